@@ -1,4 +1,4 @@
-//! What an image's tables say of each cluster, against what its refcounts say.
+//! Check of the uses of each cluster in an image's tables against its refcounts.
 //!
 //! The library that does the format's work trusts an image's tables; so an
 //! image is checked as a whole before it is opened.
@@ -45,12 +45,12 @@ const BACKING_FORMATS: [&str; 17] = [
     "https",
 ];
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// What contradicts itself, the first few.
+    /// Contradictions in the image, the first few.
     pub corruptions: Vec<String>,
-    /// How many contradictions there are.
+    /// Number of contradictions.
     pub corruption_count: u64,
     /// Clusters that nothing uses and that are not free.
     pub leaks: u64,
@@ -60,9 +60,9 @@ pub struct Report {
     pub compressed: u64,
     /// Clusters of the disk.
     pub total: u64,
-    /// Where the last used cluster ends in the file (bytes).
+    /// End of the last used cluster in the file (bytes).
     pub end: u64,
-    /// How often each cluster is used.
+    /// Number of uses of each cluster.
     pub uses: Vec<u32>,
     /// The refcount blocks, by place in the refcount table: number of their
     /// cluster.
@@ -76,7 +76,7 @@ impl Report {
     }
 }
 
-/// What a table may be used for more than once.
+/// Way in which a table may be used more than once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
     /// By the active state alone.
@@ -194,7 +194,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes that a cluster holds a table of its own.
+    /// Notes that a cluster holds a table used by nobody else.
     fn own(&mut self, offset: u64, what: &str) {
         let index = (offset >> self.header.cluster_bits) as usize;
         if self.report.uses[index] > 1 {
@@ -279,7 +279,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The flag says that a cluster has one use, and may be changed in place.
+    /// The flag marks a cluster that has one use, and may be changed in place.
     fn copied(&mut self, entry: u64, blocks: &Blocks, what: &str, index: u64) {
         if self.header.dirty() {
             return;

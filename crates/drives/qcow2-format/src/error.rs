@@ -1,4 +1,4 @@
-//! What can be wrong with an image's file.
+//! Errors of an image's file.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub enum FormatError {
     Os {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The file is no qcow2 image.
@@ -22,7 +22,7 @@ pub enum FormatError {
     Unsupported {
         /// The image.
         path: PathBuf,
-        /// What it uses.
+        /// The unsupported feature.
         what: String,
     },
     /// The image contradicts itself.

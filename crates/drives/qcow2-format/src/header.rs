@@ -28,7 +28,7 @@ pub const LAZY_REFCOUNTS: u64 = 1;
 /// Autoclear feature bit (bytes 88 to 95).
 const BITMAPS: u64 = 1;
 
-/// What a header says.
+/// Content of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// 2 or 3.
@@ -49,7 +49,7 @@ pub struct Header {
     pub reftable_offset: u64,
     /// Its length in clusters.
     pub reftable_clusters: u32,
-    /// How many internal snapshots there are.
+    /// Number of internal snapshots.
     pub snapshots: u32,
     /// First byte of their table.
     pub snapshots_offset: u64,
@@ -61,11 +61,11 @@ pub struct Header {
     pub autoclear: u64,
     /// Binary logarithm of a refcount's width in bits.
     pub refcount_order: u32,
-    /// How compressed clusters are compressed.
+    /// Compression of compressed clusters.
     pub compression: Compression,
 }
 
-/// How an image's compressed clusters are compressed.
+/// Compression of an image's compressed clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// As raw deflate streams (RFC 1951).

@@ -1,6 +1,5 @@
-//! Where the header's fields are, and since which version: the one description
-//! from which they are read and by which they are written (QEMU,
-//! docs/interop/qcow2.txt, "Header").
+//! Places of the header's fields, and the version that introduced each: the one description from
+//! which they are read and by which they are written (QEMU, docs/interop/qcow2.txt, "Header").
 
 /// A field of the header: big-endian, at the same place in every version that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +18,7 @@ const fn field(at: usize, length: usize, since: u32) -> Field {
 pub const MAGIC: Field = field(0, 4, 0);
 /// 2 or 3.
 pub const VERSION: Field = field(4, 4, 0);
-/// Where the backing file's name begins (bytes); 0 without one.
+/// Offset of the backing file's name (bytes); 0 without one.
 pub const BACKING_OFFSET: Field = field(8, 8, 2);
 /// Length of that name (bytes).
 pub const BACKING_LENGTH: Field = field(16, 4, 2);
@@ -31,15 +30,15 @@ pub const SIZE: Field = field(24, 8, 2);
 pub const ENCRYPTION: Field = field(32, 4, 2);
 /// Entries of the active L1 table.
 pub const L1_ENTRIES: Field = field(36, 4, 2);
-/// Where that begins (bytes).
+/// Offset of the L1 table (bytes).
 pub const L1_OFFSET: Field = field(40, 8, 2);
-/// Where the refcount table begins (bytes).
+/// Offset of the refcount table (bytes).
 pub const REFTABLE_OFFSET: Field = field(48, 8, 2);
 /// Its length (clusters).
 pub const REFTABLE_CLUSTERS: Field = field(56, 4, 2);
 /// Number of internal snapshots.
 pub const SNAPSHOTS: Field = field(60, 4, 2);
-/// Where their table begins (bytes).
+/// Offset of the table of snapshots (bytes).
 pub const SNAPSHOTS_OFFSET: Field = field(64, 8, 2);
 /// Features without which an image cannot be opened.
 pub const INCOMPATIBLE: Field = field(72, 8, 3);

@@ -1,5 +1,5 @@
 //! The format of qcow2 images (QEMU, docs/interop/qcow2.txt), read in one place: the header with
-//! its layout in each version, refcounts, what the tables say of each cluster, and a reader of
+//! its layout in each version, refcounts, the uses of each cluster in the tables, and a reader of
 //! disks that no guest writes to.
 //!
 //! Promises:

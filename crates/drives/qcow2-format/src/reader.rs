@@ -1,7 +1,7 @@
 //! Disks that are only read, at once and outside of virtual time, compressed clusters included.
 //!
-//! What a guest writes to are the images of the crate `qcow2`, in layers above drives; a reader
-//! needs a file alone, and takes both kinds of compression.
+//! Guests write to the images of the crate `qcow2`, in layers above drives; a reader needs a file
+//! alone, and takes both kinds of compression.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -16,7 +16,7 @@ use crate::{Header, ImageError};
 /// Backing files below one image at most: each read may have to ask them all.
 pub const DEPTH_LIMIT: usize = 64;
 
-/// What a file of a chain is.
+/// Format of a file of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
@@ -29,9 +29,9 @@ pub enum Format {
 /// A file of a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it is.
+    /// Format of the file.
     pub format: Format,
 }
 
@@ -42,15 +42,15 @@ pub struct Found {
     pub links: Vec<Link>,
     /// The header of the topmost.
     pub header: Header,
-    /// What its tables say.
+    /// Result of the check of its tables.
     pub report: Report,
     /// Its internal snapshots.
     pub snapshots: Vec<Snapshot>,
 }
 
 impl Found {
-    /// The files below that were written after the one above them, so that what
-    /// is read through them may not fit: the format does not say what they were.
+    /// The files below that were written after the one above them, so that data read through them
+    /// may be wrong: the format does not record their earlier content.
     ///
     /// # Errors
     /// An [`ImageError`] if the time of a file cannot be read.
@@ -69,7 +69,7 @@ impl Found {
     }
 }
 
-/// What the user is to know of a file below an image that was written after the image.
+/// Warning to the user about a file below an image that was written after the image.
 pub fn newer_below(path: &Path) -> String {
     format!(
         "{} was written after the image above it: what is read through it may not be what it was",

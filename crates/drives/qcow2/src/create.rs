@@ -21,7 +21,7 @@ use crate::tasks::Tasks;
 use crate::zero_latency::ZeroLatency;
 use crate::{layout, ImageError};
 
-/// What a new image is to be.
+/// Options of a new image.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
     /// Size of the disk in bytes; without it as large as the backing file's.

@@ -1,4 +1,4 @@
-//! What flushes came to, and what a crash can undo.
+//! Costs of flushes, and the writes that a crash can undo.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,7 @@ use stasis_clock::Nanos;
 
 use crate::Settings;
 
-/// What flushes of the guest came to, and what else was asked of the drive
-/// below.
+/// Counters of the guest's flushes, and of the other operations at the drive below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Flushes of the guest.
@@ -28,22 +27,22 @@ pub struct Counters {
     pub host_reads: u64,
     /// Writes, discards and writes of zeroes of the drive below.
     pub host_writes: u64,
-    /// What they covered (bytes).
+    /// Bytes that they covered.
     pub host_write_bytes: u64,
-    /// Of it tables (bytes).
+    /// Of them, bytes of tables.
     pub table_write_bytes: u64,
-    /// Flushes of the guest that had ended and a crash could have undone, at
-    /// most at once.
+    /// Maximum number of the guest's flushes that had ended and that a crash could have undone, at
+    /// any instant.
     pub lag_most_flushes: u64,
-    /// What the guest had written before its last flush and a crash could have
-    /// undone, at most at once (bytes).
+    /// Maximum of the data that the guest had written before its last flush and that a crash could
+    /// have undone, at any instant (bytes).
     pub lag_most_bytes: u64,
-    /// For how long at most (ns).
+    /// Longest time for which a crash could have undone a flush (ns).
     pub lag_longest: Nanos,
 }
 
 impl Counters {
-    /// What was counted after `before`; what is a maximum stays.
+    /// Counts since `before`; maxima stay as they are.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             guest_flushes: self.guest_flushes - before.guest_flushes,
@@ -63,23 +62,23 @@ impl Counters {
     }
 }
 
-/// What a crash can undo, and when that has to end.
+/// Writes that a crash can undo, and the limit on how long it can.
 #[derive(Debug, Default)]
 pub(crate) struct Lag {
     /// When the flushes ended that are not durable yet.
     orders: VecDeque<Nanos>,
-    /// How many flushes became durable before the first of them.
+    /// Flushes that became durable before the first of them.
     durable: u64,
-    /// What was written since the last flush of the drive below (bytes).
+    /// Bytes written since the last flush of the drive below.
     bytes: u64,
-    /// What was written at all, and of it what is known to be durable (bytes).
+    /// Bytes written in all, and those of them known to be durable.
     written: u64,
     kept: u64,
     /// Flushes of the drive below that are under way.
     flushing: u32,
 }
 
-/// What a flush of the drive below makes durable.
+/// Writes that a flush of the drive below makes durable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Covered {
     orders: u64,

@@ -17,9 +17,9 @@ pub enum ImageError {
     Os {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The file is no qcow2 image.
@@ -34,7 +34,7 @@ pub enum ImageError {
     Unsupported {
         /// The image.
         path: PathBuf,
-        /// What it uses.
+        /// The unsupported feature.
         what: String,
     },
     /// The image contradicts itself.
@@ -53,7 +53,7 @@ pub enum ImageError {
     MissingBacking {
         /// The image.
         path: PathBuf,
-        /// What it stands on.
+        /// The file below the image.
         backing: PathBuf,
     },
     /// The backing files go round in a circle.
@@ -70,7 +70,7 @@ pub enum ImageError {
     TooDeep {
         /// The image.
         path: PathBuf,
-        /// How many are allowed.
+        /// Limit on the number.
         limit: usize,
     },
     /// The image was in use when its program ended.
@@ -84,7 +84,7 @@ pub enum ImageError {
     NoSnapshot {
         /// The image.
         path: PathBuf,
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Those there are.
         names: Vec<String>,
@@ -95,12 +95,12 @@ pub enum ImageError {
          or take durability = \"flush\""
     )]
     NoBarrier(&'static str),
-    /// The library that knows the format refused.
+    /// The format's library refused.
     #[error("{}: {source}", path.display())]
     Format {
         /// The image.
         path: PathBuf,
-        /// What it said.
+        /// The library's message.
         source: io::Error,
     },
     /// A value is out of its range.

@@ -1,5 +1,4 @@
-//! What an image asks of the drive below it: operations that are submitted and
-//! end at their virtual time.
+//! Operations of an image at the drive below it: they are submitted and end at their virtual time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,16 +13,16 @@ use stasis_clock::Nanos;
 use crate::tables::Tables;
 use crate::Counters;
 
-/// What an image's tasks share with the layer that runs them.
+/// State that an image's tasks share with the layer that runs them.
 #[derive(Debug)]
 pub(crate) struct Shared(Mutex<State>);
 
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) now: Nanos,
-    /// How far the image's own file may grow (bytes).
+    /// Limit on the size of the image's own file (bytes).
     pub(crate) room: u64,
-    /// How far it was written (bytes).
+    /// Length of that file as written so far (bytes).
     pub(crate) length: u64,
     pub(crate) tables: Tables,
     pub(crate) counters: Counters,
@@ -31,7 +30,7 @@ pub(crate) struct State {
     /// ended: what is written beside one that is under way can overtake what it
     /// covers.
     pub(crate) written: bool,
-    // How much was written so far, and had been at each flush under way.
+    // Number of writes so far, and as it was at each flush under way.
     writes: u64,
     flushes: Vec<(u32, u64)>,
     slots: Vec<Slot>,
@@ -132,7 +131,7 @@ impl State {
         }
     }
 
-    /// What the drive below completed.
+    /// Takes a completion of the drive below.
     pub(crate) fn finish(&mut self, slot: u32, status: Status, data: Vec<u8>) {
         if let Some(place) = self.flushes.iter().position(|(flush, _)| *flush == slot) {
             let (_, writes) = self.flushes.swap_remove(place);

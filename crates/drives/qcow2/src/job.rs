@@ -40,15 +40,14 @@ impl<'a> Job<'a> {
     pub(crate) async fn submit(&mut self, end: End) -> io::Result<()> {
         let groups = self.plan.as_mut().map(|plan| std::mem::take(&mut plan.groups));
         for group in groups.into_iter().flatten() {
-            // What was written before it comes first: the data that it points
-            // to, and the group before it.
+            // Earlier writes come first: the data that it points to, and the group before it.
             if !group.early {
                 self.order().await?;
             }
             let writes = group.writes.into_iter().map(|write| self.core.submit(write));
             self.writes.extend(writes);
             if group.fresh {
-                // Where there is no room for it, nothing may point to it.
+                // Where there is no room for the data, nothing may point to it.
                 finish(std::mem::take(&mut self.writes)).await?;
             }
         }

@@ -1,4 +1,4 @@
-//! How what was acknowledged outlives the program, and not only what was flushed.
+//! Survival of acknowledged writes, and not only of flushed ones, when the program is killed.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::redo_log::RedoLog;
 use crate::storage::Handle;
 use crate::tables::Write;
 
-/// What of an image's tables outlives the program.
+/// Part of an image's tables that survives when the program is killed.
 #[derive(Debug, Default)]
 pub(crate) struct KillSafety {
     strategy: Strategy,
@@ -20,10 +20,10 @@ pub(crate) struct KillSafety {
 
 #[derive(Debug, Default)]
 enum Strategy {
-    /// What was flushed.
+    /// Flushed changes.
     #[default]
     Flushed,
-    /// What is in the log. `None` once the image is closed.
+    /// Changes in the log. `None` once the image is closed.
     Logged(Mutex<Option<RedoLog>>),
     /// Tables are written before a command that changed them ends.
     Written,

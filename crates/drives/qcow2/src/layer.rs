@@ -22,7 +22,7 @@ use crate::{Counters, ImageError};
 /// A disk image on the layer below it.
 ///
 /// Dropped, it writes what it holds back and is closed, as far as the layer
-/// below can do that; [`Image::close`] says how that ended.
+/// below can do that; [`Image::close`] returns the result.
 pub struct Image {
     lower: Box<dyn Layer>,
     pub(crate) core: Arc<Core>,
@@ -71,7 +71,7 @@ impl Image {
         }
     }
 
-    /// What flushes came to.
+    /// Counters of flushes.
     pub fn counters(&self) -> Counters {
         self.shared.lock().counters
     }
@@ -250,7 +250,8 @@ impl Layer for Image {
         use std::sync::atomic::Ordering::Relaxed;
         self.catch_up(now);
         let Submission { tag, queue, command, mut data } = submission;
-        // What has to wait for the image's own tables asks for its data later, as others do.
+        // A command that has to wait for the image's own tables asks for its data later, as others
+        // do.
         let urgent = self.urgent.take(&command);
         let core = Arc::clone(&self.core);
         let finished = Arc::clone(&self.done);
@@ -355,8 +356,8 @@ impl Layer for Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // What was under way ends here; the guest waits for none of it. Others may
-        // go on below.
+        // Operations under way end here; the guest waits for none of them. Others' operations may
+        // continue below.
         while self.lower.in_flight() > 0 {
             let Some(at) = self.lower.next_event() else { break };
             self.lower.advance(at, &mut self.lower_done);
@@ -365,7 +366,7 @@ impl Drop for Image {
             }
         }
         if !self.closed {
-            // Who wants to know how it ended closes it before.
+            // A caller that needs the result closes the image before.
             let _ = self.close();
         }
     }

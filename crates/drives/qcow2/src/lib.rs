@@ -16,11 +16,11 @@
 //! - Where it is asked for ([`Opening::kill_safe`]), what was acknowledged is there
 //!   after the program was killed, flushed or not.
 //! - A write that finds no room ends with an error, and the image stays sound
-//!   and goes on.
+//! and remains usable.
 //! - No file makes it panic or hang: what contradicts itself is refused with
 //!   one message.
 //!
-//! What `imago` 0.2 does not do is done here: the order of tables ([`tables`]),
+//! This crate does the part that `imago` 0.2 does not do: the order of tables ([`tables`]),
 //! checking an image ([`check`]), internal snapshots (read through a header that
 //! points to them), lazy refcounts and their repair.
 

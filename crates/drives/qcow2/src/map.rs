@@ -1,4 +1,4 @@
-//! What a disk is made of.
+//! Map of a disk's ranges.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ pub struct Extent {
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// What it is.
+    /// Kind of the range.
     pub kind: Kind,
 }
 
-/// What a range of a disk is.
+/// Kind of a range of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Zeroes; `explicit` where the image says so, and it is not merely that
+    /// Zeroes; `explicit` where the image marks them as such, and it is not merely that
     /// nothing was written.
     Zero {
-        /// Whether the image says so.
+        /// Whether the image marks them as zeroes.
         explicit: bool,
     },
     /// Data in the image's own file, from this byte on.
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Image {
-    /// The disk's ranges in order, joined where they go on, outside of time.
+    /// The disk's ranges in order, adjoining ones of a kind joined, outside of time.
     ///
     /// # Errors
     /// An [`ImageError`] if the image cannot be read.

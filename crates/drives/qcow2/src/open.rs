@@ -33,15 +33,15 @@ const SPARE: u64 = 64;
 #[derive(Debug)]
 pub struct Opening {
     found: Found,
-    // Where each file begins on the drive, and how far it may grow.
+    // Offset of each file on the drive, and the limit on its size.
     places: Vec<(u64, u64)>,
-    // How long each is.
+    // Length of each file.
     lengths: Vec<u64>,
     writable: bool,
     kill_safe: bool,
 }
 
-/// How far the file of an image can grow in bytes, if its disk gets `size` bytes.
+/// Limit on the size of an image's file in bytes, if its disk gets `size` bytes.
 fn room(found: &Found, length: u64, size: u64) -> u64 {
     let header = &found.header;
     let cluster = header.cluster_size();
@@ -183,7 +183,7 @@ impl Opening {
         self.found.header.size
     }
 
-    /// What was found.
+    /// Properties found in the image's files.
     pub fn found(&self) -> &Found {
         &self.found
     }
@@ -197,9 +197,9 @@ impl Opening {
         self.found.links[0].path.clone()
     }
 
-    /// Has everything that is acknowledged outlive the program, as someone has to
-    /// who goes on where a program was killed: not only what was flushed. For
-    /// images in files of this host.
+    /// Has everything that is acknowledged survive when the program is killed, and not only flushed
+    /// writes: needed by a caller that continues where a killed program stopped. For images in
+    /// files of this host.
     pub fn kill_safe(self) -> Self {
         Self { kill_safe: true, ..self }
     }
@@ -294,7 +294,7 @@ impl Opening {
         }
     }
 
-    /// Has the image's header say that there is a log.
+    /// Marks in the image's header that there is a log.
     fn mark(&self, lower: &mut dyn Layer, shared: &Shared) -> Result<(), ImageError> {
         let Some(Write { offset, data }) = shared.lock().tables.log() else { return Ok(()) };
         let command = Command::new(Operation::Write, offset, data.len() as u64);

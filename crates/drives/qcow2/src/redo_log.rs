@@ -42,7 +42,7 @@ const RECORD: usize = 8;
 /// Bytes before a change: where it is, and its length.
 const CHANGE: usize = 12;
 
-/// What a log is good for.
+/// State of a log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Written to, and valid as long as the host runs.

@@ -15,7 +15,7 @@ use crate::host::Shared;
 /// Bytes in which the drive below is asked.
 const ALIGNMENT: usize = 512;
 
-/// What a handle reads and writes.
+/// Target of a handle's reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The image's own tables: what is written stays in memory until it can be
@@ -50,7 +50,7 @@ impl Handle {
             Role::Below(start, length) => (start, length),
             _ => (0, room),
         };
-        // What is not there is zero.
+        // The part beyond the file's end is zero.
         let there = length.saturating_sub(offset).min(into.len() as u64) as usize;
         let (there, rest) = into.split_at_mut(there);
         rest.fill(0);

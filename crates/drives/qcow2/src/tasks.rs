@@ -1,4 +1,4 @@
-//! A small executor: one thread, in the order of waking, no clock of its own.
+//! A small executor: one thread, in the order of waking, without a clock.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -259,7 +259,7 @@ fn rich(folder: &tempfile::TempDir) -> Vec<u8> {
     std::fs::read(&path).unwrap()
 }
 
-/// What cargo-fuzz has found.
+/// Inputs that cargo-fuzz has found.
 fn known() -> Vec<Vec<u8>> {
     corpus(env!("CARGO_MANIFEST_DIR"), "image")
 }

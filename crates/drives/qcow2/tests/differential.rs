@@ -30,7 +30,7 @@ struct Chain {
     packed: bool,
     /// Names of the top's internal snapshots, with the disks of then.
     snapshots: Vec<(String, Vec<u8>)>,
-    /// What was done, for a failure's message.
+    /// Operations so far, for a failure's message.
     log: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What images can be made of: files below, snapshots, growth, compression.
+//! Features of images: files below, snapshots, growth, compression.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What a guest's fsync of an append costs the drive below
+//! Cost of a guest's fsync of an append at the drive below
 //! ("Barrier enabled QEMU", 3.1.2: two flushes of the guest, eight of the host).
 
 mod common;
@@ -64,7 +64,7 @@ fn an_appending_fsync_costs_as_few_flushes_as_published_or_fewer() {
     let ordered = append(Durability::Ordered, true);
     assert_eq!(ordered.host_flushes - ordered.lag_flushes, 0, "published: 0");
     assert!(ordered.host_barriers >= 2 * FSYNCS, "{ordered:?}");
-    // What bounds the loss is bounded itself: once in half of what is allowed.
+    // The bound on the loss is itself enforced: once in half of the allowed time.
     assert!(ordered.lag_flushes <= FSYNCS / 50, "{ordered:?}");
 }
 
@@ -93,7 +93,7 @@ fn an_order_ends_at_once_and_what_it_owes_is_bounded() {
     let counters = driver.layer.counters();
     assert!(shortest < 1_000, "an order took {shortest} ns");
     assert!(counters.lag_waits > 0 && counters.lag_flushes > 0, "{counters:?}");
-    // What was at risk at most: some of the flushes, each with its write.
+    // Maximum at risk: some of the flushes, each with its write.
     assert!((2..200).contains(&counters.lag_most_flushes), "{counters:?}");
     assert!(counters.lag_most_bytes >= 4096 * counters.lag_most_flushes, "{counters:?}");
     assert!((1..5_000_000).contains(&counters.lag_longest), "{counters:?}");

@@ -29,7 +29,7 @@ fn create(path: &Path, options: &str, size: &str) {
     qemu_img(&["create", "-q", "-f", "qcow2", "-o", options, text, size]);
 }
 
-/// What a block may hold: what was acknowledged last, or what was asked since.
+/// Permitted content of a block: the last acknowledged write, or a later one submitted since.
 #[derive(Clone, Default)]
 struct Known {
     acknowledged: u64,
@@ -216,7 +216,7 @@ fn a_log_stays_short_without_flushes() {
     let mut driver = open_to_outlive(&path, 1, settings(Durability::Flush));
     let mut longest = 0;
     for block in 0..6000 {
-        // Scattered, so that each changes a page of its own.
+        // Scattered, so that each changes a different page.
         let place = block * 2741 % 16384;
         assert_eq!(driver.write(place * 4096, stamped(block + 1)), Status::Ok);
         longest = longest.max(std::fs::metadata(log_of(&path)).unwrap().len());

@@ -1,4 +1,5 @@
-//! What a guest prefers is preferred below an image as well, where the image has put it.
+//! Requests that a guest prefers are preferred below an image as well, at the image's place for
+//! them.
 
 mod common;
 
@@ -11,7 +12,7 @@ use stasis_clock::Nanos;
 use stasis_drive::{Decorator, Drive, Layer, Submission};
 use stasis_qcow2::{create, CreateOptions, Durability};
 
-/// What comes below the image: places that were urged, and places that were asked for.
+/// Arrivals below the image: urged places, and requested places.
 #[derive(Default)]
 struct Seen {
     urged: Vec<u64>,

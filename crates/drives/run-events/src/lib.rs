@@ -1,5 +1,5 @@
-//! What a run tells while it goes on: the guest's output, one record per I/O,
-//! progress, and how it ended.
+//! Events of a run in progress: the guest's output, one record per I/O, progress, and the run's
+//! outcome.
 //!
 //! A machine writes [`RunEvent`]s into a [`EventSink`]. Where the machine runs
 //! inside the software KVM host, its events leave as a stream of frames
@@ -24,7 +24,7 @@ use stasis_clock::Nanos;
 /// One thing that a run tells.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
-    /// Where there are several machines: output, console and results that
+    /// Source of the entries that follow, of several machines: output, console and results that
     /// follow are this one's. Before the first, they are machine 0's.
     From(u16),
     /// Bytes the command in the guest wrote to its standard output.
@@ -39,9 +39,9 @@ pub enum RunEvent {
     Progress(Nanos),
     /// I/Os that have completed.
     Ios(Vec<IoRecord>),
-    /// The tracks of the spans that follow; comes once, where spans are told.
+    /// The tracks of the spans that follow; comes once, where spans are reported.
     Tracks(Vec<Track>),
-    /// What tracks did, of each track in the order of time.
+    /// Spans, of each track in the order of time.
     Spans(Vec<Span>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
@@ -52,7 +52,7 @@ pub enum RunEvent {
     DriveStates(Vec<u8>),
     /// The run is over.
     Outcome(Box<Outcome>),
-    /// The run could not start or go on: a message for the user.
+    /// The run could not start or continue: a message for the user.
     Failed(String),
 }
 
@@ -72,7 +72,7 @@ pub enum Stage {
     Collecting = 4,
 }
 
-/// Where a run's entries go.
+/// Destination of a run's entries.
 pub trait EventSink {
     /// Takes one event. Errors are the writer's (a full disk, a closed pipe)
     /// and end the run.

@@ -1,4 +1,4 @@
-//! How a run ended, and what it cost.
+//! Outcome of a run, and its cost.
 
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
@@ -8,14 +8,14 @@ use stasis_clock::Nanos;
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// The command ended with this status (128 + the signal's number where a
-    /// signal ended it, as shells say it).
+    /// ended it, as shells report it).
     Exited(i32),
     /// The command could not be started: a message for the user. Shells give
     /// such a command 127 (not found) or 126 (not executable).
     NotStarted {
         /// 127 or 126.
         status: i32,
-        /// What the guest said.
+        /// The guest's message.
         message: String,
     },
     /// The guest's kernel panicked or its processor shut down.
@@ -30,7 +30,7 @@ pub enum Ending {
     Cancelled,
 }
 
-/// How often the guest left guest mode, by reason. Guest-caused exits only:
+/// Number of exits from guest mode, by reason. Guest-caused exits only:
 /// a run repeats them under `exact`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exits {
@@ -54,7 +54,7 @@ pub struct Exits {
     pub other: u64,
 }
 
-/// How late slices ended (ns).
+/// Lateness of slices at their end (ns).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overshoot {
     /// Median.
@@ -65,7 +65,7 @@ pub struct Overshoot {
     pub max: Nanos,
 }
 
-/// How a run ended and what it cost.
+/// Outcome of a run and its cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Why it ended.
@@ -85,28 +85,28 @@ pub struct Outcome {
     pub skipped_ns: Nanos,
     /// Exits while the command ran.
     pub exits: Exits,
-    /// How late slices ended.
+    /// Lateness of slices at their end.
     pub overshoot: Overshoot,
     /// Entry + exit cost that is taken off each slice (TSC ticks), by kind.
     pub calibration: Vec<(String, i64)>,
     /// Frequency of the guest's TSC as declared to it (kHz).
     pub tsc_khz: u64,
-    /// What each drive's model did inside, as JSON, where it has an inside.
+    /// Internal activity of each drive's model, as JSON, where it reports any.
     #[serde(default)]
     pub inside: Vec<Option<String>>,
-    /// What failed first of each drive's medium, and why, where something did.
+    /// First failure of each drive's medium, and its cause, where there was one.
     #[serde(default)]
     pub medium_errors: Vec<Option<String>>,
-    /// How each of several machines ended.
+    /// Outcome of each of several machines.
     #[serde(default)]
     pub machines: Vec<MachineOutcome>,
-    /// What the processors did.
+    /// Activity of the processors.
     #[serde(default)]
     pub processors: Processors,
-    /// What those who share a drive got of it, as JSON, for each such drive.
+    /// Service that each tenant of a shared drive received, as JSON, for each such drive.
     #[serde(default)]
     pub shared: Vec<String>,
-    /// How many spans were not told because too many came at once.
+    /// Number of spans left out because too many came at once.
     #[serde(default)]
     pub lost_spans: u64,
 }
@@ -136,32 +136,32 @@ impl Outcome {
     }
 }
 
-/// What the processors of a run did while the command ran.
+/// Activity of a run's processors while the command ran.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Processors {
-    /// How often one of them was entered.
+    /// Number of entries into guest mode, of all processors.
     pub slices: u64,
-    /// How long an interrupt from one to another took (ns).
+    /// Time that an interrupt from one to another took (ns).
     pub call: Overshoot,
-    /// How far one was ahead of another at most (ns of virtual time).
+    /// Maximum by which one was ahead of another (ns of virtual time).
     pub clock_skew_max_ns: Nanos,
-    /// How far the clock that they share was ahead of the mean of their times at most (ns).
+    /// Maximum by which their shared clock was ahead of the mean of their times (ns).
     #[serde(default)]
     pub clock_lead_max_ns: Nanos,
     /// On how many of the host's threads they were in guest mode at once.
     #[serde(default)]
     pub threads: u32,
-    /// How far apart they were allowed to be (ns): the experiment's quantum, or more where slices
+    /// Allowed difference between them (ns): the experiment's quantum, or more where slices
     /// end late.
     #[serde(default)]
     pub quantum_ns: Nanos,
-    /// How long each of the steps of [`ProcessorOutcome::shares`] is (ns).
+    /// Duration of each of the steps of [`ProcessorOutcome::shares`] (ns).
     pub step_ns: Nanos,
     /// Each of them.
     pub each: Vec<ProcessorOutcome>,
 }
 
-/// What one processor did.
+/// Activity of one processor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessorOutcome {
     /// The number of its machine.
@@ -174,7 +174,7 @@ pub struct ProcessorOutcome {
     pub shares: Vec<f64>,
 }
 
-/// How one of several machines ended.
+/// Outcome of one of several machines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MachineOutcome {
     /// Its name in the experiment.
@@ -185,10 +185,10 @@ pub struct MachineOutcome {
     pub started_ns: Option<Nanos>,
     /// Virtual time of its command (ns).
     pub virtual_ns: Option<Nanos>,
-    /// How often it asked for help in a way that makes no sense.
+    /// Number of its calls for help that were invalid.
     #[serde(default)]
     pub refused_help: u64,
-    /// How many of its requests over the channel were refused.
+    /// Number of its requests over the channel that were refused.
     #[serde(default)]
     pub refused_calls: u64,
 }

@@ -43,7 +43,7 @@ fn timed(waiting: u32, mut call: impl FnMut()) -> f64 {
     (busy_seconds(start) - begin) * 1e9 / f64::from(REQUESTS)
 }
 
-/// ns per request. `small`: every request is a budget of its own, so that each
+/// ns per request. `small`: every request is one budget, so that each
 /// goes through the tree of queues; otherwise budgets are as by default.
 fn cost(kind: &str, queues: u32, small: bool) -> f64 {
     let mut table = serde_json::json!({ "kind": kind });

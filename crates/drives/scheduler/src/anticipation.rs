@@ -10,9 +10,9 @@ use crate::pool::Held;
 /// A request that begins farther than this from where the last ended is a seek
 /// (400 KiB: BFQ's threshold, 8 x 100 sectors; a disk's track or two).
 const SEEK: u64 = 400 * 1024;
-/// How much of a queue's past says that it seeks: more than half of the last 32.
+/// Number of seeks in a queue's past that makes it a seeking one: more than half of the last 32.
 const SEEKS: u32 = 16;
-/// What is waited at most for a queue that seeks: waiting saves no seek there,
+/// Limit on the wait for a queue that seeks: waiting saves no seek there,
 /// it only keeps the queue's share (BFQ's and CFQ's minimum, 2 ms).
 const SEEKY_WAIT: Nanos = 2 * MILLISECOND;
 /// Think times count an eighth of the mean, as in CFQ; the first few are no mean.
@@ -57,8 +57,8 @@ impl Anticipation {
         self.seeks.count_ones() > SEEKS
     }
 
-    /// How long to wait for its next request; 0: not at all. `always` waits
-    /// even for a queue that thinks for long or seeks.
+    /// Duration of the wait for its next request; 0: no wait. `always` waits even for a queue that
+    /// thinks for long or seeks.
     pub(crate) fn wait(&self, window: Nanos, always: bool) -> Nanos {
         if always {
             return window;

@@ -83,7 +83,7 @@ impl ClookQueue {
         }
     }
 
-    /// Whether what stands there is of this sweep.
+    /// Whether the requests at this place belong to this sweep.
     fn sweeps(&self, at: u128) -> bool {
         let here = at > key(self.position, self.sequence) && at <= key(self.position, self.limit);
         here || at > key(self.position, u64::MAX)
@@ -116,8 +116,7 @@ impl ClookQueue {
         firsts.map(due).min().map(|(deadline, _, slot)| (deadline, slot))
     }
 
-    /// Sends a request that stands here to the drive; the sweep goes on from
-    /// there.
+    /// Sends a request that stands here to the drive; the sweep continues from there.
     pub(crate) fn send(&mut self, requests: &mut Requests, pool: &mut Pool, slot: u32) -> Held {
         let held = pool.send(slot);
         let at = key(held.place, held.sequence);

@@ -28,7 +28,7 @@ pub struct Dispatcher {
     in_flight: usize,
     // By number of queue.
     behind: Vec<Behind>,
-    // What waits with the scheduler: its queue, and whether it is a barrier.
+    // Requests that wait with the scheduler: the queue of each, and whether it is a barrier.
     waiting: TagMap<(QueueId, bool)>,
     held: usize,
 }
@@ -51,12 +51,12 @@ impl Dispatcher {
         self.scheduler.as_ref()
     }
 
-    /// How many requests the drive has.
+    /// Number of requests at the drive.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.scheduler.waiting() + self.held
     }

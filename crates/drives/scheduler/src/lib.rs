@@ -52,7 +52,7 @@ pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1000;
 /// The weight of what is given none (cgroup v2's default).
 pub const DEFAULT_WEIGHT: u32 = 100;
 
-/// What a queue is to its scheduler.
+/// Properties of a queue for its scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueSpec {
     /// Its share against others of its class, in [`WEIGHTS`]; if not given,
@@ -62,9 +62,8 @@ pub struct QueueSpec {
     pub priority: Priority,
     /// The group it shares with others; none: it stands beside the groups.
     pub group: Option<GroupId>,
-    /// Whether its owner orders its requests itself, as a guest that has a
-    /// scheduler of its own and many processes: `bfq` then lets none of them be
-    /// overtaken for long.
+    /// Whether its owner orders its requests itself, like a guest with a scheduler and many
+    /// processes: `bfq` then lets none of them be overtaken for long.
     pub ordered: bool,
 }
 
@@ -86,7 +85,7 @@ impl QueueSpec {
 pub struct Request {
     /// The caller's name for it: unique among those waiting and in flight.
     pub tag: Tag,
-    /// What is asked.
+    /// Requested command.
     pub command: Command,
     /// Whether somebody waits for it before going on: reads, and writes that
     /// are synchronized.
@@ -112,8 +111,8 @@ fn reads(command: &Command) -> bool {
     matches!(command.operation, Operation::Read | Operation::Verify)
 }
 
-/// What a command costs in sectors: what it moves, and at least 1. A flush, a
-/// barrier and a discard move nothing.
+/// Cost of a command in sectors: the sectors that it moves, and at least 1. A flush, a barrier and
+/// a discard move nothing.
 pub fn sectors(command: &Command) -> u64 {
     match command.operation {
         Operation::Flush | Operation::Barrier | Operation::Discard => 1,
@@ -132,20 +131,20 @@ pub enum Refused {
     Tag(Tag),
 }
 
-/// What a queue got so far.
+/// Service of a queue so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueStatistics {
     /// Requests given to the drive.
     pub requests: u64,
     /// Their sectors.
     pub sectors: u64,
-    /// How many of the requests were urgent to its owner.
+    /// Number of the requests that were urgent to its owner.
     pub urgent: u64,
-    /// How often it began or ended to ask for help.
+    /// Number of times that it began or ended to ask for help.
     pub help_calls: u64,
-    /// How long it has been raised because it asked (ns).
+    /// Time for which it has been raised because it asked (ns).
     pub helped: Nanos,
-    /// How long it asked in vain, its bound being used up (ns).
+    /// Time for which it asked in vain, its bound being used up (ns).
     pub unhelped: Nanos,
 }
 
@@ -190,9 +189,9 @@ pub trait Scheduler: Send {
     /// for now. Only `bfq` helps.
     fn help(&mut self, _now: Nanos, _queue: QueueId, _on: bool) {}
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     fn waiting(&self) -> usize;
 
-    /// What a queue got until `now`.
+    /// Service of a queue until `now`.
     fn statistics(&self, now: Nanos, queue: QueueId) -> QueueStatistics;
 }

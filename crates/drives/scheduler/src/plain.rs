@@ -9,7 +9,7 @@ use crate::pool::{Held, Pool};
 use crate::queues::Slab;
 use crate::{QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
 
-/// An order of requests that knows nothing of what their queues got: with [`Plain`] it is a
+/// An order of requests that is independent of the service of their queues: with [`Plain`] it is a
 /// scheduler.
 pub(crate) trait Order: Debug + Send + 'static {
     /// The scheduler's name in experiments.

@@ -8,7 +8,7 @@ use stasis_clock::Nanos;
 
 use crate::{sectors, Refused, Request};
 
-/// What a scheduler remembers of a request.
+/// A scheduler's record of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) tag: Tag,

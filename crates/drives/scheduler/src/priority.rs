@@ -5,9 +5,9 @@ use stasis_clock::{Nanos, MILLISECOND};
 
 use crate::DEFAULT_WEIGHT;
 
-/// How long `bfq` and `cfq` let a class wait for those before it until it gets a
-/// little: strict order would starve it (CFQ's and BFQ's timeout for the idle
-/// class, 0.2 s; here for every class).
+/// Time for which `bfq` and `cfq` let a class wait for those before it until it gets a little:
+/// strict order would starve it (CFQ's and BFQ's timeout for the idle class, 0.2 s; here for every
+/// class).
 pub(crate) const CLASS_WAIT: Nanos = 200 * MILLISECOND;
 
 /// Classes of priority; an earlier one goes before a later one.
@@ -18,7 +18,7 @@ pub(crate) const CLASS_WAIT: Nanos = 200 * MILLISECOND;
 pub enum Class {
     /// Before all others.
     RealTime,
-    /// What most I/O is.
+    /// The ordinary class of I/O.
     #[default]
     BestEffort,
     /// When nothing else waits.
@@ -54,10 +54,9 @@ impl Priority {
     /// The level of what is given none (`IOPRIO_BE_NORM`).
     pub const DEFAULT_LEVEL: u8 = 4;
 
-    /// Reads the number of ioprio_set(2), which is also the field `ioprio` of
-    /// virtio-blk's header as Linux fills it: class in bits 13 to 15, level in
-    /// bits 0 to 2. Bits between them are hints. `None` for class 0, which says
-    /// nothing, and for numbers that are no class.
+    /// Reads the number of ioprio_set(2), which is also the field `ioprio` of virtio-blk's header
+    /// as Linux fills it: class in bits 13 to 15, level in bits 0 to 2. Bits between them are
+    /// hints. `None` for class 0, which is unspecified, and for numbers that are no class.
     pub fn from_ioprio(number: u32) -> Option<Self> {
         let class = match number >> 13 {
             1 => Class::RealTime,
@@ -76,8 +75,7 @@ impl Priority {
     }
 }
 
-/// Which class is next: the first that waits, or a later one that has been held
-/// up for too long.
+/// The next class: the first that waits, or a later one that has been held up for too long.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turns {
     // Since when a class waits and gets nothing.

@@ -1,4 +1,4 @@
-//! A scheduler as an experiment says it: a word, or a table with `kind`.
+//! A scheduler as an experiment describes it: a word, or a table with `kind`.
 
 use std::borrow::Cow;
 
@@ -18,9 +18,9 @@ const DEPTH: &str = "depth";
 /// A scheduler before a drive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerSpec {
-    /// Which one, with its parameters.
+    /// Kind of the scheduler, with its parameters.
     pub kind: Kind,
-    /// How many requests the drive holds at once. With 1, the scheduler alone
+    /// Limit on the number of requests at the drive at once. With 1, the scheduler alone
     /// decides the order, as with the memory cards and disks of the publication;
     /// drives that work in parallel need more.
     pub depth: u32,
@@ -32,9 +32,9 @@ pub enum SpecError {
     /// The word, or the value of `kind`, names no scheduler.
     #[error("unknown scheduler `{word}`; {guess}one of {}", kinds())]
     Kind {
-        /// What was written.
+        /// The word as written.
         word: String,
-        /// The right name that is most like it, as a question.
+        /// The valid name nearest to the written one, as a question.
         guess: String,
     },
     /// A table without `kind`.
@@ -45,9 +45,9 @@ pub enum SpecError {
     Key {
         /// The scheduler.
         kind: &'static str,
-        /// What was written.
+        /// The key as written.
         key: String,
-        /// The right key that is most like it, as a question.
+        /// The valid key nearest to the written one, as a question.
         guess: String,
         /// All keys.
         keys: String,
@@ -59,18 +59,18 @@ pub enum SpecError {
         kind: &'static str,
         /// The key.
         key: String,
-        /// What is wrong, and what is wanted.
+        /// The fault, and the values that are allowed.
         problem: String,
     },
 }
 
-/// The most requests that a drive holds: what a queue of NVMe has.
+/// Limit on the requests that a drive holds: the capacity of an NVMe queue.
 const DEPTH_MAX: u32 = u16::MAX as u32;
 
-/// What every scheduler has.
+/// Keys common to all schedulers.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Common {
-    /// How many requests the drive holds at once.
+    /// Limit on the number of requests at the drive at once.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = DEPTH_MAX))]
     depth: u32,
@@ -126,7 +126,7 @@ impl SchedulerSpec {
     }
 }
 
-/// What a table's reader says, as an error of the scheduler's.
+/// An error of a table's reader, as an error of the scheduler's.
 fn wrong(kind: &'static str, error: &ReadError) -> SpecError {
     match &error.problem {
         config::Problem::Unknown { key, keys } => SpecError::Key {

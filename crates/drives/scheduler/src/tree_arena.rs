@@ -69,7 +69,7 @@ impl TreeArena {
         }
     }
 
-    /// What is new beside this node, if it was full.
+    /// Inserts an entry below; returns the new node beside this one, if this one was full.
     fn insert_below(&mut self, at: u32, height: u32, entry: Entry) -> Option<Entry> {
         let node = self.node_mut(at);
         if height == 0 {
@@ -171,7 +171,7 @@ impl TreeArena {
         if root.is_empty() {
             return None;
         }
-        // What is next to the right of the way down.
+        // Next entry to the right of the path from the root.
         let (mut at, mut next) = (root.node, None);
         for height in (0..root.height).rev() {
             let node = self.node(at);
@@ -196,8 +196,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// That a tree is one: entries in order, nodes filled; how
-    /// many entries it has.
+    /// Checks that a tree is one: entries in order, nodes filled. Returns the number of its
+    /// entries.
     fn check(arena: &TreeArena, at: u32, height: u32, root: bool) -> usize {
         let node = arena.node(at);
         let fewest = if height > 0 && root { 2 } else { 1 };

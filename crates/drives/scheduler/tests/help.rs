@@ -1,4 +1,4 @@
-//! What help gives to one, and at most takes from the others.
+//! Effect of help on the one helped, and the limit on its cost to the others.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn spec() -> BfqSpec {
     BfqSpec { low_latency: false, help_share, help_burst, ..BfqSpec::default() }
 }
 
-/// What each of four gets on flash if the first `ask` of them always ask.
+/// Service of each of four on flash if the first `ask` of them always ask.
 fn shares(ask: usize) -> (Vec<u64>, World) {
     let clients = vec![Client::reader(QueueSpec::default()); 4];
     let mut world = World::new(Box::new(Bfq::new(spec())), FLASH, clients);
@@ -57,8 +57,8 @@ fn several_that_ask_share_help_and_its_bound() {
     assert!(given <= 35 * SECOND + 10, "{given}");
 }
 
-/// How long an application takes that reads 20 MB at random places, beside five
-/// sequential readers that came before it, in units of what it takes alone.
+/// Start-up time of an application that reads 20 MB at random places, beside five sequential
+/// readers that came before it, in units of its time alone.
 fn start_up(helped: bool) -> f64 {
     let run = |others: usize, helped: bool| {
         let start = Client {
@@ -121,7 +121,7 @@ fn those_who_ask_always_and_who_flip_take_no_more_than_their_bound() {
         let bound = askers * help_burst + time * u64::from(help_share) / 1_000_000;
         let given: Nanos = helped.iter().map(|got| got.helped).sum();
         assert!(given <= bound + 100, "{given} of {bound}");
-        // Who does not ask gets its sixth of the time without help.
+        // A client that does not ask gets its sixth of the time without help.
         let least = total as f64 * (1.0 - bound as f64 / time as f64) / 6.0;
         for (number, &got) in got.iter().enumerate().skip(2) {
             let (part, least) = (got as f64 / total as f64, least / total as f64);

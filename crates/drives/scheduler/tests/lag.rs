@@ -9,7 +9,7 @@ use stasis_block::{Command, Operation};
 use stasis_clock::{MILLISECOND, SECOND};
 use stasis_scheduler::{sectors, Bfq, BfqSpec, QueueId, QueueSpec, Request, Scheduler};
 
-/// What is known of a queue from outside.
+/// Observable state of a queue.
 struct Watched {
     id: QueueId,
     weight: u64,
@@ -31,7 +31,7 @@ struct Watch {
     now: u64,
     // By tag: whose, and of how many sectors.
     requests: Vec<(usize, u64)>,
-    // How far the worst came, as parts of its bounds.
+    // The worst lags, as parts of their bounds.
     worst: f64,
 }
 
@@ -74,7 +74,7 @@ impl Watch {
         let queue = &mut self.queues[at];
         queue.largest = queue.largest.max(size);
         queue.waiting += 1;
-        // What its owner prefers changes nothing between queues.
+        // Urgency to the owner changes nothing between queues.
         let request = Request { urgent: place.is_multiple_of(3), ..Request::new(tag, command) };
         self.bfq.add(self.now, queue.id, &request).unwrap();
         self.requests.push((at, sectors(&command)));
@@ -161,7 +161,7 @@ proptest! {
         run(&weights, max, steps, seed, false)?;
     }
 
-    /// Where t2 is the end of one of its budgets, B_i + (B - B_i) phi: WF2Q+'s
+    /// Bound if t2 is the end of one of the queue's budgets: B_i + (B - B_i) phi, WF2Q+'s
     /// worst-case fair index (Bennett and Zhang 1997) with budgets in the place of
     /// packets (Valente and Checconi 2010). Here every request is a budget.
     #[test]

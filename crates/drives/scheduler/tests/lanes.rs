@@ -40,8 +40,8 @@ fn a_reader_is_waited_for_beside_its_own_writes() {
     assert!(with.longest < SECOND && wrote.longest < 2 * SECOND, "{:?}", beside.got);
 }
 
-/// How many requests go before one that is behind a stream, which comes ahead of
-/// it for ever: a guest's reader and its other processes are one queue here.
+/// Number of requests that go before one that is behind a stream, which comes ahead of it for ever:
+/// a guest's reader and its other processes are one queue here.
 fn overtaken(ordered: bool) -> u32 {
     let mut bfq = Bfq::new(BfqSpec::default());
     let queue = bfq.create(0, &QueueSpec { ordered, ..QueueSpec::default() });

@@ -1,4 +1,4 @@
-//! What holds of every scheduler, and of the orders of some.
+//! Properties of every scheduler, and the orders of some.
 
 mod common;
 
@@ -35,8 +35,8 @@ fn any_command() -> impl Strategy<Value = Command> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever is asked, each request leaves once, and a scheduler that holds
-    /// back says until when or has something in flight.
+    /// For any requests, each leaves once, and a scheduler that holds back gives the time until
+    /// which it does, or has something in flight.
     #[test]
     fn each_request_leaves_once(
         kind in 0..KINDS.len(),

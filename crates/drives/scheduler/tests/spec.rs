@@ -1,4 +1,4 @@
-//! Schedulers as experiments say them.
+//! Schedulers as experiments describe them.
 
 use stasis_clock::{MILLISECOND, SECOND};
 use stasis_scheduler::{BfqSpec, Kind, SchedulerSpec, KINDS};

@@ -13,9 +13,9 @@ const INDIRECT: u16 = 4;
 /// A request's places, used again for the next.
 #[derive(Debug, Default)]
 pub struct Chain {
-    /// What the device reads.
+    /// Segments that the device reads.
     pub readable: Vec<Segment>,
-    /// What it writes.
+    /// Segments that the device writes.
     pub writable: Vec<Segment>,
     /// An indirect table.
     table: Vec<u8>,

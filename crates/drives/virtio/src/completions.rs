@@ -16,7 +16,7 @@ pub enum RequestStatus {
     Unsupported = 2,
 }
 
-/// Data outside guest memory: the request fails, the device goes on.
+/// Data outside guest memory: the request fails, the device stays usable.
 impl From<OutOfMemoryRange> for RequestStatus {
     fn from(_: OutOfMemoryRange) -> Self {
         Self::IoError

@@ -1,8 +1,8 @@
-//! What a device is made to be.
+//! Configuration of a device.
 
 use crate::SECTOR;
 
-/// How the driver announces requests.
+/// Way in which the driver announces requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum NotifyPolicy {
     /// Whatever is made available to an idle queue is notified, so that the
@@ -13,7 +13,7 @@ pub enum NotifyPolicy {
     Lazy,
 }
 
-/// What a device is made to be. `Default` has everything but a capacity.
+/// Configuration of a device. `Default` has everything but a capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Size in bytes, a multiple of the block size.
@@ -21,22 +21,21 @@ pub struct Config {
     /// Size of a logical block in bytes: 512 or 4096. A hint to the driver:
     /// requests are in sectors of 512 all the same.
     pub block_size: u32,
-    /// How many logical blocks are a physical one, as a power of two: 0 to 7.
+    /// Logical blocks in a physical one, as a power of two: 0 to 7.
     pub physical_block_exponent: u8,
-    /// What the driver gets as the device's identifier: 1 to 20 printable
-    /// ASCII characters.
+    /// Identifier of the device for the driver: 1 to 20 printable ASCII characters.
     pub identifier: String,
     /// Request queues, 1 to 64.
     pub queues: u16,
     /// Entries of the largest queue: a power of two, 4 to 1024.
     pub queue_size: u16,
-    /// Most pieces of a request's data (`seg_max`): at most `queue_size - 2`.
+    /// Limit on the pieces of a request's data (`seg_max`): at most `queue_size - 2`.
     pub max_segments: u16,
-    /// Most bytes in a piece (`size_max`): 4 KiB to 64 KiB. A request moves at
-    /// most `max_segments` times as many.
+    /// Limit on the bytes in a piece (`size_max`): 4 KiB to 64 KiB. A request moves at most
+    /// `max_segments` times as many.
     pub max_segment_bytes: u32,
-    /// Most bytes of data in all requests that the drive holds; above it no
-    /// more are taken until some complete. At least what one request moves.
+    /// Limit on the bytes of data in all requests that the drive holds; above it no more are taken
+    /// until some complete. At least the limit of one request.
     pub max_in_flight_bytes: usize,
     /// Whether writes are refused.
     pub read_only: bool,
@@ -46,7 +45,7 @@ pub struct Config {
     /// Whether a discarded range reads as zeroes afterwards, so that a request
     /// to write zeroes that may deallocate becomes a discard.
     pub discard_zeroes: bool,
-    /// How the driver announces requests.
+    /// Way in which the driver announces requests.
     pub notify: NotifyPolicy,
     /// Whether indirect descriptors are offered.
     pub indirect: bool,
@@ -87,9 +86,9 @@ pub enum ConfigError {
     Number {
         /// The name of the field.
         field: &'static str,
-        /// What was given.
+        /// The given value.
         value: u64,
-        /// What is possible.
+        /// The allowed values.
         expected: &'static str,
     },
 }
@@ -133,7 +132,7 @@ impl Config {
         number("max_in_flight_bytes", held as u64, held >= self.max_transfer(), expected)
     }
 
-    /// Most bytes that a request moves.
+    /// Limit on the bytes that a request moves.
     pub(crate) fn max_transfer(&self) -> usize {
         usize::from(self.max_segments) * self.max_segment_bytes as usize
     }

@@ -20,17 +20,17 @@ pub struct Request {
     pub tag: Tag,
     /// The queue it came by, from 0.
     pub queue: u16,
-    /// The first descriptor of its chain: what a carrier notes who brings
-    /// requests through a restart of its own.
+    /// The first descriptor of its chain: noted by a carrier that keeps requests through a restart
+    /// of its process.
     pub head: u16,
-    /// What is asked, on bytes of the device.
+    /// Requested command, on bytes of the device.
     pub command: Command,
     /// A write's data, or as many zeroes as a read has bytes; empty for all
     /// else. It comes back with [`Device::complete`], to be used again.
     pub data: Vec<u8>,
 }
 
-/// Where the driver has put a queue.
+/// Places of a queue in guest memory, as the driver has set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueSetup {
     /// Entries.
@@ -41,8 +41,8 @@ pub struct QueueSetup {
     pub available: u64,
     /// The used ring ("device area").
     pub used: u64,
-    /// How many requests it has gone through before, modulo 2^16: 0 for a new
-    /// queue, else what [`Device::stop_queue`] said.
+    /// Number of requests that it has gone through before, modulo 2^16: 0 for a new queue, else the
+    /// value that [`Device::stop_queue`] returned.
     pub next: u16,
 }
 
@@ -80,7 +80,7 @@ pub struct Statistics {
 #[derive(Debug)]
 pub struct Device {
     pub(crate) config: Config,
-    /// What the driver has accepted.
+    /// Features that the driver has accepted.
     pub(crate) features: u64,
     /// The driver's switch of the write cache.
     pub(crate) writeback: bool,
@@ -100,10 +100,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device that no driver knows yet.
+    /// A device without a driver yet.
     ///
     /// # Errors
-    /// Says which field of `config` cannot be, and what it can.
+    /// Returns the invalid field of `config` and its allowed values.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -124,7 +124,7 @@ impl Device {
         })
     }
 
-    /// What it was made to be.
+    /// Its configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -166,8 +166,8 @@ impl Device {
         }
     }
 
-    /// The device grows or shrinks to `capacity` bytes, a multiple of the
-    /// block size; the driver is told.
+    /// Sets the device's size to `capacity` bytes, a multiple of the block size, and notifies the
+    /// driver of the change.
     ///
     /// # Errors
     /// If it cannot be so large.
@@ -244,9 +244,9 @@ impl Device {
         Ok(())
     }
 
-    /// How the driver is to announce requests from now on, in every queue.
-    /// What it made available before it could see that is not announced:
-    /// [`Device::poll`] is to follow.
+    /// Sets the way in which the driver announces requests from now on, in every queue. Requests
+    /// made available before the driver could see the change are not announced: the caller then
+    /// calls [`Device::poll`].
     pub fn set_notify(&mut self, memory: &dyn Memory, notify: NotifyPolicy) {
         self.config.notify = notify;
         let rings = self.rings.iter_mut().flatten();
@@ -271,8 +271,8 @@ impl Device {
         }
     }
 
-    /// Serves a queue no more, and forgets its requests at the drive; says how
-    /// many it has gone through, modulo 2^16.
+    /// Ends the service of a queue, and forgets its requests at the drive; returns the number of
+    /// requests it has gone through, modulo 2^16.
     pub fn stop_queue(&mut self, queue: u16) -> Option<u16> {
         let ring = self.rings.get_mut(usize::from(queue))?.take()?;
         self.slots.abandon(Some(queue));
@@ -280,7 +280,7 @@ impl Device {
         Some(ring.next_available)
     }
 
-    /// Forgets the driver, and what it was to be told.
+    /// Forgets the driver, and the notifications still due to it.
     pub fn reset(&mut self) {
         self.slots.abandon(None);
         self.drop_unsent_requests();
@@ -333,8 +333,7 @@ impl Device {
     }
 
     fn try_fetch(&mut self, memory: &dyn Memory, queue: u16) -> Result<(), Fault> {
-        // A guest that runs meanwhile may go on making requests that end at
-        // once, for ever.
+        // A guest that runs meanwhile may submit requests without end that complete at once.
         let mut budget = 2 * u32::from(self.config.queue_size);
         let mut taken = false;
         loop {
@@ -348,7 +347,7 @@ impl Device {
                     return Ok(());
                 }
                 ring.arm(memory)?;
-                // What came before the driver saw that is not notified.
+                // Requests made available before the driver saw the change are not notified.
                 waiting = ring.waiting(memory)?;
                 if waiting == 0 || self.config.notify == NotifyPolicy::Lazy {
                     return Ok(());
@@ -415,8 +414,8 @@ impl Device {
         Some(Interrupt::Queue(queue as u16))
     }
 
-    /// The driver did what cannot be answered: it is told that the device
-    /// needs a reset (virtio 1.2 section 2.1.2).
+    /// Handles an action of the driver that cannot be answered: reports to it that the device needs
+    /// a reset (virtio 1.2 section 2.1.2).
     pub(crate) fn fail(&mut self, fault: Fault) {
         if self.fault.is_none() {
             self.fault = Some(fault);
@@ -437,7 +436,7 @@ impl Device {
         self.slots.requests.len()
     }
 
-    /// What has been done so far.
+    /// Counters of the device so far.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }

@@ -1,4 +1,4 @@
-//! Which features are offered.
+//! Features that a device offers.
 
 use crate::config::Config;
 
@@ -32,7 +32,7 @@ pub mod feature {
     pub const VERSION_1: u32 = 32;
 }
 
-/// What a device of `config` offers.
+/// Features that a device of `config` offers.
 pub fn offered(config: &Config) -> u64 {
     use feature::*;
     let always = [SIZE_MAX, SEG_MAX, BLK_SIZE, TOPOLOGY, MQ, VERSION_1];

@@ -5,9 +5,9 @@
 //! carrier tells it the features that the driver has accepted, starts its
 //! queues, and forwards notifications. [`PciDevice`] has the registers of the
 //! modern PCI transport around it. Either hands out I/O requests by
-//! `pop_request`, takes them back by `complete`, and says by `pop_interrupt`
-//! whom to signal. After any call that takes a memory, both the requests and
-//! the interrupts are to be looked at.
+//! `pop_request`, takes them back by `complete`, and returns by `pop_interrupt` the interrupts to
+//! signal. After any call that takes a memory, both the requests and the interrupts are to be
+//! looked at.
 //!
 //! Promises:
 //! - Linux's own `virtio_blk` driver finds here what it needs: several queues,

@@ -7,7 +7,7 @@ use crate::config::{Config, ConfigError};
 use crate::device::{Device, Interrupt, QueueSetup, Request};
 use crate::{space, Memory};
 
-/// What the BAR has: a page for each structure.
+/// Structures in the BAR: a page for each.
 const COMMON: u64 = 0x0000;
 const ISR: u64 = 0x1000;
 const SPACE: u64 = 0x2000;
@@ -44,7 +44,7 @@ mod field {
     pub const QUEUE_ADDRESSES_END: u64 = 56;
 }
 
-/// A vendor-specific capability that says where a structure is (section 4.1.4).
+/// A vendor-specific capability with the place of a structure (section 4.1.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
     kind: u8,
@@ -68,7 +68,7 @@ impl Capability {
     }
 }
 
-/// What the driver has said of a queue.
+/// The driver's settings of a queue.
 #[derive(Debug, Clone, Copy)]
 struct Registers {
     size: u16,
@@ -101,10 +101,10 @@ impl PciDevice {
     /// devices (sections 4.1.2 and 5.2.1).
     pub const DEVICE: u16 = 0x1042;
 
-    /// A device that no driver knows yet.
+    /// A device without a driver yet.
     ///
     /// # Errors
-    /// Says which field of `config` cannot be, and what it can.
+    /// Returns the invalid field of `config` and its allowed values.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let queues = usize::from(config.queues);
         let registers = Registers::new(config.queue_size);
@@ -140,7 +140,7 @@ impl PciDevice {
         ]
     }
 
-    /// How many MSI-X vectors the carrier is to offer: one for each queue and
+    /// Number of MSI-X vectors that the carrier is to offer: one for each queue and
     /// one for changes of the configuration.
     pub fn vectors(&self) -> u16 {
         self.queues.len() as u16 + 1
@@ -260,7 +260,7 @@ impl PciDevice {
         match offset {
             field::DEVICE_FEATURE_SELECT => self.feature_select = value,
             field::DRIVER_FEATURE_SELECT => self.driver_feature_select = value,
-            // What is negotiated stays so.
+            // Negotiated features stay as they are.
             field::DRIVER_FEATURE if self.status & status::FEATURES_OK == 0 => {
                 let shift = match self.driver_feature_select {
                     0 => 0,

@@ -31,12 +31,12 @@ mod kind {
     pub const WRITE_ZEROES: u32 = 13;
 }
 
-/// What begins every request.
+/// Header of every request.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     kind: u32,
-    /// Where the specification reserves four bytes, Linux puts the request's
-    /// I/O priority (linux/virtio_blk.h, `ioprio`): 16 bits.
+    /// I/O priority, which Linux puts in place of four bytes that the specification reserves
+    /// (linux/virtio_blk.h, `ioprio`): 16 bits.
     priority: u16,
     sector: u64,
 }
@@ -52,10 +52,10 @@ impl Header {
     }
 }
 
-/// What became of a request, or its status where it ends at once.
+/// Outcome of the start of a request, or its status where it ends at once.
 type Begun = Result<Outcome, RequestStatus>;
 
-/// How far a request has come at once.
+/// Progress of a request at its start.
 enum Outcome {
     /// The drive has it.
     Pending,
@@ -122,7 +122,7 @@ impl Device {
 
     /// Notes that a request was refused, if it is one for the drive.
     fn log_refused(&mut self, queue: u16, header: Header, bytes: usize, status: RequestStatus) {
-        // Where ranges lie is in the data of their requests.
+        // The ranges of discards and of writes of zeroes are in their data.
         let (operation, ranged) = match header.kind {
             kind::IN => (Operation::Read, true),
             kind::OUT => (Operation::Write, true),
@@ -271,7 +271,7 @@ impl Device {
         }
         let length = u64::from(sectors) * SECTOR;
         let offset = self.inside(sector, length)?;
-        // What may be deallocated is, where it then reads as zeroes.
+        // Ranges that may be deallocated are, where they then read as zeroes.
         let zeroes = header.kind == kind::WRITE_ZEROES;
         let keeps = zeroes && (flags & UNMAP == 0 || !self.config.discard_zeroes);
         let operation = if keeps { Operation::WriteZeroes } else { Operation::Discard };

@@ -14,13 +14,13 @@ const NO_NOTIFY: u16 = 1;
 pub const DESCRIPTOR: usize = 16;
 /// Size of an entry of the used ring in bytes.
 const USED: u64 = 8;
-/// Where either ring's entries begin, after its flags and index.
+/// Offset of either ring's entries, after its flags and index.
 const ENTRIES: u64 = 4;
-/// Where either ring's index is.
+/// Offset of either ring's index.
 const INDEX: u64 = 2;
 
-/// What a driver did that leaves no way to answer it: the device does nothing
-/// more before it is reset.
+/// An action of the driver that cannot be answered: the device does nothing more before it is
+/// reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A queue of an impossible size.
@@ -144,7 +144,7 @@ impl Ring {
         self.in_flight
     }
 
-    /// How the driver is to announce requests from now on.
+    /// Sets the way in which the driver announces requests from now on.
     pub fn set_notify(
         &mut self,
         memory: &dyn Memory,
@@ -167,7 +167,7 @@ impl Ring {
         self.size
     }
 
-    /// How many requests wait to be taken.
+    /// Number of requests that wait to be taken.
     pub fn waiting(&self, memory: &dyn Memory) -> Result<u16, Fault> {
         let count = memory.load(self.available + INDEX)?.wrapping_sub(self.next_available);
         // Each has a descriptor at least.
@@ -226,7 +226,7 @@ impl Ring {
         Ok(memory.load(self.available)? & NO_INTERRUPT == 0)
     }
 
-    /// Says with which request the driver is to notify: the next, or none. An
+    /// Sets the request with which the driver is to notify: the next, or none. An
     /// index just behind the present one comes up after 65536 requests more,
     /// and a queue holds fewer before it is looked at again.
     pub fn arm(&self, memory: &dyn Memory) -> Result<(), OutOfMemoryRange> {
@@ -238,7 +238,7 @@ impl Ring {
             NotifyPolicy::Lazy => self.next_available.wrapping_sub(1),
         };
         memory.store(self.used + ENTRIES + USED * u64::from(self.size), event)?;
-        // What is made available from now on is notified; what was, is seen.
+        // Requests made available from now on are notified; earlier ones are seen.
         fence(Ordering::SeqCst);
         Ok(())
     }

@@ -11,7 +11,7 @@ pub struct ChainId {
     pub queue: u16,
     /// Its first descriptor.
     pub head: u16,
-    /// Where its status goes.
+    /// Address of its status byte.
     pub status: u64,
     /// Bytes to write before the status.
     pub writable: usize,
@@ -28,14 +28,14 @@ pub enum Owner {
     Part(usize),
 }
 
-/// What is known of a request.
+/// State of a request.
 #[derive(Debug)]
 pub struct Slot {
     pub owner: Owner,
     pub operation: Operation,
     /// Length in bytes of the data that moves; 0 where none does.
     pub bytes: usize,
-    /// Where in guest memory a read's data goes.
+    /// Destination of a read's data in guest memory.
     pub segments: Vec<Segment>,
 }
 
@@ -68,8 +68,8 @@ impl Slots {
         self.groups.insert(group)
     }
 
-    /// One request of a group is done. With the last, says which chain that
-    /// completes, and whether any of it failed.
+    /// Marks one request of a group as done. With the last, returns the chain that it completes,
+    /// and whether any of the group failed.
     pub fn part_done(&mut self, index: usize, failed: bool) -> Option<(ChainId, bool)> {
         let group = self.groups.get_mut(index)?;
         group.failed |= failed;

@@ -8,15 +8,15 @@ pub const LENGTH: usize = 60;
 /// The one field that a driver writes.
 pub const WRITEBACK: u64 = 32;
 
-/// Most ranges of a request to discard or to write zeroes.
+/// Limit on the ranges of a request to discard or to write zeroes.
 pub const MOST_RANGES: usize = 256;
-/// Most sectors of a range to discard: 2 GiB.
+/// Limit on the sectors of a range to discard: 2 GiB.
 pub const MOST_DISCARD: u32 = 1 << 22;
-/// Most sectors of a range to write zeroes to: 32 MiB, what NVMe's command of
-/// that name can say too.
+/// Limit on the sectors of a range to write zeroes to: 32 MiB, which NVMe's command of that name
+/// can express too.
 pub const MOST_ZEROES: u32 = 1 << 16;
 
-/// What a driver reads.
+/// Configuration space as a driver reads it.
 pub fn contents(config: &Config, writeback: bool) -> [u8; LENGTH] {
     let mut space = [0; LENGTH];
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! What a driver sees of the device before and beside its requests.
+//! The device as a driver sees it before and beside its requests.
 
 mod support;
 

@@ -166,7 +166,7 @@ fn requests_that_cannot_be_are_answered_and_reach_no_drive() {
         assert_eq!(driver.io(kind, 0, &[(DATA, 512)], &[]).status, IO_ERROR);
     }
     assert_eq!(driver.io(IN, 0, &[], &[(DATA, 512)]).status, OK);
-    // Each refusal is told to who keeps a record.
+    // Each refusal is reported to those who keep a record.
     let mut refused = Vec::new();
     while let Some(one) = driver.device.pop_refused() {
         refused.push((one.command.operation, one.command.length, one.code));
@@ -383,7 +383,7 @@ fn what_is_held_is_bounded_and_what_waited_goes_on() {
     assert!(rounds > 10, "only {rounds} rounds");
 }
 
-/// What a driver asks in one step.
+/// A driver's action in one step.
 #[derive(Debug, Clone)]
 enum Step {
     Write { queue: u16, sector: u64, sectors: u64, value: u8, pieces: u32 },
@@ -474,7 +474,7 @@ proptest! {
                 driver.kick(queue);
             }
             driver.device.poll(&driver.ram);
-            // The drive does them in an order of its own.
+            // The drive does them in a different order.
             let mut requests: Vec<_> = std::iter::from_fn(|| driver.device.pop_request()).collect();
             prop_assert_eq!(requests.len(), asked);
             let order = seed as usize % requests.len().max(1);

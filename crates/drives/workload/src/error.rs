@@ -1,4 +1,4 @@
-//! What can be wrong with a job file or a trace.
+//! Errors in a job file or a trace.
 
 use crate::trace::Position;
 
@@ -10,7 +10,7 @@ pub enum JobError {
     Line {
         /// Its place in the file, from 1.
         line: usize,
-        /// What is wrong, and what to do.
+        /// The fault, and its remedy.
         problem: String,
     },
     /// A key that fio does not have.
@@ -18,9 +18,9 @@ pub enum JobError {
     Key {
         /// Its place in the file, from 1.
         line: usize,
-        /// What was written.
+        /// The key as written.
         key: String,
-        /// The right key that is most like it.
+        /// The valid key nearest to the written one.
         nearest: Option<&'static str>,
     },
     /// There is no section but `[global]`.
@@ -31,7 +31,7 @@ pub enum JobError {
     Job {
         /// The section's name.
         job: String,
-        /// What is wrong, and what to do.
+        /// The fault, and its remedy.
         problem: String,
     },
 }
@@ -48,7 +48,7 @@ pub enum TraceError {
     Line {
         /// Its place in the file, from 1.
         line: u64,
-        /// What is wrong.
+        /// The fault.
         problem: String,
         /// The line, or its beginning.
         text: String,
@@ -58,7 +58,7 @@ pub enum TraceError {
     Event {
         /// Its first byte in the file, from 0.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// No device of a binary trace has such a name.
@@ -69,7 +69,7 @@ pub enum TraceError {
     File {
         /// Its name.
         file: String,
-        /// What is wrong with it.
+        /// The fault of the trace.
         error: Box<TraceError>,
     },
     /// An I/O lies beyond the drive.

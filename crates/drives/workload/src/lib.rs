@@ -1,5 +1,5 @@
-//! Where I/Os come from when there is no guest: the synthetic load of a fio
-//! job file, or a trace; and the loop that brings them to a model.
+//! Sources of I/Os without a guest: the synthetic load of a fio job file, or a trace; and the loop
+//! that brings them to a model.
 //!
 //! Promises:
 //! * A [`Load`] is a function of its job file, the drive's size and a seed.

@@ -19,7 +19,7 @@ pub struct Finished {
     pub submit: Nanos,
     /// When it completed (ns).
     pub at: Nanos,
-    /// How it ended.
+    /// Outcome of the I/O.
     pub fate: Fate,
 }
 
@@ -77,7 +77,7 @@ impl<W: Workload> Simulation<W> {
         self.now
     }
 
-    /// How many I/Os are in flight.
+    /// Number of I/Os in flight.
     pub fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -1,4 +1,4 @@
-//! What a source of I/Os is.
+//! Interface of a source of I/Os.
 
 use stasis_block::Command;
 use stasis_clock::Nanos;
@@ -8,18 +8,18 @@ use crate::TraceError;
 /// One I/O on its way to a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Io {
-    /// Who submits it: a job's thread, or a trace's queue.
+    /// Submitter: a job's thread, or a trace's queue.
     pub thread: u16,
     /// Whether it comes before what is measured: a job's ramp time, or the
     /// boot in a run's I/Os.
     pub early: bool,
-    /// What is asked.
+    /// Requested command.
     pub command: Command,
 }
 
-/// Where I/Os come from.
+/// A source of I/Os.
 ///
-/// The caller takes each I/O at its time, and tells of each completion at its
+/// The caller takes each I/O at its time, and reports each completion at its
 /// time; of a completion and a submission at the same time, the completion
 /// comes first.
 pub trait Workload {
@@ -36,6 +36,6 @@ pub trait Workload {
     /// An I/O that was taken has completed at `at` (ns).
     fn complete(&mut self, at: Nanos, io: &Io);
 
-    /// How much of it has been taken, from 0 to 1, where that can be told.
+    /// Part of it that has been taken, from 0 to 1, where that is known.
     fn fraction(&self, now: Nanos) -> Option<f64>;
 }

@@ -1,8 +1,9 @@
-//! Job files mean here what they mean in the fio that is installed: its options each have a
-//! verdict, and a battery of them makes the same I/Os.
+//! Job files mean the same here as in the installed fio: its options each have a verdict, and a
+//! battery of them makes the same I/Os.
 //!
 //! Two loads agree where their I/Os are equal in order, places and lengths. Random ones are of
-//! other random numbers: they agree in what the numbers must not change, which each case says.
+//! other random numbers: they agree in the properties that the numbers must not change, named by
+//! each case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +18,7 @@ const DRIVE: u64 = 64 << 20;
 /// An I/O: what it does, its first byte, its length.
 type Access = (char, u64, u64);
 
-/// How a case's I/Os are compared.
+/// Comparison of a case's I/Os.
 #[derive(Clone, Copy, PartialEq)]
 enum Agree {
     /// One by one.
@@ -160,7 +161,7 @@ fn section(name: &str, options: &str) -> String {
     format!("[{name}]\n{lines}")
 }
 
-/// Runs fio on a drive of its own, and gives the I/Os of each job by name.
+/// Runs fio on a dedicated drive, and gives the I/Os of each job by name.
 fn in_fio(text: &str) -> BTreeMap<String, Vec<Access>> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::File::create(folder.path().join("drive")).unwrap().set_len(DRIVE).unwrap();
@@ -239,7 +240,7 @@ fn here(text: &str, latency: u64) -> Result<BTreeMap<String, Vec<Access>>, Strin
     }
 }
 
-/// What differs, if anything does.
+/// The difference, if there is one.
 fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String> {
     let count = |all: &[Access]| {
         let mut counts: BTreeMap<(char, u64), u64> = BTreeMap::new();
@@ -388,8 +389,8 @@ fn jobs_follow_and_end_each_other() {
     }
 }
 
-/// What fio refuses is not taken here either, and what it reads in a way of its own is not
-/// read otherwise.
+/// An option that fio refuses is not taken here either, and one that fio reads in a peculiar way is
+/// not read otherwise.
 #[test]
 fn what_fio_refuses_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -431,7 +432,7 @@ fn what_fio_refuses_is_refused() {
     }
 }
 
-/// The installed fio has no option without a verdict, of its own or of an engine's.
+/// Each option of the installed fio and of its engines has a verdict.
 #[test]
 fn every_option_of_fio_has_a_verdict() {
     let folder = tempfile::tempdir().unwrap();

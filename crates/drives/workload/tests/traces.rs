@@ -46,7 +46,7 @@ fn options() -> ReplayOptions {
     }
 }
 
-/// What is submitted when, if everything completes after `latency`.
+/// Submissions and their times, if everything completes after `latency`.
 fn replayed(
     text: &str,
     options: ReplayOptions,
@@ -205,7 +205,7 @@ fn blktraces_events_are_read_in_either_byte_order() {
         let mut other = Reader::new(bytes.as_slice(), Some("8,0")).unwrap();
         assert!(other.next_record().unwrap_err().to_string().contains("of drive `8,0`"));
     }
-    // What was queued, where nothing was issued.
+    // Queued requests, where nothing was issued.
     let queued = event(false, 5, 8, 512, QUEUE | WRITE << 16, 0, 0);
     let mut reader = Reader::new(queued.as_slice(), None).unwrap();
     assert_eq!(reader.next_record().unwrap().unwrap().at, 5);

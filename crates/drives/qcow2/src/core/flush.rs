@@ -33,7 +33,7 @@ impl Core {
         self.order(acknowledge).await
     }
 
-    /// What came before is durable before what comes later.
+    /// Makes everything submitted before durable before anything submitted later.
     pub(super) async fn order(&self, acknowledge: &dyn Fn()) -> io::Result<()> {
         let access = self.access.read().await;
         let mut job = self.start(&access, End::Ordered).await?;
@@ -73,7 +73,7 @@ impl Core {
         outcome
     }
 
-    /// What a flush of the drive below covered is durable, if it ended well.
+    /// Marks the data that a flush of the drive below covered as durable, if the flush succeeded.
     fn flushed(&self, covered: Covered, well: bool) {
         {
             let state = &mut *self.shared.lock();
@@ -103,7 +103,7 @@ impl Core {
         job.submit(End::Durable).await?;
         job.settle(&access).await?;
         let clean = self.shared.lock().tables.mark_clean();
-        // The later of the two has what the other says as well.
+        // The later of the two includes the other's content.
         if let Some(write) = self.end_log().or(clean) {
             self.submit(write).await?;
             self.shared.io(Command::flush(), Vec::new()).await?;
@@ -112,8 +112,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the tables in a sound order, and ends that with a flush or an
-    /// order of its own.
+    /// Writes the tables in a sound order, and ends with a flush or a barrier.
     pub(crate) async fn write_tables(
         &self,
         access: &FormatAccess<Handle>,
@@ -147,7 +146,7 @@ impl Core {
         self.kill_safety.changed()
     }
 
-    /// What the tables are to be, at one instant between all changes.
+    /// Plans the tables' content as of one instant between all changes.
     async fn plan(&self, access: &FormatAccess<Handle>, whole: bool) -> io::Result<UpdatePlan> {
         self.settled(access, || {
             // The file is to have nothing that the log does not have.

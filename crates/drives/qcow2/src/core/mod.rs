@@ -1,4 +1,4 @@
-//! What an image does with a command: reads, writes and orders.
+//! Commands to an image: reads, writes and orders.
 
 mod flush;
 
@@ -15,8 +15,8 @@ use crate::kill_safety::KillSafety;
 use crate::storage::{Handle, Role};
 use crate::{Durability, Settings};
 
-/// Tables that wait to be written at most (bytes): then they are written
-/// without being asked for.
+/// Limit on the bytes of tables that wait to be written: beyond it they are written without being
+/// asked for.
 const WAITING_LIMIT: u64 = 8 << 20;
 
 /// Zeroes that are written at once (bytes).
@@ -26,7 +26,7 @@ const PIECE: usize = 1 << 20;
 /// image's way: real-time (linux/ioprio.h).
 const REAL_TIME: u16 = 1;
 
-/// How a sequence of writes ends.
+/// End of a sequence of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// Durable.
@@ -45,15 +45,15 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     /// One at a time writes tables.
     writing: Mutex<()>,
-    /// What was freed and may still be pointed to below: clusters are not given
-    /// out again before that is over. (offset, length) in the file.
+    /// Freed ranges that may still be pointed to below: clusters are not given out again while that
+    /// is possible. (offset, length) in the file.
     pub(crate) freed: std::sync::Mutex<Vec<(u64, u64)>>,
     pub(crate) lag: std::sync::Mutex<Lag>,
     /// Whether the drive below may not have the tables as they are, durably.
     pub(crate) stale: std::sync::Mutex<bool>,
     /// A flush that bounds the lag is over.
     caught_up: Notify,
-    /// What of the tables outlives the program.
+    /// Part of the tables that survives when the program is killed.
     pub(crate) kill_safety: KillSafety,
     /// Whether the format has clusters of zeroes.
     zeroes: bool,
@@ -222,7 +222,7 @@ impl Core {
         Ok(())
     }
 
-    /// What was freed must not be pointed to any more when it gets a new use.
+    /// Ensures that nothing points to a freed cluster any more when it gets a new use.
     async fn before_allocation(&self, access: &FormatAccess<Handle>) -> io::Result<()> {
         let freed = || !lock(&self.freed).is_empty();
         if freed() {
@@ -251,7 +251,7 @@ impl Core {
                 Mapping::Eof { .. } => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Mapping::Raw { offset, writable: true, .. } => Some((offset, count)),
                 _ => {
-                    // It may need a table of its own, or frees a shared one.
+                    // It may need a new table, or frees a shared one.
                     self.before_allocation(&access).await?;
                     Some((0, 0))
                 }
@@ -277,7 +277,7 @@ impl Core {
         Ok(())
     }
 
-    /// What the disk is made of, from `offset` on.
+    /// Read access to the image through the format's library.
     pub(crate) async fn access(&self) -> RwLockReadGuard<'_, FormatAccess<Handle>> {
         self.access.read().await
     }
@@ -287,7 +287,7 @@ impl Core {
     pub(crate) async fn grow(&self, size: u64) -> io::Result<()> {
         let mut access = self.access.write().await;
         let old = access.size();
-        // What the new size uncovers is durable before the header has that size.
+        // The part that the new size uncovers is durable before the header has that size.
         self.shared.lock().tables.hold_size(old);
         let change = self.changed();
         access.resize_grow(size, imago::format::PreallocateMode::None).await?;
@@ -331,7 +331,7 @@ fn status(outcome: io::Result<()>, failure: Status) -> Status {
     }
 }
 
-/// Waits for all, and says the first error.
+/// Waits for all, and returns the first error.
 pub(crate) async fn finish(ios: Vec<HostIo>) -> io::Result<()> {
     let mut first = Ok(());
     for io in ios {

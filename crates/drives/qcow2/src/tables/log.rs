@@ -1,11 +1,11 @@
-//! What of the tables a program that is killed would take with it.
+//! Changes of the tables that would be lost with a killed program.
 
 use super::{changes, Tables, Write};
 use crate::redo_log;
 
 impl Tables {
     /// Begins to note what has to be logged: the header's first sector with the
-    /// mark that says so, to be written first.
+    /// mark of a log, to be written first.
     pub(crate) fn log(&mut self) -> Option<Write> {
         self.unlogged = Some(Vec::new());
         self.mark(true)
@@ -28,7 +28,7 @@ impl Tables {
         Some(Write { offset: 0, data: below[..512].to_vec() })
     }
 
-    /// What has become of tables since this was last asked.
+    /// Changes of tables since the last call.
     pub(crate) fn unlogged(&mut self) -> Vec<Write> {
         let mut writes = Vec::new();
         for cluster in self.unlogged.as_mut().map(std::mem::take).unwrap_or_default() {
@@ -46,14 +46,13 @@ impl Tables {
         writes
     }
 
-    /// What the file below does not have of the tables as they are; no plan may
-    /// be under way.
+    /// Changes of the tables that the file below does not have; no plan may be under way.
     pub(crate) fn unwritten(&mut self) -> Vec<Write> {
         let mut writes = Vec::new();
         let dirty: Vec<u64> =
             self.clusters.iter().filter(|(_, t)| t.dirty).map(|(c, _)| *c).collect();
         for cluster in dirty {
-            // What is no table any more may have become data.
+            // A cluster that is no table any more may have become data.
             if self.is_free(cluster) {
                 continue;
             }

@@ -16,8 +16,8 @@ use std::ops::Range;
 use crate::header::be64;
 use crate::{layout, redo_log, refcounts};
 
-/// What changed in a table is written in pages of this many bytes: what drives
-/// write at once.
+/// Size of the pages in which changes of a table are written: the unit that drives write at once
+/// (bytes).
 const PAGE: usize = 4096;
 /// L2 tables that stay in memory unchanged, so that a page can be written where
 /// a page changed (bytes).
@@ -26,20 +26,20 @@ const KEPT: usize = 32 << 20;
 /// A cluster with a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
-    /// What it is to be.
+    /// Content to be written.
     now: Vec<u8>,
-    /// What the drive below has, once it has done what it was asked; `None`
-    /// where that is unknown, or nothing that matters.
+    /// Content at the drive below, once it has done the operations submitted to it; `None` where
+    /// that is unknown, or nothing that matters.
     below: Option<Vec<u8>>,
-    /// For a refcount block: what counts as used, whether or not the drive
-    /// below knows.
+    /// For a refcount block: the content by which clusters count as used, whether or not the drive
+    /// below has it.
     counted: Option<Vec<u8>>,
     dirty: bool,
     /// Whether the drive below may have anything of it: all is written again.
     unsure: bool,
     /// Whether it waits for the image to be closed.
     late: bool,
-    /// What is known of it where the program is killed, if it was changed.
+    /// Content that survives when the program is killed, if it was changed.
     logged: Option<Vec<u8>>,
     /// Whether it was changed since then.
     unlogged: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Write {
     pub(crate) data: Vec<u8>,
 }
 
-/// Where the tables lie that the header names.
+/// Places of the tables that the header names.
 struct Pointers {
     reftable: Range<u64>,
     l1: Range<u64>,
@@ -117,8 +117,8 @@ impl Tables {
         self.dirty_bytes
     }
 
-    /// Copies what is known of the cluster with `offset`, from there on, and
-    /// says how much; 0 where it is not known.
+    /// Copies the known content of the cluster with `offset`, from there on, and returns the length
+    /// copied; 0 where the content is not known.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         let within = (offset & (self.size() as u64 - 1)) as usize;
         let length = into.len().min(self.size() - within);
@@ -131,7 +131,7 @@ impl Tables {
         }
     }
 
-    /// Where the first table begins that a write changes in part, and that has
+    /// Offset of the first table that a write changes in part, and that has
     /// to be loaded first.
     pub(crate) fn missing(&self, offset: u64, length: usize) -> Option<u64> {
         let pieces = self.pieces(offset, length);
@@ -172,7 +172,7 @@ impl Tables {
                 if !std::mem::replace(&mut table.unlogged, true) {
                     list.push(cluster);
                 }
-                // What it is before its first change, the file has.
+                // The content before the first change is in the file.
                 if table.logged.is_none() && !fresh {
                     table.logged = Some(table.now.clone());
                 }
@@ -197,7 +197,7 @@ impl Tables {
         self.held_size = Some(size);
     }
 
-    /// Has the header say that the disk has `size` bytes; `false` if there is no header.
+    /// Sets the disk's size in the header to `size` bytes; `false` if there is no header.
     pub(crate) fn set_size(&mut self, size: u64) -> bool {
         self.held_size = None;
         let mut header = [0; layout::LENGTH[0] as usize];

@@ -6,12 +6,12 @@ use super::{changes, Pointers, Tables, Write, KEPT};
 use crate::header::{be64, DIRTY};
 use crate::{layout, refcounts};
 
-/// What is to be written, in order.
+/// Writes to be done, in order.
 #[derive(Debug, Default)]
 pub(crate) struct UpdatePlan {
     /// Writes of one group may happen in any order.
     pub(crate) groups: Vec<Group>,
-    /// What the plan covers, for [`Tables::failed`].
+    /// Content that the plan covers, for [`Tables::failed`].
     covered: Vec<(u64, Option<Vec<u8>>)>,
 }
 
@@ -59,8 +59,8 @@ impl Tables {
         blocks
     }
 
-    /// What has to be written for the drive below to have the tables as they
-    /// are now. From here on they count as written.
+    /// Plans the writes after which the drive below has the tables as they are now. From here on
+    /// they count as written.
     ///
     /// The order, for an image that is sound whatever of a group is lost:
     /// 1. what nothing points to yet, and refcounts that grow;
@@ -136,7 +136,7 @@ impl Tables {
         plan
     }
 
-    /// Sets the bit that says that refcounts are late, where it is not set and the
+    /// Sets the bit that marks refcounts as late, where it is not set and the
     /// format's version has it.
     fn mark_dirty(&mut self) -> Option<Write> {
         let header = self.clusters.get_mut(&0)?;

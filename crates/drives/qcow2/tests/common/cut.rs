@@ -25,7 +25,7 @@ pub struct Seen {
     pub end: Option<Nanos>,
 }
 
-/// What happened on an image.
+/// Record of a run on an image.
 pub struct Run {
     pub base: Vec<u8>,
     pub history: History,
@@ -33,12 +33,12 @@ pub struct Run {
     pub settings: Settings,
     pub size: usize,
     pub end: Nanos,
-    /// Where the image's file begins on the drive; `base` is the drive.
+    /// Offset of the image's file on the drive; `base` is the drive.
     pub place: u64,
 }
 
-/// What the sector `sector` of the disk holds after the command `index` wrote
-/// it: itself, so that it can be recognized.
+/// Content of the disk's sector `sector` after the command `index` wrote it: unique, so that it can
+/// be recognized.
 fn stamp(index: usize, sector: usize) -> Vec<u8> {
     let mut data = vec![0; SECTOR];
     data[..8].copy_from_slice(&(index as u64 + 1).to_le_bytes());
@@ -61,7 +61,7 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
 }
 
 /// The same, on a drive with a scheduler, where the image lies `place` bytes behind
-/// the drive's beginning and a workload of others goes on before it.
+/// the drive's beginning and a workload of others precedes it.
 pub fn run_on_shared(
     path: &Path,
     seed: u64,
@@ -150,7 +150,7 @@ fn work(
     while !in_flight.is_empty() {
         finish_first(&mut driver, &mut in_flight, &mut seen);
     }
-    // What is left to do of itself; others may never end.
+    // Its remaining work; others may never end.
     let quiet = driver.now + 5_000_000;
     while driver.now < quiet && driver.step() {}
     let end = driver.now;
@@ -183,8 +183,8 @@ pub fn contents(path: &Path) -> Vec<u8> {
 }
 
 impl Run {
-    /// Cuts the power at a random instant, starts again from what is left, and
-    /// says what is wrong with it.
+    /// Cuts the power at a random instant, starts again from the remaining state, and returns a
+    /// fault found in it.
     pub fn cut(&self, path: &Path, draw: u64, second_opinion: bool) -> Result<(), String> {
         let mut random = random(draw);
         let at = random.next_u64() % (self.end + 1);
@@ -213,7 +213,7 @@ impl Run {
             })
         };
         let ended = |one: &Seen| one.end.is_some_and(|end| end <= at);
-        // What each sector holds: the last change that it can be of.
+        // Content of each sector: the last change that it can be of.
         let mut holds: Vec<Option<usize>> = Vec::new();
         let mut newest_submit = None::<Nanos>;
         for sector in 0..self.size / SECTOR {
@@ -239,7 +239,7 @@ impl Run {
             };
             holds.push(index);
         }
-        // Which flushes must have counted.
+        // The flushes that must have counted.
         let flushes = || self.seen.iter().filter(|one| one.command.operation == Operation::Flush);
         let ordered = self.settings.durability == Durability::Ordered;
         let lag = if ordered { self.settings.max_lag } else { 0 };
@@ -255,7 +255,7 @@ impl Run {
         }
         for fua in self.seen.iter().filter(|one| one.command.fua && ended(one)) {
             if ordered {
-                // What a durable write's flush covers, as any flush.
+                // A durable write's flush covers the same as any flush.
                 required = required.max(Some(fua.submit));
             }
         }

@@ -60,7 +60,7 @@ pub fn settings(durability: Durability) -> Settings {
     Settings { durability, ..Settings::default() }
 }
 
-/// Opens the image at `path` on a drive of its own.
+/// Opens the image at `path` on a dedicated drive.
 pub fn open(path: &Path, seed: u64, settings: Settings) -> Result<Image, ImageError> {
     let (opening, medium) = open_files(path, true, &options())?;
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), medium);
@@ -86,7 +86,7 @@ pub fn open_files(
     }
 }
 
-/// How long a program takes to start, at most.
+/// Limit on the start of a program.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `qemu-img` and gives what it said; fails where it does.

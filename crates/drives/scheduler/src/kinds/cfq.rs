@@ -27,7 +27,7 @@ pub struct CfqSpec {
     /// A slice of another queue, at the default level (ns).
     #[serde(with = "units::duration")]
     pub slice_async: Nanos,
-    /// How long the drive idles for a queue whose owner waits (ns); 0: never.
+    /// Time that the drive idles for a queue whose owner waits (ns); 0: never.
     #[serde(with = "units::duration")]
     pub idle: Nanos,
     /// When a request is late, so that the queue's slice begins with it (ns).
@@ -69,7 +69,7 @@ impl Parameters for CfqSpec {
 #[derive(Debug, Default)]
 struct Queue {
     priority: Priority,
-    // What it changes to when it next stands in line.
+    // Priority that it changes to when it next stands in line.
     wanted: Priority,
     clook: ClookQueue,
     anticipation: Anticipation,

@@ -33,7 +33,7 @@ pub struct DeadlineSpec {
     /// Batches of reads that may go before writes that wait.
     #[schemars(range(min = 1))]
     pub writes_starved: u32,
-    /// How long a request may be held up by classes before its own (ns).
+    /// Limit on the time for which higher classes may hold up a request (ns).
     #[serde(with = "units::duration")]
     pub class_expire: Nanos,
 }

@@ -71,7 +71,7 @@ impl<P: Parameters> AnyScheduler for P {
 pub struct Registered {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Description in one line.
     pub about: &'static str,
     pub(crate) usual: fn() -> Kind,
     pub(crate) read: fn(Map<String, Value>) -> Result<Kind, ReadError>,

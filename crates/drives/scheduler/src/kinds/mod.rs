@@ -42,8 +42,9 @@ pub const KINDS: &[Registered] = &[
 
 /// The parameters of a kind of scheduler.
 ///
-/// The struct's fields are the keys of the table `{ kind = "...", ... }`; their comments are what
-/// help, the schema and the manual say of them. The default is what the kind's name alone means.
+/// The struct's fields are the keys of the table `{ kind = "...", ... }`; their comments are the
+/// descriptions in help, the schema and the manual. The default is the meaning of the kind's name
+/// alone.
 pub trait Parameters:
     Debug
     + Clone
@@ -59,10 +60,10 @@ pub trait Parameters:
     /// The name in experiments.
     const NAME: &'static str;
 
-    /// What it does, in a line.
+    /// Description in one line.
     const ABOUT: &'static str;
 
-    /// Checks what the types of the keys do not say.
+    /// Checks constraints beyond those of the keys' types.
     ///
     /// # Errors
     /// [`Problem`]: the key, and what is wrong with its value.

@@ -37,13 +37,12 @@ impl Node {
         (self.keys[at], self.below[at]) = (entry.key, entry.below);
     }
 
-    /// How many keys are less. All are looked at: there is no branch to guess
-    /// wrong.
+    /// Number of keys that are less. All are looked at: there is no branch to guess wrong.
     pub(super) fn less(&self, key: u128) -> usize {
         self.keys[..self.len].iter().map(|&other| usize::from(other < key)).sum()
     }
 
-    /// Which child a key is in, or comes into.
+    /// Index of the child that a key is in, or comes into.
     pub(super) fn child(&self, key: u128) -> usize {
         let up_to: usize = self.keys[..self.len].iter().map(|&k| usize::from(k <= key)).sum();
         up_to.saturating_sub(1)

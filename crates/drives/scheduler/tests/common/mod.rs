@@ -67,9 +67,9 @@ pub struct Client {
     pub urgent: bool,
     /// When it begins.
     pub begin: Nanos,
-    /// The client whose queue it asks through, if not one of its own.
+    /// The client whose queue it asks through, if it has no queue itself.
     pub through: Option<usize>,
-    /// How many sectors it asks for; then it is at its end.
+    /// Number of sectors that it asks for before its end.
     pub sectors: u64,
 }
 
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// What a client got.
+/// Service of a client.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Got {
     pub sectors: u64,

@@ -1,5 +1,5 @@
-//! Fuzzes the device by a driver and a carrier that do whatever the input
-//! says. Run with `cargo +nightly fuzz run device` in `crates/drives/virtio`.
+//! Fuzzes the device by a driver and a carrier that follow the input. Run with `cargo +nightly fuzz
+//! run device` in `crates/drives/virtio`.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A driver and a carrier that do whatever a string of bytes says, and what
-//! must hold all the same. Shared by the property test and the fuzz target.
+//! A driver and a carrier that follow a string of bytes, and the properties that must hold all the
+//! same. Shared by the property test and the fuzz target.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ const SEGMENT: u32 = 4 << 10;
 const MAX_IN_FLIGHT: usize = 96 << 10;
 const QUEUES: u16 = 3;
 const SIZE: u16 = 16;
-/// Most accesses to memory in one call: in each queue twice its entries, each
+/// Limit on the accesses to memory in one call: in each queue twice its entries, each
 /// with as many descriptors, each seen once, and its data in as many pieces.
 const MOST_ACCESSES: u64 = QUEUES as u64 * 2 * SIZE as u64 * (2 * SIZE as u64 + 12) + 64;
 
@@ -126,7 +126,7 @@ pub fn run(script: &[u8]) {
         capacity: CAPACITY,
         read_only,
     };
-    // Start in working order, or else most scripts would never get there.
+    // Start in working order, or else scripts would rarely get there.
     world.start();
     while !script.0.is_empty() {
         world.ram.accesses.set(0);

@@ -77,7 +77,7 @@ pub const WRITE_ZEROES: u32 = 13;
 pub const OK: u8 = 0;
 pub const IO_ERROR: u8 = 1;
 pub const UNSUPPORTED: u8 = 2;
-/// What the driver puts where a status goes.
+/// Value that the driver puts in the place of a status.
 pub const NO_STATUS: u8 = 0x5a;
 
 /// Registers: the four structures' places in the BAR.
@@ -118,7 +118,7 @@ pub struct Queue {
     free: Vec<u16>,
     /// Descriptors of each request in flight, by its head.
     chains: Vec<Vec<u16>>,
-    /// Entries made available, and how many of them the device knows of.
+    /// Entries made available, and the part of them announced to the device.
     pub available: u16,
     told: u16,
     used: u16,
@@ -139,7 +139,7 @@ pub struct Driver {
     pub features: u64,
     pub kicks: u64,
     pub disk: Vec<u8>,
-    /// What the drive was asked, without data.
+    /// Commands to the drive, without data.
     pub asked: Vec<Command>,
 }
 
@@ -163,7 +163,7 @@ impl Driver {
         Self::without(config, &[])
     }
 
-    /// A driver that knows nothing of `unknown` features.
+    /// A driver without support for `unknown` features.
     pub fn without(config: Config, unknown: &[u32]) -> Self {
         let mut driver = Self::cold(config);
         driver.start(unknown);
@@ -255,7 +255,7 @@ impl Driver {
         self.device.write_register(&self.ram, offset, &value.to_le_bytes());
     }
 
-    /// Where the header of the request at descriptor `head` is.
+    /// Address of the header of the request at descriptor `head`.
     pub fn header_of(&self, queue: u16, head: u16) -> u64 {
         self.queues[usize::from(queue)].base + ROOM + u64::from(head % 0xf0) * ROOM_STEP
     }
@@ -384,7 +384,7 @@ impl Driver {
         }
     }
 
-    /// How many requests the driver has taken back.
+    /// Number of requests that the driver has taken back.
     pub fn used(&self, queue: u16) -> u16 {
         self.queues[usize::from(queue)].used
     }

@@ -1,4 +1,4 @@
-//! Which blocks of a region were met, for maps whose I/Os are of several sizes.
+//! Set of the blocks of a region that were covered, for maps whose I/Os are of several sizes.
 
 /// A set of blocks with a quick way to the next that is not in it: words of bits, and above
 /// them levels whose bits are set where a word below is full.
@@ -9,7 +9,7 @@ pub struct BlockMap {
 }
 
 impl BlockMap {
-    /// The most blocks: 1 GiB of bits.
+    /// Limit on the number of blocks: 1 GiB of bits.
     pub const BLOCKS_MAX: u64 = 1 << 33;
 
     /// Of `blocks`, none of which is in it.

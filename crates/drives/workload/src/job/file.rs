@@ -9,14 +9,14 @@ pub struct Line {
     pub number: usize,
     /// The key.
     pub key: String,
-    /// What is after the `=`, if there is one.
+    /// The value after the `=`, if there is one.
     pub value: Option<String>,
 }
 
 /// A section with its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// What is between the brackets.
+    /// The name between the brackets.
     pub name: String,
     /// The place of its heading in the file, from 1.
     pub number: usize,
@@ -24,7 +24,7 @@ pub struct Section {
     pub lines: Vec<Line>,
 }
 
-/// Reads the sections. `${NAME}` becomes what `variable` says of it.
+/// Reads the sections. `${NAME}` is replaced by the result of `variable` for it.
 pub fn sections(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,

@@ -10,7 +10,7 @@ use super::{ExitWhat, Job, JobFile};
 use crate::permutation::mix;
 use crate::{Io, JobError, TraceError, Workload};
 
-/// Where a thread is.
+/// State of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Pending,
@@ -18,7 +18,7 @@ enum State {
     Ended,
 }
 
-/// What a thread has of its job as a part of the file.
+/// Properties of a thread by the place of its job in the file.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     job: usize,
@@ -35,7 +35,7 @@ struct Place {
 }
 
 /// The load of a job file on one drive: its threads, each with as many I/Os in
-/// flight as its `iodepth` says.
+/// flight as its `iodepth`.
 #[derive(Debug)]
 pub struct Load {
     threads: Vec<Thread>,
@@ -46,13 +46,13 @@ pub struct Load {
     running: usize,
     /// Whether a thread has ended since jobs were last begun.
     changed: bool,
-    /// When a thread goes on. Each stands here once at most.
+    /// Time at which a thread continues. Each stands here once at most.
     ready: BinaryHeap<Reverse<(Nanos, u32)>>,
-    /// What a thread's processor needs for each I/O (ns).
+    /// Processor time of a thread for each I/O (ns).
     path: Nanos,
 }
 
-/// The most threads, as results number them.
+/// Limit on the number of threads, as results number them.
 const THREADS_MAX: u64 = 65_535;
 
 impl Load {

@@ -22,7 +22,7 @@ pub use load::Load;
 pub use offsets::Distribution;
 pub use values::{Each, Size, Weighted};
 
-/// What a job's I/Os do.
+/// Operations of a job's I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Reads.
@@ -35,7 +35,7 @@ pub enum Direction {
     Mixed,
 }
 
-/// What an `ioengine` does with I/Os.
+/// Way in which an `ioengine` does I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     /// One at a time.
@@ -49,7 +49,7 @@ pub enum Engine {
     Processor,
 }
 
-/// Which threads end with one (`exit_what`).
+/// The threads that end with one (`exit_what`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitWhat {
     /// Those of its group of jobs.
@@ -63,17 +63,17 @@ pub enum ExitWhat {
 /// A job: the options of its section, with those of `[global]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// The section's name, or what `name` says.
+    /// The section's name, or the value of `name`.
     pub name: String,
     /// Threads that do the same.
     pub numjobs: u32,
     /// I/Os in flight for each thread, as written.
     pub iodepth: u32,
-    /// What they do.
+    /// Operations of the I/Os.
     pub direction: Direction,
     /// Whether offsets are random.
     pub random: bool,
-    /// Whether it goes on for its runtime even if it has done everything.
+    /// Whether it continues for its runtime even if it has done everything.
     pub time_based: bool,
     engine: Engine,
     /// Whether a thread hands its I/Os to others.
@@ -134,7 +134,7 @@ pub struct Job {
 }
 
 impl Default for Job {
-    /// What fio has where nothing is said.
+    /// fio's defaults.
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -204,7 +204,7 @@ impl Default for Job {
 pub struct JobFile {
     /// In the file's order.
     pub jobs: Vec<Job>,
-    /// What is not as it would be in fio on a host, once each.
+    /// Differences from fio on a host, once each.
     pub warnings: Vec<String>,
 }
 
@@ -240,7 +240,7 @@ impl JobFile {
         Ok(Self { jobs, warnings })
     }
 
-    /// The size of a drive that holds every region, if the jobs say one.
+    /// The size of a drive that holds every region, if the jobs define one.
     pub fn least_capacity(&self) -> Option<u64> {
         self.jobs.iter().map(Job::least_capacity).try_fold(0, |most, end| Some(most.max(end?)))
     }
@@ -280,7 +280,7 @@ impl Job {
         self.engine != Engine::Processor && !self.create_only
     }
 
-    /// What must hold of a job with all its options, and the jobs before it.
+    /// Checks a job with all its options against the constraints, and the jobs before it.
     fn check(&self, before: &[Job]) -> Result<(), JobError> {
         let wrong = |problem: &str| {
             Err(JobError::Job { job: self.name.clone(), problem: problem.to_owned() })

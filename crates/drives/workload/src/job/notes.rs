@@ -1,4 +1,4 @@
-//! What a load has that is not as it would be in fio on a host.
+//! Differences of a load from fio on a host.
 
 use std::collections::BTreeSet;
 

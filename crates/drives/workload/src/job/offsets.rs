@@ -1,4 +1,4 @@
-//! Where a thread's next I/O goes (fio's io_u.c: `get_next_offset`, `get_next_buflen`).
+//! Place of a thread's next I/O (fio's io_u.c: `get_next_offset`, `get_next_buflen`).
 
 use super::blockmap::BlockMap;
 use super::options::Blocks;
@@ -7,7 +7,7 @@ use super::Job;
 use crate::permutation::{mix, Permutation};
 use stasis_block::Random;
 
-/// How random offsets are distributed (`random_distribution`).
+/// Distribution of random offsets (`random_distribution`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
     /// Every block alike.
@@ -55,7 +55,7 @@ enum Generator {
     ZonedBytes(Weighted<(u64, u64)>),
 }
 
-/// Passes over the region, each in an order of its own.
+/// Passes over the region, each in a different order.
 #[derive(Debug, Clone)]
 struct EachOnce {
     blocks: u64,
@@ -78,7 +78,7 @@ impl EachOnce {
         })
     }
 
-    /// The next pass, in an order of its own.
+    /// Begins the next pass, in a different order.
     fn reset(&mut self) {
         self.next = 0;
         self.pass += 1;
@@ -86,16 +86,16 @@ impl EachOnce {
     }
 }
 
-/// Where I/Os go, and how long they are.
+/// Places and lengths of I/Os.
 #[derive(Debug, Clone)]
 pub struct Offsets {
     region: Region,
-    /// Where the drive ends.
+    /// End of the drive (bytes).
     capacity: u64,
-    /// Whether it goes on from the beginning at the end, within a pass.
+    /// Whether it continues from the beginning at the end, within a pass.
     wraps: bool,
     blocks: [Blocks; 3],
-    /// What random offsets are multiples of.
+    /// Divisor of random offsets.
     align: Each<u64>,
     generator: Option<Generator>,
     percentage: Each<u64>,
@@ -111,7 +111,7 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Of a job in its region. `wraps` says that it goes on from the beginning at the end.
+    /// Of a job in its region. `wraps`: it continues from the beginning at the end.
     ///
     /// # Errors
     /// If a map has too many blocks.
@@ -206,7 +206,7 @@ impl Offsets {
         }
     }
 
-    /// How many random places there are.
+    /// Number of random places.
     fn last_block(&self, d: usize) -> u64 {
         let least = self.blocks[d].bounds().0;
         let spare = least.saturating_sub(self.align[d]);

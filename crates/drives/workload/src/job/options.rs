@@ -1,4 +1,4 @@
-//! What each option means.
+//! Meaning of each option.
 
 use stasis_clock::{MICROSECOND, SECOND};
 
@@ -10,9 +10,9 @@ use super::values::{
 use super::{Direction, Distribution, Engine, ExitWhat, Job};
 use crate::JobError;
 
-/// The most threads of a job.
+/// Limit on the threads of a job.
 const THREADS_MAX: u64 = 65_535;
-/// The most I/Os in flight of a thread.
+/// Limit on a thread's I/Os in flight.
 const DEPTH_MAX: u64 = 1 << 20;
 
 /// The lines of a section in the order in which fio takes them: `kb_base` before all others,

@@ -6,7 +6,7 @@ use stasis_clock::{Nanos, SECOND};
 use super::values::Each;
 use super::Job;
 
-/// How fast one direction may go.
+/// Rate of one direction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rate {
     /// Bytes a second; 0 for any number.
@@ -60,8 +60,8 @@ impl Rates {
         }
     }
 
-    /// The direction that goes on at `now` in place of `d`, and the earliest time for it;
-    /// `other` is the other one of a mix.
+    /// The direction that continues at `now` in place of `d`, and the earliest time for it; `other`
+    /// is the other one of a mix.
     pub fn choose(&self, d: usize, other: Option<usize>, now: Nanos) -> (usize, Nanos) {
         if !self.any() || self.at(d) <= now {
             return (d, 0);
@@ -107,14 +107,14 @@ pub struct Pauses {
     until: Nanos,
 }
 
-/// What a thread does about pauses.
+/// Decision about a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pausing {
-    /// It goes on.
+    /// The thread continues.
     No,
     /// It waits for completions.
     Waits,
-    /// It goes on at that time (ns).
+    /// The thread continues at that time (ns).
     Until(Nanos),
 }
 
@@ -148,7 +148,7 @@ impl Pauses {
         self.seen = self.length == 0;
     }
 
-    /// What happens at `now`, with so many I/Os issued, completed, and in flight of `depth`.
+    /// Decides at `now`, with so many I/Os issued, completed, and in flight of `depth`.
     pub fn look(
         &mut self,
         now: Nanos,

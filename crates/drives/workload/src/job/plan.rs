@@ -1,18 +1,18 @@
-//! Where a thread's I/Os go and how much it does, from its job and the drive's size
+//! Places of a thread's I/Os and amount of its work, from its job and the drive's size
 //! (fio's filesetup.c: its order, its roundings).
 
 use super::offsets::Region;
 use super::{Job, Size};
 use crate::JobError;
 
-/// What a thread has to do.
+/// Work of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Where its I/Os go.
+    /// Region of its I/Os.
     pub region: Region,
     /// Bytes of a pass.
     pub size: u64,
-    /// Bytes of all passes, where `io_size` says it.
+    /// Bytes of all passes, where `io_size` sets them.
     pub io_size: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ impl Job {
         Ok(Plan { region: Region { offset, length }, size, io_size })
     }
 
-    /// The size of a drive that holds the regions of all threads, if the options say it.
+    /// The size of a drive that holds the regions of all threads, if the options define it.
     pub(super) fn least_capacity(&self) -> Option<u64> {
         if !self.does_io() {
             return Some(0);
@@ -105,7 +105,7 @@ impl Job {
             .checked_add(bytes(self.size?)?)
     }
 
-    /// What offsets and lengths of its I/Os are multiples of.
+    /// Divisors of the offsets and lengths of its I/Os.
     pub(super) fn granules(&self) -> impl Iterator<Item = u64> {
         let blocks = self.blocks();
         let mut all = Vec::new();

@@ -10,7 +10,7 @@ use super::{Direction, Engine, Job};
 use crate::permutation::mix;
 use crate::JobError;
 
-/// What a thread does next.
+/// A thread's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// It submits what it has prepared, at that time (ns).
@@ -23,7 +23,7 @@ pub(super) enum Next {
     Over,
 }
 
-/// Where a thread is in what it does.
+/// Phase of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// A pass: I/Os are submitted.
@@ -43,7 +43,7 @@ pub(super) struct Thread {
     priority: u16,
     depth: u32,
     does_io: bool,
-    /// Whether a pass goes on at the end of its region until the runtime is over.
+    /// Whether a pass continues at the end of its region until the runtime is over.
     time_based: bool,
     /// Whether a `cpuio` thread ends only with the others.
     with_others: bool,
@@ -55,7 +55,7 @@ pub(super) struct Thread {
     limit: u64,
     all_limit: u64,
     ios_limit: u64,
-    /// Whether passes go on until [`Thread::limit`].
+    /// Whether passes continue until [`Thread::limit`].
     repeats: bool,
     largest: u64,
     loops: u64,
@@ -193,7 +193,7 @@ impl Thread {
         at < self.measured
     }
 
-    /// What it does at `now`. An I/O to submit stays prepared until it is taken.
+    /// Its next action at `now`. An I/O to submit stays prepared until it is taken.
     pub(super) fn next(&mut self, now: Nanos) -> Next {
         if self.flushing {
             return Next::Wait;
@@ -233,7 +233,7 @@ impl Thread {
         self.next(now)
     }
 
-    /// What it does in a pass; `None` where that is over.
+    /// Its next action in a pass; `None` where the pass is over.
     fn pass(&mut self, now: Nanos, over: bool) -> Option<Next> {
         if over {
             return None;
@@ -372,7 +372,7 @@ impl Thread {
         }
     }
 
-    /// How much of it is done, from 0 to 1.
+    /// Part of its work that is done, from 0 to 1.
     pub(super) fn fraction(&self, now: Nanos) -> f64 {
         let part = |done: u64, total: u64| done as f64 / (total as f64).max(1.0);
         let mut most: f64 = 0.0;

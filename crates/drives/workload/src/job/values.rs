@@ -73,7 +73,7 @@ impl<T: Copy> Weighted<T> {
     }
 }
 
-/// What `k` and `ki` are (`kb_base`).
+/// Meaning of `k` and `ki` (`kb_base`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Units {
     /// 1024 or 1000: what `k` is. `kib` is the other one.
@@ -131,8 +131,8 @@ fn times(word: &str, number: &str, factor: u64) -> Result<u64, String> {
 /// Prefixes of bytes by powers.
 const POWERS: [(char, u32); 5] = [('k', 1), ('m', 2), ('g', 3), ('t', 4), ('p', 5)];
 
-/// A number, with a suffix of bytes or not: fio knows them by their beginnings, so that `ki`
-/// is `k` while `kib` is the other base's.
+/// A number, with a suffix of bytes or not: fio recognizes suffixes by their beginnings, so that
+/// `ki` is `k` while `kib` is the other base's.
 pub fn bytes(word: &str, units: Units) -> Result<u64, String> {
     let (number, unit) = split(word, "number of bytes")?;
     let power = unit.chars().next().and_then(|c| POWERS.iter().find(|(p, _)| *p == c));

@@ -1,5 +1,5 @@
 //! Linux's binary block trace: `struct blk_io_trace` (include/uapi/linux/blktrace_api.h), one
-//! event after the other, each followed by data of its own. blktrace writes one file for each
+//! event after the other, each followed by extra data. blktrace writes one file for each
 //! processor, in the byte order of the machine; `blkparse -d` writes all in one.
 
 use std::io::{BufRead, Read};
@@ -17,7 +17,7 @@ const EVENT: usize = 48;
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 
-/// `enum blktrace_act`; above it stands whether a cgroup is told.
+/// `enum blktrace_act`; a bit above it flags that a cgroup is included.
 const ACTION: u32 = 0xff;
 const QUEUE: u32 = 1;
 const ISSUE: u32 = 7;
@@ -31,7 +31,7 @@ const NOTIFY: u32 = 1 << 10;
 const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
 
-/// How an event is read, and which ones count.
+/// Reader of events, and choice of the ones that count.
 #[derive(Debug)]
 pub(crate) struct Binary {
     big_endian: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Binary {
     next: u64,
 }
 
-/// What an event says.
+/// Meaning of an event.
 pub(crate) enum Event {
     /// Nothing is left.
     End,
@@ -159,7 +159,7 @@ impl Binary {
         self.device.map(name_of)
     }
 
-    /// How many bytes have been read.
+    /// Number of bytes read.
     pub(crate) fn bytes(&self) -> u64 {
         self.next
     }

@@ -18,7 +18,7 @@ use super::{Parsed, Reason, Record};
 const MICROSECOND: Nanos = 1000;
 /// Bytes of Tencent's unit.
 const SECTOR: u64 = 512;
-/// How many I/Os of one second are kept to be spread over it.
+/// Limit on the I/Os of one second that are kept to be spread over it.
 const SPREAD_MOST: usize = 1 << 20;
 
 /// The fields of a line, or `None` where there are more or fewer.

@@ -24,7 +24,7 @@ pub struct Merged<R> {
     parts: Vec<Part<R>>,
     /// Whether each part's first I/O is there.
     begun: bool,
-    /// Where the last I/O stands.
+    /// Position of the last I/O.
     last: usize,
 }
 
@@ -53,7 +53,7 @@ impl<R: BufRead> Merged<R> {
                 Err(error) => return Err(error.within(&name)),
             }
         }
-        // Where one processor issued what others queued, each I/O is there once.
+        // Where one processor issued requests that others queued, each I/O is there once.
         if parts.iter().any(|part| part.reader.has_issues()) {
             parts.iter_mut().for_each(|part| part.reader.only_issues());
         }
@@ -69,12 +69,12 @@ impl<R: BufRead> Merged<R> {
         self.parts.first().map_or(Format::Blktrace, |part| part.reader.format())
     }
 
-    /// How many bytes have been read of all files.
+    /// Number of bytes read of all files.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.reader.bytes()).sum()
     }
 
-    /// What has been left out so far.
+    /// Events left out so far.
     pub fn left_out(&self) -> LeftOut {
         self.parts.iter().map(|part| part.reader.left_out()).sum()
     }
@@ -125,7 +125,7 @@ impl<R: BufRead> Merged<R> {
         }
     }
 
-    /// That there is an I/O, and that all are of one drive.
+    /// Checks that there is an I/O, and that all are of one drive.
     fn check(&self) -> Result<(), TraceError> {
         let parts = self.parts.iter().filter(|part| part.next.is_some());
         let mut drives = parts.filter_map(|part| Some((part, part.reader.drive()?)));

@@ -18,7 +18,7 @@ pub use merged::Merged;
 pub use reader::{Format, Reader};
 pub use replay::{Pace, Placed, Replay, ReplayOptions};
 
-/// Where something stands in a trace.
+/// Position in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// A line of a text, from 1.
@@ -43,7 +43,7 @@ pub struct LeftOut {
     pub other_drives: u64,
     /// Of no length.
     pub empty: u64,
-    /// Of operations that no drive here knows, such as a vendor's commands.
+    /// Of operations that no drive here supports, such as a vendor's commands.
     pub operations: u64,
     /// Refused by the controller of the run: no drive was asked.
     pub refused: u64,
@@ -88,19 +88,19 @@ pub(crate) enum Reason {
 pub struct Record {
     /// When it was submitted, by the trace's clock (ns).
     pub at: Nanos,
-    /// Who submitted it, where the trace says so.
+    /// Submitter, where the trace names it.
     pub thread: u16,
     /// Whether it belongs to the boot of the run that the trace is of.
     pub early: bool,
     /// Its number among the submissions, where the trace has another order.
     pub order: u64,
-    /// What was asked.
+    /// Requested command.
     pub command: Command,
-    /// The line that says so, from 1; of a binary trace the first byte of the event.
+    /// Its line, from 1; of a binary trace the first byte of the event.
     pub line: u64,
 }
 
-/// What a line says.
+/// Meaning of a line.
 pub(crate) enum Parsed<'a> {
     /// Nothing of interest.
     Nothing,

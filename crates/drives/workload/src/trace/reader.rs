@@ -32,9 +32,9 @@ pub enum Format {
 
 /// The longest line (bytes).
 const LINE_MAX: u64 = 64 << 10;
-/// How much of a line an error shows.
+/// Limit on the part of a line that an error shows.
 const SHOWN: usize = 120;
-/// How many I/Os of a run wait for one that was submitted before them: more
+/// Number of I/Os of a run that wait for one that was submitted before them: more
 /// than are in flight while any completes. Then it is one that never did.
 const WAITING_MAX: usize = 1 << 20;
 
@@ -146,7 +146,7 @@ impl<R: BufRead> Reader<R> {
         })
     }
 
-    /// What has been left out so far.
+    /// Events left out so far.
     pub fn left_out(&self) -> LeftOut {
         self.left_out
     }
@@ -183,7 +183,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// How many bytes have been read.
+    /// Number of bytes read.
     pub fn bytes(&self) -> u64 {
         match &self.state {
             State::Blktrace(binary) => binary.bytes(),

@@ -19,7 +19,7 @@ pub enum Pace {
     Exact,
 }
 
-/// How a trace is replayed.
+/// Options for the replay of a trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReplayOptions {
     /// When I/Os are submitted.
@@ -30,14 +30,14 @@ pub struct ReplayOptions {
     pub wrap: bool,
     /// The drive's logical block in bytes: I/Os are widened to whole ones.
     pub block_size: u64,
-    /// What software needs between a completion and the submission after it,
-    /// in a closed loop (ns).
+    /// Time that software needs between a completion and the submission after it, in a closed loop
+    /// (ns).
     pub path: Nanos,
     /// Length of the trace's file in bytes, where that is known.
     pub length: Option<u64>,
 }
 
-/// What was changed of a trace's I/Os to submit them.
+/// Changes to a trace's I/Os for their submission.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Placed {
     /// Submitted, changed or not.
@@ -56,7 +56,7 @@ pub struct Replay<R> {
     reader: Merged<R>,
     options: ReplayOptions,
     next: Option<Record>,
-    /// What ends it, once everything before is taken.
+    /// Error that ends it, once everything before is taken.
     error: Option<TraceError>,
     /// The time of the first I/O in the trace.
     first: Option<Nanos>,
@@ -91,12 +91,12 @@ impl<R: BufRead> Replay<R> {
         }
     }
 
-    /// What was changed of the I/Os so far.
+    /// Changes to the I/Os so far.
     pub fn placed(&self) -> Placed {
         self.placed
     }
 
-    /// What has been left out so far.
+    /// Events left out so far.
     pub fn left_out(&self) -> LeftOut {
         LeftOut { boot: self.boot, ..self.reader.left_out() }
     }

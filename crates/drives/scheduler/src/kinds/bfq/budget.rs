@@ -1,4 +1,4 @@
-//! How much a queue may move in a turn, and what is known of the drive for that.
+//! Budget of a queue in a turn, and the measured rate of the drive that it depends on.
 
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
@@ -25,7 +25,7 @@ const LEAST: u64 = MEASURE_SECTORS / 4;
 const WORTH: u64 = 9;
 /// And no turn is less than so many times that.
 const LEAST_WORTH: u64 = 2;
-/// What changing costs is a mean in which the latest counts this part.
+/// Inverse of the latest value's weight in the mean cost of a change of queues.
 const CHANGE_STEP: u64 = 8;
 
 impl Bfq {
@@ -105,8 +105,8 @@ impl Bfq {
         }
     }
 
-    /// Learns the drive's peak rate from a queue that kept it busy; one that
-    /// seeks says only what it is at least.
+    /// Learns the drive's peak rate from a queue that kept it busy; one that seeks gives only a
+    /// lower bound.
     pub(super) fn measure(&mut self, reason: Reason, elapsed: Nanos, served: u64, seeks: bool) {
         let busy = matches!(reason, Reason::Exhausted | Reason::Timeout);
         if !busy || elapsed < MEASURE_TIME || served < MEASURE_SECTORS {

@@ -36,7 +36,7 @@ pub(super) struct Fair {
     ahead: Tournament,
     // Those that are urgent, waiting or not: few.
     urgent: Vec<u32>,
-    // How many places there are, and those that nobody has.
+    // Number of places, and the places that are free.
     places: u32,
     free: Vec<u32>,
 }
@@ -143,7 +143,7 @@ impl Fair {
         }
     }
 
-    /// Who would be next: with nobody eligible virtual time goes to the first
+    /// The next entity: with nobody eligible virtual time advances to the first
     /// start at once.
     pub(super) fn peek(&self, of: &Entities) -> Option<u32> {
         let next = self.eligible.least().or_else(|| Some(self.later.least()?.1));
@@ -234,7 +234,7 @@ impl Fair {
                 self.wait(of, id, budget);
             }
             State::Served => {
-                // What it got so far was at its old weight.
+                // Service so far was at the old weight.
                 let before = amount(entity.served, old);
                 let at = moved(entity.start + before);
                 let (served, budget) = (entity.served, entity.budget);

@@ -1,4 +1,4 @@
-//! Who asks for help, and who gets it: the coordination of the publication
+//! Requests for help, and the grant of help: the coordination of the publication
 //! (vIrtical D3.6, 9.3), with a bound.
 //!
 //! Everyone has a token bucket of help, full at first: while it is given it runs down
@@ -26,7 +26,7 @@ struct Member {
     unhelped: Nanos,
 }
 
-/// How often and how long: calls, time helped, time asked in vain.
+/// Account of help: calls, time helped, time asked in vain.
 pub type Account = (u64, Nanos, Nanos);
 
 /// The token buckets of all that share a drive, for who schedules it himself and who
@@ -97,7 +97,7 @@ impl Help {
         self.changed.pop()
     }
 
-    /// What the queue got until `now`.
+    /// Account of the queue until `now`.
     pub fn account(&self, now: Nanos, queue: u32) -> Account {
         let member = self.members.iter().find(|member| member.queue == queue);
         member.map_or((0, 0, 0), |member| {
@@ -108,7 +108,7 @@ impl Help {
         })
     }
 
-    /// Lets time go on to `now`.
+    /// Advances time to `now`.
     pub fn advance(&mut self, now: Nanos) {
         while self.now < now {
             let until = self.next.map_or(now, |next| next.min(now));
@@ -122,7 +122,7 @@ impl Help {
         member.given || member.tokens < self.full
     }
 
-    /// What a bucket that fills gains in a ns.
+    /// Rate at which a filling bucket gains (per ns).
     fn gain(&self) -> u128 {
         let filling = self.members.iter().filter(|member| self.fills(member)).count();
         self.share / (filling.max(1) as u128)

@@ -1,6 +1,6 @@
 //! `bfq`: budget fair queueing. Each queue in turn has the drive for a budget of
-//! sectors; B-WF2Q+ ([`fair`]) says whose turn it is, C-LOOK what the queue
-//! sends. After the papers (named with each constant), not after Linux's code.
+//! sectors; B-WF2Q+ ([`fair`]) chooses the queue, C-LOOK the request that it sends. After the
+//! papers (named with each constant), not after Linux's code.
 
 mod budget;
 mod fair;
@@ -41,7 +41,7 @@ struct Group {
     entity: u32,
     weight: u64,
     level: Level,
-    // How many of its queues are helped.
+    // Number of its queues that are helped.
     helped: usize,
 }
 
@@ -61,7 +61,7 @@ pub struct Bfq {
     peak: u64,
     // The same of queues that seek.
     seeking: u64,
-    // What it costs to change from one queue to another (ns); 0 before.
+    // Cost of a change from one queue to another (ns); 0 before.
     change: Nanos,
 }
 
@@ -219,7 +219,7 @@ impl Scheduler for Bfq {
         queue.wanted = request.priority.unwrap_or(queue.wanted);
         match &mut self.current {
             Some(current) if current.queue == id.0 => {
-                // What it idles for is what somebody waits for.
+                // The request that the drive idles for has come: the idling ends.
                 current.idle_until[at] = None;
             }
             _ if self.entities[queue.entity].is_waiting() => self.widen(now, id.0),

@@ -20,7 +20,7 @@ const SMALLEST: u64 = 32;
 /// early, so it is served soon, and three that are used up make it the largest.
 const BEGINNING: u64 = 8;
 
-/// Which lane a request stands in.
+/// Lane of a request.
 pub(super) fn lane(held: &Held) -> usize {
     match (held.sync, held.urgent) {
         (false, _) => ASYNC,
@@ -49,9 +49,8 @@ pub(super) const SYNC: usize = 1;
 pub(super) const URGENT: usize = 2;
 pub(super) const LANES: usize = 3;
 
-/// A queue's requests of one kind. Each has an order of its own, so that a
-/// reader is waited for whatever is written back beside it, and does not wait for
-/// that.
+/// A queue's requests of one kind. Each lane has a separate order, so that a reader is waited for
+/// whatever is written back beside it, and does not wait for that.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) clook: ClookQueue,
@@ -67,7 +66,7 @@ impl Lane {
         Self { clook, ..Self::default() }
     }
 
-    /// Its next budget before it knows better, and never more than `max`.
+    /// Its next budget before the queue has learnt a better one, and never more than `max`.
     pub(super) fn budget(&self, max: u64) -> u64 {
         let budget = if self.budget == 0 { max / BEGINNING } else { self.budget };
         budget.clamp((max / SMALLEST).max(1), max)
@@ -100,8 +99,8 @@ pub(super) struct Queue {
     pub(super) wanted: Priority,
     pub(super) class: Class,
     pub(super) lanes: [Lane; LANES],
-    /// A bit for each lane in which something waits, and how many requests are in
-    /// flight: most lanes are empty, and each is some lines of the cache.
+    /// A bit for each lane in which something waits, and the number of requests in flight: usually
+    /// all but one of the lanes are empty, and each is some lines of the cache.
     waiting: u8,
     in_flight: u32,
     /// Its last turn was for late requests that nobody waits for.
@@ -169,7 +168,7 @@ impl Queue {
         self.waiting == 0 && self.in_flight == 0
     }
 
-    /// What the next of its requests moves, whichever lane's it is.
+    /// Sectors of the next of its requests, of any lane.
     pub(super) fn next_sectors(&self, pool: &Pool) -> u64 {
         let next = self.waiting().filter_map(|lane| lane.clook.next());
         next.map(|slot| pool.get(slot).sectors).max().unwrap_or(0)

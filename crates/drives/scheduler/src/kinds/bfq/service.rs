@@ -9,10 +9,10 @@ use super::{Bfq, BfqSpec};
 use crate::pool::Pool;
 use crate::priority::{Class, CLASS_WAIT};
 
-/// What a class gets that those before it held up: this part of a largest budget.
+/// Divisor of the largest budget: the quotient is the budget of a class that was held up.
 const CLASS_BUDGET: u64 = 32;
 
-/// How long the drive idles for what a queue's owner prefers: as BFQ does for a queue
+/// Time that the drive idles for a request that a queue's owner prefers: as BFQ does for a queue
 /// that it has raised (block/bfq-iosched.c, `bfq_arm_slice_timer`).
 const URGENT_IDLE: Nanos = 20 * MILLISECOND;
 
@@ -41,7 +41,7 @@ pub(super) enum Decision {
     Expire(Reason),
 }
 
-/// How long to idle for a lane with nothing to do; 0: not at all.
+/// Time to idle for a lane with nothing to do; 0: none.
 pub(super) fn anticipation(spec: &BfqSpec, queue: &Queue, lane: usize, now: Nanos) -> Nanos {
     if lane == ASYNC || queue.class == Class::Idle || queue.removed {
         return 0;
@@ -81,9 +81,9 @@ fn next_lane(
     Some(ASYNC)
 }
 
-/// Whether what a queue's owner prefers has had so much that one of the others is to
-/// go: `raise` times what that costs, as BFQ's weights have it. `drive`: its rate in
-/// sectors/s, 0 if that is not known, and what it costs to change queues (ns).
+/// Whether the requests that a queue's owner prefers have had so much service that one of the
+/// others is to go: `raise` times its cost, in accordance with BFQ's weights. `drive`: its rate in
+/// sectors/s, 0 if that is not known, and the cost of a change of queues (ns).
 fn leaves(spec: &BfqSpec, pool: &Pool, queue: &Queue, drive: (u64, Nanos), now: Nanos) -> bool {
     let (rate, change) = drive;
     let clook = &queue.lanes[SYNC].clook;
@@ -121,7 +121,7 @@ impl Bfq {
         let granted = if held_up { budget.min(little) } else { budget };
         let (idle_until, served, preempted, first) = ([None; LANES], 0, false, true);
         let held = &self.queues[queue];
-        // What is written back has a turn when it is late, and every other one then.
+        // Written-back data has a turn when it is late, and every other turn then.
         let earliest = || held.lanes[ASYNC].clook.earliest(&self.pool);
         let late = held.waits(ASYNC) && earliest().is_some_and(|(deadline, _)| deadline <= now);
         let best = [URGENT, SYNC].into_iter().find(|&lane| held.waits(lane));
@@ -145,7 +145,7 @@ impl Bfq {
         Some(())
     }
 
-    /// What to do with the drive now; `None` if nothing waits.
+    /// Next action at the drive; `None` if nothing waits.
     pub(super) fn decide(&mut self, now: Nanos) -> Option<Decision> {
         if self.current.is_none() {
             self.select(now)?;
@@ -155,7 +155,7 @@ impl Bfq {
         if current.preempted {
             return Some(Decision::Expire(Reason::Preempted));
         }
-        // What is over is no event any more.
+        // An idle period that is over is no event any more.
         for until in &mut current.idle_until {
             *until = until.filter(|&until| now < until);
         }
@@ -165,7 +165,7 @@ impl Bfq {
             return Some(Decision::Wait);
         };
         current.lane = lane;
-        // A late request goes first, then the sweep goes on from there.
+        // A late request goes first, then the sweep continues from there.
         let (fresh, clook) = (current.served == 0, &queue.lanes[current.lane].clook);
         let late = clook.earliest(&self.pool);
         let late = late.filter(|&(deadline, _)| fresh && deadline <= now).map(|(_, slot)| slot);

@@ -7,7 +7,7 @@ use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use crate::share::share;
 
-/// The most that a weight is multiplied by.
+/// Limit on the factor by which a weight is multiplied.
 pub(super) const RAISE_MAX: u32 = 1000;
 
 /// The parameters of `bfq`.
@@ -19,12 +19,12 @@ pub struct BfqSpec {
     /// same (Linux's BFQ).
     #[serde(with = "units::size")]
     pub max_budget: u64,
-    /// How long a queue has the drive at most (ns): 125 ms is CFQ's mean slice,
+    /// Longest turn of a queue (ns): 125 ms is CFQ's mean slice,
     /// and long against a seek (Valente and Checconi 2010).
     #[serde(with = "units::duration")]
     pub budget_timeout: Nanos,
-    /// How long the drive idles for a queue whose owner waits (ns): about one
-    /// seek of a disk and longer than most think times (CFQ, BFQ). 0: never.
+    /// Time that the drive idles for a queue whose owner waits (ns): about one seek of a disk and
+    /// longer than typical think times (CFQ, BFQ). 0: never.
     #[serde(with = "units::duration")]
     pub idle: Nanos,
     /// Whether a queue that seeks is charged for its time, as if it had moved
@@ -54,8 +54,8 @@ pub struct BfqSpec {
     /// the time to themselves.
     #[serde(with = "share")]
     pub help_share: u32,
-    /// What each can get beyond that at once (ns): 60 s is the start-up that
-    /// the publication gives up on (D3.6, 7).
+    /// Help that each can get at once beyond that share (ns): 60 s is the start-up that the
+    /// publication gives up on (D3.6, 7).
     #[serde(with = "units::duration")]
     pub help_burst: Nanos,
 }

@@ -25,14 +25,14 @@ impl Four {
     }
 }
 
-/// Members by number, from 0 on, each with a key of its own.
+/// Members by number, from 0 on, each with its key.
 #[derive(Debug, Default)]
 pub(super) struct Tournament {
     least: Option<u128>,
     // First the root's four; below key k of them all are the four of number k + 1.
     // Of the last level, the members, there are only the first.
     fours: Vec<Four>,
-    // How many are before the last level.
+    // Number of nodes before the last level.
     inner: usize,
 }
 

@@ -1,4 +1,4 @@
-//! How a queue, and its group, come to wait for the drive.
+//! Start of a queue's, and its group's, wait for the drive.
 
 use stasis_clock::Nanos;
 

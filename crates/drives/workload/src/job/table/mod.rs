@@ -9,11 +9,11 @@ mod known;
 pub struct FioOption {
     /// Its name, then other names for the same.
     pub names: &'static [&'static str],
-    /// What becomes of it.
+    /// Treatment of the option.
     pub verdict: Verdict,
 }
 
-/// What becomes of an option.
+/// Treatment of an option.
 #[derive(Debug, Clone, Copy)]
 pub enum Verdict {
     /// It does what it does in fio; in a few words, what that is.
@@ -193,7 +193,7 @@ pub const OTHER_ENGINES: &[&str] = &[
 /// fio's engine where a job names none, on Linux.
 pub const ENGINE: &str = "psync";
 
-/// The option's name that is most like `name`, if any is like it at all.
+/// The option's name nearest to `name`, if any resembles it.
 pub fn nearest(name: &str) -> Option<&'static str> {
     options()
         .flat_map(|option| option.names)

@@ -1,4 +1,4 @@
-//! Who is served, and virtual time.
+//! Entities that are served, and virtual time.
 
 /// Virtual time: sectors per unit of weight, in fixed point.
 pub(in crate::kinds::bfq) type Virtual = u128;
@@ -58,7 +58,7 @@ pub(in crate::kinds::bfq) struct Entity {
     pub(super) weight: u64,
     pub(super) start: Virtual,
     pub(super) finish: Virtual,
-    // What its finish was computed from, and what it got since its start.
+    // The budget from which its finish was computed, and its service since its start.
     pub(super) budget: u64,
     pub(super) served: u64,
     pub(super) state: State,
@@ -81,7 +81,7 @@ impl Entity {
         self.state == State::Waiting
     }
 
-    /// What its finish was computed from, in sectors.
+    /// The budget from which its finish was computed, in sectors.
     pub(in crate::kinds::bfq) fn budget(&self) -> u64 {
         self.budget
     }

@@ -1,9 +1,9 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Who is next as the rule says it, by looking at everyone: of those whose start
-/// is not after virtual time, which goes to the first start if there is none, or
-/// that are urgent, the one with the least finish.
+/// The next entity by the rule, from a search of all: of those whose start is not after virtual
+/// time, which advances to the first start if there is none, or that are urgent, the one with the
+/// least finish.
 fn next(fair: &Fair, of: &Entities, ids: &[u32]) -> Option<u32> {
     let waiting = || ids.iter().copied().filter(|&id| of[id].is_waiting());
     let now = waiting().map(|id| of[id].start).min()?.max(fair.now);
@@ -12,8 +12,8 @@ fn next(fair: &Fair, of: &Entities, ids: &[u32]) -> Option<u32> {
 }
 
 proptest! {
-    /// Whatever comes, goes, is served and changes its weight, the tournaments say
-    /// who is next, and the sum of weights is that of those who count.
+    /// After any sequence of arrivals, departures, service and changes of weight, the tournaments
+    /// give the next entity, and the sum of weights is that of those who count.
     #[test]
     fn who_is_next_is_who_the_rule_says(
         count in 1u32..24,
