@@ -62,8 +62,8 @@ impl Holes {
         Self::new(&pairs(&numbers.collect::<Result<Vec<_>>>()?)?, at, end, length)
     }
 
-    /// The data and holes that the lines in front of a file's bytes list (form 1.0); the lines are
-    /// at `at` in `span` and take `held` bytes with these lines.
+    /// The data and holes that the lines in front of a file's bytes list (form 1.0); lines and
+    /// bytes begin at `at` in `span` and take `held` bytes together.
     pub(crate) fn of_lines(span: &Span, at: u64, held: u64, length: u64) -> Result<Self> {
         let list = span.part(at, held.min(LIST)).ok_or_else(damaged)?;
         let list = list.read_all(LIST).map_err(|_| damaged())?;

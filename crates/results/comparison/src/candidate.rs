@@ -1,4 +1,4 @@
-//! What is compared: the I/Os of one run, or of several that differ in their seed.
+//! One side of a comparison: the I/Os of one run, or of several that differ in their seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ pub type Latencies = BTreeMap<(String, String), Vec<u64>>;
 /// Something that is compared.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// What it is called: its path as it was given.
+    /// Its name: its path as it was given.
     pub name: String,
     /// The latencies of each of its runs.
     pub runs: Vec<Latencies>,

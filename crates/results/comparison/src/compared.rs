@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::interval::{mean, of_runs, percentile, Interval};
 use crate::Candidate;
 
-/// What is compared of latencies.
+/// A statistic of latencies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
@@ -67,7 +67,7 @@ pub struct Difference {
     pub drive: String,
     /// The operation.
     pub operation: String,
-    /// What is compared, such as `p99`.
+    /// The statistic that is compared, such as `p99`.
     pub statistic: String,
     /// The first candidate's figure (ns).
     pub base: Interval,
@@ -86,7 +86,7 @@ pub struct Comparison {
     pub candidates: Vec<Candidate>,
     /// The differences, those that matter first: significant ones, then by size.
     pub differences: Vec<Difference>,
-    /// What only some candidates have: drive, operation, and the candidates' names.
+    /// Subjects that only some candidates have: drive, operation, and the candidates' names.
     pub apart: Vec<(String, String, Vec<String>)>,
     /// Candidates whose only drive has another name than the first one's only drive, with that
     /// name: they are compared all the same, under the first one's.

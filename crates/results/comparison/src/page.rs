@@ -12,7 +12,7 @@ use crate::{Candidate, Comparison, Difference};
 const POINTS: usize = 1000;
 const LEAST: usize = 24;
 
-/// What all candidates have, with the distribution of each.
+/// The subjects that all candidates have, with the distribution of each.
 type Curves = Vec<((String, String), Vec<Vec<(f64, f64)>>)>;
 
 impl Comparison {
@@ -74,7 +74,7 @@ impl Comparison {
         }
     }
 
-    /// What all candidates have.
+    /// The subjects that all candidates have: drive and operation.
     fn subjects(&self) -> Vec<(String, String)> {
         let mut all: Vec<_> = self.candidates[0].subjects().cloned().collect();
         all.sort();

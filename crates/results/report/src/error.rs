@@ -1,4 +1,4 @@
-//! What can go wrong while results are written.
+//! Errors while results are written.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub enum ReportError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's answer.
         source: std::io::Error,
     },
     /// A file could not be created or written.
@@ -24,15 +24,15 @@ pub enum ReportError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's answer.
         source: std::io::Error,
     },
-    /// What a run has left cannot be read.
+    /// Results of a run cannot be read.
     #[error("results: cannot read {}: {source}; name the results of a run", .path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: std::io::Error,
     },
     /// Another run has the folder.
@@ -53,15 +53,15 @@ pub enum ReportError {
         /// The file.
         path: PathBuf,
     },
-    /// What is to be written would destroy what is read.
+    /// The output would destroy an input.
     #[error(
         "results: {} is read, and writing to {} would destroy it; name another place for what is \
          written, such as another folder with --results", .input.display(), .output.display()
     )]
     IsInput {
-        /// What is to be written.
+        /// The output.
         output: PathBuf,
-        /// What is read.
+        /// The input.
         input: PathBuf,
     },
     /// A record names a drive that the experiment does not have.
@@ -95,7 +95,7 @@ impl ReportError {
         move |source| Self::Read { path: path.to_owned(), source }
     }
 
-    /// What is read is not what a run writes.
+    /// The error for an input that is not as a run writes it.
     pub(crate) fn damaged(path: &Path, message: String) -> Self {
         Self::read(path)(std::io::Error::other(message))
     }

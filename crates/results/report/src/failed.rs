@@ -15,7 +15,7 @@ const CODES: &[(&str, u16, &str)] = &[
 /// A comparison whose data differ: the drive has done what it was asked.
 const COMPARE_FAILURE: (&str, u16, &str) = ("nvme", 0x285, "Compare Failure");
 
-/// What is to be said of a drive's failed I/Os; none where all ended well.
+/// A remark on a drive's failed I/Os; none where all ended well.
 pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
     let errors: u64 = drive.used().map(|(_, used)| used.errors).sum();
     if errors == 0 {

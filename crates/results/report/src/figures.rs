@@ -17,14 +17,13 @@ use crate::{ReportError, FIGURES_FILE};
 pub struct Figure {
     /// The number of the table or figure in the publication, such as `Table 2`.
     pub id: String,
-    /// What it is a figure of.
+    /// Description of the quantity.
     pub what: String,
     /// Its unit, such as `us`; empty for a plain number.
     pub unit: String,
     /// As published; `null` where the publication gives none.
     pub published: Option<f64>,
-    /// What a formula gives that does not depend on the measurement; `null` where there
-    /// is none.
+    /// Value of a formula that does not depend on the measurement; `null` where there is none.
     #[serde(default)]
     pub closed_form: Option<f64>,
     /// As measured; `null` where it could not be.

@@ -1,4 +1,4 @@
-//! What `report.html` says of a flash SSD's inside.
+//! The part of `report.html` about a flash SSD's inside.
 
 use stasis_flash::statistics::{Inside, Usages};
 
@@ -36,7 +36,7 @@ pub(crate) fn section(
     Some(section.with(Block::Terms(terms())))
 }
 
-/// What a reader of a drive's figures has to know first.
+/// Remarks that a reader of a drive's figures needs first.
 pub(crate) fn remarks(figures: &DriveSummary) -> Vec<String> {
     let inside = figures.inside.clone().and_then(|inside| serde_json::from_value(inside).ok());
     let Some(inside) = inside else { return Vec::new() };
@@ -44,8 +44,8 @@ pub(crate) fn remarks(figures: &DriveSummary) -> Vec<String> {
     remarks.into_iter().flatten().collect()
 }
 
-/// What the figures of a drive's reads are worth, if many of them met what was
-/// never written.
+/// A remark on the worth of the figures of a drive's reads, if many reads met units that were never
+/// written.
 fn unwritten(figures: &DriveSummary, inside: &Inside) -> Option<String> {
     let share = inside.unwritten_units as f64 / inside.read_units.max(1) as f64;
     let advice = match inside.ftl.get("zone_bytes") {
@@ -62,7 +62,7 @@ fn unwritten(figures: &DriveSummary, inside: &Inside) -> Option<String> {
     })
 }
 
-/// What is to be known of a drive that has more over-provisioning than was asked for.
+/// A remark on a drive that has more over-provisioning than was asked for.
 fn roomier(figures: &DriveSummary, inside: &Inside) -> Option<String> {
     let (has, asked) = (inside.over_provisioning, inside.asked_over_provisioning);
     let share = |share: f64| units::significant(100.0 * share, 3);

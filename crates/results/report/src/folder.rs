@@ -143,7 +143,7 @@ pub(crate) fn names_of_run(path: &Path) -> Vec<String> {
     }
 }
 
-/// What versions of Stasis that kept no list left.
+/// Results of versions of Stasis that kept no list.
 const OLDER_FILES: [&str; 3] = [IOS_FILE, REPORT_FILE, SUMMARY_FILE];
 
 /// Whether a version of Stasis that kept no list has left its results there.

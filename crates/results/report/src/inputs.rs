@@ -1,4 +1,4 @@
-//! What is written never destroys what is read.
+//! Protection of inputs: an output never destroys one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

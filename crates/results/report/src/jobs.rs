@@ -10,7 +10,7 @@ use stasis_run_events::IoRecord;
 use crate::statistics::OperationStatistics;
 use crate::summary::OperationSummary;
 
-/// What a job of a job file did.
+/// Figures of a job of a job file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobSummary {
     /// Its name there.

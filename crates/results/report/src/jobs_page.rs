@@ -1,4 +1,4 @@
-//! What `report.html` says of a job file's jobs.
+//! The part of `report.html` about a job file's jobs.
 
 use crate::page::{Block, Section};
 use crate::summary::Summary;

@@ -1,5 +1,5 @@
-//! What a run leaves behind for its reader: every I/O as a row, a summary as
-//! JSON, a page with tables and plots, and a few lines for the terminal.
+//! Results of a run for its reader: every I/O as a row, a summary as JSON, a page with tables and
+//! plots, and a few lines for the terminal.
 //!
 //! * [`ResultsWriter`] takes I/O records while the run goes on and streams them to
 //!   `ios.csv`; [`ResultsWriter::finish`] writes `summary.json` and `report.html`.
@@ -87,12 +87,12 @@ pub const FIGURES_FILE: &str = "figures.json";
 pub struct Drive {
     /// Its name in the experiment.
     pub name: String,
-    /// What decides when its commands complete.
+    /// The model that decides when its commands complete.
     pub model: String,
     /// The model with all its parameters; null where there are none to tell.
     pub parameters: serde_json::Value,
-    /// What the guest sees, such as `nvme`.
+    /// The interface that the guest sees, such as `nvme`.
     pub interface: String,
-    /// What holds its bytes.
+    /// The medium that holds its bytes.
     pub medium: String,
 }

@@ -16,7 +16,8 @@ use crate::ReportError;
 
 pub use resolution::{thinned, Resolution, LIMIT};
 
-/// What makes plots interactive, one scope together. Without it they are still to be read.
+/// Scripts that make plots interactive, in one scope together. Without them plots can still be
+/// read.
 const SCRIPTS: [&str; 3] = [
     include_str!("interactive/axis.js"),
     include_str!("interactive/marks.js"),
@@ -32,7 +33,7 @@ pub fn write(folder: &Path, name: &str, html: &str) -> Result<(), ReportError> {
     write_whole(&folder.join(name), html.as_bytes())
 }
 
-/// What a section is made of.
+/// A part of a section.
 #[derive(Debug, Clone)]
 pub enum Block {
     /// Plain text; an empty line begins a new paragraph.
@@ -56,7 +57,7 @@ pub enum Block {
 pub struct Section {
     /// Its heading.
     pub heading: String,
-    /// What it says.
+    /// Its contents.
     pub blocks: Vec<Block>,
 }
 

@@ -19,7 +19,8 @@ use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
 use crate::{run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 
-/// What `ios.parquet` does not say of its origin: it would differ from one run to the next.
+/// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
+/// next.
 const SURROUNDINGS: [&str; 4] = ["started_at", "command_line", "qemu", "host_kernel"];
 
 /// Takes a run's I/Os as they complete, and writes its results.
@@ -92,7 +93,7 @@ impl ResultsWriter {
         ios: Ios,
     ) -> Result<Self, ReportError> {
         let rows = ios.begin(&mut folder)?;
-        // What is written at the end is not to fail then.
+        // The files of the end are claimed now, so that this cannot fail then.
         folder.file(SUMMARY_FILE)?;
         folder.file(REPORT_FILE)?;
         let mut writer = Self {

@@ -136,14 +136,14 @@ fn served_error(summary: &Summary) -> Option<f64> {
     errors.max_by(|a, b| a.abs().total_cmp(&b.abs()))
 }
 
-/// What ran, and the drives' models with their parameters.
+/// The provenance of the run, and the drives' models with their parameters.
 fn provenance(summary: &Summary) -> Option<Section> {
     let mut fields = summary.extra.clone();
     fields.insert("engine".into(), summary.engine.clone().into());
     let mut section = crate::provenance(&fields)?;
     for drive in summary.drives.iter().filter(|drive| !drive.parameters.is_null()) {
         let title = format!("The model of {}", drive.name);
-        // What was read from JSON can be written as JSON.
+        // Parameters that were read from JSON can be written as JSON.
         let text = serde_json::to_string_pretty(&drive.parameters).unwrap_or_default();
         section = section.with(Block::Details(title, text));
     }

@@ -1,4 +1,4 @@
-//! What `report.html` says of several machines and of the drives that they share.
+//! The part of `report.html` about several machines and the drives that they share.
 
 use serde::de::DeserializeOwned;
 use serde::Deserialize;

@@ -112,7 +112,7 @@ impl SpanFile {
     }
 }
 
-/// What happened inside a run that is over, in the order in which it was told.
+/// The spans of a finished run, in the order in which they were recorded.
 pub struct KeptSpans {
     path: PathBuf,
     tracks: BTreeMap<u32, Track>,

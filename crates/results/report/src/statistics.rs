@@ -1,4 +1,4 @@
-//! What is kept of a drive's I/Os until the end of a run.
+//! Statistics of a drive's I/Os, kept until the end of a run.
 
 use stasis_block::Operation;
 use stasis_run_events::IoRecord;

@@ -45,7 +45,7 @@ pub fn comparable(summary: &Value) -> Value {
 /// A run in figures. Seconds are exact to the nanosecond.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// What ran the guest: `kvm`, `softkvm` or `exact`; `sim` and `serve` have none.
+    /// The engine that ran the guest: `kvm`, `softkvm` or `exact`; `sim` and `serve` have none.
     pub engine: String,
     /// How the run ended, in the words of [`Ending`]'s serialized form:
     /// `exited`, `not-started`, `panicked`, `hung`, `virtual-limit`,
@@ -111,15 +111,15 @@ pub struct Summary {
     /// The jobs of a job file, where one was simulated.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub jobs: Vec<JobSummary>,
-    /// What says that the result is not to be trusted, see [`crate::trust`].
+    /// Reasons not to trust the result, see [`crate::trust`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<String>,
-    /// What the caller added.
+    /// Fields that the caller added.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// What a processor did while the command ran.
+/// The activity of a processor while the command ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessorSummary {
     /// The number of its machine, and its own there.
@@ -146,14 +146,14 @@ pub struct ProcessorSummary {
 pub struct DriveSummary {
     /// Its name in the experiment.
     pub name: String,
-    /// What decides when its commands complete.
+    /// The model that decides when its commands complete.
     pub model: String,
     /// The model with all its parameters, as a table of an experiment has them.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub parameters: Value,
-    /// What the guest sees.
+    /// The interface that the guest sees.
     pub interface: String,
-    /// What holds its bytes.
+    /// The medium that holds its bytes.
     pub medium: String,
     /// I/Os of the guest's boot, which are in no other figure.
     pub boot_ios: u64,
@@ -172,7 +172,7 @@ pub struct DriveSummary {
     /// The first I/O that failed, where one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_error: Option<FirstError>,
-    /// What its model did inside, where it has an inside.
+    /// Statistics from inside its model, where it has an inside.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<Value>,
 }
@@ -203,9 +203,10 @@ impl DriveSummary {
 pub struct FirstError {
     /// Its operation.
     pub operation: String,
-    /// What the guest was told: [`stasis_run_events::IoRecord::code`].
+    /// The status that the guest got: [`stasis_run_events::IoRecord::code`].
     pub code: u16,
-    /// What failed first of the drive's medium, and why. None where the model let it fail.
+    /// The first failure of the drive's medium, with its reason. None where the model let the I/O
+    /// fail.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<String>,
 }
@@ -224,9 +225,9 @@ pub struct OperationSummary {
     /// Largest deviation of a delivered percentile from its target, p1 to
     /// p99.9, in percent with its sign; `null` where the target is 0 ns.
     pub max_error_percent: Option<f64>,
-    /// What the model asked for: target - submit.
+    /// Latencies that the model asked for: target - submit.
     pub target_ns: Latency,
-    /// What the guest got: delivered - submit.
+    /// Latencies that the guest got: delivered - submit.
     pub delivered_ns: Latency,
 }
 
@@ -372,7 +373,7 @@ pub fn exit_status(ending: &Ending) -> i32 {
     }
 }
 
-/// What is no JSON is kept as a text.
+/// Parses `text` as JSON; a text that is no JSON is kept as a string.
 fn json_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }

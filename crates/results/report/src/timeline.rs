@@ -231,8 +231,8 @@ impl Timeline {
         let width = 1u128 << self.shift;
         let mut open = 0u128;
         let area = |flights: &Flights| {
-            // What is in flight when the slice begins, and what begins in it, until its
-            // end; less what is left of it when each ends.
+            // The time of the I/Os in flight when the slice begins, and of those that begin in it,
+            // until its end; less the rest of the slice when each ends.
             let area = open * width + flights.begun_rest - flights.ended_rest;
             open = open + u128::from(flights.begun) - u128::from(flights.ended);
             area as f64

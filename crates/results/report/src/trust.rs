@@ -24,8 +24,8 @@ pub const OVERSHOOT_WITHOUT_DRIVES: Nanos = 50_000;
 /// at twice that, the promise that one sees another's writes at most a quantum late is broken.
 pub const SKEW_QUANTA: u64 = 2;
 
-/// What in `summary` says that the result is not to be trusted, a sentence each. `quantum`: how far
-/// one processor may be ahead of another (ns).
+/// Reasons in `summary` not to trust the result, a sentence each. `quantum`: how far one processor
+/// may be ahead of another (ns).
 pub fn warnings(summary: &Summary, quantum: Nanos) -> Vec<String> {
     let mut warnings: Vec<String> = lateness(summary).collect();
     warnings.extend(overshoot(summary));

@@ -11,7 +11,7 @@ use stasis_run_events::{Ending, Exits, IoRecord, Outcome};
 
 use browser::Browser;
 
-/// What a flash SSD says of its inside, as it says it.
+/// Statistics from inside a flash SSD, as its model writes them.
 const INSIDE: &str = include_str!("inside.json");
 
 /// The begin of the command (ns).

@@ -660,7 +660,7 @@ fn a_million_ios_take_seconds() {
     assert!(page < 1_000_000, "{page} bytes");
 }
 
-/// What a flash SSD says of its inside, as it says it.
+/// Statistics from inside a flash SSD, as its model writes them.
 const INSIDE: &str = include_str!("inside.json");
 
 #[test]

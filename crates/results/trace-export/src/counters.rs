@@ -1,5 +1,5 @@
-//! What a summary has by steps of virtual time: for which share of each step a processor ran,
-//! a channel or a LUN was in use, and how many bytes each workload on a shared drive moved.
+//! Figures of a summary by steps of virtual time: for which share of each step a processor ran, a
+//! channel or a LUN was in use, and how many bytes each workload on a shared drive moved.
 
 use serde_json::Value;
 use stasis_report::Summary;
@@ -7,9 +7,9 @@ use stasis_report::Summary;
 /// A quantity by steps of time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counter {
-    /// What it belongs to, such as a drive.
+    /// Its owner, such as a drive.
     pub group: String,
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Its unit.
     pub unit: &'static str,

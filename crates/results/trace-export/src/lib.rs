@@ -24,7 +24,7 @@ pub use counters::{counters, Counter};
 pub use fio_log::fio_log;
 pub use perfetto::{perfetto, Inside};
 
-/// What was written.
+/// Counts of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Exported {
     /// I/Os that the file has.

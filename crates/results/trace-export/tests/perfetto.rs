@@ -1,4 +1,4 @@
-//! What is written for Perfetto, decoded again.
+//! Files written for Perfetto, decoded again.
 
 use std::collections::HashMap;
 
@@ -164,7 +164,7 @@ fn what_is_sampled_is_a_counter_wherever_it_changes() {
     assert_eq!(told, [(1000, 25.0), (1020, 50.0), (1030, 0.0), (1000, 1.5), (1010, 0.0)]);
 }
 
-/// What happened inside a run, kept as a run keeps it.
+/// Spans, kept as a run keeps them.
 fn kept(tracks: Vec<Track>, spans: &[Span]) -> KeptSpans {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), Vec::new()).unwrap();

@@ -19,7 +19,7 @@ pub(crate) use write::ColumnFile;
 /// Rows of a row group, which are in memory until it is written: some 8 MB.
 const GROUP: usize = 64 << 10;
 
-/// What a column's values are.
+/// The type of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// One of few words, in UTF-8.

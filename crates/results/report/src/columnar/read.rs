@@ -38,7 +38,7 @@ impl Groups {
         Ok(Self { file, columns, places, next: 0, readers: Vec::new(), rows })
     }
 
-    /// What the file's metadata says under a name.
+    /// The value of `name` in the file's metadata.
     pub(crate) fn said(&self, name: &str) -> Option<&str> {
         let said = self.file.metadata().file_metadata().key_value_metadata()?;
         said.iter().find(|entry| entry.key == name)?.value.as_deref()

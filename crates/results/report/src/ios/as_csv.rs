@@ -1,4 +1,4 @@
-//! What a run has kept as the text of `ios.csv`, whatever it is kept as.
+//! A run's kept I/Os as the text of `ios.csv`, whatever their format.
 
 use std::io::{BufRead, Error, Read, Result};
 

@@ -71,7 +71,7 @@ impl std::str::FromStr for Ios {
     }
 }
 
-/// What a file can say of its run when the run is over.
+/// Fields that a file can add about its run when the run is over.
 pub(crate) type Footer = Map<String, Value>;
 
 /// A file of rows.

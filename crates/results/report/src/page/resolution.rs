@@ -83,7 +83,7 @@ mod tests {
         });
         assert!(html.len() <= LIMIT && html.len() > LIMIT / 2, "{}", html.len());
         assert_eq!(drawn, [0, 1, 2, 3].map(Resolution));
-        // What no resolution makes small is still a page.
+        // A page that no resolution makes small is still a page.
         let html = Page::within_limit(|_| page("x".repeat(LIMIT)));
         assert!(html.len() > LIMIT);
     }

@@ -2,8 +2,8 @@
 
 use crate::units::{self, TimeUnit};
 
-/// What lies beyond stands at an axis's end: more than any quantity is, and far
-/// enough from the ends of `f64` to reckon with.
+/// Values beyond this limit stand at an axis's end: it is more than any quantity is, and far enough
+/// from the ends of `f64` for computations.
 const LARGEST: f64 = 1e30;
 
 /// How values are spread.
@@ -20,7 +20,7 @@ pub enum Scale {
     Tail,
 }
 
-/// What values are.
+/// The quantity that values measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     /// Times in ns.
@@ -53,11 +53,11 @@ impl Quantity {
 /// An axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axis {
-    /// What it shows, without the unit.
+    /// Its label, without the unit.
     pub label: String,
     /// How values are spread.
     pub scale: Scale,
-    /// What they are.
+    /// The quantity that they measure.
     pub quantity: Quantity,
 }
 

@@ -7,7 +7,7 @@ use super::Markup;
 /// One bar, or a part of one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
-    /// What it is a part of: bars of the same name are one entry of the legend.
+    /// Its name: bars of the same name are one entry of the legend.
     pub name: String,
     /// Its colour, see [`super::COLOURS`].
     pub colour: usize,
@@ -19,7 +19,7 @@ pub struct Segment {
 /// The bars of one label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// What they are for.
+    /// Their label.
     pub label: String,
     /// The bars.
     pub segments: Vec<Segment>,
@@ -28,7 +28,7 @@ pub struct Bar {
 /// Bars in one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
-    /// What the plot shows.
+    /// The plot's title.
     pub title: String,
     /// The axis of the values.
     pub axis: Axis,
@@ -124,7 +124,7 @@ impl Bars {
     }
 }
 
-/// What cannot be a length is none.
+/// The length of a value's bar; 0 for a value that cannot be a length.
 fn length(value: f64) -> f64 {
     if value.is_finite() {
         value.max(0.0)

@@ -7,7 +7,7 @@ use super::{Markup, COLOURS};
 /// The figures of one group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// What the group is.
+    /// The group's label.
     pub label: String,
     /// Its colour, see [`COLOURS`].
     pub colour: usize,
@@ -55,11 +55,11 @@ impl Group {
 /// Box plots in one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Boxes {
-    /// What the plot shows.
+    /// The plot's title.
     pub title: String,
     /// The axis of the values.
     pub axis: Axis,
-    /// What the shaded ranges are; empty where there are none.
+    /// Label of the shaded ranges; empty where there are none.
     pub shade: String,
     /// The groups, from the top.
     pub groups: Vec<Group>,

@@ -1,5 +1,5 @@
-//! What all plots share: the frame with its grid and axes, the legend, and
-//! numbers as SVG wants them.
+//! Parts that all plots share: the frame with its grid and axes, the legend, and numbers as SVG
+//! wants them.
 
 use super::axis::{Axis, Fitted};
 use super::{Markup, COLOURS};

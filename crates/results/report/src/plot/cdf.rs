@@ -22,7 +22,7 @@ pub struct CdfSeries {
 /// Distribution functions in one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cdf {
-    /// What the plot shows.
+    /// The plot's title.
     pub title: String,
     /// The axis of the values.
     pub x: Axis,

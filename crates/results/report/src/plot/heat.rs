@@ -25,9 +25,9 @@ const LEFT: f64 = 64.0;
 /// Shares from 0 to 1 over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heat {
-    /// What the plot shows.
+    /// The plot's title.
     pub title: String,
-    /// What a row is, such as `channel`.
+    /// Name of a row, such as `channel`.
     pub row: String,
     /// The horizontal axis.
     pub x: Axis,

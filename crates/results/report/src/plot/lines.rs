@@ -23,7 +23,7 @@ pub struct Line {
 /// Lines in one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
-    /// What the plot shows.
+    /// The plot's title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,

@@ -16,14 +16,14 @@ pub struct ScatterSeries {
     pub colour: usize,
     /// Its points.
     pub points: Vec<(f64, f64)>,
-    /// What else is told of a point when it is pointed at.
+    /// Other facts about a point, shown when it is pointed at.
     pub details: Vec<Detail>,
 }
 
 /// A figure of each point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detail {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// Its kind.
     pub quantity: Quantity,
@@ -51,7 +51,7 @@ impl ScatterSeries {
 /// Points in one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scatter {
-    /// What the plot shows.
+    /// The plot's title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,

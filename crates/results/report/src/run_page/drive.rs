@@ -17,7 +17,7 @@ use crate::timeline::{Course, Curve, Point};
 use crate::units::{self, TimeUnit};
 use crate::Latency;
 
-/// What a curve has in the coarsest resolution.
+/// Points of a curve in the coarsest resolution.
 pub(super) const LEAST: usize = 12;
 /// Places of a distribution, and parts of the time, at most.
 const PLACES: usize = 512;

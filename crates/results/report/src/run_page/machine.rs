@@ -1,11 +1,11 @@
-//! What a run cost, and what its processors did.
+//! The cost of a run, and the activity of its processors.
 
 use crate::page::{Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Quantity, Scale, Segment};
 use crate::summary::{ProcessorSummary, Summary};
 use crate::units;
 
-/// What several processors did, over virtual time.
+/// The activity of several processors over virtual time.
 pub(super) fn processors(summary: &Summary, resolution: Resolution) -> Option<Section> {
     if summary.processors.len() < 2 {
         return None;

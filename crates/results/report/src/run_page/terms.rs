@@ -1,4 +1,4 @@
-//! What the words of a run's page mean.
+//! The terms of a run's page, explained.
 
 use super::drive::Used;
 use super::kind::Kind;

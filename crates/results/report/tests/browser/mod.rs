@@ -6,9 +6,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What uses a page and tells what it saw.
+/// Script that uses a page and reports its observations.
 const DRIVER: &str = include_str!("driver.js");
-/// What tells a picture's colours.
+/// Page that reports a picture's colours.
 const COLOURS: &str = include_str!("colours.html");
 
 /// A browser with a profile of its own.
@@ -45,7 +45,7 @@ impl Browser {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// What the page's or the driver's script left in `#seen`.
+    /// The JSON that the page's or the driver's script left in `#seen`.
     fn seen(&self, page: &Path) -> Value {
         let shown = self.run(&["--dump-dom"], page);
         let begin = shown.find("id=\"seen\"").unwrap_or_else(|| panic!("nothing seen: {shown}"));
@@ -55,7 +55,7 @@ impl Browser {
         serde_json::from_str(&plain).unwrap_or_else(|error| panic!("{error}: {plain}"))
     }
 
-    /// What is seen by one who uses the page's plots, see `driver.js`.
+    /// Observations of a user of the page's plots, see `driver.js`.
     pub fn used(&self, page: &Path) -> Value {
         let html = fs::read_to_string(page).unwrap();
         let driven = html.replace("</body>", &format!("<script>{DRIVER}</script></body>"));

@@ -83,7 +83,7 @@ fn edges(ios: &[IoRecord]) -> (Vec<Edge>, u32) {
             },
             |Reverse(lane)| lane,
         );
-        // What takes no time leaves its lane at the next instant, or its end would be before
+        // An I/O that takes no time leaves its lane at the next instant, or its end would be before
         // its begin.
         busy.push(Reverse((end.max(submit + 1), lane)));
         edges.push(Edge { time: submit, begins: true, io, lane });

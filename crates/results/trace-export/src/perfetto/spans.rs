@@ -1,5 +1,5 @@
-//! What happened inside a run as slices: on its own track, or where a track has several lanes
-//! on one of each.
+//! The spans of a run as slices: each on its own track, or where a track has several lanes on one
+//! of each.
 
 use std::collections::HashMap;
 use std::io;
