@@ -9,7 +9,7 @@ use stasis_report::Ios;
 /// Characters of a line of the keys, which man(1) indents by seven.
 const KEYS_WIDTH: usize = 73;
 
-/// What follows the help of `stasis run`: the keys of `--drive` are those of the schema.
+/// The text after the help of `stasis run`: the keys of `--drive` are those of the schema.
 fn run_help() -> String {
     let keys = DriveSpec::keys();
     let width = keys.iter().map(|key| key.name.len()).max().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a shell completes, asked of bash itself.
+//! Completions of a shell, as bash itself makes them.
 
 use std::process::Command;
 

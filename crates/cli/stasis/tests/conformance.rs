@@ -1,4 +1,4 @@
-//! What `scripts/conformance` makes of how a suite's tests ended.
+//! The verdicts of `scripts/conformance` on the endings of a suite's tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -114,7 +114,7 @@ fn the_command_line_page_has_every_command_and_option() {
         };
         let section = section.split("\n#").next().unwrap();
         let options = help.lines().skip_while(|line| *line != "Options:").skip(1);
-        // What follows is text with examples.
+        // Text with examples follows the options.
         let options = options.take_while(|line| line.is_empty() || line.starts_with(' '));
         for line in options {
             let line = line.trim_start();
@@ -274,7 +274,8 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("cargo install ", &["cargo-deb", "cargo-deny", "cargo-fuzz", "mdbook"]),
 ];
 
-/// What is given to the installer that stands in front of `rest`, without options and their values.
+/// The names given to the installer that stands in front of `rest`, without options and their
+/// values.
 fn installed(rest: &str) -> Vec<String> {
     let with_value = ["--find-links", "--target", "--version", "--python"];
     let mut names = Vec::new();

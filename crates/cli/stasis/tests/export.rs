@@ -1,4 +1,4 @@
-//! What `stasis export` writes, as the tools read it that it is for.
+//! Files that `stasis export` writes, read by the tools that they are for.
 
 use std::fs;
 use std::path::Path;

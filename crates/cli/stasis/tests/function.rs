@@ -113,8 +113,8 @@ health = { command = "pgrep -f usr/local/bin/writer", every = "200ms", deadline 
     .replace("THEN", then)
 }
 
-/// What is said of a guest that hangs or is frozen: 5 s, or 10 in the midst of a check,
-/// for its command may take 5.
+/// Message about a guest that hangs or is frozen: after 5 s, or 10 in the midst of a check, for its
+/// command may take 5.
 const SILENT: &str = "the guest has not answered for";
 
 /// Starts a function.

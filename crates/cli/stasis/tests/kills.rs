@@ -27,7 +27,7 @@ fn start(folder: &Path, medium: &str, more: &[&str]) -> Process {
     serve(folder, &[&["--drive", &drive], more].concat())
 }
 
-/// What a block may hold: what was last acknowledged, or what was asked since.
+/// The stamps that a block may hold: the last that was acknowledged, or those written since.
 #[derive(Clone, Default)]
 struct Known {
     acknowledged: u64,
@@ -81,7 +81,7 @@ impl Load {
         }
     }
 
-    /// What a read of a block may find.
+    /// Checks that a read of a block finds one of the stamps that the block may hold.
     fn check(&mut self, block: usize, data: &[u8]) {
         let mut stamps =
             data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));

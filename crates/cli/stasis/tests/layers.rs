@@ -25,8 +25,8 @@ fn crate_folders() -> Vec<PathBuf> {
     folders(&root().join("crates")).iter().flat_map(|wing| folders(wing)).collect()
 }
 
-/// What each wing may use beside itself, from lines such as
-/// `| `machines` | `drives`, `guests` | ... |` below the heading `Wings`.
+/// The wings that each wing may use beside itself, from lines such as `| `machines` | `drives`,
+/// `guests` | ... |` below the heading `Wings`.
 fn wings(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let section = text.split("\n## Wings\n").nth(1).expect("a section `Wings`");
     let section = section.split("\n## ").next().unwrap();
@@ -84,7 +84,7 @@ fn documented(text: &str) -> BTreeMap<String, u32> {
         .collect()
 }
 
-/// What a crate needs of the workspace, by the folders' names.
+/// The crates of the workspace that a crate depends on, by the folders' names.
 fn dependencies(manifest: &str) -> Vec<String> {
     let manifest: toml::Table = toml::from_str(manifest).unwrap();
     ["dependencies", "dev-dependencies", "build-dependencies"]

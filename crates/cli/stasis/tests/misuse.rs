@@ -1,5 +1,5 @@
-//! What people get wrong, and what they are told: each in one message, at once, with
-//! the word that is wrong and what to write instead. No guest is needed.
+//! Common mistakes and their messages: each mistake is reported in one message, at once, with the
+//! wrong word and its correction. No guest is needed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

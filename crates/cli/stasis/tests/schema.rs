@@ -63,7 +63,7 @@ const NOT_CHECKED: [&str; 12] = [
     "writeOnly",
 ];
 
-/// What is wrong with `value` by `schema`, if anything is (JSON Schema, draft 2020-12, as far as
+/// The fault of `value` by `schema`, if it has one (JSON Schema, draft 2020-12, as far as
 /// [`CHECKED`] goes).
 fn wrong(root: &Value, schema: &Value, value: &Value, place: &str) -> Option<String> {
     let Some(schema) = schema.as_object() else {
@@ -257,7 +257,7 @@ fn what_is_wrong_is_not_valid() {
         let problem = wrong(&schema, &schema, &value, "");
         assert_eq!(problem.is_none(), valid, "{text}: {problem:?}");
         let read = toml::from_str::<stasis_experiment::Experiment>(&text);
-        // What only the whole can tell, such as a range, is said later.
+        // A fault that only the whole file shows, such as a range, is reported later.
         assert!(!valid || read.is_ok(), "{text}: {read:?}");
     }
 }

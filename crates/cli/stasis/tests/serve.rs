@@ -93,7 +93,7 @@ fn drives_come_grow_and_go_while_it_serves() {
     assert!(!folder.path().join("d.sock").exists());
 }
 
-/// What the files of a folder hold, but for what the server says.
+/// Contents of the files of a folder, except for the server's log.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let read = |path: PathBuf| (path.clone(), std::fs::read(path).ok());
@@ -184,7 +184,7 @@ fn a_refused_request_changes_nothing() {
     }
     guest.check(8, 5);
     drop(guest);
-    // What was refused once is possible where it is right, and is done whole.
+    // A request that was refused once succeeds where it is right, and is done whole.
     let smaller = json!({ "do": "resize", "drive": "d", "size": "1MiB", "shrink": true });
     assert_eq!(server.ask(&smaller)["capacity"], 1 << 20);
     assert_eq!(std::fs::metadata(at("disk")).unwrap().len(), 1 << 20);
@@ -299,7 +299,7 @@ fn each_io_is_in_its_results() {
     assert_eq!(t["interface"], "vhost-user-blk");
     let page = std::fs::read_to_string(at("results/report.html")).unwrap();
     assert!(page.contains("Drives in real time") && !page.contains("virtual time"));
-    // What it had to do can be done again by the model alone, to the nanosecond.
+    // The model alone computes the drive's targets again, to the nanosecond.
     let sim = Command::new(env!("CARGO_BIN_EXE_stasis"))
         .args(["sim", "fixed:1ms", "--trace", "results/ios.csv", "--exact-times"])
         .args(["--trace-drive", "t", "--results", "again", "--ios=csv"])

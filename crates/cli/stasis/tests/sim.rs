@@ -456,7 +456,7 @@ fn of_several_simulations_one_that_fails_hinders_no_other() {
     let summary = bench.text("results/2-fixed-100us-good/summary.json");
     let summary: Value = serde_json::from_str(&summary).unwrap();
     assert_eq!(summary["drives"][0]["read"]["count"], 1);
-    // What can be found wrong before anything begins is.
+    // Faults that can be found before anything begins are found then.
     for (words, status, expected) in [
         (vec!["fixed:1us", "fixd:2us", "--workload", "job.fio"], 125, "did you mean `fixed`?"),
         (vec!["null", "--workload", "job.fio", "--workload", "none.fio"], 125, "none.fio"),

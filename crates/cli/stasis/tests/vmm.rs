@@ -132,7 +132,7 @@ impl Bench {
     /// The acknowledged writes, in order: block and number.
     fn told(&self) -> Vec<(usize, u64)> {
         let told = std::fs::read(self.path("told")).unwrap();
-        // What QEMU had not got to the end of does not count.
+        // A record that QEMU has not completed does not count.
         let words = told.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let parts = words.map(|word| {
             assert_eq!(word & 0xff, 0x5a, "a record: {word:x}");

@@ -86,7 +86,7 @@ fn write(output: &Path, text: &str, force: bool) -> Result<()> {
     .with_context(|| format!("cannot write {}", output.display()))
 }
 
-/// What the profile holds, and how it is used.
+/// Describes the profile's contents and its use.
 fn describe(profile: &Profile, output: &Path) -> String {
     let mut text = String::new();
     for (operation, blocks) in &profile.operations {

@@ -27,10 +27,10 @@ const DISK: u64 = 3 << 30;
 /// Of the guest's files, which a run holds in memory.
 const GUEST_FILES: u64 = 700 << 20;
 
-/// What was found, and what follows from it.
+/// Findings, and the conclusions from them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// What `/dev/kvm` can do.
+    /// The state of `/dev/kvm`.
     kvm: String,
     /// QEMU's version and path.
     qemu: Option<String>,
@@ -50,11 +50,11 @@ pub struct Report {
     cache: PathBuf,
     /// Bytes of disk to be had there.
     cache_available: Option<u64>,
-    /// What `--engine auto` takes; `None` if nothing can run.
+    /// The engine that `--engine auto` takes; `None` if nothing can run.
     engine: Option<&'static str>,
     /// Why.
     reason: String,
-    /// What stands in the way of a run.
+    /// Obstacles to a run.
     problems: Vec<String>,
     /// Debian packages to install.
     install: Vec<&'static str>,
@@ -91,10 +91,10 @@ pub struct DoctorArguments {
     engine: Engine,
 }
 
-/// What was found, before anything is concluded.
+/// Findings before any conclusion.
 struct Findings {
     kvm: KvmState,
-    /// What a check of KVM has shown, where one is kept.
+    /// The answer of a check of KVM, where one is kept.
     kvm_check: Option<Answer>,
     soft: Requirements,
     /// How the software host's boot went, where it was tried.
@@ -175,7 +175,7 @@ fn enough(available: Option<u64>) -> bool {
     available.is_none_or(|available| available >= needed_memory())
 }
 
-/// What follows from `found`.
+/// Draws the conclusions from `found`.
 fn examine(found: Findings) -> Report {
     let mut problems = Vec::new();
     let mut install = BTreeSet::new();

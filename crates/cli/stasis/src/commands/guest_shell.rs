@@ -10,7 +10,7 @@ use stasis_terminal::{stop_on_signals, Interactive};
 use crate::arguments::ShellArguments;
 use crate::commands::run::experiment;
 
-/// What runs where nothing else is asked for: bash, or what else the guest's root has.
+/// The default command: bash, or the guest's /bin/sh where its root has no bash.
 const SHELL: [&str; 3] =
     ["/bin/sh", "-c", "command -v bash >/dev/null && exec bash -l; exec /bin/sh -l"];
 

@@ -1,4 +1,4 @@
-//! What each subcommand does.
+//! The subcommands.
 
 pub mod cache;
 pub mod calibrate;

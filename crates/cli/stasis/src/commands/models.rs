@@ -112,7 +112,7 @@ fn thousands(rate: u64) -> String {
     }
 }
 
-/// What an experiment file says of a drive with the model.
+/// A drive with the model, as an experiment file has it.
 #[derive(Serialize)]
 struct Sample<'a> {
     drive: [SampleDrive<'a>; 1],

@@ -22,7 +22,7 @@ pub enum Files {
     Results,
 }
 
-/// What `--help` says below the options.
+/// The text of `--help` below the options.
 pub const HELP: &str = "Editors complete keys, show what they mean, and mark what is wrong. Write the schema to a file once, with a
 name that ends in .schema.json. taplo, and VS Code with the extension `Even Better TOML`, which is made of it, take the schema from the first line
 of an experiment:

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{bail, Result};
 
-/// What the Python package installs for `stasis sweep`.
+/// The program that the Python package installs for `stasis sweep`.
 const SWEEP: &str = "stasis-sweep";
 /// And for `stasis reproduce --on`.
 const REPRODUCE: &str = "stasis-reproduce";

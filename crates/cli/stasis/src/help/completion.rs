@@ -1,4 +1,4 @@
-//! What a shell completes: the values of an option where they are known, files where it takes a
+//! Completions of a shell: the values of an option where they are known, files where it takes a
 //! file, and nothing else.
 
 use clap::builder::PossibleValuesParser;
@@ -26,7 +26,7 @@ fn models() -> Vec<&'static str> {
 }
 
 fn with_values(command: Command) -> Command {
-    // What this returns is only completed from, so that a value that is not offered is no error.
+    // The returned command serves completion only, so a value that is not offered is no error.
     command.mut_args(completed).mut_subcommands(with_values)
 }
 

@@ -1,4 +1,4 @@
-//! What the program says of its own command line: help, man pages, completions. All are made of clap's
+//! Descriptions of the program's command line: help, man pages, completions. All are made of clap's
 //! description of the commands; the text below the options is parsed once, by [`text`].
 
 pub mod completion;

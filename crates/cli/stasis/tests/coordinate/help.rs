@@ -1,4 +1,4 @@
-//! What a guest's bfq does reaches a folder that looks like a cgroup.
+//! The activity of a guest's bfq reaches a folder that looks like a cgroup.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -73,7 +73,7 @@ impl Slow {
         Self { device, _daemon: daemon }
     }
 
-    /// What has been read of it (Documentation/block/stat.rst).
+    /// Bytes read from the device (Documentation/block/stat.rst).
     fn bytes(&self) -> f64 {
         let name = self.device.trim_start_matches("/dev/");
         let text = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
@@ -201,7 +201,7 @@ fn start_up_beside_readers() {
     // As the initial raises of the readers end.
     let settle = || std::thread::sleep(Duration::from_secs(15));
     let mut times = [const { Vec::new() }; 4];
-    // What the drive has moved meanwhile: bytes, and seconds.
+    // The drive's work meanwhile: bytes, and seconds.
     let mut moved = [(0.0, 0.0); 4];
     for round in 0..ROUNDS {
         let mut measure = |variant: usize, vm: &mut Vm| {

@@ -1,4 +1,4 @@
-//! What the tests look for in Markdown: links, headings, code.
+//! Markdown as the tests need it: links, headings, code.
 
 /// The lines of `text` outside its fenced blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
@@ -63,7 +63,7 @@ pub fn headings(text: &str) -> Vec<String> {
     prose(text).filter_map(title).map(anchor).collect()
 }
 
-/// What stands in backticks in `text`.
+/// The texts in backticks in `text`.
 pub fn code(text: &str) -> Vec<String> {
     prose(text).flat_map(|line| apart(line).1).collect()
 }

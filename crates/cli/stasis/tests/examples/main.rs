@@ -7,7 +7,7 @@ mod help;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What runs here, by how it begins.
+/// Commands that run here, by their beginning.
 const RUN: &[&str] = &[
     "stasis cache",
     "stasis calibrate ",
@@ -26,7 +26,7 @@ const RUN: &[&str] = &[
     "blkparse -i trace/",
 ];
 
-/// What does not, and why.
+/// Commands that do not run here, and why.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("stasis run ", "boots a guest: tests/system/examples.rs"),
     ("stasis shell", "boots a guest and takes a terminal: tests/system/shell.rs"),
@@ -47,7 +47,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("blkparse -i sdb", "measures a real drive"),
 ];
 
-/// What an example makes and must not find, by how it ends.
+/// Files that an example makes and must not find, by the example's end.
 const MADE: &[(&str, &str)] = &[
     ("image create disk.qcow2 10GiB", "disk.qcow2"),
     ("image convert disk.img disk.qcow2", "disk.qcow2"),
@@ -71,7 +71,7 @@ fn shell(folder: &Path, command: &str) {
     assert!(output.status.success(), "`{command}`: {:?}: {said}", output.status.code());
 }
 
-/// What a reader of the examples has.
+/// A folder with the files that a reader of the examples has.
 fn prepared() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");

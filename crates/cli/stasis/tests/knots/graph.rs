@@ -14,7 +14,7 @@ pub struct Knot {
     pub arrows: Vec<String>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Module(usize),
@@ -34,7 +34,7 @@ impl Target {
 type Seen = BTreeSet<(usize, Vec<String>)>;
 
 impl Sources {
-    /// What `path` is in `module`.
+    /// Resolves `path` in `module`.
     fn resolve(&self, module: usize, path: &[String], seen: &mut Seen) -> BTreeSet<Target> {
         if !seen.insert((module, path.to_vec())) {
             return BTreeSet::new();
@@ -59,7 +59,7 @@ impl Sources {
         self.lookup(at, rest, seen)
     }
 
-    /// What `path` is whose first word is a name in `module`; a re-export is followed.
+    /// Resolves a `path` whose first word is a name in `module`; a re-export is followed.
     fn lookup(&self, module: usize, path: &[String], seen: &mut Seen) -> BTreeSet<Target> {
         let here = &self.modules[module];
         let Some(names) = here.names.get(&path[0]) else {

@@ -47,7 +47,7 @@ const TABLES: &[RegistrationTable] = &[
     },
 ];
 
-/// What is told of a knot that is too large.
+/// The message about a knot that is too large.
 fn told(name: &str, knot: &Knot) -> String {
     let files: Vec<_> = knot.files.iter().map(|file| file.display().to_string()).collect();
     format!(

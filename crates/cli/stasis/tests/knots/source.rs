@@ -1,5 +1,5 @@
-//! What a file of Rust says of names: its modules and items, what it imports, and which paths
-//! its code has. Code of tests is left out.
+//! The names in a file of Rust: its modules and items, its imports, and the paths in its code. Code
+//! of tests is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,14 +17,14 @@ pub struct RegistrationTable {
     pub reason: &'static str,
 }
 
-/// What a name in a module stands for.
+/// The meaning of a name in a module.
 #[derive(Debug, Clone)]
 pub enum Name {
     /// The module of this number.
     Module(usize),
     /// Something that the module's file defines.
     Item,
-    /// What an import names.
+    /// An import.
     Import { path: Vec<String>, public: bool },
 }
 
@@ -197,7 +197,7 @@ impl Sources {
 struct Item<'a> {
     is_test: bool,
     is_public: bool,
-    /// What `#[path = ".."]` says.
+    /// The path of `#[path = ".."]`.
     path: Option<String>,
     /// The word that says what it is; empty where none does.
     keyword: String,

@@ -69,7 +69,8 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
     assert!((polled - plain).abs() < 10_000.0, "{reads:?}");
     assert_eq!(text("poll"), "1\n0\n", "a polled queue, and no interrupts of it");
 
-    // What was refused has a row, with what the guest was told; a comparison that failed, too.
+    // A refused request has a row, with the status that the guest got; a comparison that failed,
+    // too.
     let ios = bench.text("r/ios.csv");
     let rows = |status: &str, code: &str| {
         let fits = |row: &&str| {

@@ -120,8 +120,8 @@ echo kept | dd of=/dev/nvme1n2 bs=512 conv=sync,fsync oflag=direct status=none
 echo flushed
 ";
 
-/// Says what the drives are, and fails where a zone has a hole or its pointer is elsewhere than its
-/// data ends.
+/// Prints the drives' properties, and fails where a zone has a hole or its pointer is elsewhere
+/// than its data ends.
 const ZONED_CHECK: &str = "set -eu
 of() { cat /sys/block/$1/queue/$2; }
 echo \"$(of nvme0n1 zoned) $(of nvme0n1 logical_block_size) $(of nvme0n1 chunk_sectors)\"
@@ -171,7 +171,7 @@ fn a_check_finds_the_drives_that_were_cut() {
     let findings = report["findings"].as_array().unwrap();
     assert!(!findings.is_empty() && findings.iter().all(|one| one["repeats"] == true), "{report}");
 
-    // What fails on undamaged disks says nothing of power cuts.
+    // A check that fails on undamaged disks proves nothing about power cuts.
     for (check, limit, words) in [
         ("nonesuch", "9s", "not found in the guest"),
         ("sleep 9", "1s", "took more than 1s"),

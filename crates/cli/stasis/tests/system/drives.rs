@@ -60,7 +60,7 @@ fn drives_deliver_what_their_models_ask_for_and_keep_what_is_written() {
     assert!(bench.text("r/smart-log.txt").contains("media_errors\t\t\t\t: 0"));
     assert!(bench.text("r/report.html").contains("</html>"));
 
-    // What the guest wrote is in the file, as a file system of the host's own tools.
+    // The guest's data is in the file, as a file system that the host's own tools accept.
     let check = std::process::Command::new("e2fsck").arg("-fn").arg(&plain).output();
     let check = check.expect("e2fsck, of Debian's e2fsprogs");
     assert!(check.status.success(), "{check:?}");

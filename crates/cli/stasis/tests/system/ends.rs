@@ -20,8 +20,8 @@ fn a_command_that_does_not_exist() {
     assert_eq!(bench.json("results/summary.json")["ending"], "not-started");
 }
 
-/// What a user writes without a second thought: a pipe into the command, and a named drive
-/// on a file that is not there yet.
+/// An ordinary command line: a pipe into the command, and a named drive on a file that does not
+/// exist yet.
 #[test]
 fn a_pipe_a_new_image_and_a_kill() {
     let bench = Bench::new();
@@ -89,7 +89,7 @@ fn a_guest_that_takes_too_long() {
     assert!(run.wall < Duration::from_secs(19), "took {:?}", run.wall);
     let summary = bench.json("results/summary.json");
     assert_eq!(summary["ending"], "wall-limit");
-    // What is known by then is told, without a drive's events too.
+    // Figures that are known by then are reported, even without a drive's events.
     assert!(summary["virtual_seconds"].as_f64().unwrap() > 0.1, "{summary}");
     assert!(summary["exits"].as_u64().unwrap() > 0, "{summary}");
     assert!(summary["tsc_khz"].as_u64().unwrap() > 0, "{summary}");
@@ -187,7 +187,7 @@ fn a_killed_program_has_lost_nothing_that_was_flushed() {
         acknowledged = line.parse::<u64>().unwrap();
     }
     run.signal("KILL");
-    // What it said before it died counts too.
+    // Output from before its death counts too.
     while let Some(line) = run.line() {
         acknowledged = line.parse().unwrap_or(acknowledged);
     }

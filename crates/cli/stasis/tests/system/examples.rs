@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::Bench;
 
-/// What the examples' `experiment.toml` is: a file system, and time for a power cut in it.
+/// The examples' `experiment.toml`: a file system, and time for a power cut in it.
 const EXPERIMENT: &str = r#"
 command = ["sh", "-c", "mkfs.ext4 -q /dev/nvme0n1 && sync && sleep 2"]
 

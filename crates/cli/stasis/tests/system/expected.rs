@@ -1,4 +1,5 @@
-//! What scripts expect of a Linux guest is there, and costs the experiment nothing.
+//! The files and settings that scripts expect of a Linux guest exist, and cost the experiment
+//! nothing.
 
 use std::process::Command;
 

@@ -33,7 +33,7 @@ pub fn qemu_agrees(bench: &Bench, image: &str, digest: &str) {
     std::fs::remove_file(raw).unwrap();
 }
 
-/// What the image of a drive counted.
+/// A counter of a drive's image.
 pub fn counter(summary: &Value, drive: usize, name: &str) -> u64 {
     let counters = &summary["drives"][drive]["inside"]["image"];
     counters[name].as_u64().unwrap_or_else(|| panic!("no {name} in {counters}"))

@@ -1,4 +1,4 @@
-//! What `stasis doctor --measure` finds.
+//! Results of `stasis doctor --measure`.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn exact_is_found_to_be_exact_on_a_quiet_and_on_a_busy_host() {
     let hosts = ["quiet", "loaded"].map(|host| &measured[host]["delivered"]);
     assert!(hosts[0].is_array(), "{measured:#}");
     for delivered in hosts.into_iter().filter(|delivered| delivered.is_array()) {
-        // What the host does is not seen at all.
+        // The host's load has no effect at all.
         assert_eq!(delivered, hosts[0]);
         let delivered = delivered.as_array().unwrap();
         let targets: Vec<_> =

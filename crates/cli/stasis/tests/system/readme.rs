@@ -25,7 +25,7 @@ mod server;
 use pages::root;
 use server::Process;
 
-/// What is not run here, by how it begins, and why.
+/// Commands that are not run here, by their beginning, and why.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("stasis reproduce ", "takes minutes, or hours: tests/reproduce.rs"),
     ("stasis suite ", "takes minutes: tests/system/suite.rs has fewer scenarios"),
@@ -48,8 +48,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("mkfs.ext4 /run/stasis/", "takes the block device of the line before"),
 ];
 
-/// What goes on until it is stopped, by how it begins. It tells when it is ready, as it
-/// would tell systemd.
+/// Commands that run until they are stopped, by their beginning. Each reports when it is ready, as
+/// it would report to systemd.
 const LASTING: &[&str] = &["stasis serve ", "stasis function run "];
 
 /// A folder with a copy of the examples: some have their results beside them.
@@ -148,12 +148,12 @@ fn documents(names: &[&str]) {
     for name in names {
         let text = std::fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
         let bench = bench();
-        // What was measured on a real drive.
+        // Measurements of a real drive.
         let data = root().join("crates/drives/models/tests/data");
         for (file, measured) in [("fio.json", "fio-randrw.json"), ("sdb.txt", "blkparse.txt")] {
             std::fs::copy(data.join(measured), bench.path(file)).unwrap();
         }
-        // What the page has a reader write, or the reader's own.
+        // The experiment that the page has a reader write, or the reader's own.
         let demo = std::fs::read_to_string(root().join("examples/demo.toml")).unwrap();
         let written =
             markdown::blocks(&text, "toml").into_iter().find(|block| block.contains("command"));

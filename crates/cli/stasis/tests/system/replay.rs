@@ -1,4 +1,4 @@
-//! What a guest's drives asked for, a simulation of the same I/Os asks for.
+//! A simulation of the I/Os of a guest's drives has the same targets.
 
 use crate::support::{rows, Bench};
 

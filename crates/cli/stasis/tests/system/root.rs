@@ -80,7 +80,7 @@ fn a_large_folder_is_read_where_it_lies() {
     let expected = format!("the user's own\n{sum}last\nwritten\n");
     assert_eq!(run.stdout, expected, "{}", run.stderr);
     assert_eq!(fs::read_to_string(tree.join("etc/whose")).unwrap(), "the user's own\n");
-    // What is read of the root is no part of the experiment.
+    // Reads of the root are no part of the experiment.
     let summary = bench.json("results/summary.json");
     assert_eq!(summary["drives"].as_array().unwrap().len(), 1);
     // Now it is another root, and another guest.

@@ -241,7 +241,7 @@ fn compiled(source: &str, name: &str) -> String {
     program.to_str().unwrap().to_owned()
 }
 
-/// What fio's JSON report says of one direction.
+/// One direction of fio's JSON report.
 pub fn fio<'a>(report: &'a Value, direction: &str) -> &'a Value {
     &report["jobs"][0][direction]
 }

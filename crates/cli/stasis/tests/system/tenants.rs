@@ -118,8 +118,7 @@ expect(0, 12, struct.pack("<I", 1))
 expect(0, 11, struct.pack("<Q", 4096))
 "#;
 
-/// What the reader beside it loses is what help may take, 20 ms of its drive,
-/// and a turn or two.
+/// The reader beside it loses no more than help may take, 20 ms of its drive, and a turn or two.
 #[test]
 fn a_guest_that_floods_the_channel_is_contained_and_counted() {
     let bench = Bench::new();
@@ -169,8 +168,8 @@ fn a_guest_that_floods_the_channel_is_contained_and_counted() {
     assert!(after < before + 0.1, "the other took {after} s, {before} s without a flood");
 }
 
-/// What a guest's `ionice` says comes in virtio-blk's header to the drive's
-/// scheduler: a reader of the idle class is not in the other machine's way.
+/// A guest's `ionice` class comes in virtio-blk's header to the drive's scheduler: a reader of the
+/// idle class is not in the other machine's way.
 #[test]
 fn a_guests_io_priority_reaches_the_shared_drive() {
     let bench = Bench::new();
@@ -262,7 +261,7 @@ fn an_image_and_a_region_share_a_drive() {
     let guest = counters("guest_flushes");
     assert!(guest >= 40, "{guest}");
     assert!(counters("host_flushes") <= guest && counters("host_barriers") > 0);
-    // What the scheduler gave it is what the image asked for, tables and all.
+    // The bytes that the scheduler served it are those that the image asked for, tables and all.
     let tenants = summary["shared"][0]["tenants"].as_array().unwrap();
     assert_eq!(tenants[1]["name"], "server.disk");
     let written = counters("host_write_bytes");

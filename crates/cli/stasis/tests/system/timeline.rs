@@ -1,4 +1,4 @@
-//! What happens inside a run, as `--timeline` keeps it.
+//! Spans of a run, as `--timeline` keeps them.
 
 use std::collections::BTreeMap;
 

@@ -33,7 +33,7 @@ fn virtio_drives_work_beside_nvme_drives_and_are_as_exact() {
     }
     every_io_is_on_time(&bench, &summary["exits_by_reason"]);
 
-    // What Linux made of the features.
+    // The features as Linux uses them.
     let seen = bench.text("r/vda.txt");
     for line in [
         "serial STASIS0",

@@ -203,7 +203,7 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to run. Words win over the definition.
+/// The instance to run. Words win over the definition.
 fn instance(arguments: &RunArguments) -> Result<(Instance, Polling)> {
     let found = shipped::find(&arguments.function)?;
     let mut definition = found.definition;

@@ -1,4 +1,4 @@
-//! What an image is, whether it is sound, and what lies where.
+//! An image's properties, soundness and layout.
 
 use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
@@ -77,7 +77,7 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What there is to say of a raw image.
+/// Describes a raw image.
 fn raw(path: &Path, json: bool) -> Result<ExitCode> {
     let found =
         std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;

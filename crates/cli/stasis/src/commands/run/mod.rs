@@ -50,7 +50,7 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(run.status))
 }
 
-/// What `stasis run` runs: the words and the file, joined.
+/// The experiment of `stasis run`: the words and the file, joined.
 fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     let RunArguments { cpu_speed, rewind, virtual_limit, wall_limit, check, command, .. } =
         arguments;

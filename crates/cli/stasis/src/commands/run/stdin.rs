@@ -16,8 +16,8 @@ const LONGEST_STDIN: u64 = 64 << 20;
 /// often has one that nobody writes to.
 const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// What this program is given by `<` or by a pipe, in a file: `None` where that
-/// is nothing.
+/// The input that this program is given by `<` or by a pipe, in a file: `None` where nothing is
+/// given.
 ///
 /// # Errors
 /// If it cannot be read, or is too long.

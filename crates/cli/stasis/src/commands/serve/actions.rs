@@ -1,4 +1,4 @@
-//! What the control interface asks for: drives of descriptions.
+//! Actions that the control interface requests: drives from descriptions.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

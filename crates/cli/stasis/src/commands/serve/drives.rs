@@ -152,7 +152,7 @@ impl Description for Described {
     }
 }
 
-/// What the thread that serves a drive needs to open it.
+/// Parameters with which the thread that serves a drive opens it.
 struct Opening {
     name: String,
     description: Arc<Described>,
@@ -242,7 +242,7 @@ fn open_ordered(path: &Path, size: Option<u64>, settings: &ImageSettings) -> Res
     Ok(OrderedMedium::new(Arc::new(disk), durability)?)
 }
 
-/// What times a drive; nothing does where it takes no time.
+/// The model that times a drive; `None` where the drive takes no time.
 fn build(model: &ModelSpec, seed: u64, capacity: u64, path: u64) -> Result<Option<Box<dyn Model>>> {
     if model.kind().is::<NullSpec>() {
         return Ok(None);

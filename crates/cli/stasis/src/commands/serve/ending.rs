@@ -19,11 +19,11 @@ const TOGETHER: Duration = Duration::from_secs(5);
 /// How soon another signal is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What drives did, and how they ended.
+/// Reports of drives that have ended, and the outcome.
 pub struct Ended {
-    /// What each did.
+    /// The report of each.
     pub report: Vec<DriveReport>,
-    /// What their models did inside, if that was asked for.
+    /// Statistics from inside their models, if those were asked for.
     pub inside: BTreeMap<String, String>,
     /// Whether all are durable.
     pub stopped: Result<(), ServeError>,

@@ -245,7 +245,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
     let written = results.map_or(Ok(()), |results| results.finish(&inside));
-    // What is not durable is worse than what is not written down.
+    // Data that is not durable is worse than results that are not written down.
     stopped?;
     written?;
     Ok(ExitCode::SUCCESS)
@@ -318,7 +318,7 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
     folders
 }
 
-/// What a drive has done, in a line.
+/// A drive's report, in a line.
 fn summary(drive: &stasis_serve::DriveReport) -> String {
     let counts = &drive.counts;
     let mut line = format!(

@@ -20,7 +20,7 @@ use stasis_serve::{Poll, Store};
 const SIZE: u64 = 4 << 20;
 /// Requests of a load.
 const COUNT: u32 = 40;
-/// What a turn takes (ns).
+/// Duration of a turn (ns).
 const TURN: Nanos = 100;
 /// How long a medium may take in reality before it counts as one that will never ring.
 const LIMIT: Duration = Duration::from_secs(10);

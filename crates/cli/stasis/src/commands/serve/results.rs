@@ -15,7 +15,7 @@ use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
 use stasis_serve::{confine, IoRecordSender, IoRecords, NewDrive};
 
-/// What the results say ran the drives.
+/// The engine that the results name.
 const ENGINE: &str = "serve";
 /// How often what has come is written down.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -31,7 +31,7 @@ pub struct Results {
     thread: JoinHandle<Result<(), ReportError>>,
 }
 
-/// What is open of them while it serves: drives may come.
+/// The part of the results that is open while drives are served, as drives may be added.
 #[derive(Clone)]
 pub struct Writing(Arc<Mutex<Open>>);
 
@@ -96,7 +96,7 @@ impl Results {
             .spawn(move || {
                 let mut records = Vec::new();
                 loop {
-                    // What came before the end is written after it.
+                    // The write after the end takes the records that came before the end.
                     let over = end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Disconnected);
                     writer.lock().write(&mut records).inspect_err(|error| {
                         let message = format!("{error}; no more I/Os are written down");
