@@ -23,13 +23,13 @@ const SEED: u64 = 0x0063_6163_6865;
 pub(crate) struct Cached<L> {
     inner: L,
     drain: TimePerByte,
-    // What a full cache takes to be written out (ns).
+    // Time to write out a full cache (ns).
     full: Nanos,
     fua: Span,
     queued_flush: bool,
-    // When everything that the cache has is out.
+    // When all data in the cache is written out.
     drained_at: Nanos,
-    // When the last command ends that was submitted so far.
+    // When the last of the commands submitted so far ends.
     ended_at: Nanos,
     // Commands wait until then for a flush that is not queued.
     held_until: Nanos,
@@ -200,7 +200,7 @@ mod tests {
                 let out = free_at.max(arrived) + length;
                 held.push((out, length));
                 free_at = out;
-                // What is not out at the end of the write fits, a byte a ns.
+                // Data not written out at the end of the write fits, a byte a ns.
                 let end = now + model.latency(now, &write(length));
                 let left = |at: u64| -> u64 {
                     held.iter().map(|&(out, length)| out.saturating_sub(at).min(length)).sum()

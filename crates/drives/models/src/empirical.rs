@@ -143,7 +143,7 @@ impl Latency for Empirical {
 }
 
 impl Empirical {
-    /// What a command takes that waits for no other.
+    /// Time of a command that waits for no other (ns).
     fn alone(&mut self, command: &Command) -> Nanos {
         match self.operations[command.operation as usize] {
             // It never gets here.

@@ -20,11 +20,11 @@ use crate::span::Span;
 /// A model with a name.
 #[derive(Debug, Clone, Copy)]
 pub struct NamedModel {
-    /// What experiments call it.
+    /// Its name in experiments.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub summary: &'static str,
-    /// Its figures: what, and how much with its unit.
+    /// Its figures: the name of each, and the value with its unit.
     pub figures: &'static [(&'static str, &'static str)],
     /// Its size in bytes, where it has one.
     pub capacity: Option<u64>,
@@ -32,7 +32,7 @@ pub struct NamedModel {
     pub year: Option<u16>,
     /// Where the figures are from.
     pub source: &'static str,
-    /// What the source does not say, and what is taken instead.
+    /// Values that the source does not give, and the assumptions in their place.
     pub assumptions: &'static str,
     /// Up to where the figures hold.
     pub ends: &'static str,
@@ -40,7 +40,7 @@ pub struct NamedModel {
 }
 
 impl NamedModel {
-    /// What the model is made of.
+    /// The kind of the model, with its keys.
     pub fn kind(&self) -> Kind {
         (self.make)()
     }
@@ -394,7 +394,7 @@ fn dcpmm() -> Kind {
         profile: Some(profile),
         flush: Some(Span::default()),
         discard: Some(Span::default()),
-        // What the module has taken is in the power-fail protected domain.
+        // Data that the module has taken is in the power-fail protected domain.
         plp: true,
         ..ProfileSpec::default()
     })

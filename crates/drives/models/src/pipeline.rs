@@ -1,4 +1,4 @@
-//! What the commands of a drive share: each holds a pipeline for a time of its own, in the
+//! The pipeline that a drive's commands share: each command holds it for its own time, in the
 //! order of submission. It bounds the rate of a model whose latencies are independent.
 
 use stasis_block::{Command, Operation, Status, TimePerByte};

@@ -46,7 +46,7 @@ use stasis_clock::Nanos;
 
 use crate::distribution::Interpolation;
 
-/// What a profile file says in its field `format`.
+/// The value of the field `format` of a profile file.
 pub const FORMAT: &str = "stasis-profile";
 /// The version of the format that this crate reads and writes.
 pub const VERSION: u32 = 1;
@@ -133,7 +133,7 @@ pub enum ProfileError {
     Value {
         /// Where, as a path of fields.
         place: String,
-        /// What is wrong, and what is wanted.
+        /// The fault, and the values allowed.
         problem: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! What a model delivers, in the figures of a data sheet: found by driving it.
+//! A model's performance in the figures of a data sheet, measured by driving it.
 
 use stasis_block::{Command, Model, Operation};
 use stasis_clock::{Nanos, SECOND};
@@ -9,15 +9,15 @@ use crate::spec::{BuildContext, BuildError, ModelSpec};
 const COMMANDS: usize = 2_000;
 /// Small writes for the rate of a flash drive: more than its buffer takes.
 const FILLING: usize = 200_000;
-/// Commands in flight where the rate is asked for: what data sheets take for
-/// drives with several queues.
+/// Commands in flight for the rate: the usual number in data sheets of drives with several queues.
 const DEPTH: u32 = 128;
 /// A small and a large command (bytes).
 const SMALL: u64 = 4 << 10;
 const LARGE: u64 = 128 << 10;
 /// The size of a drive whose model has none (bytes).
 const ANY_SIZE: u64 = 1 << 30;
-/// The same of a flash drive: one that collects no garbage while it is driven.
+/// The size of a flash drive whose model has none (bytes): it collects no garbage while it is
+/// driven.
 const FLASH_SIZE: u64 = 16 << 30;
 
 /// A model in one direction.
@@ -31,7 +31,7 @@ pub struct Figures {
     pub bandwidth: Option<u64>,
 }
 
-/// What a model delivers.
+/// The performance of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sheet {
     /// Of reads.

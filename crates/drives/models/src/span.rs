@@ -18,22 +18,22 @@ pub struct Span {
     max: Nanos,
 }
 
-/// A word that is no span.
+/// Why a word is no span.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
-    /// One of its ends is no duration.
+    /// One of the ends is no duration.
     #[error(transparent)]
     Duration(#[from] UnitError),
-    /// It is less than nothing.
+    /// A span of negative durations.
     #[error("`{word}` is negative: a duration is 0 or more")]
     Negative {
-        /// What was written.
+        /// The word given.
         word: String,
     },
-    /// It ends before it begins.
+    /// A span that ends before it begins.
     #[error("`{word}` ends before it begins: write the smaller duration first")]
     Reversed {
-        /// What was written.
+        /// The word given.
         word: String,
     },
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use stasis_block::Command;
 use stasis_block::Operation::{Read, Write};
 
-/// What MQSim's program printed, and of what.
+/// The recorded output of MQSim's program, with its inputs.
 const RECORDED: &str = include_str!("data/mqsim.json");
 
 #[derive(Deserialize)]

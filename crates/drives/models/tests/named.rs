@@ -122,7 +122,7 @@ fn rated_drives_meet_their_data_sheets() {
     assert!(drives >= 5, "{drives}");
 }
 
-/// What a drive's sheet says of something, as a number in the unit that follows it.
+/// A figure of a drive's sheet, as a number in the unit that follows it.
 fn figure(named: &NamedModel, what: &str, unit: &str) -> Option<f64> {
     let (_, text) = named.figures.iter().find(|(name, _)| *name == what)?;
     let (number, rest) = text.split_once(' ')?;
@@ -192,8 +192,8 @@ fn no_named_drive_exceeds_its_sheet() {
     }
 }
 
-/// What a drive that was measured with reads alone does with a write, and what one that was
-/// measured one at a time does with many.
+/// A drive measured with reads alone refuses writes, and a drive serves no more commands at once,
+/// and at no higher rate, than were measured.
 #[test]
 fn a_profile_is_no_more_than_was_measured() {
     let text = r#"{"format": "stasis-profile", "version": 1, "name": "x", "depth": DEPTH,

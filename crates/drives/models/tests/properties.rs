@@ -1,4 +1,4 @@
-//! What holds of every model, whatever it is asked.
+//! Properties of every model, for all commands.
 
 use proptest::prelude::*;
 use stasis_block::{Command, Operation};
@@ -28,7 +28,7 @@ fn spec(index: usize) -> ModelSpec {
 }
 
 fn run(spec: &ModelSpec, seed: u64, commands: &[(Command, u64)]) -> (Vec<u64>, Vec<Completion>) {
-    // What a flash SSD does grows with what a command covers.
+    // The work of a flash SSD grows with the bytes that a command covers.
     let capacity = if spec.kind().needs_capacity() { 1 << 22 } else { 1 << 30 };
     let mut model = spec.build(&BuildContext { seed, capacity, path: 900 }).unwrap();
     let (mut now, mut submitted, mut done) = (0, Vec::new(), Vec::new());

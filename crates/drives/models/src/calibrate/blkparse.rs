@@ -12,10 +12,10 @@ use crate::profile::{Block, Observed, Profile};
 
 /// The least samples that a block size of its own is worth.
 const SAMPLES_MIN: usize = 30;
-/// The most samples that are kept as they are; of more, percentiles are.
+/// Maximum number of samples that are kept as they are; of more, percentiles are kept.
 const SAMPLES_MAX: usize = 2048;
 
-/// What tells requests under way apart: device, operation, sector.
+/// The key of a request under way: device, operation, sector.
 type Key<'a> = (&'a str, Operation, u64);
 /// When a request was issued (ns), and its bytes.
 type Issue = (Nanos, u64);

@@ -37,10 +37,10 @@ struct Measured {
     jobs: u32,
 }
 
-/// What jobs that ran at the same time did together.
+/// Totals of jobs that ran at the same time.
 #[derive(Debug, Default, Clone, Copy)]
 struct Together {
-    // Commands in flight at most.
+    // Maximum number of commands in flight.
     depth: u32,
     // Commands and bytes a second.
     rate: f64,

@@ -75,7 +75,7 @@ pub enum CalibrateError {
     Field {
         /// The field, as a path.
         field: String,
-        /// What is wrong, and what to do.
+        /// The fault and its remedy.
         problem: &'static str,
     },
     /// A line of blkparse's output is not as expected.
@@ -83,20 +83,20 @@ pub enum CalibrateError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         problem: &'static str,
         /// The line.
         text: String,
     },
-    /// There is no I/O in it.
+    /// The output holds no completed I/O.
     #[error("no completed I/O in {what}: {hint}")]
     Empty {
         /// fio's or blkparse's output.
         what: &'static str,
-        /// What to do.
+        /// The remedy.
         hint: &'static str,
     },
-    /// What was measured makes no profile.
+    /// The measurements make no profile.
     #[error("what was measured makes no profile: {0}")]
     Profile(#[from] ProfileError),
 }

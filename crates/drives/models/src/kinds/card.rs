@@ -29,11 +29,11 @@ const UNIT_MIN: u64 = 4096;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CardSpec {
-    /// What a read takes before its transfer.
+    /// Time of a read before its transfer.
     pub read: Span,
     /// The rate of a read's transfer.
     pub read_rate: Rate,
-    /// What a write takes before its transfer.
+    /// Time of a write before its transfer.
     pub write: Span,
     /// The rate of a write's transfer.
     pub write_rate: Rate,
@@ -44,12 +44,12 @@ pub struct CardSpec {
     #[serde(default = "open_units")]
     #[schemars(range(min = 1, max = OPEN_MAX))]
     pub open_units: u32,
-    /// What closing one takes.
+    /// Time to close a unit.
     pub close: Span,
-    /// What a flush takes; 0 if not given.
+    /// Time of a flush; 0 if not given.
     #[serde(default)]
     pub flush: Span,
-    /// What a discard takes; 0 if not given.
+    /// Time of a discard; 0 if not given.
     #[serde(default)]
     pub discard: Span,
 }

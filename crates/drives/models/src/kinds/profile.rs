@@ -25,20 +25,20 @@ pub struct ProfileSpec {
     /// Its content; [`ModelSpec::resolve`](crate::ModelSpec::resolve) puts it here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// What a read takes, in place of the profile's figures.
+    /// Time of a read, in place of the profile's figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<Span>,
-    /// What a write takes, in place of the profile's figures. A profile without writes refuses
-    /// them where this is not given.
+    /// Time of a write, in place of the profile's figures. A profile without writes refuses writes
+    /// if this is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<Span>,
-    /// What a flush takes, in place of the profile's figures.
+    /// Time of a flush, in place of the profile's figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush: Option<Span>,
-    /// What a discard takes, in place of the profile's figures.
+    /// Time of a discard, in place of the profile's figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<Span>,
-    /// What a write-zeroes takes, in place of the profile's figures.
+    /// Time of a write-zeroes, in place of the profile's figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_zeroes: Option<Span>,
     /// Commands in service at once; as many as were in flight when the profile was measured,
@@ -49,8 +49,8 @@ pub struct ProfileSpec {
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
-    /// Whether what is acknowledged survives a power cut, without a flush; no if
-    /// not given. It changes no time.
+    /// Whether acknowledged writes survive a power cut without a flush; no if not given. The key
+    /// changes no time.
     #[serde(default, skip_serializing_if = "is_false")]
     pub plp: bool,
 }

@@ -17,25 +17,25 @@ use crate::spec::{check_protection, is_false, BuildContext, BuildError, CacheSpe
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpansSpec {
-    /// What an operation takes that is not named below.
+    /// Time of an operation that is not named below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Span>,
-    /// What a read takes.
+    /// Time of a read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<Span>,
-    /// What a write takes.
+    /// Time of a write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<Span>,
-    /// What a flush takes.
+    /// Time of a flush.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush: Option<Span>,
-    /// What a discard takes.
+    /// Time of a discard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<Span>,
-    /// What a write-zeroes takes.
+    /// Time of a write-zeroes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_zeroes: Option<Span>,
-    /// The most that the drive transfers, reads and writes together; no limit if not given.
+    /// Maximum transfer rate of the drive, reads and writes together; no limit if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Rate>,
     /// Commands in service at once; any number if not given.
@@ -45,8 +45,8 @@ pub struct SpansSpec {
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
-    /// Whether what is acknowledged survives a power cut, without a flush; no if
-    /// not given. It changes no time.
+    /// Whether acknowledged writes survive a power cut without a flush; no if not given. The key
+    /// changes no time.
     #[serde(default, skip_serializing_if = "is_false")]
     pub plp: bool,
 }
@@ -57,7 +57,7 @@ impl SpansSpec {
         Self { latency: Some(latency), ..Self::default() }
     }
 
-    /// What is wrong with the values, if anything is; `fixed`: whether nothing is drawn.
+    /// Returns the first invalid value; `fixed`: whether no time is drawn at random.
     fn check(&self, fixed: bool) -> Result<(), Problem> {
         if self.latency.is_none() && self.read.is_none() && self.write.is_none() {
             return Err(Problem::Missing("latency"));

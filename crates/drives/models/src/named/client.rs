@@ -18,9 +18,9 @@ const CLIENT: &str =
                       for writes (the map needs the most of it), written out at the rate of \
                       sequential writes; no barrier";
 
-/// What a flush takes on a drive with a volatile cache; see [`CLIENT`].
+/// Time of a flush on a drive with a volatile cache (ns); see [`CLIENT`].
 const CLIENT_FLUSH: Nanos = MILLISECOND;
-/// What is left of the memory beside the map: 1 GB for 1 TB in units of 4 KiB
+/// Memory left beside the map (bytes): 1 GB for 1 TB in units of 4 KiB
 /// by 4 bytes each.
 const CLIENT_CACHE: u64 = 64 << 20;
 

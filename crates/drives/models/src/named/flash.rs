@@ -125,7 +125,7 @@ mod tests {
             for capacity in [1 << 30, 64 << 30] {
                 spec.check(capacity).unwrap_or_else(|error| panic!("{}: {error}", named.name));
             }
-            // What cannot be read would be the default.
+            // A description that cannot be read would be the default.
             assert_eq!(*spec == Spec::default(), named.name == "flash-tlc");
         }
     }

@@ -1,4 +1,4 @@
-//! What drives in closed form lose without power, as tables describe it.
+//! The volatile write cache of drives in closed form, as tables describe it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,19 +13,19 @@ use crate::spec::Problem;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CacheSpec {
-    /// Bytes that it holds.
+    /// Bytes that the cache holds.
     #[serde(with = "units::size")]
     pub size: u64,
-    /// What the medium takes.
+    /// The rate at which the cache is written out to the medium.
     pub drain: Rate,
-    /// What a write with FUA takes besides being written out; 0 if not given.
+    /// Time of a write with FUA besides that of being written out; 0 if not given.
     #[serde(default)]
     pub fua: Span,
     /// Whether a flush is a command among others, as in NVMe; yes if not given.
-    /// In ATA it waits for all that are under way, and the next wait for it.
+    /// In ATA a flush waits for all commands under way, and later ones wait for the flush.
     #[serde(default = "yes")]
     pub queued_flush: bool,
-    /// What a barrier costs (ns), where the drive offers one.
+    /// Time of a barrier (ns); no barrier if not given.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::duration_option")]
     pub barrier: Option<Nanos>,
 }

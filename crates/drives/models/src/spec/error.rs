@@ -1,4 +1,4 @@
-//! What can be wrong with a model as an experiment says it.
+//! Errors in an experiment's description of a model.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub enum SpecError {
     /// The word names no model.
     #[error("unknown model `{word}`; {}`stasis models` lists them all", did_you_mean(.nearest))]
     Model {
-        /// What was written.
+        /// The word given.
         word: String,
         /// The right name that is most like it.
         nearest: Option<String>,
@@ -20,7 +20,7 @@ pub enum SpecError {
     /// The word before a colon, or the value of `kind`, is no kind of model.
     #[error("unknown kind of model `{word}`; {}one of {kinds}", did_you_mean(.nearest))]
     Kind {
-        /// What was written.
+        /// The word given.
         word: String,
         /// The right kind that is most like it.
         nearest: Option<String>,
@@ -32,14 +32,14 @@ pub enum SpecError {
     Key {
         /// The kind, and the table in it.
         place: String,
-        /// What was written.
+        /// The key given.
         key: String,
         /// The right key that is most like it.
         nearest: Option<String>,
         /// All keys.
         keys: String,
     },
-    /// A key that has to be there is not.
+    /// A missing key that is required.
     #[error("a model of kind `{place}` needs the key `{key}`")]
     Missing {
         /// The kind, and the table in it.
@@ -54,7 +54,7 @@ pub enum SpecError {
         place: String,
         /// The key.
         key: String,
-        /// What is wrong, and what is wanted.
+        /// The fault, and the values allowed.
         problem: String,
     },
     /// A table that is not of the right form.
@@ -62,7 +62,7 @@ pub enum SpecError {
     Table {
         /// The kind.
         place: String,
-        /// What is wrong, and what is wanted.
+        /// The fault, and the values allowed.
         problem: String,
     },
     /// A word of the form `kind:value` with a value that is not right.
@@ -70,7 +70,7 @@ pub enum SpecError {
     Word {
         /// The word.
         word: String,
-        /// What is wrong, and what is wanted.
+        /// The fault, and the values allowed.
         problem: String,
     },
 }
@@ -79,17 +79,17 @@ fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or(String::new(), |nearest| format!("did you mean `{nearest}`? "))
 }
 
-/// What is wrong with the keys of a kind.
+/// The fault in the keys of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// A key that has to be there, unless others are, is not.
+    /// A missing key that is required unless others are given.
     Missing(&'static str),
-    /// A key, and what is wrong with its value.
+    /// A key, and the fault of its value.
     Value(&'static str, String),
 }
 
 impl Problem {
-    /// What is wrong with the value of a key, and what is wanted.
+    /// The fault of a key's value, and the values allowed.
     pub fn value(key: &'static str, problem: impl Into<String>) -> Self {
         Self::Value(key, problem.into())
     }
@@ -105,7 +105,7 @@ pub(crate) fn range(key: &'static str, value: u32, most: u32) -> Result<(), Prob
 }
 
 impl SpecError {
-    /// What is wrong with the keys of a kind.
+    /// Converts the fault in the keys of a kind.
     pub(crate) fn of_check(kind: &str, problem: Problem) -> Self {
         let place = kind.into();
         match problem {
@@ -114,7 +114,7 @@ impl SpecError {
         }
     }
 
-    /// What a table's reader says.
+    /// Converts the error of a table's reader.
     pub(crate) fn of_table(kind: &str, error: &ReadError) -> Self {
         let path: Vec<&str> = [kind].into_iter().chain(error.path()).collect();
         let place = path.join(".");
@@ -186,7 +186,7 @@ pub enum BuildError {
     Flash {
         /// The model's label.
         model: String,
-        /// What cannot work, why, and what does.
+        /// The value that cannot work, the reason, and the nearest that works.
         #[source]
         cause: Box<stasis_flash::SpecError>,
     },
@@ -195,13 +195,13 @@ pub enum BuildError {
     Contradiction {
         /// The model's label.
         model: String,
-        /// What is wrong.
+        /// The inconsistency.
         problem: &'static str,
     },
 }
 
 impl BuildError {
-    /// What is wrong with a flash SSD.
+    /// The error of a flash SSD.
     pub(crate) fn flash(label: &str, cause: stasis_flash::SpecError) -> Self {
         Self::Flash { model: label.into(), cause: Box::new(cause) }
     }

@@ -1,4 +1,4 @@
-//! What an experiment says of a drive's model, and the model made of it.
+//! An experiment's description of a drive's model, and the model built from it.
 //!
 //! A model is a word or a table:
 //!
@@ -95,18 +95,17 @@ impl ModelSpec {
         self.label.clone()
     }
 
-    /// The link that a guest is told of, where the model says one.
+    /// The link that the drive reports to a guest, if the model has one.
     pub fn link(&self) -> Option<Link> {
         self.link
     }
 
-    /// The size of the drive that it describes (bytes), where it has one of
-    /// its own.
+    /// The size of the drive described (bytes), if the model fixes it.
     pub fn capacity(&self) -> Option<u64> {
         self.kind.capacity().or(self.capacity)
     }
 
-    /// What the model is made of.
+    /// The kind of the model, with its keys.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }

@@ -37,7 +37,7 @@ struct Head {
     base: Option<String>,
 }
 
-/// What errors in [`Common`] and [`Head`] name in place of a kind.
+/// The name in errors of [`Common`] and [`Head`], in place of a kind.
 const PLACE: &str = "model";
 /// The key of a drive's size, which a kind can have among its own.
 const CAPACITY: &str = "capacity";

@@ -27,7 +27,7 @@ pub(crate) struct WriteCache {
     order: Vec<u16>,
     slots: Vec<Extent>,
     free: Vec<u16>,
-    // What the arm is writing, and still takes room.
+    // The extent that the arm is writing, which still takes room.
     in_flight: Option<Extent>,
     bytes: u64,
     limit: u64,

@@ -1,10 +1,10 @@
 //! A mechanical disk: one arm, a rotating surface, and the caches in front.
 //!
-//! What is modelled: seeks and rotation by place and time, zones, a read buffer
+//! The model covers seeks and rotation by place and time, zones, a read buffer
 //! that reads ahead, a write cache that the arm empties whenever no read waits,
 //! back-pressure when that cache is full, flushes that wait for it, and a queue
-//! served by shortest positioning time or in order. What is not: heat, retries,
-//! defects, and the interface beyond its rate.
+//! served by shortest positioning time or in order. The model leaves out heat, retries, defects,
+//! and the interface beyond its rate.
 
 mod cache;
 mod geometry;
@@ -26,9 +26,8 @@ pub use self::spec::{DiskSpec, Queue, EXTENTS_MAX};
 use crate::span::Span;
 use stasis_block::Random;
 
-/// What was passed over this often for what is nearer is served next: the
-/// shortest-first order starves nobody. Four times the queue of SATA; ours, no
-/// data sheet says.
+/// A command passed over this often for nearer ones is served next, so that the shortest-first
+/// order starves none. Four times the queue of SATA; our choice, as no data sheet gives a figure.
 const PASSES_MAX: u32 = 128;
 
 /// A command that needs the arm.
@@ -43,7 +42,7 @@ struct Pending {
     since: Nanos,
 }
 
-/// What the arm is doing.
+/// The current work of the arm.
 #[derive(Debug, Clone, Copy)]
 enum Job {
     Read { start: u64, end: u64 },
@@ -294,7 +293,7 @@ impl HardDisk {
         self.complete_passing(begin, done, tag, length);
     }
 
-    /// What the arm finishes up to `now`, and starts after that.
+    /// Ends the arm's work up to `now`, and starts the work after it.
     fn run(&mut self, now: Nanos) {
         while let Some((end, job)) = self.busy {
             if end > now {

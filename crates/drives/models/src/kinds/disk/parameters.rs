@@ -1,4 +1,4 @@
-//! What a mechanical disk is as a kind of model.
+//! The mechanical disk as a kind of model.
 
 use stasis_block::{units, Model};
 

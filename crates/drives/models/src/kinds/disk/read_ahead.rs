@@ -23,7 +23,7 @@ struct Fill {
     until: u64,
 }
 
-/// What the buffer knows of a read.
+/// The buffer's answer to a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// All of it is there.

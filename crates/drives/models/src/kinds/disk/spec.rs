@@ -1,4 +1,4 @@
-//! What describes a mechanical disk in an experiment.
+//! The description of a mechanical disk in an experiment.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub struct DiskSpec {
     /// Seek over the whole stroke (ns); by the square-root law if not given.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::duration_option")]
     pub full_stroke_seek: Option<Nanos>,
-    /// What a seek takes longer before a write (ns); 0 if not given.
+    /// Additional time of a seek before a write (ns); 0 if not given.
     #[serde(default, with = "units::duration")]
     pub write_settle: Nanos,
     /// The electronics' time per command (ns); 100 us if not given.
@@ -95,14 +95,13 @@ pub struct DiskSpec {
     #[serde(default = "usual::queue_depth")]
     #[schemars(range(min = 1))]
     pub queue_depth: u32,
-    /// What a flush takes besides the emptying of the write cache; 0 if not
-    /// given.
+    /// Time of a flush besides the emptying of the write cache; 0 if not given.
     #[serde(default)]
     pub flush: Span,
-    /// What a discard takes; 0 if not given.
+    /// Time of a discard; 0 if not given.
     #[serde(default)]
     pub discard: Span,
-    /// What a write-zeroes takes; if not given the arm writes the range.
+    /// Time of a write-zeroes; if not given the arm writes the range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_zeroes: Option<Span>,
 }
@@ -151,7 +150,7 @@ fn half(rate: Rate) -> Rate {
     Rate::per_second(rate.bytes_per_second() / 2)
 }
 
-/// What is usual, where nothing is given; [`DiskSpec`]'s fields say why.
+/// Default values; the reasons are at the fields of [`DiskSpec`].
 mod usual {
     use stasis_clock::{Nanos, MICROSECOND};
 

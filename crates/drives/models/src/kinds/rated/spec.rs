@@ -1,4 +1,4 @@
-//! What describes a drive by its data sheet in an experiment.
+//! The description of a drive by its data sheet in an experiment.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -48,20 +48,20 @@ pub struct RatedSpec {
     pub read: Rating,
     /// Writes.
     pub write: Rating,
-    /// What a flush takes; 0 if not given.
+    /// Time of a flush; 0 if not given.
     #[serde(default)]
     pub flush: Span,
-    /// What a discard takes; 0 if not given.
+    /// Time of a discard; 0 if not given.
     #[serde(default)]
     pub discard: Span,
-    /// What a write-zeroes takes; as a write of its length if not given.
+    /// Time of a write-zeroes; that of a write of the same length if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_zeroes: Option<Span>,
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
-    /// Whether what is acknowledged survives a power cut, without a flush; no if
-    /// not given. It changes no time.
+    /// Whether acknowledged writes survive a power cut without a flush; no if not given. The key
+    /// changes no time.
     #[serde(default, skip_serializing_if = "is_false")]
     pub plp: bool,
 }
