@@ -12,15 +12,15 @@ use stasis_qemu_vm::{Checker, Config, Device, Disk, Disks, Finding, Task, Zones}
 
 /// The lines that the workload had written.
 const LINES: &str = "root/stasis-lines";
-/// When the machine had them (ns), a line each.
+/// The times at which the machine received these lines (ns), a line each.
 const TIMES: &str = "root/stasis-times";
-/// How a line begins that says that something was repaired.
+/// Beginning of a line that reports a repair.
 const REPAIRED: &str = "repaired";
 
 /// The status of a shell whose command is not there, or cannot be executed.
 const NOT_RUN: [u8; 2] = [126, 127];
 
-/// What checks are made with.
+/// Setup of checks.
 #[derive(Debug, Clone)]
 pub struct CheckSetup<'a> {
     /// The guest.
@@ -29,9 +29,9 @@ pub struct CheckSetup<'a> {
     pub command: &'a str,
     /// The archive of the experiment's files for the guest.
     pub files: &'a [u8],
-    /// Longest that a check may take, in its guest's time.
+    /// Time limit of a check, in virtual time of its guest.
     pub limit: Duration,
-    /// Set to stop what goes on.
+    /// Flag that stops a check when it is set.
     pub stop: &'a Arc<AtomicBool>,
 }
 
@@ -45,7 +45,7 @@ pub struct GuestCheck {
     limit: Duration,
     devices: Vec<Device>,
     places: Places,
-    // Whether each check has a guest of its own.
+    // Whether each check has a separate guest.
     alone: bool,
     // For the guest: path and content.
     files: Vec<(String, Vec<u8>)>,
@@ -100,7 +100,7 @@ fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
                 traced.name
             );
         }
-        // Traces of former versions do not say what the drive was.
+        // Traces of former versions do not record the kind of the drive.
         let mut device = Device::virtio(index, capacity);
         if !seen.names.is_empty() {
             device.nvme = seen.kind == DeviceKind::Nvme;
@@ -122,7 +122,7 @@ fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
         places.extend(seen.namespaces(capacity).into_iter().map(|(start, _)| (index, start)));
         devices.push(device);
     }
-    // What checks called NVMe drives before there were any in their guests.
+    // Names that checks used for NVMe drives before their guests had NVMe.
     let taken: Vec<String> =
         devices.iter().flat_map(|device| &device.disks).map(|disk| disk.name.clone()).collect();
     let disks = devices.iter_mut().flat_map(|device| &mut device.disks);
@@ -203,9 +203,8 @@ impl Check for GuestCheck {
     }
 }
 
-/// What is likely where `command` failed with `status`: e2fsck says 4 (errors left as they
-/// are, e2fsck(8)) of every disk whose journal is still to be replayed, which `-n` keeps
-/// it from doing.
+/// Likely cause if `command` failed with `status`: e2fsck exits with 4 (errors left as they are,
+/// e2fsck(8)) for every disk with a journal to replay, since `-n` prevents the replay.
 fn journal_hint(command: &str, status: i32) -> Option<&'static str> {
     let mut words = command.split(|c: char| c.is_whitespace() || c == ';');
     let looks_only = words.any(|word| word.starts_with('-') && word.contains('n'));

@@ -20,9 +20,9 @@ use stasis_runner::trace::copy_sparse;
 
 /// A drive's disk in the state that is looked at.
 pub enum StateDisk {
-    /// What the drive holds is the disk.
+    /// The drive's contents are the disk.
     Raw(RawDisk),
-    /// It holds an image of the disk.
+    /// The drive's contents are an image of the disk.
     Image(Box<ImageDisk>),
 }
 
@@ -38,13 +38,13 @@ pub struct ImageDisk {
     /// The same in the present state.
     state: File,
     links: Vec<Link>,
-    // The sectors of the state that are not certain, and what they hold.
+    // The sectors of the state that are not settled, and their contents.
     changed: HashMap<u64, Content>,
     // Writes that are gathered.
     run: (u64, Vec<u8>),
-    // What files below and compressed clusters hold, by sector of the disk.
+    // Contents of files below and of compressed clusters, by sector of the disk.
     below: HashMap<u64, Content>,
-    // What the image's file held before the run.
+    // Contents of the image's file before the run.
     before: HashMap<u64, Content>,
     opened: Option<(Image, Vec<Extent>)>,
 }
@@ -52,7 +52,7 @@ pub struct ImageDisk {
 /// Bytes that are written at once.
 const GATHERED: usize = 1 << 20;
 
-/// An image that is not what an image may be.
+/// An image that is invalid.
 #[derive(Debug)]
 pub struct Unsound(pub String);
 
@@ -113,7 +113,7 @@ impl StateDisk {
         matches!(self, Self::Raw(RawDisk { base: None }))
     }
 
-    /// Takes over what became certain.
+    /// Takes over a change that became certain.
     pub fn settle(&mut self, sector: u64, content: Content, contents: &Contents) -> Result<()> {
         if let Self::Image(image) = self {
             image.changed.remove(&sector);
@@ -142,9 +142,8 @@ impl StateDisk {
         image.open()
     }
 
-    /// The sectors of the disk that `sectors` names, in order, in the present
-    /// state; `enumerator` and `crashed` say what the drive has, `None` as before
-    /// the run.
+    /// The sectors of the disk that `sectors` names, in order, in the present state; `enumerator`
+    /// and `crashed` hold the drive's changes; with `None` the drive is as before the run.
     pub fn contents(
         &mut self,
         sectors: &mut dyn Iterator<Item = u64>,
@@ -355,7 +354,7 @@ impl ImageDisk {
         Ok(())
     }
 
-    /// Takes back what the next state, which leaves `crashed`, does not have.
+    /// Takes back the changes that are not in the next state, which is `crashed`.
     fn take_back(
         &mut self,
         enumerator: &Enumerator,
@@ -406,7 +405,7 @@ impl ImageDisk {
             Err(error @ (ImageError::Os { .. } | ImageError::Open(_))) => {
                 Err(error).context("cannot open the image of a state")
             }
-            // The place in memory says nothing to anybody.
+            // The path of a file in memory means nothing to the user.
             Err(error) => {
                 let place = self.links[0].path.display().to_string();
                 Ok(Err(Unsound(error.to_string().replace(&place, "image"))))
@@ -415,7 +414,7 @@ impl ImageDisk {
     }
 }
 
-/// The file with what a drive holds after a power cut.
+/// Name of the file with a drive's contents after a power cut.
 pub fn after_cut(drive: &TracedDrive) -> String {
     let kind = if drive.image.is_some() { "qcow2" } else { "img" };
     format!("{}.after-cut.{kind}", drive.name)

@@ -1,14 +1,14 @@
-//! Crash tests: an experiment runs once, with a trace of everything that its drives are asked,
-//! and the power is cut many times; each disk that can be left is compared with what was
-//! promised, and looked at by a check in a guest.
+//! Crash tests: an experiment runs once, with a trace of all requests to its drives, and the power
+//! is cut many times; each possible disk after a cut is compared with the promises made, and
+//! inspected by a check in a guest.
 //!
-//! [`CrashTest`] is `stasis crash-test`, [`power_cut`] is `stasis run --power-cut`. What a
-//! power cut can leave, and what was promised, is the crate `stasis-crash`.
+//! [`CrashTest`] is `stasis crash-test`, [`power_cut`] is `stasis run --power-cut`. The crate
+//! `stasis-crash` models the states after a power cut, and the promises.
 //!
 //! Promises:
-//! - Media of the experiment stay as they are: what is tested are copies.
+//! - Media of the experiment stay as they are: the test uses copies.
 //! - State N of a seed is the same however many are drawn.
-//! - What was looked at before somebody stopped the test is reported.
+//! - A test that is stopped reports the states inspected until then.
 
 mod check;
 mod disks;
@@ -41,9 +41,9 @@ use session::{Control, Session, StateChecks};
 pub use session::{Finding, Kind, Outcome};
 use together::Together;
 
-/// The file with what came out.
+/// Name of the file with the report.
 pub const FILE: &str = "crash-test.json";
-/// The page of it.
+/// Name of the page with the report.
 pub const PAGE: &str = "crash-test.html";
 
 /// A test that is to be run.
@@ -55,7 +55,7 @@ pub struct CrashTest<'a> {
     pub path: &'a Path,
     /// Where its relative paths start.
     pub base: &'a Path,
-    /// How many power cuts.
+    /// Number of power cuts.
     pub states: u64,
     /// Only the state with this number.
     pub state: Option<u64>,
@@ -65,29 +65,29 @@ pub struct CrashTest<'a> {
     pub trace: Option<&'a Path>,
     /// A shell's command that inspects each state in a guest; by default the experiment's.
     pub check: Option<&'a str>,
-    /// Longest that a check may take, in its guest's time; by default the experiment's.
+    /// Time limit of a check, in virtual time of its guest; by default the experiment's.
     pub check_limit: Option<Duration>,
-    /// Whether a flush covers nothing that was in flight when it was submitted; the experiment may
-    /// say so too.
+    /// Whether a flush covers nothing that was in flight when it was submitted; the experiment's
+    /// `strict` has the same effect.
     pub strict: bool,
-    /// The check runs on one of so many states.
+    /// Interval of the check: it runs on one of this many states.
     pub check_every: u64,
-    /// How many guests check at the same time; by default one for each processor.
+    /// Number of guests that check at the same time; by default one for each processor.
     pub checkers: Option<NonZeroUsize>,
-    /// A mistake below what the guest sees.
+    /// A fault to inject below the drives as the guest sees them.
     pub fault: Option<Fault>,
 }
 
-/// What a test left.
+/// Results of a test.
 #[derive(Debug)]
 pub struct Tested {
-    /// What came out.
+    /// The report.
     pub report: Report,
-    /// The same as JSON, as it is in [`Tested::file`].
+    /// The report as JSON, as in [`Tested::file`].
     pub json: String,
-    /// The file with what came out.
+    /// The file with the report.
     pub file: PathBuf,
-    /// The page of it.
+    /// The page with the report.
     pub page: PathBuf,
 }
 
@@ -95,8 +95,8 @@ impl CrashTest<'_> {
     /// Runs the test. `stop` ends it early once it is set.
     ///
     /// # Errors
-    /// If the experiment cannot be traced or a state not be made. What is wrong with a
-    /// state is no error: see [`Report::outcome`].
+    /// If the experiment cannot be traced, or a state cannot be made. A finding is no error: see
+    /// [`Report::outcome`].
     pub fn run(&self, stop: &Arc<AtomicBool>, observer: &mut dyn Observer) -> Result<Tested> {
         if self.experiment.drives.is_empty() {
             bail!("{}: it has no drives to cut the power of", self.path.display());
@@ -198,8 +198,8 @@ impl CrashTest<'_> {
         Ok((session, outcome, begun.elapsed().as_secs_f64()))
     }
 
-    /// The same with a check, in several guests at once: first of what nothing is lost of, then of
-    /// each state, then of each finding alone.
+    /// Inspects the states with a check, in several guests at once: first the disks without any
+    /// loss, then each state, then each finding alone.
     fn explore_in_guests(
         &self,
         mut session: Session,
@@ -319,7 +319,7 @@ fn control_failed(control: Control, what: &str, names: &str) -> String {
     )
 }
 
-/// What the user should know of flushes that cover a write in flight.
+/// Warning for the user about flushes that cover a write in flight.
 fn overlap_warning(count: u64) -> String {
     let (flushes, cover) = if count == 1 { ("flush", "covers") } else { ("flushes", "cover") };
     format!(
@@ -339,10 +339,10 @@ fn counted(
 
 /// Lines of a failed run's output that are shown.
 const LAST_LINES: usize = 10;
-/// Most bytes of them.
+/// Maximum number of bytes of these lines.
 const LAST_BYTES: u64 = 4 << 10;
 
-/// The end of what a run printed.
+/// The end of a run's output.
 fn last_lines(output: &Path) -> String {
     let read = || {
         let mut file = std::fs::File::open(output)?;

@@ -1,5 +1,4 @@
-//! `stasis run --power-cut`: one run, the power cut at some instant, and what is
-//! left.
+//! `stasis run --power-cut`: one run, a power cut at some instant, and the state after it.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -65,7 +64,7 @@ impl FromStr for When {
 }
 
 impl When {
-    /// The most virtual time of the command that matters.
+    /// Virtual time of the command (ns) after which the run need not continue.
     pub fn limit(self) -> Option<Nanos> {
         match self {
             Self::At(at) | Self::Flushes(_, at) => Some(at),
@@ -119,7 +118,7 @@ impl When {
     }
 }
 
-/// Runs `experiment`, cuts the power, and inspects what is left.
+/// Runs `experiment`, cuts the power, and inspects the state after the cut.
 pub fn run(
     experiment: &Experiment,
     base: &Path,

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-/// What `qemu-img check` has against an image; nothing where it is not there.
+/// Returns the fault that `qemu-img check` finds in an image; none if that program is not
+/// installed.
 pub fn finds(image: &File) -> Result<Option<String>> {
     let path = format!("/proc/{}/fd/{}", std::process::id(), image.as_raw_fd());
     let mut command = Command::new("qemu-img");

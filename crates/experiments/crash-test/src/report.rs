@@ -1,4 +1,4 @@
-//! What a crash test leaves: words for the terminal, JSON for programs, a page for readers.
+//! The report of a crash test: text for the terminal, JSON for programs, a page for readers.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ const PRINTED: usize = 10;
 /// Findings that are on the page.
 const LISTED: usize = 200;
 
-/// What can be wrong, as the page calls it, and what that means.
+/// Kinds of findings, with their title on the page and their meaning.
 const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Lost, "durable data lost", "what was acknowledged as durable is gone."),
     (Kind::Order, "order violated", "something is there without what was ordered before it."),
@@ -35,7 +35,7 @@ const KINDS: [(Kind, &str, &str); 6] = [
     ),
 ];
 
-/// What a test leaves, in words for programs.
+/// The report of a test, for programs.
 #[derive(Debug, Serialize)]
 pub struct Report {
     experiment: PathBuf,
@@ -45,30 +45,30 @@ pub struct Report {
     /// Of the trace: commands of the guest, and of the drives below images.
     guest_commands: u64,
     drive_commands: u64,
-    /// What a power cut can take from each drive.
+    /// Data that each drive can lose in a power cut.
     drives: Vec<DriveLoss>,
-    /// How many power cuts were to be looked at.
+    /// Number of power cuts that were requested.
     asked: u64,
-    /// How many of them lose all that may be lost at the end, after a line or around a flush; and how
-    /// many such instants the trace has.
+    /// Number of the cuts that lose all that may be lost, at the end, after a line or around a
+    /// flush; and the number of such instants in the trace.
     fixed: u64,
     deciding: u64,
     /// Flushes of the guest that cover a write in flight, and whether they cover nothing of it.
     overlapping_flushes: u64,
     strict: bool,
-    /// What was looked at and found.
+    /// The inspected states and the findings.
     #[serde(flatten)]
     pub outcome: Outcome,
     seconds: f64,
     states_per_hour: f64,
     /// A command line for each finding.
     repeat: Vec<String>,
-    /// Where this comes from.
+    /// Provenance of the report.
     #[serde(flatten)]
     provenance: Map<String, Value>,
 }
 
-/// A drive, and what a power cut can take from it.
+/// A drive, and the data that it can lose in a power cut.
 #[derive(Debug, Serialize)]
 struct DriveLoss {
     name: String,
@@ -80,7 +80,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// What became of a check's finding when a guest looked at its state alone.
+/// Result of the repetition of a check's finding by a guest with its state alone.
 fn repeated(finding: &Finding) -> Option<&'static str> {
     match finding.repeats {
         _ if !finding.kind.is_of_a_check() => None,
@@ -94,7 +94,7 @@ fn repeated(finding: &Finding) -> Option<&'static str> {
 }
 
 impl Report {
-    /// What came out of `session`, in so many seconds.
+    /// The report of `session`, which took this many seconds.
     pub(crate) fn new(
         test: &CrashTest<'_>,
         session: &Session,
@@ -221,7 +221,7 @@ impl Report {
         self.outcome.findings.iter().filter(|finding| finding.kind == kind).count()
     }
 
-    /// The page: what was looked at, and every finding up to [`LISTED`].
+    /// The page: the inspected states, and every finding up to [`LISTED`].
     pub fn page(&self) -> Page {
         let outcome = &self.outcome;
         let cuts = match outcome.stopped {

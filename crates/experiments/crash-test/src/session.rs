@@ -34,29 +34,29 @@ pub struct Finding {
     pub at: Nanos,
     /// The drive's name; none where a check looked at all of them.
     pub drive: Option<String>,
-    /// What kind.
+    /// Kind of the finding.
     pub kind: Kind,
-    /// What is wrong.
+    /// Description of the finding.
     pub what: String,
-    /// Whether it was found again when a guest looked at this state alone; none where that was not
-    /// tried, or where no guest found it.
+    /// Whether the finding was repeated by a guest with this state alone; none if that was not
+    /// tried, or if the finding is not a guest's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
 }
 
-/// What can be wrong.
+/// Kinds of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Something acknowledged as durable is gone.
     Lost,
-    /// Something is there without what was ordered before it.
+    /// Something is there without something that was ordered before it.
     Order,
-    /// Something is there that nobody wrote.
+    /// Data is there that was never written.
     Unknown,
     /// The image contradicts itself.
     Image,
-    /// The check found it broken.
+    /// The check found the state broken.
     Check,
     /// The check did not end in its time.
     Late,
@@ -78,33 +78,33 @@ pub enum Control {
     Completed,
 }
 
-/// What came out.
+/// Outcome of a session.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct Outcome {
     /// Power cuts that were tried.
     pub cuts: u64,
     /// Different states among them.
     pub distinct: u64,
-    /// How often a check was asked.
+    /// Number of states that a check inspected.
     pub checked: u64,
-    /// How often it had to repair something, and said what.
+    /// Number of checks that repaired something and reported it.
     pub repaired: u64,
-    /// States that must not be.
+    /// States that violate a promise or fail a check.
     pub findings: Vec<Finding>,
-    /// Whether somebody stopped it.
+    /// Whether the session was stopped.
     pub stopped: bool,
 }
 
-/// A program that says what is wrong with an image.
+/// A program that reports the faults of an image.
 pub type ImageChecker = dyn FnMut(&File) -> Result<Option<String>>;
 
-/// What inspects each state.
+/// The checks of each state.
 pub struct StateChecks<'a> {
-    /// Compare with what was promised, by the oracle.
+    /// Whether the oracle compares the state with the promises.
     pub oracle: bool,
-    /// A check of the guest's, if any.
+    /// A check in a guest, if any.
     pub check: Option<&'a mut dyn Check>,
-    /// Of how many states one is checked.
+    /// Interval of the check: it runs on one of this many states.
     pub check_every: u64,
     /// Where the disks of the last state are left.
     pub keep: Option<&'a Path>,
@@ -162,9 +162,8 @@ impl Session {
         Ok(Self { trace, contents, disks, strict })
     }
 
-    /// Inspects the states `cuts`, which are in the order of their points. What comes
-    /// out is in `outcome`, where it ends with an error too: a state counts when all
-    /// have inspected it.
+    /// Inspects the states `cuts`, which are in the order of their points. The results are in
+    /// `outcome`, after an error too: a state counts when all checks have inspected it.
     pub fn explore(
         &mut self,
         cuts: &[Cut],
@@ -243,9 +242,9 @@ impl Session {
         Ok(())
     }
 
-    /// What is wrong where nothing is lost, if anything is: with the disks as they were before the
-    /// command, or as they were at the end of everything. `check` is asked; the session is of no
-    /// other use afterwards.
+    /// Returns the first fault that `check` finds in disks without any loss: as they were before
+    /// the command, or at the end of all I/O. The session cannot be used for anything else
+    /// afterwards.
     pub fn control(&mut self, check: &mut dyn Check) -> Result<Option<(Control, String)>> {
         let (first, last) = (self.trace.span().0, self.trace.events.len() as CutPoint);
         let cut = |number, point| Cut { number, point, sampling: Sampling::Most };
@@ -271,7 +270,7 @@ impl Session {
         self.strict
     }
 
-    /// What draws states with `seed`.
+    /// The sampler that draws states with `seed`.
     pub fn plan(&self, seed: u64) -> StateSampler {
         StateSampler::new(&self.trace, seed, self.trace.span())
     }
@@ -284,7 +283,7 @@ impl Session {
     }
 }
 
-/// One state.
+/// A state that is inspected.
 struct State<'a> {
     trace: &'a Trace,
     enumerator: &'a Enumerator<'a>,
@@ -306,7 +305,7 @@ impl State<'_> {
         }
     }
 
-    /// Compares each disk with what its way promised.
+    /// Compares each disk with the promises of its kind of durability.
     fn check_oracle(
         &mut self,
         disks: &mut [StateDisk],

@@ -78,7 +78,7 @@ fn load(layer: &mut dyn Layer, seed: u64, count: u64) -> Nanos {
         }
         let mut data = Vec::new();
         if command.operation == Operation::Write {
-            // Each write can be told from each other.
+            // Each write has different data.
             data.resize(command.length as usize, 0);
             for (index, sector) in data.chunks_mut(512).enumerate() {
                 sector[..8].copy_from_slice(&(u64::from(tag) << 16 | index as u64).to_le_bytes());
@@ -239,9 +239,8 @@ fn each_injected_fault_is_found_on_a_drive_with_a_small_cache() {
     }
 }
 
-/// What a drive with power-loss protection acknowledged is there, so a dropped
-/// flush does no harm on a raw drive; a durable write that is said to be over
-/// before the drive has it does.
+/// A drive with power-loss protection keeps all that it acknowledged, so a dropped flush does no
+/// harm on a raw drive; a durable write that is acknowledged before the drive has it does.
 #[test]
 fn with_protection_a_dropped_flush_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();

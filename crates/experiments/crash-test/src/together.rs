@@ -10,7 +10,7 @@ use stasis_crash::Cut;
 use crate::check::GuestCheck;
 use crate::session::{Outcome, Session, StateChecks};
 
-/// What is looked at together.
+/// States that several checks inspect at the same time.
 pub struct Together<'a> {
     /// The file of the trace.
     pub trace: &'a Path,
@@ -18,14 +18,14 @@ pub struct Together<'a> {
     pub strict: bool,
     /// The states.
     pub cuts: &'a [Cut],
-    /// The check runs on one of so many.
+    /// Interval of the check: it runs on one of this many states.
     pub check_every: u64,
-    /// Whether they are compared with what was promised as well, and equal ones are left out.
+    /// Whether the oracle compares the states with the promises too, and equal states are left out.
     pub oracle: bool,
 }
 
-/// Inspects states, each of `checks` at a part of them, with an enumerator of its own. `on` hears
-/// now and then how many are done. Without an image checker.
+/// Inspects states, each of `checks` a part of them, with a separate enumerator. `on` receives the
+/// number of finished states now and then. No image checker is used.
 pub fn explore(
     together: &Together<'_>,
     checks: Vec<GuestCheck>,
@@ -86,7 +86,7 @@ pub fn explore(
 }
 
 impl Outcome {
-    /// Adds what came out of other states.
+    /// Adds the outcome of other states.
     fn add(&mut self, other: Self) {
         self.cuts += other.cuts;
         self.distinct += other.distinct;

@@ -8,16 +8,16 @@ use anyhow::{ensure, Context, Result};
 use rustix::thread::{sched_setaffinity, CpuSet};
 use serde::{Deserialize, Serialize};
 
-/// What `guest-clock` is told.
+/// Arguments of `guest-clock`.
 #[derive(Debug, clap::Args)]
 pub struct ClockArguments {
-    /// On how many processors the clock is read
+    /// Number of processors that read the clock
     processors: usize,
-    /// How often, on all of them together
+    /// Number of reads, on all processors together
     reads: u64,
 }
 
-/// What reading the clock on several processors has shown.
+/// Result of reading the clock on several processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clocks {
     /// The processors that took part.
@@ -26,7 +26,7 @@ pub struct Clocks {
     pub reads: u64,
     /// Reads that were earlier than one that had ended before they began, on any processor.
     pub backwards: u64,
-    /// By how much at most (ns).
+    /// The largest step backwards (ns).
     pub worst_ns: u64,
 }
 

@@ -1,8 +1,9 @@
-//! What precision an experiment can count on with an engine on this machine.
+//! Precision of an engine on this machine, on which an experiment can rely.
 //!
-//! [`measure`] runs experiments whose right result is known: drives of constant latency on a
-//! quiet and on a busy host, and the clocks of several processors. The [`Verdict`] says what
-//! follows. [`first_check`] is what the first run under KVM does of it. [`guest_clock`] is the part of it that runs in the guest.
+//! [`measure`] runs experiments whose right result is known: drives of constant latency on a quiet
+//! and on a busy host, and the clocks of several processors. The [`Verdict`] is the conclusion.
+//! [`first_check`] is the part that the first run under KVM does. [`guest_clock`] is the part of it
+//! that runs in the guest.
 
 mod clock;
 mod load;

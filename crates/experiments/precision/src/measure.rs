@@ -24,7 +24,7 @@ use crate::clock::Clocks;
 use crate::load::HostLoad;
 use crate::verdict::Verdict;
 
-/// What all checks together take at most, the making of a guest aside.
+/// Time limit of all checks together, without the making of a guest.
 const BUDGET: Duration = Duration::from_secs(120);
 /// The drives: models whose every I/O takes the same time, and their latencies (ns).
 pub const MODELS: [(&str, Nanos); 5] = [
@@ -45,31 +45,31 @@ struct Amounts {
     clock_reads: u64,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
     /// Where the machines ran.
     pub engine: &'static str,
-    /// How long it took.
+    /// Wall-clock time of all checks (s).
     pub seconds: f64,
-    /// With nothing else to do for the host, as far as Stasis decides that.
+    /// Precision with no other load on the host by Stasis.
     pub quiet: Option<Precision>,
-    /// With a busy loop on every core of the host.
+    /// Precision with a busy loop on every core of the host.
     pub loaded: Option<Precision>,
     /// The clocks of several processors.
     pub clocks: Option<Clocks>,
-    /// What could not be measured, and why.
+    /// Measurements that failed, each with its reason.
     pub not_measured: Vec<String>,
-    /// What an experiment can count on.
+    /// The precision on which an experiment can rely.
     pub verdict: Verdict,
 }
 
-/// What drives of known latency delivered, and at what cost.
+/// Latencies delivered by drives of known latency, and their cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Precision {
     /// Each of [`MODELS`].
     pub delivered: Vec<Delivered>,
-    /// How late slices of guest time ended.
+    /// Lateness of the ends of slices of guest time (ns).
     pub overshoot_ns: Overshoot,
     /// Host time from the guest's last instruction before an exit to its first one after it,
     /// as calibrated, by kind of exit (ns). Empty under `exact`, where the host takes no guest time.
@@ -81,20 +81,20 @@ pub struct Precision {
     pub wall_ns_per_exit: f64,
 }
 
-/// What one drive delivered.
+/// Latencies delivered by one drive.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Delivered {
     /// Its model.
     pub model: &'static str,
-    /// How long each of its I/Os is to take (ns).
+    /// Target latency of each I/O (ns).
     pub target_ns: Nanos,
-    /// How many there were.
+    /// Number of I/Os.
     pub ios: u64,
-    /// How long they took (ns).
+    /// Median of the delivered latencies (ns).
     pub p50_ns: Nanos,
-    /// Likewise.
+    /// The 99th percentile of the delivered latencies (ns).
     pub p99_ns: Nanos,
-    /// Likewise.
+    /// The maximum of the delivered latencies (ns).
     pub max_ns: Nanos,
     /// The largest deviation of a percentile, p1 to p99.9, in percent; none for a target of 0 ns.
     pub error_percent: Option<f64>,
@@ -132,7 +132,7 @@ pub fn measure(engine: Engine, stop: &Arc<AtomicBool>) -> Result<Measured> {
     })
 }
 
-/// What the first run under KVM on a machine checks, in some seconds: delivered times and
+/// The check of the first run under KVM on a machine, which takes some seconds: delivered times and
 /// overshoot on the host as it is, and the clocks of several processors.
 ///
 /// # Errors
@@ -148,7 +148,7 @@ pub fn first_check(stop: &Arc<AtomicBool>) -> Result<Answer> {
     Ok(answer(&Verdict::of(Some(&quiet), None, Some(&clocks))))
 }
 
-/// What of `verdict` is kept for later runs.
+/// The part of `verdict` that is kept for later runs.
 fn answer(verdict: &Verdict) -> Answer {
     Answer { usable: verdict.is_usable(), text: verdict.text().to_owned() }
 }
@@ -187,7 +187,7 @@ impl<'a> Checks<'a> {
         })
     }
 
-    /// Runs it; gives what its command printed, too.
+    /// Runs `experiment`; returns its command's output, too.
     fn run(
         &self,
         mut experiment: Experiment,
@@ -258,8 +258,8 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// Writes `to` what a kernel loads of the executable `from`, up to the end of its last segment:
-/// a guest need not copy what only debuggers read.
+/// Writes `to` what a kernel loads of the executable `from`, up to the end of its last segment: a
+/// guest need not copy sections for debuggers.
 fn loadable_part(from: &Path, to: &Path) -> Result<()> {
     let read = || format!("cannot read {}", from.display());
     let bytes = std::fs::read(from).with_context(read)?;

@@ -1,4 +1,4 @@
-//! What follows for an experiment from what was measured.
+//! Conclusion from the measurements: the precision on which an experiment can rely.
 
 use serde::Serialize;
 use stasis_report::{units, Column, Table};
@@ -6,11 +6,11 @@ use stasis_report::{units, Column, Table};
 use crate::clock::Clocks;
 use crate::measure::{Delivered, Measured, Precision};
 
-/// How far a percentile of delivered latency may be from its target (percent): the project's
-/// aim for every engine.
+/// Limit on the deviation of a percentile of delivered latency from its target (percent): the
+/// project's aim for every engine.
 const GOOD: f64 = 1.0;
 
-/// What an experiment can count on.
+/// The precision on which an experiment can rely.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Verdict {
@@ -36,7 +36,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What follows from figures; what was not measured counts for nothing good.
+    /// Derives the verdict from figures; a missing measurement is not evidence of precision.
     pub fn of(
         quiet: Option<&Precision>,
         loaded: Option<&Precision>,
@@ -96,7 +96,7 @@ impl Verdict {
         Self::Good { text, quiet_from_ns, loaded_from_ns }
     }
 
-    /// It in a sentence.
+    /// The verdict in a sentence.
     pub fn text(&self) -> &str {
         match self {
             Self::Exact { text } | Self::Good { text, .. } | Self::Unusable { text } => text,
@@ -243,7 +243,7 @@ mod tests {
     fn what_is_always_on_time_is_exact() {
         let verdict = Verdict::of(Some(&late(0)), Some(&late(0)), Some(&clocks(0)));
         assert!(matches!(verdict, Verdict::Exact { .. }), "{verdict:?}");
-        // What was not measured is not known to be exact.
+        // Without all measurements, the verdict is not `Exact`.
         for verdict in [
             Verdict::of(Some(&late(0)), None, Some(&clocks(0))),
             Verdict::of(Some(&late(0)), Some(&late(0)), None),

@@ -6,7 +6,7 @@ use stasis_report::Ios;
 
 use crate::points::Seeds;
 
-/// What `stasis sim` drives, and with what.
+/// The models and loads of `stasis sim`, and its options.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "MODEL is a word as --drive takes it, a table such as \"{ kind = 'fixed', read = '80us' }\", or a
@@ -64,22 +64,23 @@ pub struct Arguments {
     /// Seed of everything random, or several: 1,2,10-19
     #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true)]
     pub seed: Seeds,
-    /// How many simulations are under way at a time [default: one for each processor]
+    /// Number of simulations that run at a time [default: one for each processor]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
-    /// What software adds to each I/O, for each thread, such as 4us
+    /// Time that software adds to each I/O of a thread, such as 4us
     #[arg(long, value_name = "TIME", default_value = "0")]
     pub path: String,
-    /// Most virtual time, such as 10s
+    /// Limit on virtual time, such as 10s
     #[arg(long, value_name = "TIME")]
     pub limit: Option<String>,
     /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
-    /// How the I/Os are kept: parquet (ios.parquet), csv (ios.csv, which a killed run keeps, too), zst (ios.csv.zst), or none
+    /// File format of the I/Os: parquet (ios.parquet), csv (ios.csv, which a killed run keeps,
+    /// too), zst (ios.csv.zst), or none
     #[arg(long, value_name = "FORM", default_value = "parquet")]
     pub ios: Ios,
-    /// Keep in timeline.parquet what the channels and LUNs of a flash drive do when
+    /// Write the activity of a flash drive's channels and LUNs to timeline.parquet
     #[arg(long)]
     pub timeline: bool,
 }

@@ -39,9 +39,10 @@ const ENGINE: &str = "sim";
 const DRIVE: &str = "drive0";
 /// Completions that are recorded together.
 const BATCH: usize = 4096;
-/// Fewer where what happens inside is kept: between two of them the model keeps some of it.
+/// Completions that are recorded together with a timeline: fewer, since the model holds the
+/// timeline between two batches.
 const WATCHED_BATCH: usize = 64;
-/// How often the terminal is told how far it is.
+/// Interval between two updates of the progress on the terminal.
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// `stasis sim`.
@@ -77,12 +78,12 @@ struct SimulationSetup {
     spec: ModelSpec,
     context: BuildContext,
     work: work::IoSource,
-    /// What the user should know of it.
+    /// Warnings for the user about the setup.
     warnings: Vec<String>,
     /// Without a size, any offset is on the drive.
     capacity: Option<u64>,
     source: PathBuf,
-    /// All that is read.
+    /// All files that are read.
     inputs: Vec<PathBuf>,
     seed: u64,
     path: Nanos,
@@ -101,7 +102,7 @@ struct Ready {
 /// A simulation that has ended.
 struct Run {
     summary: Summary,
-    /// What the user should know of its trace.
+    /// Remark for the user about the trace.
     remark: Option<String>,
     message: Option<String>,
     /// Wall-clock time of the simulation alone.
@@ -165,7 +166,8 @@ impl SimulationSetup {
 }
 
 impl Ready {
-    /// Runs it to its end, or until the user stops it; `on_progress` is told how far it is.
+    /// Runs the simulation to its end, or until the user stops it; `on_progress` receives its
+    /// progress.
     fn run(self, stop: &AtomicBool, on_progress: &mut dyn FnMut(&RunProgress)) -> Result<Run> {
         let Self { setup, model } = self;
         let drive = Drive {
@@ -257,15 +259,15 @@ fn finish<const N: usize>(
     Ok(writer.finish(outcome, ENGINE, wall, extra)?)
 }
 
-/// How far a simulation is.
+/// Progress of a simulation.
 struct RunProgress {
     /// Virtual time (ns).
     now: Nanos,
     /// I/Os so far.
     ios: u64,
-    /// Those of them a second of wall-clock time.
+    /// I/Os a second of wall-clock time.
     rate: f64,
-    /// How much of it is done, where that is known.
+    /// Finished part of the simulation (0 to 1), if that is known.
     fraction: Option<f64>,
 }
 
@@ -338,7 +340,7 @@ fn go<W: Workload>(
     }
 }
 
-/// What is recorded of an I/O: without a guest, it is delivered at its target.
+/// The record of an I/O: without a guest, an I/O is delivered at its target.
 fn record(finished: &Finished) -> IoRecord {
     let Finished { io, order, submit, at, fate } = *finished;
     let failed = matches!(fate, Fate::Failed(_));

@@ -14,7 +14,7 @@ const MOST: usize = 100_000;
 /// Characters of a folder's name, beside its number.
 const NAME: usize = 60;
 
-/// Seeds as the command line says them: `7`, or `1,2,10-19`.
+/// Seeds as the command line has them: `7`, or `1,2,10-19`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seeds(Vec<u64>);
 
@@ -44,7 +44,7 @@ impl FromStr for Seeds {
     }
 }
 
-/// One simulation.
+/// One point of a set of simulations: a model, a load and a seed.
 #[derive(Debug, Clone)]
 pub struct Point<'a> {
     /// MODEL as the command line has it.
@@ -101,7 +101,7 @@ impl<'a> Point<'a> {
     }
 }
 
-/// What a name is as that of a folder, on any system.
+/// Turns a name into a folder's name that is valid on any system.
 fn folder_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     name.chars().map(plain).take(NAME).collect()

@@ -23,7 +23,7 @@ use crate::{Run, RunProgress, SimulationSetup, PROGRESS};
 
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";
-/// What a simulation may leave in its folder.
+/// Files that a simulation may leave in its folder.
 const FILES: [&str; 8] = [
     LIST_FILE,
     IOS_FILE,
@@ -39,7 +39,7 @@ const FAILED: u8 = 125;
 /// Parts of a simulation that progress counts in.
 const WHOLE: u64 = 1_000;
 
-/// Runs all, and tells of all.
+/// Runs all simulations, and reports on all.
 pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<ExitCode> {
     let mut warnings = BTreeSet::new();
     for point in points {
@@ -91,8 +91,8 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
     Ok(ExitCode::from(status))
 }
 
-/// The folder around those of the simulations. What they will write is noted as this
-/// command's, so that the next one that has the folder clears it away.
+/// The folder around those of the simulations. The files that they will write are noted as this
+/// command's, so that the next command with this folder removes them.
 fn claim(arguments: &Arguments, points: &[Point]) -> Result<ResultsFolder> {
     let mut folder = ResultsFolder::claim(&arguments.results, &arguments.inputs())?;
     for point in points {
@@ -105,13 +105,13 @@ fn claim(arguments: &Arguments, points: &[Point]) -> Result<ResultsFolder> {
     Ok(folder)
 }
 
-/// What a simulation is called: its folder.
+/// Name of a simulation: that of its folder.
 fn name(point: &Point) -> String {
     let folder = point.results.file_name().unwrap_or_default();
     folder.to_string_lossy().into_owned()
 }
 
-/// How far the simulations under way are.
+/// Progress of the current simulations.
 struct Progress {
     ios: AtomicU64,
     // Of each, in parts of a whole.
@@ -180,7 +180,8 @@ fn run_all(
     ended
 }
 
-/// Runs one; `on_progress` is told of I/Os since it was last told, and how much is done.
+/// Runs one simulation; `on_progress` receives the number of I/Os since its last call, and the
+/// finished part.
 fn run_one(
     arguments: &Arguments,
     point: &Point,

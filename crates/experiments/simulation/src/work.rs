@@ -18,10 +18,10 @@ use zstd::stream::read::Decoder;
 use crate::points::Point;
 use crate::Arguments;
 
-/// How much of a trace is read at once (bytes).
+/// Length of a piece of a trace that is read at once (bytes).
 const PIECE: usize = 1 << 20;
 
-/// A file, or what it holds uncompressed.
+/// A file, or its uncompressed content.
 type Input = Box<dyn BufRead>;
 
 /// A source of I/Os.
@@ -71,7 +71,7 @@ impl IoSource {
         }
     }
 
-    /// What the user should know once it is over.
+    /// Remark for the user after the replay.
     pub fn remark(&self) -> Option<String> {
         let Self::Replay(replay) = self else { return None };
         let Placed { folded, backwards, .. } = replay.placed();
@@ -89,7 +89,7 @@ impl IoSource {
         (!told.is_empty()).then(|| format!("I/Os of the trace: {}", told.join("; ")))
     }
 
-    /// What of a trace was submitted, changed, and left out.
+    /// Numbers of I/Os of a trace that were submitted, changed, and left out.
     pub fn statistics(&self) -> Option<Value> {
         let Self::Replay(replay) = self else { return None };
         let Placed { submitted, folded, widened, backwards } = replay.placed();
@@ -110,14 +110,14 @@ impl IoSource {
     }
 }
 
-/// What is known of the drive.
+/// Properties of the drive.
 #[derive(Debug, Clone, Copy)]
 pub struct DriveInfo {
     /// Its size in bytes, if that is known.
     pub capacity: Option<u64>,
     /// Its logical block in bytes.
     pub block_size: u64,
-    /// What software adds to each I/O (ns).
+    /// Time that software adds to each I/O (ns).
     pub path: Nanos,
 }
 
@@ -125,13 +125,13 @@ pub struct DriveInfo {
 pub struct Opened {
     /// The source.
     pub work: IoSource,
-    /// The drive's size, which a job file can say too.
+    /// The drive's size, which a job file can set too.
     pub capacity: Option<u64>,
-    /// What the user should know of it.
+    /// Warnings for the user about the source.
     pub warnings: Vec<String>,
 }
 
-/// Opens what the arguments name.
+/// Opens the load or trace that the arguments name.
 pub fn open(arguments: &Arguments, point: &Point, drive: DriveInfo) -> Result<Opened> {
     if !arguments.workload.is_empty() {
         return jobs(point.source, drive, point.seed);
@@ -173,8 +173,8 @@ fn plain(mut input: Input, length: Option<u64>) -> io::Result<(Input, Option<u64
     Ok((Box::new(BufReader::with_capacity(PIECE, decoder)), None))
 }
 
-/// The files that blktrace leaves of each processor, where `path` is what it was told to
-/// name them by: `path.blktrace.0` and so on, in the order of the numbers.
+/// The files that blktrace writes for each processor, where `path` is the name given to blktrace:
+/// `path.blktrace.0` and so on, in the order of the numbers.
 fn processors(path: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
     let begin = format!("{name}.blktrace.");
@@ -197,7 +197,7 @@ fn input(path: &Path) -> Result<(Input, Option<u64>)> {
     plain(Box::new(BufReader::with_capacity(PIECE, file)), length).context("cannot read it")
 }
 
-/// What there is of a trace, and its length where that is known.
+/// Opens a trace; returns its length, too, if that is known.
 fn trace(path: &Path, drive: Option<&str>) -> Result<(Merged<Input>, Option<u64>)> {
     if path == Path::new("-") {
         let input = Box::new(BufReader::with_capacity(PIECE, std::io::stdin()));
@@ -242,8 +242,8 @@ fn replay(path: &Path, arguments: &Arguments, drive: DriveInfo) -> Result<Replay
     Ok(Replay::new(reader, options)?)
 }
 
-/// The place of the traced drive in its run, on which its seed depends: told by
-/// the `summary.json` beside its I/Os; 0 where there is none.
+/// The place of the traced drive in its run, on which its seed depends: taken from the
+/// `summary.json` beside its I/Os; 0 where there is none.
 pub fn drive_index(arguments: &Arguments, point: &Point) -> u16 {
     let place = || {
         let name = arguments.trace_drive.as_ref()?;
