@@ -18,8 +18,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Of what Linux tells: `default 100`, or a bare number, and a line for each
-    /// drive that has a weight of its own.
+    /// Of Linux's text: `default 100`, or a bare number, and a line for each drive that has a
+    /// separate weight.
     pub fn parse(text: &str) -> Option<Self> {
         let mut weights = Self { default: 0, drives: Vec::new() };
         for line in text.lines() {
@@ -204,7 +204,7 @@ fn find(name: &Path) -> Result<PathBuf, Error> {
     Ok(best.canonicalize().unwrap_or_else(|_| best.to_path_buf()))
 }
 
-/// Where cgroups with I/O are mounted (fstab(5)): device, place, type, options.
+/// Mount points of cgroups with I/O (fstab(5)): device, place, type, options.
 fn mounted(mounts: &str) -> impl Iterator<Item = PathBuf> + '_ {
     mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);

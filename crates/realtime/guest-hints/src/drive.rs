@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::saved_state::SavedState;
 use crate::Error;
 
-/// What is changed while somebody is helped: the drive gets one request at a
-/// time, and waits for the next of who has its turn. Else a helped guest's
+/// Settings that are changed while a guest is helped: the drive gets one request at a time, and
+/// waits for the next request of the queue that has its turn. Else a helped guest's
 /// request is behind those of others in the drive. The second changes with the
 /// first (block/bfq-iosched.c, `bfq_strict_guarantees_store`).
 const SETTINGS: [&str; 2] = ["strict_guarantees", "slice_idle"];
@@ -18,7 +18,7 @@ const SETTINGS: [&str; 2] = ["strict_guarantees", "slice_idle"];
 pub struct Drive {
     folder: PathBuf,
     saved: SavedState,
-    // What the settings were, while they are others.
+    // The original values of the settings, while they are changed.
     original: Option<[String; 2]>,
 }
 

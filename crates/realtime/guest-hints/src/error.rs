@@ -57,7 +57,7 @@ pub enum Error {
     /// A weight, or a setting of bfq's, cannot be read or written.
     #[error("cannot {what} {path}: {source}{hint}", hint = hint(.source))]
     Weight {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum Error {
     NotWeight {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Its content.
         text: String,
     },
     /// A cgroup or drive that another process has.
@@ -91,7 +91,7 @@ pub enum Error {
     Scheduler {
         /// The drive.
         drive: String,
-        /// What it has.
+        /// Its scheduler.
         scheduler: String,
     },
     /// There is no such drive.
@@ -100,7 +100,7 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The kernel's answer.
         source: io::Error,

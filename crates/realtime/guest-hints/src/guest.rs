@@ -12,18 +12,18 @@ use crate::guest_end::{GuestEnd, HintTiming};
 use crate::port::Port;
 use crate::Error;
 
-/// What a guest has sent, and at what cost.
+/// Messages that a guest has sent, and their cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GuestCounts {
-    /// How often it began to ask.
+    /// Number of times that it began to ask.
     pub begun: u64,
     /// Messages that went.
     pub messages: u64,
     /// Messages that did not, as nobody listened.
     pub undelivered: u64,
-    /// How often BFQ woke this process.
+    /// Number of times that BFQ woke this process.
     pub wakes: u64,
-    /// How long after BFQ's change, all together and at most (ns).
+    /// Delay after BFQ's change: the sum, and the maximum (ns).
     pub delay: (Nanos, Nanos),
 }
 

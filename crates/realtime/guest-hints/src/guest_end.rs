@@ -8,11 +8,11 @@ use crate::message::Message;
 /// When a guest repeats or ends what it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HintTiming {
-    /// How long it goes on to ask once nothing is raised. A program that starts
+    /// Time for which it continues to ask once nothing is raised. A program that starts
     /// computes between its reads, and each end and beginning takes the host a
     /// write to a cgroup's file.
     pub linger: Nanos,
-    /// How often it repeats what it sent though nothing has changed.
+    /// Interval at which it repeats its last message though nothing has changed.
     pub heartbeat: Nanos,
     /// After how long what was seen is stale if BFQ does nothing meanwhile. Two
     /// processors may write what they saw in the wrong order; a request in flight
@@ -29,13 +29,13 @@ impl Default for HintTiming {
 /// A message holds for so many heartbeats.
 const HOLDS: Nanos = 3;
 
-/// What a guest has sent, and has to send next.
+/// Messages of a guest: those sent, and the next one.
 #[derive(Debug)]
 pub struct GuestEnd {
     timing: HintTiming,
     written: [u32; SLOTS],
     written_at: [Nanos; SLOTS],
-    // How many are raised, and when that was last not 0.
+    // Number of raised queues, and the time when it was last not 0.
     raised: u32,
     raised_at: Option<Nanos>,
     sequence: u32,
@@ -85,12 +85,12 @@ impl GuestEnd {
         self.raised > 0 || self.raised_at.is_some_and(lingers)
     }
 
-    /// How often it has begun to ask.
+    /// Number of times that it has begun to ask.
     pub fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// What is to be sent now, if anything. It counts as sent.
+    /// The message to be sent now, if there is one. It counts as sent.
     pub fn message(&mut self, now: Nanos) -> Option<Message> {
         let asks = self.wants_help(now);
         let due = match self.sent {

@@ -16,7 +16,7 @@ use crate::mapping::Mapping;
 use crate::report::GuestReport;
 use crate::Error;
 
-/// A guest: where it says what, and what it runs in.
+/// A guest: the socket of its messages, and its cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guest {
     /// The socket of its port.
@@ -25,16 +25,16 @@ pub struct Guest {
     pub cgroup: PathBuf,
 }
 
-/// How guests are helped.
+/// Settings of the help for guests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The weight of one that is helped.
     pub weight: u32,
     /// The part of time for which help is given in the long run, in millionths.
     pub share: u32,
-    /// What each can get beyond that at once (ns).
+    /// Help that each can get at once beyond that share (ns).
     pub burst: Nanos,
-    /// Where what is to be restored is saved; without it nothing is written.
+    /// Folder for the settings that are to be restored; without it nothing is written.
     pub state: Option<PathBuf>,
     /// The drive that gets one request at a time while somebody is helped.
     pub drive: Option<String>,
@@ -90,17 +90,16 @@ impl Host {
         })
     }
 
-    /// What guests have sent and got; brought up to date whenever something
-    /// happens.
+    /// Messages of guests and the help they got; brought up to date whenever something happens.
     pub fn reports(&self) -> Reports {
         Arc::clone(&self.reports)
     }
 
-    /// Works until `stop` is readable, and restores the weights. `on_news` hears of
-    /// what happens to a guest, named by its socket.
+    /// Works until `stop` is readable, and restores the weights. `on_news` receives the events of a
+    /// guest, named by its socket.
     ///
     /// # Errors
-    /// See [`Error`]. A weight that cannot be set is told and counted.
+    /// See [`Error`]. A weight that cannot be set is reported and counted.
     pub fn run(
         mut self,
         stop: BorrowedFd<'_>,
@@ -121,7 +120,7 @@ impl Host {
             }
             for (guest, flags) in ready {
                 if flags.contains(PollFlags::HUP) {
-                    // What it has left to read is of no use any more.
+                    // The part not read yet is of no use any more.
                     self.links[guest].hang_up(now());
                     self.gone(guest, on_news);
                 } else {

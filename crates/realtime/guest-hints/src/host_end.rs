@@ -5,7 +5,7 @@ use stasis_clock::{Nanos, MILLISECOND, SECOND};
 use crate::message::{Message, Parsed, Parser};
 use crate::report::Counts;
 
-/// The longest for which a message holds, whatever it says.
+/// Limit on the time for which a message holds, whatever it contains.
 pub const LONGEST: Nanos = 10 * SECOND;
 
 /// Bytes that may come at once, and bytes in a second: what comes beyond waits
@@ -61,7 +61,7 @@ impl HostEnd {
         *self = Self { paid, counts, ..Self::default() };
     }
 
-    /// Ends what does not hold any more, and says whether help is asked for.
+    /// Ends messages that do not hold any more, and returns whether help is asked for.
     pub fn wants_help(&mut self, now: Nanos) -> bool {
         if self.until.is_some_and(|until| until <= now) {
             self.until = None;
@@ -75,7 +75,7 @@ impl HostEnd {
         self.until
     }
 
-    /// What has come so far.
+    /// Counters of the messages so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -115,7 +115,7 @@ mod tests {
         guest.receive(5, &encoded(9, 1, 3_000));
         assert!(guest.wants_help(3 * SECOND) && guest.next() == Some(3 * SECOND + 5));
         assert!(!guest.wants_help(3 * SECOND + 5) && guest.counts().expired == 1);
-        // However long it says.
+        // However long the message asks for.
         guest.receive(0, &encoded(10, 1, u64::from(u32::MAX)));
         assert!(guest.wants_help(LONGEST - 1) && !guest.wants_help(LONGEST));
         guest.receive(LONGEST, &encoded(11, 1, 3_000));

@@ -1,16 +1,16 @@
-//! Coordination on a real host: guests under stock QEMU say when their BFQ
-//! raises weights, and the host's own BFQ prefers the cgroup of one that does
-//! (vIrtical D3.6, chapter 9, with Linux's schedulers as they are).
+//! Coordination on a real host: guests under stock QEMU report when their BFQ raises weights, and
+//! the host's own BFQ prefers the cgroup of a guest that does (vIrtical D3.6, chapter 9, with
+//! Linux's schedulers as they are).
 //!
 //! In a guest, [`guest_end`] makes of what a `stasis_guest_agent::bfq_tracer::BfqTracer` sees the
 //! messages of [`message`], and [`guest`] sends them through a virtio port. On
-//! the host, [`host`] hears several guests, [`host_end`] checks what each says,
-//! [`mapping`] bounds what they get, [`cgroup`] sets and restores weights, and
-//! [`drive`] keeps the drive's own queue short meanwhile.
+//! the host, [`host`] receives from several guests, [`host_end`] checks each one's messages,
+//! [`mapping`] bounds the help they get, [`cgroup`] sets and restores weights, and [`drive`] keeps
+//! the drive's own queue short meanwhile.
 //!
 //! Promises: `message`, `guest_end`, `host_end` and `mapping` are pure: no clock, no I/O.
-//! What a guest sends is checked and costs the host a bounded time, and nothing
-//! of it panics. What was changed is restored, however the program ends.
+//! A guest's message is checked and costs the host a bounded time, and nothing of it panics.
+//! Changed settings are restored, however the program ends.
 
 pub mod cgroup;
 pub mod drive;

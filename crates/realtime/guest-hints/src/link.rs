@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use stasis_clock::{Nanos, MILLISECOND};
 
-/// How often a socket is tried that is not there yet.
+/// Interval at which a socket is tried that is not there yet.
 const RETRY: Nanos = 500 * MILLISECOND;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Link {
     complaint: String,
 }
 
-/// What came from a link.
+/// Input from a link.
 #[derive(Debug)]
 pub(crate) enum Received {
     Bytes(usize),

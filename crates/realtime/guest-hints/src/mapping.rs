@@ -36,7 +36,7 @@ impl Mapping {
         }
     }
 
-    /// Lets time go on to `now`.
+    /// Advances time to `now`.
     pub fn advance(&mut self, now: Nanos) {
         (0..self.guests.len()).for_each(|guest| self.settle(now, guest));
         self.help.advance(now);
@@ -59,13 +59,13 @@ impl Mapping {
         ends.chain(self.help.next()).min()
     }
 
-    /// What one guest asks.
+    /// Messages of one guest.
     pub fn guest(&self, guest: usize) -> Option<&HostEnd> {
         self.guests.get(guest)
     }
 
-    /// How often a guest began or ended to ask, how long it had help, and how
-    /// long it asked in vain.
+    /// Account of a guest: the number of times it began or ended to ask, the time it had help, and
+    /// the time it asked in vain.
     pub fn account(&self, now: Nanos, guest: usize) -> (u64, Nanos, Nanos) {
         self.help.account(now, guest as u32)
     }

@@ -1,7 +1,7 @@
-//! What a guest sends (docs/reference/channel.md, "Over a port of its own").
+//! Message of a guest (docs/reference/channel.md, "Over a port of its own").
 //!
-//! There is one kind of message: what is so now, and how long that holds if no
-//! other comes. So a lost one does no harm, and a dead guest's help ends.
+//! There is one kind of message: the present state, and the time for which it holds if no other
+//! message comes. So a lost one does no harm, and a dead guest's help ends.
 
 use stasis_channel::help::MAGIC;
 use stasis_clock::{Nanos, MILLISECOND};
@@ -10,17 +10,17 @@ use stasis_clock::{Nanos, MILLISECOND};
 pub const VERSION: u16 = 1;
 /// Bytes of a message of this version.
 pub const LENGTH: usize = 24;
-/// The longest that is understood: later ones may say more at the end.
+/// Limit on the length of a message: later versions may have more fields at the end.
 pub const LONGEST: usize = 256;
 
-/// How a guest's BFQ is.
+/// State of a guest's BFQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
     /// Counts what a guest sends; 0 is its first.
     pub sequence: u32,
-    /// How many queues with something to do have a raised weight.
+    /// Number of queues with something to do that have a raised weight.
     pub raised: u32,
-    /// How long this holds (ns, whole ms).
+    /// Time for which this holds (ns, whole ms).
     pub valid: Nanos,
 }
 
@@ -39,7 +39,7 @@ impl Message {
     }
 }
 
-/// What a piece of the stream was.
+/// Meaning of a piece of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
     /// A message.
@@ -84,7 +84,7 @@ impl Parser {
     }
 }
 
-/// What the bytes begin with and how long that is; `None` if more are needed.
+/// The first part of the bytes and its length; `None` if more are needed.
 fn next(bytes: &[u8]) -> Option<(Parsed, usize)> {
     let magic = MAGIC.to_le_bytes();
     let known = bytes.len().min(magic.len());

@@ -1,11 +1,11 @@
-//! What guests have sent and got, and how others read it.
+//! Reports of guests' messages and help, and their formats for others.
 
 use serde::Serialize;
 use stasis_clock::Nanos;
 use stasis_metrics::Kind::{Counter, Gauge};
 use stasis_metrics::{Metric, Text};
 
-/// What came from a guest.
+/// Counters of a guest's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// Messages that were taken.
@@ -18,20 +18,20 @@ pub struct Counts {
     pub versions: u64,
     /// Bytes that belong to no message.
     pub garbage: u64,
-    /// How often it sent more than is read.
+    /// Number of times that it sent more than is read.
     pub floods: u64,
-    /// How often what it asked ran out because it fell silent.
+    /// Number of times that its request expired because it fell silent.
     pub expired: u64,
 }
 
 impl Counts {
-    /// What a well-behaved guest does not send.
+    /// Number of inputs that a well-behaved guest does not send.
     pub fn refused(&self) -> u64 {
         self.stale + self.versions + self.garbage + self.floods
     }
 }
 
-/// How a guest is.
+/// State of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct GuestReport {
     /// Its socket.
@@ -42,17 +42,17 @@ pub struct GuestReport {
     pub connected: bool,
     /// Whether its weight is raised.
     pub helped: bool,
-    /// How often it began or ended to ask.
+    /// Number of times that it began or ended to ask.
     pub changes: u64,
-    /// How long it had help (ns).
+    /// Time for which it had help (ns).
     pub helped_ns: Nanos,
-    /// How long it asked in vain (ns).
+    /// Time for which it asked in vain (ns).
     pub unhelped_ns: Nanos,
-    /// How often its weight was set.
+    /// Number of times that its weight was set.
     pub weights: u64,
-    /// How often that failed.
+    /// Number of times that this failed.
     pub failed: u64,
-    /// What it sent.
+    /// Counters of its messages.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -78,7 +78,7 @@ impl GuestReport {
     }
 }
 
-/// What Prometheus reads.
+/// Metrics for Prometheus.
 pub fn metrics(guests: &[GuestReport]) -> String {
     let metrics: [Metric<GuestReport>; 14] = [
         ("connected", Gauge, "Whether the socket is connected", |g| g.connected.into()),

@@ -1,5 +1,5 @@
-//! What a setting was, saved in a file as long as it is another, so that it can
-//! be restored by the next process if this one is killed.
+//! The original value of a setting, saved in a file as long as the setting is changed, so that it
+//! can be restored by the next process if this one is killed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,7 +9,7 @@ use rustix::fs::{flock, FlockOperation};
 
 use crate::Error;
 
-/// What saved state ends with; one without was cut short.
+/// End of saved state; one without it was cut short.
 const END: &str = "end\n";
 
 /// The saved state of a cgroup or drive. Who has it open and locked has that.
@@ -20,7 +20,7 @@ pub(crate) struct SavedState {
 }
 
 impl SavedState {
-    /// Opens the saved state of `owner`, and says what an earlier process has left.
+    /// Opens the saved state of `owner`, and returns the content that an earlier process has left.
     pub(crate) fn open(folder: &Path, owner: &Path) -> Result<(Self, String), Error> {
         let name = owner.to_string_lossy().replace('%', "%25").replace('/', "%2F");
         let path = folder.join(name);

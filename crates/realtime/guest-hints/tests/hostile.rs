@@ -35,11 +35,11 @@ fn settings(folder: &Path) -> Settings {
     }
 }
 
-/// A host at work on a thread of its own.
+/// A host at work on a separate thread.
 struct Running {
     /// Ends it.
     stopper: UnixStream,
-    /// What it says, and of which guest.
+    /// Its messages, and the guest of each.
     news: Receiver<(String, String)>,
     work: JoinHandle<Vec<GuestReport>>,
 }

@@ -1,7 +1,7 @@
 //! Metrics as Prometheus reads them: its text exposition format, version 0.0.4.
 //!
-//! [`Text`] is written by whoever has something to tell, and [`answer`] tells it
-//! to whoever asks, from a thread of its own.
+//! [`Text`] is written by the source of the metrics, and [`answer`] sends it to those who ask, from
+//! a dedicated thread.
 //!
 //! Promises: a label's value may be any text; an asker that stalls delays the
 //! next by two seconds at most, and nobody else.
@@ -11,10 +11,10 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// How long an asker may take.
+/// Limit on the time of one exchange.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a metric is.
+/// Kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows.
@@ -83,7 +83,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Answers whoever asks at `address` with a text, from a thread of its own.
+/// Answers requests at `address` with a text, from a dedicated thread.
 ///
 /// # Errors
 /// If the address cannot be listened on.

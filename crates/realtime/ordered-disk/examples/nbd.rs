@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     io::copy(&mut io::stdin(), &mut io::sink())?;
     eprintln!("{:?}", disk.counters());
-    // What is in the log is checkpointed when the image is next opened, or now.
+    // The content of the log is checkpointed when the image is next opened, or now.
     disk.make_durable()?;
     std::fs::remove_file(socket)?;
     Ok(())

@@ -10,7 +10,7 @@ use crate::ring::Ring;
 use crate::state::{State, SyncPoint};
 use stasis_clock::Nanos;
 
-/// What a record is to say of a range.
+/// New content of a range, for a record.
 #[derive(Debug, Clone, Copy)]
 pub enum Change<'a> {
     /// These bytes, with their checksum.
@@ -32,7 +32,7 @@ impl Change<'_> {
 /// Appends a record, for which there is room.
 ///
 /// # Errors
-/// What the host says; the log is then as it was.
+/// The host's error; the log is then as it was.
 pub fn append<F: HostFile>(
     state: &mut State,
     log: &F,
@@ -52,7 +52,7 @@ pub fn append<F: HostFile>(
 /// Prepares a sync of the log: what it makes durable if it begins now.
 ///
 /// # Errors
-/// What the host says.
+/// The host's error.
 pub fn begin_sync<F: HostFile>(state: &mut State, log: &F, now: Nanos) -> io::Result<SyncPoint> {
     if let Some(seal) = state.seal() {
         Ring { file: log, size: state.superblock().ring }.write(&seal, &[])?;
@@ -68,7 +68,7 @@ pub fn begin_sync<F: HostFile>(state: &mut State, log: &F, now: Nanos) -> io::Re
 /// own file.
 ///
 /// # Errors
-/// What the host says.
+/// The host's error.
 pub fn read<L: HostFile, D: HostFile>(
     ring: &Ring<'_, L>,
     disk: &D,

@@ -1,5 +1,5 @@
-//! Checkpointing: writing what the log says to the disk's own file, so that the log's
-//! first records are no longer needed.
+//! Checkpointing: writing the log's changes to the disk's own file, so that the log's first records
+//! are no longer needed.
 //!
 //! The order is what makes it sound: records are durable before anything of
 //! them is written to the disk's file; that is durable before the superblock that
@@ -15,7 +15,7 @@ use crate::record::LONGEST;
 use crate::ring::Ring;
 use crate::state::CheckpointPlan;
 
-/// What is to be done next.
+/// Next stage of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Write extents from this one on.
@@ -46,12 +46,12 @@ impl Checkpoint {
         Self { plan, stage: Stage::Write(0), buffer: Vec::new() }
     }
 
-    /// What is carried out.
+    /// The plan that is carried out.
     pub fn plan(&self) -> &CheckpointPlan {
         &self.plan
     }
 
-    /// What comes next.
+    /// The next stage.
     pub fn stage(&self) -> Stage {
         self.stage
     }
@@ -59,8 +59,8 @@ impl Checkpoint {
     /// Does one step: at most about 1 MiB is written.
     ///
     /// # Errors
-    /// What the host says. After an error the plan begins again: what a failed
-    /// sync has lost is still in the log.
+    /// The host's error. After an error the plan begins again: data that a failed sync has lost is
+    /// still in the log.
     pub fn step<L: HostFile, D: HostFile>(&mut self, log: &L, disk: &D) -> io::Result<()> {
         let result = self.try_step(log, disk);
         if result.is_err() {

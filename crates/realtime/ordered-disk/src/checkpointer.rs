@@ -11,7 +11,7 @@ use crate::state::CheckpointPlan;
 use crate::superblock::Superblock;
 use crate::DiskError;
 
-/// What is checkpointed at once (bytes of the log): enough for what is written again
+/// Part of the log that is checkpointed at once (bytes): enough for data that is written again
 /// and again to be checkpointed once, little enough that a full log has room soon.
 const PART: u64 = 64 << 20;
 
@@ -114,7 +114,7 @@ fn checkpoint<L: HostFile, D: HostFile>(
     Ok(())
 }
 
-/// Empties the log and says so in its superblock.
+/// Empties the log and records this in its superblock.
 pub(crate) fn close<L: HostFile, D: HostFile>(shared: &Shared<L, D>) -> Result<(), DiskError> {
     let mut inner = shared.lock();
     let target = inner.state.order(shared.now());

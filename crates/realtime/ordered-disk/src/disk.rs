@@ -20,7 +20,7 @@ pub struct OrderedDisk<L: HostFile + 'static = std::fs::File, D: HostFile + 'sta
 }
 
 impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
-    /// The disk in `disk`, with an empty log in `log` that continues as `state` says.
+    /// The disk in `disk`, with an empty log in `log` that continues from `state`.
     pub(crate) fn start(
         (log, log_name): (L, &str),
         (disk, disk_name): (D, &str),
@@ -59,8 +59,8 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
     /// written before is durable when this ends.
     ///
     /// # Errors
-    /// Beyond the disk's end, or the host's: then any part may be written, and
-    /// the disk goes on.
+    /// Beyond the disk's end, or the host's: then any part may be written, and the disk stays
+    /// usable.
     pub fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<(), DiskError> {
         self.shared.check(offset, data.len() as u64)?;
         let mut at = offset;
@@ -110,8 +110,8 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
         }
     }
 
-    /// What was written before is durable before what is written after, and
-    /// nobody waits; with [`Durability::Flush`] it is a flush.
+    /// Makes earlier writes durable before later ones, without a wait; with [`Durability::Flush`]
+    /// it is a flush.
     ///
     /// # Errors
     /// As for [`Self::flush`].
@@ -130,7 +130,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
         self.shared.make_durable()
     }
 
-    /// What it did since it was opened.
+    /// Counters of the disk since it was opened.
     pub fn counters(&self) -> Counters {
         let inner = self.shared.lock();
         let checkpointed_bytes = self.shared.checkpointed_bytes.load(Relaxed);

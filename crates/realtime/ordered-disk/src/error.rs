@@ -24,11 +24,11 @@ pub enum DiskError {
         "{path}: {what} failed: {source}; check the host's disk and its free space, and try again"
     )]
     Host {
-        /// Which file.
+        /// The file.
         path: Arc<str>,
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// What the host said.
+        /// The host's error.
         source: Arc<io::Error>,
     },
     /// The log could not be made durable; nothing that is written later can be
@@ -38,9 +38,9 @@ pub enum DiskError {
          lost; check the host's disk, then open the image again"
     )]
     Lost {
-        /// Which log.
+        /// The log.
         path: Arc<str>,
-        /// What the host said.
+        /// The host's error.
         source: Arc<io::Error>,
     },
 }
@@ -51,11 +51,11 @@ pub enum OpenError {
     /// The host refused.
     #[error("{path}: cannot {what}: {source}")]
     Host {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// What the host said.
+        /// The host's error.
         source: io::Error,
     },
     /// Somebody else has it open.
@@ -67,7 +67,7 @@ pub enum OpenError {
     /// The size is none for a disk.
     #[error("{path}: a disk of {capacity} bytes; use a multiple of 512 that is not 0")]
     Capacity {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its size.
         capacity: u64,
@@ -78,7 +78,7 @@ pub enum OpenError {
     /// The log is of a newer version of the format.
     #[error("{log} is in version {version} of its format, and this program knows up to {VERSION}; use a newer program")]
     Newer {
-        /// Which file.
+        /// The file.
         log: PathBuf,
         /// Its version.
         version: u32,
@@ -89,7 +89,7 @@ pub enum OpenError {
          remove the log only if the image was closed before"
     )]
     NoLog {
-        /// Which file.
+        /// The file.
         log: PathBuf,
         /// The image that it belongs to.
         image: PathBuf,
@@ -97,17 +97,17 @@ pub enum OpenError {
     /// The log's end is missing.
     #[error("{log} is truncated: it has {length} bytes of {expected}; restore it")]
     Truncated {
-        /// Which file.
+        /// The file.
         log: PathBuf,
-        /// What it is long.
+        /// Its length.
         length: u64,
-        /// What it has to be long.
+        /// Its required length.
         expected: u64,
     },
     /// Records that were durable are damaged.
     #[error("{log} is damaged at {offset}: records that were durable do not hold; restore it")]
     Damaged {
-        /// Which file.
+        /// The file.
         log: PathBuf,
         /// Where.
         offset: u64,
@@ -118,7 +118,7 @@ pub enum OpenError {
          put the image and its own log side by side"
     )]
     OtherDisk {
-        /// Which file.
+        /// The file.
         log: PathBuf,
         /// The image beside it.
         image: PathBuf,

@@ -12,28 +12,28 @@ use crate::record::LONGEST;
 /// A file of the host, from any thread. What was written and not synced may be
 /// lost, in part and in any order, when the host's power fails.
 pub trait HostFile: Send + Sync {
-    /// Fills `buffer`; what is behind the file's end reads as zeroes.
+    /// Fills `buffer`; the part beyond the file's end reads as zeroes.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
     /// Writes the slices one behind the other.
     ///
     /// # Errors
-    /// What the host says; any part may have been written.
+    /// The host's error; any part may have been written.
     fn write(&self, offset: u64, slices: &[&[u8]]) -> io::Result<()>;
 
     /// The range reads as zeroes afterwards.
     ///
     /// # Errors
-    /// What the host says; any part may have been done.
+    /// The host's error; any part may have been done.
     fn zero(&self, offset: u64, length: u64) -> io::Result<()>;
 
     /// Everything that had ended before is durable afterwards.
     ///
     /// # Errors
-    /// What the host says; what was not durable may be lost for good.
+    /// The host's error; data that was not durable may be lost for good.
     fn sync(&self) -> io::Result<()>;
 }
 

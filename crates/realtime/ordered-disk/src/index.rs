@@ -1,13 +1,13 @@
-//! Where the newest bytes of each range of the disk are.
+//! Places of the newest bytes of each range of the disk.
 
 use std::collections::BTreeMap;
 
-/// Where the bytes of a range are, if not in the disk's own file.
+/// Place of the bytes of a range, if not in the disk's own file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// In the log, from this address on.
     Log(u64),
-    /// Nowhere: they are zeroes, says the record at this address.
+    /// Nowhere: they are zeroes, by the record at this address.
     Zeroes(u64),
 }
 
@@ -33,7 +33,7 @@ pub struct Extent {
     pub offset: u64,
     /// Its length (bytes).
     pub length: u64,
-    /// Where its bytes are.
+    /// Place of its bytes.
     pub source: Source,
 }
 
@@ -45,7 +45,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// How many pieces there are.
+    /// Number of pieces.
     pub fn len(&self) -> usize {
         self.extents.len()
     }
@@ -76,7 +76,7 @@ impl Index {
         self.extents.insert(offset, (length, source));
     }
 
-    /// Forgets what the records before `below` say of a range.
+    /// Forgets the places of a range in the records before `below`.
     pub fn forget(&mut self, offset: u64, length: u64, below: u64) {
         self.cut(offset, length, |source| source.address() < below);
     }

@@ -1,7 +1,7 @@
 //! Bugs that tests inject, to see that the simulation finds them. Outside of
 //! tests there are none.
 
-/// What is done wrong.
+/// Injected bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
 pub enum Bug {
@@ -11,7 +11,7 @@ pub enum Bug {
     OpenEpoch,
     /// The disk's file is written before the log is durable.
     CheckpointEarly,
-    /// What is newest is checkpointed, durable or not.
+    /// The newest data is checkpointed, durable or not.
     CheckpointNewest,
     /// The superblock is written before the disk's file is durable.
     NoDiskSync,

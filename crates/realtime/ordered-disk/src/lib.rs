@@ -1,7 +1,7 @@
 //! A virtual disk in a file of the host, in real time, whose flushes need not
 //! wait: stock host file systems, stock guests.
 //!
-//! What is written between two flushes is an epoch. Epochs are appended to a
+//! The writes between two flushes are an epoch. Epochs are appended to a
 //! log beside the disk's file, with checksums, so that their order needs no
 //! sync of the host's file system: after a crash the longest beginning of whole
 //! epochs counts. A thread syncs the log soon, and another checkpoints what is
@@ -16,7 +16,7 @@
 //!   later, and a write with FUA and [`OrderedDisk::make_durable`] when they end.
 //! - After a crash of the program alone nothing that was acknowledged is lost.
 //! - No space, or any other error of the host, is an error of the operation that
-//!   met it; the disk stays sound and goes on.
+//! met it; the disk stays sound and usable.
 //! - From any number of threads. Memory is bounded by the log's size: about 150
 //!   bytes for each record in it, and the host's page cache.
 //!

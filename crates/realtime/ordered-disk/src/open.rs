@@ -16,16 +16,16 @@ use crate::state::State;
 use crate::superblock::{NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
 use crate::{Durability, OpenError, OrderedDisk, LEAST_LOG};
 
-/// How a disk treats what is written.
+/// Options for a disk's treatment of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// What a guest's flush waits for.
+    /// Condition for the end of a guest's flush.
     pub durability: Durability,
     /// With [`Durability::Ordered`]: the flushes that a crash can undo ended
     /// within this time (ns).
     pub max_lag: Nanos,
-    /// What is written and not durable is at most this much (bytes), and at most
-    /// half of the log.
+    /// Limit on the data that is written and not durable (bytes); the limit is also at most half of
+    /// the log.
     pub max_lag_bytes: u64,
     /// Size of the log where none is there yet (bytes, a multiple of 4096).
     pub log_bytes: u64,
@@ -42,7 +42,7 @@ impl Default for Options {
     }
 }
 
-/// What opening a disk found.
+/// Findings at the opening of a disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Bytes of the log that were written to the disk's own file.
@@ -51,7 +51,7 @@ pub struct Recovered {
     pub cut: u64,
 }
 
-/// Where the log of the disk in `image` is.
+/// Path of the log of the disk in `image`.
 pub fn log_path(image: &Path) -> PathBuf {
     let mut name = OsString::from(image);
     name.push(".log");

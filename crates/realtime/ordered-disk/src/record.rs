@@ -8,12 +8,12 @@ pub const HEADER: u64 = 64;
 /// even as a part of a page: a seal fills its page.
 pub const PAGE: u64 = 4096;
 
-/// Data of one record at most (bytes): longer writes are several records.
+/// Limit on the data of one record (bytes): longer writes are several records.
 pub const LONGEST: u64 = 1 << 20;
 
 const MAGIC: [u8; 4] = *b"SOr1";
 
-/// What a record says.
+/// Content of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -28,16 +28,16 @@ pub enum Kind {
 /// A record's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// What it says.
+    /// Content of the record.
     pub kind: Kind,
-    /// Which opening of the disk wrote it: records of earlier ones, which a
-    /// recovery cut off, are none.
+    /// Number of the disk's opening that wrote it: records of earlier ones, which a recovery cut
+    /// off, are none.
     pub incarnation: u64,
-    /// Where it begins in the log, counted from the log's first byte ever: its
-    /// sequence number.
+    /// Address of its beginning in the log, counted from the log's first byte ever: its sequence
+    /// number.
     pub address: u64,
-    /// How many orders came before it. A record of a later epoch tells that
-    /// every record of the earlier ones is before it in the log.
+    /// Number of orders that came before it. A record of a later epoch implies that every record of
+    /// the earlier ones is before it in the log.
     pub epoch: u64,
     /// First byte of the range on the disk.
     pub offset: u64,

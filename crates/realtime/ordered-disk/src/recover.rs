@@ -1,5 +1,4 @@
-//! What is left of a log after a crash: its longest beginning of whole epochs
-//! whose checksums hold.
+//! Valid part of a log after a crash: its longest beginning of whole epochs whose checksums hold.
 
 use std::io;
 
@@ -20,11 +19,11 @@ const WINDOW: u64 = 2 * LONGEST;
 pub enum Unrecoverable {
     /// It has no superblock that is understood.
     Superblock(NoSuperblock),
-    /// It is shorter than its superblock says (bytes).
+    /// It is shorter than the length in its superblock (bytes).
     Truncated {
-        /// What it is long.
+        /// Its length.
         length: u64,
-        /// What it has to be long.
+        /// Its required length.
         expected: u64,
     },
     /// Records that were durable are not there.
@@ -42,13 +41,13 @@ impl From<io::Error> for Unrecoverable {
     }
 }
 
-/// What a recovery has to do, and what it found.
+/// Actions of a recovery, and its findings.
 #[derive(Debug)]
 pub struct Recovery {
     /// Where only the program crashed, the log is in the host's page cache and
     /// may not be durable: the seal that makes its last epoch whole.
     pub seal: Option<Record>,
-    /// What to checkpoint to the disk's file, with the superblock of an empty log.
+    /// Data to checkpoint to the disk's file, with the superblock of an empty log.
     pub plan: CheckpointPlan,
     /// Bytes of records that are checkpointed there.
     pub replayed: u64,
@@ -56,13 +55,13 @@ pub struct Recovery {
     pub cut: u64,
 }
 
-/// Reads the log and says what to do for the disk to be a beginning of what was
-/// written to it. Nothing is written, so that it can be repeated.
+/// Reads the log and returns the actions after which the disk is a beginning of the writes to it.
+/// Nothing is written, so that it can be repeated.
 ///
 /// In the same boot of the host nothing was lost, and every record counts.
 ///
 /// # Errors
-/// [`Unrecoverable`], which tells what is wrong with the log.
+/// [`Unrecoverable`], with the fault of the log.
 pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery, Unrecoverable> {
     let mut pages = vec![0; SUPERBLOCKS as usize];
     log.read(0, &mut pages)?;
@@ -110,11 +109,10 @@ pub fn recover<F: HostFile>(log: &F, length: u64, boot: Boot) -> Result<Recovery
     Ok(Recovery { seal, plan, replayed: cut - superblock.tail, cut: end - cut })
 }
 
-/// Does what `recovery` says, and ends with the log empty. It can be begun again
-/// at any point.
+/// Carries out `recovery`, and ends with the log empty. It can be begun again at any point.
 ///
 /// # Errors
-/// What the host says.
+/// The host's error.
 pub fn apply<L: HostFile, D: HostFile>(
     log: &L,
     disk: &D,
@@ -202,8 +200,8 @@ impl<'a, F: HostFile> Reader<'a, F> {
         Ok(Some(record))
     }
 
-    /// A later record that knows the log to have been durable beyond `end`
-    /// tells that it is damaged there. After each sync a record begins a page.
+    /// Looks for a later record whose field `durable` is beyond `end`: it proves that the log is
+    /// damaged there. After each sync a record begins a page.
     fn look_beyond(&mut self, superblock: &Superblock, end: u64) -> Result<(), Unrecoverable> {
         let mut address = end.next_multiple_of(PAGE);
         while address < self.first + self.ring.size {

@@ -1,4 +1,4 @@
-//! What the threads of a disk share, and how each of them works on it.
+//! State that the threads of a disk share, and the operations of each of them.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -14,7 +14,7 @@ use crate::ring::Ring;
 use crate::state::State;
 use crate::{DiskError, Options};
 
-/// What a disk did since it was opened.
+/// Counters of a disk since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Flushes and barriers.
@@ -35,7 +35,7 @@ pub struct Counters {
     pub room_waits: u64,
 }
 
-/// What the threads share.
+/// State that the threads share.
 pub(crate) struct Shared<L, D> {
     pub log: L,
     pub disk: D,
@@ -147,7 +147,7 @@ impl<L: HostFile, D: HostFile> Shared<L, D> {
                 let (path, what) = (self.disk_name.clone(), "reading it");
                 DiskError::Host { path, what, source: Arc::new(source) }
             })?;
-            // What was read of the log may have been written over meanwhile.
+            // Data read from the log may have been overwritten meanwhile.
             let sources = extents.iter().filter(|extent| matches!(extent.source, Source::Log(_)));
             match sources.map(|extent| extent.source.address()).min() {
                 Some(first) if first < self.lock().state.tail() => {}

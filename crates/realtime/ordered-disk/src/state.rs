@@ -1,5 +1,5 @@
-//! What the log holds and how far it is durable. Pure: what is written and
-//! synced is told to it afterwards.
+//! Content of the log and its durable part. Pure: the caller reports writes and syncs after they
+//! are done.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::superblock::Superblock;
 /// page's end, and a page between the log's end and its beginning.
 pub const RESERVE: u64 = 4 * PAGE;
 
-/// What a record that is in the log says, and where it ends.
+/// Content of a record that is in the log, and its end.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     end: u64,
@@ -24,24 +24,23 @@ struct Entry {
     source: Source,
 }
 
-/// How far a sync makes the log durable.
+/// Durable part of the log after a sync.
 #[derive(Debug, Clone, Copy)]
 pub struct SyncPoint {
     end: u64,
     boundary: u64,
 }
 
-/// What is to be written to the disk's own file for the log's first records to
-/// be no longer needed.
+/// Data to be written to the disk's own file for the log's first records to be no longer needed.
 #[derive(Debug)]
 pub struct CheckpointPlan {
-    /// The newest of what those records say, in the disk's order.
+    /// The newest data of those records, in the disk's order.
     pub extents: Vec<Extent>,
     /// The superblock that leaves them out.
     pub superblock: Superblock,
 }
 
-/// What the log holds.
+/// Content of the log.
 #[derive(Debug)]
 pub struct State {
     superblock: Superblock,
@@ -50,7 +49,7 @@ pub struct State {
     epoch: u64,
     // Whether the epoch has records.
     begun: bool,
-    // Where the last epoch that was closed ends, and the last that is durable.
+    // End of the last epoch that was closed, and of the last that is durable.
     boundary: u64,
     whole: u64,
     sealed: u64,
@@ -64,7 +63,7 @@ pub struct State {
 }
 
 impl State {
-    /// An empty log that continues where `superblock` says.
+    /// An empty log that continues from `superblock`.
     pub fn new(superblock: Superblock) -> Self {
         let tail = superblock.tail;
         Self {
@@ -89,7 +88,7 @@ impl State {
         &self.superblock
     }
 
-    /// Where everything before is in the disk's own file.
+    /// Address before which everything is in the disk's own file.
     pub fn tail(&self) -> u64 {
         self.superblock.tail
     }
@@ -109,7 +108,7 @@ impl State {
         self.end - self.durable
     }
 
-    /// Where the last closed epoch ends.
+    /// End of the last closed epoch.
     pub fn boundary(&self) -> u64 {
         self.boundary
     }
@@ -124,7 +123,7 @@ impl State {
         self.orders.front().copied()
     }
 
-    /// Where the bytes of ranges are.
+    /// Places of the bytes of ranges.
     pub fn index(&self) -> &Index {
         &self.index
     }
@@ -171,9 +170,8 @@ impl State {
         }
     }
 
-    /// What was written so far is durable before what is written later. Ends
-    /// with the address up to which the log has to be durable for that to have
-    /// happened.
+    /// Makes earlier writes durable before later ones. Returns the address up to which the log has
+    /// to be durable for that to have happened.
     pub fn order(&mut self, now: Nanos) -> u64 {
         if self.begun {
             self.boundary = self.end;
@@ -192,7 +190,7 @@ impl State {
         Some(Record::seal(self.superblock.incarnation, self.end, self.epoch, self.durable))
     }
 
-    /// What a sync that begins now makes durable.
+    /// Durable part of the log after a sync that begins now.
     pub fn point(&self) -> SyncPoint {
         SyncPoint { end: self.end, boundary: self.boundary }
     }
@@ -207,8 +205,8 @@ impl State {
         }
     }
 
-    /// What to write to the disk's own file for about the first `limit` bytes of
-    /// the log to be free, as far as they are durable.
+    /// Data to write to the disk's own file for about the first `limit` bytes of the log to be
+    /// free, as far as they are durable.
     pub fn plan(&self, limit: u64) -> Option<CheckpointPlan> {
         let whole = if has(Bug::CheckpointEarly) { self.boundary } else { self.whole };
         let most = whole.min(self.superblock.tail.saturating_add(limit));
@@ -234,7 +232,7 @@ impl State {
             .then(|| CheckpointPlan { extents: newest.iter().collect(), superblock })
     }
 
-    /// What `plan` said is done, and its superblock is durable.
+    /// Takes note that `plan` is carried out, and its superblock durable.
     pub fn freed(&mut self, plan: &CheckpointPlan) {
         self.superblock = plan.superblock;
         while self.entries.front().is_some_and(|entry| entry.end <= plan.superblock.tail) {

@@ -19,15 +19,15 @@ const LENGTH: usize = 96;
 /// alone is still in the host's page cache.
 pub type Boot = [u8; 16];
 
-/// Where the host does not tell: no boot is the same.
+/// Value where the host does not report its boot: no boot is the same.
 pub const UNKNOWN: Boot = [0; 16];
 
-/// What the newest superblock says.
+/// Content of the newest superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
-    /// How many superblocks were written before.
+    /// Number of superblocks written before.
     pub generation: u64,
-    /// Which opening of the disk the records from `tail` on belong to.
+    /// Number of the disk's opening that the records from `tail` on belong to.
     pub incarnation: u64,
     /// The disk's size (bytes).
     pub capacity: u64,
@@ -43,7 +43,7 @@ pub struct Superblock {
     pub clean: bool,
 }
 
-/// What a page is instead of a superblock.
+/// Fault of a page that is no superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoSuperblock {
     /// Nothing that was ever a superblock, or a torn one.
@@ -53,7 +53,7 @@ pub enum NoSuperblock {
 }
 
 impl Superblock {
-    /// Which of the two pages it belongs into: its offset in the log (bytes).
+    /// Offset of its page, one of two, in the log (bytes).
     pub fn place(&self) -> u64 {
         self.generation % 2 * PAGE
     }
@@ -83,7 +83,7 @@ impl Superblock {
         if page.len() < LENGTH || page[..16] != MAGIC {
             return Err(NoSuperblock::Damaged);
         }
-        // Where a newer version has its checksum is not known.
+        // The place of the checksum in a newer version is unknown.
         let version = word32(page, 16);
         if version > VERSION {
             return Err(NoSuperblock::Newer(version));

@@ -15,7 +15,7 @@ fn options() -> Options {
     Options { log_bytes: LEAST_LOG, ..Options::default() }
 }
 
-/// Where the write of this number goes: every block in turn, in no order.
+/// Place of the write of this number: every block in turn, in no order.
 fn place(number: u64) -> u64 {
     number * 1237 % BLOCKS * BLOCK
 }
@@ -83,7 +83,7 @@ fn nothing_that_was_acknowledged_is_lost() {
         }
         assert!(lost.is_empty(), "life {life}: {lost:?} are lost; {recovered:?}");
         assert!(recovered.replayed > 0, "{recovered:?}");
-        // Where the next life begins.
+        // Place where the next life begins.
         disk.read(0, &mut block).unwrap();
         block[8..16].copy_from_slice(&last.to_le_bytes());
         disk.write(0, &block, false).unwrap();

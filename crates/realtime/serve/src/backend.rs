@@ -15,7 +15,7 @@ use crate::statistics::{Counts, Times};
 use crate::store::Store;
 use crate::ServeError;
 
-/// How long requests may take to end where their drive is to change, and those that a model
+/// Time that requests may take to end where their drive is to change, and those that a model
 /// holds back where a block device is to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
@@ -29,7 +29,7 @@ pub(crate) struct Backend {
     /// Whether a model holds completions back.
     timed: bool,
     compensation: LatencyCompensation,
-    /// Where its I/Os are written down, if they are.
+    /// Destination of its I/O records, if they are written.
     record: Option<IoRecordSender>,
     said_errors: u64,
     pub(crate) epoll: Arc<OwnedFd>,
@@ -94,10 +94,10 @@ impl Backend {
         }
     }
 
-    /// Says the first error of the medium.
+    /// Logs the first error of the medium.
     pub(crate) fn report_errors(&mut self) {
         if let Some(error) = self.store.take_error() {
-            // The first says what there is to say.
+            // The first error stands for all.
             self.said_errors += 1;
             if self.said_errors == 1 {
                 let message = format!("{error} (said once; later ones are counted)");
@@ -150,7 +150,7 @@ impl Backend {
     }
 }
 
-/// What is counted of a request, but for when the guest sees its end.
+/// Counted part of a request, without the time when the guest sees its end.
 pub(crate) struct Counted(IoRecord);
 
 impl From<&Done> for Counted {

@@ -1,10 +1,10 @@
-//! How long before its time a completion is begun, so that it is seen then.
+//! Time by which a completion is begun early, so that the guest sees it on time.
 
 use stasis_clock::Nanos;
 
 /// Longest compensation (ns). Making a completion visible takes a microsecond or so.
 const MOST: Nanos = 5_000;
-/// How much one completion changes it (ns).
+/// Change by one completion (ns).
 const STEP: Nanos = 8;
 
 /// The way from a completion whose time has come to the guest's memory takes
@@ -15,14 +15,14 @@ const STEP: Nanos = 8;
 pub(crate) struct LatencyCompensation(Nanos);
 
 impl LatencyCompensation {
-    /// How much earlier to begin (ns).
+    /// Time by which to begin early (ns).
     pub(crate) fn nanos(&self) -> Nanos {
         self.0
     }
 
     /// A completion that was due at `due` was seen at `seen`.
     pub(crate) fn learn(&mut self, due: Nanos, seen: Nanos) {
-        // What was late by more had been held up by something else: a slow medium,
+        // A completion later than that was held up by something else: a slow medium,
         // or other work on the core.
         if seen < due {
             self.0 = self.0.saturating_sub(STEP);

@@ -1,5 +1,5 @@
-//! What the server can still do once everything is open: little, so that a bug
-//! in it is of little use to a guest.
+//! Rights of the server once everything is open: few, so that a bug in it is of little use to a
+//! guest.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -154,12 +154,12 @@ fn failed(error: &dyn std::fmt::Display) -> ServeError {
     }
 }
 
-/// Leaves of the file system only what is beneath `folders`, to this thread and
-/// all that it starts: to be called before the others are started. A kernel
-/// without Landlock is said, and left as it is.
+/// Leaves of the file system only the content of `folders`, to this thread and all that it starts:
+/// to be called before the others are started. A kernel without Landlock is reported, and left as
+/// it is.
 ///
 /// # Errors
-/// If the kernel refuses what it says that it has.
+/// If the kernel refuses a function that it reports to have.
 pub fn landlock(folders: &[PathBuf]) -> Result<(), ServeError> {
     let status = restrict(folders).map_err(|error| failed(&error))?;
     if status.ruleset == RulesetStatus::NotEnforced {
@@ -198,8 +198,8 @@ fn restrict(folders: &[PathBuf]) -> Result<RestrictionStatus, landlock::RulesetE
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
         CALLS.iter().map(|&call| (call, Vec::new())).collect();
-    // What is not expected fails as if it were not permitted: a message is
-    // better than a drive that is gone.
+    // An unexpected system call fails as if it were not permitted: a message is better than a drive
+    // that is gone.
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     SeccompFilter::new(rules, refuse, SeccompAction::Allow, TargetArch::x86_64)?.try_into()
 }

@@ -18,17 +18,17 @@ use crate::{NewDrive, ServeError, Server};
 const MOST: usize = 16;
 /// Longest line (bytes).
 const LONGEST: u64 = 64 << 10;
-/// Most sockets that are handed over: what a message can carry (unix(7),
+/// Limit on the sockets that are handed over: the capacity of a message (unix(7),
 /// `SCM_MAX_FD`).
 pub const MOST_SOCKETS: usize = 253;
 
-/// What can be asked.
+/// Request over the control socket.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ControlRequest {
     /// The drives' names and sockets.
     List {},
-    /// What they have done: all, or one.
+    /// Counters of drives: all, or one.
     Statistics {
         /// Which.
         #[serde(default)]
@@ -66,17 +66,16 @@ pub enum ControlRequest {
         /// As the drive's table has it.
         model: Value,
     },
-    /// Hands the sockets to whoever asks, ends serving, and says when that is
-    /// over.
+    /// Hands the sockets to the caller, ends serving, and reports when that is over.
     Replace {},
 }
 
-/// What the interface needs others for: they know how drives are described.
+/// Actions for which the interface needs the program, which reads the descriptions of drives.
 pub trait Actions: Send + Sync {
     /// The drive number `index` of a description; `create`: its medium is made.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing is made.
+    /// The fault of the description; then nothing is made.
     fn drive(&self, description: Value, create: bool, index: usize) -> Result<NewDrive, String>;
 
     /// The server has been replaced: the program is to end.
@@ -91,7 +90,7 @@ struct Control {
     changing: Mutex<()>,
 }
 
-/// Answers requests from threads of its own.
+/// Answers requests from dedicated threads.
 ///
 /// # Errors
 /// If no thread can be started.
@@ -221,8 +220,8 @@ fn attach(control: &Control, description: Value, create: bool) -> Result<Value, 
     Ok(json!({ "drive": name, "socket": socket }))
 }
 
-/// Hands the sockets over, with a line that names them; then ends serving, and
-/// says so by another line.
+/// Hands the sockets over, with a line that names them; then ends serving, and confirms it by
+/// another line.
 fn replace(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
     let Control { server, actions, changing } = control;
     let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);

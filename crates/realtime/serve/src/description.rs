@@ -1,4 +1,4 @@
-//! What a drive was described as, for what is asked of it later.
+//! The description of a drive, for later requests about it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use stasis_block::Model;
 
-/// What a drive was described as. The server keeps it with the drive, so that a drive and its
+/// The description of a drive. The server keeps it with the drive, so that a drive and its
 /// description come, change and go together.
 pub trait Description: Send + Sync {
     /// The drive's number, which its seeds follow from.
     fn index(&self) -> usize;
 
-    /// What times it, for reports.
+    /// The drive's model, for reports.
     fn label(&self) -> String;
 
     /// The model for a capacity of so many bytes; `None`: it takes no time.
@@ -24,7 +24,7 @@ pub trait Description: Send + Sync {
     /// The same drive with another model, as the drive's table has it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the model's table.
     fn with_model(&self, model: Value) -> Result<Arc<dyn Description>, String>;
 
     /// Whether its contents outlive this process.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::ublk::Device;
 use crate::vhost_user::socket::Socket;
 
-/// Where clients find a drive.
+/// Place where clients find a drive.
 pub(crate) enum Endpoint {
     /// On a socket.
     Socket(Socket),

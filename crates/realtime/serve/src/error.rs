@@ -14,7 +14,7 @@ pub enum ServeError {
     /// A client's memory cannot be mapped.
     #[error("cannot map {size} bytes of guest memory at {guest:#x}: {source}; the VMM has to share the guest's memory (QEMU: memory-backend-memfd,share=on)")]
     Map {
-        /// Where it is in the guest.
+        /// Its address in the guest.
         guest: u64,
         /// Bytes.
         size: u64,
@@ -94,7 +94,7 @@ pub enum ServeError {
     /// Its bytes are in this process.
     #[error("drive {0} is in memory, which another server does not get; detach it first")]
     Fleeting(String),
-    /// What was asked of a drive is not possible.
+    /// The request to the drive is not possible.
     #[error("drive {name}: {message}")]
     Impossible {
         /// Its name.
@@ -105,7 +105,7 @@ pub enum ServeError {
     /// Something of the system's.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// Why.
         source: io::Error,

@@ -19,7 +19,7 @@ pub struct IoRecords {
     lost: Arc<AtomicU64>,
 }
 
-/// Where one drive's I/Os are put.
+/// Destination of one drive's I/Os.
 pub struct IoRecordSender {
     drive: u16,
     sender: SyncSender<IoRecord>,
@@ -34,17 +34,17 @@ impl Default for IoRecords {
 }
 
 impl IoRecords {
-    /// Where the I/Os of the drive go that records are to name by `drive`.
+    /// Destination of the I/Os of the drive that records name by `drive`.
     pub fn of(&self, drive: u16) -> IoRecordSender {
         IoRecordSender { drive, sender: self.sender.clone(), lost: Arc::clone(&self.lost) }
     }
 
-    /// Appends what has come, at most what there is room for.
+    /// Appends the waiting records, up to the room of the queue.
     pub fn take(&self, records: &mut Vec<IoRecord>) {
         records.extend(self.receiver.try_iter().take(ROOM));
     }
 
-    /// How many were left out.
+    /// Number of records left out.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

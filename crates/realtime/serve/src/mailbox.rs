@@ -1,7 +1,8 @@
 //! Jobs for a thread that waits for many things, of which a bell is one.
 //!
-//! Whoever gives a job says that there are jobs, then rings. The thread looks whether there are
-//! jobs before it waits, and after each ringing: so no job stays behind, however the steps of both fall
+//! The sender of a job first flags that there are jobs, then rings. The thread looks whether there
+//! are jobs before it waits, and after each ringing: so no job stays behind, however the steps of
+//! both fall
 //! together. `tests/mailbox.rs` has loom try every order of them; so what is used of the standard
 //! library comes from [`super::sync`], for which that test has loom's.
 
@@ -19,13 +20,13 @@ struct Shared<B> {
     called: AtomicBool,
 }
 
-/// Where jobs go in.
+/// Sending side.
 pub struct Mailbox<J, B> {
     jobs: Sender<J>,
     shared: Arc<Shared<B>>,
 }
 
-/// Where the thread takes them out.
+/// Receiving side, of the thread.
 pub struct Inbox<J, B> {
     jobs: Receiver<J>,
     shared: Arc<Shared<B>>,
@@ -44,8 +45,9 @@ impl<J, B: Bell> Mailbox<J, B> {
         if self.jobs.send(job).is_err() {
             return false;
         }
-        // A swap where a store seems enough: so whoever sees that the last of several has called sees
-        // the jobs of the others, too (a release sequence goes on over a swap, not over a store).
+        // A swap where a store seems enough: so a thread that sees the flag of the last of several
+        // senders sees the jobs of the others, too (a release sequence continues over a swap, not
+        // over a store).
         self.shared.called.swap(true, Ordering::Release);
         self.shared.bell.ring();
         true
@@ -65,7 +67,7 @@ impl<J, B> Inbox<J, B> {
         true
     }
 
-    /// What rings.
+    /// The bell that wakes the thread.
     pub fn bell(&self) -> &B {
         &self.shared.bell
     }

@@ -1,4 +1,4 @@
-//! What Prometheus reads of drives.
+//! Metrics of drives for Prometheus.
 
 use stasis_metrics::Kind::{Counter, Gauge, Summary};
 use stasis_metrics::{Metric, Text};

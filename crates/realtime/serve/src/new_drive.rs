@@ -1,4 +1,4 @@
-//! What is told of a drive that is to be served.
+//! Description of a drive that is to be served.
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -19,24 +19,24 @@ pub struct NewDrive {
     pub name: String,
     /// Whether it is a block device of the host's instead of a socket.
     pub ublk: bool,
-    /// Where its socket is, or a link to the block device.
+    /// Path of its socket, or of a link to the block device.
     pub path: PathBuf,
     /// The socket, if it is there already: systemd's, or an earlier server's.
     pub listener: Option<UnixListener>,
     /// Whether the path is removed in the end: unless it is systemd's.
     pub own: bool,
-    /// What the guest sees; the capacity is the store's.
+    /// Configuration as the guest sees it; the capacity is the store's.
     pub config: Config,
-    /// What it was described as.
+    /// The drive's description.
     pub description: Arc<dyn Description>,
     /// A file that was made for it.
     pub made: Made,
     /// Its model with all its parameters, for reports.
     pub parameters: serde_json::Value,
-    /// Where its bytes are, for reports.
+    /// Medium of its bytes, for reports.
     pub medium: String,
     /// Makes the place where its I/Os are written down, once it is open, if they are.
     pub record: Option<MakeRecord>,
-    /// Where its bytes are.
+    /// Store of its bytes.
     pub open: OpenStore,
 }

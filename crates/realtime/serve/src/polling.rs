@@ -1,4 +1,4 @@
-//! How a thread looks for work: when it spins, when it waits, and for how long.
+//! A thread's search for work: when it spins, when it waits, and for how long.
 //!
 //! While there is work it spins, and guests need not ring. When there was none
 //! for a while it asks them to, and waits. How long it spins before that adapts
@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
-/// How a thread looks for work.
+/// Way in which a thread looks for work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Poll {
@@ -25,18 +25,18 @@ pub enum Poll {
 
 /// Longest that a thread spins without work before it waits (ns).
 const MOST_SPIN: Nanos = 200_000;
-/// What spinning begins with (ns).
+/// Duration of spinning at first (ns).
 const FIRST_SPIN: Nanos = 10_000;
 /// A turn without work that takes longer than this (ns) was interrupted: it takes
 /// a microsecond or two.
 const INTERRUPTED: Nanos = 300_000;
 /// For how long a thread does not spin after that (ns).
 const SPIN_BACKOFF: Nanos = 1_000_000_000;
-/// How much earlier than a completion's time a thread stops waiting (ns): what
-/// the host's timers may be late by.
+/// Time before a completion's time at which a thread stops waiting (ns): the possible lateness of
+/// the host's timers.
 const WAKE_AHEAD: Nanos = 60_000;
 
-/// What a thread looks after, and its clock.
+/// Work of a thread, and its clock.
 pub trait Rounds {
     /// The time (ns).
     fn now(&self) -> Nanos;
@@ -59,7 +59,7 @@ pub trait Rounds {
 #[derive(Debug)]
 pub struct Polling {
     poll: Poll,
-    /// How long to spin without work.
+    /// Duration of spinning without work (ns).
     window: Nanos,
     last_work: Nanos,
     /// Until when others seem to want the core.
@@ -97,9 +97,8 @@ impl Polling {
             Poll::Always => std::hint::spin_loop(),
             Poll::Adaptive if now - self.last_work < self.window => {
                 self.idle = Some(now);
-                // Who waits for this core gets it now, such as a VMM that is to
-                // hand an interrupt over; nobody else costs a fraction of a
-                // microsecond.
+                // A thread that waits for this core gets it now, such as a VMM that is to hand an
+                // interrupt over; without one this costs a fraction of a microsecond.
                 std::thread::yield_now();
             }
             Poll::Adaptive => self.wait(rounds, now, WAKE_AHEAD),

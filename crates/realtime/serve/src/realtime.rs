@@ -20,7 +20,7 @@ pub struct RealTime {
     index: u16,
     name: String,
     model: Option<Box<dyn Model>>,
-    /// What the model's time is at least: completions are taken from it a little early.
+    /// Lower bound on the model's time: completions are taken from it a little early.
     reached: Nanos,
     medium: Box<dyn Medium>,
     slots: Vec<Slot>,
@@ -39,9 +39,9 @@ struct Slot {
     submission: Submission,
     submit: Nanos,
     order: u64,
-    /// What the medium made of it.
+    /// Outcome at the medium.
     outcome: Option<Result<(), MediumError>>,
-    /// What the model made of it.
+    /// Time and outcome of its completion by the model.
     target: Option<(Nanos, Fate)>,
 }
 

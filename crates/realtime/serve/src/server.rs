@@ -33,7 +33,7 @@ struct Entry {
     medium: String,
 }
 
-/// How long media may take for what is under way where a drive is to end.
+/// Time that media may take for operations under way where a drive is to end.
 const END: Duration = Duration::from_secs(30);
 
 /// A server.
@@ -107,7 +107,7 @@ impl Server {
 
     /// Ends drives together: what is under way at one does not keep another.
     fn end(&self, drives: BTreeMap<String, Entry>) -> Result<(), ServeError> {
-        // Who ends all of them also waits for one that another has begun to end.
+        // A caller that ends all of them also waits for one that another has begun to end.
         let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in drives.values() {
             let id = entry.id;
@@ -148,7 +148,7 @@ impl Server {
         self.end(drives)
     }
 
-    /// The sockets, for another server to go on with. This one goes on as well, until
+    /// The sockets, for another server to take over. This server continues as well, until
     /// [`Server::hand_over`].
     ///
     /// # Errors
@@ -167,8 +167,8 @@ impl Server {
         Ok(sockets)
     }
 
-    /// Another server goes on with the sockets and the block devices: this one leaves them
-    /// where they are.
+    /// Leaves the sockets and the block devices as they are, for another server that has taken them
+    /// over.
     pub fn hand_over(&self) {
         for entry in self.lock().1.values_mut() {
             match &mut entry.endpoint {
@@ -236,7 +236,7 @@ impl Server {
         report.collect()
     }
 
-    /// What the models of all drives did inside, by their names, as JSON. Where a
+    /// Internal activity of the models of all drives, by their names, as JSON. Where a
     /// model is large this takes its thread some time.
     pub fn inside(&self) -> BTreeMap<String, String> {
         let drives = self.lock();
@@ -274,7 +274,7 @@ impl Server {
         Ok(entry.description.label())
     }
 
-    /// Gives a drive another size of `bytes`, once nothing is under way; the guest is told.
+    /// Changes a drive's size to `bytes`, once nothing is under way, and notifies the guest.
     /// `shrink`: it may become smaller.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a drive has done, and how long that took.
+//! Counters of a drive, and the durations of its operations.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub struct Counts {
     pub discards: u64,
     /// Of all these, those that failed.
     pub failed: u64,
-    /// What the guest or the client did that ended its queues or connection.
+    /// Faults of the guest or the client that ended its queues or connection.
     pub faults: u64,
     /// Requests that an earlier server had left under way.
     pub resumed: u64,
@@ -52,7 +52,7 @@ impl Counts {
     }
 }
 
-/// How often each duration came.
+/// Histogram of durations.
 #[derive(Debug, Clone)]
 pub struct Durations(Histogram<u64>);
 
@@ -72,7 +72,7 @@ impl Durations {
         self.0.saturating_record(nanos.clamp(1, LONGEST));
     }
 
-    /// What it comes to.
+    /// Summary of the distribution.
     pub fn summary(&self) -> Summary {
         let at = |quantile| self.0.value_at_quantile(quantile);
         Summary {
@@ -89,27 +89,27 @@ impl Durations {
 /// A distribution in a few numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many.
+    /// Number of durations.
     pub count: u64,
     /// Their mean.
     pub mean_ns: f64,
     /// Their median.
     pub p50_ns: u64,
-    /// What 99 % are within.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// What 99.9 % are within.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
     /// The largest.
     pub max_ns: u64,
 }
 
-/// How long things took.
+/// Durations of operations.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Times {
     read: Durations,
     write: Durations,
     flush: Durations,
-    /// How far from the model's time completions were seen in the ring.
+    /// Difference from the model's time at which completions were seen in the ring.
     error: Durations,
     /// The sum of what they were late by, less what they were early by (ns).
     late: i128,
@@ -141,9 +141,9 @@ pub struct DriveReport {
     pub socket: String,
     /// Its size in bytes.
     pub capacity: u64,
-    /// What times it.
+    /// Its model.
     pub model: String,
-    /// Where its bytes are.
+    /// Medium of its bytes.
     pub medium: String,
     /// The thread that serves it.
     pub thread: usize,
@@ -151,7 +151,7 @@ pub struct DriveReport {
     pub in_use: bool,
     /// The guest's requests under way.
     pub in_flight: usize,
-    /// What it has done.
+    /// Its counters.
     pub counts: Counts,
     /// From when a read was seen in the ring until its completion was.
     pub read: Summary,
@@ -159,14 +159,14 @@ pub struct DriveReport {
     pub write: Summary,
     /// The same of flushes.
     pub flush: Summary,
-    /// How far from the model's time, before or after it, completions were seen
-    /// in the ring.
+    /// Difference from the model's time, before or after it, at which completions were seen in the
+    /// ring.
     pub timing_error: Option<Summary>,
     /// The mean of the same, what was early counted as negative (ns).
     pub timing_bias_ns: Option<f64>,
 }
 
-/// How a drive is used at the moment.
+/// Present use of a drive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InUse {
     pub(crate) capacity: u64,
@@ -174,7 +174,7 @@ pub(crate) struct InUse {
     pub(crate) in_flight: usize,
 }
 
-/// The part of a report that its thread knows.
+/// The part of a report that comes from the drive's thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) transport: InUse,
@@ -187,7 +187,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Times {
-    /// All of it, but for what only the transport knows.
+    /// The snapshot of these durations, with the counters and the state of the transport.
     pub(crate) fn snapshot(&self, counts: Counts, transport: InUse) -> Snapshot {
         let error = self.error.summary();
         Snapshot {

@@ -1,4 +1,4 @@
-//! What a drive's bytes go through.
+//! The layers of a drive's bytes.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
@@ -11,15 +11,14 @@ use stasis_media::{MediumError, OpenError};
 use crate::realtime::Shared;
 use crate::ServeError;
 
-/// What a descriptor says in the events of a thread if all that it means is
-/// that the thread should look again.
+/// Data of a descriptor in the events of a thread, if its only meaning is that the thread should
+/// look again.
 pub(crate) const LOOK: u64 = u64::MAX - 1;
 
 /// Makes a drive's store, on the thread that is to serve it.
 pub type OpenStore = Box<dyn FnOnce() -> Result<Store, String> + Send>;
 
-/// What a drive's bytes go through: a drive in real time, and what may lie on
-/// top of it.
+/// The layers of a drive's bytes: a drive in real time, and an optional layer on top of it.
 pub struct Store {
     /// The drive itself.
     pub drive: Shared,

@@ -1,4 +1,4 @@
-//! What a [`mailbox`](crate::mailbox) needs of the standard library.
+//! The part of the standard library that a [`mailbox`](crate::mailbox) uses.
 
 pub use std::sync::atomic::{AtomicBool, Ordering};
 pub use std::sync::mpsc::{channel, Receiver, Sender};

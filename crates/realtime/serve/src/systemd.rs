@@ -18,7 +18,7 @@ pub fn stopping() {
 }
 
 fn notify(state: NotifyState<'_>) {
-    // Who does not listen any more does not want to know.
+    // A listener that is gone needs no message.
     let _ = sd_notify::notify(&[state]);
 }
 

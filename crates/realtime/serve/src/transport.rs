@@ -10,7 +10,7 @@ use crate::statistics::{InUse, Snapshot};
 use crate::ublk::Ublk;
 use crate::vhost_user::served::Served;
 
-/// What carries a drive's requests.
+/// Transport of a drive's requests.
 pub(crate) enum Transport {
     /// A vhost-user-blk socket.
     Socket(Box<Served>),
@@ -55,7 +55,7 @@ impl Transport {
         self.backend().store.next_event()
     }
 
-    /// What its thread knows of it.
+    /// The snapshot from its thread.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let transport = match self {
             Self::Socket(served) => InUse {

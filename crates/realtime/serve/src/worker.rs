@@ -22,13 +22,13 @@ use crate::ServeError;
 /// Names a drive on its thread.
 pub type DriveId = u64;
 
-/// What the thread's own bell says in its events.
+/// Data of the thread's own bell in its events.
 const BELL: u64 = u64::MAX;
 
 /// Something that is done on the thread.
 type Job = Box<dyn FnOnce(&mut State) + Send>;
 
-/// What a thread has.
+/// State of a thread.
 pub(crate) struct State {
     pub(crate) drives: BTreeMap<DriveId, Transport>,
     pub(crate) epoll: Arc<OwnedFd>,
@@ -166,7 +166,7 @@ impl Rounds for Thread {
             }
         }
         if let Some(id) = dead {
-            // The others go on.
+            // The others continue.
             if let Some(drive) = self.state.drives.remove(&id) {
                 crate::log::warn(&drive.backend().name, "a bug ended this drive; please report it");
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(drive)));

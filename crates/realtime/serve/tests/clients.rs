@@ -26,7 +26,7 @@ fn a_guest_reads_what_it_wrote_however_it_is_polled() {
         let report = server.report().remove(0);
         assert_eq!((report.counts.reads, report.counts.writes), (20, 20));
         assert_eq!((report.counts.failed, report.counts.faults, report.in_use), (0, 0, true));
-        // Where it stopped is where it goes on.
+        // It continues from the position where it stopped.
         assert_eq!(guest.frontend.get_vring_base(0).unwrap(), 40);
         assert!(!server.report()[0].in_use);
         server.stop().unwrap();
@@ -125,7 +125,7 @@ fn what_was_under_way_is_done_again_by_the_next_server() {
     }
     while first.report()[0].in_flight < 8 {}
     assert_eq!(guest.given(), 0);
-    // As a crash: nothing is told to the client, its memory stays as it is.
+    // As in a crash: the client gets no message, its memory stays as it is.
     let copy = guest.memory.try_clone().unwrap();
     first.set_model("d", serde_json::Value::Null).unwrap();
     drop(copy);
@@ -150,7 +150,7 @@ fn what_was_given_back_is_not_done_again_for_a_client_that_looked_too_early() {
     while guest.given() < 4 {
         std::thread::yield_now();
     }
-    // It says that its queue is where it has seen it last: at the beginning.
+    // It claims that its queue is at the position it has seen last: at the beginning.
     let mut guest = guest.reconnect(&path);
     assert_eq!(guest.take_given(), [0, 1, 2, 3]);
     guest.check(64, 9);
@@ -174,14 +174,14 @@ fn a_hand_over_waits_for_a_client_that_has_just_come() {
         client.get_features().expect("its messages are answered");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Where it starts no queue, it is waited for until it goes, or a few seconds.
+    // A client that starts no queue is waited for until it goes, or a few seconds.
     drop(client);
     stopping.join().unwrap().unwrap();
 }
 
 #[test]
 fn a_guest_is_rung_when_its_queue_begins() {
-    // What an earlier server gave back without ringing would be missed for ever.
+    // A completion that an earlier server gave back without ringing would be missed for ever.
     let folder = tempfile::tempdir().unwrap();
     let _server = server(folder.path(), Poll::Adaptive);
     let guest = Guest::connect(&socket(folder.path()));
@@ -255,7 +255,7 @@ fn a_socket_in_use_and_a_file_in_its_place_are_left_alone() {
     assert_eq!(std::fs::read(folder.path().join("d.sock")).unwrap(), b"mine");
 }
 
-/// What cargo-fuzz has found.
+/// Inputs that cargo-fuzz has found.
 fn known() -> Vec<Vec<u8>> {
     corpus(env!("CARGO_MANIFEST_DIR"), "messages")
 }

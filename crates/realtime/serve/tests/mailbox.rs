@@ -3,7 +3,7 @@
 #[path = "../src/mailbox.rs"]
 mod mailbox;
 
-/// What it needs, from loom, which then knows what each thread may see.
+/// The mailbox's primitives, from loom, which then tracks the values each thread may see.
 mod sync {
     use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ mod sync {
 use loom::sync::{Arc, Condvar, Mutex};
 use mailbox::{mailbox, Bell};
 
-/// What an event descriptor does (eventfd(2)).
+/// Model of an event descriptor (eventfd(2)).
 #[derive(Default)]
 struct Event {
     rung: Mutex<bool>,

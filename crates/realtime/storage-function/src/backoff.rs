@@ -8,10 +8,10 @@ const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(30);
 /// A function that was well for so long has a clean slate.
 const SOUND: Duration = Duration::from_secs(60);
-/// How often one that never was well is tried.
+/// Number of attempts for a function that never was well.
 const ATTEMPTS: u32 = 3;
 
-/// What to do about a failure.
+/// Decision about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Start it again after this pause.

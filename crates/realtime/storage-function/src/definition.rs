@@ -1,4 +1,4 @@
-//! What a function is made of, as its TOML file says it.
+//! Definition of a function, as its TOML file describes it.
 
 mod check;
 
@@ -23,7 +23,7 @@ const BASE: [&str; 9] =
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// What it is, in a line.
+    /// Description of the function, in one line.
     #[serde(default)]
     pub about: String,
     /// Debian packages beside those of every function.
@@ -69,7 +69,7 @@ pub struct Definition {
     /// TCP ports.
     #[serde(default, rename = "port")]
     pub ports: Vec<Port>,
-    /// How to tell that it is well.
+    /// Check of the function's health.
     pub health: Health,
 }
 
@@ -77,9 +77,9 @@ pub struct Definition {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestFile {
-    /// Where it is in the guest.
+    /// Path of the file in the guest.
     pub path: PathBuf,
-    /// What is in it.
+    /// Content of the file.
     pub content: Option<String>,
     /// A file of the host with what is in it, relative to the definition.
     pub source: Option<PathBuf>,
@@ -103,17 +103,17 @@ pub struct Port {
     pub disk: Option<String>,
 }
 
-/// How to tell that a function is well.
+/// Check of a function's health.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
     /// Shell script that ends with 0 while it is.
     pub command: String,
-    /// How often it is asked.
+    /// Interval between two checks.
     #[serde(default = "two_seconds", deserialize_with = "duration", serialize_with = "written")]
     #[schemars(with = "units::duration")]
     pub every: Duration,
-    /// How long it may take to answer.
+    /// Limit on the time of one check.
     #[serde(default = "ten_seconds", deserialize_with = "duration", serialize_with = "written")]
     #[schemars(with = "units::duration")]
     pub deadline: Duration,

@@ -13,9 +13,9 @@ use stasis_qemu_vm::process::{with_path, Process};
 use crate::Error;
 
 const DAEMON: &str = "qemu-storage-daemon";
-/// How long I/Os wait for the function to come back before they fail (s).
+/// Time that I/Os wait for the function to come back before they fail (s).
 const RECONNECT: u32 = 120;
-/// How long it may take to appear, or to end.
+/// Limit on the time for the disk to appear, or to end.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A disk that a function offers. Dropping it takes the file away.
@@ -29,7 +29,7 @@ impl ExportedDisk {
     /// Shows the export `name` at `address` as a file in `folder`.
     pub(crate) fn new(folder: &Path, name: &str, address: &(String, u16)) -> Result<Self, Error> {
         let path = folder.join(name);
-        // What a killed supervisor has left; usually there is nothing.
+        // Unmounts the remains of a killed supervisor; usually there is nothing.
         let _ = unmount(&path, UnmountFlags::DETACH);
         OpenOptions::new()
             .create(true)

@@ -1,4 +1,4 @@
-//! What can go wrong with a function, each with what to do about it.
+//! Errors of a function, each with its remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,16 +19,16 @@ pub enum Error {
     Definition {
         /// The file, or the shipped function.
         place: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and a valid form.
         cause: String,
     },
-    /// What was asked for does not go together.
+    /// Requested settings that do not go together.
     #[error("{0}")]
     Invalid(String),
     /// A file could not be used.
     #[error("cannot {what} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// On which file.
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum Error {
     NeverWell {
         /// Its name.
         name: String,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
         /// Why not.
         reason: String,
@@ -61,7 +61,7 @@ pub enum Error {
     /// The system refuses something that is not about a file.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The reason.
         source: io::Error,

@@ -14,11 +14,11 @@ use stasis_qemu_vm::fd::readable;
 
 use crate::Error;
 
-/// Most connections of a port at a time; more are closed at once.
+/// Limit on the connections of a port at a time; more are closed at once.
 const MOST: usize = 128;
-/// How long a function may take to accept.
+/// Limit on the time for a function to accept.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What is carried at a time (bytes).
+/// Size of the pieces that are carried (bytes).
 const PIECE: usize = 64 << 10;
 
 /// Listens on port `port` of 127.0.0.1.
@@ -148,8 +148,8 @@ fn close(one: &TcpStream, other: &TcpStream) {
 mod tests {
     use super::*;
 
-    /// A peer that answers two clients with everything they say, backwards, once
-    /// they have said all.
+    /// A peer that answers two clients with everything they send, backwards, once they have sent
+    /// all.
     fn backwards() -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let address = listener.local_addr().unwrap();

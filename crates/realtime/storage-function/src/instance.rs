@@ -13,7 +13,7 @@ use crate::{Definition, Error};
 /// Bytes of a huge page.
 const HUGE_PAGE: u64 = 2 << 20;
 
-/// How much the guest looks for work instead of waiting for interrupts.
+/// Extent to which the guest looks for work instead of waiting for interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Polling {
     /// Its processors never halt (`idle=poll`): no exit to wake one up, at the price
@@ -29,19 +29,19 @@ pub enum Polling {
 /// A function as it is to run.
 #[derive(Debug, Clone)]
 pub struct Instance {
-    /// What this one is called.
+    /// Name of this instance.
     pub name: String,
-    /// What it is made of.
+    /// Definition of the function.
     pub definition: Definition,
-    /// Where the definition's files start from.
+    /// Folder that the definition's paths are relative to.
     pub base: PathBuf,
     /// The vhost-user socket of each drive, in the definition's order.
     pub sockets: Vec<PathBuf>,
-    /// What runs its instructions.
+    /// Accelerator that runs its instructions.
     pub accelerator: Accelerator,
-    /// How it waits.
+    /// Its way of waiting.
     pub polling: Polling,
-    /// How it is reached.
+    /// Its network.
     pub network: Network,
     /// Processors of the host for its threads; empty: any.
     pub processors: Vec<usize>,

@@ -1,10 +1,9 @@
 //! Storage functions in virtual machines of their own: a file server or a
 //! compression that runs on the storage controller, apart from it.
 //!
-//! A [`Definition`] says what a function is made of, [`Instance`] which machine it
-//! becomes under stock QEMU, and [`supervisor`] starts it, watches it and starts
-//! it again. Its drives are vhost-user sockets of `stasis serve`: they go on
-//! where it does not.
+//! A [`Definition`] describes a function, [`Instance`] the machine it becomes under stock QEMU, and
+//! [`supervisor`] starts it, watches it and starts it again. Its drives are vhost-user sockets of
+//! `stasis serve`: they survive its failure.
 //!
 //! Promises: a function that has crashed or does not answer is ended whole and
 //! started anew, with growing pauses; nothing of a definition or of the guest

@@ -1,4 +1,4 @@
-//! How a function is reached: QEMU's user-mode network with ports on the host's
+//! Network of a function: QEMU's user-mode network with ports on the host's
 //! loopback, or a tap interface with vhost-net.
 
 use std::ffi::OsString;
@@ -15,14 +15,14 @@ const USER: (&str, &str, u8) = ("10.0.2.15", "10.0.2.2", 24);
 /// The device by which vhost-net is reached.
 const VHOST_NET: &str = "/dev/vhost-net";
 
-/// How a function is reached.
+/// Network of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Network {
     /// QEMU's own network stack; ports of the guest are ports of the host's
     /// loopback. Needs no rights.
     User,
-    /// A tap interface of the host, which QEMU makes; the function has an
-    /// address of its own. Needs root.
+    /// A tap interface of the host, which QEMU makes; the function has a separate address. Needs
+    /// root.
     Tap {
         /// Its name, at most 15 characters.
         interface: String,
@@ -62,7 +62,7 @@ impl Network {
         }
     }
 
-    /// What is best here: a tap with vhost-net where KVM runs the guest and this
+    /// The best network here: a tap with vhost-net where KVM runs the guest and this
     /// user may, else the user-mode network.
     pub fn best(kvm: bool) -> Self {
         let root = rustix::process::geteuid().is_root();
@@ -88,7 +88,7 @@ impl Network {
                 if *vhost {
                     text += ",vhost=on";
                     if polling {
-                        // How long the kernel's thread looks before it waits, in us: as
+                        // Time for which the kernel's thread looks before it waits, in us: as
                         // long as the guest's own busy polling.
                         text += ",poll-us=50";
                     }
@@ -111,7 +111,7 @@ impl Network {
         }
     }
 
-    /// Where the host reaches `port`, by the shortest way.
+    /// Address and port by which the host reaches `port`, by the shortest way.
     pub fn reached(&self, port: &Port) -> (String, u16) {
         match self {
             Self::User => ("127.0.0.1".into(), port.host),

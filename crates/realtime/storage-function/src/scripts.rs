@@ -1,4 +1,4 @@
-//! What runs in the guest besides a function's own script.
+//! Scripts that run in the guest besides a function's own.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use stasis_qemu_vm::Job;
 use crate::definition::GuestFile;
 use crate::{Error, Instance, Polling};
 
-/// How long a socket's reader looks at the network card before it waits, in us:
+/// Time for which a socket's reader looks at the network card before it waits, in us:
 /// the kernel's own recommendation (Documentation/admin-guide/sysctl/net.rst,
 /// `busy_read` and `busy_poll`).
 const BUSY_US: u32 = 50;
@@ -42,7 +42,7 @@ pub(crate) fn init(instance: &Instance, has_input: bool) -> Job {
     job
 }
 
-/// A job of the function; what it leaves running goes on.
+/// A job of the function; processes that it leaves running continue.
 pub(crate) fn job(instance: &Instance, script: &str, limit: std::time::Duration) -> Job {
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
     job.environment = instance.definition.settings.clone();

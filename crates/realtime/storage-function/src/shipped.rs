@@ -16,7 +16,7 @@ const SHIPPED: [(&str, &str); 4] = [
 /// A definition and where it is from.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What it is called unless the user says otherwise.
+    /// Its default name.
     pub name: String,
     /// The definition.
     pub definition: Definition,
@@ -57,7 +57,7 @@ pub fn find(word: &str) -> Result<Found, Error> {
     Ok(Found { name: name_of(&path), definition, base })
 }
 
-/// A definition's file in a folder of its own.
+/// A definition's file, in a separate folder.
 const FILE: &str = "function.toml";
 
 /// The folder's name for `function.toml`, else the file's.

@@ -1,4 +1,4 @@
-//! Which functions run: a folder for each, with a lock and what is known of it.
+//! List of running functions: a folder for each, with a lock and its status.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ const FILE: &str = "status.json";
 /// The file that its supervisor locks.
 const LOCK: &str = "lock";
 
-/// How a function is.
+/// State of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It is on its way up.
     #[default]
     Starting,
-    /// Its health check says so.
+    /// Its health check succeeds.
     Well,
     /// It failed and is to be started again.
     Waiting,
@@ -30,14 +30,14 @@ pub enum State {
     Stopped,
 }
 
-/// What is known of a function.
+/// Status of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub about: String,
-    /// How it is.
+    /// Its state.
     pub state: State,
     /// Process id of its supervisor.
     pub process: u32,
@@ -47,15 +47,15 @@ pub struct Status {
     pub kvm: bool,
     /// Whether its memory is of huge pages.
     pub huge_pages: bool,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u64,
     /// Why it was started again last.
     pub last_failure: String,
-    /// Where its ports are: name and `ADDRESS:PORT`.
+    /// Its ports: name and `ADDRESS:PORT`.
     pub ports: Vec<(String, String)>,
     /// Disks that it offers as files of the host.
     pub disks: Vec<PathBuf>,
-    /// What its own report says.
+    /// Output of its own report.
     pub report: String,
 }
 

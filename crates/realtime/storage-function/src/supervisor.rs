@@ -15,10 +15,10 @@ use crate::backoff::{Backoff, Decision};
 use crate::disk::ExportedDisk;
 use crate::{pin, scripts, Error, Instance};
 
-/// Most that is kept of what a script says (bytes).
+/// Limit on the part of a script's output that is kept (bytes).
 const SAID: usize = 4096;
 
-/// What happens to a function.
+/// Event of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Its machine is started.
@@ -29,7 +29,7 @@ pub enum Event {
         machine: u32,
         /// Whether KVM runs it.
         kvm: bool,
-        /// How long its start took.
+        /// Duration of its start.
         took: Duration,
     },
     /// Its own report.
@@ -40,16 +40,16 @@ pub enum Event {
     Failed {
         /// Why.
         reason: String,
-        /// How long until it is started again.
+        /// Pause before it is started again.
         pause: Duration,
-        /// How often it has failed.
+        /// Number of its failures.
         restarts: u64,
     },
     /// It has ended in order.
     Stopped,
 }
 
-/// How a life of the function ended.
+/// End of a life of the function.
 enum End {
     /// As asked.
     Asked,
@@ -131,7 +131,7 @@ fn live(
             return Ok(End::Failed(reason));
         }
         if well.is_none() {
-            // Who waits for the function may take its disks at once.
+            // A program that waits for the function may take its disks at once.
             show(instance, disks, on_event)?;
             *well = Some(Instant::now());
             let (machine, kvm) = (vm.process_id(), vm.uses_kvm());
@@ -219,7 +219,7 @@ fn failure(what: &str, ended: Result<(Outcome, String), stasis_qemu_vm::Error>) 
     }
 }
 
-/// Waits so long, or until `stop` is set or `gone` says so; whether it did.
+/// Waits for `time`, or until `stop` is set or `gone` is true; returns whether `gone` was.
 fn wait(
     stop: &AtomicBool,
     time: Duration,

@@ -19,7 +19,7 @@ pub struct Power {
 
 #[derive(Debug, Default)]
 struct Contents {
-    // What a sync has made durable, and what the host's page cache has.
+    // Content that a sync has made durable, and content of the host's page cache.
     stable: Vec<u8>,
     cached: Vec<u8>,
     // Sectors that were written since, in order.

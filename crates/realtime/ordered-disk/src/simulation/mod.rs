@@ -22,7 +22,7 @@ use host::{File, Power, SECTOR};
 const SECTORS: u64 = 96;
 const RING: u64 = 16 * PAGE;
 
-/// What each sector of the disk was last written with.
+/// Value last written to each sector of the disk.
 type Model = Vec<u64>;
 
 struct World {
@@ -38,7 +38,7 @@ struct World {
     now: Model,
     // With the write that was under way.
     torn: Option<Model>,
-    // Where it may be cut: the log's boundary, and the contents there.
+    // Places where it may be cut: the log's boundary, and the contents there.
     cuts: Vec<(u64, Model)>,
 }
 

@@ -1,6 +1,6 @@
-//! Fuzzes a server by a client whose messages and descriptors are whatever the
-//! input says. Run with `cargo +nightly fuzz run messages` in `crates/realtime/serve`; what
-//! its queues hold is fuzzed in `crates/drives/virtio`.
+//! Fuzzes a server by a client whose messages and descriptors follow the input. Run with `cargo
+//! +nightly fuzz run messages` in `crates/realtime/serve`; the content of its queues is fuzzed in
+//! `crates/drives/virtio`.
 
 #![no_main]
 

@@ -32,7 +32,7 @@ impl Layer for RealTime {
         None
     }
 
-    // What the host's file loses is for the host to say.
+    // The loss of the host's file is for the host to define.
     fn power_loss(&self) -> PowerLoss {
         PowerLoss::default()
     }
@@ -86,7 +86,7 @@ impl Layer for RealTime {
         let ready = self.ready.front().map(|done| done.at);
         let held = self.completions.first().map(|completion| completion.at);
         let model = self.model.as_ref().and_then(|model| model.next_event());
-        // What the medium has not begun, it begins when it is polled: at once.
+        // I/Os that the medium has not begun begin when it is polled: at once.
         let medium = self.medium.needs_poll().then_some(0);
         [ready, held, model, medium].into_iter().flatten().min()
     }

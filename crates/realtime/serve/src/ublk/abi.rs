@@ -1,5 +1,5 @@
-//! What the kernel's ublk driver and a server say to each other: layouts and
-//! numbers of include/uapi/linux/ublk_cmd.h (Linux 6.4), which only grow.
+//! Interface between the kernel's ublk driver and a server: layouts and numbers of
+//! include/uapi/linux/ublk_cmd.h (Linux 6.4), which only grow.
 
 /// Commands to `/dev/ublk-control`: `_IOWR('u', N, struct ublksrv_ctrl_cmd)`,
 /// and `_IOR` for those that only ask.
@@ -36,16 +36,16 @@ const fn from_kernel(number: u32, length: u32) -> u32 {
     2 << 30 | length << 16 | (b'u' as u32) << 8 | number
 }
 
-/// How a fetch ends: with a request, or because there will be none any more.
+/// Result of a fetch: a request, or notice that there will be none any more.
 pub(super) const GOT: i32 = 0;
 pub(super) const ABORTED: i32 = -libc::ENODEV;
 
-/// Most entries of a queue: what its place among the descriptors is for.
+/// Limit on the entries of a queue: the room for it among the descriptors.
 const MOST_DEPTH: usize = 4096;
 /// Bytes of a request's descriptor.
 const DESCRIPTOR: usize = 24;
 
-/// Where the descriptors of `queue` are in `/dev/ublkcN`, and how many bytes.
+/// Offset of the descriptors of `queue` in `/dev/ublkcN`, and their length in bytes.
 pub(super) fn descriptors(queue: u16, depth: u16, page: usize) -> (u64, usize) {
     let most = (MOST_DEPTH * DESCRIPTOR).next_multiple_of(page);
     let length = (usize::from(depth) * DESCRIPTOR).next_multiple_of(page);
@@ -59,7 +59,7 @@ const RECOVERY: u64 = 1 << 3 | 1 << 4;
 pub(super) const DEAD: u16 = 0;
 pub(super) const QUIESCED: u16 = 2;
 
-/// What a device is (`struct ublksrv_ctrl_dev_info`).
+/// Identity of a device (`struct ublksrv_ctrl_dev_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Info {
     pub queues: u16,
@@ -104,14 +104,14 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[at + index])
 }
 
-/// What a device is like (`struct ublk_params`, basic and discard).
+/// Parameters of a device (`struct ublk_params`, basic and discard).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parameters {
     /// Logical block (bytes).
     pub block: u32,
     /// Capacity (bytes).
     pub capacity: u64,
-    /// Most bytes of a request.
+    /// Limit on the bytes of a request.
     pub max_bytes: u32,
     pub read_only: bool,
 }
@@ -125,7 +125,7 @@ impl Parameters {
         const READ_ONLY: u32 = 1 << 0;
         const VOLATILE_CACHE: u32 = 1 << 2;
         const FUA: u32 = 1 << 3;
-        // What one request can discard (sectors): 1 GiB.
+        // Limit on the sectors that one request can discard: 1 GiB.
         const MOST: u32 = 1 << 21;
         let mut bytes = [0; Self::LENGTH];
         let mut put = |at: usize, word: u32| {
@@ -138,7 +138,7 @@ impl Parameters {
         // Logical and physical block, best and smallest I/O.
         put(12, u32::from_ne_bytes([shift as u8; 4]));
         put(16, self.max_bytes / 512);
-        // Discards: alignment, granularity, most sectors, most to zero, pieces.
+        // Discards: alignment, granularity, limits on sectors discarded and zeroed, on pieces.
         put(44, self.block);
         put(48, MOST);
         put(52, MOST);
@@ -148,7 +148,7 @@ impl Parameters {
     }
 }
 
-/// What a request asks.
+/// Content of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptor {
     /// Operation in bits 7:0, flags above.

@@ -66,14 +66,14 @@ impl Control {
         Ok(Info::from_bytes(&bytes))
     }
 
-    /// What a device is.
+    /// Identity of a device.
     pub fn info(&mut self, device: u32) -> io::Result<Info> {
         let mut bytes = [0; Info::LENGTH];
         self.call(control::GET_INFO, device, &mut bytes, 0)?;
         Ok(Info::from_bytes(&bytes))
     }
 
-    /// What a device is like; before it is started.
+    /// Sets the parameters of a device; before it is started.
     pub fn set_parameters(&mut self, device: u32, parameters: Parameters) -> io::Result<()> {
         self.call(control::SET_PARAMETERS, device, &mut parameters.to_bytes(), 0)
     }
@@ -83,8 +83,7 @@ impl Control {
         self.call(control::START, device, &mut [], u64::from(std::process::id()))
     }
 
-    /// Takes a device away from the host. Requests must go on being served
-    /// meanwhile.
+    /// Takes a device away from the host. Requests must still be served meanwhile.
     pub fn stop(&mut self, device: u32) -> io::Result<()> {
         self.call(control::STOP, device, &mut [], 0)
     }

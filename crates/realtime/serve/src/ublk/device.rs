@@ -17,21 +17,20 @@ use crate::io_records::IoRecordSender;
 use crate::store::Store;
 use crate::ServeError;
 
-/// Says in a device that it is of this program ("stasis" and a version).
+/// Mark in a device that it is of this program ("stasis" and a version).
 const MARK: u64 = u64::from_be_bytes(*b"stasis\0\x01");
 /// Requests of a queue under way at a time.
 const DEPTH: u16 = 128;
-/// Most bytes of a request.
+/// Limit on the bytes of a request.
 const MOST: u32 = 512 << 10;
-/// How long to wait for what the kernel still does for a server that was
-/// killed.
+/// Time to wait for the kernel's remaining work for a server that was killed.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a device is to be.
+/// Properties of a device to be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) name: Arc<str>,
-    /// Where a link to the device is put.
+    /// Path of a link to the device.
     pub(crate) link: PathBuf,
     pub(crate) queues: u16,
     pub(crate) block: u32,
@@ -194,7 +193,7 @@ impl Device {
         symlink(self.path(), &self.link).map_err(failed("link to a ublk device"))
     }
 
-    /// Where the host has it.
+    /// Path of the device on the host.
     pub(crate) fn path(&self) -> PathBuf {
         format!("/dev/ublkb{}", self.id).into()
     }
@@ -204,8 +203,8 @@ impl Device {
         self.own = false;
     }
 
-    /// Takes it away from the host, which then has written all that it was
-    /// asked to; its thread must go on meanwhile.
+    /// Takes it away from the host, which then has written all its data; its thread must continue
+    /// meanwhile.
     pub(crate) fn stop(&self) {
         if !self.own {
             return;

@@ -26,7 +26,7 @@ use queue::{Queue, QueueEvent};
 
 pub(crate) use device::{open, Device, Wanted};
 
-/// A ublk device as its thread knows it.
+/// A ublk device as its thread sees it.
 pub(crate) struct Ublk {
     pub(crate) backend: Backend,
     capacity: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Ublk {
     counted: Vec<Counted>,
     in_flight: usize,
     said: bool,
-    /// Whether another server goes on with the device.
+    /// Whether another server takes over the device.
     handed_over: bool,
 }
 
@@ -148,7 +148,7 @@ impl Ublk {
         }
     }
 
-    /// Says the first fault, and counts all.
+    /// Logs the first fault, and counts all.
     fn warn(&mut self, what: &str, error: &io::Error) {
         self.backend.counts.faults += 1;
         if !std::mem::replace(&mut self.said, true) {
@@ -157,7 +157,7 @@ impl Ublk {
         }
     }
 
-    /// Another server goes on with the device.
+    /// Leaves the device to another server.
     pub(crate) fn hand_over(&mut self) {
         self.handed_over = true;
     }
@@ -173,7 +173,7 @@ impl Ublk {
         let hold = Instant::now() + GRACE;
         let mut held = true;
         let idle = loop {
-            // What comes now is for the next server.
+            // Requests that come now are for the next server.
             let work = match self.handed_over {
                 true => self.answer(clock(), clock),
                 false => self.turn(clock(), clock),
@@ -195,7 +195,7 @@ impl Ublk {
     }
 }
 
-/// What a request asks of a drive of `capacity` bytes, if that is possible.
+/// The command of a request to a drive of `capacity` bytes, if it is possible.
 fn command(descriptor: &Descriptor, capacity: u64) -> Option<Command> {
     let operation = match descriptor.word & 0xff {
         Descriptor::READ => Operation::Read,

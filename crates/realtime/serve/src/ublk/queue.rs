@@ -17,7 +17,7 @@ use super::abi::{self, Descriptor};
 struct IoBuffer {
     /// At least as long as the longest request; away while it is under way.
     buffer: Vec<u8>,
-    /// Where the buffer is.
+    /// Address of the buffer.
     address: usize,
     /// Whether the kernel has it: it may write to the buffer at any time.
     with_kernel: bool,
@@ -38,7 +38,7 @@ pub(super) struct Queue {
     gone: usize,
 }
 
-/// What the kernel tells of a place.
+/// Event of a place in the queue.
 #[derive(Debug)]
 pub(super) enum QueueEvent {
     /// There is a request.
@@ -50,10 +50,10 @@ pub(super) enum QueueEvent {
 }
 
 impl Queue {
-    /// Begins to fetch requests. The thread that calls this is the one that
-    /// has to go on with it: the driver asks for that.
+    /// Begins to fetch requests. The thread that calls this must also make all later calls: the
+    /// driver requires that.
     pub fn start(device: &File, number: u16, depth: u16, room: u32) -> io::Result<Self> {
-        // An entry for each place, which has one thing to say at a time.
+        // An entry for each place, which has one event at a time.
         let ring = IoUring::new(u32::from(depth))?;
         let descriptors = Descriptors::map(device, number, depth)?;
         let room = room as usize;
@@ -72,7 +72,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Readable when the kernel has something to say.
+    /// Readable when the kernel has an event.
     pub fn ring(&self) -> RawFd {
         self.ring.as_raw_fd()
     }
@@ -92,7 +92,7 @@ impl Queue {
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)
     }
 
-    /// The next of what the kernel has to say.
+    /// The next event from the kernel.
     pub fn next(&mut self) -> Option<QueueEvent> {
         let done = self.ring.completion().next()?;
         let tag = done.user_data() as u16;

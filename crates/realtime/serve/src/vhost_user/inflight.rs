@@ -78,9 +78,9 @@ impl Inflight {
         self.mapping.is_broken()
     }
 
-    /// What is known of a queue of `size` entries, whose used ring's index is
-    /// `used`: which requests are under way, in their order, and the log of
-    /// what follows. `None` if the buffer has no room for the queue.
+    /// State of a queue of `size` entries, whose used ring's index is `used`: the requests under
+    /// way, in their order, and the log of later ones. `None` if the buffer has no room for the
+    /// queue.
     pub fn queue(&self, queue: u16, size: u16, used: u16) -> Option<(Vec<u16>, QueueLog)> {
         if queue >= self.queues || size > self.size {
             return None;

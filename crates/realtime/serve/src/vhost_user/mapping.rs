@@ -1,7 +1,7 @@
 //! Files of others mapped into this process, copied from and to.
 //!
-//! Who gave the file can make it shorter at any time; what is touched behind
-//! its end then raises SIGBUS. A handler puts empty memory there instead and
+//! The process that gave the file can make it shorter at any time; an access behind its end then
+//! raises SIGBUS. A handler puts empty memory there instead and
 //! marks the mapping as broken, so that one bad client ends one connection and
 //! not the server.
 
@@ -17,7 +17,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// Mappings that can exist at a time, in all connections.
 const MOST: usize = 1024;
 
-/// What the signal handler needs to know of a mapping.
+/// Data of a mapping for the signal handler.
 struct Entry {
     taken: AtomicBool,
     /// First byte; 0 while there is none.
@@ -35,10 +35,10 @@ static ENTRIES: [Entry; MOST] = [const {
     }
 }; MOST];
 
-/// How often a mapping broke, so that who has many need not look at each.
+/// Number of times that a mapping broke, so that a holder of several need not look at each.
 static BREAKS: AtomicU64 = AtomicU64::new(0);
 
-/// How often a mapping broke so far.
+/// Number of times that a mapping broke so far.
 pub fn breaks() -> u64 {
     BREAKS.load(Ordering::Relaxed)
 }
@@ -49,7 +49,7 @@ pub struct Mapping {
     base: *mut u8,
     /// Bytes mapped, from `base` on.
     whole: usize,
-    /// Where the range begins, and its length.
+    /// Beginning of the range, and its length.
     start: usize,
     length: usize,
     entry: usize,
@@ -78,7 +78,7 @@ impl Mapping {
                 metadata.size()
             )));
         }
-        // Huge pages are mapped whole; their file system says their size.
+        // Huge pages are mapped whole; their file system reports their size.
         let page = metadata.blksize().next_power_of_two().max(4096);
         let from = offset & !(page - 1);
         let whole = usize::try_from((end - from).next_multiple_of(page))

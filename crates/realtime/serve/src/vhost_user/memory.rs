@@ -20,7 +20,7 @@ pub struct MemoryRegion {
     pub client: u64,
     /// Bytes.
     pub size: u64,
-    /// Where it begins in its file.
+    /// Offset of its beginning in its file.
     pub offset: u64,
 }
 

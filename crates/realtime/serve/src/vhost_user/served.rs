@@ -21,7 +21,7 @@ use crate::vhost_user::memory::GuestMemory;
 use crate::ServeError;
 use queues::{ring, Link};
 
-/// A drive on a socket as its thread knows it.
+/// A drive on a socket as its thread sees it.
 pub(crate) struct Served {
     pub(crate) backend: Backend,
     pub(crate) device: Device,
@@ -30,13 +30,13 @@ pub(crate) struct Served {
     links: Vec<Link>,
     running: u64,
     done: Vec<Done>,
-    /// Why the connection cannot go on, until its owner has asked.
+    /// Reason why the connection must end, until its owner has asked for it.
     broken: Option<String>,
     /// Whether that was said already.
     said: bool,
-    /// Called once when the connection cannot go on.
+    /// Called once when the connection must end.
     hang_up: Option<Box<dyn Fn() + Send>>,
-    /// Where the client is told of changes.
+    /// Channel for messages to the client about changes.
     back: Option<OwnedFd>,
     /// A client that waits until nothing of the last one's is under way.
     next: Option<Sender<()>>,
@@ -113,7 +113,7 @@ impl Served {
         }
     }
 
-    /// What the guest's driver has accepted.
+    /// Sets the features that the guest's driver has accepted.
     pub(crate) fn accept(&mut self, features: u64) -> bool {
         if self.running == 0 {
             self.device.reset();
@@ -211,7 +211,7 @@ impl Served {
         }
     }
 
-    /// Where the client is told of changes.
+    /// Sets the channel for messages to the client about changes.
     pub(crate) fn set_back(&mut self, back: Option<OwnedFd>) {
         self.back = back;
     }
@@ -264,7 +264,7 @@ impl Served {
         idle
     }
 
-    /// Gives the drive another capacity and the model for it, which the guest is told of.
+    /// Gives the drive another capacity and the model for it, and notifies the guest.
     pub(crate) fn resize(
         &mut self,
         capacity: u64,

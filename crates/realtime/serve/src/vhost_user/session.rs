@@ -16,7 +16,7 @@ use crate::vhost_user::served::Served;
 use crate::worker::{DriveId, Worker};
 use crate::ServeError;
 
-/// `VHOST_USER_F_PROTOCOL_FEATURES`: the client knows of protocol features.
+/// `VHOST_USER_F_PROTOCOL_FEATURES`: the client supports protocol features.
 const PROTOCOL_FEATURES: u64 = 1 << 30;
 
 /// A queue as the client has described it so far.
@@ -31,7 +31,7 @@ struct Queue {
     running: bool,
 }
 
-/// What a connection is about.
+/// Drive and thread that a connection serves.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) worker: Arc<Worker>,
@@ -63,7 +63,7 @@ impl Session {
         self.target.worker.with(self.target.drive, job).ok_or(Error::BackendInternalError)
     }
 
-    /// Says what the client did wrong; the connection ends.
+    /// Logs the client's fault; the connection ends.
     fn refuse(&self, error: &ServeError) -> Error {
         crate::log::warn(&self.target.name, &format!("{error}; its connection ends"));
         let _ = self.with(|served| served.backend.counts.faults += 1);
@@ -136,7 +136,7 @@ impl Session {
         let bell = OwnedFd::from(file);
         let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&bell));
         let kind = std::fs::read_link(link).ok();
-        // Where /proc is not there, the client is believed.
+        // Without /proc, the client is believed.
         if kind.is_some_and(|kind| !kind.as_os_str().to_string_lossy().contains("[eventfd]")) {
             return Err(self.refuse(&ServeError::NotEventfd));
         }

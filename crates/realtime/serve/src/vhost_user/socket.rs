@@ -17,11 +17,11 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 use crate::vhost_user::session::{Session, Target};
 use crate::ServeError;
 
-/// How long a client may take for a message that it has begun, and after it has come
+/// Limit on the time that a client may take for a message that it has begun, and after its arrival
 /// for starting a queue, if the socket is handed over meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a client that is waited for so is looked at.
+/// Interval at which a client that is waited for in this way is looked at.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A message's header: request, flags, bytes that follow (vhost-user
@@ -62,7 +62,7 @@ pub(crate) struct Socket {
     own: bool,
     listener: Arc<UnixListener>,
     stop: Arc<OwnedFd>,
-    /// Whether another server goes on with it.
+    /// Whether another server takes over the socket.
     handed_over: Arc<AtomicBool>,
     /// The client's connection, to end it from outside.
     client: Arc<Mutex<Option<UnixStream>>>,
@@ -106,7 +106,7 @@ impl Socket {
         &self.path
     }
 
-    /// The socket itself, for another server to go on with.
+    /// The socket itself, for another server to take over.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
         self.listener.as_fd().try_clone_to_owned()
     }
@@ -135,7 +135,7 @@ impl Drop for Socket {
     }
 }
 
-/// What has happened while a client is served.
+/// Events while a client is served.
 struct Happened {
     /// The client has sent something, or has gone.
     message: bool,
@@ -272,7 +272,7 @@ impl Accepting {
         }
     }
 
-    /// Says why a session ends, unless the client has ended it.
+    /// Logs the cause of a session's end, unless the client has ended it.
     fn report(&self, error: &Error) {
         let what = match error {
             // A message that this server does not know is skipped by all.

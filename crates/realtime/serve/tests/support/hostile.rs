@@ -1,5 +1,5 @@
-//! A client that sends whatever a script says, descriptors included, to a
-//! server that has to be well afterwards.
+//! A client that sends the messages of a script, descriptors included, to a server that has to work
+//! afterwards.
 
 use std::io::{IoSlice, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +19,7 @@ const REQUESTS: u8 = 45;
 const WORDS: [u64; 12] =
     [0, 1, 2, 63, 64, 4096, MEMORY, 1 << 30, 1 << 40, 0x7f00_0000_0000, u64::MAX - 4095, u64::MAX];
 
-/// What a script still says.
+/// Remaining part of a script.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -63,7 +63,7 @@ impl Script<'_> {
         header.into_iter().flat_map(u32::to_le_bytes).chain(body).collect()
     }
 
-    /// What comes with a message.
+    /// Descriptors that come with a message.
     fn descriptors(&mut self) -> Vec<OwnedFd> {
         let count = match self.byte() {
             0..=127 => 0,
@@ -97,7 +97,7 @@ fn send(stream: &UnixStream, message: &[u8], descriptors: &[OwnedFd]) -> bool {
     rustix::net::sendmsg(stream, &vectors, &mut ancillary, SendFlags::NOSIGNAL).is_ok()
 }
 
-/// Connects, does what the script says, and sees that the next client is served.
+/// Connects, follows the script, and checks that the next client is served.
 pub fn run(script: &[u8]) {
     static SERVER: OnceLock<Mutex<(tempfile::TempDir, Arc<Server>)>> = OnceLock::new();
     let served = SERVER.get_or_init(|| {

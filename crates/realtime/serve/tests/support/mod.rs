@@ -23,7 +23,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 pub const QUEUE: u16 = 64;
 pub const MEMORY: u64 = 1 << 20;
-/// What the client calls the first byte.
+/// The client's address of the first byte.
 const BASE: u64 = 0x7f00_0000_0000;
 const DESCRIPTORS: u64 = 0;
 const AVAILABLE: u64 = 0x1000;
@@ -240,7 +240,7 @@ impl Guest {
         self.submit(head);
     }
 
-    /// How many requests were given back in all.
+    /// Number of requests given back in all.
     pub fn given(&self) -> u16 {
         self.word(USED + 2)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Definition;
 
-/// Most drives of a function: `/dev/vda` to `/dev/vdz`.
+/// Limit on the drives of a function: `/dev/vda` to `/dev/vdz`.
 const DRIVES: usize = 26;
 
 /// Whether `name` can be part of a file's name and of a shell's.
@@ -20,7 +20,7 @@ fn is_variable(name: &str) -> bool {
 }
 
 impl Definition {
-    /// What makes no sense in it.
+    /// Checks the definition; returns its fault.
     pub(super) fn check(&self) -> Result<(), String> {
         if !(1..=64).contains(&self.vcpus) {
             return Err(format!("vcpus is {}, but must be 1 to 64", self.vcpus));

@@ -9,7 +9,7 @@ use stasis_virtio::QueueSetup;
 use super::Served;
 use crate::ServeError;
 
-/// How a queue reaches its guest.
+/// Connection of a queue to its guest.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     /// The guest rings here.
@@ -21,18 +21,18 @@ pub(super) struct Link {
 }
 
 impl Served {
-    /// Where the guest is rung about a queue.
+    /// Sets the descriptor that rings the guest about a queue.
     pub(crate) fn set_call(&mut self, queue: u16, call: Option<OwnedFd>) {
         if let Some(link) = self.links.get_mut(usize::from(queue)) {
             link.call = call;
-            // What came meanwhile was not heard.
+            // Completions meanwhile were not signalled.
             if self.running & 1 << queue != 0 {
                 ring(&link.call);
             }
         }
     }
 
-    /// Begins to serve a queue, which goes on where it was.
+    /// Begins to serve a queue, which continues from its last position.
     pub(crate) fn start_queue(
         &mut self,
         queue: u16,
@@ -51,9 +51,9 @@ impl Served {
         let mut heads = Vec::new();
         let mut track = None;
         if let Some(inflight) = &self.inflight {
-            // The used ring says how many were given back, and the buffer which were taken
-            // besides. A client whose connection ended may have looked before the last
-            // server was done: where it says that the queue was is not relied on.
+            // The used ring has the number of requests given back, and the buffer those taken
+            // besides. A client whose connection ended may have looked before the last server was
+            // done: its claim about the queue's position is not relied on.
             if let Ok(used) = stasis_memory::Memory::load(memory, setup.used.wrapping_add(2)) {
                 if let Some((under_way, log)) = inflight.queue(queue, setup.size, used) {
                     setup.next = used;

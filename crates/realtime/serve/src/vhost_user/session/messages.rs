@@ -1,4 +1,4 @@
-//! What a client's messages ask of a drive (vhost-user specification, "Front-end
+//! A client's messages to a drive (vhost-user specification, "Front-end
 //! message types").
 
 use std::fs::File;
@@ -149,7 +149,7 @@ impl VhostUserBackendReqHandlerMut for Session {
         self.queue(index)?.enabled = enable;
         match enable {
             true => self.try_start(index as u16),
-            // It is still there, and goes on when it is enabled again.
+            // It is still there, and continues when it is enabled again.
             false => Ok(()),
         }
     }
