@@ -23,8 +23,7 @@ pub enum ShadowPolicy {
     Lazy,
 }
 
-/// How a guest can say which data belongs together. The drive below learns of
-/// it by the stream of a write.
+/// How a guest can mark related data. The drive below receives the mark by the stream of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Placement {
@@ -33,7 +32,7 @@ pub enum Placement {
     None,
     /// By the streams directive (NVMe 1.4 section 9.3).
     Streams {
-        /// Most streams that are open at a time: 1 to 1024.
+        /// Limit on streams that are open at a time: 1 to 1024.
         max: u16,
     },
     /// By Flexible Data Placement (NVMe TP4146).
@@ -98,8 +97,8 @@ pub struct Config {
     pub queue_pairs: u16,
     /// Entries of the largest queue (`CAP.MQES + 1`), 2 to 1024.
     pub queue_entries: u16,
-    /// The namespaces as they are at first, numbered from 1; 1 to 128 of them, each a part of the
-    /// drive of its own.
+    /// The namespaces as they are at first, numbered from 1; 1 to 128 of them, each a separate part
+    /// of the drive.
     pub namespaces: Vec<Namespace>,
     /// Whether the drive has a volatile write cache, which a guest can then
     /// flush and turn off.
@@ -108,10 +107,10 @@ pub struct Config {
     pub shadow: ShadowPolicy,
     /// Whether Doorbell Buffer Config is offered at all.
     pub shadow_doorbells: bool,
-    /// Most bytes that one command moves (MDTS): a power of two, 8 KiB to
+    /// Maximum transfer size of a command in bytes (MDTS): a power of two, 8 KiB to
     /// 2 MiB.
     pub max_transfer: u32,
-    /// Most bytes of data in all requests that the drive holds; above it the
+    /// Limit on the bytes of data in all requests that the drive holds; above it the
     /// controller stops fetching commands until some complete. At least
     /// `max_transfer`.
     pub max_in_flight_bytes: usize,
@@ -124,11 +123,11 @@ pub struct Config {
     /// Whether discarded blocks read as zeroes afterwards; otherwise a
     /// secure erase writes zeroes.
     pub discard_zeroes: bool,
-    /// How a guest can say which data belongs together.
+    /// How a guest can mark related data.
     pub placement: Placement,
 }
 
-/// The vendor of the controller and of its PCI function, which must say the same (NVM
+/// The vendor of the controller and of its PCI function, which must agree (NVM
 /// Express Base 2.0, figure 275): "ST", which is no registered vendor's, so no quirk of
 /// Linux's driver matches it.
 pub const VENDOR_ID: u16 = 0x5354;

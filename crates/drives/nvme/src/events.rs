@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::condition::{WARNING_READ_ONLY, WARNING_SPARE, WARNING_TOO_WARM};
 use crate::log_page;
 
-/// Most Asynchronous Event Requests that wait at a time: Asynchronous Event
+/// Maximum number of Asynchronous Event Requests that wait at a time: Asynchronous Event
 /// Request Limit in Identify Controller, plus one.
 pub const MOST_EVENT_REQUESTS: usize = 4;
 
@@ -42,7 +42,7 @@ pub struct Event {
     information: u8,
     /// Log Page Identifier: where more is to be read.
     log: u8,
-    /// The namespace, where the event tells it; otherwise 0.
+    /// The namespace, for events that report one; otherwise 0.
     nsid: u32,
 }
 
@@ -52,8 +52,8 @@ impl Event {
     pub const INVALID_DOORBELL_REGISTER: Self = Self::error(0);
     /// A doorbell was set to what it cannot be.
     pub const INVALID_DOORBELL_VALUE: Self = Self::error(1);
-    /// Namespace Attribute Changed (section 5.2.1, "Notice"): what Identify says of a
-    /// namespace is no longer what it was.
+    /// Namespace Attribute Changed (section 5.2.1, "Notice"): the Identify data of a namespace has
+    /// changed.
     pub const NAMESPACE_CHANGED: Self = Self {
         kind: EventType::Notice,
         information: 0,

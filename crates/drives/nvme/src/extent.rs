@@ -14,7 +14,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// `at`: which byte of the command says so, for the error log.
+    /// `at`: the byte of the command that holds the range, for the error log.
     ///
     /// # Errors
     /// The blocks are not all inside the namespace.

@@ -10,7 +10,7 @@ use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
 use crate::Memory;
 
-/// Most bytes of a request to the drive.
+/// Maximum number of bytes of a request to the drive.
 const PIECE: u64 = 1 << 30;
 
 /// The command under way, if there is one. The namespaces' commands are refused meanwhile.

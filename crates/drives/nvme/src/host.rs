@@ -1,4 +1,4 @@
-//! The host's side of a controller: its registers and queues, and what it is told: completions,
+//! The host's side of a controller: its registers and queues, and its notifications: completions,
 //! errors and events.
 
 use stasis_clock::Nanos;
@@ -140,9 +140,8 @@ impl Host {
         }
     }
 
-    /// Takes over the head of a full completion queue from its shadow doorbell;
-    /// says whether there is room now. If not, the driver's next move of the
-    /// head rings.
+    /// Takes over the head of a full completion queue from its shadow doorbell; returns whether
+    /// there is room now. If not, the driver's next move of the head rings.
     fn refresh_head(&mut self, memory: &dyn Memory, queue: u16, shadow: Shadow) -> bool {
         for waits in [false, true] {
             let head = shadow.head(memory, queue);
@@ -165,8 +164,8 @@ impl Host {
         false
     }
 
-    /// Something happened: tells the guest now or when it asks. An error that no command has is
-    /// logged.
+    /// Reports an event to the guest, now or with its next request for events. An error without a
+    /// command is logged.
     pub fn event(&mut self, memory: &dyn Memory, event: Event) {
         if event.is_error() {
             self.statistics.error_log_entries += 1;
@@ -177,7 +176,7 @@ impl Host {
         self.post_events(memory);
     }
 
-    /// Tells the guest what it has asked for and not been told.
+    /// Reports waiting events to the guest's waiting requests for events.
     pub fn post_events(&mut self, memory: &dyn Memory) {
         while let Some((cid, result)) = self.events.next() {
             self.post(memory, CommandId { sq: 0, cid }, 0, result);

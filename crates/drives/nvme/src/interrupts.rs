@@ -30,7 +30,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// `count` is at most 65. `can_hold` says whether coalescing takes effect.
+    /// `count` is at most 65. `can_hold`: whether coalescing takes effect.
     pub fn new(count: u16, can_hold: bool) -> Self {
         let vectors = vec![Vector::default(); count.into()];
         Self { vectors, pending: 0, held: 0, can_hold, threshold: 0, time: 0 }
@@ -79,7 +79,7 @@ impl Interrupts {
         self.signal(index);
     }
 
-    /// Signals what was held back until `now` at most.
+    /// Signals the interrupts that may be held back no later than `now`.
     pub fn release(&mut self, now: Nanos) {
         let mut held = self.held;
         while held != 0 {

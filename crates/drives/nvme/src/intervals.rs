@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Most ranges that are put in. Taking out can split as many again as there
+/// Maximum number of ranges that are put in. Taking out can split as many again as there
 /// are commands in flight, for a split beyond it is refused beforehand.
 const MOST: usize = 4096;
 

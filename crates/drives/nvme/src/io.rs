@@ -19,14 +19,14 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::write_cache::WriteCache;
 use crate::Memory;
 
-/// Most requests that one command becomes.
+/// Maximum number of requests of one command.
 pub const MOST_REQUESTS: usize = 256;
 /// Force Unit Access, in Dword 12 of Read, Write and Write Zeroes.
 const FUA: u32 = 1 << 30;
 
 /// Carries out an I/O command.
 pub type IoExecute = fn(&mut Io, &dyn Memory, &SubmissionEntry) -> Result<Outcome, Failure>;
-/// An I/O command that the controller knows.
+/// An I/O command that the controller supports.
 pub type IoCommand = Registered<IoExecute>;
 
 /// The drive's side of a controller: its configuration, its requests, and its state.

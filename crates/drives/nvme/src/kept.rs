@@ -139,15 +139,15 @@ impl KeptState {
         self.namespaces.iter().all(KeptNamespace::is_as_made) && self.fdp.is_none()
     }
 
-    /// Whether contents mean something only together with this state: zones and chunks, whose
-    /// pointers say what can be read.
+    /// Whether contents are meaningful only together with this state: zones and chunks, whose
+    /// pointers determine the readable range.
     pub fn governs_contents(&self) -> bool {
         let governs = |one: &KeptNamespace| one.made.zoned.is_some() || one.made.ocssd.is_some();
         self.namespaces.iter().any(governs)
     }
 
-    /// Whether a drive of `config` can go on from it. Placement may differ: that of the state
-    /// counts for a drive that was made with the same only.
+    /// Checks that a drive of `config` can resume from this state. Placement may differ: the
+    /// state's placement is used only if the drive is configured with the same one.
     ///
     /// # Errors
     /// [`StateError::Version`], [`StateError::Other`] with the first thing that differs.

@@ -203,13 +203,13 @@ impl Namespaces {
         }
     }
 
-    /// The drive has done a request, or failed. What its zones do not have is zeroes. Whether
-    /// zones have changed by it.
+    /// Ends a request that the drive has done, or failed. Blocks without data become zeroes.
+    /// Returns whether zones have changed.
     pub fn leave_zones(&mut self, slot: &Slot, status: Status, data: &mut [u8]) -> bool {
         self.zones_mut(slot.nsid).is_some_and(|zoned| zoned.leave(slot, status, data))
     }
 
-    /// As [`Namespaces::leave_zones`], of chunks: says what was lost, and its first address.
+    /// As [`Namespaces::leave_zones`], of chunks: returns the loss, and its first address.
     pub fn leave_chunks(
         &mut self,
         slot: &Slot,
@@ -284,10 +284,10 @@ impl Namespaces {
         self.states.iter().zip(made).map(kept).collect()
     }
 
-    /// A new one goes on from what was kept of it.
+    /// A new namespace resumes from its kept state.
     ///
     /// # Errors
-    /// No such namespace can be in this state: says why.
+    /// The reason why the namespace cannot be in this state.
     pub fn restore(&mut self, nsid: u32, kept: &KeptNamespace) -> Result<(), &'static str> {
         let state = self.state_mut(nsid).ok_or("there is no such namespace")?;
         let size = kept.block_size;

@@ -166,7 +166,8 @@ impl Queues {
         self.waiting = true;
     }
 
-    /// Whether one does; what still does says so again.
+    /// Ends the wait; returns whether there was one. A command or completion that still has no room
+    /// must wait again.
     pub fn stop_waiting(&mut self) -> bool {
         std::mem::take(&mut self.waiting)
     }

@@ -100,7 +100,7 @@ impl Registers {
         }
     }
 
-    /// Sets CC but for its reserved bits, and says what it was.
+    /// Sets CC but for its reserved bits, and returns the value before.
     pub fn write_configuration(&mut self, value: u32) -> u32 {
         std::mem::replace(&mut self.cc, value & CC_WRITABLE)
     }
@@ -150,7 +150,7 @@ fn capabilities(config: &Config) -> u64 {
     const TIMEOUT: u64 = 20;
     const CONTIGUOUS_QUEUES_REQUIRED: u64 = 1 << 16;
     const NVM_COMMAND_SET: u64 = 1 << 37;
-    // One or more I/O command sets, as Identify tells.
+    // One or more I/O command sets, which Identify lists.
     const ALL_COMMAND_SETS: u64 = 1 << 43;
     let sets = if config.has_zones() { ALL_COMMAND_SETS } else { 0 };
     u64::from(config.queue_entries - 1)

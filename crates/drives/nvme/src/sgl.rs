@@ -1,4 +1,4 @@
-//! Scatter Gather Lists: the other way to say where a command's data is (NVMe
+//! Scatter Gather Lists: the alternative to PRPs for the places of a command's data (NVMe
 //! 1.4 section 4.4).
 
 use stasis_memory::{append, Segment, NOWHERE};
@@ -9,7 +9,7 @@ use crate::{Memory, PAGE_SIZE};
 
 /// Size of a descriptor in bytes.
 const DESCRIPTOR: usize = 16;
-/// Most descriptors of a list: four for each page of the largest transfer, and
+/// Maximum number of descriptors of a list: four for each page of the largest transfer, and
 /// so many that an honest driver's pieces of it fit. It bounds the work.
 const MOST_DESCRIPTORS: usize = 8192;
 

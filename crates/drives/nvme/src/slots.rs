@@ -22,7 +22,7 @@ pub enum Owner {
         /// Which of the command's ranges it is.
         part: u32,
     },
-    /// To a Zone Append, whose completion says where it went: the slot's LBA.
+    /// To a Zone Append, whose completion holds the place of the data: the slot's LBA.
     Append(CommandId),
     /// To a vector command of several requests.
     Elements {
@@ -85,7 +85,7 @@ impl Slot {
         }
     }
 
-    /// Whether anybody waits for it.
+    /// Whether a command waits for it.
     pub fn is_awaited(&self) -> bool {
         self.owner != Owner::Orphan
     }
@@ -100,15 +100,14 @@ impl Request for Slot {
 /// A command of several requests: it completes with the last of them.
 #[derive(Debug)]
 pub struct Group {
-    /// `None` if nobody waits for it any more.
+    /// `None` if the command no longer waits for the request.
     pub command: Option<CommandId>,
     pub left: u32,
     /// The failure of the lowest part that failed.
     pub failure: Option<(u32, StatusCode)>,
-    /// Whether the completion says which part that is.
+    /// Whether the completion names that part.
     pub tells_part: bool,
-    /// Elements of a vector that failed, a bit for each: the completion says
-    /// so.
+    /// Failed elements of a vector, a bit for each, for the completion.
     pub failed: u64,
 }
 
@@ -130,14 +129,14 @@ pub struct Slots {
 
 impl Slots {
     /// Makes a command that `left` requests belong to, at least one. With
-    /// `tells_part` a failure's completion says which part it was.
+    /// `tells_part` a failure's completion names the failed part.
     pub fn insert_group(&mut self, command: CommandId, left: u32, tells_part: bool) -> usize {
         let group = Group { command: Some(command), left, failure: None, tells_part, failed: 0 };
         self.groups.insert(group)
     }
 
-    /// One request of a group is done. With the last, says which command that
-    /// completes and how.
+    /// Ends one request of a group. With the last one, returns the command that completes, and its
+    /// status.
     pub fn part_done(
         &mut self,
         index: usize,

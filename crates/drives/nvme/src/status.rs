@@ -63,8 +63,8 @@ pub enum StatusCode {
 }
 
 impl StatusCode {
-    /// The status field without its phase bit. What cannot get better by
-    /// repeating the command says so.
+    /// The status field without its phase bit. It has Do Not Retry set if repeating the command
+    /// cannot help.
     pub fn field(self) -> u16 {
         let again = matches!(
             self,

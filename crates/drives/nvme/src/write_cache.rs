@@ -1,4 +1,4 @@
-//! Whether anything can be in the drive's volatile write cache, as far as the controller knows.
+//! Tracking of whether the drive's volatile write cache can hold data.
 
 use stasis_block::{Command, Operation};
 

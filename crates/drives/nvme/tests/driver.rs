@@ -110,7 +110,7 @@ fn identify_describes_controller_and_namespaces() {
     let (status, id) = driver.identify(1, 0);
     assert_eq!(status, 0);
     assert_eq!(&id[4..24], b"TEST0               ");
-    // Vendor and subsystem vendor: as the PCI function says.
+    // Vendor and subsystem vendor: as in the PCI function.
     assert_eq!(id[0..4], [0x54, 0x53, 0x54, 0x53]);
     assert_eq!(&id[24..41], b"Stasis NVMe drive");
     assert_eq!(id[77], 8, "MDTS 1 MiB");

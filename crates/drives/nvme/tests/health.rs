@@ -81,7 +81,7 @@ fn nobody_is_warned_who_did_not_ask() {
     driver.submit(0, EVENT);
     driver.controller.set_health(&driver.ram, Health { available_spare: 0, ..Health::default() });
     assert!(driver.reap(0).is_empty());
-    // Asking later tells what holds.
+    // A later request reports the warnings that hold.
     driver.submit(0, Sqe { opcode: 9, cdw10: 0x0b, cdw11: 1, ..Default::default() });
     assert_eq!(driver.reap(0)[0].result, 0x02_0201);
 }
@@ -92,7 +92,7 @@ fn a_changed_namespace_is_told() {
     let id = driver.identify(1, 0).1;
     assert_eq!(id[92..96], 0x100u32.to_le_bytes(), "OAES");
     let format = Sqe { opcode: 0x80, nsid: 1, cdw10: 1, ..Default::default() };
-    // Unasked, only the log tells.
+    // Without a request, only the log reports.
     driver.submit(0, format);
     driver.serve();
     assert_eq!(driver.reap(0).len(), 1);
@@ -107,7 +107,7 @@ fn a_changed_namespace_is_told() {
     let told = driver.reap(0);
     assert_eq!((told[0].cid, told[0].result), (event, 0x04_0002));
     assert_eq!(told.len(), 2);
-    // A notice while the last one's log is unread is told after it.
+    // A notice while the last one's log is unread is reported after the log is read.
     driver.submit(0, EVENT);
     driver.submit(0, format);
     driver.serve();
@@ -115,7 +115,7 @@ fn a_changed_namespace_is_told() {
     driver.submit(0, Sqe { opcode: 2, cdw10: 1023 << 16 | 4, prp1: SCRATCH, ..Default::default() });
     let told = driver.reap(0);
     assert_eq!((told.len(), told[0].result), (2, 0x04_0002));
-    // A format that changes nothing that Identify says is no news.
+    // A format that changes no Identify data is not reported.
     driver.log(4, 4096);
     driver.submit(0, EVENT);
     driver.submit(0, format);

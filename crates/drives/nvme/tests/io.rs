@@ -11,8 +11,8 @@ use support::*;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 
-/// Where the data of a command lies in guest memory: pages in any order, the
-/// first from an offset on, and the lists that say so.
+/// Where the data of a command lies in guest memory: pages in any order, the first from an offset
+/// on, and the lists of these pages.
 #[derive(Debug, Clone)]
 struct Layout {
     blocks: u32,
@@ -26,7 +26,7 @@ impl Layout {
         self.blocks as usize * 512
     }
 
-    /// Writes the lists and says PRP1 and PRP2.
+    /// Writes the lists and returns PRP1 and PRP2.
     fn prps(&self, ram: &Ram) -> (u64, u64) {
         let count = (self.first_offset as usize + self.length()).div_ceil(4096);
         let page = |index: usize| DATA + self.pages[index] * PAGE;

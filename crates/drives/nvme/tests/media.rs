@@ -26,7 +26,7 @@ fn copy(ram: &Ram, to: u64, ranges: &[(u64, u32)]) -> Sqe {
     Sqe { cdw12: ranges.len() as u32 - 1, ..Sqe::io(COPY, to, 1, SCRATCH, 0) }
 }
 
-/// Writes the bytes that tell each block from all others.
+/// Writes bytes that distinguish each block from all others.
 fn fill_disk(driver: &mut Driver) {
     for (lba, block) in driver.disk.chunks_exact_mut(512).enumerate() {
         block.fill(lba as u8);

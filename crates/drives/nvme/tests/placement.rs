@@ -32,7 +32,7 @@ fn write(directive: u32, specific: u32, blocks: u32) -> Sqe {
     Sqe { cdw12: sqe.cdw12 | directive << 20, cdw13: specific << 16, ..sqe }
 }
 
-/// The stream that the drive is told for a write; its status if it is refused.
+/// The stream of a write's request to the drive; the status if the write is refused.
 fn stream(driver: &mut Driver, sqe: Sqe) -> Result<u16, u16> {
     driver.asked.clear();
     match driver.io(sqe).status {

@@ -84,7 +84,7 @@ proptest! {
         let total: u32 = pieces.iter().filter(|p| counts(p.2)).map(|p| p.1).sum();
         let blocks = total / 512 + 1;
         pieces.push((0x9_0000, blocks * 512 - total, false));
-        // Each piece in memory of its own, at any address.
+        // Each piece in separate memory, at any address.
         let list: Vec<Descriptor> = pieces
             .iter()
             .enumerate()

@@ -203,7 +203,7 @@ fn writes_go_to_the_write_pointer_only() {
         assert_eq!(driver.asked.len() - writes, usize::from(status == 0), "nothing else is asked");
     }
     assert_eq!(zone(&mut driver, 0), (0xe, u64::MAX));
-    // Each refusal is told to who keeps a record.
+    // Each refusal is reported for records of I/Os.
     let mut refused = Vec::new();
     while let Some(one) = driver.controller.pop_refused() {
         assert_eq!((one.queue, one.command.operation), (1, Operation::Write));
@@ -265,7 +265,7 @@ fn appends_tell_where_they_went() {
     assert_eq!(driver.io(io(APPEND, SIZE, 1)).status, 0x1b9);
     assert_eq!(driver.io(io(APPEND, 3 * SIZE + 1, 1)).status, 0x002, "not a zone's first block");
     assert_eq!(driver.io(io(APPEND, ZONES * SIZE, 1)).status, 0x080);
-    // Several in flight, completed in any order, tell their own.
+    // Several in flight, completed in any order, report their own addresses.
     let cids: Vec<u16> = (0..3).map(|_| driver.submit(1, io(APPEND, 0, 2))).collect();
     let mut requests: Vec<_> = std::iter::from_fn(|| driver.controller.pop_request()).collect();
     requests.reverse();
@@ -574,7 +574,7 @@ fn zones_that_change_by_themselves_are_told() {
             Sqe { opcode: 2, nsid, prp1: SCRATCH, cdw10: 1023 << 16 | 0xbf, ..Default::default() };
         (driver.admin(sqe).status, driver.ram.get(SCRATCH, 4096))
     };
-    // Until the log is read, nothing is told again.
+    // Until the log is read, nothing is reported again.
     driver.submit(0, event);
     break_zone(&mut driver, 5 * SIZE);
     assert!(driver.reap(0).is_empty());

@@ -1,5 +1,5 @@
-//! Fuzzes the controller by a driver and a carrier that do whatever the input
-//! says. Run with `cargo +nightly fuzz run controller` in `crates/drives/nvme`.
+//! Fuzzes the controller by a driver and a carrier that follow the input. Run with `cargo +nightly
+//! fuzz run controller` in `crates/drives/nvme`.
 
 #![no_main]
 

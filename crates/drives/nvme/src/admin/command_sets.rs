@@ -19,7 +19,7 @@ mod structure {
 
 type Page = [u8; PAGE_SIZE];
 
-/// The structures that are a command set's own, or tell of all.
+/// The Identify structures of one command set, or of all.
 pub fn identify_by_command_set(
     admin: &Admin,
     command: &SubmissionEntry,

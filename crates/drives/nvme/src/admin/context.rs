@@ -12,7 +12,7 @@ use crate::Memory;
 
 /// Carries out an admin command.
 pub type AdminExecute = fn(&mut Admin, &dyn Memory, &SubmissionEntry) -> Result<Outcome, Failure>;
-/// An admin command that the controller knows.
+/// An admin command that the controller supports.
 pub type AdminCommand = Registered<AdminExecute>;
 
 /// The parts of a controller.
@@ -29,7 +29,7 @@ pub struct Admin<'a> {
     pub commands: &'static Commands,
 }
 
-/// The commands that a controller knows.
+/// The commands that a controller supports.
 #[derive(Debug)]
 pub struct Commands {
     pub io: &'static Table<IoExecute>,

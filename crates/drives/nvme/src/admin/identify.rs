@@ -97,7 +97,7 @@ fn fill_controller(page: &mut Page, config: &Config, commands: &Commands) {
     const CTRATT_FDP: u32 = 1 << 19;
     // A namespace is formatted and erased alone; cryptographic erase.
     const FNA: u8 = 1 << 2;
-    // Vendor specific admin commands say their length in Dword 10.
+    // Vendor specific admin commands have their length in Dword 10.
     const AVSCC: u8 = 1;
     // One slot of firmware, read only.
     const FRMW: u8 = 1 << 1 | 1;

@@ -41,7 +41,7 @@ fn get_log_page(
     let identifier = command.cdw10 as u8;
     let log = match identifier {
         page::ERROR_INFORMATION => admin.host.errors.to_page(),
-        // LPA says that it is of the controller only.
+        // By LPA the log is of the controller only.
         page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => health_page(admin),
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
         page::FIRMWARE_SLOTS => firmware_page(admin),

@@ -12,21 +12,21 @@ use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
-/// Most source ranges of a command (MSRC, plus one): a page of them.
+/// Maximum number of source ranges of a command (MSRC, plus one): a page of them.
 pub const MOST_SOURCES: usize = 128;
 /// Size of a source range's entry of format 0 in bytes.
 const ENTRY: usize = 32;
-/// Most bytes of one source range: as the largest transfer of any controller.
+/// Maximum bytes of one source range: the largest transfer of any controller.
 const LONGEST: u64 = 2 << 20;
 
 const _: () = assert!(MOST_SOURCES * ENTRY == PAGE_SIZE && MOST_SOURCES <= MOST_REQUESTS);
 
-/// Most blocks of one source range (MSSRL).
+/// Maximum blocks of one source range (MSSRL).
 pub fn most_blocks_of_source(namespace: &Namespace) -> u16 {
     (LONGEST / u64::from(namespace.block_size)) as u16
 }
 
-/// Most blocks of a command (MCL).
+/// Maximum blocks of a command (MCL).
 pub fn most_blocks(namespace: &Namespace) -> u32 {
     u32::from(most_blocks_of_source(namespace)) * MOST_SOURCES as u32
 }
@@ -42,7 +42,7 @@ pub const COMMAND: IoCommand = IoCommand {
 
 fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
     let namespace = io.writable_namespace(command.nsid)?.clone();
-    // Descriptor format: format 0 only, as OCFS says.
+    // Descriptor format: format 0 only, as OCFS announces.
     if command.cdw12 >> 8 & 0xf != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
     }

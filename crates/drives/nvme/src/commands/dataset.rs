@@ -11,7 +11,7 @@ use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome};
 use crate::{Memory, PAGE_SIZE};
 
-/// Most ranges of a command.
+/// Maximum number of ranges of a command.
 pub const MOST_RANGES: usize = 256;
 /// Size of a range's definition in bytes (section 6.7.1.1).
 pub const RANGE: usize = 16;
@@ -29,7 +29,7 @@ pub const COMMAND: IoCommand = IoCommand {
     execute: dataset_management,
 };
 
-/// The ranges of a Dataset Management command (NVMe 1.4 section 6.7), as many as it says, read
+/// The ranges of a Dataset Management command (NVMe 1.4 section 6.7), as many as it gives, read
 /// into `raw`.
 pub fn receive_ranges<'a>(
     io: &mut Io,

@@ -1,4 +1,4 @@
-//! The commands that the controller knows.
+//! The commands that the controller supports.
 //!
 //! A new one is a file here with an [`IoCommand`](crate::io::IoCommand) or an
 //! [`AdminCommand`](crate::admin::AdminCommand), and a line in [`IO`] or [`ADMIN`]:

@@ -55,7 +55,7 @@ impl Controller {
             place = self.io.namespaces.lba_of(slot.nsid, slot.offset);
         }
         if failure.is_none() {
-            // The drive has done it, whether anybody waits for it or not.
+            // The drive has done the request, whether a command waits for it or not.
             self.io.namespaces.clear_marks(&slot);
             self.io.cache.done(&slot);
             if slot.is_awaited() {

@@ -1,5 +1,4 @@
-//! From a doorbell, in a register or in its shadow, to the commands that it
-//! tells of.
+//! From a doorbell, in a register or in its shadow, to the commands that it announces.
 
 use crate::command::SubmissionEntry;
 use crate::events::Event;

@@ -90,8 +90,8 @@ impl Controller {
         reg::BAR_SIZE
     }
 
-    /// Whether a write to the register at `offset` tells of admin commands,
-    /// before which the carrier is to call [`Controller::set_health`].
+    /// Whether a write to the register at `offset` announces admin commands, before which the
+    /// carrier is to call [`Controller::set_health`].
     pub fn is_admin_doorbell(offset: u64) -> bool {
         offset == reg::DOORBELLS
     }
@@ -133,8 +133,8 @@ impl Controller {
         }
     }
 
-    /// Looks at the shadow doorbells of all I/O queues, and fetches what they
-    /// tell of.
+    /// Looks at the shadow doorbells of all I/O queues, and fetches the commands that they
+    /// announce.
     pub fn poll_shadow(&mut self, memory: &dyn Memory) {
         if !self.host.is_running() || !self.host.queues.has_shadow() {
             return;
@@ -212,8 +212,7 @@ impl Controller {
         self.host.interrupts.next_deadline()
     }
 
-    /// Sets the drive's temperature (kelvin), and tells the guest if that is
-    /// beyond its threshold.
+    /// Sets the drive's temperature (kelvin), and notifies the guest if it is beyond its threshold.
     pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
         self.io.condition.set_temperature(kelvin);
         self.admin().check_warnings(memory);

@@ -30,9 +30,9 @@ pub struct Ocssd {
     /// Sectors before the write pointer of an open chunk that cannot be read
     /// (MW_CUNITS).
     pub cached: u32,
-    /// Most open chunks; `None` for no limit.
+    /// Limit on open chunks; `None` for no limit.
     pub max_open: Option<u32>,
-    /// Most open chunks of a unit; `None` for no limit.
+    /// Limit on open chunks of a unit; `None` for no limit.
     pub max_open_per_unit: Option<u32>,
     /// Resets that a chunk endures: what its wear-level index is measured by;
     /// `None` for endless.

@@ -2,7 +2,7 @@
 //! "Open-Channel Solid State Drives Specification, revision 2.0" of
 //! 2018-01-29, cited as "OCSSD 2.0" with the section.
 //!
-//! [`set`] knows the chunks' states; the rest is the way of commands to it.
+//! [`set`] holds the chunks' states; the rest is the way of commands to it.
 //! As with zones, state changes when a command is executed. Requests go to the
 //! drive at linear addresses: chunk after chunk, unit after unit, group after
 //! group.

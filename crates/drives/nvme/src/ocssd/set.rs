@@ -1,5 +1,5 @@
-//! The chunks of a namespace and their states (OCSSD 2.0 section 1.2.4): a
-//! state machine that knows no queues and no drive.
+//! The chunks of a namespace and their states (OCSSD 2.0 section 1.2.4): a state machine that is
+//! independent of queues and of the drive.
 
 mod kept;
 

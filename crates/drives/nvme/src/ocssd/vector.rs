@@ -53,7 +53,7 @@ pub const VECTOR_COPY: IoCommand = IoCommand {
     execute: vector_copy,
 };
 
-/// Most addresses of a command.
+/// Maximum number of addresses of a command.
 const MOST: usize = 64;
 
 /// Vector Chunk Read and Vector Chunk Write.
@@ -109,8 +109,8 @@ fn vector_copy(
     Ok(Outcome::Pending)
 }
 
-/// Vector Chunk Reset. The chunks' new descriptors go to where the
-/// metadata pointer says, if it does.
+/// Vector Chunk Reset. The chunks' new descriptors go to the metadata pointer's address, if there
+/// is one.
 fn vector_reset(
     io: &mut Io,
     memory: &dyn Memory,
@@ -175,7 +175,7 @@ fn vector_lbas(
     Ok(raw.chunks_exact(8).map(lba).collect())
 }
 
-/// A vector command failed before it began: its completion says for which
+/// The outcome of a vector command that failed before it began; its completion names the failed
 /// elements.
 fn refused(command: &SubmissionEntry, status: StatusCode, elements: u64) -> Outcome {
     let (failure, lba) = (status.at(location::CDW10), command.starting_lba());

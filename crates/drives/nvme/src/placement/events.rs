@@ -10,7 +10,7 @@ pub const INVALID_PLACEMENT: u8 = 0x03;
 /// All that are logged.
 pub const EVENT_TYPES: [u8; 2] = [NOT_FULLY_WRITTEN, INVALID_PLACEMENT];
 
-/// Most events that a log keeps.
+/// Maximum number of events that a log keeps.
 const MOST: usize = 63;
 /// Size of the page's header, and of an event, in bytes.
 const ENTRY: usize = 64;

@@ -76,10 +76,10 @@ impl Fdp {
         }
     }
 
-    /// Goes on from what was kept.
+    /// Resumes from the kept state.
     ///
     /// # Errors
-    /// No such placement can be here: says why.
+    /// The reason why the drive cannot have such a placement.
     pub fn restore(&mut self, kept: &KeptFdp) -> Result<(), &'static str> {
         if kept.handles.len() != self.handles.len() || kept.room.len() != self.room.len() {
             return Err("it has other reclaim unit handles");

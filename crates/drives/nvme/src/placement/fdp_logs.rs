@@ -54,8 +54,8 @@ fn placement_statistics(io: &Io, fdp: &Fdp) -> Vec<u8> {
     log
 }
 
-/// Bytes that the medium took since the drive was made (MBMW). A drive that says nothing has
-/// nothing inside, and takes what the host writes.
+/// Bytes written to the medium since the drive was made (MBMW). A drive that reports none has no
+/// internal writes: the host's bytes count.
 fn media_written(io: &Io, fdp: &Fdp) -> u64 {
     let since = fdp.host_written - fdp.before.host_written.min(fdp.host_written);
     fdp.before.media_written.saturating_add(io.condition.media_written().unwrap_or(since))

@@ -1,4 +1,4 @@
-//! Streams: writes that the host says belong together (NVMe 1.4 section 9.3).
+//! Streams: groups of related writes, marked by the host (NVMe 1.4 section 9.3).
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub struct NamespaceStreams {
 
 #[derive(Debug)]
 pub struct Streams {
-    /// Most streams that are open in all namespaces together (MSL).
+    /// Limit on open streams in all namespaces together (MSL).
     pub max: u16,
     pub namespaces: Vec<NamespaceStreams>,
 }
@@ -79,8 +79,8 @@ impl Streams {
         Some(identifier)
     }
 
-    /// Gives the namespace `wanted` resources of its own, or as many as there
-    /// are; `None` if there are none.
+    /// Gives the namespace `wanted` exclusive resources, or as many as there are; `None` if there
+    /// are none.
     pub fn allocate(&mut self, nsid: u32, wanted: u16) -> Option<u16> {
         let granted = wanted.min(self.shared() - self.shared_open().min(self.shared()));
         if granted == 0 {

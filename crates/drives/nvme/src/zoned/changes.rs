@@ -1,7 +1,7 @@
 //! Zones that changed by themselves: the Changed Zone List log and its event
 //! (ZNS 1.1 sections 4.1.1 and 4.1.4.2).
 
-/// Most zones that the log names.
+/// Maximum number of zones that the log lists.
 const MOST: usize = 511;
 /// Size of the log page in bytes.
 const PAGE: usize = 4096;

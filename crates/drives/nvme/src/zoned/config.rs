@@ -5,15 +5,15 @@ use stasis_block::units::format_size;
 
 /// Command Set Identifier of the Zoned Namespace command set.
 pub const CSI: u8 = 2;
-/// Most zones of a namespace: what their state costs stays below 32 MiB.
+/// Maximum number of zones of a namespace: their state stays below 32 MiB.
 const MOST_ZONES: u64 = 1 << 20;
 /// Unit of a zone descriptor extension in bytes (ZNS 1.1 section 4.1.5.1).
 pub const EXTENSION_UNIT: u32 = 64;
-/// Largest zone descriptor extension in bytes: the size is told in 8 bits.
+/// Largest zone descriptor extension in bytes: its size is an 8-bit field.
 const LARGEST_EXTENSION: u32 = 255 * EXTENSION_UNIT;
-/// Most bytes of all extensions of a namespace.
+/// Limit on the bytes of all extensions of a namespace.
 const MOST_EXTENSIONS: u64 = 64 << 20;
-/// Largest random write area in blocks: its size is told in 16 bits.
+/// Largest random write area in blocks: its size is a 16-bit field.
 const MOST_ZRWA_BLOCKS: u64 = 0xffff;
 
 /// The zones of a zoned namespace, all alike and all to be written in order.
@@ -23,11 +23,11 @@ const MOST_ZRWA_BLOCKS: u64 = 0xffff;
 pub struct Zones {
     /// From one zone's start to the next's: a power of two.
     pub size: u64,
-    /// How much of it can be written: at most `size`.
+    /// The writable part of a zone: at most `size`.
     pub capacity: u64,
-    /// Most zones open at a time; `None` for no limit but `max_active`.
+    /// Limit on zones open at a time; `None` for no limit but `max_active`.
     pub max_open: Option<u32>,
-    /// Most zones open or closed at a time; `None` for no limit.
+    /// Limit on zones open or closed at a time; `None` for no limit.
     pub max_active: Option<u32>,
     /// Bytes that the host can attach to each zone: a multiple of 64, to
     /// 16320.

@@ -5,7 +5,7 @@ use crate::PAGE_SIZE;
 
 use super::config::{Zones, EXTENSION_UNIT};
 
-/// No limit, where one is told.
+/// The value of a limit's field for no limit.
 const UNLIMITED: u32 = u32::MAX;
 
 /// Identify Namespace data structure of the Zoned Namespace command set, by

@@ -1,7 +1,7 @@
 //! Zoned namespaces, by the "NVM Express Zoned Namespace Command Set
 //! Specification, revision 1.1", cited as "ZNS 1.1" with the section.
 //!
-//! [`set`] knows the zones' states; the rest is the way of commands to it.
+//! [`set`] holds the zones' states; the rest is the way of commands to it.
 //! State changes when a command is executed, before the drive has done what it
 //! asks: commands that follow in the queue see it.
 

@@ -1,5 +1,5 @@
-//! The zones of a namespace and their states (ZNS 1.1 section 2.1.1.2): a
-//! state machine that knows no queues and no drive.
+//! The zones of a namespace and their states (ZNS 1.1 section 2.1.1.2): a state machine that is
+//! independent of queues and of the drive.
 
 mod kept;
 

@@ -1,5 +1,5 @@
-//! A driver and a carrier that do whatever a string of bytes says, and what
-//! must hold all the same. Shared by the property test and the fuzz target.
+//! A driver and a carrier that follow a string of bytes, and the properties that must hold all the
+//! same. Shared by the property test and the fuzz target.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

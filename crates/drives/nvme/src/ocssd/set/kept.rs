@@ -44,7 +44,7 @@ impl ChunkSet {
     /// Takes over chunks that were kept. All chunks are as new before.
     ///
     /// # Errors
-    /// No such chunks can be here: says why.
+    /// The reason why the namespace cannot have such chunks.
     pub fn restore(&mut self, kept: &[KeptChunks]) -> Result<(), &'static str> {
         let mut least = 0;
         for chunks in kept {

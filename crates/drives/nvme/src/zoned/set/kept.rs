@@ -73,7 +73,7 @@ impl ZoneSet {
     /// Takes over zones that were kept, after a power cycle. All zones are empty before.
     ///
     /// # Errors
-    /// No such zones can be here: says why.
+    /// The reason why the namespace cannot have such zones.
     pub fn restore(&mut self, kept: &[KeptZones]) -> Result<(), &'static str> {
         let mut least = 0;
         for zones in kept {
