@@ -45,7 +45,7 @@ fn kept(figures: &[Value]) -> String {
     format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
-/// What is recorded and is not so, or not there.
+/// The recorded figures that differ or are missing.
 fn differences(recorded: &[Value], figures: &[Value]) -> Vec<String> {
     let key = |figure: &Value| (figure["id"].to_string(), figure["what"].to_string());
     let found: BTreeMap<_, _> =
