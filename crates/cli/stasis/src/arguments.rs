@@ -148,7 +148,7 @@ pub struct SystemArguments {
 }
 
 impl SystemArguments {
-    /// Puts them into what an experiment's file says; they win.
+    /// Applies them to the specification of an experiment's file; they win.
     pub fn apply(self, guest: &mut GuestSpec) {
         guest.packages.extend(self.packages);
         guest.kernel = self.kernel.or(guest.kernel.take());

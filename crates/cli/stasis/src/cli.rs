@@ -185,7 +185,7 @@ fn description() -> clap::Command {
     help::dressed(Cli::command())
 }
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 pub fn main() -> Result<ExitCode> {
     let matches = description().try_get_matches().unwrap_or_else(|error| {
         let words: Vec<_> =

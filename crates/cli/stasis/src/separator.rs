@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use clap::{Command, Error};
 
-/// The parser's error, or one that says where `--` goes: where the first plain word after
+/// The parser's error, or one that explains where `--` goes: where the first plain word after
 /// `stasis run` or `stasis shell` is no experiment's file.
 pub fn explained(error: Error, description: &mut Command, words: &[String]) -> Error {
     if error.kind() != ErrorKind::UnknownArgument {

@@ -265,7 +265,7 @@ fn files_that_the_documents_name_are_there() {
     assert!(seen > 30, "{seen} names");
 }
 
-/// Installers, and the names of others' packages that ours are told to take by them.
+/// Installers, and the names of others' packages that our documents install with them.
 const OTHERS: &[(&str, &[&str])] = &[
     ("pip install ", &["hatchling"]),
     ("pipx install ", &[]),
@@ -291,7 +291,7 @@ fn installed(rest: &str) -> Vec<String> {
             let quotes = ['\'', '"', '`', '.', ';', ')', ','];
             let bare = word.trim_end_matches(quotes).trim_start_matches(['\'', '"']);
             names.push(bare.to_owned());
-            // Prose goes on behind it.
+            // Prose continues behind it.
             break;
         }
         if ends {

@@ -19,7 +19,7 @@ fn stasis(folder: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A simulation's results, in a folder of its own.
+/// A simulation's results, in a separate folder.
 fn simulated(ios: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let job = "[global]\nioengine=libaio\nbs=4k\niodepth=8\nsize=64m\n[r]\nrw=randread\nnumber_ios=2000\n\

@@ -82,8 +82,8 @@ fn a_port_in_use_is_found_before_anything_boots() {
     assert!(!said.contains("QEMU"), "{said}");
 }
 
-/// Writes the next number to one of sixteen blocks and makes it durable; then the
-/// number is acknowledged, which the report tells, and `then` happens.
+/// Writes the next number to one of sixteen blocks and makes it durable; then the number is
+/// acknowledged, which the report shows, and `then` happens.
 fn writer(then: &str) -> String {
     r#"
 about = "writes number after number"

@@ -29,7 +29,7 @@ fn schema_of(files: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The keywords of the schema that say something about a value. Others would not be checked below.
+/// The keywords of the schema that constrain a value. Others would not be checked below.
 const CHECKED: [&str; 15] = [
     "$ref",
     "additionalProperties",
@@ -47,7 +47,7 @@ const CHECKED: [&str; 15] = [
     "properties",
     "required",
 ];
-/// The keywords that say something to readers only, or are looked at together with one of those.
+/// The keywords that are for readers only, or are looked at together with one of those.
 const NOT_CHECKED: [&str; 12] = [
     "$defs",
     "$schema",
@@ -294,7 +294,7 @@ fn every_keyword_of_the_schema_is_checked_here() {
     }
 }
 
-/// Every key says what it means, in words of the configuration.
+/// Every key has a description, in words of the configuration.
 #[test]
 fn every_key_has_a_description() {
     fn look(schema: &Value, place: &str, without: &mut Vec<String>) {
@@ -322,7 +322,7 @@ fn every_key_has_a_description() {
     assert!(without.is_empty(), "{}", without.join("\n"));
 }
 
-/// The Python package carries what the program says of results.
+/// The Python package carries the program's description of results.
 #[test]
 fn the_python_package_has_the_columns_of_results() {
     let path = root().join("python/src/stasis/results.json");
@@ -331,7 +331,7 @@ fn the_python_package_has_the_columns_of_results() {
     assert_eq!(kept, schema_of("results"), "{told}");
 }
 
-/// The reference says of each column what the program says of it.
+/// The reference describes each column as the program does.
 #[test]
 fn the_reference_has_the_columns_of_results() {
     let page = std::fs::read_to_string(root().join("docs/reference/results.md")).unwrap();

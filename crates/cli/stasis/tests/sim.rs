@@ -28,7 +28,7 @@ impl Bench {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// A simulation, whose I/Os are kept as text if the words do not say how.
+    /// A simulation, whose I/Os are kept as text if the words name no format.
     fn call(&self, words: &[&str]) -> Output {
         let said = words.iter().any(|word| word.starts_with("--ios"));
         Command::new(env!("CARGO_BIN_EXE_stasis"))
@@ -232,8 +232,7 @@ fn blkparse() -> String {
 #[test]
 fn traces_are_replayed_at_their_times_or_as_fast_as_possible() {
     let bench = Bench::new();
-    // Of the 60 requests all were issued: 20 reads, 29 writes, 6 discards and
-    // flushes of their own.
+    // Of the 60 requests all were issued: 20 reads, 29 writes, 6 discards and separate flushes.
     let trace = blkparse();
     let summary = bench.sim(&["fixed:100us", "--trace", &trace]);
     let drive = &summary["drives"][0];
@@ -274,7 +273,7 @@ fn msr_traces_and_standard_input_are_taken() {
 #[test]
 fn a_simulation_of_its_own_ios_repeats_them() {
     let bench = Bench::new();
-    // A disk has state, and its queue an order of its own.
+    // A disk has state, and its queue reorders requests.
     bench.file(
         "job.fio",
         "[a]\nioengine=libaio\nrw=randrw\nbssplit=4k/50:64k/50\nnorandommap\nsize=8g\niodepth=16\nnumber_ios=300\nfsync=7\n\
@@ -427,7 +426,7 @@ fn several_simulations_are_each_as_alone() {
                 assert_eq!(own["drives"], alone["drives"], "{folder}");
                 assert_eq!(own["seed"], alone["seed"]);
                 assert_eq!(own["title"], alone["title"]);
-                // The table tells of each, and so does the file of figures.
+                // The table lists each, and so does the file of figures.
                 assert!(told.contains(&folders[number - 1]), "{told}");
                 let p50 = &alone["drives"][0]["read"]["target_ns"]["p50"];
                 let row = csv.lines().find(|line| {

@@ -2,8 +2,8 @@
 //! server; what the guest had acknowledged is there afterwards.
 //! `KILLS=300 cargo test -p stasis --test vmm -- --ignored --nocapture`
 //!
-//! The guest tells the host what was acknowledged before it goes on. It is booted
-//! once and saved; each life starts from there and gets the drive by hot-plug.
+//! The guest reports each acknowledged write to the host before it continues. It is booted once and
+//! saved; each life starts from there and gets the drive by hot-plug.
 
 #[path = "guest/compile.rs"]
 mod compile;
@@ -61,7 +61,7 @@ impl Bench {
         serve(self.folder.path(), &["--drive", &drive])
     }
 
-    /// QEMU with four processors and no drive; what its guest tells is `told`.
+    /// QEMU with four processors and no drive; the reports of its guest are in the file `told`.
     fn qemu(&self, more: &[&str]) -> Process {
         for name in ["told", "monitor", "console"] {
             let _ = std::fs::remove_file(self.path(name));

@@ -108,7 +108,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// From now on the page at this address says when the guest needs help.
+    /// From now on the page at this address shows when the guest needs help.
     ///
     /// # Errors
     /// The machine refuses: it has no such memory.

@@ -1,5 +1,5 @@
-//! The page by which a guest says that it needs help: that its bfq has raised
-//! weights. The guest writes it, the machine only reads it.
+//! The page by which a guest asks for help while its bfq has raised weights. The guest writes it,
+//! the machine only reads it.
 //!
 //! Little-endian: [`MAGIC`], [`VERSION`], then from [`SLOTS_OFFSET`] on
 //! [`SLOTS`] numbers of four bytes, one for each of the guest's drives: how
@@ -14,8 +14,8 @@
 
 use std::time::Duration;
 
-/// How long a guest goes on to ask once nothing is raised: a program that starts
-/// computes between its reads, and while its last is on its way bfq has none.
+/// How long a guest keeps asking once nothing is raised: a program that starts computes between its
+/// reads, and while its last is on its way bfq has none.
 pub const LINGER: Duration = Duration::from_millis(200);
 
 /// Size of the page, and what its address is a multiple of.

@@ -110,9 +110,9 @@ impl Phase {
 /// The machine's end of one guest's channel: checks each request and follows
 /// where in the protocol the guest is.
 ///
-/// For each write to the doorbell the machine calls [`Host::receive`] and
-/// answers a request with [`Host::respond`]. After an error the refusal has
-/// already been written; the machine may let the guest go on or stop it.
+/// For each write to the doorbell the machine calls [`Host::receive`] and answers a request with
+/// [`Host::respond`]. After an error the refusal has already been written; the machine may continue
+/// the guest or stop it.
 #[derive(Debug)]
 pub struct Host {
     phase: Phase,

@@ -9,8 +9,8 @@ use crate::WindowSize;
 /// The answer to a guest's greeting, as JSON: one command and the surroundings
 /// it runs in.
 ///
-/// A reader ignores members it does not know, and every member but `command`
-/// has a default, so that later versions can add to it.
+/// A reader ignores unknown members, and every member but `command` has a default, so that later
+/// versions can add to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// Program and arguments; the program is looked up in the guest's `PATH`.
@@ -36,7 +36,7 @@ pub struct Job {
     /// removed as the command starts.
     #[serde(default)]
     pub stdin: Option<String>,
-    /// Whether the command runs on a terminal of this size, with a session of its own.
+    /// Whether the command runs on a terminal of this size, in a new session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<WindowSize>,
     /// Seed of the guest kernel's random number generator.
@@ -53,7 +53,7 @@ pub struct Job {
     /// Disks that a check is to find as they are; each is as it was when the check has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<CheckedDisk>,
-    /// Whether the command waits while each piece of its output is told, so that a piece has the
+    /// Whether the command waits while each piece of its output is sent, so that a piece has the
     /// time when it was written.
     #[serde(default)]
     pub prompt_output: bool,
@@ -78,7 +78,7 @@ pub struct Job {
     /// The I/O scheduler to put before each of the drives; empty: as it is.
     #[serde(default)]
     pub scheduler: String,
-    /// Whether the guest is to say when its bfq raises weights.
+    /// Whether the guest is to report when its bfq raises weights.
     #[serde(default)]
     pub coordinate: bool,
     /// Whether bfq is to idle while it has raised some, as on drives that seek.
@@ -103,7 +103,7 @@ fn host_name() -> String {
 pub struct CheckedDisk {
     /// Its name below `/dev`.
     pub name: String,
-    /// Another name that checks may know it by, a link where there is nothing of that name.
+    /// Another name that checks may use for it, a link where there is nothing of that name.
     #[serde(default)]
     pub alias: Option<String>,
     /// Its serial number; the guest's kernel numbers drives as it finds them.

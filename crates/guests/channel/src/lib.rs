@@ -1,10 +1,9 @@
 //! The channel between the agent inside a guest and the machine around it.
 //!
-//! A PCI device with a mailbox (plain memory that both sides see) and one
-//! doorbell register. The guest writes a request into the mailbox and rings;
-//! the machine answers in the same place before the guest goes on, so a call
-//! takes no guest time beyond the doorbell's exit. `docs/reference/channel.md` is the
-//! normative text.
+//! A PCI device with a mailbox (plain memory that both sides see) and one doorbell register. The
+//! guest writes a request into the mailbox and rings; the machine answers in the same place before
+//! the guest continues, so a call takes no guest time beyond the doorbell's exit.
+//! `docs/reference/channel.md` is the normative text.
 //!
 //! Promise: pure data handling. Nothing here maps memory or performs I/O, and
 //! nothing that a guest writes makes [`Host`] panic, read outside the mailbox

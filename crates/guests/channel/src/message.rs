@@ -47,8 +47,8 @@ pub enum Request<'a> {
     /// all machines. Answer: [`Response::Bytes`], a `u32`: 1 if so, 0 to ask
     /// again a little later.
     Ready,
-    /// From now on the guest says by a page of its memory when it needs help
-    /// (see [`crate::help`]).
+    /// From now on a page of the guest's memory shows when the guest needs help (see
+    /// [`crate::help`]).
     HelpPage {
         /// Where the page is, as the guest's hardware sees it.
         address: u64,
@@ -100,7 +100,7 @@ pub enum Request<'a> {
 /// The machine's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response<'a> {
-    /// Done; nothing to tell.
+    /// Done; no data.
     Done,
     /// Done; here are the bytes that were asked for.
     Bytes(&'a [u8]),

@@ -8,7 +8,7 @@ use stasis_channel::{
     HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD,
 };
 
-/// A machine that keeps what it is told.
+/// A machine that keeps the guest's messages.
 struct Machine {
     memory: Vec<u8>,
     host: Host,

@@ -69,8 +69,8 @@ impl Transport for SharedMemory {
 }
 
 fn main() {
-    // `/proc` is not mounted yet; what the kernel does not know on its command
-    // line becomes the environment of `/init`.
+    // `/proc` is not mounted yet; the kernel passes unknown parameters of its command line to
+    // `/init` as its environment.
     if std::env::var_os("stasis_test").is_some() {
         stasis_guest_agent::run(SharedMemory::find)
     }

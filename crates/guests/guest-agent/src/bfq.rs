@@ -36,8 +36,8 @@ impl Setting {
     }
 }
 
-/// Begins to watch BFQ, in a thread of its own, as long as the guest runs. Before
-/// these drives it is not to idle.
+/// Begins to watch BFQ, in a separate thread, as long as the guest runs. Before these drives it is
+/// not to idle.
 ///
 /// # Errors
 /// There is no BFQ before one of them.

@@ -36,8 +36,8 @@ struct ZoneRange {
     sectors: u64,
 }
 
-/// Makes the disks what the machine says: each under its name, its partitions read again, its
-/// zones' pointers in their places.
+/// Makes the disks as the machine describes them: each under its name, its partitions read again,
+/// its zones' pointers in their places.
 pub(crate) fn prepare(disks: &[CheckedDisk]) -> Result<(), AgentError> {
     for disk in disks {
         let node = Path::new("/dev").join(&disk.name);
@@ -59,7 +59,7 @@ pub(crate) fn prepare(disks: &[CheckedDisk]) -> Result<(), AgentError> {
         if disk.zoned {
             write_zones(&node, disk).map_err(error)?;
         } else {
-            // A disk that can have no partitions says EINVAL.
+            // A disk that can have no partitions returns EINVAL.
             match control(&file, READ_PARTITIONS) {
                 Err(e) if e.raw_os_error() != Some(libc::EINVAL) => return Err(error(e)),
                 _ => {}
@@ -130,8 +130,8 @@ fn zone_size(name: &str) -> io::Result<u64> {
     Ok(sectors * SECTOR)
 }
 
-/// Makes zones empty for the next check, after nobody uses the disks any more; says what still
-/// does, or is left of them.
+/// Makes zones empty for the next check, after nobody uses the disks any more; returns the
+/// remaining users, and the remains of the check.
 pub(crate) fn let_go(disks: &[CheckedDisk]) -> Vec<String> {
     let mut left = leftovers(Path::new("/"), disks);
     for disk in disks {

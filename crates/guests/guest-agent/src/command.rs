@@ -1,4 +1,4 @@
-//! Runs the command: relays its output, reaps orphans, tells how it ended.
+//! Runs the command: relays its output, reaps orphans, reports its end.
 
 use std::fs;
 use std::io;
@@ -30,7 +30,7 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// The right to reboot(2) and kexec_load(2) (Linux, include/uapi/linux/capability.h).
 const CAP_SYS_BOOT: libc::c_ulong = 22;
 
-/// Runs the job's command to its end and tells the machine about it.
+/// Runs the job's command to its end and reports the end to the machine.
 pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
     if let Some(window) = job.terminal {
         return crate::terminal::run(client, job, window);
@@ -166,7 +166,7 @@ pub(crate) fn assemble(job: &Job) -> Result<Command, (u8, String)> {
     unsafe {
         command.pre_exec(|| {
             nix::unistd::setsid()?;
-            // A machine does not start again: who asks is told so at once.
+            // A machine does not start again: a process that asks gets an error at once.
             if libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_BOOT) != 0 {
                 return Err(io::Error::last_os_error());
             }

@@ -14,8 +14,8 @@ use crate::{kernel, AgentError};
 /// Folders that are mounted on, or worked in.
 const FOLDERS: [&str; 7] = ["dev", "proc", "sys", "run", "tmp", "root", "results"];
 
-/// Where packages put udev's rules, and those that stay: the ones for storage (`customize.sh` says
-/// why the others would do harm).
+/// Where packages put udev's rules, and those that stay: the ones for storage (`customize.sh`
+/// explains why the others would do harm).
 const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 const KEPT: [&str; 4] =
     ["50-udev-default.rules", "60-persistent-storage.rules", "64-btrfs.rules", "80-drivers.rules"];

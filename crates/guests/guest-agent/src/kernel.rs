@@ -47,8 +47,8 @@ pub(crate) fn seed_random(seed: u64) -> Result<(), AgentError> {
     Errno::result(result).map(drop).map_err(|e| error(e.into()))
 }
 
-/// Whether all of the machine's processors came online: without one, Linux goes on. 0:
-/// nobody knows how many there are.
+/// Whether all of the machine's processors came online: without one, Linux boots all the same. 0:
+/// their number is unknown.
 pub(crate) fn count_processors(vcpus: u32) -> Result<(), AgentError> {
     let vcpus = vcpus as usize;
     let counted = std::thread::available_parallelism();
@@ -119,7 +119,7 @@ pub(crate) fn set_scheduler(drive: &str, scheduler: &str) -> Result<(), AgentErr
 }
 
 /// Has this process, and none that it starts, run before every other as soon as it has something to
-/// do: what writes to its pipe goes on after the piece has been told.
+/// do: the process that writes to its pipe continues after the piece has been sent.
 pub(crate) fn come_first() -> Result<(), AgentError> {
     // SAFETY: all zeroes is a valid `sched_param`.
     let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };

@@ -70,7 +70,7 @@ fn root_device(announcements: &Announcements) -> Result<Option<RootDevice>, Agen
     Ok(Some(RootDevice { device: found.to_string_lossy().into_owned(), file_system }))
 }
 
-/// Ends what a job has left behind and tells what did not let itself be ended.
+/// Ends what a job has left behind and reports the processes that it could not end.
 fn tidy(client: &mut Client<Port>, root: Option<&RootDevice>, job: &Job) -> Result<(), AgentError> {
     if !command::kill_the_rest() {
         client.log("processes of the command do not end")?;
@@ -137,7 +137,7 @@ fn payload_length(mailbox: &[u8]) -> usize {
     u32::from_le_bytes([mailbox[4], mailbox[5], mailbox[6], mailbox[7]]) as usize
 }
 
-/// The entry of `class` whose file `file` says `wanted`.
+/// The entry of `class` whose file `file` contains `wanted`.
 fn named(class: &Path, file: &str, wanted: &str) -> Option<std::ffi::OsString> {
     let entries = fs::read_dir(class).ok()?;
     let fits = |entry: &fs::DirEntry| {

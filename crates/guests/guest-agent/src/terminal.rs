@@ -18,7 +18,7 @@ use stasis_channel::{Client, Job, Stream, Transport, WindowSize};
 use crate::command::{assemble, child_signals, not_executable, reap};
 use crate::AgentError;
 
-/// How often the machine is asked what was typed, where it does not say.
+/// How often the machine is asked for input, where its answer has no interval.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// The guest's end of a pseudo terminal, which the agent holds.
@@ -153,7 +153,7 @@ impl Pty {
         }
         if typed.window != self.window {
             self.window = typed.window;
-            // SAFETY: the ioctl reads a `Winsize`. The kernel tells the foreground processes.
+            // SAFETY: the ioctl reads a `Winsize`. The kernel notifies the foreground processes.
             let set = unsafe {
                 libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size(typed.window))
             };

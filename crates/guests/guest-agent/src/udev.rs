@@ -75,7 +75,8 @@ pub(crate) fn start(root: Option<&RootDevice>) -> Result<bool, AgentError> {
     Ok(in_time)
 }
 
-/// The multicast group in which udevd tells what it has done (libudev's monitor "udev").
+/// The multicast group in which udevd announces the devices that it has processed (libudev's
+/// monitor "udev").
 const PROCESSED: u32 = 2;
 
 /// Has the kernel announce the block devices again, one by one, and waits for each.
@@ -103,7 +104,7 @@ fn announce(
             }
         }
     }
-    // It tells before it has put its pen down.
+    // udevd announces a device before it has finished its records.
     while Path::new(QUEUE).exists() {
         if Instant::now() >= deadline {
             return Ok(false);

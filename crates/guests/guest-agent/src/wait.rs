@@ -52,9 +52,8 @@ impl Announcements {
         self.wait_until(name, &node.display().to_string(), || opens(&node).then_some(()))
     }
 
-    /// Waits until `look` finds something. It is asked when the device `name`
-    /// has been announced, and now and then without that. `what` says in an
-    /// error what did not come.
+    /// Waits until `look` finds something. `look` is called when the device `name` has been
+    /// announced, and now and then without that. `what` names the missing thing in an error.
     pub(crate) fn wait_until<T>(
         &self,
         name: &str,
@@ -113,8 +112,8 @@ pub(crate) fn listen(group: u32) -> Result<OwnedFd, AgentError> {
 /// Between two looks.
 const PAUSE_MS: u16 = (1000 / LOOKS_PER_SECOND) as u16;
 
-/// Whether a message (a heading and `KEY=value` words, each ended by a zero)
-/// says that the device has been added.
+/// Whether a message (a heading and `KEY=value` words, each ended by a zero) announces that the
+/// device has been added.
 fn is_addition_of(name: &str, message: &[u8]) -> bool {
     let has = |key: &[u8], value: &[u8]| {
         message.split(|byte| *byte == 0).any(|word| word.strip_prefix(key) == Some(value))

@@ -95,7 +95,7 @@ mod header {
 pub(crate) fn release(image: &[u8]) -> Result<String, String> {
     /// The longest release that `uname` returns (Linux, include/uapi/linux/utsname.h).
     const LONGEST: usize = 64;
-    // In an ELF file it is in the text that the kernel says first (init/version.c).
+    // In an ELF file it is in the kernel's first message (init/version.c).
     const BANNER: &[u8] = b"Linux version ";
     let text = if image.starts_with(b"\x7fELF") {
         executable_for_x86_64(image)?;

@@ -72,7 +72,7 @@ pub fn build(
         match made {
             Ok(made) => store.commit(&work, recipe, &made)?,
             Err(error) => {
-                // The first error is the one to tell; the next build tidies up too.
+                // The first error is the one to report; the next build tidies up too.
                 let _ = store::remove(&work);
                 store.abandon();
                 return Err(error);

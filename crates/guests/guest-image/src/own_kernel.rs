@@ -292,7 +292,7 @@ fn of_build(folder: &Path, image: &Path) -> Result<OwnKernel, BuildError> {
     Ok(OwnKernel::Files(files))
 }
 
-/// The release that an image says it is.
+/// The release that an image names.
 fn release(image: &Path) -> Result<String, BuildError> {
     let error = || BuildError::file("read", image);
     let mut file = File::open(image).map_err(error())?;

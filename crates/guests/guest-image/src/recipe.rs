@@ -44,14 +44,14 @@ pub struct Recipe {
     /// `/RELEASE` as apt has it, for example `/trixie-backports`. Or the path of a kernel
     /// of one's own: its image, its build folder, or a package's file.
     pub kernel: String,
-    /// Which state of these files, where the kernel is a path: [`crate::build`] says it.
+    /// The state of these files, where the kernel is a path: set by [`crate::build`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_stamp: Option<String>,
     /// The root file system that a user has, in place of packages: `host` or a path, as
     /// [`stasis_guest_root::Source::find`] takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
-    /// Which state of it: [`crate::build`] says it.
+    /// The state of the root: set by [`crate::build`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_stamp: Option<String>,
     /// Kernel modules beside those for storage, for example `nfsd`; what they

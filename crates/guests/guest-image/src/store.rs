@@ -18,7 +18,7 @@ use crate::{BuildError, InPlace, Made, Progress, Recipe};
 /// that a newer program does not use an older one's files.
 const FORMAT: u32 = 7;
 
-/// The file whose presence says that a guest is whole.
+/// The file whose presence shows that a guest is whole.
 pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const VMLINUX: &str = "vmlinux";
 /// Initramfs of so many programs are kept, the ones made last; each has some 18 MB.

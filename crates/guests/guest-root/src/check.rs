@@ -17,7 +17,7 @@ const FOLDERS: [(&str, u16); 7] = [
 /// Where packages put udev's rules.
 const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 /// The rules that a guest's udevd keeps: those for storage, as Debian's guest has them
-/// (`customize.sh` says why the others would do harm).
+/// (`customize.sh` explains why the others would do harm).
 const KEPT: [&[u8]; 4] = [
     b"50-udev-default.rules",
     b"60-persistent-storage.rules",

@@ -37,7 +37,7 @@ pub(crate) enum Part {
 impl Files {
     /// The entries of an archive, if it is one of a container image.
     pub(crate) fn of_archive(span: &Span, origin: &Path) -> Result<Option<Self>, RootError> {
-        /// Enough of an image's files; a root has more, and is told by that.
+        /// Enough of an image's files; a root has more, which distinguishes it.
         const MOST: usize = 10_000;
         let mut parts = BTreeMap::new();
         let damaged = |cause: String| RootError::unusable(origin, cause);
@@ -224,7 +224,7 @@ impl Image<'_> {
         Err(self.fail("its lists of images have no layers"))
     }
 
-    /// A blob, which is what its digest says.
+    /// A blob, whose content matches its digest.
     fn blob(&self, digest: &str) -> Result<Span, RootError> {
         let bad = |cause: &str| self.fail(format!("its blob {} {cause}", text(digest.as_bytes())));
         let hex = digest.strip_prefix("sha256:").ok_or_else(|| bad("is not named by SHA-256"))?;

@@ -147,8 +147,8 @@ fn inspect(
     }
 }
 
-/// File systems and the like that are told by their marks: where a mark is and what it is (Linux,
-/// include/uapi/linux/magic.h and the file systems' own headers).
+/// File systems and the like that are recognized by their marks: where a mark is and what it is
+/// (Linux, include/uapi/linux/magic.h and the file systems' own headers).
 const MARKS: [(u64, &[u8], &str); 8] = [
     (0, b"XFSB", "XFS"),
     (0x1_0040, b"_BHRfS_M", "Btrfs"),

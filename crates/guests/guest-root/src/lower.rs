@@ -34,8 +34,7 @@ impl Lower {
         Ok(Self { source, start: part.start, length: part.length / SECTOR * SECTOR })
     }
 
-    /// The image in `names` with the files that `map` says belong into it
-    /// ([`write_names`](crate::write_names)).
+    /// The image in `names` with the files that `map` lists ([`write_names`](crate::write_names)).
     ///
     /// # Errors
     /// If one of the two cannot be read or is damaged.

@@ -42,7 +42,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32::from_le_bytes(four))
 }
 
-/// The partitions within an extended one, each with a table of its own that leads to the next.
+/// The partitions within an extended one, each with a table that leads to the next.
 fn logical(source: &Arc<dyn ReadAt>, extended: u64, places: &mut Vec<Extent>) {
     let mut table = extended;
     for _ in 0..PARTITIONS {

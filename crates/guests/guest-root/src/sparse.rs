@@ -117,7 +117,7 @@ fn pairs(numbers: &[u64]) -> Result<Vec<(u64, u64)>> {
 /// The keys of a PAX header that are about holes.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    /// The file's own name: the entry's is another one, for programs that know nothing of holes.
+    /// The file's own name: the entry's is another one, for programs that do not support holes.
     pub name: Option<Vec<u8>>,
     major: Option<String>,
     size: Option<u64>,

@@ -383,7 +383,7 @@ impl Tree {
     }
 }
 
-/// The names in a path, without those that say nothing.
+/// The names in a path, without empty ones and `.`.
 fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".")
 }

@@ -44,7 +44,7 @@ proptest! {
     }
 }
 
-/// Makes what fuzzing begins with, in `target/fuzz`: `scripts/fuzz` goes on from there.
+/// Writes the inputs that fuzzing begins with to `target/fuzz`: `scripts/fuzz` uses them.
 #[test]
 #[ignore = "makes inputs, with mke2fs, qemu-img, sfdisk and GNU tar: make fuzz-inputs"]
 fn inputs_to_begin_with() {

@@ -27,7 +27,7 @@ pub(crate) fn say_number(number: u64) {
     }
 }
 
-/// Ends the machine after an error that the program cannot go on from.
+/// Ends the machine after an error from which the program cannot recover.
 pub(crate) fn die(why: &str) -> ! {
     say("stasis: on the bare machine: ");
     say(why);

@@ -114,7 +114,7 @@ pub(crate) struct Disk {
     index: usize,
 }
 
-/// A disk says that it could not do it.
+/// A disk reports that a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed;
 

@@ -3,8 +3,8 @@
 use crate::host;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where the processor keeps the host's state while a guest runs (AMD64 APM
-/// vol. 2, 15.30.4), and the register that says so.
+/// Where the processor keeps the host's state while a guest runs (AMD64 APM vol. 2, 15.30.4), and
+/// the register that holds the address.
 const HSAVE: u32 = 0xc001_0117;
 
 #[repr(C, align(4096))]
@@ -19,9 +19,9 @@ pub(crate) fn is_done() -> bool {
     DONE.load(Ordering::Relaxed)
 }
 
-/// Calls `pause`, which pauses the machine. On the bare machine, between two stays of a
-/// guest, it may be saved and go on in another: no timer is set then, and the global
-/// interrupt flag (AMD64 APM vol. 2, 15.17), which QEMU does not save, is set.
+/// Calls `pause`, which pauses the machine. On the bare machine, between two stays of a guest, it
+/// may be saved and continue in another: no timer is set then, and the global interrupt flag (AMD64
+/// APM vol. 2, 15.17), which QEMU does not save, is set.
 pub fn pausing(pause: fn()) {
     if !is_done() {
         return pause();

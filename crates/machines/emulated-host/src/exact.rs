@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Most that a guest's boot may tell for its machine to be kept, in bytes.
+/// Limit on the bytes of a guest's boot events for its machine to be kept.
 const TOLD_LIMIT: usize = 16 << 20;
 
 /// One run's machine.
@@ -51,7 +51,7 @@ impl Start<'_> {
             let kept = match store.get(self.key()?, |folder| self.boot(folder, stopped, progress)) {
                 Ok(kept) => kept,
                 Err(error @ (Error::Stopped | Error::WallLimit)) => return Err(error),
-                // A guest that does not come up says more where it runs on its own.
+                // A guest that does not come up gives more messages in a run that keeps no machine.
                 Err(_) => return Ok(None),
             };
             match self.restore(&kept, stopped) {

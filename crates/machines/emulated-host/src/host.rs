@@ -53,8 +53,8 @@ impl Job {
 }
 
 impl Input {
-    /// Longest name: QEMU's fw_cfg allows 55 bytes (docs/specs/fw_cfg.txt),
-    /// less the prefix that tells inputs from other items.
+    /// Longest name: QEMU's fw_cfg allows 55 bytes (docs/specs/fw_cfg.txt), less the prefix that
+    /// distinguishes inputs from other items.
     pub const NAME_LIMIT: usize = 55 - crate::items::INPUT_PREFIX.len();
 }
 
@@ -96,8 +96,8 @@ impl Host {
     /// where the machine has one I/O APIC (docs/system/i386/microvm.rst).
     pub const DRIVES: usize = 8;
 
-    /// Memory in MiB as QEMU is told it: a power of two from 2 GiB on, so that
-    /// few saved machines serve many sizes. What is not touched costs nothing.
+    /// Memory in MiB for QEMU's command line: a power of two from 2 GiB on, so that few saved
+    /// machines serve many sizes. Untouched memory costs nothing.
     pub(crate) fn megabytes(&self) -> u64 {
         if self.mode == Mode::Exact {
             // All of it lies in one piece above 4 GiB.

@@ -184,14 +184,14 @@ impl Store {
                     fs::rename(&new, &folder).map_err(Error::io("cannot create", &folder))
                 });
                 if kept.is_err() {
-                    // The first error is the one to tell.
+                    // The first error is the one to report.
                     let _ = remove(&new);
                 }
                 kept?;
             }
             self.prune(&folder);
         };
-        // The modification time tells when it was last used.
+        // The modification time is that of the last use.
         let _ = File::open(&folder).and_then(|file| file.set_modified(SystemTime::now()));
         Ok(Kept { folder, private: false, _lock: file })
     }

@@ -11,8 +11,8 @@
 //!   and what is typed at a terminal that the job asks for: two runs of one job are the same run, instruction by
 //!   instruction.
 //! - A flush inside on a passed drive has reached the file when it returns.
-//! - A booted machine is kept and restored for later runs: the software host with
-//!   its Linux, and in the exact mode the guest before it is told what to do.
+//! - A booted machine is kept and restored for later runs: the software host with its Linux, and in
+//!   the exact mode the guest before it gets its task.
 //!
 //! The inner side is x86-64 Linux; the outer side may be another computer.
 //!

@@ -1,16 +1,16 @@
 //! How the event stream's bytes cross the boundary.
 //!
-//! A byte on the debug console costs about 1 µs. So only short entries go out
-//! there (a *short* packet: kind 0, length in 2 bytes, bytes). Long ones lie in
-//! a buffer of the inner side, whose place it tells once, before the machine is
-//! saved (a *place* packet: kind 2, physical address in 8 bytes, length in 4);
-//! then only their length goes out (a *bulk* packet: kind 1, length in 4
-//! bytes), and the outer side takes them from QEMU's memory. A *pause* packet (kind
-//! 3) says that the machine is about to pause, to be kept. A *wait* packet (kind 4, nanoseconds in 8 bytes) asks
-//! what was typed at the terminal, and waits so long for it at most: the outer side writes the answer into the
-//! buffer, its length in 4 bytes first. A *read* packet (kind 5, offset in 8 bytes, length in 4) asks for bytes of
-//! the source that the outer side has; the answer is in the buffer as well: 0 in 4 bytes and the bytes, or the length of a
-//! text in 4 bytes, and why there are none. Numbers are little endian.
+//! A byte on the debug console costs about 1 µs. So only short entries go out there (a *short*
+//! packet: kind 0, length in 2 bytes, bytes). Long ones lie in a buffer of the inner side, whose
+//! place it sends once, before the machine is saved (a *place* packet: kind 2, physical address in
+//! 8 bytes, length in 4); then only their length goes out (a *bulk* packet: kind 1, length in 4
+//! bytes), and the outer side takes them from QEMU's memory. A *pause* packet (kind 3) announces
+//! that the machine is about to pause, to be kept. A *wait* packet (kind 4, nanoseconds in 8 bytes)
+//! asks for the terminal's input, and waits for it at most so long: the outer side writes the
+//! answer into the buffer, its length in 4 bytes first. A *read* packet (kind 5, offset in 8 bytes,
+//! length in 4) asks for bytes of the source that the outer side has; the answer is in the buffer
+//! as well: 0 in 4 bytes and the bytes, or the length of a text in 4 bytes, and why there are none.
+//! Numbers are little endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so

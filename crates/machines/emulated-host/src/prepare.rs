@@ -108,7 +108,7 @@ fn download(work: &Path) -> Result<String, Error> {
     Ok(package)
 }
 
-/// The packages `linux-KIND-RELEASE` that `apt-cache depends` tells of.
+/// The packages `linux-KIND-RELEASE` that `apt-cache depends` lists.
 fn named(said: &str, kinds: &[&str]) -> Vec<String> {
     let fits = |name: &str| {
         let (kind, release) = name.strip_prefix("linux-")?.split_once('-')?;
@@ -273,7 +273,7 @@ fn without_signature(mut module: Vec<u8>) -> Vec<u8> {
     module
 }
 
-/// Runs a program of Debian's and returns what it says.
+/// Runs a program of Debian's and returns its output.
 fn tool(
     command: &mut Command,
     program: &'static str,

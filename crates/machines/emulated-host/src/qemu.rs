@@ -23,7 +23,7 @@ use std::process::{Command, ExitStatus};
 ///   at 1 GHz (`cpu_get_tsc`, target/i386), which need not be measured.
 /// - `nokaslr norandmaps`: each boot the same.
 /// - `rcupdate.rcu_expedited=1 cryptomgr.notests`: a quicker boot.
-/// - `nowatchdog`: no timer of its own.
+/// - `nowatchdog`: no watchdog timer.
 /// - `pci=off`: microvm has none.
 /// - `kvm.*`: no work that a deterministic guest does not need: halt polling
 ///   burns instructions, huge page recovery wakes a thread.
@@ -91,9 +91,9 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
             // are lost (QEMU 7.2 with Linux 6.1).
             "microvm,memory-backend=ram,ioapic2=off"
         },
-        // The machine's other firmware, SeaBIOS, drives virtio disks from memory
-        // at the top, where the initramfs lies as well: from QEMU 10 on a machine
-        // of 2 GiB resets before its kernel has begun. This one knows no disks.
+        // The machine's other firmware, SeaBIOS, drives virtio disks from memory at the top, where
+        // the initramfs lies as well: from QEMU 10 on a machine of 2 GiB resets before its kernel
+        // has begun. This one has no disk drivers.
         "-bios",
         if exact { "firmware" } else { "qboot.rom" },
         // RDRAND and RDSEED would be the one source of chance. QEMU 7.2 does not
@@ -221,7 +221,7 @@ fn early(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
     host.inputs.iter().filter(|file| !file.late).for_each(|file| input(file, add));
     for (index, drive) in host.drives.iter().enumerate() {
         let read_only = if drive.read_only { "on" } else { "off" };
-        // Without room QEMU would stop, and wait for someone to say go on.
+        // Without room QEMU would stop, and wait for a command to continue.
         let options = format!(
             "if=none,id=drive{index},format=raw,cache=writeback,discard=unmap,\
              werror=report,rerror=report,read-only={read_only},file="

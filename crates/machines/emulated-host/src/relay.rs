@@ -56,7 +56,7 @@ pub(crate) fn relay(
     })
 }
 
-/// Has the inner side, which waits, go on with what was typed.
+/// Continues the waiting inner side with the terminal's input.
 fn answer(machine: &mut Machine, control: &Control, limit: u64) -> Result<(), Error> {
     let failed = |source| Error::System { what: "read the terminal", source };
     let typed = match &control.keyboard {
@@ -74,7 +74,7 @@ fn answer(machine: &mut Machine, control: &Control, limit: u64) -> Result<(), Er
     go_on(machine, &bytes)
 }
 
-/// Has the inner side, which waits, go on with `length` bytes of the source.
+/// Continues the waiting inner side with `length` bytes of the source.
 fn answer_read(
     machine: &mut Machine,
     control: &Control,
@@ -95,7 +95,7 @@ fn answer_read(
     go_on(machine, &bytes)
 }
 
-/// Has the inner side, which waits, go on with an answer.
+/// Continues the waiting inner side with an answer.
 fn go_on(machine: &mut Machine, answer: &[u8]) -> Result<(), Error> {
     machine
         .memory
@@ -104,7 +104,7 @@ fn go_on(machine: &mut Machine, answer: &[u8]) -> Result<(), Error> {
         .map_err(Error::system("answer the software host"))
 }
 
-/// Calls `take` with what the inner side sends, until that says that it is enough.
+/// Calls `take` with each message of the inner side, until `take` returns that it is enough.
 pub(crate) fn pump(
     machine: &mut Machine,
     control: &Control,
@@ -170,7 +170,7 @@ pub(crate) fn pump(
                 } else {
                     continue;
                 };
-                // If QEMU is gone, the event stream's end tells.
+                // If QEMU is gone, the event stream's end shows it.
                 let _ = machine.qemu.stop.write_all(&[why]);
                 asked = Some((why, Instant::now()));
             }

@@ -141,7 +141,7 @@ impl Files {
         let folder = host.cache.join("softkvm/runs");
         fs::create_dir_all(&folder).map_err(Error::io("cannot create", &folder))?;
         remove_old(&folder);
-        // Several runs may go on in one process.
+        // One process may have several runs at once.
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let id = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
         let log = host.log.clone().unwrap_or_else(|| folder.join(format!("{id}.log")));

@@ -1,11 +1,10 @@
 //! A machine saved and restored.
 //!
-//! Saving: QEMU runs with its memory shared with the file `ram`; when the inner
-//! side is where it is to be kept it pauses the machine, and the state of the
-//! devices goes to the file `state`. Restoring: a new QEMU maps `ram` privately,
-//! so that pages are read as they are touched and copied as they are written, and
-//! loads `state`. A run always goes on in a restored machine, the one that has
-//! saved it too, so that all start from the same state.
+//! Saving: QEMU runs with its memory shared with the file `ram`; when the inner side is where it is
+//! to be kept it pauses the machine, and the state of the devices goes to the file `state`.
+//! Restoring: a new QEMU maps `ram` privately, so that pages are read as they are touched and
+//! copied as they are written, and loads `state`. A run always continues in a restored machine, the
+//! one that has saved it too, so that all start from the same state.
 
 use crate::qemu::{Purpose, Qemu};
 use crate::{Error, Host};
@@ -60,8 +59,8 @@ impl Machine {
         }
     }
 
-    /// Lets a machine go on that was started paused. QEMU is asked about its memory before:
-    /// later the inner side may wait in a handshake, which keeps QEMU from answering.
+    /// Continues a machine that was started paused. QEMU is asked about its memory before: later
+    /// the inner side may wait in a handshake, which keeps QEMU from answering.
     pub(crate) fn go(mut self) -> Result<Self, Error> {
         let origin = locate(&mut self.qmp, 0);
         self.origin =
@@ -69,8 +68,8 @@ impl Machine {
         self.cont()
     }
 
-    /// Lets the paused machine go on. A short job may have ended before QEMU answers: what it
-    /// has told is in the event stream, and so is that it has told nothing.
+    /// Continues the paused machine. A short job may have ended before QEMU answers: its events, or
+    /// their absence, are in the event stream.
     fn cont(mut self) -> Result<Self, Error> {
         match self.qmp.execute("cont", json!({})) {
             Ok(_) | Err(QmpError::Closed) => Ok(self),
@@ -166,7 +165,7 @@ pub(crate) fn restore(
 
 /// Where QEMU has the machine's memory at the physical address `place`.
 fn locate(qmp: &mut Qmp, place: u64) -> Result<u64, QmpError> {
-    // The one command that tells is one of the human monitor's.
+    // Only a command of the human monitor returns the address.
     let line = json!({ "command-line": format!("gpa2hva {place:#x}") });
     let said = qmp.execute("human-monitor-command", line)?;
     let buffer = host_address(said.as_str().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Boots a kernel and shows what it says: `boot VMLINUX INITRAMFS [VCPUS]`.
+//! Boots a kernel and shows its messages: `boot VMLINUX INITRAMFS [VCPUS]`.
 use stasis_machine::{run, Command, Config, MachineConfig, Speed};
 use stasis_run_events::{EventSink, RunEvent};
 

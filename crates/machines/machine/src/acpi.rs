@@ -144,7 +144,7 @@ mod tests {
     fn processors(count: u8) -> Vec<(u8, u8)> {
         let mut bytes = Vec::new();
         madt(count).to_aml_bytes(&mut bytes);
-        // The header, then entries that say how long they are.
+        // The header, then entries that begin with their type and length.
         let (mut at, mut found) = (44, Vec::new());
         while at < bytes.len() {
             if bytes[at] == 0 {

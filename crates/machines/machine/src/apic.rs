@@ -31,7 +31,7 @@ pub struct Message {
 /// How an interrupt is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// As the vector says.
+    /// An interrupt with the vector.
     Fixed,
     /// Non-maskable.
     Nmi,

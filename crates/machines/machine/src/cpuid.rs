@@ -9,11 +9,10 @@ use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 use crate::pvclock::Reads;
 use crate::pveoi;
 
-/// Makes the CPUID leaves of processor `index` of `count`, which read the time as `reads` says.
+/// Makes the CPUID leaves of processor `index` of `count`, which read the time by `reads`.
 ///
-/// `random` leaves RDRAND and RDSEED visible: they draw from outside.
-/// `counted` says that time is counted in instructions: features that only pay
-/// where string instructions are quick are hidden then.
+/// `random` leaves RDRAND and RDSEED visible: they draw from outside. `counted`: time is counted in
+/// instructions: features that only pay where string instructions are quick are hidden then.
 pub fn filter(
     supported: &CpuId,
     index: u32,
@@ -101,7 +100,7 @@ pub fn filter(
     cpuid
 }
 
-// Each processor is a core of its own in one package.
+// Each processor is a separate core in one package.
 fn topology(entry: &mut kvm_cpuid_entry2, level: u32, index: u32, count: u32, width: u32) {
     const THREAD: u32 = 1 << 8;
     const CORE: u32 = 2 << 8;

@@ -17,8 +17,8 @@ pub type Processors = Vec<Vec<Box<dyn Vcpu>>>;
 
 /// An engine while machines are made.
 pub trait Engine {
-    /// Adds a machine with `count` processors, which read the time as `reads` says; `random` lets it draw random
-    /// numbers from outside.
+    /// Adds a machine with `count` processors, which read the time by `reads`; `random` lets it
+    /// draw random numbers from outside.
     ///
     /// # Safety
     /// The regions' host memory must live longer than the machine's processors,

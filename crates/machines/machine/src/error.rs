@@ -2,7 +2,7 @@
 
 use crate::boot::BootError;
 
-/// Why a machine could not be made or could not go on.
+/// Why a machine could not be made or could not continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// KVM refused.

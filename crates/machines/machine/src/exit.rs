@@ -1,5 +1,5 @@
-//! Why a processor left guest mode, as a value of its own: what an exit asks
-//! for can then wait until it is its turn in virtual time.
+//! Why a processor left guest mode, as a value: the request of an exit can then wait for its turn
+//! in virtual time.
 
 use crate::freeze::ExitPath;
 use crate::layout::{TSC_DEADLINE, X2APIC};

@@ -10,11 +10,11 @@
 //! guest reads is one for all of them, and never goes back (`pvclock`).
 //!
 //! Promises:
-//! - An I/O's completion becomes visible to the guest at the time its drive's
-//!   model says, whatever the medium or the host does.
+//! - An I/O's completion becomes visible to the guest at the time that its drive's model gives,
+//!   whatever the medium or the host does.
 //! - Guests are hostile: no access, register value or request of theirs makes
 //!   this crate panic or touch memory that is not theirs.
-//! - On the bare machine a guest's run depends on what this crate was told only.
+//! - On the bare machine a guest's run depends only on this crate's inputs.
 //!
 //! Guests are x86-64, and what runs them is x86-64 Linux: elsewhere this crate is empty.
 

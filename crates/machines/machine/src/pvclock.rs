@@ -1,15 +1,13 @@
 //! The guest's clock where a machine has several processors: KVM's
 //! paravirtual clock, whose pages are this program's to write.
 //!
-//! The processors run in turn on the host and at once in virtual time, so
-//! each has its own place on the timeline, its *local time*, at most a quantum
-//! from the others'. Each one's TSC is its local time. What the guest reads as
-//! CLOCK_MONOTONIC must be one clock for all of them that never goes back,
-//! whichever of them runs. It is the mean of the local times of those that are
-//! busy: while one of k busy processors runs, it goes on at 1/k of that one's
-//! speed. Where the mean falls behind what was read before (a processor that
-//! was ahead of it became idle), the clock goes slower until the mean has
-//! caught up.
+//! The processors run in turn on the host and at once in virtual time, so each has its own place on
+//! the timeline, its *local time*, at most a quantum from the others'. Each one's TSC is its local
+//! time. CLOCK_MONOTONIC in the guest must be one clock for all of them that never goes back,
+//! whichever of them runs. It is the mean of the local times of those that are busy: while one of k
+//! busy processors runs, it runs at 1/k of that one's speed. Where the mean falls behind what was
+//! read before (a processor that was ahead of it became idle), the clock goes slower until the mean
+//! has caught up.
 //!
 //! Where a processor's TSC is known to the tick (`exact`) that is all. Under KVM the cost of an
 //! entry and of an exit is an estimate, so the guest can read its TSC a little before the slice's
@@ -17,9 +15,9 @@
 //! that can be read and ends at the latest, which are known for certain
 //! (`Clock::unsure_entry`, `Clock::unsure_exit`).
 //!
-//! Where several processors run at once, no line can hold for all: each shows its own local time, and
-//! the guest is told that it does ([`FEATURES_OWN`], no `TSC_STABLE`). Linux then keeps the last
-//! value over all processors, and reads the clock in the kernel only (`pvclock_clocksource_read` in
+//! Where several processors run at once, no line can hold for all: each shows its own local time,
+//! and the guest is informed ([`FEATURES_OWN`], no `TSC_STABLE`). Linux then keeps the last value
+//! over all processors, and reads the clock in the kernel only (`pvclock_clocksource_read` in
 //! arch/x86/kernel/pvclock.c, `kvm_setup_vsyscall_timeinfo` in arch/x86/kernel/kvmclock.c).
 //!
 //! Pure: local times in, pages out. Layout of the pages and meaning of the
@@ -63,7 +61,7 @@ pub enum Reads {
 }
 
 impl Reads {
-    /// The bits of CPUID leaf 0x4000_0001, EAX, that tell a guest of it.
+    /// The bits of CPUID leaf 0x4000_0001, EAX, that announce the clock to a guest.
     pub fn features(self) -> u32 {
         match self {
             Self::Mean => FEATURES_ONE,
@@ -88,7 +86,7 @@ pub struct PvClock {
     version: u32,
     /// The present reading: ticks, with a fraction.
     reading: u128,
-    /// How much it goes on for each tick of the running processor, as a fraction.
+    /// Its advance for each tick of the running processor, as a fraction.
     slope: u64,
     /// The contents of the pages in the present slice.
     shown: Shown,
@@ -207,9 +205,8 @@ impl PvClock {
         self.shown = Shown::default();
     }
 
-    /// Begins a slice of a processor of which it is known that it does not go
-    /// on for more than `ticks`, and that it reads no TSC more than `before` ticks before;
-    /// `busy` includes it.
+    /// Begins a slice of a processor which does not run for more than `ticks`, and which reads no
+    /// TSC more than `before` ticks before; `busy` includes it.
     pub fn begin(&mut self, ticks: u64, before: u64, busy: Busy) {
         let count = u128::from(busy.count.max(1));
         let mean = (busy.sum << FRACTION) / count;

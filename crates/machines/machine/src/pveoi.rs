@@ -1,9 +1,9 @@
 //! The end of an interrupt without an exit: KVM's paravirtual EOI.
 //!
-//! A processor's guest names a word of its memory. While an interrupt is in
-//! service and none waits behind it, the word says that the guest may end it by
-//! clearing the word instead of writing to its local APIC. What it has done is
-//! looked up at its next exit, before anything else happens to the APIC.
+//! A processor's guest names a word of its memory. While an interrupt is in service and none waits
+//! behind it, the word allows the guest to end it by clearing the word instead of writing to its
+//! local APIC. The guest's choice is looked up at its next exit, before anything else happens to
+//! the APIC.
 //!
 //! Source: Linux, Documentation/virt/kvm/x86/msr.rst (MSR_KVM_PV_EOI_EN) and
 //! cpuid.rst (KVM_FEATURE_PV_EOI).
@@ -35,7 +35,7 @@ impl PvEoi {
         *self = Self { word, offered: false };
     }
 
-    /// Before an entry: says in the word whether the guest may skip the EOI.
+    /// Before an entry: sets in the word whether the guest may skip the EOI.
     pub fn offer(&mut self, apic: &Apic, memory: &GuestMemory) {
         let Some(word) = self.word else { return };
         let offer = apic.serves_one_alone();
@@ -85,7 +85,7 @@ mod tests {
         // An exit in the midst of the handler changes nothing.
         eoi.take(&mut apic, &memory);
         assert!(apic.serves_one_alone());
-        // Another interrupt comes: the guest has to say when the first one ends.
+        // Another interrupt comes: the guest has to report the end of the first one.
         apic.raise(0x42);
         eoi.offer(&apic, &memory);
         assert_eq!((word(), apic.pending()), (0, None));

@@ -145,7 +145,7 @@ impl Statistics {
         }
     }
 
-    /// Everything, at the run's end; `inside` is what the drives' models say,
+    /// Everything, at the run's end; `inside` holds the statistics of the drives' models,
     /// `processors` each one's machine and number there.
     pub fn outcome(
         mut self,

@@ -131,7 +131,7 @@ pub trait Vcpu: Send {
     /// reset, except for the floating-point registers and the APIC's mode.
     fn initialize(&mut self) -> Result<(), Error>;
 
-    /// Starts in real mode at page `page`, as a start-up message says.
+    /// Starts in real mode at page `page`, as a start-up message requests.
     fn start_at_page(&mut self, page: u8) -> Result<(), Error>;
 
     /// Puts it before a kernel's 64-bit entry (`boot`).
@@ -167,9 +167,8 @@ pub trait Vcpu: Send {
     /// By how much a slice can end late (ticks).
     fn lateness(&self) -> u64;
 
-    /// Runs the guest from where `clock` stands until `until` (ticks) or an exit
-    /// of its own, and sets `clock` to when that was. `injecting`: an interrupt
-    /// goes in.
+    /// Runs the guest from where `clock` stands until `until` (ticks) or an exit of the guest, and
+    /// sets `clock` to the time of that. `injecting`: an interrupt goes in.
     fn run_slice(
         &mut self,
         clock: &mut Clock,

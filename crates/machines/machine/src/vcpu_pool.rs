@@ -7,10 +7,10 @@
 //! of them do. The while is short, since a core that waits may be one that another
 //! thread of the pool needs: an emulated machine's cores are threads themselves.
 //!
-//! A processor stays on its thread, unless more of them are busy there than elsewhere:
-//! where KVM finds a processor on another thread than before, it waits until no core can
-//! know the old one (`synchronize_rcu` in `kvm_vcpu_ioctl`, virt/kvm/kvm_main.c, until Linux 6.13),
-//! which takes milliseconds.
+//! A processor stays on its thread, unless more of them are busy there than elsewhere: where KVM
+//! finds a processor on another thread than before, it waits until no core can hold the old one
+//! (`synchronize_rcu` in `kvm_vcpu_ioctl`, virt/kvm/kvm_main.c, until Linux 6.13), which takes
+//! milliseconds.
 
 mod handoff;
 mod sync;
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_long_sleeps_and_is_woken() {
-        // The second thread's slice goes on until the first one sleeps, and the other way round.
+        // The second thread's slice lasts until the first one sleeps, and the other way round.
         for (slow, state) in [(1, state::AWAITED), (0, state::RESTS)] {
             let (mut pool, mut all) = two(|pool, first, second| {
                 let patient = Some((Arc::clone(&pool.workers[0].handoff), state));

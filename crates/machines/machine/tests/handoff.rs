@@ -56,7 +56,7 @@ fn no_wake_up_is_lost() {
     rounds(2);
 }
 
-/// A thread that is told to end while it works does not hang.
+/// A thread that is asked to end while it works does not hang.
 #[test]
 fn a_worker_ends_in_the_middle() {
     loom::model(|| {

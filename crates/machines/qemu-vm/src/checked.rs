@@ -28,7 +28,7 @@ pub struct Device {
 pub struct Disk {
     /// Its name below `/dev`.
     pub name: String,
-    /// Another name that checks may know it by.
+    /// Another name that checks may use for it.
     pub alias: Option<String>,
     /// Its size in bytes, a multiple of the block size.
     pub size: u64,
@@ -85,7 +85,7 @@ pub(crate) fn attach(config: &mut Config, devices: &[Device]) -> io::Result<Vec<
             drive.options.clone_from(&blocks);
             drive.serial = Some(device.serial.clone());
             if device.nvme {
-                // A namespace of its own has the name that the kernel gives such a one.
+                // A namespace that is not shared has the kernel's name for such a one.
                 let nsid = number + 1;
                 let place = format!(",bus=controller{index},nsid={nsid},shared=off");
                 drive.device = Some("nvme-ns".into());

@@ -7,7 +7,7 @@ use crate::{Config, Error, Job, Piece, Vm};
 use std::io;
 use std::time::Duration;
 
-/// Most that is kept of what the command says.
+/// Limit on the kept bytes of the command's output.
 const MOST_OUTPUT: usize = 64 << 10;
 
 /// The check to run on each state.
@@ -150,7 +150,7 @@ impl Checker {
         }
     }
 
-    /// The machine with these drives; `fresh` tells whether it has been started for this.
+    /// The machine with these drives; `fresh` receives whether it was started for this.
     fn machine(
         &mut self,
         devices: &[Device],

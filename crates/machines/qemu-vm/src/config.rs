@@ -74,7 +74,7 @@ pub struct Drive {
     pub serial: Option<String>,
     /// Options of the device, such as `num-queues=4`.
     pub options: String,
-    /// Whether QEMU serves it on a thread of its own (`iothread`).
+    /// Whether QEMU serves it on a separate thread (`iothread`).
     pub own_thread: bool,
 }
 
@@ -122,7 +122,7 @@ pub struct Config {
     /// How long the guest may take for what is not the command itself: to unpack
     /// input, to end what is left, to greet again.
     pub timeout: Duration,
-    /// Set to stop what goes on; it ends with [`crate::Error::Stopped`].
+    /// Set to stop the present work; the work ends with [`crate::Error::Stopped`].
     pub stop: Arc<AtomicBool>,
 }
 

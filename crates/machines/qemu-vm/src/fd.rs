@@ -19,8 +19,8 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
-/// Waits until one of `fds` can be read or `milliseconds` have passed (for ever
-/// if it is negative), and tells which can (closed ones count).
+/// Waits until one of `fds` can be read or `milliseconds` have passed (for ever if it is negative),
+/// and returns which can (closed ones count).
 ///
 /// # Errors
 /// The system refuses, which a signal is not.

@@ -60,7 +60,7 @@ impl Root {
                     told.get_or_insert_with(|| error.to_string());
                 })
             };
-            // QEMU is gone: whoever waits for its guest says so.
+            // QEMU is gone: the code that waits for its guest reports it.
             let _ = serve(&mut stream, lower.length(), read);
         };
         let thread = std::thread::Builder::new().name("root".into()).spawn(work);
@@ -68,7 +68,7 @@ impl Root {
         Ok(Self(failure))
     }
 
-    /// Why a read failed, if one did. After that nothing that the guest says is about its disks.
+    /// Why a read failed, if one did. After that no report of the guest is about its disks.
     pub(crate) fn failure(&self) -> Option<Error> {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.clone().map(|cause| Error::Root { cause })
@@ -122,7 +122,7 @@ fn negotiate(stream: &mut (impl Read + Write), length: u64) -> io::Result<bool> 
     stream.write_all(INIT)?;
     stream.write_all(&HANDSHAKE_FLAGS.to_be_bytes())?;
     let export = [&length.to_be_bytes()[..], &TRANSMISSION_FLAGS.to_be_bytes()].concat();
-    // Its own flags: it knows what was offered, and pads nothing.
+    // The client's own flags: the client knows the offered ones, and pads nothing.
     number(stream)?;
     loop {
         if u64::from_be_bytes(bytes(stream)?) != OPTION_MAGIC {

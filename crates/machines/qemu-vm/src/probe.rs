@@ -1,8 +1,8 @@
 //! Can this machine's `/dev/kvm` run a 64-bit guest?
 //!
-//! That the file exists says little: some machines have a KVM that opens, runs
-//! real mode and hangs at the first 64-bit instruction. So a few 64-bit
-//! instructions are run, in a child process that is killed if it takes long.
+//! The file's existence proves little: some machines have a KVM that opens, runs real mode and
+//! hangs at the first 64-bit instruction. So a few 64-bit instructions are run, in a child process
+//! that is killed if it takes long.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod child;

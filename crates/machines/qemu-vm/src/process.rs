@@ -117,7 +117,7 @@ impl Process {
     /// Takes the process's end; for one whose descriptors have closed.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system gives no status.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
@@ -167,7 +167,7 @@ fn spawn(command: Command) -> io::Result<Child> {
     child.recv().map_err(|_| gone())?
 }
 
-/// The last lines of the log that say something.
+/// The last lines of the log that are not empty.
 pub fn tail(log: &mut File) -> io::Result<String> {
     const BYTES: u64 = 8192;
     const LINES: usize = 12;

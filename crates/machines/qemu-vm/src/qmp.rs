@@ -67,7 +67,7 @@ impl<'a> Qmp<'a> {
         Ok(qmp)
     }
 
-    /// The same connection, whose waits end when `stopped` says so.
+    /// The same connection, whose waits end when `stopped` returns true.
     pub fn until<'b>(self, stopped: &'b (dyn Fn() -> bool + Sync)) -> Qmp<'b> {
         Qmp { stream: self.stream, buffer: self.buffer, events: self.events, stopped }
     }
@@ -95,7 +95,7 @@ impl<'a> Qmp<'a> {
         }
     }
 
-    /// Waits for an event that `wanted` says something about.
+    /// Waits for an event for which `wanted` returns a value.
     ///
     /// # Errors
     /// It does not come within `limit`.

@@ -11,8 +11,8 @@ use crate::process::Process;
 /// How often a program that is not ready yet is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where a program that is started here tells that it is ready: by `READY=1` on the socket
-/// that `NOTIFY_SOCKET` names.
+/// The place where a program that is started here reports that it is ready: by `READY=1` on the
+/// socket that `NOTIFY_SOCKET` names.
 #[derive(Debug)]
 pub struct Readiness {
     socket: UnixDatagram,
@@ -33,19 +33,19 @@ impl Readiness {
         Ok(Self { socket, path })
     }
 
-    /// Has the program of `command` tell it.
+    /// Makes the program of `command` report there.
     pub fn notified_by<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("NOTIFY_SOCKET", &self.path)
     }
 
-    /// Waits until the program is ready. Gives false if `ended` says that it has
-    /// ended, or if it takes longer than `limit`.
+    /// Waits until the program is ready. Gives false if `ended` returns that it has ended, or if it
+    /// takes longer than `limit`.
     pub fn wait(self, limit: Duration, mut ended: impl FnMut() -> bool) -> bool {
         let begun = Instant::now();
         let mut said = [0; 256];
         loop {
             if let Ok(length) = self.socket.recv(&mut said) {
-                // Another program of the folder may end meanwhile, and tell that.
+                // Another program of the folder may end meanwhile, and report that.
                 if said[..length].split(|&byte| byte == b'\n').any(|line| line == b"READY=1") {
                     return true;
                 }

@@ -74,7 +74,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     let mut found: Vec<_> = below.map(|entry| entry.path()).filter(|path| has_ios(path)).collect();
     found.sort();
     if found.is_empty() {
-        // Reading it says what is missing.
+        // The error of reading it names the missing part.
         found.push(path.to_owned());
     }
     found

@@ -36,9 +36,9 @@ impl Interval {
 }
 
 /// The percentile `percent` of values that rise: the least value that at least so many are not
-/// above. The interval's ends are order statistics (Conover, *Practical Nonparametric
-/// Statistics*, section 3.2, by the normal approximation). None where so few values say
-/// nothing of it: less than one of them is expected above it.
+/// above. The interval's ends are order statistics (Conover, *Practical Nonparametric Statistics*,
+/// section 3.2, by the normal approximation). None where the values are too few for it: less than
+/// one of them is expected above it.
 pub fn percentile(sorted: &[u64], percent: f64) -> Option<Interval> {
     let (count, share) = (sorted.len() as f64, percent / 100.0);
     // 99.9 % has no exact binary fraction.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stasis_comparison::{mean, of_runs, percentile, Candidate, Comparison};
 
-/// A sequence that is spread evenly (Weyl), for tests that need no randomness of their own.
+/// A sequence that is spread evenly (Weyl), for tests that need no randomness.
 fn spread(seed: u64, count: u64) -> Vec<u64> {
     let mut values: Vec<u64> = (0..count)
         .map(|index| (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed) >> 44)

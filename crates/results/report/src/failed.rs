@@ -1,10 +1,10 @@
-//! I/Os that failed, in words: how many, why, and what the guest was told.
+//! I/Os that failed, in words: how many, why, and the status that the guest got.
 
 use crate::summary::DriveSummary;
 use crate::units;
 
-/// Codes that tell a guest of a medium's failure, by interface: NVMe 1.4 figure 128 with
-/// the type in bits 10:8, virtio 1.2 section 5.2.6.
+/// Codes that report a medium's failure to a guest, by interface: NVMe 1.4 figure 128 with the type
+/// in bits 10:8, virtio 1.2 section 5.2.6.
 const CODES: &[(&str, u16, &str)] = &[
     ("nvme", 0x280, "Write Fault"),
     ("nvme", 0x281, "Unrecovered Read Error"),

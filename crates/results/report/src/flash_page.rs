@@ -7,9 +7,9 @@ use crate::plot::{Axis, Bar, Bars, Heat, Markup, Quantity, Scale, Segment};
 use crate::summary::DriveSummary;
 use crate::units;
 
-/// The share of reads of what was never written from which on it is told.
+/// Least share of reads of data that was never written that is reported.
 const NOTABLE: f64 = 0.01;
-/// Over-provisioning is told from this many times what was asked for on.
+/// Over-provisioning is reported from this multiple of the requested one on.
 const ROOMIER: f64 = 1.2;
 
 /// The section of a drive, if its model is a flash SSD's; without `plots` its figures only.

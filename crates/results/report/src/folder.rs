@@ -10,7 +10,7 @@ use rustix::fs::{flock, FlockOperation};
 use crate::files::make_folder;
 use crate::{inputs, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
 
-/// The list of a run's files in its folder, a name to a line; locked while the run goes on.
+/// The list of a run's files in its folder, a name to a line; locked while the run lasts.
 pub const LIST_FILE: &str = ".stasis-results";
 
 /// A folder of results, for as long as this lives no other run's.

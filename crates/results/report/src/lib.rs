@@ -1,10 +1,10 @@
 //! Results of a run for its reader: every I/O as a row, a summary as JSON, a page with tables and
 //! plots, and a few lines for the terminal.
 //!
-//! * [`ResultsWriter`] takes I/O records while the run goes on and streams them to
-//!   `ios.csv`; [`ResultsWriter::finish`] writes `summary.json` and `report.html`.
+//! * [`ResultsWriter`] takes I/O records during the run and streams them to `ios.csv`;
+//!   [`ResultsWriter::finish`] writes `summary.json` and `report.html`.
 //! * [`KeptIos`] reads the I/Os of a run that is over, [`KeptSpans`] what happened inside it.
-//! * [`text_summary`] says the same in a few lines of text.
+//! * [`text_summary`] has the same in a few lines of text.
 //! * [`figures`] sets measured figures beside published ones.
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
 //!
@@ -89,7 +89,7 @@ pub struct Drive {
     pub name: String,
     /// The model that decides when its commands complete.
     pub model: String,
-    /// The model with all its parameters; null where there are none to tell.
+    /// The model with all its parameters; null where there are none.
     pub parameters: serde_json::Value,
     /// The interface that the guest sees, such as `nvme`.
     pub interface: String,

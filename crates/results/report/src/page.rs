@@ -62,7 +62,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// A section that says nothing yet.
+    /// An empty section.
     pub fn new(heading: impl Into<String>) -> Self {
         Self { heading: heading.into(), blocks: Vec::new() }
     }

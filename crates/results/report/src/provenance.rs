@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::page::{Block, Section};
 
-/// The fields of a summary that say so, with what a page calls them.
+/// The fields of a summary about its provenance, with their names on a page.
 const FIELDS: &[(&str, &str)] = &[
     ("stasis_version", "Stasis"),
     ("stasis_commit", "Commit"),
@@ -19,7 +19,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("command_line", "Command line"),
 ];
 
-/// The section that says so; none where nothing of it is known.
+/// The section about provenance; none where nothing of it is known.
 pub fn section(fields: &Map<String, Value>) -> Option<Section> {
     let shown = |value: &Value| match value {
         Value::String(text) => text.clone(),

@@ -10,7 +10,7 @@ use crate::summary::Summary;
 use crate::table::{Column, Table};
 use crate::units;
 
-/// Time between two samples of a workload's rate (ns): the field's name says it.
+/// Time between two samples of a workload's rate (ns): the field's name contains it.
 const SAMPLE: f64 = 2e9;
 
 /// A machine, as `summary.json` has it.

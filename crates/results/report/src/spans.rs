@@ -100,7 +100,7 @@ impl SpanFile {
         ])
     }
 
-    /// Nothing more comes. What the summary says of it.
+    /// Ends the file. Returns its entry in the summary.
     pub(crate) fn finish(
         self,
         mut footer: Footer,

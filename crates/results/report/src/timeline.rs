@@ -240,8 +240,8 @@ impl Timeline {
         self.flights.iter().map(area).collect()
     }
 
-    /// How the I/Os went, in at most so many parts of time that hold 20 I/Os each on the
-    /// average; empty where that gives fewer than four parts, too few to say anything.
+    /// How the I/Os went, in at most so many parts of time that hold 20 I/Os each on the average;
+    /// empty where that gives fewer than four parts, too few for a course.
     pub(crate) fn course(&self, most: usize) -> Course {
         const PER_PART: u64 = 20;
         let mut course = Course::default();

@@ -1,6 +1,6 @@
-//! Where a run's own figures say that its result is not to be trusted.
+//! Tests of a run's own figures that show that its result is not to be trusted.
 //!
-//! The thresholds, which docs/reference/results.md tells too. Under `exact` the figures are what
+//! The thresholds, which docs/reference/results.md lists too. Under `exact` the figures are what
 //! they should be by construction, for drives that take 20 us or more.
 
 use stasis_clock::Nanos;

@@ -564,7 +564,7 @@ fn what_is_kept_is_read_back_from_each_format() {
         assert!(read == records, "{ios:?}");
         assert_eq!(kept.drives(), ["a, b", "c"]);
 
-        // Cut off in the middle: an error, not fewer rows, where the format can tell.
+        // Cut off in the middle: an error, not fewer rows, where the format can detect it.
         let whole = fs::read(kept.path()).unwrap();
         fs::write(kept.path(), &whole[..whole.len() / 2]).unwrap();
         let cut = KeptIos::open(folder.path()).and_then(|kept| kept.collect::<Result<Vec<_>, _>>());

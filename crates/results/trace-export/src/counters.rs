@@ -23,7 +23,7 @@ pub struct Counter {
 
 /// ns of a second.
 const SECOND: f64 = 1e9;
-/// The step of a workload's bandwidth (ns): its name in `summary.json` says so.
+/// The step of a workload's bandwidth (ns): its name in `summary.json` contains the step.
 const BANDWIDTH_STEP: u64 = 2_000_000_000;
 
 /// The counters of a run; of the drives only those that `wanted` takes, by name.

@@ -8,8 +8,8 @@
 //!   to its interrupt, and for each thing that happened inside the run where it kept that.
 //!
 //! Promises:
-//! * Times are those of `ios.csv`: nothing is rounded but where a format has a coarser unit,
-//!   which its module says.
+//! * Times are those of `ios.csv`: nothing is rounded but where a format has a coarser unit, which
+//!   its module documents.
 //! * The same I/Os give the same bytes.
 //! * What a format cannot hold is counted, not dropped without a word ([`Exported::left_out`]).
 
@@ -29,7 +29,7 @@ pub use perfetto::{perfetto, Inside};
 pub struct Exported {
     /// I/Os that the file has.
     pub ios: u64,
-    /// I/Os that its format has no way to say.
+    /// I/Os that its format cannot represent.
     pub left_out: u64,
     /// Spans of what happened inside the run.
     pub spans: u64,

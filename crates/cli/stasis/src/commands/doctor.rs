@@ -142,7 +142,7 @@ fn gather() -> Result<Findings> {
     let kvm = probe::probe();
     let soft = stasis_emulated_host::requirements(&host);
     let needed = kvm != KvmState::Usable && soft.qemu.is_some();
-    // Without memory or tools there is something else to say.
+    // Without memory or tools another problem is reported.
     let can = soft.install.is_empty() && enough(soft.available_memory);
     let boot = (needed && can).then(|| {
         let mut steps = Steps::new();

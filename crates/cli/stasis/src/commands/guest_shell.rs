@@ -28,7 +28,7 @@ pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
     experiment.guest.stdin = None;
     let stop = stop_on_signals()?;
     let mut terminal = Interactive::new(console, &stop)?;
-    // A session is kept only where someone says where.
+    // A session is kept only where a folder is given for it.
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let ios = if keeps { Ios::Parquet } else { Ios::None };
     if !keeps {

@@ -9,7 +9,7 @@ use rustix::fs::{access, Access};
 /// The folder below which this user's sockets and state are. `option` names another one.
 ///
 /// # Errors
-/// There is none that this user may write; the message says what to do.
+/// There is none that this user may write; the message gives advice.
 pub fn runtime_folder(option: &str) -> Result<PathBuf> {
     let user = rustix::process::geteuid();
     if user.is_root() {

@@ -1,5 +1,4 @@
-//! `stasis completions` and `stasis man`: what a shell and man(1) know of the
-//! command line.
+//! `stasis completions` and `stasis man`: the command line as a shell and man(1) use it.
 
 use std::path::Path;
 use std::process::ExitCode;

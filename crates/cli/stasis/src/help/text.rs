@@ -1,9 +1,9 @@
 //! The text below the options: paragraphs, and indented lines that stand as they are, such as
 //! examples.
 
-/// Where an example that goes on begins its next line.
+/// Indent of an example's continuation lines.
 const GOES_ON: &str = "    ";
-/// How the paragraph begins that tells the exit status.
+/// Beginning of the paragraph about the exit status.
 const EXIT_STATUS: &str = "Exit status:";
 
 /// A part of the text.
@@ -36,8 +36,8 @@ pub fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// `text` in lines of at most `width` columns: paragraphs are filled, and an example that is
-/// longer goes on after a backslash. A longer word stays whole, and so do other indented lines.
+/// `text` in lines of at most `width` columns: paragraphs are filled, and a longer example
+/// continues after a backslash. A longer word stays whole, and so do other indented lines.
 pub fn filled(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     let mut are_examples = false;
@@ -130,7 +130,7 @@ fn is_option(word: &str, rest: &str) -> bool {
 /// The text by what it is about, for a page with headings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sections {
-    /// The paragraph that tells the exit status, without its title.
+    /// The paragraph about the exit status, without its title.
     pub exit_status: Option<String>,
     /// The examples' lines.
     pub examples: Vec<String>,

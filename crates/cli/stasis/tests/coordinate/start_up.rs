@@ -2,11 +2,10 @@
 //! host, with and without `stasis coordinate`, in real time (vIrtical D3.6,
 //! chapters 8 and 10).
 //!
-//! The drive is slow by QEMU's own throttle, and serves one request at a time:
-//! qemu-storage-daemon offers it as a file, a loop device makes a drive of it,
-//! and the host's own bfq is before that. Guest and readers are each in a cgroup
-//! of their own. Needs root, qemu-storage-daemon, loop devices and bfq:
-//! `cargo test -p stasis --test coordinate start_up -- --ignored --nocapture`.
+//! The drive is slow by QEMU's own throttle, and serves one request at a time: qemu-storage-daemon
+//! offers it as a file, a loop device makes a drive of it, and the host's own bfq is before that.
+//! Guest and readers are in separate cgroups. Needs root, qemu-storage-daemon, loop devices and
+//! bfq: `cargo test -p stasis --test coordinate start_up -- --ignored --nocapture`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -140,7 +139,7 @@ fn readers(device: &str, cgroups: &[Cgroup]) -> Vec<Ending> {
             cgroup.0.display()
         );
         let mut sh = Command::new("sh");
-        // A group of its own, to be ended as a whole.
+        // A separate process group, to be ended as a whole.
         std::os::unix::process::CommandExt::process_group(&mut sh, 0);
         Ending(sh.args(["-c", &read]).stderr(Stdio::null()).spawn().unwrap())
     };

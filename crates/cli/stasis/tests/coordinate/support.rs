@@ -19,7 +19,7 @@ fn guest() -> Guest {
     build(&Recipe::default(), Path::new(STASIS), &cache, &mut |p| eprintln!("{p:?}")).unwrap()
 }
 
-/// `stasis coordinate host`, and what it says.
+/// `stasis coordinate host`, and its output.
 pub struct Host {
     child: Child,
     said: Receiver<String>,
@@ -43,7 +43,7 @@ impl Host {
         Self { child, said }
     }
 
-    /// Waits until it says something that ends so.
+    /// Waits for a line of output that ends with `end`.
     pub fn wait(&self, end: &str) -> Instant {
         let until = Instant::now() + TIMEOUT;
         loop {

@@ -1,6 +1,6 @@
 //! Commands in Markdown: the lines of its `sh` blocks and of its indented ones.
 
-/// The commands in `text`, lines that go on joined, without comments.
+/// The commands in `text`, continued lines joined, without comments.
 pub fn of(text: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     let (mut fenced, mut goes_on) = (false, false);

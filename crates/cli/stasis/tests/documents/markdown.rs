@@ -10,8 +10,8 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The contents of the fenced blocks of a language; a block whose words go on after the
-/// language's name is something else.
+/// The contents of the fenced blocks of a language; a block with more words after the language's
+/// name is something else.
 pub fn blocks(text: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut block: Option<(bool, String)> = None;

@@ -13,7 +13,7 @@ fn section(help: &str, is_title: impl Fn(&str) -> bool) -> Vec<String> {
     lines.take_while(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// Each command, by its words behind `stasis`, with its examples, of which lines that go on are joined.
+/// Each command, by its words behind `stasis`, with its examples, whose continued lines are joined.
 pub fn examples() -> Vec<(Vec<String>, Vec<String>)> {
     let mut all = Vec::new();
     let mut commands = vec![Vec::new()];

@@ -1,5 +1,5 @@
-//! Runs in the guest: `acknowledge DEVICE` writes the numbers 1, 2, ... each to
-//! the block of its number, flushes, and only then says it.
+//! Runs in the guest: `acknowledge DEVICE` writes the numbers 1, 2, ... each to the block of its
+//! number, flushes, and only then prints it.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;

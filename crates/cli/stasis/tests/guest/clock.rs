@@ -1,9 +1,8 @@
 //! Runs in the guest: do the processors' clocks ever disagree?
 //!
-//! `clock THREADS READS`: each thread, on a processor of its own, reads
-//! CLOCK_MONOTONIC and compares it with the latest time that any thread had
-//! read before this read began. Prints how many reads were earlier than that,
-//! by how much at most (ns), and how many processors took part.
+//! `clock THREADS READS`: each thread, on a separate processor, reads CLOCK_MONOTONIC and compares
+//! it with the latest time that any thread had read before this read began. Prints how many reads
+//! were earlier than that, by how much at most (ns), and how many processors took part.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -28,7 +28,7 @@ pub enum Name {
     Import { path: Vec<String>, public: bool },
 }
 
-/// A module, in a file of its own or within one.
+/// A module, in a separate file or within one.
 #[derive(Debug, Default)]
 pub struct Module {
     /// The number of its file.
@@ -199,14 +199,14 @@ struct Item<'a> {
     is_public: bool,
     /// The path of `#[path = ".."]`.
     path: Option<String>,
-    /// The word that says what it is; empty where none does.
+    /// The keyword of the item; empty where none does.
     keyword: String,
     name: Option<String>,
     /// All that follows attributes, visibility and keyword.
     tokens: &'a [TokenTree],
 }
 
-/// Words before the one that says what an item is.
+/// Words before an item's keyword.
 const QUALIFIERS: [&str; 5] = ["unsafe", "async", "extern", "auto", "default"];
 
 impl<'a> Item<'a> {

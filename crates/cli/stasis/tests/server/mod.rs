@@ -24,8 +24,8 @@ impl Drop for Process {
     }
 }
 
-/// Starts `stasis serve` with its sockets in `folder`; returns once it serves. What it
-/// says is added to `serve.log` there.
+/// Starts `stasis serve` with its sockets in `folder`; returns once it serves. Its output is added
+/// to `serve.log` there.
 pub fn serve(folder: &Path, arguments: &[&str]) -> Process {
     let log = folder.join("serve.log");
     let ready = Readiness::new(folder).unwrap();

@@ -1,5 +1,5 @@
-//! Mistakes are told in one message, at once, before anything is started; what fails
-//! beside the drives, with its cause.
+//! Mistakes are reported in one message, at once, before anything is started; what fails beside the
+//! drives, with its cause.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn a_machine_that_has_not_what_it_takes() {
 fn a_full_disk_of_the_host_is_told_with_the_image_and_what_the_guest_was_told() {
     let bench = Bench::new();
     std::fs::create_dir(bench.path("small")).unwrap();
-    // A disk of its own, in name spaces that end with the run.
+    // A separate disk, in name spaces that end with the run.
     let mut command = std::process::Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.arg("--map-root-user");

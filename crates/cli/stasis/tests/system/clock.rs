@@ -16,7 +16,7 @@ reads
 echo meanwhile $((reads - before))";
 
 /// Under KVM the cost of an entry and of an exit is an estimate, and on several threads each
-/// processor has a time of its own: no clock goes back there either.
+/// processor has a separate time: no clock goes back there either.
 #[test]
 fn no_clock_goes_backwards_in_the_software_kvm_host() {
     for threads in [None, Some(2)] {

@@ -45,7 +45,7 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
     told("sgl", 0, &["err= 0"]);
     told("format", 0, &["empty", "there"]);
     assert_eq!(text("sector"), "4096\n");
-    // The model has no such command, and says so.
+    // The model has no such command, and reports that.
     told("vendor", 1, &["0x6001"]);
     told("smart-log", 0, &["available_spare\t\t\t\t: 100%", "media_errors\t\t\t\t: 0"]);
     told("error-log", 0, &["0x6001", "0x2281"]);

@@ -161,10 +161,10 @@ fn a_check_finds_the_drives_that_were_cut() {
     test(&["--states", "60"]).expect(0);
     let report = bench.json("r/crash-test.json");
     assert!(report["checked"].as_u64() > Some(15), "{report}");
-    // Each line of the command has a time of its own, and its least state is always there.
+    // Each line of the command has its time, and its least state is always there.
     assert!(report["fixed"].as_u64() >= Some(10), "{report}");
 
-    // A promise that nobody kept is found with each seed, and found again by a guest of its own.
+    // A promise that nobody kept is found with each seed, and found again by a separate guest.
     let lost = ["--trace", "r", "--check", "sh /root/check.sh lost", "--results", "l"];
     test(&[&lost[..], &["--states", "1", "--seed", "7"]].concat()).expect(1);
     let report = bench.json("l/crash-test.json");

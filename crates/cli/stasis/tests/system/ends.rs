@@ -7,7 +7,7 @@ use crate::support::{guest_program, Bench};
 
 const DRIVE: &str = "--drive=model=fixed:100us,medium=ram:64MiB";
 
-/// Reads until it is stopped, and says when it begins.
+/// Reads until it is stopped, and prints a line when it begins.
 const ENDLESS: &str =
     "echo begins; exec fio --name=r --filename=/dev/nvme0n1 --rw=randread --bs=4k \
      --direct=1 --ioengine=psync --size=64M --time_based --runtime=100000";
@@ -127,7 +127,7 @@ fn what_a_machine_gets_that_nobody_waits_for_ends_with_the_others() {
     let drives = summary["drives"].as_array().unwrap();
     let reads = |at: usize| drives[at]["read"]["count"].as_f64().unwrap();
     // They take turns on a drive of one I/O at a time, or go at once: the endless one has no more
-    // than some I/Os of its own start and of those that it has in flight.
+    // I/Os than some at its start and those in flight.
     assert_eq!(reads(0), 50.0);
     assert!(reads(1) <= 60.0, "{drives:?}");
     let got: Vec<f64> = summary["shared"][0]["tenants"]

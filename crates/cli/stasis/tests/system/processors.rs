@@ -69,7 +69,7 @@ fn four_processors_do_four_times_the_work() {
     assert!(skew <= 21_000, "{skew} ns between two processors, with a quantum of 20 us");
 }
 
-/// Linux 6.12 starts processors by other ways than 6.1: each tells itself by its APIC.
+/// Linux 6.12 starts processors by other ways than 6.1: each identifies itself by its APIC.
 #[test]
 fn debian_13_has_all_processors() {
     let bench = Bench::new();

@@ -61,7 +61,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// Runs the commands of `text`, one block, and stops what then still goes on.
+/// Runs the commands of `text`, one block, and stops those that still run then.
 fn follow(bench: &Bench, text: &str) {
     // A function has its port of this host, and its folder, to itself.
     static FUNCTIONS: Mutex<()> = Mutex::new(());
@@ -158,7 +158,7 @@ fn documents(names: &[&str]) {
         let written =
             markdown::blocks(&text, "toml").into_iter().find(|block| block.contains("command"));
         std::fs::write(bench.path("experiment.toml"), written.unwrap_or(demo)).unwrap();
-        // A synopsis has words of its own.
+        // A synopsis has placeholders.
         let blocks = text.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
         let blocks = blocks.filter(|block| !block.contains("MODEL"));
         blocks.for_each(|block| follow(&bench, &format!("```sh\n{block}```\n")));

@@ -49,7 +49,7 @@ fn a_guest_starts_from_a_folder() {
     let summary = bench.json("results/summary.json");
     assert_eq!(summary["guest_recipe"]["root"], "tree");
     let digest = summary["guest"].as_str().unwrap().to_owned();
-    // The same again, from a file; what the root lacks is told.
+    // The same again, from a file; the error names the part that the root lacks.
     let text = "engine = 'exact'\ncommand = ['fio', '--version']\n[guest]\nroot = 'tree'\n";
     fs::write(bench.path("e.toml"), text).unwrap();
     let run = bench.run(&["e.toml", "--results=again"]);
@@ -115,7 +115,7 @@ fn checks_have_the_root_that_the_run_had() {
     bench.finish(bench.command(&["crash-test", "crash.toml", "--states", "60"])).expect(0);
     let report = bench.json("r/crash-test.json");
     assert!(report["checked"].as_u64() > Some(3), "{report}");
-    // A check that finds something is heard, with what the root's file says.
+    // A check that finds something is heard, with the text of the root's file.
     let words = ["crash-test", "crash.toml", "--trace=r", "--states=5", "--results=again"];
     let check = "--check=read -r whose </etc/whose; echo \"$whose\"; exit 3";
     bench.finish(bench.command(&[&words[..], &[check]].concat())).expect(1);

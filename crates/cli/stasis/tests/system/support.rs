@@ -79,7 +79,7 @@ impl Bench {
         command
     }
 
-    /// `stasis run` with `words` to its end. I/Os are kept as text if the words do not say how.
+    /// `stasis run` with `words` to its end. I/Os are kept as text if the words name no format.
     pub fn run(&self, words: &[&str]) -> Finished {
         self.finish(self.command(&as_text(&[&["run"], words].concat())))
     }
@@ -152,7 +152,7 @@ impl Bench {
     }
 }
 
-/// A run that goes on.
+/// A run in progress.
 pub struct Running<'a> {
     bench: &'a Bench,
     child: Child,

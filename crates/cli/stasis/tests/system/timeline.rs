@@ -84,7 +84,7 @@ fn what_happens_inside_is_told_and_changes_nothing() {
         assert!(turns > 1 && requests >= turns, "{name}: {turns}, {requests} of {known:?}");
     }
 
-    // As long as the summary says, from the command on.
+    // As long as in the summary, from the command on.
     let begin = (summary["boot_virtual_seconds"].as_f64().unwrap() * 1e9).round() as u64;
     let running = |number: u64| -> u64 {
         let name = format!("vCPU {number}");
@@ -96,7 +96,7 @@ fn what_happens_inside_is_told_and_changes_nothing() {
     for processor in summary["processors"].as_array().unwrap() {
         let told = processor["running_seconds"].as_f64().unwrap() * 1e9;
         let number = processor["number"].as_u64().unwrap();
-        // The agent goes on for a while after the command's end.
+        // The agent runs for a while after the command's end.
         let kept = running(number) as f64;
         assert!(kept >= told * 0.999, "vCPU {number}: {kept} ns, but {told} ns in the summary");
     }

@@ -22,8 +22,8 @@ type Attributes = [u64; 18];
 /// Makes the call; the attributes' addresses are of memory that lives on.
 fn bpf(command: libc::c_int, attributes: &mut Attributes) -> io::Result<libc::c_int> {
     let size = std::mem::size_of::<Attributes>();
-    // SAFETY: a union of the stated size, of which the kernel takes zeroes
-    // where it knows no members; what its addresses point to outlives the call.
+    // SAFETY: a union of the stated size, of which the kernel takes zeroes where it has no members;
+    // what its addresses point to outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), size) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -89,9 +89,8 @@ pub(super) fn types_of(name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// Loads a program that runs after a function: number `function` of a module's
-/// types, or without a module of the kernel's own. What the kernel's verifier
-/// says of a wrong one is in the error.
+/// Loads a program that runs after a function: number `function` of a module's types, or without a
+/// module of the kernel's own. The kernel verifier's log on a wrong one is in the error.
 pub(super) fn load(code: &[u8], types: Option<&OwnedFd>, function: u32) -> io::Result<OwnedFd> {
     // The licence that the kernel requires of programs that call helpers for its own memory; the
     // project's licences allow it.

@@ -1,7 +1,7 @@
 //! The kernel's description of its own types, as far as it takes to find a
 //! member's offset and a function's number (Linux, Documentation/bpf/btf.rst).
 
-/// A kind of type, and how its entry goes on after the common part.
+/// A kind of type, and the layout of its entry after the common part.
 mod kind {
     pub const INT: u32 = 1;
     pub const POINTER: u32 = 2;

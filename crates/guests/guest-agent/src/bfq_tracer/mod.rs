@@ -137,7 +137,7 @@ impl BfqTracer {
     /// Guest-physical address of the page, for a machine that is to read it.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not give the address.
     pub fn physical_address(&self) -> Result<u64, TraceError> {
         self.page.physical_address().map_err(failed("find where a page of bpf's is"))
     }

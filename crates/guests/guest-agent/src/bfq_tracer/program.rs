@@ -50,9 +50,9 @@ pub struct Offsets {
 /// `BFQ_SOFTRT_WEIGHT_FACTOR`). A reader that is held up by others is easily taken
 /// for the latter (vIrtical D3.6, 3.2): it is not urgent.
 const INTERACTIVE: std::ops::RangeInclusive<i32> = 2..=100;
-/// An interactive queue may be taken for soft real-time for a while. It is told from
-/// others by when it became interactive; those have a time there (in jiffies) that is
-/// a quarter of all times away (`bfq_smallest_from_now`), far beyond 2 to this.
+/// An interactive queue may be taken for soft real-time for a while. The time when it became
+/// interactive distinguishes it from others; those have a time there (in jiffies) that is a quarter
+/// of all times away (`bfq_smallest_from_now`), far beyond 2 to this.
 const EVER: i32 = 48;
 
 /// The first argument of a traced function.

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The start of a bzImage that says it is `release`.
+/// The start of a bzImage that names `release`.
 fn image(release: &str) -> Vec<u8> {
     let mut bytes = vec![0; 0x400];
     bytes[0x202..0x206].copy_from_slice(b"HdrS");

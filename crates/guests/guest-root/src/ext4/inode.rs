@@ -22,7 +22,7 @@ impl Layout {
         for (at, half) in halves {
             inode[at..at + 2].copy_from_slice(&half.to_le_bytes());
         }
-        // Seconds beyond 31 bits continue in two bits of their own.
+        // Seconds beyond 31 bits continue in two other bits.
         let epoch = ((time + (1 << 31)) >> 32) as u32 & 3;
         let mut words =
             vec![(0x04, size as u32), (0x6c, (size >> 32) as u32), (0x1c, blocks as u32)];

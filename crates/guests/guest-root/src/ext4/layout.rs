@@ -154,7 +154,7 @@ impl Layout {
             self.blocks = (self.used * BLOCK).next_multiple_of(WHOLE) / BLOCK;
             let needed = self.blocks.div_ceil(self.group_blocks);
             if needed <= self.groups && self.groups * self.group_inodes >= inodes {
-                // A group of its own for nothing is not allowed.
+                // An empty last group is not allowed.
                 self.blocks =
                     self.blocks.max((self.groups - 1) * self.group_blocks + WHOLE / BLOCK);
                 return;

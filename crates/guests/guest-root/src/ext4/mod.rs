@@ -20,7 +20,7 @@ pub(crate) const MAGIC_AT: usize = 0x38;
 pub(crate) const ROOT_INODE: u32 = 2;
 /// Mark of an extents' node (ext4/ifork.rst).
 const EXTENT_MAGIC: u16 = 0xf30a;
-/// The longest extent in blocks; more says that it is not written.
+/// The longest extent in blocks; a larger number means that the extent is not written.
 const EXTENT_MAX: u64 = 32_768;
 /// Where an inode's attributes begin with their mark (ext4/attributes.rst), and the number that
 /// stands for `security.`.
@@ -46,7 +46,7 @@ mod flag {
     pub(crate) const EXTENTS: u32 = 0x8_0000;
 }
 
-/// Features that a reader must know.
+/// Features that a reader must support.
 mod incompat {
     pub(crate) const FILE_TYPE: u32 = 0x2;
     pub(crate) const RECOVER: u32 = 0x4;

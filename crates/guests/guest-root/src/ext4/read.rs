@@ -48,7 +48,7 @@ pub(crate) struct FileSystem {
 pub(crate) enum Opened {
     /// No file system of ext2, ext3 or ext4.
     Other,
-    /// One with features that only a kernel knows.
+    /// One with features that only a kernel supports.
     Unknown,
     /// One that can be read.
     Known(FileSystem),

@@ -125,7 +125,7 @@ impl Writer<'_> {
 
     fn copy(&mut self, start: u64, content: &Content) -> Result<(), RootError> {
         self.out.go(start)?;
-        // Errors of reading and of writing are told apart.
+        // Errors of reading and of writing are distinguished.
         let mut failed = None;
         let out = &mut self.out;
         let copied = content.copy(&mut |bytes| {

@@ -40,7 +40,7 @@ proptest! {
         for (at, byte) in changes {
             bytes[at.index(reach)] = byte;
         }
-        // An image with features that nobody knows is left to the guest's kernel.
+        // An image with unknown features is left to the guest's kernel.
         if let Some(mut tree) = read_noise(&bytes) {
             if listing(&tree, true).len() < 1000 {
                 let folder = tempfile::tempdir().unwrap();

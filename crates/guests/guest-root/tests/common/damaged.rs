@@ -28,8 +28,8 @@ pub fn as_archive(bytes: &[u8]) -> Vec<u8> {
     archive
 }
 
-/// Writes an image, of which the input says what some sectors hold: the number of a sector (two
-/// bytes, little-endian), then its bytes. It is a little longer than the last of these.
+/// Writes an image, of which the input gives the content of some sectors: the number of a sector
+/// (two bytes, little-endian), then its bytes. It is a little longer than the last of these.
 #[allow(dead_code, reason = "not every target that has this file uses it")]
 pub fn write_image(bytes: &[u8], path: &Path) -> io::Result<()> {
     let file = File::create(path)?;

@@ -68,7 +68,7 @@ extern "C" fn report(frame: &[u64; 7]) -> ! {
     console::die("the program failed")
 }
 
-/// From now on an exception says what and where it is.
+/// From now on a message names an exception and its place.
 pub(crate) fn name_exceptions() {
     const INTERRUPT_GATE: u64 = 0x8e00 << 32;
     const CODE: u64 = 24 << 16;

@@ -11,7 +11,7 @@ use std::arch::asm;
 /// Writes a model-specific register.
 ///
 /// # Safety
-/// The value must leave this program able to go on.
+/// This program must be able to run with the value.
 pub(crate) unsafe fn write_msr(number: u32, value: u64) {
     // SAFETY: the caller's promise.
     unsafe {

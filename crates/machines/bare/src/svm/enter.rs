@@ -5,8 +5,7 @@ use super::vmcb::TSC_OFFSET;
 use std::arch::global_asm;
 use std::mem::offset_of;
 
-/// Registers that the control block does not hold, and what [`enter`] needs and
-/// tells.
+/// Registers that the control block does not hold, and the inputs and results of [`enter`].
 #[repr(C, align(64))]
 pub(super) struct Context {
     /// RCX, RDX, RBX, RBP, RSI, RDI, R8 to R15.

@@ -86,7 +86,7 @@ impl Timer {
         const LONGEST: u64 = u32::MAX as u64;
         let stay = until.saturating_sub(now);
         let due = self.due.load(Relaxed);
-        // An earlier time does no harm: the guest goes on after it.
+        // An earlier time does no harm: the guest continues after it.
         let in_time = due != 0 && due <= self.now.load(Relaxed).saturating_add(stay);
         if in_time || until == u64::MAX {
             0

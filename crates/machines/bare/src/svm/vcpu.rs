@@ -185,7 +185,7 @@ impl Vcpu {
             CURRENT.compare_exchange(self.vmcb.address(), 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Starts in real mode at page `page`, as a start-up message says.
+    /// Starts in real mode at page `page`, as a start-up message requests.
     pub fn start_at_page(&mut self, page: u8) {
         self.reset();
         let mut code = self.vmcb.segment(Segment::Cs);
@@ -281,8 +281,8 @@ impl Vcpu {
         self.vmcb.set(EVENT, exception | EXCEPTION | code | VALID);
     }
 
-    /// Runs the guest from its time `now` on, until `until` at the latest, and
-    /// says why and when it left. Costs are not in its time.
+    /// Runs the guest from its time `now` on, until `until` at the latest, and returns the reason
+    /// and time of its exit. The time excludes costs.
     ///
     /// # Safety
     /// On the bare machine only. `nested` maps memory that lives as long as it
@@ -660,7 +660,7 @@ impl Drop for Vcpu {
 }
 
 enum Served {
-    /// The guest goes on at once.
+    /// The guest continues at once.
     Inside,
     /// The timer, or an earlier setting of it.
     Timer,

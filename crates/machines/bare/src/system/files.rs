@@ -1,12 +1,12 @@
 //! The files that there are: the machine's disks, as block devices.
 //!
-//! `/dev/stasis-N` is the disk in slot N, and what Linux tells of a device in
-//! /sys says whether it zeroes ranges by itself.
+//! `/dev/stasis-N` is the disk in slot N, and a file of Linux's /sys shows whether the device
+//! zeroes ranges by itself.
 
 use crate::disk::{Disk, Request, MOST, SECTOR};
 use std::ffi::CStr;
 
-/// Descriptors of the disks begin here, those of what /sys tells of them here.
+/// Descriptors of the disks begin here, those of their files in /sys here.
 const FIRST: u64 = 16;
 const TOLD: u64 = FIRST + MOST as u64;
 /// Requests go in pieces of at most so many bytes.

@@ -1,9 +1,8 @@
 //! The few Linux system calls that a static program of one thread needs.
 //!
-//! They come from the C library and from Rust's standard library, which need
-//! not be rebuilt for the bare machine. There are no files but the machine's
-//! disks (`files`), no threads, no signals and no paging. What is not here is
-//! `ENOSYS`, and says so on the serial port.
+//! They come from the C library and from Rust's standard library, which need not be rebuilt for the
+//! bare machine. There are no files but the machine's disks (`files`), no threads, no signals and
+//! no paging. Other system calls return `ENOSYS`, with a message on the serial port.
 
 mod entry;
 mod files;

@@ -98,8 +98,8 @@ pub(super) fn populate(range: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The physical address in an entry: bit 63 says whether the page is present,
-/// bits 0 to 54 are its frame.
+/// The physical address in an entry: bit 63 is set if the page is present, bits 0 to 54 are its
+/// frame.
 fn physical(entry: u64) -> io::Result<u64> {
     const PRESENT: u64 = 1 << 63;
     const FRAME: u64 = (1 << 55) - 1;

@@ -226,8 +226,8 @@ pub struct Later {
 }
 
 impl Later {
-    /// Looks it up. Where the machine is to be kept, it is kept here, and each run of
-    /// it goes on here with what it has of its own.
+    /// Looks it up. Where the machine is to be kept, it is kept here, and each of its runs
+    /// continues here with the inputs of that run.
     pub fn take() -> Result<Self, InsideError> {
         let mut items = FwCfg::open()?;
         if items.length(SAVE_ITEM).is_some() {

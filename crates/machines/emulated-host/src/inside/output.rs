@@ -91,8 +91,7 @@ pub(super) fn read_source(into: &mut [u8], mut offset: u64) -> io::Result<()> {
 /// Bytes of an answer's head.
 const HEAD: usize = 4;
 
-/// Sets the memory for bulk packets up and tells where it is; without it all
-/// packets are short.
+/// Sets the memory for bulk packets up and sends its address; without it all packets are short.
 pub(super) fn prepare() -> io::Result<()> {
     // Twice the size, so that an aligned huge page is in it.
     let memory: &'static mut [u8] = Box::leak(vec![0; 2 * BULK].into_boxed_slice());

@@ -30,14 +30,13 @@ pub(super) fn shake_hands() {
 /// The buffer for bulk packets as the outer side has left it, which writes to it behind the
 /// compiler's back.
 pub(super) fn written(buffer: &mut [u8]) -> &[u8] {
-    // SAFETY: no instruction at all; what the compiler knows of the buffer ends here. The outer side
-    // does not write again before the next packet.
+    // SAFETY: no instruction at all; the compiler's assumptions about the buffer end here. The
+    // outer side does not write again before the next packet.
     unsafe { asm!("/* {0} */", in(reg) buffer.as_mut_ptr(), options(nostack, preserves_flags)) };
     buffer
 }
 
-/// Pauses the machine at this instruction; it goes on when the outer side has
-/// restored it.
+/// Pauses the machine at this instruction; it continues when the outer side has restored it.
 pub(super) fn pause() {
     write_byte(PAUSE_PORT, 1);
 }

@@ -87,7 +87,7 @@ impl Listener {
 
     pub(super) fn hook(&self, hook: Hook) {
         let mut place = self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked before the hook was there: it is told at once.
+        // Asked before the hook was there: the hook is called at once.
         if self.shared.flag.load(Ordering::Acquire) {
             hook();
         }

@@ -103,16 +103,15 @@ impl<C: DriveController> Attached<C> {
         }
     }
 
-    /// When [`Attached::advance`] is to be called next: for the drive's model, for the
-    /// controller, or for what was refused, which is recorded at once: the guest may go on
-    /// for ever with it.
+    /// When [`Attached::advance`] is to be called next: for the drive's model, for the controller,
+    /// or for refused requests, which are recorded at once: the guest may repeat them for ever.
     pub fn next_event(&self) -> Option<Nanos> {
         let refused = self.refused.first().map(|(at, _)| *at);
         let events = [self.drive.next_event(), self.controller.next_event(), refused];
         events.into_iter().flatten().min()
     }
 
-    /// Delivers what is due at `now`; each I/O is told to `record`.
+    /// Delivers what is due at `now`; each I/O is passed to `record`.
     pub fn advance(
         &mut self,
         memory: &GuestMemory,

@@ -16,7 +16,7 @@ pub enum AgentEvent {
     Nothing,
     /// The machine could begin with its command.
     Ready,
-    /// A page of the guest's says from now on when it needs help.
+    /// From now on a page of the guest's memory shows when it needs help.
     HelpPage(u64),
     /// The guest begins or ends to need help.
     Help(bool),
@@ -30,7 +30,7 @@ pub enum AgentEvent {
     Finished,
 }
 
-/// Refused requests that are told one by one; more are only counted, so that a
+/// Limit on the refused requests that are reported one by one; more are only counted, so that a
 /// guest cannot fill the event stream.
 const REFUSALS_TOLD: u64 = 16;
 
@@ -72,7 +72,7 @@ impl Mailbox for MailboxMemory<'_> {
     }
 
     fn write(&mut self, offset: usize, from: &[u8]) {
-        // Beyond the mailbox: cut off, as the trait says callers never ask.
+        // Beyond the mailbox: cut off, by the trait callers never ask for that.
         let _ = self.0.write(offset as u64, from);
     }
 }

@@ -50,7 +50,7 @@ impl DriveDevice {
         }
     }
 
-    /// Whether a write to `offset` says that there are commands.
+    /// Whether a write to `offset` announces commands.
     pub fn is_doorbell(&self, offset: u64) -> bool {
         match self {
             Self::Nvme(_) => offset >= 0x1000,
@@ -92,7 +92,7 @@ impl DriveDevice {
         either!(self, device => device.next_event())
     }
 
-    /// Delivers what is due at `now`; each I/O is told to `record`.
+    /// Delivers what is due at `now`; each I/O is passed to `record`.
     pub fn advance(
         &mut self,
         memory: &GuestMemory,

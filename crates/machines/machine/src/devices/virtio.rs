@@ -39,7 +39,7 @@ impl VirtioController {
         })
     }
 
-    /// Whether a write to `offset` says that there are requests.
+    /// Whether a write to `offset` announces requests.
     pub fn is_doorbell(offset: u64) -> bool {
         PciDevice::is_doorbell(offset)
     }

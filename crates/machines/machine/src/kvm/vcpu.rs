@@ -79,7 +79,7 @@ impl Vcpu {
         self.fd.set_debug_regs(&debug).map_err(Error::kvm("set debug registers"))
     }
 
-    /// Starts in real mode at page `page`, as a start-up message says.
+    /// Starts in real mode at page `page`, as a start-up message requests.
     pub fn start_at_page(&mut self, page: u8) -> Result<(), Error> {
         let mut sregs = self.fd.get_sregs().map_err(Error::kvm("read registers"))?;
         sregs.cs.selector = u16::from(page) << 8;

@@ -37,7 +37,7 @@ impl Machine {
         } else if X2APIC.contains(&number) {
             self.write_apic(timeline, index, number & 0xff, value)?;
         }
-        // MSRs that KVM does not know take any value.
+        // MSRs that KVM does not have take any value.
         Ok(After::Continue)
     }
 

@@ -89,8 +89,8 @@ impl<'j> Run<'j> {
         }
 
         for ((machine, _), &(vcpus, command_line, seed)) in machines.iter_mut().zip(&kernels) {
-            // Of several processors each has a TSC of its own: the clock that
-            // they share is KVM's (see `pvclock`).
+            // Of several processors each has a separate TSC: the clock that they share is KVM's
+            // (see `pvclock`).
             let clock = if vcpus == 1 { "clocksource=tsc" } else { "clocksource=kvm-clock" };
             let khz = scale.khz();
             let command_line =
@@ -156,7 +156,7 @@ impl<'j> Run<'j> {
     }
 }
 
-/// Lets everything tell what it does, and says of what that will be.
+/// Makes everything record its activity, and emits the list of tracks.
 fn watch(
     machines: &mut [Machine],
     timeline: TimelineConfig,

@@ -60,7 +60,7 @@ pub struct MachineConfig<'a> {
     pub random: bool,
     /// Rewind, if wanted; only where the machine is alone.
     pub rewind: Option<Rewind>,
-    /// Whether the run goes on until its command has ended.
+    /// Whether the run lasts until its command has ended.
     pub waited: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Config<'a> {
     pub virtual_limit: Option<Nanos>,
     /// Who types where a command runs on a terminal.
     pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,
-    /// Whether it is told what happens inside, and how.
+    /// Whether events inside the run are recorded, and how.
     pub timeline: Option<TimelineConfig>,
     /// When the run is to end before its end.
     pub stop: Stop,
@@ -97,7 +97,7 @@ pub struct Config<'a> {
 /// Options of the events inside a run ([`stasis_run_events::RunEvent::Spans`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimelineConfig {
-    /// Whether a freeze says how long it took by the wall clock, which no run repeats.
+    /// Whether a freeze records its length by the wall clock, which no run repeats.
     pub wall_clock: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct Stop {
 /// The declared processor speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Speed {
-    /// The TSC runs at this frequency (kHz), as the guest is told.
+    /// The TSC runs at this frequency (kHz), as announced to the guest.
     Khz(u64),
     /// As fast as the host's TSC, times this.
     Times(f64),

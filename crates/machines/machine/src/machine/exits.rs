@@ -78,7 +78,7 @@ impl Machine {
             number if X2APIC.contains(&number) => {
                 apic.read(number & 0xff, timeline.clock.now_ns()).unwrap_or(0)
             }
-            // MSRs that KVM does not know read as zero.
+            // MSRs that KVM does not have read as zero.
             _ => 0,
         }
     }

@@ -194,7 +194,7 @@ impl Run<'_> {
         self.machines.iter().map(Machine::frozen).sum()
     }
 
-    // Where everyone is: for the user who asks why a guest does not go on.
+    // Where everyone is: for the user who asks why a guest makes no progress.
     fn show_processors(&mut self) -> Result<(), Error> {
         for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
             let mut text = String::new();

@@ -23,7 +23,7 @@ pub(super) enum Turn {
     Slice(usize, Slice),
     /// Those of [`Run::slices`] run at once, each on its thread of the pool.
     Round,
-    /// The instant is behind: no processor can go on before it moves.
+    /// The instant is behind: no processor can run before it moves.
     Later,
     /// Every processor is idle.
     Idle,
@@ -93,7 +93,7 @@ impl<'j> Run<'j> {
         let several = self.busy().nth(1).is_some();
         let quantum = instant.saturating_add(self.timeline.quantum);
         let limit = if several { event.min(quantum) } else { event };
-        // One that has hardly anything left of its quantum goes on when it has more.
+        // One that has hardly anything left of its quantum runs when it has more.
         let enough = |time: u64| {
             time < limit && (limit == event || time.saturating_add(self.timeline.lateness) < limit)
         };
@@ -113,7 +113,7 @@ impl<'j> Run<'j> {
         Turn::Slice(place, self.plan(place, limit))
     }
 
-    /// The turn where no processor is able to go on.
+    /// The turn where no processor is able to run.
     fn nobody(&self) -> Turn {
         match self.busy().all(|(_, time)| time <= self.instant) {
             true => Turn::Idle,

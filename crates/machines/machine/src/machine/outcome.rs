@@ -17,7 +17,7 @@ impl Run<'_> {
             lost_spans = watch.spans.lost();
         }
         self.timeline.flush_records()?;
-        // The last that is told of the drives: what their end does is not a guest's.
+        // The last event of the drives: the effects of their end are not a guest's.
         self.timeline.emit(RunEvent::Progress(self.timeline.clock.now_ns()))?;
         use Ending::{Hung, Panicked, VirtualLimit, WallLimit};
         if matches!(ending, Hung | Panicked | VirtualLimit | WallLimit) {

@@ -1,5 +1,5 @@
-//! One round: processors of which each can go on without the others are in guest
-//! mode at the same time, on several threads of the host.
+//! One round: processors of which each can run without the others are in guest mode at the same
+//! time, on several threads of the host.
 
 use stasis_run_events::Ending;
 

@@ -30,7 +30,7 @@ pub(super) struct Begun {
 }
 
 impl Machine {
-    /// Runs a processor until the slice's end or an exit of its own.
+    /// Runs a processor until the slice's end or an exit of the processor.
     pub(super) fn slice(&mut self, timeline: &mut Timeline, slice: Slice) -> Result<After, Error> {
         let Some(begun) = self.enter(timeline, slice)? else { return Ok(After::Continue) };
         let vcpu = &mut self.vcpus[slice.index];

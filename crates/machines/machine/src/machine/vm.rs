@@ -37,7 +37,7 @@ pub(super) struct Machine {
     /// Its number.
     pub(super) number: u16,
     pub(super) name: String,
-    /// Whether the run goes on until its command has ended.
+    /// Whether the run lasts until its command has ended.
     pub(super) waited: bool,
     /// Whether it has everything to begin with its command.
     pub(super) prepared: bool,
@@ -45,20 +45,20 @@ pub(super) struct Machine {
     pub(super) started: Option<Nanos>,
     pub(super) ended: Option<Nanos>,
     pub(super) ending: Option<Ending>,
-    /// Where its guest says whether it needs help.
+    /// The page that shows whether its guest needs help.
     pub(super) help_page: Option<u64>,
     // How many urgent requests that page has told of.
     pub(super) urgent: u32,
     pub(super) wants_help: bool,
     /// How often what the guest said there made no sense.
     pub(super) refused_help: u64,
-    /// Whether its agent has nothing more to say: it does not run again.
+    /// Whether its agent has no more messages: it does not run again.
     pub(super) finished: bool,
 }
 
 /// The step that follows an exit.
 pub(super) enum After {
-    /// The guest goes on.
+    /// The guest continues.
     Continue,
     /// Its agent has told something.
     Agent(AgentEvent),

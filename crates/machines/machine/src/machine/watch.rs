@@ -27,7 +27,7 @@ pub(super) struct Watch {
     freezes: u32,
     /// How long each machine has stood still so far.
     frozen: Vec<Duration>,
-    /// Whether a freeze says how long it took.
+    /// Whether a freeze records its length.
     timed: bool,
 }
 
@@ -195,7 +195,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever rewind does, a processor's time is told once and without gaps.
+        /// Whatever rewind does, a processor's time is recorded once and without gaps.
         #[test]
         fn a_processors_time_is_told_once(
             slices in prop::collection::vec((0u64..30, 1u64..20, any::<bool>()), 1..50),

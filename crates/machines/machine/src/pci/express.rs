@@ -36,8 +36,8 @@ const DEVICE_CONTROL_MASK: u16 = 0x78ff;
 const DEVICE_CONTROL_DEFAULT: u16 = 1 << 4 | 1 << 11 | 2 << 12;
 /// Device Control: initiate a Function Level Reset; reads as 0.
 const INITIATE_RESET: u16 = 1 << 15;
-/// Link Capabilities: tells whether the link is up. Ports of links faster
-/// than 5 GT/s must.
+/// Link Capabilities: the port reports whether the link is up. Ports of links faster than 5 GT/s
+/// must.
 const ACTIVE_REPORTING: u32 = 1 << 20;
 /// Link Capabilities: no power state of the link is needed to be compliant.
 const ASPM_OPTIONAL: u32 = 1 << 22;

@@ -33,7 +33,7 @@ const NO_SOFT_RESET: u8 = 1 << 3;
 const POWER_STATE: u8 = 3;
 const D3_HOT: u8 = 3;
 
-/// Who a device says it is.
+/// The identity that a device reports.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity {
     /// Vendor.
@@ -125,8 +125,8 @@ impl Function {
         self
     }
 
-    /// Adds a capability that only says something: its number, and what is
-    /// behind the pointer to the next.
+    /// Adds a capability that only holds information: its number, and what is behind the pointer to
+    /// the next.
     pub fn with_capability(mut self, number: u8, body: &[u8]) -> Self {
         self.capability(number, body);
         self

@@ -1,10 +1,10 @@
 //! Hands the work of a round to a thread, and takes it back.
 //!
-//! Both sides wait on their cores for a while before they sleep, so that most rounds need no
-//! system call. The state says who waits and how; each change of it is one that only one side
-//! can make, or one that both may try and one loses. `tests/handoff.rs` has loom try every
-//! order in which the two threads can do their steps; so what is used of the standard library
-//! comes from [`super::sync`], for which that test has loom's.
+//! Both sides wait on their cores for a while before they sleep, so that most rounds need no system
+//! call. The state shows who waits and how; each change of it is one that only one side can make,
+//! or one that both may try and one loses. `tests/handoff.rs` has loom try every order in which the
+//! two threads can do their steps; so the used parts of the standard library come from
+//! [`super::sync`], for which that test has loom's.
 
 use super::sync::{current, park, AtomicU8, Mutex, MutexGuard, Ordering, SpinWait, Thread};
 

@@ -1,4 +1,4 @@
-//! Work in a process of its own, which is killed if it takes long.
+//! Work in a separate process, which is killed if it takes long.
 
 use crate::fd::{pipe, readable};
 use std::fs::File;
@@ -19,7 +19,7 @@ pub fn run(limit: Duration, work: impl FnOnce() -> String) -> io::Result<String>
     }
     if child == 0 {
         drop(read_end);
-        // A leading byte tells an empty answer from none.
+        // A leading byte distinguishes an empty answer from none.
         let said =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| format!("\n{}", work())));
         let _ = File::from(write_end).write_all(said.unwrap_or_default().as_bytes());

@@ -100,7 +100,7 @@ fn read_column(
         _ => return Err(general("a column changes its type")),
     }?;
     if present == rows {
-        // There is one for each row, whatever the levels could say.
+        // There is one for each row, whatever the levels allow.
         levels.clear();
         return Ok(());
     }

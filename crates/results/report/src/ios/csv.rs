@@ -1,4 +1,4 @@
-//! `ios.csv`: one row per I/O, written while the run goes on; as it is, or compressed.
+//! `ios.csv`: one row per I/O, written during the run; as it is, or compressed.
 
 use std::fs::File;
 use std::io::Write;

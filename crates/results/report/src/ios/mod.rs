@@ -1,4 +1,4 @@
-//! One row per I/O, written while the run goes on, in one of several formats.
+//! One row per I/O, written during the run, in one of several formats.
 
 mod as_csv;
 mod csv;

@@ -1,8 +1,8 @@
 //! `ios.parquet`: the rows of `ios.csv` by column.
 //!
-//! The file's metadata has what the run's summary says of its origin, such as
-//! `stasis_version`, `command` and `seed`, each as JSON. What differs from one run to the next
-//! is left out: the same I/Os of the same program are the same bytes.
+//! The file's metadata has the fields of the run's summary about its origin, such as
+//! `stasis_version`, `command` and `seed`, each as JSON. Fields that differ from one run to the
+//! next are left out: the same I/Os of the same program are the same bytes.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! A page from its description in JSON: for programs that have something to show and no plots of
-//! their own, such as the Python package.
+//! A page from its description in JSON: for programs that have something to show and draw no plots,
+//! such as the Python package.
 
 use serde::Deserialize;
 
@@ -178,7 +178,7 @@ impl DescribedPlot {
     }
 }
 
-/// Series of the same colour are told apart by their stroke.
+/// Series of the same colour differ in their stroke.
 fn stroke(index: usize) -> Stroke {
     if (index / COLOURS).is_multiple_of(2) {
         Stroke::Thin

@@ -238,7 +238,7 @@ impl Fitted {
     }
 }
 
-/// The rarest share that the stretched scale tells from 1, in nines.
+/// The rarest share that the stretched scale distinguishes from 1, in nines.
 const NINES_MOST: f64 = 12.0;
 
 /// How many nines a share has: 1 for 90 %, 2 for 99 %.

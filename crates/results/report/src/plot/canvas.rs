@@ -244,7 +244,7 @@ impl Canvas {
         self.rectangle(&format!("fill shade c{}", colour % COLOURS), "", place, of, text);
     }
 
-    /// A box of the first colour, with an opacity of its own.
+    /// A box of the first colour, with a given opacity.
     pub(super) fn cell(&mut self, place: [f64; 4], of: Span, opacity: f64, text: &str) {
         self.rectangle("fill c0", &format!(" fill-opacity=\"{opacity:.2}\""), place, of, text);
     }

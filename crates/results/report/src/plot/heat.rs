@@ -11,7 +11,7 @@ use crate::page::Resolution;
 const ROWS: usize = 64;
 const COLUMNS: usize = 128;
 const LEAST: usize = 8;
-/// Shades that are told apart.
+/// Number of distinct shades.
 const SHADES: f64 = 20.0;
 /// Room for the frame above the first row and below the last.
 const AROUND: f64 = 54.0;

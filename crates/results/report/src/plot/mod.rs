@@ -1,13 +1,13 @@
 //! Plots as inline SVG: distribution functions, scatters, lines, bars and boxes.
 //!
-//! They take their colours from the style of [`crate::page::Page`], which
-//! has a set for light and one for dark that readers with impaired colour vision
-//! can tell apart (after Okabe and Ito, "Color Universal Design", 2008). Marks
-//! show their figures when pointed at. Values that are not finite are left out.
+//! They take their colours from the style of [`crate::page::Page`], which has a set for light and
+//! one for dark that readers with impaired colour vision can distinguish (after Okabe and Ito,
+//! "Color Universal Design", 2008). Marks show their figures when pointed at. Values that are not
+//! finite are left out.
 //!
-//! A plot says all that there is to see without a script. What it is drawn from stands beside
-//! it in `data-` attributes, from which the page's script (`interactive/`) draws it again: a
-//! part of it, with another scale, without some of its series.
+//! A plot shows everything without a script. The data behind a plot stands beside it in `data-`
+//! attributes, from which the page's script (`interactive/`) draws it again: a part of it, with
+//! another scale, without some of its series.
 
 mod axis;
 mod bars;

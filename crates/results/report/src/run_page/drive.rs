@@ -234,7 +234,7 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec
     plots
 }
 
-/// The I/Os of an operation, each with what tells it from the others.
+/// The I/Os of an operation, each with the details that distinguish it.
 fn cloud(operation: Operation, points: &[Point], since: impl Fn(f64) -> f64) -> ScatterSeries {
     let detail = |name, quantity, value: fn(&Point) -> u64| Detail {
         name,
@@ -262,7 +262,8 @@ fn curves(
 ) -> [CdfSeries; 2] {
     let marks = |latency: &Latency| {
         let named = latency.percentiles().into_iter().zip(PERCENTILES);
-        // A mark stands for a percentile that the I/Os carry. The script tells them without marks.
+        // A mark stands for a percentile that the I/Os carry. The script shows percentiles without
+        // marks.
         let shown = |rank| resolution.is_fine() && carried(figures.count, rank);
         let named = named.filter(|(_, (_, rank))| shown(*rank));
         named

@@ -11,14 +11,14 @@ const DRIVER: &str = include_str!("driver.js");
 /// Page that reports a picture's colours.
 const COLOURS: &str = include_str!("colours.html");
 
-/// A browser with a profile of its own.
+/// A browser with a separate profile.
 pub struct Browser {
     program: PathBuf,
     folder: tempfile::TempDir,
 }
 
 impl Browser {
-    /// The one that is installed; `None`, and a line that says so, where there is none.
+    /// The one that is installed; `None`, with a message, where there is none.
     pub fn installed() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];

@@ -1,4 +1,4 @@
-//! `stasis function`: storage functions in virtual machines of their own.
+//! `stasis function`: storage functions in separate virtual machines.
 
 pub mod serving;
 
@@ -179,7 +179,7 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
         server = Some(started);
     }
     instance.check()?;
-    // Minutes where it is not kept: what is wrong with a drive is told before.
+    // Minutes where it is not kept: errors of a drive are reported before.
     let guest = ensure_guest(&instance.definition.recipe())?;
     let mut known = Status {
         name: instance.name.clone(),
@@ -285,7 +285,7 @@ fn ports(instance: &Instance) -> Vec<(String, String)> {
     instance.definition.ports.iter().map(|port| (port.name.clone(), reached(port))).collect()
 }
 
-/// Takes in what has happened, and says it.
+/// Updates the status by an event, and prints the event.
 fn update_status(instance: &Instance, known: &mut Status, event: &Event) {
     let text = match event {
         Event::Starting => {

@@ -75,8 +75,8 @@ fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     })
 }
 
-/// Joins an experiment's file, if there is one, the words for its machine, and what `more` says
-/// of it; returns the folder that the experiment's relative paths start from.
+/// Joins an experiment's file, if there is one, the words for its machine, and the changes by
+/// `more`; returns the folder that the experiment's relative paths start from.
 pub(super) fn experiment(
     file: Option<&Path>,
     words: MachineArguments,

@@ -16,7 +16,7 @@ use stasis_runner::failure;
 use stasis_serve::{Description, Made, NewDrive, RealTime, Shared, SharedLayer, Store};
 use stasis_virtio::{Config, NotifyPolicy};
 
-/// Most queues that a client can ask for, unless the drive says otherwise.
+/// Limit on the queues that a client can ask for, unless the drive sets another number.
 const QUEUES: u16 = 16;
 /// Entries of a queue at most.
 const QUEUE_SIZE: u16 = 1024;

@@ -29,7 +29,7 @@ pub struct Ended {
     pub stopped: Result<(), ServeError>,
 }
 
-/// Ends the server. `inside`: what models did is told.
+/// Ends the server. `inside`: the statistics from inside models are collected.
 ///
 /// # Errors
 /// It takes too long, or another signal came meanwhile: some drives may not be durable.
@@ -40,7 +40,8 @@ pub fn end(server: &Arc<Server>, inside: bool, signals: &mut UnixStream) -> Resu
     let end = move || {
         *known.lock().unwrap_or_else(PoisonError::into_inner) = server.names();
         let report = server.report();
-        // A large model takes its time to tell: only where it is written down.
+        // The statistics of a large model take time: they are collected only where they are written
+        // down.
         let inside = if inside { server.inside() } else { BTreeMap::new() };
         let stopped = server.stop();
         let _ = told.send(Ended { report, inside, stopped });
