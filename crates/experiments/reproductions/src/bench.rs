@@ -24,10 +24,10 @@ use crate::request::{Part, Request};
 
 /// Folder of the images behind drives: in a folder for each experiment, gone after it.
 const MEDIA: &str = "media";
-/// How much of a failed command's output a message repeats (bytes).
+/// Length of a failed command's output that a message repeats (bytes).
 const LAST_WORDS: usize = 600;
 
-/// The end of what a command wrote to `path`, for a message.
+/// The end of a command's output in `path`, for a message.
 pub fn last_words(path: &Path) -> String {
     let said = std::fs::read(path).unwrap_or_default();
     let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]);
@@ -38,20 +38,20 @@ pub fn last_words(path: &Path) -> String {
 pub struct Trial {
     /// Its name and that of its folder.
     pub id: &'static str,
-    /// What it is, in a line.
+    /// Description in one line.
     pub what: String,
-    /// The experiment. Its media that are files have a relative path: they stand in a folder of
-    /// its own.
+    /// The experiment. Its media that are files have a relative path: they are in a separate
+    /// folder.
     pub experiment: Experiment,
     /// Size of the disks whose images are made for it, and removed after it (bytes).
     pub disk_size: Option<u64>,
-    /// Where its wall-clock time is one of the figures, so that nothing else runs beside it: what
-    /// those are called that it is compared with.
+    /// Set if the experiment's wall-clock time is one of the figures, so that nothing else runs
+    /// beside it: the name of the group of experiments that are compared.
     pub timed: Option<&'static str>,
 }
 
 impl Trial {
-    /// It, as whoever runs it elsewhere has to know it.
+    /// Describes the experiment for a program that runs it elsewhere.
     ///
     /// # Errors
     /// If the experiment cannot be written.
@@ -79,7 +79,7 @@ impl Trial {
 #[error("stopped")]
 pub struct Stopped;
 
-/// What is in [`COMPLETE_FILE`].
+/// The content of [`COMPLETE_FILE`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Complete {
     #[serde(flatten)]
@@ -94,7 +94,7 @@ pub struct Bench {
     force: bool,
     gather: bool,
     program: String,
-    /// How many run at a time.
+    /// Number of experiments that run at a time.
     jobs: usize,
     stop: Arc<AtomicBool>,
 }
@@ -121,8 +121,8 @@ impl Bench {
         })
     }
 
-    /// Runs all, and goes on where one fails: first those that can run side by side, then one
-    /// after the other those that are timed.
+    /// Runs all, also after one fails: first those that can run side by side, then the timed ones,
+    /// one after the other.
     ///
     /// # Errors
     /// [`Stopped`], and where the folder or a guest cannot be made.
@@ -139,7 +139,7 @@ impl Bench {
         let run = |place: usize, observer: &mut dyn Observer| {
             let trial = &trials[place];
             let done = self.trial(trial, (&begun, trials.len()), observer);
-            // What was stopped is not a failure: it goes on next time.
+            // An experiment that was stopped has not failed: the next call continues with it.
             if !self.stop.load(Ordering::Relaxed) {
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 match done {
@@ -252,7 +252,7 @@ impl Bench {
     }
 }
 
-/// Says on a terminal which run is next.
+/// Shows the next run on a terminal.
 fn announce(number: usize, of: usize, id: &str, what: &str, done: bool) {
     if std::io::stderr().is_terminal() {
         let done = if done { ", done before" } else { "" };
@@ -284,12 +284,12 @@ fn completed(folder: &Path, key: &Key) -> Option<Done> {
 pub struct Done {
     /// Its results.
     pub folder: PathBuf,
-    /// What was measured from outside.
+    /// The measurements from outside the guest.
     pub summary: Summary,
     /// Wall-clock time of the command, without the making of hosts and guests and
     /// without the boot (s).
     pub command_wall: f64,
-    /// What fio measured in the guest, by job; empty where fio did not run.
+    /// Latencies that fio measured in the guest, by job; empty if fio did not run.
     jobs: Vec<(String, Latencies)>,
 }
 
@@ -304,7 +304,7 @@ impl Done {
         Ok(Self { folder: folder.to_owned(), summary, command_wall, jobs })
     }
 
-    /// What fio measured in job `name`.
+    /// Latencies that fio measured in job `name`.
     pub fn job(&self, name: &str) -> Option<&Latencies> {
         self.jobs.iter().find(|job| job.0 == name).map(|job| &job.1)
     }
@@ -324,7 +324,7 @@ impl Done {
 pub struct Runs {
     // With their places in the list.
     done: BTreeMap<&'static str, (usize, Done)>,
-    /// What failed, and why.
+    /// Failed experiments, each with its reason.
     pub failed: Vec<(String, String)>,
 }
 
@@ -334,7 +334,7 @@ impl Runs {
         self.done.get(id).map(|(_, done)| done)
     }
 
-    /// What fio measured in a run's job.
+    /// Latencies that fio measured in a run's job.
     pub fn job(&self, id: &str, name: &str) -> Option<&Latencies> {
         self.get(id)?.job(name)
     }

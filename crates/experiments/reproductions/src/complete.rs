@@ -1,4 +1,5 @@
-//! Which results are whole, and of what: a folder of results has a file that says so.
+//! Completeness of results: a file in a folder of results marks them as complete, and names their
+//! program and experiment.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,13 +8,14 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The file that says that a folder's results are whole, and of what.
+/// Name of the file that marks a folder's results as complete, and names their program and
+/// experiment.
 pub const COMPLETE_FILE: &str = "complete.json";
-/// Why what is to be gathered, and is not complete, is not there.
+/// Message about results that are to be gathered and are not complete.
 pub const NOT_COMPLETE: &str =
     "not complete here, or of another program or other settings: run it without --gather";
 
-/// What results are the results of.
+/// Identity of results: the program and the experiment that made them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Key {
     /// Digest of the program.
@@ -37,7 +39,7 @@ pub fn program_digest() -> Result<String> {
     Ok(KNOWN.get_or_init(|| digest(&bytes)).clone())
 }
 
-/// The digest of what something is as JSON.
+/// The digest of a value as JSON.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -50,10 +52,10 @@ pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What came of removing `path`, which need not have been there.
+/// Checks the result of removing `path`, which need not have existed.
 ///
 /// # Errors
-/// Names the path.
+/// Returns the path and the reason.
 pub fn gone(path: &Path, removed: std::io::Result<()>) -> Result<()> {
     match removed {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,5 +1,5 @@
-//! What most publications are: a list of experiments, run one after the other, and what
-//! the runs say.
+//! The usual form of a publication: a list of experiments, run one after the other, and an
+//! evaluation of the runs.
 
 use anyhow::Result;
 use stasis_experiment::Engine;
@@ -11,7 +11,7 @@ use stasis_runner::engine;
 use crate::bench::{Bench, Runs, Trial};
 use crate::request::{Findings, Part, Request};
 
-/// How large a reproduction is, and where it runs.
+/// Size and place of a reproduction.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Where the machines run; not `auto`.
@@ -22,7 +22,7 @@ pub struct Settings {
     pub full: bool,
 }
 
-/// What the runs of a publication say.
+/// Evaluation of a publication's runs.
 pub struct Evaluation {
     /// The publication's title.
     pub title: &'static str,
@@ -30,7 +30,7 @@ pub struct Evaluation {
     pub sections: Vec<Section>,
     /// Every figure beside the published one.
     pub figures: Vec<Figure>,
-    /// What failed beside the runs, and why.
+    /// Failures beside those of the runs, each with its reason.
     pub failed: Vec<(String, String)>,
 }
 
@@ -53,7 +53,7 @@ pub fn parts(request: &Request, trials: Trials) -> Result<Vec<Part>> {
     trials(&Settings::of(request)?)?.iter().map(Trial::part).collect()
 }
 
-/// Runs those of them that are named; what failed, and why.
+/// Runs the experiments with these names; returns the failed ones, each with its reason.
 ///
 /// # Errors
 /// [`Stopped`](crate::bench::Stopped), and where the folder cannot be written.
@@ -67,7 +67,7 @@ pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(
     Ok(Bench::new(request, settings.engine)?.run_all(trials)?.failed)
 }
 
-/// Runs the experiments that `trials` lists; `evaluate` says what the runs do.
+/// Runs the experiments that `trials` lists; `evaluate` evaluates the runs.
 ///
 /// # Errors
 /// [`Stopped`](crate::bench::Stopped), and where the folder cannot be written.
@@ -88,7 +88,7 @@ pub fn run(
     Ok(Findings { title, subtitle, sections, figures, failed })
 }
 
-/// Every run: what it was, and its times.
+/// Table of all runs, with their settings and times.
 fn overview(runs: &Runs) -> Table {
     let seconds = |seconds: f64| stasis_report::units::duration(seconds * 1e9);
     let mut table = Table::new(

@@ -1,4 +1,4 @@
-//! fio in the guest: its command line, and what its JSON says.
+//! fio in the guest: its command line, and its JSON output.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub fn command(jobs: &[(&str, &str)], count: u64) -> Vec<String> {
         for option in ["filename=/dev/nvme0n1", "bs=4k", "direct=1", "ioengine=psync", "thread=1"] {
             add(option);
         }
-        // No map of what was done: it costs memory and time for no figure.
+        // No map of the blocks done: it costs memory and time for no figure.
         for option in ["norandommap=1", "stonewall=1"] {
             add(option);
         }
@@ -35,7 +35,7 @@ pub fn command(jobs: &[(&str, &str)], count: u64) -> Vec<String> {
 /// Completion latencies of one job and direction, as fio gives them (ns).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Latencies {
-    /// How many I/Os.
+    /// Number of I/Os.
     pub count: u64,
     /// Shortest.
     pub min: f64,
@@ -115,7 +115,7 @@ fn latencies(count: u64, times: &Value) -> Result<Latencies> {
 }
 
 impl Latencies {
-    /// What fio gives for a percentile that it lists.
+    /// Value of a percentile that fio lists (ns).
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         let found = self.percentiles.iter().find(|(listed, _)| (listed - percent).abs() < 1e-9);
         found.map(|(_, ns)| *ns)

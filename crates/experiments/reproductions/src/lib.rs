@@ -5,11 +5,11 @@
 //! [`publications::PUBLICATIONS`].
 //!
 //! Promises:
-//! - What is called published stands in the publication. An expectation or a closed form is
-//!   called that.
+//! - Figures called published are from the publication. An expectation or a closed form is called
+//!   that.
 //! - An experiment that is complete in the folder of results, from the same program and
 //!   settings, is not run again.
-//! - A reproduction that is stopped goes on where it was.
+//! - A reproduction that is stopped continues from there at the next call.
 
 mod barrier;
 mod bench;
@@ -51,7 +51,7 @@ use request::{Findings, Part, Request};
 pub use suite::guest::{main as suite_part, Part as SuitePart};
 pub use suite::{main as suite, Arguments as SuiteArguments};
 
-/// What `stasis reproduce` repeats.
+/// Arguments of `stasis reproduce`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each experiment leaves a folder in DIR with the results of `stasis run`; DIR/figures.json has
@@ -244,11 +244,11 @@ fn listed(
     Ok(serde_json::to_string_pretty(&list).context("cannot write the list")? + "\n")
 }
 
-/// What `--list --json` prints.
+/// Output of `--list --json`.
 #[derive(serde::Serialize)]
 struct List<'a> {
     publication: &'a str,
-    /// What `auto` means here.
+    /// The engine of the request, with `auto` resolved for this machine.
     engine: &'a str,
     parts: &'a [Part],
 }

@@ -1,4 +1,4 @@
-//! What a publication is to `stasis reproduce`.
+//! Interface of a publication to `stasis reproduce`.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use crate::experiments::{self, Trials};
 use crate::request::{Findings, Part, Request};
 
 /// A publication whose experiments can be repeated: a folder of this crate, which has the
-/// experiments, the published figures, and what is made of ours.
+/// experiments, the published figures, and the evaluation of ours.
 pub trait Publication: Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
@@ -19,7 +19,7 @@ pub trait Publication: Sync {
         &[]
     }
 
-    /// What lists its experiments, where they are a list of runs of one guest each.
+    /// The function that lists the publication's experiments, if each is a run of one guest.
     fn trials(&self) -> Option<Trials> {
         None
     }
@@ -32,8 +32,8 @@ pub trait Publication: Sync {
         self.trials().map_or(Ok(Vec::new()), |trials| experiments::parts(request, trials))
     }
 
-    /// Runs those of [`Publication::parts`] that are named, and makes nothing of them:
-    /// [`Publication::measure`] finds them complete. What failed, and why.
+    /// Runs those of [`Publication::parts`] that are named, without an evaluation:
+    /// [`Publication::measure`] finds them complete. Returns the failed ones, each with its reason.
     ///
     /// # Errors
     /// As [`Publication::measure`].
@@ -44,8 +44,8 @@ pub trait Publication: Sync {
     /// Repeats the experiments.
     ///
     /// # Errors
-    /// [`Stopped`](crate::bench::Stopped); and where nothing can be measured at all. What a
-    /// single experiment lacks is in [`Findings::failed`].
+    /// [`Stopped`](crate::bench::Stopped); and where nothing can be measured at all. The failures
+    /// of single experiments are in [`Findings::failed`].
     fn measure(&self, request: &Request) -> Result<Findings>;
 }
 

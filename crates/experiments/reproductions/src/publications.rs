@@ -1,4 +1,4 @@
-//! Which publications there are.
+//! The list of publications.
 
 use crate::publication::Publication;
 use crate::{barrier, controller, coordination, femu, freezing_time};

@@ -1,4 +1,4 @@
-//! How a publication is to be repeated, and what comes of it.
+//! The request to repeat a publication, and the results.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use stasis_experiment::{Engine, GuestSpec};
 use stasis_report::figures::Figure;
 use stasis_report::page::Section;
 
-/// How a publication is to be repeated.
+/// A request to repeat a publication.
 #[derive(Debug)]
 pub struct Request {
     /// The folder of the results.
@@ -20,9 +20,9 @@ pub struct Request {
     pub quick: bool,
     /// As large as the publication.
     pub full: bool,
-    /// Run what is complete, too.
+    /// Run experiments again that are complete.
     pub force: bool,
-    /// Run nothing: what is not complete counts as failed.
+    /// Run nothing: experiments that are not complete count as failed.
     pub gather: bool,
     /// Drives to measure; empty for the usual ones.
     pub devices: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// How large it is, in words.
+    /// Size of the reproduction, in words.
     pub fn size(&self) -> &'static str {
         match (self.quick, self.full) {
             (true, _) => "the quick form, for checks",
@@ -43,13 +43,13 @@ impl Request {
     }
 }
 
-/// An experiment of a publication, as `--list --json` has it: what whoever runs it elsewhere has
-/// to know.
+/// An experiment of a publication, as in `--list --json`: its description for a program that runs
+/// it elsewhere.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Part {
     /// Its name and that of its folder.
     pub name: String,
-    /// What it is, in a line.
+    /// Description in one line.
     pub what: String,
     /// SHA-256 of all that decides its results, beside the program and its guests.
     pub digest: String,
@@ -57,17 +57,18 @@ pub struct Part {
     pub guests: Vec<GuestSpec>,
     /// Memory that its machines and media take (bytes).
     pub memory: u64,
-    /// Where its wall-clock time is a figure: with which others it is compared. Those run on one
-    /// computer, one after another, and nothing else beside them.
+    /// Set if the experiment's wall-clock time is a figure: the name of the group of experiments
+    /// that are compared. These run on one computer, one after another, and nothing else beside
+    /// them.
     pub timed: Option<&'static str>,
 }
 
-/// What a publication's experiments say.
+/// Findings of a publication's experiments.
 #[derive(Debug)]
 pub struct Findings {
     /// The publication's title.
     pub title: &'static str,
-    /// Where and how it was measured.
+    /// Place and conditions of the measurements.
     pub subtitle: String,
     /// The page's sections.
     pub sections: Vec<Section>,

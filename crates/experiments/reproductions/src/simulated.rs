@@ -1,6 +1,6 @@
 //! Experiments that need no guest: a model under a fio job's load. A grid of them runs on all
-//! cores: each is a function of its point, whatever runs beside it. What each measured is in a
-//! folder of its own; one that is complete there, from the same program, is not run again.
+//! cores: each is a function of its point, whatever runs beside it. Each has its results in a
+//! separate folder; a point with complete results of the same program is not run again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const BATCH: usize = 4096;
 pub struct Point {
     /// Its name and that of its folder.
     pub id: String,
-    /// What it is, in a line.
+    /// Description in one line.
     #[serde(skip)]
     pub what: String,
     /// The model, as a table.
@@ -40,7 +40,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// It, as whoever runs it elsewhere has to know it.
+    /// Describes the point for a program that runs it elsewhere.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -58,10 +58,10 @@ impl Point {
 
 /// Steps of percentiles between 0 and 100 %.
 const STEPS: usize = 200;
-/// A percentile between the last two steps, which tails are told by.
+/// A percentile between the last two steps, as a measure of tails.
 const TAIL: f64 = 99.9;
 
-/// What is kept of latencies.
+/// Summary of latencies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
     count: u64,
@@ -107,7 +107,7 @@ impl Latencies {
     }
 }
 
-/// What a simulation measured.
+/// Latencies of a simulation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
     pub reads: Latencies,
@@ -122,7 +122,7 @@ impl Simulated {
     }
 }
 
-/// What is in [`COMPLETE_FILE`].
+/// The content of [`COMPLETE_FILE`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Complete {
     #[serde(flatten)]
@@ -134,7 +134,7 @@ struct Complete {
 #[derive(Debug, Default)]
 pub struct Simulations {
     done: BTreeMap<String, Simulated>,
-    /// What failed, and why.
+    /// Failed simulations, each with its reason.
     pub failed: Vec<(String, String)>,
 }
 
@@ -145,20 +145,20 @@ impl Simulations {
     }
 }
 
-/// Runs simulations until it is told to stop.
+/// Runs simulations until its stop flag is set.
 pub struct Simulator {
     folder: PathBuf,
     force: bool,
     gather: bool,
     program: String,
     stop: Arc<AtomicBool>,
-    /// How many run at a time.
+    /// Number of simulations that run at a time.
     jobs: usize,
 }
 
 impl Simulator {
-    /// Runs so many simulations at a time as the request says, by default one on each core, in
-    /// the folder that it names; ends at the next batch of I/Os once it is to stop.
+    /// Makes a simulator for the request's folder, with the requested number of simulations at a
+    /// time, by default one on each core; ends at the next batch of I/Os once the stop flag is set.
     ///
     /// # Errors
     /// If this program cannot be read.
@@ -174,7 +174,7 @@ impl Simulator {
         })
     }
 
-    /// Runs all points, and goes on where one fails.
+    /// Runs all points, also after one fails.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -263,7 +263,7 @@ impl Simulator {
     }
 }
 
-/// What is in `folder`, if it is of `key`.
+/// Returns the results in `folder`, if they are of `key`.
 fn completed(folder: &Path, key: &Key) -> Option<Simulated> {
     let written = std::fs::read(folder.join(COMPLETE_FILE)).ok()?;
     let written: Complete = serde_json::from_slice(&written).ok()?;
@@ -319,7 +319,7 @@ mod tests {
         assert!(all.get("0").is_some() && all.get("2").is_some());
         let [(id, message)] = &all.failed[..] else { panic!("{:?}", all.failed) };
         assert!(id == "1" && message.contains("soon"), "{message}");
-        // What was complete is read, what was not is neither run nor read.
+        // Complete points are read; the others are neither run nor read.
         bench.gather = true;
         let again = bench.run_all(&points(&["10us", "30us", "20us"])).unwrap();
         assert_eq!(again.get("0"), all.get("0"));

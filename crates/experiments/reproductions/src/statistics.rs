@@ -25,8 +25,8 @@ pub fn percentile(values: &[f64], percent: f64) -> f64 {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// How often values fall into steps of `width`: (middle of the step, count), without
-/// gaps from the first to the last.
+/// Histogram of values in steps of `width`: (middle of the step, count), without gaps from the
+/// first to the last.
 pub fn histogram(values: &[f64], width: f64) -> Vec<(f64, f64)> {
     let steps = values.iter().map(|value| (value / width).round() as i64);
     let (Some(first), Some(last)) = (steps.clone().min(), steps.clone().max()) else {

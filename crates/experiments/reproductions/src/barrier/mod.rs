@@ -1,9 +1,8 @@
 //! Kim, Oh, Won, "Barrier enabled QEMU" (ICISS 2019): its section 5, for one
 //! virtual machine.
 //!
-//! One guest for each of the three configurations, with a drive for each
-//! workload and some that are only prepared: what those count is taken off, so
-//! that flushes are those of the workload.
+//! One guest for each of the three configurations, with a drive for each workload and some that are
+//! only prepared: the counts of these are subtracted, so that flushes are those of the workload.
 
 pub mod load;
 mod published;
@@ -27,11 +26,10 @@ use published::PUBLISHED;
 use results::Measured;
 use workloads::{drives, script, Sizes, WORKLOADS};
 
-/// The publication's host had one.
+/// The drive of the publication's host.
 const MODEL: &str = "850-pro";
 
-/// A configuration: the run's name, what it is called, and what the guest's flush
-/// means.
+/// A configuration: the run's name, its title, and the meaning of the guest's flush.
 const CONFIGURATIONS: [(&str, &str, Durability); 3] = [
     ("flush", "QEMU: flush", Durability::Flush),
     ("barrier", "QEMU-HostB: barrier", Durability::Barrier),
@@ -92,7 +90,7 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
         .collect()
 }
 
-/// What the runs say.
+/// Evaluates the runs.
 fn findings(settings: &Settings, runs: &Runs) -> Result<Evaluation> {
     let sizes = Sizes::of(settings);
     let mut all = Vec::new();
@@ -177,7 +175,7 @@ fn throughput(get: &Get) -> (Section, Vec<Figure>) {
     (section, figures)
 }
 
-/// How a sync of the guest is amplified.
+/// Amplification of the guest's syncs.
 fn flushes(get: &Get, sizes: &Sizes) -> (Section, Vec<Figure>) {
     // dd's append: each write is one appending fsync.
     const DD_APPEND: usize = 3;
@@ -267,7 +265,7 @@ fn shares(get: &Get) -> (Section, Vec<Figure>) {
     (section, Vec::new())
 }
 
-/// What a crash can undo.
+/// Data that a crash can undo.
 fn losses(get: &Get) -> (Section, Vec<Figure>) {
     let mut figures = Vec::new();
     for (configuration, (_, name, _)) in CONFIGURATIONS.iter().enumerate() {

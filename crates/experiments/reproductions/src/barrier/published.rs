@@ -22,9 +22,9 @@ pub struct Published {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Throughput {
-    /// What a barrier on the host adds (%).
+    /// Gain from a barrier on the host (%).
     pub host_b_percent: f64,
-    /// How many times as much with barriers from the guest to the drive.
+    /// Throughput with barriers from the guest to the drive, as a factor.
     pub all_b_times: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What a workload did, from what its run left.
+//! The measurements of a workload, from its run's results.
 
 use anyhow::{Context, Result};
 use stasis_qcow2::Counters;
@@ -17,15 +17,14 @@ pub struct Measured {
     pub operations: u64,
     pub ns: f64,
     pub guest_flushes: u64,
-    /// Those that bound the lag are counted apart.
+    /// Flushes without those that bound the lag, which are counted apart.
     pub host_flushes: u64,
     pub host_barriers: u64,
     pub lag_flushes: u64,
     pub lag_most_flushes: u64,
     pub lag_most_bytes: u64,
     pub lag_longest: u64,
-    /// What the guest waited for its flushes and writes, where one is under way at a
-    /// time (ns).
+    /// Time that the guest waited for its flushes and writes, if it submits one at a time (ns).
     pub flush_ns: f64,
     pub write_ns: f64,
 }
@@ -78,8 +77,8 @@ impl Measured {
     }
 }
 
-/// What the guest waited for a drive's flushes and writes (ns) in the time `ns` from
-/// the first of so many records on: its last writes of that length.
+/// Time that the guest waited for a drive's flushes and writes (ns), in the time `ns` from the
+/// first of `records` records on: the drive's last writes of that length.
 fn waits(ios: &[Io], drive: &str, records: u64, ns: f64) -> (f64, f64) {
     let of_drive = || ios.iter().filter(|io| io.drive == drive);
     let written = of_drive().rev().filter(|io| io.operation == "write" && io.bytes == RECORD);
@@ -91,15 +90,15 @@ fn waits(ios: &[Io], drive: &str, records: u64, ns: f64) -> (f64, f64) {
     (waited("flush"), waited("write"))
 }
 
-/// What the image counted.
+/// The image's counters.
 fn counters(drive: &DriveSummary) -> Result<Counters> {
     let counters = drive.inside.as_ref().and_then(|inside| inside.get("image"));
     let counters = counters.with_context(|| format!("drive {} is no image", drive.name))?;
     Ok(serde_json::from_value(counters.clone())?)
 }
 
-/// Writes, and their time (ns), from what GNU dd says:
-/// `3276800 bytes (3.3 MB, 3.1 MiB) copied, 0.172156 s, 19.0 MB/s`.
+/// Number of writes, and their time (ns), from GNU dd's output: `3276800 bytes (3.3 MB, 3.1 MiB)
+/// copied, 0.172156 s, 19.0 MB/s`.
 fn dd(text: &str) -> Result<(u64, f64)> {
     let wrong = || format!("dd said: {text}");
     let records = text.lines().find_map(|line| line.strip_suffix("+0 records out"));

@@ -1,4 +1,4 @@
-//! The five workloads: what the guest does, and how large they are.
+//! The five workloads: their commands in the guest, and their sizes.
 
 use super::Settings;
 
@@ -8,7 +8,7 @@ pub const RECORD: u64 = 64 << 10;
 /// varmail's threads (filebench's).
 const THREADS: u32 = 16;
 
-/// How large the workloads are.
+/// Sizes of the workloads.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Writes of dd.
@@ -29,8 +29,8 @@ impl Sizes {
         match (settings.quick, settings.full) {
             (true, _) => Self { dd: 100, records: 100, files: 200, rounds: 60, ..Self::USUAL },
             (_, false) => Self::USUAL,
-            // 25000 of dd, 5 GB of Mobibench. As many rounds as 180 s held are not
-            // said; this is about 180 s in the slowest configuration.
+            // 25000 of dd, 5 GB of Mobibench. The publication runs varmail for 180 s and gives no
+            // number of rounds; this one takes about 180 s in the slowest configuration.
             (_, true) => Self {
                 dd: 25_000,
                 records: (5 << 30) / RECORD,
@@ -55,11 +55,11 @@ pub enum ResultFormat {
     Load,
 }
 
-/// A workload, on a drive of its own.
+/// A workload, on a separate drive.
 pub struct Workload {
     /// The drive's name, and that of the result and of the published figures.
     pub name: &'static str,
-    /// What it is called.
+    /// Title of the workload.
     pub title: &'static str,
     /// The drive with the same preparations and nothing more.
     pub idle: &'static str,
@@ -116,8 +116,8 @@ pub fn drives() -> Vec<&'static str> {
     WORKLOADS.iter().map(|workload| workload.name).chain(IDLE).collect()
 }
 
-/// What the guest does: each drive gets a file system and what the workload
-/// needs to be there, then the workload runs.
+/// The guest's script: each drive gets a file system and the files that its workload needs, then
+/// the workload runs.
 pub fn script(sizes: &Sizes) -> String {
     let Sizes { dd, records, files, rounds, .. } = *sizes;
     let load = "/proc/1/exe guest-load";

@@ -21,12 +21,12 @@ pub fn fio(device: &str, kind: &str, threads: u32, count: u64, polled: bool) -> 
     command(device, kind, threads, &format!("--number_ios={count}"), polled)
 }
 
-/// The same for so many seconds.
+/// The command for fio with a limit in seconds.
 pub fn fio_for(device: &str, kind: &str, threads: u32, seconds: u64, polled: bool) -> String {
     command(device, kind, threads, &format!("--time_based --runtime={seconds}"), polled)
 }
 
-/// I/Os and the time (s) of each round, from what [`sampler`] printed.
+/// I/Os and the time (s) of each round, from the output of [`sampler`].
 pub fn rounds(text: &str) -> Result<Vec<(f64, f64)>> {
     let samples = text.lines().map(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<f64>);
@@ -40,7 +40,7 @@ pub fn rounds(text: &str) -> Result<Vec<(f64, f64)>> {
     Ok(pairs.map(|pair| (pair[1].1 - pair[0].1, pair[1].0 - pair[0].0)).collect())
 }
 
-/// A script that says before and after each of `rounds` how much a drive has done.
+/// A script that prints the number of a drive's I/Os before and after each of `rounds`.
 pub fn sampler(device: &str, rounds: usize, seconds: u64) -> String {
     // Time since the boot; reads and writes completed (Documentation/block/stat.rst).
     let stat = format!("/sys/block/{}/stat", device.trim_start_matches("/dev/"));
@@ -58,7 +58,7 @@ fn command(device: &str, kind: &str, threads: u32, limit: &str, polled: bool) ->
     )
 }
 
-/// What fio says.
+/// Parses fio's output.
 pub fn parse(text: &str) -> Result<Rate> {
     let start = text.find('{').context("fio printed no JSON")?;
     let value: Value = serde_json::from_str(&text[start..]).context("fio's JSON is broken")?;

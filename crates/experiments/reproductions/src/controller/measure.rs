@@ -22,11 +22,11 @@ use super::{blocks, files};
 
 /// The port of the answerer.
 const PORT: u16 = 7001;
-/// How long the guest may take to boot: some 20 s where it is emulated.
+/// Time limit of the guest's boot, which takes some 20 s where it is emulated.
 const BOOT: Duration = Duration::from_secs(120);
-/// How often a part is tried.
+/// Maximum number of tries of a part.
 const TRIES: u32 = 3;
-/// The drive that all use.
+/// The drive of all measurements.
 const DEVICE: &str = "/dev/ram0";
 /// Threads where throughput counts.
 const THREADS: u32 = 4;
@@ -36,7 +36,7 @@ const THREADS: u32 = 4;
 pub struct Arguments {
     /// Folder of the guest's files
     pub guest: PathBuf,
-    /// What is measured
+    /// Subject to measure
     #[arg(long)]
     pub subject: Subject,
     /// Little of everything
@@ -44,7 +44,7 @@ pub struct Arguments {
     pub quick: bool,
 }
 
-/// How much is done.
+/// Sizes of the measurements.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// I/Os of a thread in a round on the bare drive.
@@ -80,7 +80,7 @@ impl Sizes {
     }
 }
 
-/// Prints [`Measured`] as JSON on a line of its own.
+/// Prints [`Measured`] as JSON on a separate line.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let file = |name: &str| arguments.guest.join(name);
     let guest = Guest {

@@ -1,21 +1,21 @@
-//! What was measured, as it comes out of a software host.
+//! The measurements, in the form in which they leave a software host.
 
 use serde::{Deserialize, Serialize};
 
 use super::steady::Rounds;
 
-/// What one way of running the guest, or none, gives. Times in us, streams in
-/// Mbit a second; absent what could not be measured.
+/// Measurements of one way of running the guest, or of the bare host. Times in us, streams in Mbit
+/// a second; failed measurements are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
     /// A 4 KiB synchronous write by one thread: mean.
     pub write_us: Option<f64>,
     /// And median.
     pub write_median_us: Option<f64>,
-    /// How often the guest left guest mode for one such write.
+    /// Exits from guest mode for one such write.
     #[serde(default)]
     pub exits: Option<f64>,
-    /// And for one read of its file server.
+    /// Exits from guest mode for one read of the guest's file server.
     #[serde(default)]
     pub read_exits: Option<f64>,
     /// 4 KiB synchronous I/Os a second of several threads: read, write.
@@ -36,7 +36,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// With what another measurement of it has.
+    /// Adds the figures of another measurement.
     fn with(self, other: Self) -> Self {
         Self {
             write_us: self.write_us.or(other.write_us),
@@ -72,10 +72,10 @@ pub struct Measured {
     pub polled: Variant,
     /// The same on a drive that is the server's own memory.
     pub own: Variant,
-    /// What could not be measured, and why.
+    /// Failed measurements, each with its reason.
     pub failed: Vec<String>,
-    /// What was begun again, and why: a virtual machine that ended by itself or hung,
-    /// rates that were no measurement.
+    /// Repeated measurements, each with its reason: a virtual machine that ended by itself or hung,
+    /// invalid rates.
     #[serde(default)]
     pub again: Vec<String>,
 }

@@ -1,10 +1,10 @@
-//! Ben-Yehuda, Borovik, Factor, Rom, Traeger, Yassour: "Adding advanced storage
-//! controller functionality via low-overhead virtualization": what a virtual
-//! machine on the controller costs, by trap and interrupt and by polling.
+//! Ben-Yehuda, Borovik, Factor, Rom, Traeger, Yassour: "Adding advanced storage controller
+//! functionality via low-overhead virtualization": the cost of a virtual machine on the controller,
+//! by trap and interrupt and by polling.
 //!
-//! The figures are ratios of what the bare controller and each way of running the guest give, so
-//! each [`Subject`] is measured in all ways by [`measure`], in one run on one machine: this one
-//! where it has KVM and its user is root, else a software host ([`host`]).
+//! The figures are ratios of measurements on the bare controller and with each way of running the
+//! guest, so each [`Subject`] is measured in all ways by [`measure`], in one run on one machine:
+//! this one where it has KVM and its user is root, else a software host ([`host`]).
 
 mod blocks;
 mod files;
@@ -35,20 +35,20 @@ use crate::request::{Findings, Part, Request};
 use measured::Measured;
 use subject::Subject;
 
-/// What was measured of a subject.
+/// Name of the file with the measurements of a subject.
 const MEASURED_FILE: &str = "measured.json";
 
 /// The definition of the guest, which is the software host's system as well.
 const GUEST: &str = include_str!("guest.toml");
 
-/// A part of the measurement that is a process of its own, of this program.
+/// A part of the measurement that is a separate process of this program.
 #[derive(Debug, clap::Subcommand)]
 pub enum OwnPart {
     /// Measure everything here, as root; prints JSON
     Measure(measure::Arguments),
-    /// Answer what `Send` asks
+    /// Answer the requests of `Send`
     Serve(packets::Serve),
-    /// Ask an answerer, and print what it took
+    /// Send requests to an answerer, and print their rate
     Send(packets::Send),
 }
 
@@ -107,8 +107,8 @@ impl Publication for Controller {
     }
 }
 
-/// A subject, as whoever measures it elsewhere has to know it. Its guest has kernel modules, which
-/// no experiment's table `[guest]` names: whoever measures makes it.
+/// Describes a subject for a program that measures it elsewhere. The guest has kernel modules,
+/// which a table `[guest]` cannot name, so the measuring program makes the guest.
 fn part_of(subject: Subject, quick: bool) -> Result<Part> {
     let recipe = Definition::parse(GUEST, "the guest's definition")?.recipe();
     Ok(Part {
@@ -121,8 +121,8 @@ fn part_of(subject: Subject, quick: bool) -> Result<Part> {
     })
 }
 
-/// What was measured of a subject; now, if it is not complete. Only what lacks nothing is
-/// complete.
+/// Returns the measurements of a subject, and makes them now if they are not complete. Measurements
+/// are complete only if none failed.
 fn measured(request: &Request, subject: Subject) -> Result<Measured> {
     let folder = request.folder.join(subject.name());
     let experiment = part_of(subject, request.quick)?.digest;
@@ -165,7 +165,7 @@ fn measure_now(request: &Request, subject: Subject) -> Result<Measured> {
     Ok(measured)
 }
 
-/// What is in `folder`, if it is of `key`.
+/// Returns the measurements in `folder`, if they are of `key`.
 fn completed(folder: &Path, key: &Key) -> Option<Measured> {
     let read = |name| std::fs::read(folder.join(name)).ok();
     let written: Key = serde_json::from_slice(&read(COMPLETE_FILE)?).ok()?;

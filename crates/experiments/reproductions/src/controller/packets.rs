@@ -1,5 +1,5 @@
-//! What netperf does, which Debian does not have: requests and responses of one
-//! byte over TCP, and streams.
+//! The tests of netperf, which is not in Debian: requests and responses of one byte over TCP, and
+//! streams.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 /// buffer, 16 KiB.
 const PIECE: usize = 16 << 10;
 
-/// How long an answerer may take to listen.
+/// Time that an answerer may take to listen.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Answers until it is killed.
@@ -34,7 +34,7 @@ pub struct Send {
     pub seconds: f64,
 }
 
-/// Answers one client after another. Its first byte says what it wants.
+/// Answers one client after another. A client's first byte selects the test.
 pub fn serve(arguments: &Serve) -> Result<ExitCode> {
     let listener = TcpListener::bind(("0.0.0.0", arguments.port))
         .with_context(|| format!("cannot listen on port {}", arguments.port))?;
@@ -66,7 +66,7 @@ fn answer(mut stream: TcpStream) -> std::io::Result<()> {
                 }
                 taken += length as u64;
             }
-            // So that what is counted has arrived.
+            // Acknowledges the bytes, so that only those that arrived are counted.
             stream.write_all(&taken.to_le_bytes())
         }
         _ => loop {

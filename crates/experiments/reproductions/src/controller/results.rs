@@ -8,7 +8,7 @@ use super::published::PUBLISHED;
 use crate::figure::figure;
 use crate::request::Findings;
 
-/// What was measured, beside the publication's figures.
+/// The measurements, beside the publication's figures.
 pub fn findings(measured: &Measured, quick: bool) -> Findings {
     let parts = [
         latency(measured),
@@ -66,7 +66,7 @@ fn ratio(above: Option<f64>, below: Option<f64>) -> Option<f64> {
 /// A time of a way.
 type Time = fn(&Variant) -> Option<f64>;
 
-/// What the guest adds to the bare drive.
+/// Time that the guest adds to the bare drive's.
 fn added(measured: &Measured, way: &Variant, time: Time) -> Option<f64> {
     Some(time(way)? - time(&measured.bare)?)
 }
@@ -101,7 +101,7 @@ fn latency(measured: &Measured) -> (&'static str, Vec<Figure>) {
     ("Block latency: 4 KiB synchronous writes", all)
 }
 
-/// What polling is for: a figure that no processor's speed is in.
+/// Exits, which polling avoids: a figure that does not depend on a processor's speed.
 fn exits(measured: &Measured) -> (&'static str, Vec<Figure>) {
     let ways = [
         ("initial", &measured.trap),

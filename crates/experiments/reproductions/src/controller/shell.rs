@@ -8,7 +8,7 @@ use stasis_qemu_vm::{Job, Piece, Vm};
 /// Longest that a script in a guest may take (ms).
 const LIMIT: u64 = 300_000;
 
-/// Runs a script here; what it wrote.
+/// Runs a script here; returns its standard output.
 pub fn here(script: &str) -> Result<String> {
     let output = Command::new("sh").args(["-c", script]).output().context("cannot start sh")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -19,7 +19,7 @@ pub fn here(script: &str) -> Result<String> {
     Ok(said)
 }
 
-/// How often guests have left guest mode here so far, where the kernel tells
+/// Number of exits from guest mode on this machine so far, if the kernel counts them
 /// (Documentation/virt/kvm: debugfs).
 pub fn exits() -> Option<u64> {
     let script = "mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug\n\
@@ -27,8 +27,8 @@ pub fn exits() -> Option<u64> {
     here(script).ok()?.trim().parse().ok()
 }
 
-/// Runs a script in a guest; what it wrote to its standard output. What it leaves
-/// running goes on.
+/// Runs a script in a guest; returns its standard output. Processes that the script leaves keep
+/// running.
 pub fn inside(vm: &mut Vm, script: &str) -> Result<String> {
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
     job.keep_processes = true;
@@ -55,7 +55,7 @@ pub fn inside(vm: &mut Vm, script: &str) -> Result<String> {
     Ok(said)
 }
 
-/// The first line of a script that says something.
+/// The first line of a script that is not empty.
 fn first(script: &str) -> &str {
     script.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("")
 }

@@ -1,32 +1,32 @@
-//! When a rate is a measurement.
+//! Criteria for a valid rate.
 //!
-//! A rate is taken in rounds, one after another. It counts where both of these hold, and
-//! neither knows what the publication says:
+//! A rate is taken in rounds, one after another. It counts where both of these hold, and neither
+//! depends on the publication's figures:
 //!
 //! - **The rounds agree.** A thread that shares its processor with one other gets half of
 //!   it: a rate that falls by a factor of two between rounds was taken beside other work,
 //!   and not one that changes by less than half of that way. So the largest round may be
 //!   [`SPREAD`] times the smallest.
-//! - **What polls is not left to wait.** A polled I/O takes no exit from guest mode; what
-//!   exits there are come from timers, at a constant rate. So exits for each I/O say how
-//!   long the guest waited for one: where there is [`POLLED_EXITS`] or more for each I/O,
-//!   its processor, or the server's, was not its own. A machine that stalls evenly through all rounds is found
-//!   by this.
+//! - **A polling processor is not left to wait.** A polled I/O takes no exit from guest mode; the
+//!   remaining exits come from timers, at a constant rate. So the number of exits for each I/O
+//!   shows the time that the guest waited for one: where there is [`POLLED_EXITS`] or more for each
+//!   I/O, the guest's processor, or the server's, was shared with other work. A machine that stalls
+//!   evenly through all rounds is found by this.
 
 use serde::{Deserialize, Serialize};
 
 /// Rounds of each rate.
 pub const ROUNDS: usize = 3;
 
-/// How many times the smallest round the largest may be: between 1, no other work, and 2,
-/// a processor shared with one thread.
+/// Limit on the ratio of the largest round to the smallest: between 1, no other work, and 2, a
+/// processor shared with one thread.
 const SPREAD: f64 = 1.5;
 
-/// Exits from guest mode for each I/O at which nothing is polled. Sound runs had 0.08 and
-/// 0.09 polled, and 3.6 to 4 by trap and interrupt (docs/reference/publications/controller.md).
+/// Exits from guest mode for each I/O from which on the I/Os were not polled. Sound runs had 0.08
+/// and 0.09 polled, and 3.6 to 4 by trap and interrupt (docs/reference/publications/controller.md).
 const POLLED_EXITS: f64 = 1.0;
 
-/// What the rounds of a rate gave.
+/// Results of the rounds of a rate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rounds {
     /// I/Os a second in each.
@@ -39,7 +39,7 @@ impl Rounds {
     /// The median of the rounds.
     ///
     /// # Errors
-    /// Says why they are no measurement.
+    /// Returns the reason why the rounds are no valid measurement.
     pub fn rate(&self, polled: bool) -> Result<f64, String> {
         let mut rates = self.rates.clone();
         rates.sort_by(f64::total_cmp);
@@ -84,15 +84,15 @@ mod tests {
 
     #[test]
     fn a_stalled_machine_is_no_measurement() {
-        // What was once printed as a result: 345 writes a second polled, against 771. A
-        // guest that polls had 0.09 exits for each of 11,111 writes a second (90 us
-        // each), 1000 a second whatever it does: 2.9 for each of 345.
+        // A wrong result that was once printed: 345 writes a second polled, against 771. A guest
+        // that polls had 0.09 exits for each of 11,111 writes a second (90 us each), 1000 a second
+        // whatever it does: 2.9 for each of 345.
         let exits = 0.09 / 90e-6 / 345.0;
         let error = rounds(&[345.0, 350.0, 340.0], exits).rate(true).unwrap_err();
         assert!(error.contains("2.9 exits"), "{error}");
         // The same rate without polling is as good as any.
         assert_eq!(rounds(&[345.0, 350.0, 340.0], exits).rate(false), Ok(345.0));
-        // Where only a round is struck, it is the rounds that tell.
+        // If other work disturbs one round only, the spread of the rounds shows it.
         let error = rounds(&[6399.0, 345.0, 6202.0], 0.3).rate(true).unwrap_err();
         assert!(error.contains("18.5 times"), "{error}");
         assert!(rounds(&[771.0, 400.0, 770.0], 4.0).rate(false).is_err());

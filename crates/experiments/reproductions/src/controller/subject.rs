@@ -1,8 +1,8 @@
-//! What is measured: each of the publication's tables.
+//! The subjects of measurement: each of the publication's tables.
 
 use serde::{Deserialize, Serialize};
 
-/// What is compared between the ways of running the guest. What one of its figures is made of is
+/// A subject that is compared between the ways of running the guest. All parts of one figure are
 /// measured in one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -28,7 +28,7 @@ impl Subject {
         }
     }
 
-    /// What it is, in a line.
+    /// Description in one line.
     pub fn what(self) -> &'static str {
         match self {
             Self::Drive => {

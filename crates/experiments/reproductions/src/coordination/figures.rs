@@ -11,7 +11,7 @@ use crate::suite::measured::Measurement;
 use crate::suite::pattern::Pattern;
 use crate::suite::scenario::{Benchmark, Device, Scenario, Setup};
 
-/// What the page says above the figures.
+/// The page's note above the figures.
 pub const NOTE: &str = "Start-up times against an idle drive: nothing but the start in the guest \
     and on the host. Beside them, against the same guest workload without a host workload: what \
     the host adds. What was given up at 60 s of virtual time is missing here, and an X in the \

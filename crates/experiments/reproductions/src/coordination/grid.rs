@@ -1,11 +1,11 @@
-//! Which scenarios are measured, by the size of a reproduction.
+//! Scenarios to measure, by the size of a reproduction.
 
 use crate::suite::applications::Applications;
 use crate::suite::pattern::Pattern;
 use crate::suite::plan::{Boot, Grid, Size};
 use crate::suite::scenario::Device;
 
-/// What is measured.
+/// Scenarios to measure.
 pub struct Extent {
     pub devices: Vec<Device>,
     pub host_schedulers: Vec<String>,
@@ -26,7 +26,7 @@ pub const READERS: [Pattern; 4] = [
 ];
 /// Figure 11's.
 pub const WRITERS: Pattern = Pattern { readers: 2, writers: 2, random: false };
-/// What the host does.
+/// Workloads of the host.
 pub const HOST: [Pattern; 3] =
     [Pattern::NONE, Pattern::readers(1, false), Pattern::readers(5, false)];
 /// The device of figure 11.

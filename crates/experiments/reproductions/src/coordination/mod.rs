@@ -22,7 +22,7 @@ use crate::suite::{self, tables, Running};
 use figures::Results;
 use grid::Extent;
 
-/// What is measured, with which applications, in which boots.
+/// Plans the scenarios, the applications and the boots.
 fn plan(request: &Request) -> Result<(Extent, Applications, Vec<Boot>)> {
     let extent = Extent::new(&request.devices, request.quick, request.full);
     let names: Vec<String> = extent.applications.iter().map(|name| (*name).to_owned()).collect();

@@ -1,5 +1,4 @@
-//! The publication's plots: bars for each guest workload, grouped by what the host
-//! does.
+//! The publication's plots: bars for each guest workload, grouped by the host's workload.
 
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};

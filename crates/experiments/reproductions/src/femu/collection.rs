@@ -1,4 +1,4 @@
-//! Fig. 6a: what the collection of garbage blocks.
+//! Fig. 6a: the blocking effect of garbage collection.
 
 use serde_json::json;
 use stasis_report::figures::Figure;
@@ -14,7 +14,7 @@ use crate::simulated::{Point, Simulations};
 /// Size of the drive, which begins in steady state.
 const SIZE: u64 = 2 << 30;
 
-/// What a collection keeps the host from, the worst first; `plane` moves pages by
+/// The unit that a collection blocks for the host, the worst first; `plane` moves pages by
 /// copyback.
 pub const BLOCKING: [&str; 4] = ["controller", "channel", "plane", "none"];
 

@@ -18,7 +18,7 @@ const SIZE: u64 = 2 << 30;
 const CELL: f64 = 56.0;
 const TRANSFER: f64 = 52.4288;
 
-/// The two models, by what a point's name has.
+/// The two models, by the part of a point's name.
 const MODELS: [(&str, bool); 2] = [("basic", false), ("advanced", true)];
 
 fn id(model: &str, channels: u32, planes: u32) -> String {
@@ -59,7 +59,7 @@ pub fn findings(simulations: &Simulations) -> (Section, Vec<Figure>) {
         let what = format!("16 channels x 1 plane, {name}; published: below");
         figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_fastest, grid[4][0]));
     }
-    // What queueing theory gives where it has a closed form.
+    // The results of queueing theory, where it has a closed form.
     let closed = [
         ("1 x 1, one register: n (tR + tX)", threads * (CELL + TRANSFER), basic[0][0]),
         ("1 x 16, two registers: n tX, the channel's", threads * TRANSFER, advanced[0][4]),

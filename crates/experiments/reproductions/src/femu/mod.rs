@@ -1,7 +1,7 @@
 //! Li et al., "The CASE of FEMU" (FAST 2018): the experiments of its section 3.
 //!
-//! Latency against threads and the word count run in guests; what concerns the
-//! drive alone runs on the model, as `stasis sim` does it, on all cores.
+//! Latency against threads and the word count run in guests; experiments on the drive alone run on
+//! the model, as in `stasis sim`, on all cores.
 
 mod collection;
 mod grid;
@@ -70,7 +70,7 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     Ok(trials)
 }
 
-/// What needs no guest; each point once, whichever figures have it.
+/// The points that need no guest; each once, even if several figures use it.
 fn points(settings: &Settings) -> Vec<Point> {
     let parts = [grid::points, personalities::points, collection::points];
     let mut points: Vec<Point> = parts.iter().flat_map(|part| part(settings)).collect();
@@ -79,7 +79,7 @@ fn points(settings: &Settings) -> Vec<Point> {
     points
 }
 
-/// What the runs and the simulations say.
+/// Evaluates the runs and the simulations.
 fn findings(runs: &Runs, simulations: Simulations) -> Result<Evaluation> {
     let mut findings = Evaluation {
         title: "The CASE of FEMU: cheap, accurate, scalable and extensible flash emulator",

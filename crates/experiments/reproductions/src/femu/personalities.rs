@@ -22,9 +22,9 @@ const PLANES: u32 = 4;
 const VARMAIL: usize = 1;
 const SHAPES: [(u32, u32, u32); 3] = [(1, 1, 1), (4, 2, 2), (16, 4, 4)];
 
-/// A kind of load: what filebench's personality of that name does to a drive, as
-/// fio options. Sizes and mixes are those of filebench 1.4's files of that name:
-/// mean file and I/O sizes, and operations of one round.
+/// A kind of load: the I/O of filebench's personality of that name, as fio options. Sizes and mixes
+/// are those of filebench 1.4's files of that name: mean file and I/O sizes, and operations of one
+/// round.
 struct Personality {
     name: &'static str,
     options: &'static str,
@@ -55,13 +55,13 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// How far the basic model is from the advanced (%).
+    /// Deviation of the basic model from the advanced one (%).
     fn error(&self) -> f64 {
         (self.basic / self.advanced - 1.0) * 100.0
     }
 }
 
-/// What is measured: a load, and threads, channels, planes of each.
+/// A case to measure: a load, and threads, channels, planes of each.
 type Case = (&'static Personality, (u32, u32, u32));
 
 fn cases() -> impl Iterator<Item = Case> {

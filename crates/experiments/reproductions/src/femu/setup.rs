@@ -22,7 +22,7 @@ pub fn ssd(channels: u32, planes: u32, advanced: bool) -> Value {
         "base": "femu-ocssd", "channels": channels, "luns": 1, "planes": planes,
         "page_size": "4KiB", "oob_size": "16B", "mapping_unit": "4KiB",
         "registers": registers, "precondition": "sequential",
-        // 4 KiB take what FEMU charges for a transfer: 52.4 us.
+        // 4 KiB take 52.4 us, FEMU's time for a transfer.
         "timing": { "read": read, "program": program, "erase": "3ms", "bus": "78125kB/s" },
     })
 }

@@ -19,7 +19,7 @@ const RUNS: [(u32, &str); 2] = [(32, "threads-32"), (64, "threads-64")];
 const MEMORY: u64 = 2 << 30;
 /// Name and model of each drive.
 const DRIVES: [(&str, &str); 2] = [("raw", "null"), ("50us", "fixed:50us")];
-/// How many threads.
+/// Numbers of threads.
 const COUNTS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {

@@ -12,7 +12,7 @@ use crate::bench::{Runs, Trial};
 use crate::experiments::Settings;
 use crate::figure::figure;
 
-/// (name of the run, what a collection blocks).
+/// (name of the run, unit that a collection blocks).
 const RUNS: [(&str, &str); 3] =
     [("words-controller", "controller"), ("words-channel", "channel"), ("words-plane", "plane")];
 /// Drives that the text is on.
@@ -20,7 +20,7 @@ const DRIVES: usize = 4;
 const SIZE: u64 = 256 << 20;
 /// Memory of the guest.
 const MEMORY: u64 = 1 << 30;
-/// The file that says what was counted and how long it took.
+/// The file with the count of words and the time it took.
 const TIMES: &str = "words.txt";
 
 pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {

@@ -63,7 +63,7 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     Ok(trials)
 }
 
-/// What the runs say. The quick form has no rows for what it leaves out.
+/// Evaluates the runs. The quick form has no rows for the experiments that it leaves out.
 fn findings(settings: &Settings, runs: &Runs) -> Result<Evaluation> {
     let parts =
         [fastest::findings, ssd::findings, dcpmm::findings, program::findings, overhead::findings];
@@ -78,7 +78,7 @@ fn findings(settings: &Settings, runs: &Runs) -> Result<Evaluation> {
         if settings.quick {
             figures.retain(|figure| figure.measured.is_some());
         }
-        // Percentiles have a table of their own.
+        // Percentiles have a separate table.
         let mut shown = figures.clone();
         shown.retain(|figure| !figure.what.contains(", p"));
         findings.sections.push(if shown.is_empty() {

@@ -1,5 +1,4 @@
-//! Section 5.5, Fig. 11: what a slow medium adds where the emulated drive has no
-//! latency at all.
+//! Section 5.5, Fig. 11: time added by a slow medium if the emulated drive has no latency at all.
 
 use anyhow::Result;
 use stasis_report::figures::Figure;

@@ -15,7 +15,7 @@ use crate::statistics::{coefficient_of_variation, mean};
 
 /// The runs, in the order of Table 4's columns.
 const RUNS: [&str; 3] = ["ffmpeg-hdd", "ffmpeg-ram", "ffmpeg-emulated"];
-/// What the guest does, as a script.
+/// The guest's script.
 const SCRIPT: &str = include_str!("program.sh");
 /// Packages it needs beside the usual ones.
 const PACKAGES: [&str; 1] = ["ffmpeg"];
@@ -49,7 +49,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     Ok(trials)
 }
 
-/// What a run gives for Table 4.
+/// A run's figures for Table 4.
 struct Measured {
     seconds: Vec<f64>,
     frames: f64,

@@ -37,7 +37,7 @@ pub struct Published {
 pub struct LatencyTable {
     /// Its number.
     pub id: String,
-    /// What it is of.
+    /// Title of the table.
     pub what: String,
     /// The unit of its figures.
     pub unit: String,

@@ -80,7 +80,7 @@ pub fn on_image(model: &str) -> Result<DriveSpec> {
 /// The two jobs of most experiments.
 pub const READ_AND_WRITE: [(&str, &str); 2] = [("read", "randread"), ("write", "randwrite")];
 
-/// How many I/Os an experiment of each operation makes.
+/// Number of I/Os of each operation in an experiment.
 pub fn count(settings: &Settings) -> u64 {
     if settings.quick {
         300

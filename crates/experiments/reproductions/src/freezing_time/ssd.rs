@@ -159,8 +159,7 @@ impl Comparison {
         latencies.values().iter().map(|ns| (ns / self.alone.mean - 1.0) * 100.0).collect()
     }
 
-    /// How far each request of the played SSD lies from the same request of the
-    /// SSD, on average (%).
+    /// Mean deviation of each request of the played SSD from the same request of the SSD (%).
     fn mean_difference(&self) -> f64 {
         let pairs = self.alone_each.iter().zip(&self.played_each);
         let differences: Vec<f64> =
@@ -219,7 +218,7 @@ fn figure_number(operation: &str) -> &'static str {
     }
 }
 
-/// What Figs. 9 and 10 say in numbers.
+/// The contents of Figs. 9 and 10 in numbers.
 fn single_requests(comparisons: &[Comparison]) -> Vec<Figure> {
     let each = comparisons.iter().map(|one| {
         let what = format!("precision of single requests: {}", one.label());

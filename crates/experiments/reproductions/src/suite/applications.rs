@@ -13,8 +13,8 @@ struct Known {
     packages: &'static [&'static str],
 }
 
-/// Those of the publication (section 8.2), in increasing size. A terminal emulator
-/// runs `true` once it has its window: the command ends with that.
+/// Applications of the publication (section 8.2), in increasing size. A terminal emulator runs
+/// `true` once it has its window: the command ends with that.
 const KNOWN: [Known; 3] = [
     Known { name: "bash", command: &["bash", "-c", "exit"], packages: &["bash"] },
     Known {
@@ -29,7 +29,7 @@ const KNOWN: [Known; 3] = [
     },
 ];
 
-/// Applications and what they need.
+/// Applications, and the packages that they need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applications {
     pub list: Vec<Application>,
@@ -38,11 +38,10 @@ pub struct Applications {
 }
 
 impl Applications {
-    /// Those with these names, and the user's own command, which is called by its
-    /// program's name.
+    /// The applications with these names, and the user's command, which is named after its program.
     ///
     /// # Errors
-    /// Says which names there are.
+    /// Returns the unknown name and the known ones.
     pub fn new(names: &[String], own: &[String], packages: &[String]) -> Result<Self, String> {
         let mut all = Self { list: Vec::new(), packages: packages.to_vec() };
         for name in names {

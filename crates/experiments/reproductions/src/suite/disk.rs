@@ -22,7 +22,7 @@ const LEAST_FILE: u64 = super::plan::MEMORY + 8 * MIB;
 /// the value is Linux's).
 const LINUX: u8 = 0x83;
 
-/// Where what lies on the disk (bytes).
+/// Layout of the disk (bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Length of the applications' file system, which begins at 1 MiB.
@@ -61,7 +61,8 @@ impl Layout {
         for (number, (offset, length)) in self.partitions().into_iter().enumerate() {
             let entry = &mut record[446 + 16 * number..][..16];
             entry[4] = LINUX;
-            // Beyond what cylinders can say: these count.
+            // Marks the addresses as beyond the range of cylinders, so that the block numbers
+            // count.
             entry[1..4].copy_from_slice(&[0xFE, 0xFF, 0xFF]);
             entry[5..8].copy_from_slice(&[0xFE, 0xFF, 0xFF]);
             for (place, bytes) in [(8, offset), (12, length)] {
@@ -90,7 +91,7 @@ pub fn make(path: &Path, device: &Device, layout: &Layout, root: &Path, fresh: b
     Ok(())
 }
 
-/// Copies what is not zero.
+/// Copies the blocks that are not zero.
 fn copy(mut from: impl Read, to: &File, mut at: u64) -> std::io::Result<()> {
     let mut block = Vec::with_capacity(MIB as usize);
     loop {
@@ -142,7 +143,7 @@ mod tests {
         let image = std::fs::read(&path).unwrap();
         assert_eq!(image.len(), 16 << 20);
         assert!(image[MIB as usize..][..bytes.len()] == bytes);
-        // The same for another device keeps what was copied.
+        // A second call for another device keeps the copied files.
         make(&path, &Device { capacity: 8 << 20, ..device }, &layout, &root, false).unwrap();
         let image = std::fs::read(&path).unwrap();
         assert_eq!((image.len(), image[MIB as usize + 5], image[510]), (8 << 20, 1, 0x55));

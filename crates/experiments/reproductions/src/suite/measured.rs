@@ -1,4 +1,4 @@
-//! From what a boot left to the statistics of its scenarios.
+//! From a boot's results to the statistics of its scenarios.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ impl Measurement {
     }
 }
 
-/// What the host's workload moved in each sample (bytes a second).
+/// Throughput of the host's workload in each sample (bytes a second).
 type HostRates = Vec<f64>;
 
 /// The measurements of a boot whose results are in `folder`.
@@ -138,8 +138,8 @@ fn together_starting(repetition: &Repetition, host: &HostRates) -> Option<f64> {
     (seconds > 0.0).then(|| moved as f64 / seconds + rate_between(host, begin, end))
 }
 
-/// The mean of those samples of 2 s that lie between two times (ns since the first
-/// sample began): what went on before or after is in none of them.
+/// The mean of those samples of 2 s that lie between two times (ns since the first sample began):
+/// none of them includes I/O before or after.
 fn rate_between(rates: &HostRates, begin: u64, end: u64) -> f64 {
     let length = SAMPLE_MS * 1_000_000;
     let first = begin.div_ceil(length) as usize;

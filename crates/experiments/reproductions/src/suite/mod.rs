@@ -46,7 +46,7 @@ enum Coordinate {
     Both,
 }
 
-/// What `stasis suite` measures.
+/// Arguments of `stasis suite`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Every combination is a scenario, with a name that says it:
   DEVICE.host-SCHEDULER.WORKLOAD-on-host.
@@ -89,7 +89,7 @@ pub struct Arguments {
     /// Host schedulers: bfq, cfq, deadline, clook, none
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "bfq")]
     host_scheduler: Vec<String>,
-    /// Whether the guest's bfq tells the host's when it raises weights
+    /// Whether the guest's bfq notifies the host's when it raises weights
     #[arg(long, default_value = "no")]
     coordinate: Coordinate,
     /// Applications to start: bash, xterm, konsole; none for COMMAND alone
@@ -113,13 +113,13 @@ pub struct Arguments {
     /// Boots at a time [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Run what is complete, too
+    /// Run boots again that are complete
     #[arg(long)]
     force: bool,
     /// Where the machines run: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
-    /// What to start in the guest
+    /// Command to start in the guest
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -165,13 +165,13 @@ impl Arguments {
     }
 }
 
-/// How boots are run, in words of the command line.
+/// Options for running boots, in words of the command line.
 pub struct Running<'a> {
     pub folder: &'a Path,
     pub engine: Engine,
     pub force: bool,
     pub jobs: Option<usize>,
-    /// Run nothing: what is not complete counts as failed.
+    /// Run nothing: boots that are not complete count as failed.
     pub gather: bool,
     /// Whether other processes run other boots in this folder.
     pub beside_others: bool,

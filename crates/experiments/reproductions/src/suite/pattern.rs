@@ -6,18 +6,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Readers and writers, each with a file of its own.
+/// Readers and writers, each with a separate file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern {
-    /// How many read.
+    /// Number of readers.
     pub readers: u32,
-    /// How many write.
+    /// Number of writers.
     pub writers: u32,
-    /// Whether at random places.
+    /// Whether they access random places.
     pub random: bool,
 }
 
-/// Most readers, and most writers: each has a part of the disk.
+/// Maximum number of readers, and of writers: each has a part of the disk.
 const MOST: u32 = 5;
 const NONE: &str = "none";
 
@@ -73,7 +73,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// A number before `letter`, and what follows; 0 where there is none.
+/// The number before `letter`, and the rest of the text; 0 if there is none.
 fn count(text: &str, letter: char) -> (u32, &str) {
     let parsed = text.split_once(letter).and_then(|(number, rest)| {
         let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

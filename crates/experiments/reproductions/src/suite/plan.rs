@@ -16,17 +16,17 @@ pub const MACHINE: &str = "guest";
 /// The publication's samples, and its limit of a start (chapters 7 and 8).
 pub const SAMPLE_MS: u64 = 2_000;
 pub const LIMIT_MS: u64 = 60_000;
-/// Longer than Linux's BFQ raises a new reader's weight, 25 s at most: what is
-/// measured is measured beside readers that are not new.
+/// Longer than Linux's BFQ raises a new reader's weight, 25 s at most: measurements run beside
+/// readers that are not new.
 const SETTLE_MS: u64 = 30_000;
 /// After a start: the help that was asked for it ends, and who works for every
 /// application, as the graphical server, has been idle for longer than the 2 s after
 /// which BFQ can take a process for interactive again (`bfq_wr_min_idle_time`).
 const GAP_MS: u64 = 5_000;
-/// For what is not measured: file systems, the graphical server (ms).
+/// Time for work that is not measured: file systems, the graphical server (ms).
 const BESIDE_MS: u64 = 900_000;
 
-/// How much is measured of each scenario.
+/// Numbers of measurements of each scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// Executions of each benchmark.
@@ -37,7 +37,7 @@ pub struct Size {
     pub starts: u32,
 }
 
-/// One boot: a setup, and what is measured in it.
+/// One boot: a setup, and the measurements in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Boot {
     /// Where.
@@ -46,7 +46,7 @@ pub struct Boot {
     pub phases: Vec<Phase>,
 }
 
-/// What is to be measured: the product of all, without those that cannot be.
+/// The scenarios to measure: the product of all fields, without impossible ones.
 #[derive(Debug, Clone)]
 pub struct Grid {
     pub devices: Vec<Device>,
@@ -109,7 +109,7 @@ pub fn graphical(boot: &Boot, has_server: bool) -> bool {
 }
 
 impl Boot {
-    /// What the guest is told.
+    /// The plan for the guest.
     pub fn plan(&self, layout: &Layout, graphical: bool) -> guest::MeasurementPlan {
         guest::MeasurementPlan {
             disk: "vda".into(),
@@ -174,8 +174,8 @@ impl Boot {
         BESIDE_MS + phases.sum::<u64>()
     }
 
-    /// How much longer it takes than others, for an estimate: each boot, and each
-    /// second of readers in the guest on a drive that is so fast.
+    /// Relative duration of the boot, for an estimate of the time left: a constant for the boot
+    /// itself, and a share for each start and each second beside readers.
     pub fn weight(&self) -> f64 {
         let phases = self.phases.iter().map(|phase| {
             let starts = f64::from(phase.starts) * phase.applications.len() as f64;

@@ -1,5 +1,5 @@
-//! Runs boots, several at a time, each as a `stasis run` of its own. One that is
-//! complete in its folder, from the same program and settings, is not run again.
+//! Runs boots, several at a time, each as a separate `stasis run`. A boot with complete results in
+//! its folder, from the same program and settings, is not run again.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -24,36 +24,36 @@ use crate::complete::{digest, gone, program_digest, COMPLETE_FILE, NOT_COMPLETE}
 const MEDIA: &str = "media";
 /// The experiment of a boot.
 const EXPERIMENT: &str = "experiment.toml";
-/// What `stasis run` said.
+/// Output of `stasis run`.
 const LOG: &str = "log.txt";
-/// How often a run is asked whether it has ended.
+/// Interval between two checks whether a run has ended.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Where boots are run, and how.
 pub struct Runner {
     pub folder: PathBuf,
     pub engine: Engine,
-    /// Run what is complete, too.
+    /// Run boots again that are complete.
     pub force: bool,
-    /// How many at a time.
+    /// Number of boots at a time.
     pub jobs: usize,
-    /// Run nothing: what is not complete counts as failed.
+    /// Run nothing: boots that are not complete count as failed.
     pub gather: bool,
     /// Whether other processes run other boots in this folder: then an image is one boot's.
     pub beside_others: bool,
     /// The root file system with the applications.
     pub root: PathBuf,
-    /// What it is made of.
+    /// Recipe of the root file system.
     pub recipe: String,
     /// Whether it has a graphical server.
     pub has_server: bool,
     pub stop: Arc<AtomicBool>,
 }
 
-/// What came of a boot.
+/// Outcome of a boot: its measurements, or the reason of its failure.
 pub type Outcome = Result<Vec<Measurement>, String>;
 
-/// What results are the results of.
+/// Identity of results: the program, experiment and applications that made them.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Key {
     program: String,
@@ -62,7 +62,7 @@ struct Key {
 }
 
 impl Runner {
-    /// Runs all that is not complete, and goes on where one fails.
+    /// Runs all boots that are not complete, also after one fails.
     ///
     /// # Errors
     /// [`Stopped`], and where the folder cannot be written.
@@ -86,7 +86,7 @@ impl Runner {
                         let outcome = self.boot(boot, slot, &mut fresh, program, &mut again);
                         let outcome = outcome.map_err(|error| failure::told(&error));
                         if outcome.is_err() && self.stop.load(Ordering::Relaxed) {
-                            // It was stopped, and goes on next time.
+                            // The boot was stopped, and runs again at the next call.
                             break;
                         }
                         lock(progress).ended(boot, &outcome, again);
@@ -164,7 +164,7 @@ impl Runner {
         Ok(measurements)
     }
 
-    /// `stasis run` with what is in `folder`.
+    /// Runs `stasis run` with the experiment in `folder`.
     fn execute(&self, folder: &Path, program: &Path) -> Result<()> {
         let path = folder.join(LOG);
         let log =
@@ -180,7 +180,7 @@ impl Runner {
             }
             if self.stop.load(Ordering::Relaxed) && !told {
                 told = true;
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ = kill_process(Pid::from_child(&child), Signal::TERM);
             }
             std::thread::sleep(LOOK);
@@ -197,18 +197,17 @@ fn complete(folder: &Path, key: &Key) -> bool {
     written.and_then(|text| serde_json::from_slice::<Key>(&text).ok()).as_ref() == Some(key)
 }
 
-/// What a thread left behind is whole: nothing is done under the lock that can fail
-/// halfway.
+/// A poisoned lock still guards consistent data: no operation under the lock can fail halfway.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says which boots are done, and how long the rest will take.
+/// Reports the finished boots, and an estimate of the time left.
 struct Progress {
     begun: Instant,
     of: usize,
     ended: usize,
-    /// Weights: of what is left, and of what was run.
+    /// Weights: of the remaining boots, and of those that were run.
     left: f64,
     run: f64,
 }
@@ -235,7 +234,7 @@ impl Progress {
     }
 }
 
-/// How long what is left will take, if what was run took so long.
+/// Estimates the time of the remaining weight `left` from the time `elapsed` for the weight `run`.
 fn estimate(elapsed: Duration, run: f64, left: f64) -> Option<Duration> {
     // Sums of weights that were taken off again.
     (run > 0.0 && left > 1e-6).then(|| elapsed.mul_f64(left / run))

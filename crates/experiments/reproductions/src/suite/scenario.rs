@@ -1,4 +1,4 @@
-//! What is measured where, and the names that say so.
+//! Scenarios, and their names.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::pattern::Pattern;
 /// A drive, and who has which part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// What it is called: the model.
+    /// Name: the model.
     pub name: String,
     /// Its size (bytes).
     pub capacity: u64,
@@ -32,24 +32,24 @@ impl Device {
         Self { name: name.to_owned(), capacity, disk, host }
     }
 
-    /// Those of the publication, in its order.
+    /// The devices of the publication, in its order.
     pub fn published() -> Vec<Self> {
         DEVICES.iter().map(|device| Self::named(device.0)).collect()
     }
 }
 
-/// What is the same from the boot on.
+/// Settings that are constant from the boot on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     /// The drive.
     pub device: Device,
-    /// What decides whose request the drive gets.
+    /// Scheduler on the host, which selects the drive's next request.
     pub host_scheduler: String,
-    /// What the host itself does on it.
+    /// Workload of the host on the drive.
     pub host_workload: Pattern,
-    /// What decides in the guest.
+    /// Scheduler in the guest.
     pub guest_scheduler: String,
-    /// Whether the guest's scheduler tells the host's when it raises weights.
+    /// Whether the guest's scheduler notifies the host's when it raises weights.
     pub coordinated: bool,
 }
 
@@ -86,14 +86,14 @@ pub enum Benchmark {
     Startup(String),
 }
 
-/// One scenario: where, beside what, and what is measured.
+/// One scenario: a setup, a guest workload and a benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scenario {
     /// Where.
     pub setup: Setup,
-    /// What the guest does meanwhile.
+    /// Workload of the guest during the measurement.
     pub guest_workload: Pattern,
-    /// What is measured.
+    /// The measured quantity.
     pub benchmark: Benchmark,
 }
 

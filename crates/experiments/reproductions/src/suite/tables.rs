@@ -8,7 +8,7 @@ use super::measured::Measurement;
 use super::pattern::Pattern;
 use super::scenario::{Benchmark, Scenario};
 
-/// What stands where a start was given up, as in the publication's figures.
+/// Mark of a start that was given up, as in the publication's figures.
 pub const FAILED: &str = "X";
 
 /// Every scenario in a row: the publication's five statistics over its
@@ -41,8 +41,8 @@ pub fn scenarios(measurements: &[Measurement]) -> Table {
     table
 }
 
-/// A plot for each device and benchmark: bars by what the guest and the host do,
-/// one for each pair of schedulers.
+/// A plot for each device and benchmark: bars by the workloads of guest and host, one for each pair
+/// of schedulers.
 pub fn plots(measurements: &[Measurement]) -> Vec<Markup> {
     let mut plots: Vec<(String, Bars)> = Vec::new();
     let mut names: Vec<String> = Vec::new();

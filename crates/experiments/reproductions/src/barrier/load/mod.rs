@@ -1,7 +1,7 @@
 //! The publication's workloads that no Debian package has, as a program for the
 //! guest: `/proc/1/exe guest-load`.
 //!
-//! It prints one line of JSON: what was done, and the time it took.
+//! It prints one line of JSON: the work done, and the time that it took.
 
 mod random;
 mod records;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use random::Random;
 
-/// One of the workloads.
+/// A workload.
 #[derive(Debug, clap::Subcommand)]
 pub enum Load {
     /// Make varmail's files
@@ -26,23 +26,23 @@ pub enum Load {
     Records(Records),
 }
 
-/// What `records` writes.
+/// Arguments of `records`.
 #[derive(Debug, clap::Args)]
 pub struct Records {
     /// The file
     pub file: PathBuf,
-    /// How many records
+    /// Number of records
     #[arg(long)]
     pub count: u64,
     /// Bytes of a record
     #[arg(long)]
     pub size: usize,
-    /// Write over what the file has
+    /// Overwrite the existing records of the file
     #[arg(long)]
     pub overwrite: bool,
 }
 
-/// What a workload did.
+/// Work done by a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Operations: filebench's flow operations, or records.
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub syncs: u64,
     /// Bytes written.
     pub written: u64,
-    /// The time of it all (ns).
+    /// Time of the whole work (ns).
     pub ns: u64,
 }
 

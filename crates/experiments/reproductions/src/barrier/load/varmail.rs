@@ -24,17 +24,17 @@ const MEAN_SIZE: f64 = 16_384.0;
 /// percent: filebench's.
 const PREALLOCATED: u32 = 80;
 
-/// What there is at the beginning.
+/// The files at the beginning.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Files {
     /// Their folder
     pub folder: PathBuf,
-    /// How many there may be
+    /// Maximum number of files
     #[arg(long)]
     pub files: u32,
 }
 
-/// What the threads do.
+/// Arguments of varmail's flow.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Varmail {
     #[command(flatten)]
@@ -50,8 +50,7 @@ pub struct Varmail {
     pub io_size: usize,
 }
 
-/// Which files are there, and which are not. What a thread works on is in
-/// neither.
+/// Existing and absent files. A file that a thread works on is in neither list.
 struct Set {
     present: Vec<u32>,
     absent: Vec<u32>,

@@ -14,9 +14,9 @@ use super::super::subject::Subject;
 use super::super::{blocks, files, shell};
 use super::{Bench, Sizes, PORT, THREADS, TRIES};
 
-/// How long fio may take to begin.
+/// Time that fio may take to begin.
 const START: Duration = Duration::from_secs(3);
-/// What fio does, and by how many threads.
+/// Loads by fio: the operation and the number of threads.
 const LOADS: [(&str, u32); 3] = [("randwrite", 1), ("randread", THREADS), ("randwrite", THREADS)];
 
 impl Bench<'_> {
@@ -51,8 +51,7 @@ impl Bench<'_> {
         Ok(way)
     }
 
-    /// A rate that is a measurement, with what fio says and the exits of each I/O; tried
-    /// [`TRIES`] times.
+    /// A valid rate, with fio's output and the exits of each I/O; tried [`TRIES`] times.
     fn steady(
         &mut self,
         what: &str,
@@ -127,7 +126,7 @@ impl Bench<'_> {
         Ok(way)
     }
 
-    /// What clients of the guest see: network or file server.
+    /// Measurements by clients of the guest: network or file server.
     pub(super) fn reached(&mut self, vm: &mut Vm, device: &str, trap: bool) -> Result<()> {
         if self.subject == Subject::Network {
             let serve =
@@ -167,7 +166,7 @@ impl Bench<'_> {
         Ok(Variant {
             ping_us: Some(round_trip(&ping)?),
             requests: Some(ask("rr")?),
-            // As the guest sees it: what the client receives it has sent.
+            // Named from the guest's side: the client receives data that the guest sends.
             send: Some(ask("receive")?),
             receive: Some(ask("send")?),
             ..Variant::default()

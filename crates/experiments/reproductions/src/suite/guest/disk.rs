@@ -14,7 +14,7 @@ pub struct TestDisk {
     name: String,
 }
 
-/// What has been read and written (bytes).
+/// Bytes read and written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transferred {
     pub read: u64,
@@ -42,7 +42,7 @@ impl TestDisk {
         PathBuf::from(format!("/dev/{}{number}", self.name))
     }
 
-    /// What was moved since the boot.
+    /// Returns the bytes transferred since the boot.
     pub fn moved(&self) -> Result<Transferred> {
         let file = format!("/sys/block/{}/stat", self.name);
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;

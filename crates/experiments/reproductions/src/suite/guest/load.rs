@@ -1,5 +1,5 @@
-//! Readers and writers, each a process of its own as the publication's suite has
-//! them: a scheduler sees each one's I/O as that of its own owner.
+//! Readers and writers, each a separate process as in the publication's suite: a scheduler
+//! attributes I/O to its process.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -15,12 +15,12 @@ use crate::suite::pattern::Pattern;
 
 /// Bytes of a sequential reader's or writer's call.
 const SEQUENTIAL: usize = 128 << 10;
-/// Bytes of a random one's: a page.
+/// Bytes of a random reader's or writer's call: a page.
 const RANDOM: usize = 4 << 10;
 /// Where writers have their files.
 const SCRATCH: &str = "/tmp/suite-scratch";
 
-/// What one process does.
+/// Arguments of one process.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// The file, or the device on which it lies
@@ -113,14 +113,14 @@ impl Loads {
 impl Drop for Loads {
     fn drop(&mut self) {
         for child in &mut self.processes {
-            // One that is gone already is no fault.
+            // A process that has already ended is no error.
             let _ = child.kill();
         }
         for child in &mut self.processes {
             let _ = child.wait();
         }
         if self.scratch {
-            // What is still mounted makes the next workload's mkfs fail, and say so.
+            // A file system that stays mounted makes the next workload's mkfs fail with an error.
             let _ = Command::new("umount").arg(SCRATCH).status();
         }
     }

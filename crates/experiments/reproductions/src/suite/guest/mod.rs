@@ -1,8 +1,7 @@
 //! The suite's part in the guest: `/proc/1/exe guest-suite`.
 //!
-//! One boot measures many scenarios: guest workloads one after the other, each
-//! with its throughput and the starts of every application. What it measured is
-//! JSON in `/results`.
+//! One boot measures many scenarios: guest workloads one after the other, each with its throughput
+//! and the starts of every application. The measurements are JSON in `/results`.
 
 mod disk;
 mod load;
@@ -19,13 +18,13 @@ use disk::{TestDisk, Transferred};
 use load::Loads;
 use start::Starter;
 
-/// What the guest leaves in `/results`.
+/// Name of the guest's file in `/results`.
 pub const FILE: &str = "suite.json";
 
-/// What runs in the guest.
+/// The suite's commands in the guest.
 #[derive(Debug, clap::Subcommand)]
 pub enum Part {
-    /// Measure what a plan says
+    /// Measure a plan's phases
     Run {
         /// The plan as JSON
         plan: String,
@@ -34,7 +33,7 @@ pub enum Part {
     Load(load::Arguments),
 }
 
-/// What one boot measures.
+/// Plan of one boot's measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeasurementPlan {
     /// The virtual disk, such as `vda`: applications, readers' files and room for
@@ -52,11 +51,11 @@ pub struct MeasurementPlan {
     pub limit_ms: u64,
     /// Length of a sample of throughput (ms).
     pub sample_ms: u64,
-    /// What is measured, in order.
+    /// The phases, in order.
     pub phases: Vec<Phase>,
 }
 
-/// A guest workload and what is measured beside it.
+/// A guest workload and the measurements beside it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// The workload.
@@ -67,27 +66,27 @@ pub struct Phase {
     pub samples: u32,
     /// Starts of each application in each.
     pub starts: u32,
-    /// What is started.
+    /// The applications to start.
     pub applications: Vec<Application>,
 }
 
 /// An application.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Application {
-    /// What it is called.
+    /// Name of the application.
     pub name: String,
     /// Its command, which ends as soon as it has started.
     pub command: Vec<String>,
 }
 
-/// What was measured beside a workload.
+/// Measurements beside a workload.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// For each repetition.
     pub repetitions: Vec<Repetition>,
 }
 
-/// One execution.
+/// Measurements of one execution.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Repetition {
     /// Bytes that the guest read and wrote in each sample.
@@ -97,7 +96,7 @@ pub struct Repetition {
     /// The time from the first to the last start (ns since the command's start).
     pub starts_begin: u64,
     pub starts_end: u64,
-    /// What the guest read and wrote in that time.
+    /// Bytes that the guest read and wrote in that time.
     pub starts_moved: Transferred,
     /// Seconds of each start by application; `null` where it was given up.
     pub starts: Vec<Vec<Option<f64>>>,

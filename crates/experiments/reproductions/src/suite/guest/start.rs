@@ -13,9 +13,9 @@ use super::{Application, MeasurementPlan, TestDisk};
 
 /// Where the applications' file system is.
 const ROOT: &str = "/tmp/suite-root";
-/// How often the graphical server's socket is looked for.
+/// Interval between two looks for the graphical server's socket.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the graphical server has, alone on the disk.
+/// Time limit for the start of the graphical server, alone on the disk.
 const SERVER_LIMIT: Duration = Duration::from_secs(300);
 
 /// Starts applications in the file system on the disk.
@@ -27,7 +27,7 @@ impl Starter {
     /// Mounts the file system, and starts the graphical server where one is needed.
     pub fn new(plan: &MeasurementPlan, disk: &TestDisk) -> Result<Self> {
         std::fs::create_dir_all(ROOT)?;
-        // What is never written needs no journal, and is the same for the next boot.
+        // A file system that is never written needs no journal, and is the same for the next boot.
         run(Command::new("mount").args(["-o", "ro,noatime"]).arg(disk.partition(1)).arg(ROOT))?;
         for folder in ["dev", "proc", "sys"] {
             let to = format!("{ROOT}/{folder}");
@@ -41,8 +41,8 @@ impl Starter {
             serve()?;
         }
         let starter = Self { limit: Duration::from_millis(plan.limit_ms) };
-        // Once uncounted: the graphical server has then what it keeps for ever, and a
-        // command that fails is told at once.
+        // Each application starts once without being measured: the graphical server then has all
+        // that it keeps for ever, and a failing command is reported at once.
         let mut started: Vec<&Application> = Vec::new();
         for application in plan.phases.iter().flat_map(|phase| &phase.applications) {
             if !started.contains(&application) {
@@ -80,7 +80,7 @@ impl Starter {
                 Some((at - begun).as_secs_f64())
             }
             Err(_) => {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ = kill_process_group(group, Signal::KILL);
                 None
             }
