@@ -32,7 +32,7 @@ struct Entry {
     flying: bool,
     // A newer write is durable, or the unit was trimmed.
     dead: bool,
-    // Whether the host was told that it is written.
+    // Whether the write was acknowledged to the host.
     acknowledged: bool,
     sequence: u64,
 }
@@ -107,7 +107,7 @@ impl Buffer {
     }
 
     /// Takes over a unit in the place of a write that still waits, if there is
-    /// one; `None` if it needs room of its own.
+    /// one; `None` if the unit needs a new entry.
     pub fn merge(&mut self, unit: u32) -> Option<u64> {
         let entry = self.table.get(unit)?;
         let entry = &mut self.entries[entry as usize];
@@ -296,7 +296,7 @@ impl Buffer {
 
     /// The power failed. With `protected` what was acknowledged waits for the
     /// cells again, as new writes, which are returned; else everything is gone,
-    /// and `lost` is told of each unit that was acknowledged.
+    /// and `lost` is called with each unit that was acknowledged.
     pub fn power_cut(&mut self, protected: bool, mut lost: impl FnMut(u32)) -> Vec<(u32, u64)> {
         let mut kept = Vec::new();
         let mut index = self.oldest;

@@ -1,5 +1,5 @@
-//! For tests: a NAND array that holds what it is told, minds its rules, and
-//! knows what each unit should hold.
+//! For tests: a NAND array that records the contents reported to it, checks its rules, and has the
+//! content that each unit should hold.
 //!
 //! Rules: pages of a block are programmed in order and once between erases, only
 //! programmed pages are read, and no block is erased while a read of it is under

@@ -1,7 +1,7 @@
 //! Drive models: *when* a command completes. Where the bytes live is a
 //! medium's business.
 //!
-//! Promise: models are pure. They know virtual time only, use no threads and
+//! Promise: models are pure. They have virtual time only, use no threads and
 //! no I/O, and draw every random number from the seed that they are given: the
 //! same commands at the same times complete at the same times. Completions come
 //! in the order of time, each command's exactly once and never before it was

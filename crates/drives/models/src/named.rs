@@ -69,7 +69,7 @@ pub fn find(name: &str) -> Option<&'static NamedModel> {
     NAMED.iter().find(|named| named.name == name)
 }
 
-/// The names that [`find`] knows of models of a kind, and what each is.
+/// The names of a kind's models that [`find`] accepts, each with its description.
 pub(crate) fn names_of_kind(
     kind: &str,
 ) -> impl Iterator<Item = (&'static str, &'static NamedModel)> + '_ {

@@ -83,13 +83,13 @@ pub struct Profile {
     pub interpolation: Interpolation,
     /// Latencies per operation, by block size.
     pub operations: BTreeMap<Operation, Vec<Block>>,
-    /// Commands that were in flight at most while it was measured. A drive of the profile has no
+    /// Maximum number of commands in flight during the measurement. A drive of the profile has no
     /// more in service at once; any number if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub depth: Option<u32>,
-    /// The most that the drive transfers (bytes/s), and what a command takes for each byte beyond the
-    /// largest block size.
+    /// Maximum transfer rate by operation (bytes/s), which also gives a command's time for each
+    /// byte beyond the largest block size.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bandwidth: BTreeMap<Operation, u64>,
 }
@@ -106,7 +106,7 @@ pub struct Block {
     /// In ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Nanos>,
-    /// Commands/s of this size at most, with several in flight.
+    /// Maximum commands/s of this size, with several in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
 }
@@ -117,7 +117,7 @@ pub enum ProfileError {
     /// Not JSON, or not of the documented form.
     #[error("not a profile: {0}; its format is documented in `stasis-models::profile`")]
     Json(#[from] serde_json::Error),
-    /// Another format, or a version that this program does not know.
+    /// Another format, or a version that this program does not support.
     #[error("`format` is `{format}` and `version` {version}: expected `{FORMAT}` and {VERSION}")]
     Version {
         /// The format it claims.

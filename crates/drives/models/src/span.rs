@@ -127,7 +127,7 @@ impl JsonSchema for Span {
     }
 }
 
-/// Reads a word by a function, and says what it must be.
+/// Reads a word by a function, with the expectation for errors.
 pub(crate) struct Word<T, E>(pub &'static str, pub fn(&str) -> Result<T, E>);
 
 impl<T, E: fmt::Display> Visitor<'_> for Word<T, E> {

@@ -32,8 +32,7 @@ const TABLE_2: [(f64, u64); 17] = [
 
 #[test]
 fn dcpmm_gives_back_table_2() {
-    // With a path of its own the guest sees the same: what is subtracted is
-    // added again.
+    // With a nonzero path the guest sees the same: the time subtracted is added again.
     for path in [0, 1500] {
         let mut model = build("dcpmm", path);
         let (mut latencies, _) = run(model.as_mut(), Read, 4096, (2_000_000, 1), path);
@@ -129,7 +128,7 @@ fn figure(named: &NamedModel, what: &str, unit: &str) -> Option<f64> {
     (rest == unit).then(|| number.parse().ok())?
 }
 
-/// The most (bytes/s) that a drive can move by its sheet, or by its interface; of a flash
+/// Maximum rate (bytes/s) of a drive by its sheet, or by its interface; of a flash
 /// drive by its channels.
 fn ceiling(named: &NamedModel, operation: Operation) -> Option<f64> {
     let sheet = match operation {

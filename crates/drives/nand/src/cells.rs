@@ -130,7 +130,7 @@ impl CellPattern {
     /// pages.
     ///
     /// # Errors
-    /// [`PatternError`] says what is wrong, and what works.
+    /// [`PatternError`], with the fault and the nearest pattern that works.
     pub fn parse(word: &str, pages: u32) -> Result<Self, PatternError> {
         let word = word.trim();
         let preset = PRESETS.iter().find(|(name, _)| *name == word);
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(spelled("slc", 3), "LLL");
         assert_eq!(spelled("tlc", 7), "LmuLmuL");
         assert_eq!(spelled("qlc", 5), "LmutL");
-        // FEMU's block of 512 pages, by a formula of its own.
+        // FEMU's block of 512 pages, by a separate formula.
         let cells = CellPattern::parse("LLLLLuLLu(LLuu)*", 512).unwrap();
         for page in 0..512 {
             let upper = page == 5 || page == 8 || (page >= 9 && (page - 9) % 4 >= 2);

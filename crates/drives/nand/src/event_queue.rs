@@ -1,10 +1,10 @@
-//! The ends of steps that are under way, earliest first: a timing wheel, with a heap for
-//! what lies beyond it.
+//! The ends of steps that are under way, earliest first: a timing wheel, with a heap for later
+//! ends.
 //!
 //! A ring of buckets covers the time from the event that was taken last on. Most steps end
 //! within it, so that putting an event in and taking one out cost the same however many
 //! there are (Varghese and Lauck, SOSP 1987). Buckets are narrow enough that most hold one
-//! event at most; a bit for each says which are not empty.
+//! event at most; a bit for each marks those that are not empty.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

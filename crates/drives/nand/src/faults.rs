@@ -16,11 +16,11 @@ pub enum Fault {
     FailedProgram,
     /// An erase fails.
     FailedErase,
-    /// A read gives wrong data and does not know it.
+    /// A read gives wrong data without an error.
     CorruptedRead,
     /// Whatever is asked fails as soon as it is asked.
     DeadDie,
-    /// The operation stands still for this long (ns) before it goes on.
+    /// The operation stands still for this long (ns) before it continues.
     Stuck(Nanos),
 }
 
@@ -50,7 +50,7 @@ pub struct FaultRule {
     pub time: Range<Nanos>,
     /// The share of operations that it happens to, 0 to 1.
     pub rate: f64,
-    /// How often at most.
+    /// Maximum number of occurrences.
     pub count: u64,
 }
 

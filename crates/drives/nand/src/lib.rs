@@ -4,9 +4,9 @@
 //! no I/O: the same operations at the same times end at the same times. No
 //! data lives here, and no mapping: `stasis-flash` builds drives on it.
 //!
-//! - [`Geometry`], [`CellPattern`], [`Timing`]: what the array is made of;
+//! - [`Geometry`], [`CellPattern`], [`Timing`]: the parts of the array, and their times;
 //! - [`Array`]: which operation ends when, and how;
-//! - [`Activity`]: what had which part of the array meanwhile, where somebody wants to know;
+//! - [`Activity`]: which operation occupied which part of the array and when, while it is watched;
 //! - [`Variation`], [`Faults`]: how cells differ, and what breaks.
 //!
 //! Event driven: no plane, register or channel is reserved before it is really

@@ -61,7 +61,7 @@ pub enum OpStatus {
     ProgramFailed,
     /// The block is not empty.
     EraseFailed,
-    /// The data is wrong, and the array does not know.
+    /// The data is wrong, and the array reports no error.
     Corrupted {
         /// Chooses what is wrong.
         seed: u64,

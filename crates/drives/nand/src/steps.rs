@@ -23,7 +23,7 @@ impl Array {
         self.begin_step(unit, self.timing.suspend);
     }
 
-    /// The program or erase goes on.
+    /// Resumes the program or erase.
     fn resume(&mut self, unit: u32) {
         let now = self.now;
         let this = &mut self.units[unit as usize];

@@ -32,7 +32,7 @@ pub enum CellTimes {
 ///
 /// The mean number of repetitions of a read is
 /// `wear * erases / rated_erases + retention * age / rated_age`, times what the
-/// page's hash says (0.5 to 1.5). Each takes the page's read time once more.
+/// page's hash gives (0.5 to 1.5). Each takes the page's read time once more.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retry {
     /// Repetitions at the rated number of erases.
@@ -173,7 +173,7 @@ impl Variation {
         let index = (place.block << 16) | u64::from(place.page.unwrap_or(0));
         let weakness = 0.5 + unit(bits(seed ^ RETRY, index));
         let mean = (retry.wear * wear + retry.retention * age) * weakness;
-        // Rounded up as often as the fraction says: the mean is kept.
+        // Rounded up with the probability of the fraction: the mean is kept.
         let drawn = (mean + unit(bits(seed ^ TIME ^ RETRY, number))).floor();
         if drawn > f64::from(retry.limit) {
             return (retry.limit, false);

@@ -65,7 +65,7 @@ fn a_warm_array_allocates_nothing() {
     });
     assert_eq!(measured.count_total, 0);
 
-    // Nor while somebody takes what its parts did.
+    // Nor while activities are taken.
     array.watch();
     let mut watched = |rounds| {
         for _ in 0..rounds {

@@ -42,7 +42,7 @@ pub struct Dropped {
     pub started: bool,
 }
 
-/// A power cut, as a translation layer is told of it.
+/// A power cut, as reported to a translation layer.
 #[derive(Debug)]
 pub struct PowerCut<'a> {
     /// The operations that never ended.
@@ -150,7 +150,8 @@ impl Context {
         self.array.submit(now, op);
     }
 
-    /// A block of a plane was emptied: `times` says when it was chosen, and when it was empty.
+    /// Records that a block of a plane was emptied; `times`: when it was chosen, and when it was
+    /// empty.
     pub fn collected(&mut self, plane: u32, block: u32, times: (Nanos, Nanos)) {
         self.statistics.collected(times.1 - times.0);
         if let Some(watch) = &mut self.watch {
@@ -170,8 +171,7 @@ impl Context {
         self.requests[id as usize].pieces += 1;
     }
 
-    /// One of the things that the request waits for has happened; `times` says
-    /// where the time of it went.
+    /// Ends a piece of the request; `times` is the breakdown of the piece's time.
     pub fn finish(&mut self, id: RequestId, fate: Fate, times: &Breakdown) {
         let open = &mut self.requests[id as usize];
         open.fate = worse(open.fate, fate);

@@ -19,13 +19,12 @@ use self::context::{PageRead, PageRun};
 pub use self::shape::Shape;
 use crate::spec::{Spec, SpecError};
 
-/// A translation layer: it decides, the array takes the time.
+/// A translation layer: it makes the decisions, and the array models the time.
 ///
 /// Every call has the time; times never decrease. A request is complete when
-/// every piece of it is: whoever makes a request wait calls [`Context::open`]
-/// for each thing that it waits for, and [`Context::finish`] when that is done.
-/// The drive itself holds one piece during each call, so that what waits for
-/// nothing completes at once.
+/// every piece of it is: a layer that makes a request wait calls [`Context::open`] for each piece
+/// that the request waits for, and [`Context::finish`] when the piece is done. The drive itself
+/// holds one piece during each call, so that a request that waits for nothing completes at once.
 pub trait Ftl: Debug + Send {
     /// The host's request is on its way, and will be asked for by one of the calls below. A
     /// hint, which changes nothing: what the call will need can be brought into the
@@ -45,8 +44,7 @@ pub trait Ftl: Debug + Send {
     /// Everything acknowledged so far becomes durable.
     fn flush(&mut self, now: Nanos, request: &Request, context: &mut Context);
 
-    /// Everything written so far becomes durable before anything that is written
-    /// from now on; nobody waits.
+    /// Everything written so far becomes durable before all later writes; no request waits for it.
     fn barrier(&mut self, now: Nanos, context: &mut Context);
 
     /// An operation that was submitted has ended.

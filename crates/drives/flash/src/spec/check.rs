@@ -10,7 +10,7 @@ use crate::{ftl, gc};
 const UNIT_MIN: u64 = 512;
 /// Slots that fit their numbers.
 const SLOTS_MAX: u64 = u32::MAX as u64 - 1;
-/// Streams at most.
+/// Maximum number of streams.
 const STREAMS_MAX: u16 = 256;
 /// Free blocks of a plane that collection needs to begin.
 pub(crate) const FOREGROUND_MIN: u32 = 3;

@@ -16,7 +16,7 @@ pub enum FaultKind {
     FailedProgram,
     /// An erase fails: its block is given up.
     FailedErase,
-    /// A read of the array gives wrong data and does not know it.
+    /// A read of the array gives wrong data without an error.
     CorruptedRead,
     /// A LUN fails whatever is asked.
     DeadDie,
@@ -68,7 +68,7 @@ pub struct FaultSpec {
     /// The share of operations that it happens to.
     #[serde(default = "always")]
     pub rate: f64,
-    /// How often at most.
+    /// Maximum number of occurrences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// How long a slow operation stands still (ns).

@@ -41,8 +41,8 @@ impl Spec {
         self.over_provisioning.unwrap_or(OVER_PROVISIONING)
     }
 
-    /// The over-provisioning that whoever wrote the description expects of a drive of
-    /// `capacity` bytes: what is asked for, or what the blocks or the zones make.
+    /// The over-provisioning that the description leads to on a drive of `capacity` bytes: that
+    /// asked for, or that of the blocks or the zones.
     pub fn expected_over_provisioning(&self, capacity: u64) -> f64 {
         if self.blocks.is_none() && !self.has_regions() {
             return self.asked_over_provisioning();

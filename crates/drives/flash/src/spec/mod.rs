@@ -123,7 +123,7 @@ pub enum Precondition {
     /// Everything was written once, in order.
     #[default]
     Sequential,
-    /// Uniformly random writes went on until nothing changed on average.
+    /// Uniformly random writes continued until nothing changed on average.
     Steady,
 }
 
@@ -277,8 +277,8 @@ impl Spec {
         (self.page_size / self.mapping_unit.max(1)).max(1) as u32
     }
 
-    /// The state that a drive begins in. Zones and chunks begin empty, as their
-    /// controller says that they are.
+    /// The state that a drive begins in. Zones and chunks begin empty, as their controller reports
+    /// them.
     pub fn initial(&self) -> Precondition {
         let usual = if self.has_regions() { Precondition::None } else { Precondition::default() };
         self.precondition.unwrap_or(usual)

@@ -1,4 +1,4 @@
-//! How long things take, as a description says it.
+//! Times in a description.
 
 use std::collections::BTreeMap;
 

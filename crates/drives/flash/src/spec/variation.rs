@@ -1,4 +1,4 @@
-//! How cells differ, as a description says it.
+//! Differences between cells in a description.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -10,7 +10,7 @@ use stasis_nand::{Array, OpKind, PlaneId, Usage};
 use super::{Statistics, Sums};
 use crate::ftl::Context;
 
-/// Levels of wear that results tell apart.
+/// Levels of wear that results distinguish.
 const WEAR_LEVELS: u32 = 32;
 
 /// Operations of the array, by whom they were for.
@@ -58,7 +58,7 @@ pub struct Usages {
 pub struct WearLevel {
     /// Least erases.
     pub from: u32,
-    /// Most erases.
+    /// Maximum number of erases of the level.
     pub to: u32,
     /// Blocks.
     pub blocks: u64,
@@ -103,7 +103,7 @@ pub struct Inside {
     /// Bytes that the host wrote.
     #[serde(default)]
     pub host_bytes: u64,
-    /// Bytes of the pages that were programmed, whoever they were for.
+    /// Bytes of the pages that were programmed, for the host or for housekeeping.
     #[serde(default)]
     pub media_bytes: u64,
     /// Bytes of a mapping unit.
@@ -160,7 +160,7 @@ pub struct Inside {
 }
 
 impl Context {
-    /// Bytes of the pages that were programmed, whoever they were for.
+    /// Bytes of the pages that were programmed, for the host or for housekeeping.
     pub fn media_bytes(&self) -> u64 {
         self.media_bytes_of(&self.statistics)
     }

@@ -61,7 +61,7 @@ pub fn faulty(mut spec: Spec, rate: f64) -> Spec {
     spec
 }
 
-/// A drive and whoever tortures it.
+/// A drive under random load.
 pub struct Rack {
     pub ssd: Ssd,
     random: Xoshiro256PlusPlus,

@@ -1,5 +1,5 @@
-//! The steady state that is made is the one that is written, and amplifies as
-//! theory says.
+//! The steady state that is made equals the one that is written, and its amplification is that of
+//! theory.
 
 use stasis_block::Operation;
 

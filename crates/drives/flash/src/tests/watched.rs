@@ -108,7 +108,7 @@ proptest! {
         prop_assert!(statistics.collections > 10);
         prop_assert_eq!(collections.count() as u64, statistics.collections);
         prop_assert_eq!(took, statistics.collecting);
-        // An operation may be interrupted and go on; a multi-plane one is there once.
+        // An operation may be suspended and resumed; a multi-plane one is there once.
         if spec.plane_mode == Planes::Independent {
             let mut numbers = HashMap::new();
             let cells = spans.iter().filter(|span| span.step == Step::Cells);

@@ -24,11 +24,11 @@ pub const CDW14: usize = 4;
 /// Carries a command out at a time; Dword 0 of its completion.
 pub type Run = fn(&mut Ssd, Nanos, &mut VendorCommand) -> Result<u32, VendorError>;
 
-/// A command that drives know.
+/// A command that drives support.
 #[derive(Debug, Clone, Copy)]
 pub struct Registered {
-    /// Its opcode; by its two lowest bits the transport knows which way data goes
-    /// (01: to the drive, 10: to the host).
+    /// Its opcode; its two lowest bits give the direction of the data to the transport (01: to the
+    /// drive, 10: to the host).
     pub opcode: u8,
     /// Its name.
     pub name: &'static str,

@@ -10,7 +10,7 @@ use stasis_clock::Nanos;
 use super::CalibrateError;
 use crate::profile::{Block, Observed, Profile};
 
-/// The least samples that a block size of its own is worth.
+/// Minimum number of samples for a separate block size.
 const SAMPLES_MIN: usize = 30;
 /// Maximum number of samples that are kept as they are; of more, percentiles are kept.
 const SAMPLES_MAX: usize = 2048;
@@ -29,7 +29,7 @@ type Issue = (Nanos, u64);
 /// # Errors
 /// [`CalibrateError`], with the line.
 pub fn from_blkparse(text: &str) -> Result<Profile, CalibrateError> {
-    // Flushes have no sector to tell them apart: they complete in order.
+    // Flushes have no sector to distinguish them: they complete in order.
     let mut issued: HashMap<Key, VecDeque<Issue>> = HashMap::new();
     let mut samples: BTreeMap<Operation, BTreeMap<u64, Vec<Nanos>>> = BTreeMap::new();
     // Requests under way, and the most that there were.

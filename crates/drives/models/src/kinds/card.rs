@@ -2,13 +2,12 @@
 //!
 //! Such firmware keeps its map by large *units* and has few of them open for
 //! writing at once (Bergmann, "Optimizing Linux with cheap flash drives",
-//! LWN.net, 2011). A write that goes on where an open unit was left costs its
+//! LWN.net, 2011). A write that continues where an open unit was left costs its
 //! transfer. Any other needs a unit to be opened, and once as many are open as
-//! can be, the one that was written longest ago is closed before: what it did
-//! not get is copied, which takes long. So sequential writes are quick, a few
-//! sequential streams as well, and random ones are slow however short they are.
-//! Reads take an access and their transfer, wherever they are. One command at a
-//! time.
+//! can be, the one that was written longest ago is closed before: its unwritten part is copied,
+//! which takes long. So sequential writes are quick, a few sequential streams as well, and random
+//! ones are slow however short they are. Reads take an access and their transfer, wherever they
+//! are. One command at a time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +19,7 @@ use crate::latency::{Independent, Latency};
 use crate::span::Span;
 use crate::spec::{range, BuildContext, BuildError, Problem};
 
-/// The most units that can be open.
+/// Maximum number of open units.
 const OPEN_MAX: u32 = 1024;
 /// The smallest unit (bytes): a page of flash.
 const UNIT_MIN: u64 = 4096;

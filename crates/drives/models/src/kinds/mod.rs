@@ -61,12 +61,13 @@ pub trait Parameters:
     /// Reads the value of such a word.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, and what is wanted.
+    /// A sentence with the fault and the values allowed.
     fn of_word(_value: &str) -> Result<Self, String> {
         Err(format!("a model of kind `{}` cannot be a word", Self::NAME))
     }
 
-    /// Checks what the types of the keys do not say, and completes what follows from others.
+    /// Checks the conditions that the types of the keys do not express, and completes values that
+    /// follow from others.
     ///
     /// # Errors
     /// [`Problem`] names the key.

@@ -102,7 +102,7 @@ impl SpansSpec {
     }
 }
 
-/// The kind `fixed`: every operation takes a time of its own.
+/// The kind `fixed`: each operation has a constant time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FixedSpec(pub SpansSpec);
@@ -138,7 +138,7 @@ impl Parameters for FixedSpec {
     }
 }
 
-/// The kind `uniform`: every operation draws from an interval of its own.
+/// The kind `uniform`: each operation draws its time from an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UniformSpec(pub SpansSpec);

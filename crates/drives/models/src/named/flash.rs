@@ -12,7 +12,7 @@ fn ssd(table: Value) -> Kind {
     Kind::of(serde_json::from_value::<Spec>(table).unwrap_or_default())
 }
 
-/// A drive without a size of its own.
+/// A drive without a fixed size.
 const ANY_SIZE: &str = "blocks are as many as the drive's size and 7 % over-provisioning need";
 
 /// Every flash SSD with a name.

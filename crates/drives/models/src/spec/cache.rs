@@ -34,7 +34,7 @@ fn yes() -> bool {
     true
 }
 
-/// Whether a key that says no is left out.
+/// Whether a key is `false`, and so left out.
 pub(crate) fn is_false(plp: &bool) -> bool {
     !plp
 }

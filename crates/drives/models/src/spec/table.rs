@@ -22,14 +22,14 @@ use crate::named;
 struct Common {
     /// The model's name in results.
     label: Option<String>,
-    /// The link of the drive's data sheet, which a guest is told of.
+    /// The link of the drive's data sheet, which the drive reports to a guest.
     link: Option<Link>,
-    /// The size of the drive: that of a new image, where nothing else is said.
+    /// The size of the drive: that of a new image without a given size.
     #[serde(with = "units::size_option")]
     capacity: Option<u64>,
 }
 
-/// The keys that say what the rest of a table is.
+/// The keys that determine the meaning of the rest of a table.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Head {

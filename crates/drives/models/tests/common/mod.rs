@@ -39,7 +39,7 @@ pub fn run(
             let tag = completion.tag as usize;
             latencies.push(completion.at - submitted[tag]);
             last = completion.at;
-            // Time goes on for all: the pause is part of `now`.
+            // Time advances for all: the pause is part of `now`.
             submitted[tag] = now + pause;
             model.submit(now + pause, completion.tag, &command());
         }

@@ -40,8 +40,8 @@ fn work(array: &mut Array, actions: &[(u64, Action)]) -> (Vec<OpDone>, Vec<Activ
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// A part does one thing at a time, in the order in which it is told; what its parts did for
-    /// an operation takes as long as the operation says; and looking changes nothing.
+    /// A part does one step at a time, in the order of the reports; the activities of an operation
+    /// add up to the operation's times; and watching changes nothing.
     #[test]
     fn parts_do_one_thing_at_a_time(
         actions in actions(),

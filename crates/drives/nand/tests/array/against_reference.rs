@@ -84,8 +84,8 @@ pub(super) fn options() -> impl Strategy<Value = ArrayOptions> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// Every operation ends when the reference says, and its time went where
-    /// the reference says, however late the array is asked.
+    /// Every operation ends at the reference's time, with the reference's breakdown of its time,
+    /// however late the array is asked.
     #[test]
     fn ends_and_breakdowns_are_those_of_the_reference(
         actions in actions(),

@@ -90,7 +90,7 @@ fn many_planes_are_as_fast_as_their_channel() {
             assert!(busy >= last, "the channel never rests: {busy} of {last}");
         }
     }
-    // And with a channel each, nobody waits at all.
+    // And with a channel each, no operation waits at all.
     let mut array = array(geometry(16, 1, 1), Timing::uniform(48_000, 1, 1, BUS), SINGLE);
     for done in closed_loop(&mut array, &reads(16, |token| token), 500) {
         assert_eq!(done.times.total(), 48_000 + TRANSFER);

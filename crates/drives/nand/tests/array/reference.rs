@@ -1,6 +1,6 @@
 //! The array, nanosecond by nanosecond: slow, and with nothing to get wrong but
-//! the rules themselves. Every operation knows what it is doing, and each
-//! nanosecond is booked by that.
+//! the rules themselves. Every operation has a current step, and each nanosecond is booked to that
+//! step.
 
 use stasis_nand::{ArrayOptions, Breakdown, Op, OpKind, PlaneMode, Priority, Scheduling, Scope};
 use stasis_nand::{CellPattern, Geometry, Timing};

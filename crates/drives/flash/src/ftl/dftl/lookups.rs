@@ -146,7 +146,7 @@ impl Dftl {
         self.arrived(now, home, context);
     }
 
-    /// A unit of the map is in memory: what waited for it goes on.
+    /// A unit of the map is in memory: the requests that waited for it continue.
     fn arrived(&mut self, now: Nanos, home: u32, context: &mut Context) {
         let mut index = std::mem::replace(&mut self.fetches[home as usize], NONE);
         while index != NONE {
@@ -168,7 +168,7 @@ impl Dftl {
         self.write_on(now, context);
     }
 
-    /// Writes whose entries are there go on, in the order in which they came.
+    /// Continues the writes whose entries are in memory, in their order of arrival.
     fn write_on(&mut self, now: Nanos, context: &mut Context) {
         while let Some(&number) = self.writes.front() {
             if number == NONE {

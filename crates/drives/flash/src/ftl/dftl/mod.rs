@@ -7,7 +7,7 @@
 //! holds lines of entries. A request waits until each of its entries is there,
 //! which costs a read of the unit that holds it. A line that was changed and has
 //! to leave is written back: its unit is read, every change of the unit is put
-//! in (those of other lines, too), and it is programmed, as the host goes on.
+//! in (those of other lines, too), and it is programmed, while the host continues.
 //! Entries of units that collection moves change in the cache, or else many at a
 //! time in flash.
 //!

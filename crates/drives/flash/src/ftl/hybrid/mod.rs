@@ -9,7 +9,7 @@
 //!
 //! Writes go through: there is no write buffer, so what was acknowledged is in
 //! the cells. A plane does one thing after another, besides reads and erases. The
-//! mapping is kept by unit for speed; [`Ftl::check`] says that it is of blocks.
+//! mapping is kept by unit for speed; [`Ftl::check`] asserts that it is of blocks.
 
 mod host;
 mod merge;

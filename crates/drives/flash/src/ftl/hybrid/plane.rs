@@ -223,7 +223,7 @@ impl Hybrid {
         let log = &mut plane.logs[log];
         log.in_order &= page == done.op.at.page;
         if done.status == OpStatus::ProgramFailed {
-            // The write stays, and the block is merged before it goes on.
+            // The write stays, and the block is merged before the write continues.
             (log.bad, log.in_order) = (true, false);
             return;
         }

@@ -72,7 +72,7 @@ impl PageFtl {
         }
     }
 
-    /// Uniformly random writes went on until nothing changed on average.
+    /// Begins as after uniformly random writes until nothing changes on average.
     pub(super) fn begin_steady(&mut self) {
         let geometry = self.shape.geometry;
         let slots = self.shape.block_slots;

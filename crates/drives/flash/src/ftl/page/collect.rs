@@ -175,7 +175,7 @@ impl PageFtl {
         }
         let drains = self.reads[job.victim as usize] > 0;
         if drains && job.held {
-            // They came before the hold, and could not go on.
+            // Reads that came before the hold could not finish under it.
             context.array.release(now, self.scope(plane));
         }
         if let Some(job) = &mut self.collectors[plane as usize].job {

@@ -192,7 +192,7 @@ mod tests {
                 written.set(unit, slot);
                 prop_assert_eq!(begun.slot(unit), Some(slot));
             }
-            // And it goes on as the other does.
+            // And later changes have the same effect on both.
             for unit in (0..units).step_by(3) {
                 prop_assert_eq!(begun.clear(unit), written.clear(unit));
                 prop_assert_eq!(begun.slot(unit), None);

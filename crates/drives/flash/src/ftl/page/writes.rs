@@ -223,7 +223,7 @@ impl PageFtl {
         self.buffer.give_up(|id| context.finish(id, failed, &none));
     }
 
-    /// The layer above has to know.
+    /// Records an event for the layer above.
     pub(super) fn push_event(&mut self, unit: u32, event: Event) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change { unit, event });

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::geometry::Position;
 
 /// How far adjacent writes grow into one extent (bytes), so that the arm is
-/// not held for much longer than a rotation. Ours; no data sheet says.
+/// not held for much longer than a rotation. Our choice: no data sheet gives a figure.
 const EXTENT_LIMIT: u64 = 1 << 20;
 
 /// Bytes `start..end` that wait for the platter.
@@ -50,7 +50,7 @@ impl WriteCache {
         }
     }
 
-    /// Bytes that it holds at most.
+    /// Capacity of the cache in bytes.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }

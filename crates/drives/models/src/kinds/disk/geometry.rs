@@ -3,7 +3,7 @@
 //! The surface is one spiral, cut into zones of equally many cylinders, each
 //! with its own rate. Head and track switches are spread evenly along it: the
 //! rates are sustained rates, which hold those switches already. So a transfer
-//! goes on for as long as its length says, and ends exactly where the next byte
+//! takes the time of its length, and ends exactly where the next byte
 //! begins.
 
 use stasis_clock::{Nanos, SECOND};

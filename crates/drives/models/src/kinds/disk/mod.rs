@@ -212,7 +212,7 @@ impl HardDisk {
         if let Some(reached) = self.read_ahead.stop(now, &self.geometry) {
             self.set_head(reached);
         }
-        // Since when someone waits for the cache to empty.
+        // Since when a command waits for the cache to empty.
         let blocked =
             [self.waiting.front().map(|w| w.since), self.flushes.front().map(|f| f.since)];
         let blocked = blocked.into_iter().flatten().min();

@@ -105,8 +105,8 @@ impl ReadAhead {
         }
     }
 
-    /// The arm is wanted elsewhere: ends the read-ahead, and says up to which
-    /// byte the head got.
+    /// Ends the read-ahead, as the arm is needed elsewhere; returns the byte that the head has
+    /// reached.
     pub(crate) fn stop(&mut self, now: Nanos, geometry: &Geometry) -> Option<u64> {
         let fill = self.fill.take()?;
         let reached = Self::reached(&fill, now, geometry);
@@ -114,7 +114,7 @@ impl ReadAhead {
         Some(reached)
     }
 
-    /// The arm has read `start..end` at `now` and goes on.
+    /// The arm has read `start..end` at `now` and reads ahead from there.
     pub(crate) fn start(&mut self, now: Nanos, start: u64, end: u64, geometry: &Geometry) {
         let longest_unused = (0..self.segments.len()).min_by_key(|&i| self.segments[i].used);
         let Some(segment) = longest_unused else { return };

@@ -70,7 +70,7 @@ pub struct DiskSpec {
     /// Bytes of write cache; 0 for none, as if not given.
     #[serde(default, with = "units::size")]
     pub write_cache: u64,
-    /// Separate pieces in the write cache, at most 1024; as many if not given.
+    /// Maximum number of separate pieces in the write cache, up to 1024; 1024 if not given.
     #[serde(default = "usual::write_cache_extents")]
     #[schemars(range(min = 1, max = EXTENTS_MAX))]
     pub write_cache_extents: u32,

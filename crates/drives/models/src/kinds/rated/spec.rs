@@ -31,7 +31,7 @@ pub enum RatedLatency {
 pub struct Rating {
     /// Of a command of 4 KiB at queue depth 1.
     pub latency: RatedLatency,
-    /// The most commands of 4 KiB a second.
+    /// Maximum rate of commands of 4 KiB (commands a second).
     #[schemars(range(min = 1, max = IOPS_MAX))]
     #[serde(deserialize_with = "iops")]
     pub iops: u64,
@@ -81,7 +81,7 @@ impl Parameters for RatedSpec {
     }
 }
 
-/// The most commands a second: one a nanosecond.
+/// Maximum rate (commands a second): one a nanosecond.
 const IOPS_MAX: u64 = 1_000_000_000;
 
 fn iops<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
