@@ -237,7 +237,7 @@ fn doctor_boots_the_software_host_before_it_says_yes() {
     assert!(problems.contains("no such firmware") && problems.contains("status 3"), "{report}");
 }
 
-/// A machine on which nobody may make a namespace.
+/// A machine on which namespaces are forbidden.
 #[test]
 fn doctor_says_that_no_guest_can_be_built() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ const PUBLICATIONS: [(&str, usize); 5] = [
     ("controller", 10),
 ];
 
-/// Those whose figures nobody has recorded yet.
+/// Reproductions whose figures are not recorded yet.
 const UNRECORDED: [&str; 4] = ["femu", "barrier", "coordination", "controller"];
 
 /// How far a figure may be from the recorded one: Debian's kernels change within a release.

@@ -36,7 +36,7 @@ impl Served {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Waits for its end: its exit status, and what was said.
+    /// Waits for its end: its exit status, and its output.
     fn end(mut self) -> (i32, String) {
         let limit = Instant::now() + Duration::from_secs(60);
         let status = loop {

@@ -18,7 +18,7 @@ pub trait Transport {
 /// Why a call did not do what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The machine said no.
+    /// The machine refused the request.
     #[error("channel: the machine refused request {kind}: {refusal:?}")]
     Refused {
         /// Number of the request.

@@ -146,7 +146,7 @@ impl Host {
     /// effect on the request.
     ///
     /// # Errors
-    /// The guest broke the protocol; it has been told so.
+    /// The guest broke the protocol; the refusal has been written.
     pub fn receive<M: Mailbox + ?Sized>(
         &mut self,
         mailbox: &mut M,
@@ -204,12 +204,12 @@ impl Host {
         }
     }
 
-    /// Whether a job is under way: handed over, and its end not told yet.
+    /// Whether a job is under way: handed over, and its end not reported yet.
     pub fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Preparing | Phase::Running)
     }
 
-    /// Whether the guest has said that nothing more comes.
+    /// Whether the guest has announced its end.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
     }

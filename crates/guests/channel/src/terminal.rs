@@ -35,7 +35,7 @@ pub struct Typed {
     pub bytes: Vec<u8>,
 }
 
-/// The most bytes that are taken at once: what is pasted comes in pieces.
+/// Limit on the bytes that are taken at once: pasted text comes in pieces.
 pub const TYPED_MAX: usize = 4096;
 /// Bytes before what was typed.
 const HEAD: usize = 7;

@@ -188,7 +188,7 @@ fn leftovers(root: &Path, disks: &[CheckedDisk]) -> Vec<String> {
         let own = (at.clone(), disk.name.clone());
         for (place, name) in std::iter::once(own).chain(places) {
             for holder in names(&place.join("holders")) {
-                // Told above, but for kinds that nobody has thought of.
+                // Reported above, except for other kinds of holders.
                 if !left.iter().any(|text| text.contains(&holder)) && !holder.starts_with("dm-") {
                     left.push(format!("/dev/{holder} still holds /dev/{name}"));
                 }

@@ -170,7 +170,7 @@ pub(crate) fn assemble(job: &Job) -> Result<Command, (u8, String)> {
             if libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_BOOT) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            // It would inherit that SIGCHLD is blocked, and a shell's `wait` never end.
+            // The command would inherit that SIGCHLD is blocked, and a shell's `wait` never end.
             SigSet::empty().thread_set_mask()?;
             Ok(())
         });

@@ -45,9 +45,9 @@ pub enum AgentError {
          (--console)"
     )]
     Processors {
-        /// Those that did.
+        /// The number that came online.
         online: usize,
-        /// Those that the machine has.
+        /// The number that the machine has.
         vcpus: usize,
     },
     /// The channel failed.

@@ -5,9 +5,8 @@
 //! Promise: the agent does nothing between the command's start and its end but relay output,
 //! reap orphans, and in a coordinated guest tend its BFQ.
 //!
-//! The agent runs as the only thread, but for one that tends a coordinated guest's BFQ. What
-//! it does before the command starts is wall-clock time that the user waits for, so
-//! there is little of it.
+//! The agent runs as the only thread, but for one that tends a coordinated guest's BFQ. Its work
+//! before the command starts is wall-clock time that the user waits for, so there is little of it.
 
 mod bfq;
 pub mod bfq_tracer;

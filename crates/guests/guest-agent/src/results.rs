@@ -9,9 +9,8 @@ use tar::{Builder, Header, HeaderMode};
 
 use crate::AgentError;
 
-/// Sends everything below `folder`, in the order of names. What is neither
-/// file, folder nor symbolic link is left out and logged, and so is what
-/// cannot be read.
+/// Sends everything below `folder`, in the order of names. An entry that is neither file, folder
+/// nor symbolic link is left out and logged, and so is one that cannot be read.
 pub(crate) fn send<T: Transport>(client: &mut Client<T>, folder: &Path) -> Result<(), AgentError> {
     let mut left_out = Vec::new();
     let mut archive = Builder::new(client.results());

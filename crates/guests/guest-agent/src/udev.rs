@@ -1,11 +1,10 @@
 //! The guest's udevd, for what scripts expect of it: `/dev/disk`, `udevadm`, and
 //! drives that come later.
 //!
-//! It is Debian's own, with the rules for storage alone (`customize.sh`). It is started
-//! once the drives are there, and has looked at them before the command starts. From
-//! then on it sleeps until the kernel announces something: it does not watch who writes
-//! to a drive, as Debian's rules have it, because what it then reads from the drive
-//! would be among the experiment's I/Os.
+//! The guest's udevd is Debian's own, with the rules for storage alone (`customize.sh`). It is
+//! started once the drives are there, and has looked at them before the command starts. From then
+//! on it sleeps until the kernel announces something: it does not watch who writes to a drive, as
+//! Debian's rules have it, because its reads from the drive would be among the experiment's I/Os.
 
 use std::fs;
 use std::io;

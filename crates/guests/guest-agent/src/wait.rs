@@ -98,7 +98,7 @@ impl Announcements {
     }
 }
 
-/// A socket that hears what is announced to a multicast group.
+/// A socket that receives the announcements to a multicast group.
 pub(crate) fn listen(group: u32) -> Result<OwnedFd, AgentError> {
     let error = |e: Errno| AgentError::new("listen to", "the kernel's announcements", e);
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{decompress, BuildError};
 
-/// Loaded in every guest: the root file system's device and layers, and the
-/// drives' driver. What a kernel has built in is left out.
+/// Loaded in every guest: the root file system's device and layers, and the drives' driver.
+/// Built-in modules of a kernel are left out.
 const ALWAYS: [&str; 5] = ["nd_pmem", "nd_e820", "ext4", "overlay", "nvme"];
 
 /// Loaded where a PCI device of the vendor (hexadecimal) is there. 1af4 is

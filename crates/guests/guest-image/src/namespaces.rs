@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-/// Why a guest cannot be built by this user on this machine, as far as can be told by trying what
-/// mmdebstrap does first: a namespace in which it may mount. `None` where that works.
+/// Why a guest cannot be built by this user on this machine, as far as a trial of mmdebstrap's
+/// first step shows: a namespace in which it may mount. `None` where that works.
 pub fn obstacle() -> Option<String> {
     let is_root = rustix::process::geteuid().is_root();
     let mut command = Command::new("unshare");
@@ -16,7 +16,7 @@ pub fn obstacle() -> Option<String> {
         .args(["--", "mount", "-t", "tmpfs", "none", "/tmp"])
         .stdin(Stdio::null())
         .output()
-        // Without util-linux nothing can be told.
+        // Without util-linux there is no answer.
         .ok()
         .filter(|output| !output.status.success())?;
     let said = String::from_utf8_lossy(&output.stderr);

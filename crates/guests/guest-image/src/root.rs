@@ -18,8 +18,8 @@ use crate::{BuildError, Guest, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES
 const OF_KERNEL: f64 = 0.9;
 const DAY: u64 = 86_400;
 
-/// Reads the root that `word` names, and sees that a guest can start from it. What is compressed
-/// is unpacked into nameless files in `cache`.
+/// Reads the root that `word` names, and sees that a guest can start from it. Compressed files are
+/// unpacked into nameless files in `cache`.
 pub(crate) fn read(
     word: &str,
     cache: &Path,

@@ -13,7 +13,7 @@ use crate::{compressed, layer, RootError};
 
 /// The largest list or description of an image that is read.
 const JSON: u64 = 4 << 20;
-/// Most layers of an image; container engines stack 127.
+/// Limit on the layers of an image; container engines stack 127.
 const LAYERS: usize = 1000;
 /// How deep lists of images may be nested.
 const DEPTH: u32 = 4;

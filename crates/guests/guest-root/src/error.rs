@@ -24,10 +24,10 @@ pub enum RootError {
         /// The fault or the missing part.
         cause: String,
     },
-    /// It is a disk image that cannot be read.
+    /// The root is a disk image that cannot be read.
     #[error("the root cannot be used: {0}")]
     Image(#[from] stasis_qcow2_format::FormatError),
-    /// It has more than a guest can have.
+    /// The root has more than a guest can have.
     #[error("the root {} cannot be used: {cause}", path.display())]
     TooLarge {
         /// The folder, archive or image.

@@ -38,7 +38,7 @@ struct Walk {
     /// Whether files that cannot be read are left out.
     lenient: bool,
     left_out: usize,
-    /// This user, if it is not root: what is this user's is root's in the guest.
+    /// This user, if it is not root: files of this user are root's in the guest.
     user: Option<(u32, u32)>,
 }
 
@@ -124,7 +124,7 @@ impl Walk {
                 let path = folder.join(&name);
                 let status = match fs::symlink_metadata(&path) {
                     Ok(status) => status,
-                    // It went while the folder was looked through.
+                    // The entry was removed while the folder was looked through.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                     Err(error) => {
                         self.unreadable(&path, error)?;

@@ -11,8 +11,8 @@
 //!   files' bytes are copied once at most, into the image. So no archive reaches a path outside, and
 //!   owners, rights and device nodes are kept without being root.
 //! - The same files with the same rights and times are the same image to the byte, whatever they were in.
-//! - What is damaged, hostile or too large is an error that names the file and the cause. A
-//!   failure leaves nothing behind but what was written of the image.
+//! - A damaged, hostile or too large root is an error that names the file and the cause. A failure
+//!   leaves nothing behind but the written part of the image.
 
 mod check;
 mod compressed;
@@ -147,7 +147,7 @@ impl Source {
         }
     }
 
-    /// Reads its names and rights, and finds where the files' bytes are. What is compressed is
+    /// Reads its names and rights, and finds where the files' bytes are. Compressed files are
     /// unpacked into nameless files in `work`.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::content::ReadAt;
 
 /// Size of a sector, by which partition tables count.
 pub(crate) const SECTOR: u64 = 512;
-/// Most partitions that are looked at.
+/// Limit on the partitions that are looked at.
 const PARTITIONS: u32 = 128;
 
 /// A partition's first byte and its length.

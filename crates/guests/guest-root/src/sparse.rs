@@ -7,7 +7,7 @@ use crate::content::{Piece, ReadAt, Span};
 
 /// Archives pad everything to this.
 const BLOCK: u64 = 512;
-/// Most that a list of pieces in front of a file's bytes may take.
+/// Limit on the bytes of a list of pieces in front of a file's bytes.
 const LIST: u64 = 1 << 20;
 
 /// A file with holes.

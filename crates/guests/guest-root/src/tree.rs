@@ -15,10 +15,10 @@ pub(crate) const ROOT: Id = 0;
 /// Limits of a root file system.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of all files of an archive, and of what it holds compressed.
+    /// Bytes of all files of an archive, and of its decompressed content.
     pub bytes: u64,
-    /// Bytes of the files of a folder or an image that are copied into the guest's memory. What has
-    /// more is read where it lies.
+    /// Bytes of the files of a folder or an image that are copied into the guest's memory. A larger
+    /// root is read where it lies.
     pub copied: u64,
     /// Files, folders and links.
     pub entries: usize,

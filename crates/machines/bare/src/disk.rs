@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{fence, Ordering};
 
-/// Most disks of a machine: the slots of QEMU's microvm (hw/i386/microvm.c), as
-/// are their addresses.
+/// Limit on the disks of a machine: the slots of QEMU's microvm (hw/i386/microvm.c), as are their
+/// addresses.
 pub const MOST: usize = 8;
 const BASE: u64 = 0xfeb0_0000;
 const STEP: u64 = 0x200;

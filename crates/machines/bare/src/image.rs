@@ -14,13 +14,13 @@ pub const MARK: &str = "STASIS_BARE";
 pub const IMAGE: u64 = WORDS;
 /// The executable's section with the firmware.
 const FIRMWARE_SECTION: &[u8] = b"stasis_firmware";
-/// Most bytes of a program in memory: it lies below the guest's own.
+/// Limit on the bytes of a program in memory: the program lies below the guest's own.
 const PROGRAM_LIMIT: u64 = 1 << 30;
 
 /// Why there is no image of an executable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// It is not this program.
+    /// The file is not this program.
     #[error("the executable has no firmware for the bare machine: it is not Stasis, or one of another version")]
     NotThis,
     /// Not a static one, position-independent, for x86-64.

@@ -13,9 +13,9 @@
 //! executable is built.
 //!
 //! Promises:
-//! - A guest's time (`svm`) is what it has executed: one tick an instruction,
-//!   those that leave it included. What the host does between, whatever it is
-//!   and however it was compiled, is not in it.
+//! - A guest's time (`svm`) counts its instructions: one tick an instruction, those that leave the
+//!   guest included. The host's work between them, of any kind and however it was compiled, is not
+//!   in that time.
 //! - A guest leaves at the tick at which it was to leave.
 //! - No access of a guest reaches memory that [`svm::Nested`] does not map, and
 //!   nothing that a guest does panics.

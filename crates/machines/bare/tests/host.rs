@@ -1,8 +1,8 @@
 //! This test's own program on the bare machine, under stock QEMU.
 //!
-//! Outside, it starts QEMU for each check and looks at what that said; inside,
-//! it does the check. `STASIS_BARE_EXITS` gives the number of exits of each kind
-//! (3,000), `STASIS_QEMU` names another QEMU.
+//! Outside, it starts QEMU for each check and looks at its output; inside, it does the check.
+//! `STASIS_BARE_EXITS` gives the number of exits of each kind (3,000), `STASIS_QEMU` names another
+//! QEMU.
 
 use stasis_bare::svm::{calibrate, Costs, Exit, Leaf, LongMode, Nested, Vcpu};
 use std::arch::global_asm;
@@ -119,7 +119,7 @@ fn the_standard_library_works() {
     assert!(std::fs::File::open("/etc/passwd").is_err());
 }
 
-// RBX turns. R9 is the least, R10 the most ticks between two readings of the TSC
+// RBX turns. R9 is the least, R10 the largest number of ticks between two readings of the TSC
 // around the instruction.
 macro_rules! guest {
     ($name:literal, $($instruction:literal),+) => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::kept::{entries, Store};
 use crate::Error;
 
-/// A kind of what is kept.
+/// A kind of kept files.
 #[derive(Debug, Clone)]
 pub struct Kind {
     /// Description for a user.

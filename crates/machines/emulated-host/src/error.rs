@@ -29,7 +29,7 @@ pub enum Error {
     Tool {
         /// The program.
         program: &'static str,
-        /// The end of what it said.
+        /// The end of its output.
         message: String,
         /// Advice for the user.
         advice: &'static str,
@@ -124,7 +124,7 @@ pub enum Error {
     Died {
         /// How QEMU ended.
         status: String,
-        /// The end of what QEMU and the kernel said, and where all of it is.
+        /// The end of the output of QEMU and the kernel, and where all of it is.
         detail: String,
     },
     /// A machine that was to be kept did not come to where it is kept.

@@ -1,6 +1,5 @@
-//! The machine of the exact mode: the program itself below the guest, on the bare
-//! machine (`stasis_bare`). What is kept is a machine whose guest is about to ask
-//! what it is to do.
+//! The machine of the exact mode: the program itself below the guest, on the bare machine
+//! (`stasis_bare`). The kept state is a machine whose guest is about to ask for its task.
 
 use crate::kept::{Kept, Key, Store};
 use crate::qemu::{machine, JobFiles, Purpose};
@@ -35,8 +34,8 @@ impl Start<'_> {
         self.program(folder, false, stopped)
     }
 
-    /// The machine and what its guest's boot has told, from a machine that is kept;
-    /// None where it is not to be kept, or cannot be.
+    /// The machine and the events of its guest's boot, from a machine that is kept; None where it
+    /// is not to be kept, or cannot be.
     pub(crate) fn kept(
         &self,
         stopped: &(dyn Fn() -> bool + Sync),

@@ -92,8 +92,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Most drives that can be passed: QEMU's microvm has 8 virtio-mmio slots
-    /// where the machine has one I/O APIC (docs/system/i386/microvm.rst).
+    /// Limit on the passed drives: QEMU's microvm has 8 virtio-mmio slots where the machine has one
+    /// I/O APIC (docs/system/i386/microvm.rst).
     pub const DRIVES: usize = 8;
 
     /// Memory in MiB for QEMU's command line: a power of two from 2 GiB on, so that few saved

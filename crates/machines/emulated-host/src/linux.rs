@@ -83,8 +83,7 @@ fn build(
     fs::remove_file(&archive).map_err(Error::io("cannot remove", &archive))
 }
 
-/// The buffer's physical address, which the inner side has told before it
-/// paused the machine.
+/// The buffer's physical address, which the inner side has sent before it paused the machine.
 fn place(qemu: &mut Qemu) -> Result<u64, Error> {
     let mut packets = Packets::default();
     let mut bytes = [0; 64];

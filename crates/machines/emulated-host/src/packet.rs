@@ -34,7 +34,7 @@ const PLACE_HEAD: usize = 13;
 const WAIT_HEAD: usize = 9;
 const READ_HEAD: usize = 13;
 
-/// Most bytes of the source that one answer has.
+/// Limit on the bytes of the source in one answer.
 pub(crate) const ANSWER: usize = 1 << 20;
 
 /// The outer side's next action.
@@ -107,7 +107,7 @@ impl Packets {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole packet; an error is one that nobody sends.
+    /// The next whole packet; an error is the kind of an unknown packet.
     pub(crate) fn next(&mut self) -> Result<Option<Packet>, u8> {
         match self.buffer.first() {
             None => Ok(None),

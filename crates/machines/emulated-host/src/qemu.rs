@@ -96,9 +96,9 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
         // has begun. This one has no disk drivers.
         "-bios",
         if exact { "firmware" } else { "qboot.rom" },
-        // RDRAND and RDSEED would be the one source of chance. QEMU 7.2 does not
-        // intercept XSETBV: KVM would not learn that a guest switched AVX on, told
-        // it a wrong size of its state, and took AVX away at the next exit.
+        // RDRAND and RDSEED would be the one source of chance. QEMU 7.2 does not intercept XSETBV:
+        // KVM would not learn that a guest switched AVX on, report a wrong size of its state, and
+        // take AVX away at the next exit.
         "-cpu",
         "EPYC,+svm,+npt,-rdrand,-rdseed,-erms,-xsave,-avx,-avx2,-fma,-f16c",
         "-seed",

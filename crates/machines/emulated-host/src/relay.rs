@@ -22,7 +22,7 @@ pub(crate) enum Sent {
     Bytes(Vec<u8>),
     /// Where its buffer is, as a physical address.
     Place(u64),
-    /// It pauses the machine.
+    /// The inner side pauses the machine.
     Pause,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn relay(
     pump(&mut machine, control, |sent| match sent {
         Sent::Bytes(bytes) => hand_on(&bytes),
         Sent::Place(_) => Ok(false),
-        // It was not asked to.
+        // The inner side was not asked to pause.
         Sent::Pause => Err(Error::NotKept),
     })
 }

@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Runs `job` inside a software host. What the inner side writes to its
-/// event stream goes to `events`; the call returns when that was
-/// [`RunEvent::Outcome`] or [`RunEvent::Failed`], or with the error that kept it
-/// from coming. `progress` hears of long steps.
+/// Runs `job` inside a software host. The inner side's events go to `events`; the call returns
+/// after [`RunEvent::Outcome`] or [`RunEvent::Failed`], or with the error that kept it from coming.
+/// `progress` is called for long steps.
 pub fn run(
     host: &Host,
     job: &Job,
@@ -25,7 +24,7 @@ pub fn run(
 ) -> Result<(), Error> {
     let files = Files::new(host, job)?;
     let ready = ready(host, job, &files, control, progress).map_err(|error| match error {
-        // The start hears of its limit as of a stop.
+        // The start ends at its limit as at a stop.
         Error::Stopped if !control.stop.load(Ordering::Relaxed) => Error::WallLimit,
         error => error,
     });
@@ -57,7 +56,7 @@ pub fn boot(
     let result = relay(machine, &told, &mut events, control);
     match (events.failure, result) {
         (Some(message), _) => Err(Error::Died { status: message, detail: String::new() }),
-        // It ends without an outcome, as there was no job.
+        // The host ends without an outcome, as there was no job.
         (None, result) => {
             if events.ready {
                 Ok(())
@@ -88,8 +87,7 @@ impl EventSink for BootEvents {
     }
 }
 
-/// The machine at the point where it takes its job, or beyond, and what it has told
-/// so far.
+/// The machine at the point where it takes its job, or beyond, and its events so far.
 fn ready(
     host: &Host,
     job: &Job,

@@ -77,7 +77,8 @@ impl Machine {
         }
     }
 
-    /// The inner side has told where its buffer is, below what QEMU has apart (3 GiB).
+    /// Takes the inner side's message about the place of its buffer, below the memory that QEMU
+    /// maps apart (3 GiB).
     pub(crate) fn place(&mut self, address: u64) -> Result<(), Error> {
         if let Some(origin) = self.origin.filter(|_| address < stasis_bare::layout::LOW_END) {
             self.buffer = origin + address;

@@ -6,8 +6,8 @@
 //!   --target x86_64-unknown-linux-gnu -p stasis-emulated-host --test host
 //! ```
 //!
-//! Built otherwise it checks only that this is said. The cache is
-//! `$STASIS_CACHE`, or a temporary folder.
+//! Built otherwise the test checks only the message about that. The cache is `$STASIS_CACHE`, or a
+//! temporary folder.
 
 use stasis_emulated_host::inside::{self, Inside, Later};
 use stasis_emulated_host::{run, Control, Error, Host, Input, Job, Mode, PassedDrive};

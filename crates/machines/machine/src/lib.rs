@@ -49,5 +49,5 @@ pub use machine::{
     run, Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
 };
 
-/// Most processors of a machine.
+/// Limit on the processors of a machine.
 pub const PROCESSORS_LIMIT: u32 = 64;

@@ -81,7 +81,7 @@ impl Reads {
 #[derive(Debug)]
 pub struct PvClock {
     reads: Reads,
-    /// Where each processor's page is (guest-physical), if it has said so.
+    /// Where each processor's page is (guest-physical), if the guest has set it.
     pages: Vec<Option<u64>>,
     version: u32,
     /// The present reading: ticks, with a fraction.
@@ -169,7 +169,8 @@ impl PvClock {
         self.reads == Reads::Mean && self.pages.iter().any(Option::is_some)
     }
 
-    /// Processor `index` writes [`SYSTEM_TIME`]. What is to be written at once, and where.
+    /// Processor `index` writes [`SYSTEM_TIME`]. Returns the address and the bytes to write at
+    /// once.
     pub fn set_page(
         &mut self,
         index: usize,
@@ -308,7 +309,8 @@ mod tests {
         assert!(!own.is_used());
     }
 
-    /// Two clocks that are each a processor's own are not told as one: Linux compares them then.
+    /// Two clocks that are each a processor's own are not announced as one: Linux compares them
+    /// then.
     #[test]
     fn only_one_clock_for_all_is_told_as_stable() {
         const STABLE_FEATURE: u32 = 1 << 24;

@@ -22,7 +22,7 @@ const MAY_SKIP: u32 = 1;
 /// A processor's word.
 #[derive(Debug, Default)]
 pub struct PvEoi {
-    /// Where it is (guest-physical), if the guest has said so.
+    /// Where it is (guest-physical), if the guest has set it.
     word: Option<u64>,
     /// Whether the guest may end the interrupt in service by it.
     offered: bool,

@@ -1,7 +1,7 @@
 //! When each processor ran, in bounded memory: ticks by processor and column
 //! of virtual time. The columns' width doubles whenever the run outgrows them.
 
-/// The most columns.
+/// Limit on the columns.
 const COLUMNS: usize = 128;
 /// The width of a column at first (ticks).
 const WIDTH: u64 = 1 << 16;

@@ -136,7 +136,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::Mutex;
 
-    /// A processor that goes to the end of each slice, and panics when told.
+    /// A processor that goes to the end of each slice, and panics on request.
     struct Fake {
         runs: Arc<AtomicUsize>,
         /// Waits until this handoff is in this state.

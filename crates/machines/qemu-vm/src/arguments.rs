@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::Path;
 
-/// Most memory below the 4 GiB border: q35's own limit, from which on it moves
-/// the rest above (hw/i386/pc_q35.c). Smaller machines have all of it there.
+/// Limit on the memory below the 4 GiB border: q35's own limit, from which on the rest lies above
+/// (hw/i386/pc_q35.c). Smaller machines have all of it there.
 const MOST_LOW: u64 = 2 << 30;
 
 /// The kernel's command line, in every machine.

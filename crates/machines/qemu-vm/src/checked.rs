@@ -41,9 +41,9 @@ pub struct Zones {
     pub size: u64,
     /// How much of a zone can be written, in bytes.
     pub capacity: u64,
-    /// Most open zones; `None` without a limit.
+    /// Limit on open zones; `None`: no limit.
     pub max_open: Option<u32>,
-    /// Most open or closed zones; `None` without a limit.
+    /// Limit on open or closed zones; `None`: no limit.
     pub max_active: Option<u32>,
     /// Bytes that the host can attach to a zone.
     pub extension_size: u32,

@@ -34,7 +34,7 @@ pub trait Disks {
     /// Fills `into` with what disk `index` holds from `offset` on.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The disk cannot be read.
     fn read(&mut self, index: usize, offset: u64, into: &mut [u8]) -> io::Result<()>;
 }
 

@@ -13,8 +13,8 @@ use rustix::pipe::{fcntl_setpipe_size, pipe_with, PipeFlags};
 /// There are no more descriptors.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    // A writer waits for the pipe to drain; 1 MiB is the most
-    // that a user may ask for by default (pipe(7)). A smaller pipe works too.
+    // A writer waits for the pipe to drain; 1 MiB is the largest size that a user may ask for by
+    // default (pipe(7)). A smaller pipe works too.
     let _ = fcntl_setpipe_size(&writer, 1 << 20);
     Ok((reader, writer))
 }

@@ -5,8 +5,8 @@
 //! what every use of QEMU takes: its [`process`], its monitor ([`qmp`]), and
 //! the [`probe`] of `/dev/kvm`.
 //!
-//! Promises: no process is left behind, however this program ends. What a guest
-//! or QEMU sends is checked, and nothing of it panics.
+//! Promises: no process is left behind, however this program ends. Messages of a guest or of QEMU
+//! are checked, and none causes a panic.
 
 pub mod fd;
 pub mod probe;

@@ -39,9 +39,9 @@ const EPERM: u32 = 1;
 const EIO: u32 = 5;
 const EINVAL: u32 = 22;
 
-/// Most of an option's data; QEMU's have a name and a few words.
+/// Limit on an option's data (bytes); QEMU's options have a name and a few words.
 const MOST_DATA: u32 = 8 << 10;
-/// Most of a read: what QEMU asks for at once (`NBD_MAX_BUFFER_SIZE`).
+/// Limit on a read (bytes): the largest request of QEMU (`NBD_MAX_BUFFER_SIZE`).
 const MOST_READ: u32 = 32 << 20;
 
 /// The root of a running guest.

@@ -14,13 +14,13 @@ use std::fmt;
 /// The state of `/dev/kvm`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KvmState {
-    /// It runs 64-bit guests and moves their clock.
+    /// KVM runs 64-bit guests and moves their clock.
     Usable,
     /// There is no `/dev/kvm`.
     NoDevice,
-    /// It may not be opened by this user.
+    /// This user may not open it.
     NoPermission,
-    /// It is there but does not do what is needed.
+    /// KVM is there but lacks an ability.
     Broken {
         /// The missing ability.
         reason: String,

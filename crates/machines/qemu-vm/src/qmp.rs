@@ -15,13 +15,13 @@ pub enum QmpError {
     /// QEMU is gone.
     #[error("QEMU is gone")]
     Closed,
-    /// It did not answer in time.
+    /// QEMU did not answer in time.
     #[error("QEMU does not answer ({0})")]
     Timeout(
         /// The request without an answer.
         &'static str,
     ),
-    /// It refused a command.
+    /// QEMU refused a command.
     #[error("QEMU refused `{command}`: {message}")]
     Refused {
         /// The QMP command.
@@ -98,7 +98,7 @@ impl<'a> Qmp<'a> {
     /// Waits for an event for which `wanted` returns a value.
     ///
     /// # Errors
-    /// It does not come within `limit`.
+    /// The event does not come within `limit`.
     pub fn wait<T>(
         &mut self,
         limit: Duration,
@@ -121,7 +121,7 @@ impl<'a> Qmp<'a> {
     /// Waits until a migration, in or out, has come to its end.
     ///
     /// # Errors
-    /// It fails, or does not end within `limit`.
+    /// The migration fails, or does not end within `limit`.
     pub fn migrated(&mut self, limit: Duration) -> Result<(), QmpError> {
         let done = self.wait(limit, |name, data| {
             (name == "MIGRATION").then(|| data["status"].as_str())?.and_then(

@@ -23,7 +23,7 @@ impl Readiness {
     /// Makes the socket, `notify.sock` in `folder`.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The socket cannot be made.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let path = std::path::absolute(folder)?.join("notify.sock");
         // One that was left behind.
@@ -66,7 +66,7 @@ impl Drop for Readiness {
 /// Starts `command`, with its log `NAME.log` in `folder`; returns when it is ready.
 ///
 /// # Errors
-/// It cannot be started, or is not ready within `limit`.
+/// The program cannot be started, or is not ready within `limit`.
 pub fn start(
     mut command: Command,
     name: &str,

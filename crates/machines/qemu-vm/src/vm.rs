@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Most that is handed over at once of an input.
+/// Limit on the bytes of an input that are handed over at once.
 const PIECE: usize = 1 << 20;
 
 /// The status of a command that its time limit ended, as of timeout(1).
@@ -192,7 +192,7 @@ impl Vm {
                         }
                     }
                 }
-                // There is one machine, and nobody to help it.
+                // There is one machine, and no helper.
                 Request::Ready => Response::Bytes(&[1, 0, 0, 0]),
                 Request::HelpPage { .. } | Request::Help { .. } => Response::Done,
                 Request::Started => {
@@ -262,7 +262,7 @@ impl Vm {
     /// Ends the guest in order: its drives are unmounted and flushed.
     ///
     /// # Errors
-    /// It does not end within [`Config::timeout`].
+    /// The machine does not end within [`Config::timeout`].
     pub fn stop(mut self) -> Result<(), Error> {
         self.answer(Response::Job(&Job::new(Vec::new())))?;
         match self.receive(Instant::now() + self.timeout) {

@@ -71,7 +71,7 @@ pub struct Difference {
     pub statistic: String,
     /// The first candidate's figure (ns).
     pub base: Interval,
-    /// This one's (ns).
+    /// The other candidate's figure (ns).
     pub value: Interval,
     /// How much greater it is than the first one's (%).
     pub percent: f64,

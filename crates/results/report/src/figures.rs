@@ -62,8 +62,8 @@ impl Figure {
     }
 }
 
-/// Writes the figures as `figures.json` into `folder`, which is made if it is
-/// not there. What is not a number (NaN, infinite) becomes `null`.
+/// Writes the figures as `figures.json` into `folder`, which is created if it does not exist. A
+/// value that is not a number (NaN, infinite) becomes `null`.
 ///
 /// # Errors
 /// Where the folder or the file cannot be written.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::folder::names_of_run;
 use crate::ReportError;
 
-/// Refuses the file `output` where it is one of `inputs`, or a file of a run whose folder is.
-/// Links are followed. What is not there yet destroys nothing, and an input that is not there
-/// is for its reader to miss.
+/// Refuses the file `output` where it is one of `inputs`, or a file of a run whose folder is. Links
+/// are followed. An output that does not exist yet destroys nothing, and a missing input is
+/// reported by its reader.
 ///
 /// # Errors
 /// [`ReportError::IsInput`], with nothing written.

@@ -9,12 +9,11 @@
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
 //!
 //! Promises:
-//! * What has been given to [`ResultsWriter::record`] is in the file when the call
-//!   returns, so that a killed run keeps its I/Os; other formats than CSV cannot ([`Ios`]).
+//! * An I/O that has been given to [`ResultsWriter::record`] is in the file when the call returns,
+//!   so that a killed run keeps its I/Os; other formats than CSV do not promise that ([`Ios`]).
 //! * Memory is bounded however long the run is ([`EXACT_BOUND`]).
-//! * Results are a function of what was recorded: two runs with the same
-//!   records and outcome give the same bytes, but for the fields named in
-//!   [`INCIDENTAL_FIELDS`].
+//! * Results are a function of the records: two runs with the same records and outcome give the
+//!   same bytes, but for the fields named in [`INCIDENTAL_FIELDS`].
 //! * A folder belongs to one run at a time ([`ResultsFolder`]): what an earlier run left is
 //!   removed, and what no run has left is never written over.
 //! * Names and texts may hold anything. They are quoted for the file in which

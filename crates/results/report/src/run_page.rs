@@ -125,8 +125,8 @@ fn facts(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
     named(facts)
 }
 
-/// The largest error of what was served, without operations that are too few to have one:
-/// less than one of a hundred I/Os of their drive.
+/// The largest error of the served I/Os, without operations that are too few to have one: less than
+/// one of a hundred I/Os of their drive.
 fn served_error(summary: &Summary) -> Option<f64> {
     let errors = summary.drives.iter().flat_map(|drive| {
         let all: u64 = drive.used().map(|(_, used)| used.count).sum();

@@ -1,6 +1,6 @@
 //! `timeline.parquet`: what happened inside a run, one row a span ([`stasis_block::timeline`]).
 //!
-//! Rows are in the order in which they were told: those of one track in the order of time, and
+//! Rows are in the order in which they were recorded: those of one track in the order of time, and
 //! those of a lane one after the other.
 
 use std::collections::btree_map::{BTreeMap, Entry};

@@ -192,7 +192,7 @@ impl DriveSummary {
         ]
     }
 
-    /// Those of them that were used.
+    /// The operations that were used.
     pub fn used(&self) -> impl Iterator<Item = (Operation, &OperationSummary)> {
         self.operations().into_iter().filter(|(_, summary)| summary.count > 0)
     }

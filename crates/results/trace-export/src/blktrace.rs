@@ -57,7 +57,7 @@ struct Event {
 /// Virtual time begins with the machine; the trace's times are the same ns.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn blktrace(ios: &[IoRecord], device: u8, out: &mut dyn Write) -> io::Result<Exported> {
     let mut exported = Exported::default();
     let mut events = Vec::with_capacity(ios.len() * 3);

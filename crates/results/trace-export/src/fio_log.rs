@@ -16,7 +16,7 @@ const MILLISECOND: u64 = 1_000_000;
 /// them.
 ///
 /// # Errors
-/// Those of `out`, or of `ios`.
+/// Errors of `out`, or of `ios`.
 pub fn fio_log<E: Into<io::Error>>(
     ios: impl Iterator<Item = Result<IoRecord, E>>,
     begin: u64,

@@ -11,7 +11,8 @@
 //! * Times are those of `ios.csv`: nothing is rounded but where a format has a coarser unit, which
 //!   its module documents.
 //! * The same I/Os give the same bytes.
-//! * What a format cannot hold is counted, not dropped without a word ([`Exported::left_out`]).
+//! * Data that a format cannot hold is counted, not dropped without a word
+//!   ([`Exported::left_out`]).
 
 mod blktrace;
 mod counters;

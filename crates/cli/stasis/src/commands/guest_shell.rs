@@ -37,7 +37,7 @@ pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
     let attended = terminal.attended();
     let runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios).terminal(&attended);
     let run = runner.run(&mut terminal);
-    // The terminal is the user's again before anything is said on it.
+    // The terminal is the user's again before any message on it.
     drop(terminal);
     let run = run?;
     if keeps && !quiet {

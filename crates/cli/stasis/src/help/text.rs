@@ -122,7 +122,7 @@ fn pieces(line: &str) -> Vec<&str> {
     pieces
 }
 
-/// Whether `word` is an option whose value follows, as far as that can be told.
+/// Whether `word` is an option whose value follows, as far as the text shows it.
 fn is_option(word: &str, rest: &str) -> bool {
     word.len() > 2 && word.starts_with("--") && !word.contains([' ', '=']) && !rest.starts_with('-')
 }

@@ -109,7 +109,8 @@ impl Sources {
             for (name, is) in &module.names {
                 for is in is {
                     let Name::Import { path, public } = is else { continue };
-                    // A trait is used without its name. What is only exported is not used here.
+                    // A trait is used without its name. A name that is only exported is not used
+                    // here.
                     let counts = match public {
                         true => is_used(name),
                         false => is_used(name) || !module.tabled.contains(name),

@@ -105,7 +105,7 @@ fn a_limit_before_the_boot_ends_the_run_in_its_own_way() {
     assert!(ios.starts_with(b"PAR1") && ios.ends_with(b"PAR1") && ios.len() > 8, "{ios:?}");
 }
 
-/// A machine that nobody waits for stands still when the others' commands have ended.
+/// A machine whose end is not waited for stands still when the others' commands have ended.
 #[test]
 fn what_a_machine_gets_that_nobody_waits_for_ends_with_the_others() {
     let bench = Bench::new();
@@ -145,7 +145,7 @@ fn an_interrupted_run_keeps_its_results() {
     let bench = Bench::new();
     let mut run = bench.start(&["--engine=exact", "-q", DRIVE, "--", "sh", "-c", ENDLESS]);
     assert_eq!(run.line().as_deref(), Some("begins"));
-    // Until some I/Os of the command have been told: udevd's are before.
+    // Until some I/Os of the command have been recorded: udevd's come before.
     let limit = Instant::now() + Duration::from_secs(60);
     let told = || std::fs::read_to_string(bench.path("results/ios.csv")).unwrap_or_default();
     while told().matches(",command,").count() < 10 {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{example, guest_file, Bench};
 
-/// Runs a program of the host's and gives what it said.
+/// Runs a program of the host's and returns its output.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

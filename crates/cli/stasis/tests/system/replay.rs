@@ -58,8 +58,7 @@ fn a_simulation_of_a_runs_ios_gives_its_targets_to_the_nanosecond() {
             assert_eq!(without_order(run), without_order(sim), "{name}");
         }
     }
-    // It is not the numbers that are compared with themselves: another seed
-    // gives other targets.
+    // The comparison is not of numbers with themselves: another seed gives other targets.
     let sim = bench.command(&[
         "sim",
         "uniform:50us-900us",

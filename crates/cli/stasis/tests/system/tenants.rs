@@ -75,7 +75,7 @@ fn machines_and_a_workload_share_a_drive() {
 
     let shared = &summary["shared"][0];
     let tenants = shared["tenants"].as_array().unwrap();
-    // Whoever is new is raised: the guest's bfq said so.
+    // A new reader is raised: the guest's bfq has reported it.
     assert!(tenants[0]["help_calls"].as_u64() > Some(0), "{shared}");
     assert!(tenants[0]["helped_seconds"].as_f64() > Some(0.01), "{shared}");
     // And which requests are its own.

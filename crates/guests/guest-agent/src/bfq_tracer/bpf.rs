@@ -113,7 +113,7 @@ pub(super) fn load(code: &[u8], types: Option<&OwnedFd>, function: u32) -> io::R
         let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
         let text = String::from_utf8_lossy(&log[..end]);
         let last = text.lines().rev().find(|line| !line.starts_with("processed"));
-        // Nothing is said where bpf is not allowed at all.
+        // The log is empty where bpf is not allowed at all.
         last.map_or(error, |last| io::Error::other(format!("the kernel's verifier: {last}")))
     })
 }

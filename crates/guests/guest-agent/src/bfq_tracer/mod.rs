@@ -77,7 +77,7 @@ pub struct BfqTracer {
     _held: Vec<OwnedFd>,
 }
 
-/// The ring buffer that wakes a process. What is in it does not matter.
+/// The ring buffer that wakes a process. Its content does not matter.
 #[derive(Debug)]
 struct Doorbell {
     map: OwnedFd,

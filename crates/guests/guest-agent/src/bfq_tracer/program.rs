@@ -1,10 +1,10 @@
 //! The programs that watch BFQ, in the kernel's instructions for such programs
 //! (Linux, Documentation/bpf/instruction-set.rst).
 //!
-//! They run after BFQ took requests in, after it handed one out, and after it
-//! was done with a queue. They write down how many queues with something to do
-//! have a raised weight, in the slot of the drive's request queue, where the
-//! machine looks, and ring for a process that waits for it to change.
+//! The programs run after BFQ took requests in, after it handed one out, and after it was done with
+//! a queue. They write down how many queues with something to do have a raised weight, in the slot
+//! of the drive's request queue, where the machine looks, and ring for a process that waits for it
+//! to change.
 //!
 //! One more runs after BFQ handed a request out, and writes down where that is on
 //! the drive if its queue is raised as an interactive one.

@@ -15,7 +15,7 @@ pub(super) const FIRST_INODE: u32 = 11;
 pub(super) const LOST_AND_FOUND: &[u8] = b"lost+found";
 /// Size of a group's description without the feature 64bit.
 pub(super) const DESCRIPTION: u64 = 32;
-/// The most blocks or inodes that a block's bits count.
+/// Number of blocks or inodes that a block's bits count.
 const GROUP: u64 = BLOCK * 8;
 /// Extents that an inode and a block have room for.
 pub(super) const IN_INODE: u64 = 4;

@@ -55,7 +55,7 @@ mod incompat {
     pub(crate) const FLEX_GROUPS: u32 = 0x200;
     pub(crate) const SUM_SEED: u32 = 0x2000;
     pub(crate) const LARGE_FOLDER: u32 = 0x4000;
-    /// Those that are known.
+    /// The supported features.
     pub(crate) const KNOWN: u32 =
         FILE_TYPE | EXTENTS | SIXTY_FOUR_BIT | FLEX_GROUPS | SUM_SEED | LARGE_FOLDER;
 }

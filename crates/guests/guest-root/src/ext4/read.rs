@@ -12,7 +12,7 @@ use crate::content::{Content, Piece, ReadAt};
 use crate::tree::{text, Id, Kind, Limits, Meta, Tree, ROOT};
 use crate::RootError;
 
-/// The most pieces that a file may be in, and nodes that list them.
+/// Limits on the pieces of a file, and on the nodes that list them.
 const PIECES: usize = 1 << 20;
 const NODES: usize = 1 << 14;
 /// The largest folder (bytes of names).

@@ -1,4 +1,4 @@
-//! The superblock, the groups' descriptions, and the bits of what is in use.
+//! The superblock, the groups' descriptions, and the bits of blocks and inodes in use.
 
 use super::layout::{Layout, BLOCK, DESCRIPTION, EXTRA, FIRST_INODE, INODE};
 use super::{incompat, MAGIC, MAGIC_AT, SUPERBLOCK_SIZE};

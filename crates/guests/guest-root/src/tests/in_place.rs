@@ -149,7 +149,7 @@ fn a_guests_kernel_reads_what_is_large_or_not_known_here() {
         bytes[at..at + mark.len()].copy_from_slice(mark);
         assert_eq!(part(&bytes, Limits::default()).1, Part { kind, start: 0, length: 1 << 20 });
     }
-    // It has become shorter since.
+    // The image has become shorter since.
     fs::File::options().write(true).open(file.path()).unwrap().set_len(1 << 20).unwrap();
     let text = Lower::of_image(file.path(), &whole).unwrap_err().to_string();
     assert!(text.contains("shorter"), "{text}");

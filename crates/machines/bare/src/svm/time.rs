@@ -122,7 +122,7 @@ impl Timer {
         }
     }
 
-    /// It is stopped, and its interrupt taken if there was one.
+    /// The timer is stopped, and its interrupt taken if there was one.
     pub(super) fn fired(&self) {
         self.due.store(0, Relaxed);
     }

@@ -16,27 +16,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Why a guest left.
 #[derive(Debug)]
 pub enum Exit<'a> {
-    /// It writes these bytes to a port.
+    /// The guest writes these bytes to a port.
     PortWrite(u16, &'a [u8]),
-    /// It reads a port; the bytes are taken at the next entry.
+    /// The guest reads a port; the bytes are taken at the next entry.
     PortRead(u16, &'a mut [u8]),
-    /// It writes these bytes to a device's memory.
+    /// The guest writes these bytes to a device's memory.
     MmioWrite(u64, &'a [u8]),
-    /// It reads a device's memory; the bytes are taken at the next entry.
+    /// The guest reads a device's memory; the bytes are taken at the next entry.
     MmioRead(u64, &'a mut [u8]),
-    /// It writes a model-specific register that is not the processor's own.
+    /// The guest writes a model-specific register that is not the processor's own.
     MsrWrite(u32, u64),
-    /// It reads one; the value is taken at the next entry.
+    /// The guest reads such a register; the value is taken at the next entry.
     MsrRead(u32, &'a mut u64),
-    /// It waits for an interrupt.
+    /// The guest waits for an interrupt.
     Halt,
-    /// It can take an interrupt.
+    /// The guest can take an interrupt.
     Window,
     /// The time that it was given is over.
     Timer,
-    /// It shut down: a triple fault.
+    /// The guest shut down: a triple fault.
     Shutdown,
-    /// It did what is not served here.
+    /// The guest did something that is not supported here.
     Unsupported(String),
 }
 

@@ -10,7 +10,7 @@ const ALIGNMENTS: [u64; 3] = [1 << 30, BIG, PAGE];
 const BIG: u64 = 2 << 20;
 /// Pieces of memory that was never used.
 const FRESH: usize = 4;
-/// Most pieces of memory that were given back and are not in use again.
+/// Limit on the pieces of memory that were given back and are not in use again.
 const PIECES: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,7 +146,7 @@ impl Pages {
             }
         }
         if self.count == PIECES {
-            // More pieces than can be told apart: the smallest is lost.
+            // More pieces than the list has room for: the smallest is lost.
             let sizes =
                 self.used.iter().enumerate().map(|(at, piece)| (piece.end - piece.start, at));
             let Some((size, smallest)) = sizes.min() else { return };

@@ -1,9 +1,9 @@
 //! The inner side: the program as `/init` of the software host.
 //!
-//! Everything that crosses the boundary does so synchronously, within one
-//! instruction of the emulated processor: the event stream leaves through QEMU's
-//! debug console (long entries: see `packet.rs`), inputs arrive by fw_cfg's DMA. Only a stop, and passed
-//! drives, are asynchronous. What is typed at a terminal is asked for.
+//! Everything that crosses the boundary does so synchronously, within one instruction of the
+//! emulated processor: the event stream leaves through QEMU's debug console (long entries: see
+//! `packet.rs`), inputs arrive by fw_cfg's DMA. Only a stop, and passed drives, are asynchronous.
+//! Terminal input is requested.
 
 mod boot;
 mod fwcfg;

@@ -98,7 +98,7 @@ impl Listener {
 /// Opens a serial port that hands every byte on as it comes.
 fn open(path: &str) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    // It does not become this process's terminal.
+    // The port does not become this process's terminal.
     const NO_TERMINAL: i32 = OFlags::NOCTTY.bits() as i32;
     let file = OpenOptions::new().read(true).write(true).custom_flags(NO_TERMINAL).open(path)?;
     let mut settings = tcgetattr(&file)?;

@@ -1,8 +1,8 @@
 //! The guest's CPUID on the bare machine.
 //!
-//! It is a constant, so that results belong to the experiment and not to QEMU's
-//! version. It has what QEMU 7.2's TCG and all later ones can do, without AVX and
-//! XSAVE, whose state need not be kept at each exit then.
+//! The list is a constant, so that results belong to the experiment and not to QEMU's version. It
+//! has what QEMU 7.2's TCG and all later ones can do, without AVX and XSAVE, whose state need not
+//! be kept at each exit then.
 //!
 //! Leaves and bits: AMD64 Architecture Programmer's Manual vol. 3 appendix E.
 

@@ -68,7 +68,7 @@ impl Engine for BareEngine {
     }
 
     fn calibrate(&mut self, _: &GuestMemory) -> Result<Costs, Error> {
-        // They are in no guest's time: there is nothing to take off.
+        // Costs are in no guest's time: none are taken off.
         Ok(Costs::default())
     }
 

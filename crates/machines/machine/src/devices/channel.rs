@@ -112,7 +112,8 @@ impl ChannelDevice {
     /// is the guest's memory. `typed`: what came from the terminal.
     ///
     /// # Errors
-    /// The event stream's ([`Error::EventSink`]), and those of what is read for the guest ([`Error::Input`]).
+    /// Errors of the event stream ([`Error::EventSink`]), and of the data that is read for the
+    /// guest ([`Error::Input`]).
     pub fn doorbell(
         &mut self,
         events: &mut dyn EventSink,

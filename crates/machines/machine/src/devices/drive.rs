@@ -82,7 +82,7 @@ impl DriveDevice {
     pub fn reset(&mut self) {
         match self {
             Self::Nvme(device) => device.controller.reset(),
-            // It has no function-level reset, and no root port to reset it.
+            // A virtio drive has no function-level reset, and no root port to reset it.
             Self::Virtio(_) => {}
         }
     }

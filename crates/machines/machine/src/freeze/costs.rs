@@ -39,8 +39,8 @@ pub struct Costs {
     pub arm: i64,
     /// How much later than its timer's time a slice can end.
     pub slack: i64,
-    /// How much one exit differs from another of its kind: from the first to the last decile of
-    /// what was measured, of the kind where that is largest. It cannot be taken off.
+    /// How much one exit differs from another of its kind: from the first to the last decile of the
+    /// measured costs, of the kind where that is largest. The spread cannot be taken off.
     pub spread: i64,
 }
 

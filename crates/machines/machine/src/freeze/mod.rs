@@ -2,8 +2,8 @@
 //!
 //! While a vCPU runs, its TSC is `host TSC + offset`. On entry the offset is set so that the guest
 //! continues where virtual time stands; on exit virtual time is what the guest's TSC was when it
-//! left. What the host does between is not part of either, and what entry and exit themselves take
-//! is subtracted ([`Costs`], which `kvm/calibrate.rs` measures).
+//! left. The host's work between is not part of either, and the costs of entry and exit themselves
+//! are subtracted ([`Costs`], which `kvm/calibrate.rs` measures).
 
 mod clock;
 mod costs;

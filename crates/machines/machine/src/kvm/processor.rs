@@ -66,8 +66,8 @@ impl Timer {
         let aim = vcpu.immediate_exit();
         self.kick.aim(aim);
         if self.kick.take_fired(host_tsc()).is_some() {
-            // It fired while the host was at work: it has nothing to end.
-            // SAFETY: a byte of a vCPU that is not running.
+            // The timer fired while the host was at work: there is no slice to end. SAFETY: a byte
+            // of a vCPU that is not running.
             unsafe { aim.write_volatile(0) };
         }
         let entry = host_tsc();

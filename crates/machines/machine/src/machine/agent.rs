@@ -53,7 +53,8 @@ impl Machine {
         let mut page = [0; help::LENGTH];
         let read = self.memory.read(address, &mut page).is_ok();
         let Some(on) = help::wants_help(&page).filter(|_| read) else {
-            // Not what it said it would write: it asks for nothing any more.
+            // The guest has written something else than it announced: its help page is no longer
+            // read.
             self.help_page = None;
             self.refused_help += 1;
             self.help(timeline, false);
@@ -93,7 +94,7 @@ impl Machine {
 }
 
 impl Run<'_> {
-    /// The agent of a machine has told something. How the run ended, if it did.
+    /// Handles a message of a machine's agent. Returns how the run ended, if it did.
     pub(super) fn agent_event(
         &mut self,
         number: usize,

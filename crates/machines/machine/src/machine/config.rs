@@ -84,7 +84,7 @@ pub struct Config<'a> {
     pub quantum: Nanos,
     /// On how many of the host's threads processors are in guest mode at once; 1: in turn.
     pub threads: usize,
-    /// Most virtual time for the commands (ns).
+    /// Limit on the commands' virtual time (ns).
     pub virtual_limit: Option<Nanos>,
     /// Who types where a command runs on a terminal.
     pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,

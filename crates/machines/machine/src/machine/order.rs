@@ -1,15 +1,13 @@
 //! Which processor runs next, and how far: many processors in turn on the
 //! host, at once in virtual time.
 //!
-//! Each processor has its own local time. The run's *instant* is the time that
-//! everything has reached: all busy processors and all events. What a
-//! processor asks of a device takes place when the instant has come to that
-//! processor's time, so that the order of virtual time is kept whichever runs
-//! first. No processor goes beyond the next event that is known, nor further
-//! than a quantum beyond the instant while others are busy: that bounds how
-//! late one processor sees what another has written to memory. It is the
-//! conservative synchronization of parallel discrete-event simulation (Chandy
-//! and Misra, IEEE Transactions on Software Engineering SE-5, 1979), with a
+//! Each processor has its own local time. The run's *instant* is the time that everything has
+//! reached: all busy processors and all events. A processor's request to a device takes place when
+//! the instant has come to that processor's time, so that the order of virtual time is kept
+//! whichever runs first. No processor goes beyond the next event that is known, nor further than a
+//! quantum beyond the instant while others are busy: that bounds how late one processor sees what
+//! another has written to memory. It is the conservative synchronization of parallel discrete-event
+//! simulation (Chandy and Misra, IEEE Transactions on Software Engineering SE-5, 1979), with a
 //! quantum where memory gives no lookahead.
 
 use super::slice::Slice;

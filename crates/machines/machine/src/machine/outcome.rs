@@ -1,4 +1,4 @@
-//! A run's end, told.
+//! A run's end, and its report.
 
 use stasis_run_events::{Ending, MachineOutcome, Outcome, RunEvent};
 

@@ -10,7 +10,7 @@ const BUSY: u16 = 1;
 const AT_A_DRIVE: u16 = 5;
 const IDLE: u16 = 20;
 
-/// The most that is kept for a guest that does not ask for it (bytes).
+/// Limit on the input that is kept for a guest that does not ask for it (bytes).
 const KEPT: usize = 1 << 20;
 
 /// Input that the guest has not asked for yet.

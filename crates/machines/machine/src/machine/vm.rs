@@ -47,10 +47,10 @@ pub(super) struct Machine {
     pub(super) ending: Option<Ending>,
     /// The page that shows whether its guest needs help.
     pub(super) help_page: Option<u64>,
-    // How many urgent requests that page has told of.
+    // How many urgent requests that page has announced.
     pub(super) urgent: u32,
     pub(super) wants_help: bool,
-    /// How often what the guest said there made no sense.
+    /// How often the content of that page was invalid.
     pub(super) refused_help: u64,
     /// Whether its agent has no more messages: it does not run again.
     pub(super) finished: bool,
@@ -60,7 +60,7 @@ pub(super) struct Machine {
 pub(super) enum After {
     /// The guest continues.
     Continue,
-    /// Its agent has told something.
+    /// Its agent has sent a message.
     Agent(AgentEvent),
     /// Its processor shut down.
     Panicked,

@@ -21,7 +21,7 @@ pub(super) struct Watch {
     processors: u32,
     /// Of each processor, since when it runs and as far as is known until when (ticks).
     runs: Vec<Option<(u64, u64)>>,
-    /// Of each processor, until when all has been told (ticks).
+    /// Of each processor, until when everything has been recorded (ticks).
     recorded: Vec<u64>,
     /// The first machine's track of freezes; the others follow.
     freezes: u32,
@@ -120,7 +120,7 @@ impl Watch {
         }
     }
 
-    /// Whether there is enough to be told.
+    /// Whether there are enough spans for the event stream.
     pub(super) fn is_full(&self) -> bool {
         self.spans.kept().len() >= BATCH
     }

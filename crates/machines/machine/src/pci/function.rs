@@ -5,8 +5,8 @@ use stasis_block::Link;
 use super::express::{self, Express, PortType};
 use super::msix::{Msix, MSIX_BAR_SIZE, MSIX_PENDING, MSIX_VECTORS_LIMIT};
 
-/// Bytes of the configuration space that holds anything. What a PCI Express
-/// function has behind it is an empty list of extended capabilities.
+/// Bytes of the configuration space that holds anything. Behind these bytes a PCI Express function
+/// has an empty list of extended capabilities.
 pub(super) const CONFIG: usize = 256;
 /// Bytes of a PCI Express function's configuration space.
 const EXTENDED_CONFIG: usize = 4096;

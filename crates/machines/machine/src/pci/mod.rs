@@ -18,7 +18,7 @@ use function::Wanted;
 pub use function::{Function, Identity};
 use port::{RootPort, WINDOW};
 
-/// Most devices on bus 0.
+/// Limit on the devices on bus 0.
 pub const SLOTS: usize = 32;
 /// The last bus that there can be: one behind each slot.
 pub const LAST_BUS: u8 = SLOTS as u8;

@@ -23,7 +23,7 @@ struct Entry {
 pub const MSIX_BAR_SIZE: u64 = 0x2000;
 /// Where the pending bits are in it.
 pub(super) const MSIX_PENDING: u64 = 0x1000;
-/// Most vectors of a device: what fits before the pending bits.
+/// Limit on the vectors of a device: their table fits before the pending bits.
 pub const MSIX_VECTORS_LIMIT: u16 = 256;
 
 impl Msix {

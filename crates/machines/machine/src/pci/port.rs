@@ -19,7 +19,7 @@ const SECONDARY: usize = 0x19;
 const MEMORY_BASE: usize = 0x20;
 const MEMORY_LIMIT: usize = 0x22;
 const BRIDGE_CONTROL: usize = 0x3e;
-/// Bridge Control: parity, SERR and the reset of what is behind the port.
+/// Bridge Control: parity, SERR and the reset of the function behind the port.
 const BRIDGE_CONTROL_MASK: u16 = 0x0043;
 /// Bridge Control: what is behind the port is held in reset.
 const SECONDARY_RESET: u16 = 1 << 6;

@@ -10,19 +10,19 @@ use super::sync::{current, park, AtomicU8, Mutex, MutexGuard, Ordering, SpinWait
 
 /// The state of a thread, as both sides set it.
 pub mod state {
-    /// It waits for a round, on its core.
+    /// The thread waits for a round, on its core.
     pub const WAITS: u8 = 0;
-    /// It waits for a round and sleeps.
+    /// The thread waits for a round and sleeps.
     pub const SLEEPS: u8 = 1;
-    /// It has a round to do.
+    /// The thread has a round to do.
     pub const WORKS: u8 = 2;
-    /// It has a round to do, and the other side sleeps until it is done.
+    /// The thread has a round to do, and the other side sleeps until it is done.
     pub const AWAITED: u8 = 3;
-    /// It has done it, and waits on its core.
+    /// The thread has done its round, and waits on its core.
     pub const DONE: u8 = 4;
-    /// It has done it, and sleeps.
+    /// The thread has done its round, and sleeps.
     pub const RESTS: u8 = 5;
-    /// It is to end.
+    /// The thread is to end.
     pub const ENDS: u8 = 6;
 }
 

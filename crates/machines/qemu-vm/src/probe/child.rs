@@ -6,13 +6,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Runs `work` in a forked child and returns what it said, or that it took
-/// longer than `limit`.
+/// Runs `work` in a forked child and returns its answer, or an error if it took longer than
+/// `limit`.
 pub fn run(limit: Duration, work: impl FnOnce() -> String) -> io::Result<String> {
     let (read_end, write_end) = pipe()?;
-    // SAFETY: the child runs `work` and leaves by _exit. What it uses of the
-    // C library after the fork is memory allocation, which glibc keeps usable
-    // in the child of a process with threads (malloc/arena.c, __malloc_fork_*).
+    // SAFETY: the child runs `work` and leaves by _exit. The only part of the C library that it
+    // uses after the fork is memory allocation, which glibc keeps usable in the child of a process
+    // with threads (malloc/arena.c, __malloc_fork_*).
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(io::Error::last_os_error());

@@ -17,7 +17,7 @@ pub use read::KeptIos;
 /// How a run's I/Os are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ios {
-    /// In `ios.csv`. What has been recorded is in the file, so that a killed run keeps it.
+    /// In `ios.csv`. Recorded I/Os are in the file, so that a killed run keeps it.
     #[default]
     Csv,
     /// In `ios.csv.zst`, compressed by zstd (RFC 8878) to a sixth or so. A killed run loses

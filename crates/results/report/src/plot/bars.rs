@@ -11,8 +11,8 @@ pub struct Segment {
     pub name: String,
     /// Its colour, see [`super::COLOURS`].
     pub colour: usize,
-    /// How long it is; not negative. What is not finite has no length and is shown
-    /// as an X: what was measured failed.
+    /// Its length; not negative. A value that is not finite has no length and is shown as an X: the
+    /// measurement failed.
     pub value: f64,
 }
 

@@ -6,8 +6,8 @@ use super::canvas::{Canvas, Span};
 use super::Markup;
 use crate::page::Resolution;
 
-/// The most rows and columns that are drawn, and how few in the coarsest resolution; of more, means
-/// of neighbours.
+/// Limits on the rows and columns that are drawn, and the least of them in the coarsest resolution;
+/// of more, means of neighbours are drawn.
 const ROWS: usize = 64;
 const COLUMNS: usize = 128;
 const LEAST: usize = 8;
@@ -17,7 +17,7 @@ const SHADES: f64 = 20.0;
 const AROUND: f64 = 54.0;
 /// Height of all rows together, at least and at most.
 const TALL: (f64, f64) = (60.0, 260.0);
-/// The most height of a row.
+/// Limit on the height of a row.
 const THICK: f64 = 18.0;
 /// Room for the numbers of the rows.
 const LEFT: f64 = 64.0;

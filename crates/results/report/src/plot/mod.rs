@@ -1,6 +1,6 @@
 //! Plots as inline SVG: distribution functions, scatters, lines, bars and boxes.
 //!
-//! They take their colours from the style of [`crate::page::Page`], which has a set for light and
+//! Plots take their colours from the style of [`crate::page::Page`], which has a set for light and
 //! one for dark that readers with impaired colour vision can distinguish (after Okabe and Ito,
 //! "Color Universal Design", 2008). Marks show their figures when pointed at. Values that are not
 //! finite are left out.

@@ -118,7 +118,7 @@ fn amounts(used: &[Used<'_>], kind: Kind) -> Table {
 
 fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
     let mut table = Table::new(vec![Column::left("")]);
-    // Those that the I/Os of one operation at least carry.
+    // The percentiles that the I/Os of one operation at least carry.
     let most = used.iter().map(|(_, figures)| figures.count).max().unwrap_or(0);
     let rows = |latency: &Latency| {
         let named = latency.percentiles().into_iter().zip(PERCENTILES);

@@ -24,7 +24,7 @@ pub use spans::Inside;
 /// rest only some rows are at a time.
 ///
 /// # Errors
-/// Those of `out`, and of reading what happened inside.
+/// Errors of `out`, and of reading the spans inside the run.
 pub fn perfetto(
     drives: &[String],
     ios: &[Vec<IoRecord>],

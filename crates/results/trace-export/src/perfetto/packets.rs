@@ -66,7 +66,7 @@ pub(super) struct Trace<'a> {
     processes: BTreeMap<String, (u64, u64)>,
 }
 
-/// Something to be told of an event.
+/// An annotation of an event.
 pub(super) enum Note<'a> {
     Number(&'a str, u64),
     Text(&'a str, &'a str),

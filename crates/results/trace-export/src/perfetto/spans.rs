@@ -18,7 +18,7 @@ const PLANES: u64 = 16;
 pub struct Inside<'a> {
     /// The spans.
     pub kept: KeptSpans,
-    /// Those that end by this time are left out (ns).
+    /// Spans that end by this time are left out (ns).
     pub from: u64,
     /// Whether those of a drive or machine of this name are wanted, which is part of it.
     pub wanted: &'a dyn Fn(&Track) -> bool,

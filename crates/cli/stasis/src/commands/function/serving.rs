@@ -122,7 +122,7 @@ fn supervise(start: &Start, mut process: Process, ending: &AtomicBool, stop: &At
             }
         }
     }
-    // It makes its drives durable; after that, or too long a time, it is ended.
+    // The process makes its drives durable; after that, or after a time limit, it is ended.
     if let Some(id) = Pid::from_raw(process.id() as i32) {
         let _ = kill_process(id, Signal::TERM);
     }
@@ -153,7 +153,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Relaxed);
         if let Some(watcher) = self.watcher.take() {
-            // It panics at nothing, and there is nothing left to do about it.
+            // The thread does not panic, and an error would have no consequence.
             let _ = watcher.join();
         }
     }

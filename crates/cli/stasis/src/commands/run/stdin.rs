@@ -8,12 +8,11 @@ use rustix::event::{poll, PollFd, PollFlags};
 use rustix::time::Timespec;
 use tempfile::NamedTempFile;
 
-/// The most that is read of this program's standard input (bytes): it goes into
-/// the guest's memory.
+/// Limit on the bytes read of this program's standard input: they go into the guest's memory.
 const LONGEST_STDIN: u64 = 64 << 20;
 
-/// How long a pipe may be silent before it counts as empty. A service or a test
-/// often has one that nobody writes to.
+/// How long a pipe may be silent before it counts as empty. A service or a test often has a pipe
+/// without a writer.
 const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// The input that this program is given by `<` or by a pipe, in a file: `None` where nothing is

@@ -20,10 +20,9 @@ use stasis_virtio::{Config, NotifyPolicy};
 const QUEUES: u16 = 16;
 /// Entries of a queue at most.
 const QUEUE_SIZE: u16 = 1024;
-/// Most pieces of a request: what fits the queues of 128 entries that VMMs make
-/// if nothing else is said.
+/// Limit on the pieces of a request: they fit the queues of 128 entries that VMMs make by default.
 const SEGMENTS: u16 = 126;
-/// Most bytes of a piece.
+/// Limit on the bytes of a piece.
 const SEGMENT: u32 = 64 << 10;
 
 /// A drive to be served in `folder`. `patience`: how long to wait for a medium that is locked or a

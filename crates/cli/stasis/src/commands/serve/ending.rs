@@ -32,7 +32,7 @@ pub struct Ended {
 /// Ends the server. `inside`: the statistics from inside models are collected.
 ///
 /// # Errors
-/// It takes too long, or another signal came meanwhile: some drives may not be durable.
+/// The end takes too long, or another signal came meanwhile: some drives may not be durable.
 pub fn end(server: &Arc<Server>, inside: bool, signals: &mut UnixStream) -> Result<Ended> {
     let (told, ended) = channel();
     let names = Arc::new(Mutex::new(Vec::new()));

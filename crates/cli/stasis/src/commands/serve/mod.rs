@@ -236,7 +236,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     systemd::stopping();
     let ended = ending::end(&server, results.is_some(), &mut signals);
     if later.is_replaced() {
-        // It is the other server's now.
+        // The socket is the other server's now.
         socket.0 = None;
     }
     drop(socket);
