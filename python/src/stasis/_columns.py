@@ -32,7 +32,7 @@ def with_units(table: pa.Table) -> pa.Table:
     """The same columns, whose metadata has the unit and the meaning of each."""
     known = {column["name"]: {"unit": column["unit"], "description": column["meaning"]} for column in SCHEMA["columns"]}
     fields = [
-        # What the file says of a column counts more than what is known here.
+        # The file's metadata of a column takes precedence over this table's.
         each.with_metadata({**known.get(each.name, {}), **_texts(each.metadata)})
         for each in table.schema
     ]

@@ -25,7 +25,7 @@ class Comparison:
 
     @property
     def table(self) -> pa.Table:
-        """One row for each result, drive and operation: what the summaries say of its latency (ns)."""
+        """One row for each result, drive and operation: the latency from the summary (ns)."""
         rows = [
             {
                 "results": result.label,

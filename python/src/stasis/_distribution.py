@@ -1,4 +1,4 @@
-"""What pip calls this package. `stasis` on PyPI is another project's."""
+"""Name of this package for pip. `stasis` on PyPI belongs to another project."""
 
 DISTRIBUTION = "stasis-vm"
 

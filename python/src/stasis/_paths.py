@@ -9,13 +9,14 @@ from typing import Any, Callable
 
 #: Media that are files, by the key that names them.
 MEDIA = ("file", "qcow2", "ordered")
-#: What a path is: read only, or a medium that the run also writes to.
+#: Replacement of a path, given the path and its kind: an input, which is read only, or a medium,
+#: which the run also writes.
 Change = Callable[[str, str], str]
 
 
 def with_paths(values: Mapping[str, Any], change: Change) -> dict[str, Any]:
     """The experiment's table with each path replaced by ``change(path, what)``; ``what`` is
-    ``"input"``, or ``"medium"`` for what the run also writes."""
+    ``"input"``, or ``"medium"`` for a file that the run also writes."""
     table = copy.deepcopy(dict(values))
     machines = table.get("machine", {})
     machines = [machines] if isinstance(machines, dict) else machines

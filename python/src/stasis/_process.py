@@ -22,15 +22,15 @@ from typing import Any, Callable, Optional
 
 from ._progress import Progress
 
-#: How long the program has after SIGINT to write down what it has (s).
+#: Time after SIGINT in which the program can write its results (s).
 GRACE = 20.0
-#: Between two looks at whether the run is to be stopped (s).
+#: Interval between two checks whether the run is to be stopped (s).
 TICK = 0.1
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _libc = ctypes.CDLL(None, use_errno=True)
 
-#: What the program says now and then where its standard error is no terminal.
+#: Progress line that the program prints now and then if its standard error is no terminal.
 _PROGRESS = re.compile(r"progress: (?P<what>.*?)(?:, (?P<percent>\d+) %)?(?:, [^,]* left)?\s*")
 
 
@@ -51,13 +51,13 @@ class Completed:
     stopped: bool
 
     def message(self) -> str:
-        """What the program said was wrong."""
+        """The program's error message."""
         lines = self.errors.strip().splitlines()
         starts = [index for index, line in enumerate(lines) if line.startswith(("stasis: ", "error: "))]
         text = "\n".join(lines[starts[-1] :] if starts else lines[-20:])
         for prefix in ("stasis: ", "error: "):
             text = text[len(prefix) :] if text.startswith(prefix) else text
-        # What the command line says of its own help is of no use here.
+        # The command line's hints about its help are of no use here.
         text = _HELP.split(text, maxsplit=1)[0].rstrip()
         if text:
             return text
@@ -106,7 +106,7 @@ def run_program(
         stderr=subprocess.PIPE,
         cwd=cwd,
         env=None if env is None else {**os.environ, **env},
-        # A process group of its own: Ctrl-C reaches it through here, once.
+        # A separate process group: Ctrl-C reaches the program through this process, once.
         start_new_session=True,
     ) as process:
         child = _Child(process, progress, echo)
@@ -158,7 +158,7 @@ class _Child:
                 os.killpg(self.process.pid, number)
 
     def watch(self, stdin: Optional[bytes], cancel: Optional[threading.Event]) -> None:
-        """Reads what it says until it has ended."""
+        """Reads the program's output until the program has ended."""
         feeder = None
         if stdin is not None:
             feeder = threading.Thread(target=self._feed, args=(stdin,), daemon=True)
@@ -202,7 +202,7 @@ class _Child:
             with self.process.stdin as pipe:
                 pipe.write(stdin)
         except BrokenPipeError:
-            # It ended without having read everything: its own message says why.
+            # The program ended without having read everything: its message gives the reason.
             pass
 
     def _said(self, name: str, piece: bytes) -> None:
@@ -224,7 +224,7 @@ class _Child:
 
 @contextmanager
 def _forwarded(child: _Child) -> Iterator[None]:
-    """Within it, what would end this process ends the child first.
+    """Within this context, a signal that would end this process ends the child first.
 
     Only the main thread can have signal handlers; others are stopped through ``cancel``.
     """

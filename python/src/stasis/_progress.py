@@ -51,14 +51,14 @@ class Progress:
         self._bar.close()
 
     def say(self, what: str, percent: Optional[int]) -> None:
-        """What is under way, and how far it is."""
+        """Shows the current work, and its progress."""
         self._bar.set_description_str(what, refresh=False)
         if percent is not None:
             self._bar.n = percent
         self._bar.refresh()
 
     def tick(self) -> None:
-        """Says how much was recorded until now."""
+        """Shows the size of the results until now."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -53,7 +53,7 @@ def program() -> Path:
 
 
 def new_folder(kind: str) -> Path:
-    """A folder of its own for a run that names none: ``results/KIND-N``."""
+    """A new folder for a run that names none: ``results/KIND-N``."""
     for number in itertools.count(1):
         folder = Path("results") / f"{kind}-{number}"
         with contextlib.suppress(FileExistsError):
@@ -62,7 +62,7 @@ def new_folder(kind: str) -> Path:
     raise AssertionError("numbers do not end")
 
 
-#: How often the program says how far it is (s): as often as a bar moves smoothly.
+#: Interval of the program's progress lines (s): short enough for a smooth bar.
 INTERVAL = {"STASIS_PROGRESS_INTERVAL": "0.5"}
 
 
@@ -99,7 +99,7 @@ def _stamp(path: Path) -> Optional[tuple[int, int]]:
 def _result(done: Completed, results: Path, before: Optional[tuple[int, int]]) -> Result:
     """The results of a program that has ended.
 
-    Raises what it said instead where it has failed.
+    Raises its message as an exception if it has failed.
     """
     left = _stamp(results / "summary.json")
     fresh = left is not None and left != before
@@ -145,10 +145,10 @@ def run(
 ) -> Result:
     """Runs an experiment, given as an `Experiment` or as a file, and returns its results.
 
-    ``results`` is their folder; by default that of the experiment, or a new one below
-    ``results/``. ``ios`` says how the I/Os are kept: ``csv``, ``zst`` or ``none``. ``stdin`` is
-    what the command reads; ``echo`` shows what it writes while it goes on. A command that fails
-    is no exception: see `Result.exit_status`.
+    ``results`` is their folder; by default that of the experiment, or a new one below ``results/``.
+    ``ios`` is the format of the I/Os: ``parquet`` (the default), ``csv``, ``zst`` or ``none``.
+    ``stdin`` is the command's standard input; ``echo`` shows the command's output during the run. A
+    command that fails is no exception: see `Result.exit_status`.
 
     Raises `ProgramError` with the program's message, and `Interrupted` after Ctrl-C or ``cancel``.
     """
@@ -233,7 +233,7 @@ def _job_file(workload: AnyPath, temporary: Path) -> Path:
 
 @dataclass
 class CrashTest:
-    """What a crash test found (docs/reference/power-cuts.md)."""
+    """The findings of a crash test (docs/reference/power-cuts.md)."""
 
     #: The results folder: the record, ``crash-test.json``, ``crash-test.html``.
     folder: Path
@@ -270,7 +270,7 @@ def crash_test(
     progress: bool = True,
     cancel: Optional[threading.Event] = None,
 ) -> CrashTest:
-    """Cuts the power of a run's drives many times, and looks at what is left.
+    """Cuts the power of a run's drives many times, and checks the drives after each cut.
 
     Raises `ProgramError` with the program's message, and `Interrupted` after Ctrl-C or ``cancel``.
     """
@@ -303,7 +303,7 @@ def _asynchronous(function: Callable[..., T]) -> Callable[..., Awaitable[T]]:
         cancel = threading.Event()
         call = functools.partial(function, *arguments, cancel=cancel, **options)
         loop = asyncio.get_running_loop()
-        # A thread of its own, not one of a pool that lets few runs go on at once.
+        # A separate thread, not one of a pool that limits the number of concurrent runs.
         future: asyncio.Future[T] = loop.create_future()
 
         def done(result: Optional[T], error: Optional[BaseException]) -> None:

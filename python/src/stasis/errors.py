@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions."""
+"""The exceptions of this package."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ProgramNotFound(StasisError, FileNotFoundError):
 
 
 class ExperimentError(StasisError, ValueError):
-    """An experiment has a key or a value that it cannot have."""
+    """An experiment has an invalid key or value."""
 
 
 class ProgramError(StasisError):
-    """The program ended with an error of its own, not of the guest's command.
+    """The program itself failed, and not the guest's command.
 
     ``str()`` is the program's message.
     """
@@ -47,7 +47,7 @@ class ProgramError(StasisError):
         #: The exit status: 125 for a run that failed, 2 for words that are none of the
         #: command line's, or minus the number of the signal that ended the program.
         self.status = status
-        #: What was started.
+        #: The command line that was started.
         self.command_line = list(command_line)
         #: The folder with the results so far, if any were kept.
         self.results = results
@@ -62,7 +62,7 @@ def _program_error(message: str, status: int, command_line: Sequence[str], resul
 
 
 class Interrupted(ProgramError, KeyboardInterrupt):
-    """A run that was stopped by Ctrl-C; what it had recorded is in ``results``.
+    """A run that was stopped by Ctrl-C; the results until then are in ``results``.
 
     It is a ``KeyboardInterrupt``, so that it ends a program that does not catch it.
     """

@@ -1,8 +1,8 @@
 """Experiments as dataclasses: the tables and keys of an experiment file.
 
-A field that is ``None`` is left to the program, which has the default. Names are those of the
-file with ``_`` for ``-``; lists of tables have the plural. ``docs/reference/experiment.md`` says what each
-key means.
+A field that is ``None`` is left to the program, which has the default. Names are those of the file
+with ``_`` for ``-``; lists of tables have the plural. ``docs/reference/experiment.md`` describes
+each key.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _table(table: str, *, name: Optional[str] = None, many: bool = False) -> Any
 class Table:
     """A table of the experiment file."""
 
-    #: What a message calls it.
+    #: The table's name in messages.
     PLACE: ClassVar[str] = ""
     #: Former names of keys, which are read as well.
     OLDER: ClassVar[Mapping[str, str]] = {}
@@ -75,9 +75,9 @@ class Table:
 
     @classmethod
     def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
-        """Reads what a TOML file holds.
+        """Reads the values of a TOML file.
 
-        Raises ``ExperimentError`` for a key that there is not.
+        Raises ``ExperimentError`` for an unknown key.
         """
         keys = cls.key_fields()
         found: dict[str, Any] = {}
@@ -99,7 +99,7 @@ class Table:
         return cls(**found)
 
     def to_dict(self) -> dict[str, Any]:
-        """The table as the TOML file has it, without what is left to the program."""
+        """The table as in the TOML file, without fields that are left to the program."""
         table = {}
         for key, each in self.key_fields().items():
             value = plain(getattr(self, each.name))
@@ -109,7 +109,7 @@ class Table:
 
 
 def unknown_key(key: str, keys: Mapping[str, Any], place: str) -> str:
-    """What is wrong with a key, and what would be right."""
+    """The message about an unknown key, with the nearest valid one."""
     near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
     hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(sorted(keys))}"
     return f"{place} has no key `{key}`; {hint}"
@@ -184,7 +184,7 @@ class Ocssd(Table):
 
 @dataclass
 class Drive(Table):
-    """A drive: its model says when a command completes, its medium holds the bytes."""
+    """A drive: its model sets when a command completes, its medium holds the data."""
 
     PLACE: ClassVar[str] = "[[drive]]"
     OLDER: ClassVar[Mapping[str, str]] = {"physical": "ocssd"}
@@ -277,7 +277,7 @@ class Guest(Table):
 
 @dataclass
 class Serve(Table):
-    """How ``stasis serve`` serves the drives."""
+    """Settings of ``stasis serve``."""
 
     PLACE: ClassVar[str] = "[serve]"
 
@@ -293,7 +293,7 @@ class Serve(Table):
 
 @dataclass
 class Workload(Table):
-    """What the host itself does on a drive while the machines' commands run."""
+    """A workload of the host on a drive while the machines' commands run."""
 
     PLACE: ClassVar[str] = "[[workload]]"
 
@@ -311,7 +311,7 @@ class Workload(Table):
 
 @dataclass
 class Experiment(Table):
-    """What runs in the guest, on which drives, in which machine and within which limits."""
+    """An experiment: the command in the guest, the drives, the machine, and the limits."""
 
     PLACE: ClassVar[str] = "the experiment"
 

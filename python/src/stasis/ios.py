@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ios", "read_ios"]
 
-#: What `find_ios` looks for, the quickest to read first.
+#: Names of files that `find_ios` looks for, the quickest to read first.
 FILES = ("ios.parquet", "ios.csv", "ios.csv.zst")
 
 
@@ -82,10 +82,12 @@ def find_ios(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def _small_pages() -> Iterator[None]:
-    """Within it, Arrow's memory comes from jemalloc, where that is there and nothing else was asked for.
+    """Within this context, Arrow's memory comes from jemalloc, if that is present and the user
+    chose nothing else.
 
-    Its usual allocator, mimalloc, asks for huge pages. Where the host of a virtual machine has to find each of these
-    first, the system takes 2.5 s of processor for 800 MB, ten times what reading takes; page by page 0.6 s.
+    Its usual allocator, mimalloc, asks for huge pages. Where the host of a virtual machine has to
+    find each of these first, the system takes 2.5 s of processor for 800 MB, ten times the time of
+    reading; page by page 0.6 s.
     """
     before = pa.default_memory_pool()
     usual = before.backend_name == "mimalloc" and "ARROW_DEFAULT_MEMORY_POOL" not in os.environ
@@ -97,13 +99,13 @@ def _small_pages() -> Iterator[None]:
     try:
         yield
     finally:
-        # What decoding took would stay beside what comes next.
+        # Otherwise the memory of decoding would stay in use beside later data.
         pa.default_memory_pool().release_unused()
         pa.set_memory_pool(before)
 
 
-#: Rows that are decoded at a time. All at once, the whole file is beside the columns, and what Arrow's allocator keeps
-#: of it afterwards: 1.6 times the columns in place of 1.25.
+#: Rows that are decoded at a time. All at once, the whole file is beside the columns, and memory
+#: that Arrow's allocator keeps afterwards: 1.6 times the columns in place of 1.25.
 _ROWS = 1 << 20
 
 
@@ -130,7 +132,7 @@ def _read(path: Path) -> pa.Table:
     # Columns are known, so that nothing is guessed from the first rows.
     convert = pa.csv.ConvertOptions(column_types=TYPES, strings_can_be_null=False)
     read = pa.csv.ReadOptions(block_size=8 << 20)
-    # The suffix .zst tells how it is compressed.
+    # Arrow takes the compression from the suffix .zst.
     return pa.csv.read_csv(path, read_options=read, convert_options=convert)
 
 

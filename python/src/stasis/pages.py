@@ -13,15 +13,15 @@ from .errors import ProgramError
 
 __all__ = ["Axis", "Page", "Section", "Series", "distribution", "drawn", "framed", "lines", "table"]
 
-#: Bytes that a page has at most, as the program's own have.
+#: Limit on the bytes of a page, as for the program's own pages.
 LIMIT = 2_000_000
-#: How often a page is drawn anew, each time with half of its data, until it is small enough.
+#: Limit on the redraws of a page, each with half of its data, until it is small enough.
 LEVELS = 9
 
 
 @dataclass
 class Series:
-    """A line of a plot: points in the order of x, and what it is called."""
+    """A line of a plot: points in the order of x, and the line's name."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -47,7 +47,7 @@ class Section:
 
 @dataclass
 class Page:
-    """What is shown."""
+    """A page of sections."""
 
     title: str
     subtitle: str = ""
@@ -94,7 +94,7 @@ def _drawn(page: Page) -> str:
     return done.output
 
 
-#: A frame is as high as what it shows.
+#: Sets a frame's height to that of its content.
 _AS_HIGH = "this.style.height = this.contentDocument.documentElement.offsetHeight + 4 + 'px'"
 
 

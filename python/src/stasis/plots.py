@@ -1,4 +1,4 @@
-"""What notebooks show of results: plots, and their figures as a table."""
+"""The view of results in notebooks: plots, and their figures as a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .pages import Axis, Page, Section, Series, distribution, drawn, framed
 if TYPE_CHECKING:
     from .result import Result
 
-#: Most I/Os that a plot reads, some 400 MB; beyond, percentiles of the summary do.
+#: Limit on the I/Os that a plot reads, some 400 MB; beyond it, percentiles of the summary are
+#: plotted.
 MOST = 4_000_000
 
 #: The percentiles of the summary, in order.
@@ -121,7 +122,7 @@ def _page(results: Sequence[Result], level: int) -> Page:
 
 
 def shown(results: Sequence[Result]) -> str:
-    """What a notebook shows: plots, and their figures, which stay where plots cannot be shown."""
+    """The HTML for a notebook: plots, and their figures, which stay if plots cannot be shown."""
     try:
         plots = framed(drawn(lambda level: _page(results, level)))
     except (ProgramError, ProgramNotFound) as error:

@@ -1,4 +1,4 @@
-"""What a run leaves."""
+"""Results of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .ios import Ios, find_ios, read_ios
 
 __all__ = ["Result"]
 
-#: The list of what a run has left in its folder.
+#: The list of files that a run has left in its folder.
 _LIST = ".stasis-results"
 
 
@@ -27,9 +27,9 @@ class Result:
     def __init__(self, folder: Union[str, Path], *, output: str = "", label: Optional[str] = None) -> None:
         #: The results folder.
         self.folder = Path(folder)
-        #: What the command wrote to its standard output; empty for an opened folder.
+        #: The command's standard output; empty for an opened folder.
         self.output = output
-        #: What comparisons call it.
+        #: Name of these results in comparisons.
         self.label = label or self.folder.name
         _ = self.summary
 
@@ -60,12 +60,12 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """That of the command; 124 if a limit was reached."""
+        """The command's exit status; 124 if a limit was reached."""
         return int(self.summary["exit_status"])
 
     @property
     def ending(self) -> str:
-        """How it ended: ``exited``, ``virtual-limit``, ..."""
+        """The end of the run: ``exited``, ``virtual-limit``, ..."""
         return str(self.summary["ending"])
 
     def operations(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -84,7 +84,7 @@ class Result:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises ``ResultsError`` for what is no object of JSON."""
+    """Reads an object of JSON. Raises ``ResultsError`` for anything else."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

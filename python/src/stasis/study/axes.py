@@ -97,7 +97,7 @@ def _files(name: str, patterns: Any, base: Path) -> list[str]:
 
 def read_csv(path: Path) -> list[Values]:
     """Points from a CSV: the first row has keys, each other one a point. Numbers, `true` and
-    `false` are what they look like.
+    `false` are read as such, other values as text.
 
     Raises `StudyError` with the line.
     """
@@ -137,7 +137,8 @@ def _value(text: str) -> Any:
 def points_of(
     axes: Mapping[str, Sequence[Any]], listed: Sequence[Values], where: str | None, source: str = "the points"
 ) -> list[Values]:
-    """Every combination of the axes' values with each listed point, without what ``where`` leaves out.
+    """Every combination of the axes' values with each listed point, without those that ``where``
+    leaves out.
 
     Raises `StudyError` where a listed point and an axis, or two listed points, contradict each other.
     """

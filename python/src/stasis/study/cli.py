@@ -101,7 +101,7 @@ def _list(study: str) -> int:
 
 
 def _ended(command: str, run: Callable[[], int]) -> int:
-    """The exit status of a command, with its error told."""
+    """Runs a command and prints its error; returns the exit status."""
     try:
         return run()
     except StasisError as error:

@@ -84,7 +84,7 @@ def _text(value: Any) -> str:
 
 
 def figures_of(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row for each drive and operation that has an I/O, without what does not repeat."""
+    """One row for each drive and operation that has an I/O, without figures that do not repeat."""
     rows = []
     for drive in summary["drives"]:
         inside = _numbers(drive.get("inside", {}), "inside")
@@ -144,7 +144,7 @@ def read_dataset(folder: Path) -> pa.Table:
 
 
 def _damaged(folder: Path) -> str:
-    """Which file of a data set is cut off or damaged, and what to do; empty where none is."""
+    """Names a file of a data set that is cut off or damaged, with advice; empty if none is."""
     for path in sorted(folder.rglob("*.parquet")):
         try:
             pa.parquet.ParquetFile(path).read()

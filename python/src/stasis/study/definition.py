@@ -16,7 +16,7 @@ from .jobs import SIMULATE, with_value
 
 __all__ = ["Study"]
 
-#: What the keys of a study are.
+#: Types of the keys of a study, and their names in messages.
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "name": ((str,), "a text"),
     "results": ((str, os.PathLike), "a folder's name"),
@@ -32,7 +32,7 @@ _KEYS = ("name", "results", "experiment", "simulate", "axes", "points", "where",
 
 @dataclass
 class Study:
-    """What ``STUDY.toml`` says; as there, it has either an experiment or a simulation."""
+    """A study, as in ``STUDY.toml``: it has either an experiment or a simulation."""
 
     name: str
     experiment: Optional[Experiment] = None
@@ -42,11 +42,11 @@ class Study:
     axes: Mapping[str, Any] = field(default_factory=dict)
     #: Points that are listed, or a CSV of them. Each is combined with all that the axes give.
     points: Union[str, Path, Sequence[Mapping[str, Any]], None] = None
-    #: A condition: points that it does not hold for are left out.
+    #: A condition: points that do not meet it are left out.
     where: Optional[str] = None
     #: ``parquet`` keeps each point's I/Os, ``none`` only its figures.
     ios: str = "none"
-    #: What a point takes of a host's memory; by default by what the experiment has.
+    #: Memory of a host that a point takes; by default computed from the experiment.
     memory: Union[int, str, None] = None
     #: Whether each point keeps its ``report.html``.
     report: bool = False
@@ -142,7 +142,7 @@ class Study:
         return points_of(axes, listed, self.where, source)
 
     def job(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What a point asks of the program.
+        """The job of the program for a point.
 
         Raises `StudyError` for an axis that names no key, and for two that set the same.
         """
@@ -151,7 +151,7 @@ class Study:
             job.pop("results", None)
         else:
             job = plain(self.simulate)
-        # A table before what differs in it.
+        # A whole table is set before single keys in it.
         for key in sorted(values, key=lambda key: key.count(".")):
             job = with_value(job, self.kind, key, values[key])
         return job
@@ -161,7 +161,7 @@ class Study:
         job = self.job(values)
         places: dict[str, str] = {}
         for key in values:
-            # Where the value lands, told by what differs with a mark there.
+            # The place of the value, found as the difference that a mark there makes.
             place = _difference(job, with_value(job, self.kind, key, _MARK))
             if place in places:
                 raise StudyError(f"the axes `{places[place]}` and `{key}` set the same; take one of the two away")

@@ -1,4 +1,4 @@
-"""Digests of what decides a point's results."""
+"""Digests of the inputs that decide a point's results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def canonical(value: Any) -> bytes:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, or of a folder's names and contents; of what was read before and has not
-    changed since, it is remembered.
+    """SHA-256 of a file, or of a folder's names and contents; the digest is remembered until the
+    file changes.
 
     Raises `StudyError`.
     """

@@ -1,4 +1,4 @@
-"""A study's folder: whose it is, what is finished, and the log."""
+"""A study's folder: its owner, the finished points, and the log."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["Grid", "StudyFolder", "write_at_once"]
 
 
 class Grid(Protocol):
-    """What has points: a `Study`, or a reproduction."""
+    """A set of points: a `Study`, or a reproduction."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def kind(self) -> str:
-        """What a point asks of the program: ``run``, ``sim`` or ``reproduce``."""
+        """The program's command for a point: ``run``, ``sim`` or ``reproduce``."""
 
     @property
     def ios(self) -> str: ...
@@ -44,10 +44,10 @@ class Grid(Protocol):
 class StudyFolder:
     """The folder of a study's results:
 
-    - ``study.json``: whose it is;
+    - ``study.json``: the study that owns the folder;
     - ``points/KEY``: a finished point's results, with its record ``point.json``;
-    - ``working``: what is under way, removed when the study goes on;
-    - ``log.jsonl``: what happened, one object a line;
+    - ``working``: unfinished points, removed when the study continues;
+    - ``log.jsonl``: events, one object a line;
     - ``figures``, ``ios``, ``report.html``: the results together.
     """
 
@@ -72,7 +72,7 @@ class StudyFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise StudyError(f"the study in {self.folder} is being run now; wait until it has ended") from error
-            # What was under way when the study was interrupted.
+            # Points that were unfinished when the study was interrupted.
             shutil.rmtree(self.folder / "working", ignore_errors=True)
             for name in ("working", "points"):
                 (self.folder / name).mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ class StudyFolder:
         return {point.key for point in points if recorded(self.points / point.key) is not None}
 
     def keep(self, outcome: Outcome) -> None:
-        """Keeps what a worker sent that does not see this folder.
+        """Keeps the results from a worker that does not see this folder.
 
         Raises `StudyError` where the results did not arrive as they were sent.
         """

@@ -55,7 +55,7 @@ def _cache() -> Path:
 
 
 def has_guest(name: str, digest: str) -> bool:
-    """Whether this machine has the guest.
+    """Returns whether this machine has the guest.
 
     Raises `StudyError` where it has another one in its place.
     """

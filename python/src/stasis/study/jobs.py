@@ -1,4 +1,4 @@
-"""Jobs: what a point asks of the program, an experiment or a simulation as one table."""
+"""Jobs of the program for points: an experiment or a simulation as one table."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SIMULATE = (
     "model", "workload", "trace", "trace-drive", "scale", "closed", "exact-times", "wrap", "size",
     "block-size", "seed", "path", "limit",
 )  # fmt: skip
-#: Whose keys are the program's to know.
+#: Tables whose keys only the program checks.
 _FREE = ("model", "medium", "scheduler", "variable")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def with_value(job: Mapping[str, Any], kind: str, key: str, value: Any) -> dict[str, Any]:
-    """The job with a value at a dotted key, such as `drive.ssd.model.gc.policy`; `variable.NAME`
-    is what `${NAME}` stands for.
+    """The job with a value at a dotted key, such as `drive.ssd.model.gc.policy`; `variable.NAME` is
+    the value of `${NAME}`.
 
-    Raises `StudyError` for a key that there is not.
+    Raises `StudyError` for an unknown key.
     """
     changed = copy.deepcopy(dict(job))
     try:
@@ -87,13 +87,13 @@ def _chosen(
 
 
 def _free(table: dict[str, Any], parts: list[str], value: Any) -> None:
-    """Sets a value below a key whose own keys only the program knows."""
+    """Sets a value below a key whose table only the program checks."""
     for index, part in enumerate(parts[:-1]):
         below = table.get(part)
         if below is None:
             below = {}
         elif isinstance(below, str) and part == "model":
-            # A name from `stasis models` and what differs from it.
+            # A name from `stasis models`, and the values that differ from that model.
             below = {"base": below}
         elif not isinstance(below, dict):
             raise StudyError(f"`{'.'.join(parts[: index + 1])}` is {below!r}, and has no `{parts[index + 1]}` in it")

@@ -1,4 +1,4 @@
-"""What came of a study."""
+"""The results of a study."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Failure", "StudyResult"]
 
 @dataclass(frozen=True)
 class Failure:
-    """A point, and what is wrong with it."""
+    """A failed point, with the reason."""
 
     point: str
     key: str
@@ -76,7 +76,7 @@ class StudyResult:
 
     @property
     def ok(self) -> bool:
-        """Whether all points are finished, and those that were compared repeat."""
+        """Whether all points are finished, and all that were compared had equal results."""
         return not self.failures and not self.differences
 
     def results(self) -> Sequence[Result]:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["page_of"]
 
-#: More lines than this on one plot cannot be told apart.
+#: Maximum number of lines on one plot; more cannot be distinguished.
 _MOST_LINES = 8
-#: Rows of a table, and points of a line, at most.
+#: Maximum numbers of rows of a table, and of points of a line.
 _MOST_ROWS = 128
 _MOST_POINTS = 64
 _SHOWN = ("mean", "p50", "p99", "p99.9", "max")
@@ -97,7 +97,7 @@ def _distributions(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> list[
 
 
 def _nominal(axis: str) -> bool:
-    """Whether an axis' numbers are names: seeds are repetitions, of which none is more than another."""
+    """Whether an axis' numbers are names: seeds are repetitions, without an order."""
     return axis.rsplit(".", 1)[-1] == "seed"
 
 
@@ -108,7 +108,7 @@ def _effect(rows: Sequence[dict[str, Any]], axis: str, level: int) -> list[dict[
         by_value.setdefault(row[axis], []).append(row)
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in by_value)
     values = sorted(by_value) if numeric else sorted(by_value, key=str)
-    # What the points with the fewest I/Os carry.
+    # Only percentiles that the points with the fewest I/Os support.
     least = min(row["count"] for row in rows)
     names = [name for name in _SHOWN if least >= CARRIED.get(name, 1)]
     means = {value: {name: _mean(by_value[value], name) for name in names} for value in values}
@@ -132,6 +132,6 @@ def _mean(rows: Iterable[dict[str, Any]], name: str) -> float:
 
 
 def _thinned(values: Sequence[Any], most: int) -> list[Any]:
-    """At most so many, from the first to the last."""
+    """At most ``most`` of the values, from the first to the last."""
     last = len(values) - 1
     return list(values) if last < most else [values[index * last // (most - 1)] for index in range(most)]

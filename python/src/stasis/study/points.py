@@ -1,4 +1,4 @@
-"""Points: what decides each, and the key that follows from it."""
+"""Points: the inputs that decide each, and the key derived from them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .jobs import with_variables
 
 __all__ = ["BESIDE_GUEST", "FORMAT", "SIMULATION", "Input", "Point", "points_with_keys"]
 
-#: Changes where the same words come to mean something else, so that nothing old is taken for new.
+#: Changes when the meaning of a job changes, so that no old results are taken for new.
 FORMAT = 1
-#: What a simulation takes of memory beside its model's map, and what the program and QEMU take
-#: beside a guest: measured with `/usr/bin/time -v`, rounded up.
+#: Memory of a simulation beside its model's map, and of the program and QEMU beside a guest
+#: (bytes): measured with `/usr/bin/time -v`, rounded up.
 SIMULATION = 256 << 20
 BESIDE_GUEST = 768 << 20
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "k": 1000}
@@ -50,7 +50,7 @@ class Point:
     """One point of a study."""
 
     values: Values
-    #: What the program is asked, with inputs at ``@DIGEST/NAME``.
+    #: The program's job, with inputs at ``@DIGEST/NAME``.
     job: dict[str, Any]
     inputs: list[Input]
     #: The hash of all that decides the results.
@@ -146,7 +146,7 @@ def _bytes(size: Any) -> int:
 
 
 def _memory(kind: str, job: Mapping[str, Any]) -> int:
-    """What a point takes of a host's memory."""
+    """Memory of a host that a point takes (bytes)."""
     if kind == "sim":
         return SIMULATION
     machines = job.get("machine", {})

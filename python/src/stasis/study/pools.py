@@ -25,11 +25,11 @@ LOOK = 1.0
 #: Between two looks whether a point has ended, and how long a cluster may be without workers (s).
 TICK = 0.01
 ABANDONED = 600.0
-#: How many workers one point may take with it before it counts as failed.
+#: Number of workers that may die with one point before the point counts as failed.
 DEATHS = 10
 
 
-#: What Dask is told of clusters that are started here.
+#: Dask's settings for clusters that are started here.
 SETTINGS = {
     "distributed.scheduler.allowed-failures": DEATHS,
     # Dask gives a worker up for lost that is not back so soon: on a busy machine its start takes longer.
@@ -58,17 +58,17 @@ def _of(task: Task, contents: Mapping[str, Any]) -> dict[str, Any]:
 class Pool(Protocol):
     """Workers."""
 
-    #: What a person calls it.
+    #: Name of the pool for users.
     name: str
 
     def workers(self) -> int:
-        """How many points are computed at once."""
+        """Number of points that are computed at once."""
 
     def run(
         self, tasks: Sequence[Task], contents: Contents, avoid: Optional[Mapping[str, str]] = None
     ) -> Iterator[Outcome]:
-        """Computes the tasks, in any order. ``contents`` has what the workers do not see, by digest;
-        ``avoid`` names for a task's key the worker that is not to have it.
+        """Computes the tasks, in any order. ``contents`` has the files that the workers do not see,
+        by digest; ``avoid`` names for a task's key the worker that is not to have it.
 
         Raises `StudyError` where no worker is left.
         """
@@ -112,13 +112,13 @@ class ExecutorPool:
 
 
 def _outcome(future: Any, task: Task) -> Outcome:
-    """What came of a future, be it Dask's or an executor's."""
+    """Outcome of a future, be it Dask's or an executor's."""
     try:
         outcome: Outcome = future.result()
     except concurrent.futures.BrokenExecutor:
         raise
     except Exception as error:
-        # Of a task itself comes none: KilledWorker says that it took `DEATHS` workers with it.
+        # Tasks raise no exceptions: a KilledWorker means that `DEATHS` workers died with the task.
         return Outcome(task.key, failed=f"{type(error).__name__}: {error}", worker="unknown")
     return outcome
 
@@ -134,7 +134,7 @@ class DaskPool:
         return sum(self._client.nthreads().values())
 
     def everywhere(self, function: Any, *arguments: Any) -> dict[str, Any]:
-        """Calls a function on every worker: what each gave, by its address."""
+        """Calls a function on every worker; returns each result by the worker's address."""
         found: dict[str, Any] = self._client.run(function, *arguments)
         return found
 
@@ -164,7 +164,7 @@ class DaskPool:
                     completed.add(submit(task))
                 else:
                     yield _outcome(future, task)
-                # What the cluster holds of it goes.
+                # The cluster drops its data of the future.
                 future.release()
             # Workers have their next point already: nobody waits for this.
             time.sleep(TICK)
@@ -198,7 +198,7 @@ class _Watch:
         self._seen = time.monotonic()
 
     def look(self) -> bool:
-        """Whether it has looked: it does so now and then.
+        """Looks now and then; returns whether this call did.
 
         Raises `StudyError` where there has been no worker for a while.
         """
@@ -217,7 +217,8 @@ class _Watch:
 
 
 class _Sent:
-    """What workers do not see, on the cluster: once on each worker, not with each task."""
+    """Files that workers do not see, held on the cluster: once on each worker, not sent with each
+    task."""
 
     def __init__(self, client: Any, contents: Contents) -> None:
         self._client = client
@@ -226,14 +227,14 @@ class _Sent:
         self._send()
 
     def _send(self) -> None:
-        # Not by the hash of it: what was sent before may be on its way out.
+        # Not by the content's hash: data sent before with the same hash may be about to be dropped.
         self._futures = {
             digest: self._client.scatter(content, broadcast=True, hash=False)
             for digest, content in self._contents.items()
         }
 
     def of(self, task: Task) -> dict[str, Any]:
-        """What a task needs of it."""
+        """The contents that a task needs."""
         return _of(task, self._futures)
 
     def again(self) -> bool:
@@ -254,7 +255,7 @@ def pool_of(
     on: Union[str, concurrent.futures.Executor, Any, None], *, workers: Optional[int], memory: int
 ) -> Iterator[Pool]:
     """The workers that ``on`` means: none for this machine's cores, ``tcp://...`` for a scheduler,
-    ``slurm``, an executor, or a client of Dask's. ``memory`` is what a point takes (bytes).
+    ``slurm``, an executor, or a client of Dask's. ``memory`` is the memory of a point (bytes).
 
     Raises `StudyError` for a cluster that is not there.
     """

@@ -1,4 +1,4 @@
-"""Whether the program knows what a study asks, told before anything is computed."""
+"""Checks a study's keys by the program before anything is computed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from .task import simulation_words
 __all__ = ["check_keys"]
 
 _UNKNOWN = re.compile(r"unknown (?:field|key|variant) `([^`]+)`")
-#: Virtual time that is over at once: the program reads what it is asked, and ends.
+#: Virtual time that is over at once: the program reads its job, and ends.
 _AT_ONCE = "1ns"
 
 
 def check_keys(study: Study, program: Path, points: Sequence[Point]) -> None:
-    """Raises `StudyError` for an axis of whose key the program knows nothing. Other errors are a point's own."""
+    """Raises `StudyError` for an axis with a key that is unknown to the program. Other errors
+    belong to points."""
     message = _unknown(study.kind, program, points[0])
     if message is None:
         return
-    # Whose key it is: the axis of which the message names a part.
+    # The axis with this key: the message names a part of it.
     named = _UNKNOWN.findall(message)
     owners = [axis for axis in points[0].values if set(axis.split(".")) & set(named)]
     if owners:
@@ -37,7 +38,7 @@ def check_keys(study: Study, program: Path, points: Sequence[Point]) -> None:
 
 
 def _unknown(kind: str, program: Path, point: Point) -> str | None:
-    """What the program says of a key that it does not know."""
+    """The program's message about an unknown key, if there is one."""
     with tempfile.TemporaryDirectory(prefix="stasis-") as temporary:
         folder = Path(temporary)
         (folder / "inputs" / "new").mkdir(parents=True)

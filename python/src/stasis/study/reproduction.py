@@ -31,7 +31,7 @@ from .running import Running
 
 __all__ = ["Reproduction", "ReproductionResult", "reproduce"]
 
-#: Where the program finds all parts, and what it makes of them there.
+#: Folder in which the program finds all parts, and writes its page and figures.
 _RUNS = "runs"
 
 
@@ -44,7 +44,7 @@ class Reproduction:
     words: list[str]
     #: The engine that the machines run on, wherever that is.
     engine: str
-    #: What the program says of each experiment.
+    #: The program's description of each experiment.
     parts: list[dict[str, Any]] = field(repr=False)
     kind: str = "reproduce"
     ios: str = "none"
@@ -68,7 +68,7 @@ class Reproduction:
                 f"the program's list of experiments cannot be read ({error}): package and program are of two "
                 "versions; install the same one"
             ) from error
-        # What `auto` means here is what the workers run.
+        # The workers run the engine that `auto` selects on this machine.
         words = [publication, *_without_engine(options), "--engine", engine]
         return cls(publication, words, engine, parts)
 
@@ -130,7 +130,7 @@ def _without_engine(options: Sequence[str]) -> list[str]:
 
 @dataclass
 class ReproductionResult(StudyResult):
-    """What came of a reproduction. Shows its page in a notebook."""
+    """The results of a reproduction. Shows its page in a notebook."""
 
     #: The table of figures, as the program prints it.
     text: str = ""
@@ -169,7 +169,7 @@ class _Reproducing(Running):
     _study: Reproduction
 
     def _write(self) -> None:
-        """Has the program make figures and page of what is finished."""
+        """Has the program make figures and page of the finished parts."""
         folder = self._folder.folder
         runs = folder / _RUNS
         shutil.rmtree(runs, ignore_errors=True)
@@ -177,7 +177,7 @@ class _Reproducing(Running):
         for point in self._result.finished:
             for part in point.job["parts"]:
                 (runs / part).symlink_to(Path("..") / "points" / point.key / part)
-        # Its page says how it was called: by names that are the same wherever this is.
+        # The page shows the command line, so paths are relative: the same wherever the folder is.
         command_line = [str(the_program()), "--quiet", "reproduce", *self._study.words, "--gather", "--results", _RUNS]
         done = run_program(command_line, cwd=folder)
         made_now = [path for path in runs.iterdir() if path.is_file() and not path.is_symlink()]

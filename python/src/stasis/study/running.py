@@ -1,4 +1,4 @@
-"""Runs a study: what is not finished yet, on whatever workers there are."""
+"""Runs the unfinished points of a study, on the available workers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ def sweep(
 ) -> StudyResult:
     """Computes each point of a study that is not finished, and returns all results together.
 
-    ``on`` says where: by default on this machine, one process for each core; ``"tcp://..."`` of a
-    Dask scheduler; ``"slurm"``; a `concurrent.futures.Executor`; or a client of Dask's.
-    ``workers`` is how many; ``verify`` how many points are computed again on another worker and
-    compared, byte for byte.
+    ``on`` selects the workers: by default this machine's, one process for each core;
+    ``"tcp://..."`` of a Dask scheduler; ``"slurm"``; a `concurrent.futures.Executor`; or a client
+    of Dask's. ``workers`` is their number; ``verify`` is the number of points that are computed
+    again on another worker and compared, byte for byte.
 
-    Points that fail are in the result and do not stop others. Interrupted, the same call goes on.
+    Points that fail are in the result and do not stop others. After an interruption, the same call
+    continues.
 
     Raises `StudyError` for a study that cannot be run as it is written, or not there.
     """
@@ -67,7 +68,7 @@ def sweep(
 class Running:
     """One call of `sweep` or `reproduce`."""
 
-    #: What comes of it.
+    #: Type of the result.
     RESULT = StudyResult
 
     def __init__(
@@ -136,7 +137,7 @@ class Running:
 
     def _verify(self, pool: Pool, count: int) -> None:
         """Computes some points again, each on another worker than the one that had it."""
-        # What the wall clock told does not repeat.
+        # Figures of wall-clock time do not repeat.
         repeats = [point for point in self._points.values() if not point.alone]
         known = sorted(self._folder.finished(repeats))
         # Spread over the study, and the same ones for the same study.
@@ -164,7 +165,7 @@ class Running:
         )  # fmt: skip
 
     def _difference(self, outcome: Outcome) -> str:
-        """What of a point's bytes is not as it was; empty where all is."""
+        """Describes the difference of a point's files from those before; empty if there is none."""
         record = self._folder.record(outcome.key)
         for name in sorted(set(record["files"]) | set(outcome.digests)):
             if name not in outcome.digests or name not in record["files"]:
@@ -193,7 +194,7 @@ class Running:
         )
 
     def _contents(self, pool: Pool, points: Sequence[Point]) -> Mapping[str, bytes]:
-        """What workers do not see, by digest."""
+        """Files that workers do not see, by digest."""
         if not points:
             return {}
         guests = {each.digest: each for point in points for each in point.guests}

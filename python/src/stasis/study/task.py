@@ -1,4 +1,4 @@
-"""What a worker does: it computes one point. A task is plain data, and so is what comes back."""
+"""The work of a worker: it computes one point. A task is plain data, and so is its outcome."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .jobs import placed
 
 __all__ = ["Outcome", "Task", "Visible", "compute", "who"]
 
-#: Files of a point that are not its results: they tell of the run's surroundings.
+#: Files of a point that are not its results: they describe the run's surroundings.
 RECORD = "point.json"
-#: What says that a part of a reproduction is whole.
+#: File that marks a part of a reproduction as complete.
 COMPLETE = "complete.json"
 
 
 @dataclass
 class Visible:
-    """How a worker tells that it sees the study's folder."""
+    """The study's folder, with a means for a worker to check that it sees the folder."""
 
     folder: str
-    #: What its ``study.json`` has as ``id``.
+    #: The ``id`` in the folder's ``study.json``.
     identity: str
 
     def seen(self) -> Optional[Path]:
@@ -51,7 +51,7 @@ class Visible:
 
 @dataclass
 class Task:
-    """What a worker needs to compute a point."""
+    """A task: all that a worker needs to compute a point."""
 
     key: str
     kind: str
@@ -73,12 +73,12 @@ class Task:
 
 @dataclass
 class Outcome:
-    """What came of a task."""
+    """Outcome of a task."""
 
     key: str
     #: Why there are no results; empty where there are.
     failed: str = ""
-    #: How long the program ran (s).
+    #: Time that the program ran (s).
     seconds: float = 0.0
     worker: str = ""
     #: SHA-256 of each file that repeats.
@@ -93,13 +93,13 @@ def who() -> str:
 
 
 def compute(task: Task, contents: Optional[Mapping[str, bytes]] = None) -> Outcome:
-    """Computes a point. ``contents`` has what the worker may not see, by digest.
+    """Computes a point. ``contents`` has the files that the worker may not see, by digest.
 
-    What goes wrong with the point is in the outcome: no exception.
+    A failure of the point is in the outcome: it raises no exception.
     """
     study = task.study.seen()
     if study is not None and not task.again and (known := recorded(study / "points" / task.key)):
-        # Another worker had it, and died before it could say so.
+        # Another worker computed the point, and died before it could report that.
         return Outcome(task.key, seconds=known["seconds"], worker=known["worker"], digests=known["files"])
     began = time.monotonic()
     try:
@@ -183,7 +183,7 @@ def store(folder: Path, to: Path) -> None:
 
 
 def version_of(program: Path) -> str:
-    """What a program says that it is."""
+    """The version that a program prints."""
     try:
         done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -280,7 +280,8 @@ def _repeats(path: Path) -> bytes:
 
 
 def repeating(name: str, content: bytes) -> bytes:
-    """What repeats of a file: all of it, or of what tells of the run all but its surroundings."""
+    """The part of a file that repeats: all of it, or for a description of the run all but its
+    surroundings."""
     if Path(name).name not in ("summary.json", COMPLETE):
         return content
     values = json.loads(content)

@@ -1,4 +1,4 @@
-"""Whether all workers are able to compute a study's points as this machine would."""
+"""Checks that all workers can compute a study's points as this machine would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_workers"]
 
 
 def about_worker(program: str, study: Visible, guests: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Runs on a worker: what it has."""
+    """Runs on a worker; describes its program, package and guests."""
     from .._run import program as found
 
     try:
