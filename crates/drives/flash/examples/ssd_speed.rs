@@ -16,7 +16,7 @@ use stasis_flash::spec::{GcSpec, Precondition};
 use stasis_flash::{Spec, Ssd};
 
 const DEPTH: u32 = 256;
-/// Flash beyond the capacity: what MQSim's example has.
+/// Flash beyond the capacity: as in MQSim's example.
 const SPARE: f64 = 0.127;
 const GB: u64 = 1_000_000_000;
 

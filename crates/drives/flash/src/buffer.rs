@@ -1,5 +1,4 @@
-//! Units between the host and the cells: the write buffer, and what is being
-//! programmed.
+//! Units between the host and the cells: the write buffer, and the units being programmed.
 //!
 //! A unit stays here until its program has ended, so reads find it, and a power
 //! cut loses what is here and nothing else. Of several writes of one unit the
@@ -294,9 +293,9 @@ impl Buffer {
         }
     }
 
-    /// The power failed. With `protected` what was acknowledged waits for the
-    /// cells again, as new writes, which are returned; else everything is gone,
-    /// and `lost` is called with each unit that was acknowledged.
+    /// The power failed. With `protected` the acknowledged units wait for the cells again, as new
+    /// writes, which are returned; else everything is gone, and `lost` is called with each unit
+    /// that was acknowledged.
     pub fn power_cut(&mut self, protected: bool, mut lost: impl FnMut(u32)) -> Vec<(u32, u64)> {
         let mut kept = Vec::new();
         let mut index = self.oldest;

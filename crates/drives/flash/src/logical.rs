@@ -1,5 +1,5 @@
-//! Faults of the host's commands, by address: what an experiment injects
-//! without asking where on the array the data lies.
+//! Faults of the host's commands, by address: an experiment injects them whatever the data's place
+//! on the array.
 
 use std::ops::Range;
 
@@ -84,7 +84,7 @@ impl LogicalFaults {
                 FaultKind::StuckCommand => Fortune::Stuck,
                 FaultKind::FailedWrite => Fortune::Fate(Fate::Failed(Status::WriteError)),
                 FaultKind::Corrupt => {
-                    // One bit of what lies in the faulty range.
+                    // One bit of the data in the faulty range.
                     let first = rule.bytes.start.max(request.offset) - request.offset;
                     let last = rule.bytes.end.min(end) - request.offset;
                     let width = (last - first).max(1) * 8;

@@ -94,7 +94,7 @@ impl Shadow {
         self.writing.insert(self.shape.slot_at(at), contents);
     }
 
-    /// A page will hold what these slots hold.
+    /// A page will hold the contents of these slots.
     pub fn moved(&mut self, at: PageAddress, from: &[u32]) {
         let contents = from.iter().map(|slot| self.slots[slot]).collect();
         self.writing.insert(self.shape.slot_at(at), contents);

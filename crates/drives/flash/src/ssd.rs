@@ -169,7 +169,7 @@ impl Ssd {
         }
     }
 
-    /// Completes what the translation layer finished.
+    /// Completes the requests that the translation layer finished.
     fn settle(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some(id) = self.context.finished.pop() {
             let open = &mut self.context.requests[id as usize];
@@ -221,7 +221,7 @@ impl Ssd {
     }
 
     /// The power fails at `now`, to which the drive was advanced, and comes back
-    /// at once. What was in flight is gone. The byte ranges whose acknowledged
+    /// at once. Commands in flight are lost. Returns the byte ranges whose acknowledged
     /// contents are lost, each in the order in which it was found.
     pub fn power_cut(&mut self, now: Nanos) -> Vec<Range<u64>> {
         let mut dropped = Vec::new();
@@ -273,7 +273,7 @@ impl Model for Ssd {
             now
         };
         let at = received.saturating_add(self.controller);
-        // Behind what came before it: what has no data does not overtake.
+        // Behind earlier commands: a command without data does not overtake.
         let at = self.arriving.back().map_or(at, |(last, _)| at.max(*last));
         self.arriving.push_back((at, id));
     }

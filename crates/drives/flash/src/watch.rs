@@ -15,7 +15,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Announces the tracks, and lets the array keep what it does.
+    /// Announces the tracks, and lets the array record its activities.
     pub(crate) fn new(owner: &str, array: &mut Array, tracks: &mut Tracks) -> Self {
         array.watch();
         let geometry = *array.geometry();
@@ -48,7 +48,7 @@ impl Watch {
         self.ended.push(Span { cause: Cause::Housekeeping, block, ..span });
     }
 
-    /// Hands over what the drive did.
+    /// Hands over the drive's spans.
     pub(crate) fn take(&mut self, array: &mut Array, spans: &mut Spans) {
         let lost = array.take_activities(|activity| spans.push(self.span(&activity)));
         spans.lose(lost);

@@ -13,7 +13,7 @@ use std::error::Error;
 use stasis_models::{BuildContext, ModelSpec};
 use stasis_workload::{JobFile, Load, Pause, Simulation};
 
-/// I/Os between two looks at what has completed.
+/// I/Os between two looks at the completions.
 const BATCH: usize = 4096;
 
 fn spec(word: &str) -> Result<ModelSpec, Box<dyn Error>> {

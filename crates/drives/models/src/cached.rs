@@ -2,9 +2,9 @@
 //!
 //! A write ends when the cache has it, and is written out behind those before
 //! it, from then on and at the rate that the medium takes. Where the cache is
-//! full a write waits for room. A flush ends when what the cache holds is out
+//! full a write waits for room. A flush ends when the cache's data is out
 //! and its own cost has passed; a write with FUA likewise, for itself and what
-//! is before it. What is overwritten in the cache is written out twice.
+//! is before it. Data overwritten in the cache is written out twice.
 
 use stasis_block::{
     CacheKind, Command, Model, Operation, PowerLoss, Random, Status, TimePerByte, SECTOR,
@@ -92,8 +92,8 @@ impl<L: Latency> Latency for Cached<L> {
     }
 }
 
-/// A model in closed form, behind a write cache if it has one; `plp`: what it
-/// acknowledges survives a power cut.
+/// A model in closed form, behind a write cache if it has one; `plp`: whether acknowledged writes
+/// survive a power cut.
 pub(crate) fn behind(
     cache: Option<&CacheSpec>,
     plp: bool,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a queue of what is in the cache, one write after another.
+        /// Against a queue of the cache's contents, one write after another.
         #[test]
         fn the_cache_is_a_queue_with_room(
             size in 1_000u64..20_000,

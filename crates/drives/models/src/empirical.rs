@@ -20,7 +20,7 @@ pub struct Empirical {
     // Of each operation; none where the drive is not bounded.
     limits: Option<[Limit; Operation::ALL.len()]>,
     pipeline: Pipeline,
-    // Subtracted from what an application saw (ns).
+    // Subtracted from the times that an application saw (ns).
     path: f64,
     random: Random,
 }
@@ -79,7 +79,7 @@ struct Curve {
 impl Empirical {
     /// From a checked profile.
     ///
-    /// `path` (ns) is what the guest's own software adds to each command; it is
+    /// `path` (ns) is the time that the guest's own software adds to each command; it is
     /// subtracted from times that were observed by an application. `costs[o]`
     /// takes the place of the profile's figures for operation `o`. A verify
     /// without figures takes as long as a read; a discard, write-zeroes, copy or flush as long as a

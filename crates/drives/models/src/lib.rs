@@ -11,11 +11,11 @@
 //!   closed form;
 //! - [`ModelSpec`]: a model as an experiment writes it, from which it is built;
 //!   the form is documented in [`spec`];
-//! - [`kinds`]: the kinds of model that descriptions can name, and what a new one implements;
+//! - [`kinds`]: the kinds of model that descriptions can name, and the trait of a new one;
 //! - [`NAMED`]: the named models, with their figures and sources;
-//! - [`Sheet`]: what a model delivers, in the figures of a data sheet;
+//! - [`Sheet`]: a model's performance, in the figures of a data sheet;
 //! - [`profile`]: the file format of measured drives, and [`calibrate`], which
-//!   makes one of what fio or blkparse wrote. Only [`ModelSpec::resolve`] reads
+//!   makes one of the output of fio or blkparse. Only [`ModelSpec::resolve`] reads
 //!   files.
 
 mod cached;

@@ -353,7 +353,7 @@ fn rating(latency: RatedLatency, iops: u64, megabytes: u64) -> Rating {
     Rating { latency, iops, bandwidth: Rate::per_second(megabytes * 1_000_000) }
 }
 
-/// A drive that loses nothing of what it acknowledged: no volatile cache, or one
+/// A drive that loses no acknowledged data: no volatile cache, or one
 /// with power-loss protection.
 fn rated(read: Rating, write: Rating, flush: Nanos) -> Kind {
     let (flush, discard) = (Span::fixed(flush), Span::fixed(flush));
@@ -387,7 +387,7 @@ fn dcpmm() -> Kind {
     let block = Block { block_size: 4096, percentiles: TABLE_2.to_vec(), ..Block::default() };
     profile.operations.insert(Operation::Read, vec![block.clone()]);
     profile.operations.insert(Operation::Write, vec![block]);
-    // A sixth of what six modules reach.
+    // A sixth of the rate that six modules reach.
     profile.bandwidth.insert(Operation::Read, 39_400_000_000 / 6);
     profile.bandwidth.insert(Operation::Write, 13_900_000_000 / 6);
     Kind::of(ProfileSpec {
@@ -437,8 +437,8 @@ fn mk6006gah() -> Kind {
     })
 }
 
-/// A card: of reads and writes what they take before their transfer (us) and
-/// its rate; units that can be open, and what closing one takes (us).
+/// A card: times of reads and writes before their transfer (us), and its rates; units that can be
+/// open, and the time to close one (us).
 fn card(before: [u64; 2], rates: [u64; 2], open_units: u32, close: u64) -> Kind {
     let [read, write] = before.map(|us| Span::fixed(us * MICROSECOND));
     let [read_rate, write_rate] = rates.map(Rate::per_second);

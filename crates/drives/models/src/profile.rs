@@ -1,4 +1,4 @@
-//! Profiles: what was measured of a drive, as a JSON file.
+//! Profiles: measurements of a drive, as a JSON file.
 //!
 //! ```json
 //! {
@@ -30,7 +30,7 @@
 //!   Beyond the largest they grow by `bandwidth` (bytes/s) if it is given for the
 //!   operation, else along the last two block sizes, else not at all; below the
 //!   smallest they stay.
-//! - What bounds several commands at once: `depth` in service, `rate` of a block size
+//! - Limits of several commands at once: `depth` in service, `rate` of a block size
 //!   (commands/s), `bandwidth` (bytes/s). Commands of all operations share one pipeline.
 //! - An operation without figures is refused: a profile without `write` is of a drive
 //!   that can only be read. Without figures of their own a verify is a read, and a discard, a

@@ -170,7 +170,7 @@ fn no_named_drive_exceeds_its_sheet() {
                 [(4096, 1), (4096, 32), (131_072, 1), (131_072, 32), (131_072, 128)]
             {
                 let moved = rate(length, depth) * length as f64;
-                // Of a write cache, what it took at first is beyond the rate.
+                // The data that a write cache takes at first is beyond the rate.
                 let cached = named.kind().get::<DiskSpec>().map_or(0, |disk| disk.write_cache);
                 let room = if operation == Write && cached > 0 { 600e6 } else { most };
                 assert!(
@@ -243,7 +243,7 @@ fn the_850_pro_takes_its_time_for_an_fsync() {
     assert_eq!(build("samsung-850-pro", 0).barrier(), Some(20_000), "its former name");
 }
 
-/// Which drives lose what they acknowledged, and who offers a barrier.
+/// Which drives lose acknowledged data, and which offer a barrier.
 #[test]
 fn volatile_caches_and_barriers_are_known() {
     let mut with_barrier = Vec::new();

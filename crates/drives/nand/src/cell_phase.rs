@@ -9,12 +9,12 @@ use crate::hash::bits;
 use crate::variation::{CellAddress, Condition};
 use crate::{Fault, PageAddress};
 
-/// Stream of the seed that chooses what is wrong with corrupted data.
+/// Stream of the seed that chooses the errors in corrupted data.
 const CORRUPTION: u64 = 0x636f_7272;
 const FAULTS: u64 = 0x6661_756c;
 
 impl Array {
-    /// The cells begin with what is at the data register.
+    /// The cells begin with the operations at the data register.
     pub(super) fn begin_cells(&mut self, unit: u32) {
         let now = self.now;
         let this = &mut self.units[unit as usize];

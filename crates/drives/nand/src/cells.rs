@@ -8,7 +8,7 @@
 /// Types that a pattern can have.
 pub const TYPES_MAX: usize = 8;
 
-/// Named patterns, with what they stand for.
+/// Named patterns, with the patterns that they stand for.
 pub const PRESETS: [(&str, &str); 4] =
     [("slc", "(L)*"), ("mlc", "(Lu)*"), ("tlc", "(Lmu)*"), ("qlc", "(Lmut)*")];
 

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 
 use stasis_clock::Nanos;
 
-/// A bucket is 2^9 ns wide, about what lies between two events of a busy array.
+/// A bucket is 2^9 ns wide, about the time between two events of a busy array.
 const SHIFT: u32 = 9;
 /// Buckets: together 2 ms, so that few programs and no reads lie beyond.
 const BUCKETS: usize = 64 * 64;
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         /// Against a sorted list; times within a bucket, within the ring, beyond it, and
-        /// before what was taken last.
+        /// before the event taken last.
         #[test]
         fn the_first_comes_first(
             steps in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! Numbers that look random and are a function of what they belong to, so that
+//! Numbers that look random and are a function of their subject, so that
 //! no page's properties have to be kept.
 
 /// Mixes 64 bits: the finalizer of SplitMix64 (Steele et al., OOPSLA 2014).

@@ -1,4 +1,4 @@
-//! A NAND array: what flash is made of, and its behaviour in time.
+//! A NAND array: the parts of flash memory, and their behaviour in time.
 //!
 //! Promise: pure, as the models are. Virtual time and a seed only, no threads,
 //! no I/O: the same operations at the same times end at the same times. No
@@ -7,7 +7,7 @@
 //! - [`Geometry`], [`CellPattern`], [`Timing`]: the parts of the array, and their times;
 //! - [`Array`]: which operation ends when, and how;
 //! - [`Activity`]: which operation occupied which part of the array and when, while it is watched;
-//! - [`Variation`], [`Faults`]: how cells differ, and what breaks.
+//! - [`Variation`], [`Faults`]: the differences between cells, and their faults.
 //!
 //! Event driven: no plane, register or channel is reserved before it is really
 //! used, so nothing that comes later is ever too late to be considered. At each

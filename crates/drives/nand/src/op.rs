@@ -57,13 +57,13 @@ pub enum OpStatus {
     Ok,
     /// There is no data: nothing was programmed by a copyback.
     Uncorrectable,
-    /// The page does not hold what was programmed.
+    /// The page does not hold the programmed data.
     ProgramFailed,
     /// The block is not empty.
     EraseFailed,
     /// The data is wrong, and the array reports no error.
     Corrupted {
-        /// Chooses what is wrong.
+        /// Determines the errors in the data.
         seed: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! The planes: what starts where, and when.
+//! The planes: which operation starts where, and when.
 
 use stasis_clock::Nanos;
 

@@ -1,5 +1,5 @@
 //! Memory that is needed soon. The maps of a large drive do not fit the processor's caches:
-//! what waits for memory is most of what a read costs, and the commands in flight are known
+//! waiting for memory is most of a read's cost, and the commands in flight are known
 //! long before they are carried out.
 
 /// Bytes of a line of the caches.

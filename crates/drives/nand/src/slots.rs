@@ -197,8 +197,8 @@ impl Slots {
         head
     }
 
-    /// The present wait of an operation ends at `now`; `clock` is what the
-    /// clock of housekeeping shows.
+    /// The present wait of an operation ends at `now`; `clock` is the time of the housekeeping
+    /// clock.
     pub fn waited(&mut self, index: u32, now: Nanos, clock: Nanos) {
         let slot = &mut self[index];
         let gc = clock - slot.mark;
@@ -208,7 +208,8 @@ impl Slots {
         slot.since = now;
     }
 
-    /// The present step of an operation ends at `now`; returns what it took.
+    /// The present step of an operation ends at `now`; returns the breakdown, and the step's time
+    /// (ns).
     pub fn spent(&mut self, index: u32, now: Nanos) -> (&mut Breakdown, Nanos) {
         let slot = &mut self[index];
         let took = now - slot.since;

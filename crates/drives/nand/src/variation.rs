@@ -24,7 +24,7 @@ pub enum CellTimes {
     #[default]
     Fixed,
     /// Each operation draws from an exponential distribution around its place's
-    /// time: what queueing theory has closed forms for.
+    /// time, for which queueing theory has closed forms.
     Exponential,
 }
 
@@ -43,8 +43,8 @@ pub struct Retry {
     pub retention: f64,
     /// The time that data is rated to stay readable (ns).
     pub rated_age: Nanos,
-    /// The age (ns), when the run begins, of what blocks hold that have not been
-    /// erased since.
+    /// The age (ns), when the run begins, of the contents of blocks that have not been erased
+    /// since.
     pub age: Nanos,
     /// Repetitions after which a read is given up as uncorrectable.
     pub limit: u8,

@@ -1,4 +1,4 @@
-//! Queue entries: what is in a command and in its completion.
+//! Queue entries: the fields of a command and of its completion.
 
 /// Size of a submission queue entry in bytes (NVMe 1.4 section 4.2).
 pub const SQE_SIZE: usize = 64;

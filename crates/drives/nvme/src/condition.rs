@@ -4,12 +4,12 @@ use stasis_block::Health;
 
 /// The composite temperature until the carrier sets another, in kelvin: 40 °C.
 const NORMAL_TEMPERATURE: u16 = 313;
-/// Warning Composite Temperature Threshold, in kelvin: 70 °C, what many data
-/// sheets give as the highest operating temperature.
+/// Warning Composite Temperature Threshold, in kelvin: 70 °C, which many data sheets give as the
+/// highest operating temperature.
 pub const WARNING_TEMPERATURE: u16 = 343;
 /// Critical Composite Temperature Threshold, in kelvin: 80 °C.
 pub const CRITICAL_TEMPERATURE: u16 = 353;
-/// Available Spare Threshold, in percent: what data sheets give.
+/// Available Spare Threshold, in percent: the usual value in data sheets.
 pub const SPARE_THRESHOLD: u8 = 10;
 
 /// Bits of Critical Warning in the SMART log (NVMe 1.4 section 5.14.1.2).

@@ -46,7 +46,7 @@ pub enum Placement {
     },
 }
 
-/// A namespace: what the guest sees as one block device.
+/// A namespace, which the guest sees as one block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Namespace {
@@ -231,7 +231,7 @@ impl Config {
         number("queue_pairs", self.queue_pairs.into(), 1..=64, "1 to 64")?;
         number("queue_entries", self.queue_entries.into(), 2..=1024, "2 to 1024")?;
         let transfer = u64::from(self.max_transfer);
-        // One page cannot be told: MDTS 0 is no limit.
+        // A limit of one page cannot be expressed: MDTS 0 is no limit.
         number("max_transfer", transfer, 8192..=2 << 20, "8192 to 2097152 bytes")?;
         if !transfer.is_power_of_two() {
             let expected = "a power of two";

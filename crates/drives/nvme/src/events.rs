@@ -50,7 +50,7 @@ impl Event {
     /// A doorbell of a queue that is not there was rung (section 5.2.1, "Error
     /// Status").
     pub const INVALID_DOORBELL_REGISTER: Self = Self::error(0);
-    /// A doorbell was set to what it cannot be.
+    /// A doorbell was set to an invalid value.
     pub const INVALID_DOORBELL_VALUE: Self = Self::error(1);
     /// Namespace Attribute Changed (section 5.2.1, "Notice"): the Identify data of a namespace has
     /// changed.
@@ -148,8 +148,8 @@ impl Events {
         Some((cid, u64::from(result) | u64::from(nsid) << 32))
     }
 
-    /// The critical warning that a guest is to be told of next, of those that hold and that it
-    /// asked for: one that it was not told of since it holds.
+    /// The next critical warning to report: one of `asked`, the warnings that hold and of which the
+    /// guest requested events, that was not reported since it holds.
     pub fn next_warning(&mut self, asked: u8) -> Option<Event> {
         self.warned &= asked;
         let kind = EventType::Health;
@@ -162,7 +162,7 @@ impl Events {
         Some(Event { kind, information, log: log_page::HEALTH, nsid: 0 })
     }
 
-    /// The log `log` of a namespace was read: it has told what waits.
+    /// The log `log` of a namespace was read, which reported the waiting events.
     pub fn forget(&mut self, log: u8, nsid: u32) {
         self.happened.retain(|event| (event.log, event.nsid) != (log, nsid));
     }

@@ -51,12 +51,12 @@ impl Features {
         }
     }
 
-    /// Whether the host asked to be told of zones that changed.
+    /// Whether the host requested events of changed zones.
     pub fn reports_zone_changes(&self) -> bool {
         self.events & ZONE_CHANGES != 0
     }
 
-    /// Whether the host asked to be told of namespaces that changed.
+    /// Whether the host requested events of changed namespaces.
     pub fn reports_namespace_changes(&self) -> bool {
         self.events & NAMESPACE_NOTICES != 0
     }
@@ -66,7 +66,7 @@ impl Features {
         condition.critical_warning(self.under_temperature, self.over_temperature)
     }
 
-    /// Those of them that the host asked to be told of.
+    /// The warnings that hold and of which the host requested events.
     pub fn asked_warnings(&self, condition: &Condition) -> u8 {
         self.critical_warning(condition) & self.events as u8
     }

@@ -1,4 +1,4 @@
-//! The Format NVM command under way (NVMe 1.4 section 5.23): what it erases, piece by piece.
+//! The Format NVM command under way (NVMe 1.4 section 5.23): its erasure, piece by piece.
 
 use stasis_block::{Command, Operation, Status};
 
@@ -54,7 +54,7 @@ impl Formatting {
         self.0 = Some(Format { cid, first, last, at, block_size, erased, erase, asked });
     }
 
-    /// Forgets the command. What it has erased is gone; the blocks stay as they were.
+    /// Drops the command. Data already erased is gone; the block size stays as it was.
     pub fn reset(&mut self) {
         self.0 = None;
     }

@@ -25,7 +25,7 @@ pub struct Host {
     pub events: Events,
     pub errors: ErrorLog,
     pub statistics: Statistics,
-    /// Virtual time as last told (ns).
+    /// Virtual time as last set (ns).
     pub now: Nanos,
 }
 
@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Drops everything but the admin queue registers, and what outlives resets
+    /// Drops everything but the admin queue registers, and the state that outlives resets
     /// (NVMe 1.4 section 7.3.2).
     pub fn reset(&mut self) {
         self.registers.csts = 0;
@@ -110,8 +110,7 @@ impl Host {
         self.post_held(memory, cq_id);
     }
 
-    /// Puts what is held for completion queue `queue` in, as far as there is
-    /// room.
+    /// Posts the completions held for completion queue `queue`, as far as there is room.
     pub fn post_held(&mut self, memory: &dyn Memory, queue: u16) {
         let shadow = self.queues.shadow_of(queue);
         loop {
@@ -183,8 +182,8 @@ impl Host {
         }
     }
 
-    /// Tells a guest that asked for it of a critical warning that it was not
-    /// told of since it holds. `asked`: the warnings that hold and that it asked for.
+    /// Reports a critical warning that was not yet reported since it holds. `asked`: the warnings
+    /// that hold and of which the guest requested events.
     pub fn check_warnings(&mut self, memory: &dyn Memory, asked: u8) {
         if let Some(event) = self.events.next_warning(asked) {
             self.event(memory, event);

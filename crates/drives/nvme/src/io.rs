@@ -42,7 +42,7 @@ pub struct Io {
     pub features: Features,
     pub condition: Condition,
     pub cache: WriteCache,
-    /// Virtual time as last told (ns).
+    /// Virtual time as last set (ns).
     pub now: Nanos,
 }
 
@@ -71,7 +71,7 @@ impl Io {
         }
     }
 
-    /// Forgets what a controller reset makes it forget.
+    /// Drops the state that a controller reset clears.
     pub fn reset(&mut self) {
         self.slots.abandon_all();
         self.namespaces.end_format();
@@ -183,8 +183,8 @@ impl Io {
         Ok(Outcome::Pending)
     }
 
-    /// The stream of a write of `length` bytes, by which the drive learns what the host
-    /// wants together.
+    /// The stream of a write of `length` bytes, by which the drive receives the host's grouping of
+    /// data.
     pub fn place(&mut self, command: &SubmissionEntry, length: u64) -> Result<u16, Failure> {
         let Self { placement, features, now, .. } = self;
         placement.place(command, length, || features.timestamp_at(*now))

@@ -1,4 +1,4 @@
-//! The namespaces: what each is now, and what becomes of it while the controller is there.
+//! The namespaces: the current state of each, and its changes while the controller exists.
 //! Resets leave them alone.
 
 use std::ops::RangeInclusive;

@@ -44,12 +44,12 @@ impl<Execute: Copy> Registered<Execute> {
 pub const SUPPORTED: u32 = 1;
 /// [`Registered::effects`]: it may change the contents of blocks.
 pub const CHANGES_CONTENTS: u32 = 1 << 1;
-/// [`Registered::effects`]: it may change what a namespace is capable of.
+/// [`Registered::effects`]: the command may change the capabilities of a namespace.
 pub const CHANGES_CAPABILITIES: u32 = 1 << 2;
 /// [`Registered::effects`]: while no other command is under way for the namespace.
 pub const ALONE: u32 = 1 << 16;
 
-/// [`Registered::announced`] of what every controller has.
+/// [`Registered::announced`] of a command that every controller has.
 pub fn always(_config: &Config, _set: u8) -> bool {
     true
 }

@@ -52,7 +52,7 @@ pub const SQES: u8 = 6;
 /// log2 of the size of a completion queue entry in bytes (section 4.6).
 pub const CQES: u8 = 4;
 
-/// The registers that keep what the host wrote.
+/// The registers that keep the host's values.
 #[derive(Debug, Clone, Default)]
 pub struct Registers {
     pub cc: u32,

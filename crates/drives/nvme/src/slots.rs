@@ -189,7 +189,7 @@ impl Slots {
         self.requests.iter().find(belongs).map(|slot| slot.nsid)
     }
 
-    /// Makes orphans of what belongs to the commands that `which` picks, and
+    /// Makes orphans of the requests of the commands that `which` selects, and
     /// calls `each` for every such command once.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
         for slot in self.requests.iter_mut() {

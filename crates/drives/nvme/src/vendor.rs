@@ -43,8 +43,8 @@ pub struct Vendor {
 }
 
 impl Vendor {
-    /// Takes back the command `cid`; whether there was one. What the drive
-    /// answers later is dropped.
+    /// Withdraws the command `cid`; returns whether there was one. A later answer of the drive is
+    /// dropped.
     pub fn withdraw(&mut self, cid: u16) -> bool {
         let Some(at) = self.waiting.iter().position(|command| command.cid == cid) else {
             return false;

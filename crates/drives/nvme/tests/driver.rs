@@ -507,7 +507,7 @@ fn deallocation_is_one_request_a_range() {
         asked,
         [(Operation::Discard, 0, 4096), (Operation::Discard, (BLOCKS - 1) * 512, 512)]
     );
-    // One failure among many is the command's, told once and with the last.
+    // One failure among many is the command's, reported once and with the last.
     let ranges: Vec<_> = (0..256).map(|i| (i * 8, 8)).collect();
     driver.submit(1, dataset(&driver.ram, &ranges));
     let requests: Vec<_> = std::iter::from_fn(|| driver.controller.pop_request()).collect();

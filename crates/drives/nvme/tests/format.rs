@@ -1,4 +1,4 @@
-//! Format NVM: contents, block sizes, and what else is under way.
+//! Format NVM: contents, block sizes, and other commands under way.
 
 mod support;
 

@@ -165,7 +165,7 @@ proptest! {
         prop_assert_eq!((driver.tail_rings, driver.head_rings), (expected, 0));
     }
 
-    /// Completion queues smaller than what completes, with heads by register or
+    /// Completion queues smaller than the number of completions, with heads by register or
     /// by shadow: everything arrives, in order.
     #[test]
     fn completions_wait_for_room(
@@ -462,7 +462,7 @@ fn a_queue_of_wrong_doorbells_goes_on() {
         driver.write32(0x1000 + offset, value);
     }
     assert_eq!(driver.io(Sqe::io(READ, 0, 1, DATA, 0)).status, 0);
-    // By shadow: what cannot be is not fetched.
+    // By shadow: an invalid tail fetches nothing.
     driver.configure_shadow();
     driver.ram.set32(SHADOW + 8, 8);
     driver.controller.poll_shadow(&driver.ram);

@@ -51,7 +51,7 @@ fn report(driver: &mut Driver) -> Vec<u8> {
     driver.ram.get(DATA, 4096)
 }
 
-/// The same drive after its power was off, with what it kept as text in between.
+/// The same drive after its power was off, with its kept state as text in between.
 fn power_cycle(driver: Driver, config: Config) -> Driver {
     let text = serde_json::to_string(&driver.controller.kept_state()).unwrap();
     let state: KeptState = serde_json::from_str(&text).unwrap();

@@ -322,7 +322,7 @@ fn resets_ask_the_drive_to_forget() {
 
 #[test]
 fn states_change_as_the_state_machine_says() {
-    // From each state, what each action comes to: the state, or an error.
+    // From each state, the outcome of each action: the state, or an error.
     const EMPTY: u8 = 1;
     const IMPLICIT: u8 = 2;
     const EXPLICIT: u8 = 3;

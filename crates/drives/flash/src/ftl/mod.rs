@@ -61,7 +61,7 @@ pub trait Ftl: Debug + Send {
     /// The host has its first command in flight, or has none any more.
     fn host_active(&mut self, _now: Nanos, _active: bool, _context: &mut Context) {}
 
-    /// The power failed at `now`, and is back. Adds to `cut` what is lost.
+    /// The power failed at `now`, and is back. Adds the losses to `cut`.
     fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context);
 
     /// An upper bound of the loss at [`Ftl::power_cut`], for callers that must allow for it. The

@@ -1,7 +1,6 @@
 //! Cost-benefit: `(1 - u) * age / 2u`, where a share u of the block is valid
 //! (Kawaguchi et al., USENIX 1995, after the LFS cleaner of Rosenblum and
-//! Ousterhout): what is old and will hardly empty itself goes before what is
-//! young and will.
+//! Ousterhout): an old block, which will hardly empty further, goes before a young one, which will.
 
 use super::{Candidates, VictimPolicy};
 use crate::spec::GcSpec;

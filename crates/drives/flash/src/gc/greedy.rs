@@ -1,4 +1,4 @@
-//! Greedy: what frees most is collected first.
+//! Greedy: the block that frees the most is collected first.
 
 use super::{Candidates, VictimPolicy};
 use crate::spec::GcSpec;

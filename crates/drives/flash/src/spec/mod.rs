@@ -1,7 +1,7 @@
 //! A flash SSD as an experiment describes it: `{ kind = "ssd", ... }`.
 //!
 //! Everything that is not given has a default, so that an empty table is a
-//! drive. [`Spec::check`] refuses what cannot work before anything is built.
+//! drive. [`Spec::check`] refuses invalid values before anything is built.
 
 mod check;
 mod error;

@@ -30,7 +30,7 @@ pub struct RetrySpec {
     /// The time that data is rated to stay readable (ns).
     #[serde(with = "units::duration")]
     pub rated_age: Nanos,
-    /// The age of what is there when the run begins (ns).
+    /// The age of the data on the drive when the run begins (ns).
     #[serde(with = "units::duration")]
     pub age: Nanos,
     /// Repetitions after which a read is given up.
@@ -43,7 +43,7 @@ impl Default for RetrySpec {
             wear: 0.0,
             rated_erases: 3_000,
             retention: 0.0,
-            // A year, what client drives are rated for (JESD218).
+            // A year, for which client drives are rated (JESD218).
             rated_age: 365 * 24 * 3_600 * SECOND,
             age: 0,
             limit: 7,

@@ -98,7 +98,7 @@ pub struct Inside {
     /// The time of the report (ns).
     pub at: Nanos,
     /// Media bytes for each byte that the host wrote; 1 if it wrote none. Less than
-    /// 1 while what it wrote is in the write buffer.
+    /// 1 while written data is in the write buffer.
     pub write_amplification: f64,
     /// Bytes that the host wrote.
     #[serde(default)]
@@ -118,7 +118,7 @@ pub struct Inside {
     /// Bytes of the drive.
     #[serde(default)]
     pub capacity: u64,
-    /// The array: what the description and the drive's size make of it.
+    /// The array's geometry, from the description and the drive's size.
     #[serde(default)]
     pub geometry: Option<ArrayGeometry>,
     /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
@@ -181,7 +181,7 @@ impl Context {
         }
     }
 
-    /// The inside at `at`, with what was counted since the start.
+    /// The inside at `at`, with the counts since the start.
     pub(crate) fn inside(
         &self,
         at: Nanos,

@@ -1,5 +1,5 @@
-//! DFTL: whatever is asked, the map in flash and in the cache is the map; and
-//! what a cache of its size costs.
+//! DFTL: for all commands, the map in flash and in the cache is the map; and the cost of a cache by
+//! its size.
 
 #![allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
 

@@ -5,8 +5,7 @@ use stasis_block::{Command, Completion, Model, Operation};
 use crate::shadow::Shadow;
 use crate::{ftl::Shape, Spec, SpecError, Ssd};
 
-/// A description whose geometry says how much over-provisioning it needs, where what is
-/// given is not enough for it.
+/// The description, without its over-provisioning where the geometry needs more than is given.
 pub fn roomy(spec: &Spec, capacity: u64) -> Spec {
     match spec.check(capacity) {
         Err(SpecError::Value { key: "over_provisioning", .. }) => {
@@ -24,7 +23,7 @@ pub fn shadowed(spec: &Spec, capacity: u64, seed: u64) -> Ssd {
     ssd
 }
 
-/// Runs until nothing happens any more; what completed.
+/// Runs until the drive is idle; returns the completions.
 pub fn drain(ssd: &mut Ssd) -> Vec<Completion> {
     let mut done = Vec::new();
     while let Some(at) = ssd.next_event() {

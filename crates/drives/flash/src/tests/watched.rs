@@ -35,7 +35,7 @@ fn specs() -> impl Strategy<Value = Spec> {
     )
 }
 
-/// Reads and writes with 16 in flight; the completions, and what was taken meanwhile.
+/// Reads and writes with 16 in flight; returns the completions, and the spans taken meanwhile.
 fn work(ssd: &mut Ssd, seed: u64, count: u64) -> (Vec<Completion>, Vec<Span>) {
     let (mut all, mut taken, mut spans) = (Vec::new(), Vec::new(), Spans::default());
     let mut take = |ssd: &mut Ssd| {

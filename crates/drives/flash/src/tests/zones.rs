@@ -81,7 +81,7 @@ fn torture(spec: &Spec, (capacity, zone): (u64, u64), seed: u64, cuts: bool) -> 
         let command = Command { fua: draw(6) == 0, ..command };
         let mut done = Vec::new();
         let resets = command.operation == Operation::Discard;
-        // A host resets what is not being written.
+        // A host resets zones that are not being written.
         while let Some(next) = ssd.next_event().filter(|_| resets) {
             ssd.advance(next, &mut done);
             now = next;
@@ -149,7 +149,7 @@ fn zones_stripe_over_planes_and_take_the_time_of_their_parts() {
     // Where nothing was written there is nothing to read; a rewrite is refused.
     assert_eq!(at(2, on(Operation::Read, 4, 1)).1, 1_000);
     assert!(matches!(at(3, on(Operation::Write, 0, 1)).0.fate, Fate::Failed(_)));
-    // Erased when it completes; what is empty needs no erase.
+    // Erased when it completes; an empty zone needs no erase.
     assert_eq!(at(4, Command::new(Operation::Discard, 0, 256 << 10)).1, 1_000 + 3_000_000);
     assert_eq!(at(8, Command::new(Operation::Discard, 0, 256 << 10)).1, 1_000);
     assert_eq!(at(9, on(Operation::Write, 0, 1)).0.fate, Fate::Done);

@@ -18,7 +18,7 @@ const EXACT_BELOW: u64 = 128;
 /// Binary logarithm of the number of bins for each power of two.
 const BIN_BITS: u32 = 6;
 
-/// fio's sections and what they measure.
+/// fio's sections and the operations that they measure.
 const SECTIONS: [(&str, Operation); 4] = [
     ("read", Operation::Read),
     ("write", Operation::Write),
@@ -91,7 +91,7 @@ pub fn from_fio(json: &str) -> Result<Profile, CalibrateError> {
         }
     }
 
-    // By operation and block size: the least depth, what was measured there, and the best rate.
+    // By operation and block size: the least depth, the measurements there, and the best rate.
     let mut measured: BTreeMap<(Operation, u64), (u32, Measured, f64)> = BTreeMap::new();
     let mut bandwidth: BTreeMap<Operation, f64> = BTreeMap::new();
     for (index, job) in jobs.iter().enumerate() {
@@ -144,7 +144,7 @@ pub fn from_fio(json: &str) -> Result<Profile, CalibrateError> {
     Ok(profile)
 }
 
-/// Refuses what a profile would misread.
+/// Refuses jobs that a profile would misread.
 fn check_job(
     index: usize,
     job: &Value,
@@ -300,7 +300,7 @@ fn real(from: &Value, key: &str) -> f64 {
     from.get(key).and_then(Value::as_f64).unwrap_or(0.0)
 }
 
-/// A field's count, or 0: fio leaves out what it did not measure.
+/// A field's count, or 0: fio leaves out fields that it did not measure.
 fn number(from: &Map<String, Value>, key: &str) -> u64 {
     from.get(key).and_then(Value::as_u64).unwrap_or(0)
 }

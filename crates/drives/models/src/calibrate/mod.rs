@@ -1,4 +1,4 @@
-//! Profiles from what fio or blkparse wrote of a real drive.
+//! Profiles from the output of fio or blkparse of a real drive.
 //!
 //! Both functions are pure: they take the text, and give the profile or an
 //! error that names the place in the text.
@@ -45,7 +45,7 @@ impl Form {
     }
 }
 
-/// Makes a profile of what fio or blkparse wrote.
+/// Makes a profile of the output of fio or blkparse.
 ///
 /// # Errors
 /// [`CalibrateError`], with the place, or a form that does not hold the distribution.

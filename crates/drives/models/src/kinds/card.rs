@@ -107,7 +107,8 @@ impl Card {
         }
     }
 
-    /// Opens what `offset` to `end`, within unit `number`, needs: what that takes.
+    /// Opens unit `number`, if needed, for a write of `offset` to `end` within it; returns the time
+    /// (ns).
     fn enter(&mut self, number: u64, offset: u64, end: u64) -> Nanos {
         let mut time = 0;
         if let Some(at) = self.open.iter().position(|open| open.number == number) {

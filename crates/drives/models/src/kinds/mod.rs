@@ -102,7 +102,7 @@ pub trait Parameters:
     /// making the model. `label` is the model's name, for the error.
     ///
     /// # Errors
-    /// [`BuildError`] names what cannot work.
+    /// [`BuildError`] names the value that cannot work.
     fn fits(&self, _label: &str, _capacity: u64) -> Result<(), BuildError> {
         Ok(())
     }
@@ -110,6 +110,6 @@ pub trait Parameters:
     /// Makes the model, for a drive that [`Parameters::fits`].
     ///
     /// # Errors
-    /// [`BuildError`] names what cannot work.
+    /// [`BuildError`] names the value that cannot work.
     fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError>;
 }

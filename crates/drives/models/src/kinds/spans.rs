@@ -1,4 +1,4 @@
-//! The kinds `fixed` and `uniform`: what each operation takes, wherever it goes.
+//! The kinds `fixed` and `uniform`: a time for each operation, independent of its address.
 
 use std::borrow::Cow;
 
@@ -78,7 +78,7 @@ impl SpansSpec {
         check_protection(self.plp, self.cache.as_ref(), self.parallelism)
     }
 
-    /// By [`Operation`] number. What is not given takes `latency`; without that
+    /// By [`Operation`] number. An operation that is not given takes `latency`; without that
     /// as long as a write, a write as long as a read, a read as long as a write.
     /// A copy takes as long as a write, a verify as long as a read.
     fn spans(&self) -> [Span; Operation::ALL.len()] {

@@ -122,7 +122,7 @@ impl ModelSpec {
     /// `capacity` bytes, as far as that can be said without making it.
     ///
     /// # Errors
-    /// [`BuildError`] names what cannot work.
+    /// [`BuildError`] names the value that cannot work.
     pub fn check(&self, capacity: u64) -> Result<(), BuildError> {
         self.kind.fits(&self.label, capacity)
     }

@@ -246,7 +246,7 @@ impl Reference {
                 None
             }
             Stage::CacheWait => {
-                // The cache registers are taken by what still leaves from them.
+                // The cache registers are taken by data that still leaves from them.
                 let planes: Vec<_> =
                     group.members.iter().map(|&index| self.runs[index].op.at.plane).collect();
                 let taken = self.runs.iter().any(|run| {

@@ -1,5 +1,5 @@
-//! Abort (NVMe 1.4 section 5.1). What the drive has begun it may still do, but the
-//! guest's memory is not touched for it any more.
+//! Abort (NVMe 1.4 section 5.1). The drive may still complete requests that it has begun, but they
+//! no longer access the guest's memory.
 
 use crate::command::{CommandId, SubmissionEntry};
 use crate::status::{Failure, Outcome, StatusCode};

@@ -62,7 +62,7 @@ fn get_features(
     let defaults = Features::new(&admin.io.config);
     let features = match command.cdw10 >> 8 & 7 {
         select::CURRENT => &admin.io.features,
-        // Nothing is saveable, so that what is saved are the defaults.
+        // No feature is saveable, so the saved values are the defaults.
         select::DEFAULT | select::SAVED => &defaults,
         select::CAPABILITIES => {
             feature(admin, &admin.io.features, identifier, command)?;

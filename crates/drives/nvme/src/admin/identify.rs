@@ -1,4 +1,4 @@
-//! Identify (NVMe 1.4 section 5.15): what the controller and its namespaces are.
+//! Identify (NVMe 1.4 section 5.15): the properties of the controller and its namespaces.
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MOST_SOURCES};
@@ -179,7 +179,7 @@ fn has_fdp(config: &Config) -> bool {
     matches!(config.placement, Placement::Fdp { .. })
 }
 
-/// DLFEAT (section 5.15.2.1): what deallocated blocks read as.
+/// DLFEAT (section 5.15.2.1): the values that deallocated blocks read as.
 fn deallocation(config: &Config) -> u8 {
     const NOT_REPORTED: u8 = 0;
     const ZEROES: u8 = 1;

@@ -1,4 +1,4 @@
-//! From what the drive has done to the completion of a command.
+//! From the end of the drive's requests to the completion of a command.
 
 use stasis_block::{Operation, Status};
 

@@ -65,8 +65,8 @@ impl Controller {
         }
     }
 
-    /// Notes that a command of an I/O queue was refused. What would have been no I/O, such
-    /// as a report of zones, is not noted.
+    /// Notes that a command of an I/O queue was refused. A command that is no I/O, such as a report
+    /// of zones, is not noted.
     pub(super) fn log_refused(&mut self, entry: &SubmissionEntry, code: StatusCode) {
         let known = COMMANDS.io.find(entry.opcode).filter(|_| entry.sq != 0);
         let Some(operation) = known.and_then(|known| known.counts_as) else { return };

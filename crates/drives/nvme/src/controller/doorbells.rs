@@ -68,7 +68,7 @@ impl Controller {
     }
 
     /// Fetches and executes the commands of `queue` up to its tail, as far as
-    /// there is room for what they need.
+    /// there is room for their requests.
     fn fetch(&mut self, memory: &dyn Memory, queue: u16) {
         while self.host.is_running() {
             let has_room = self.has_room_for_command(queue);

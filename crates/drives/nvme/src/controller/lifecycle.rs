@@ -31,7 +31,7 @@ impl Controller {
     }
 
     /// The carrier's own reset, by which every register gets its first value:
-    /// what is under way is forgotten (NVMe 1.4 section 7.3.2).
+    /// commands under way are dropped (NVMe 1.4 section 7.3.2).
     pub fn reset_function(&mut self) {
         self.reset();
         self.host.registers = Registers::default();

@@ -188,7 +188,7 @@ impl Controller {
         self.host.interrupts.pop()
     }
 
-    /// Tells the virtual time (ns), for what a guest sees of it: Timestamp,
+    /// Sets the virtual time (ns), which a guest sees in Timestamp,
     /// power-on hours, interrupt coalescing.
     pub fn set_time(&mut self, now: Nanos) {
         let passed = now.saturating_sub(self.host.now);

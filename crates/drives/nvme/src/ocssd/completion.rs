@@ -8,8 +8,8 @@ use crate::status::StatusCode;
 use super::notifications::About;
 use super::set::ChunkSet;
 
-/// The drive has done a request, or failed, on a namespace whose sectors have `block` bytes. What
-/// cannot be read is zeroes. Says what was lost, and its first address.
+/// Ends a request that the drive has done, or failed, on a namespace whose sectors have `block`
+/// bytes. Unreadable sectors become zeroes. Returns the loss, and its first address.
 pub fn leave(
     set: &mut ChunkSet,
     block: u64,

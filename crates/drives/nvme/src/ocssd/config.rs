@@ -34,7 +34,7 @@ pub struct Ocssd {
     pub max_open: Option<u32>,
     /// Limit on open chunks of a unit; `None` for no limit.
     pub max_open_per_unit: Option<u32>,
-    /// Resets that a chunk endures: what its wear-level index is measured by;
+    /// Resets that a chunk endures, the reference of its wear-level index;
     /// `None` for endless.
     pub endurance: Option<u32>,
 }
@@ -57,7 +57,7 @@ impl Ocssd {
     }
 }
 
-/// Why a geometry cannot be as asked, and what it can be.
+/// An invalid geometry, with the nearest valid one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OcssdError {
     /// A count of zero.

@@ -177,7 +177,7 @@ impl Cutter<'_> {
         while left > 0 {
             let Some(segment) = self.segments.get(self.index) else { return };
             let part = left.min(segment.length - self.used);
-            // A piece of what is thrown away is thrown away.
+            // A piece of a segment without an address has none.
             let address = match segment.address {
                 NOWHERE => NOWHERE,
                 address => address + self.used as u64,

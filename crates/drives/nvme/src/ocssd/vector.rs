@@ -72,7 +72,7 @@ fn vector(
     transfer_runs(io, memory, command, operation, &runs, Reporting::Elements)
 }
 
-/// Vector Chunk Copy. What cannot be read is zeroes, as to a read.
+/// Vector Chunk Copy. Unreadable sectors are copied as zeroes, as a read returns them.
 fn vector_copy(
     io: &mut Io,
     memory: &dyn Memory,
@@ -197,8 +197,7 @@ fn pieces(from: &[Run], into: &[Run]) -> Vec<(Run, Run)> {
     pieces
 }
 
-/// Cuts a piece into what can be read from its source, and what cannot and has
-/// none.
+/// Cuts a piece into parts that can be read from their source, and parts that cannot and have none.
 fn by_readability(
     set: &ChunkSet,
     (from, into): (Run, Run),

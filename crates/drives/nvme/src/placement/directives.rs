@@ -21,7 +21,7 @@ const ALLOCATE: u8 = 3;
 const RELEASE_IDENTIFIER: u8 = 1;
 const RELEASE_RESOURCES: u8 = 2;
 
-/// A directive command's fields: type, operation, and what is specific.
+/// A directive command's fields: type, operation, and the specific field.
 fn fields(command: &SubmissionEntry) -> (u8, u8, u16) {
     ((command.cdw11 >> 8) as u8, command.cdw11 as u8, (command.cdw11 >> 16) as u16)
 }

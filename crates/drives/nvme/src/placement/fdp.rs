@@ -1,5 +1,5 @@
-//! Flexible Data Placement: reclaim groups, reclaim unit handles, and what is
-//! written through them (NVMe TP4146).
+//! Flexible Data Placement: reclaim groups, reclaim unit handles, and the writes through them (NVMe
+//! TP4146).
 //!
 //! There is one endurance group, and every namespace can use all handles.
 

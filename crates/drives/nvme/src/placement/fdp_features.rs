@@ -17,7 +17,7 @@ pub mod feature {
     pub const EVENTS: u8 = 0x1e;
 }
 
-/// Get Features, of one of these; `defaults` rather than what is set.
+/// Get Features, of one of these; `defaults` instead of the current values.
 pub fn get_placement_feature(
     io: &mut Io,
     memory: &dyn Memory,

@@ -1,5 +1,5 @@
-//! Where the drive puts what is written together: streams, or Flexible Data
-//! Placement. Either way the drive learns of it by a write's stream.
+//! Placement of related writes: streams, or Flexible Data Placement. Either way the drive receives
+//! the grouping by a write's stream.
 
 mod directives;
 mod events;

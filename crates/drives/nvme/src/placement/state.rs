@@ -33,7 +33,7 @@ impl PlacementState {
         }
     }
 
-    /// Forgets what a controller reset makes it forget.
+    /// Drops the state that a controller reset clears.
     pub fn reset(&mut self) {
         if let Self::Streams(streams) = self {
             streams.reset();

@@ -66,7 +66,7 @@ pub struct Zrwa {
     pub count: u32,
 }
 
-/// Why zones cannot be as asked, and what they can be.
+/// An invalid configuration of zones, with the nearest valid one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ZonesError {
     /// The size of a zone is invalid.
@@ -218,7 +218,7 @@ impl Zrwa {
         if step_fits(granularity) && size_fits(size, granularity) && count > 0 {
             return Ok(());
         }
-        // Blocks that divide the capacity, from what was asked downwards.
+        // Blocks that divide the capacity, from the value asked for downwards.
         let mut step = (granularity / block * block).clamp(block, most);
         while !step_fits(step) {
             step -= block;

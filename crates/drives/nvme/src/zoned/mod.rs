@@ -2,8 +2,8 @@
 //! Specification, revision 1.1", cited as "ZNS 1.1" with the section.
 //!
 //! [`set`] holds the zones' states; the rest is the way of commands to it.
-//! State changes when a command is executed, before the drive has done what it
-//! asks: commands that follow in the queue see it.
+//! State changes when a command is executed, before the drive has done the request: commands that
+//! follow in the queue see it.
 
 mod append;
 mod changes;

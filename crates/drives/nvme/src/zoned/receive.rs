@@ -1,4 +1,4 @@
-//! Zone Management Receive (ZNS 1.1 section 3.4.2): what zones there are.
+//! Zone Management Receive (ZNS 1.1 section 3.4.2): the report of zones.
 
 use crate::command::{location, SubmissionEntry};
 use crate::io::{Io, IoCommand};

@@ -166,7 +166,7 @@ impl ZoneSet {
         let at = lba - self.start(index);
         self.check_writable(zone, at, blocks)?;
         let right = match self.area.filter(|_| zone.has_zrwa()) {
-            // Up to twice the area: what lies beyond it moves it.
+            // Up to twice the area: a write beyond the area moves the area.
             Some(area) => at >= zone.written && at + blocks <= zone.written + 2 * area.size,
             None => at == zone.written,
         };
@@ -251,7 +251,7 @@ impl ZoneSet {
         self.set(index, state);
     }
 
-    /// Changes a zone's state and what it holds of resources.
+    /// Changes a zone's state and its share of resources.
     fn set(&mut self, index: usize, state: State) {
         let zone = &mut self.zones[index];
         let before = std::mem::replace(&mut zone.state, state);

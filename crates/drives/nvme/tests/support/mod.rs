@@ -439,7 +439,7 @@ impl Driver {
         self.admin(Sqe { opcode: 9, cdw10: identifier, cdw11, ..Default::default() })
     }
 
-    /// Does what a request asks on the disk.
+    /// Performs a request on the disk.
     pub fn perform(&mut self, request: &mut Request) {
         self.asked.push(request.command);
         let at = request.command.offset as usize;

@@ -1,7 +1,7 @@
 //! The part of the map that is in memory: lines of entries, in two segments by
 //! how recently they were used (segmented LRU: Karedla, Love and Wherry,
-//! Computer 1994). A line that is used again is protected; what is protected
-//! too long goes back among the rest, and the oldest of the rest leaves first.
+//! Computer 1994). A line that is used again is protected; one that is protected too long goes back
+//! among the rest, and the oldest of the rest leaves first.
 
 use crate::buffer::table::Table;
 use crate::buffer::NONE;
@@ -43,7 +43,7 @@ impl Cache {
         let room = room.max(1);
         Self {
             room,
-            // Half is on trial: a scan does not drive out what is used often.
+            // Half is probationary: a scan does not evict lines that are used often.
             protected_room: room / 2,
             entries: Vec::new(),
             free: Vec::new(),

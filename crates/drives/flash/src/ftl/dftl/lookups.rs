@@ -187,7 +187,7 @@ impl Dftl {
         }
     }
 
-    /// A line is in memory from now on; what has to leave is written back.
+    /// A line is in memory from now on; a changed line that has to leave is written back.
     pub(super) fn take_in(&mut self, line: u32, dirty: bool) {
         if let Some(left) = self.cache.insert(line, dirty) {
             let home = self.home(left);

@@ -12,7 +12,7 @@
 //! time in flash.
 //!
 //! A power cut loses the cache. Where units lie is then found as page mapping
-//! does, from what is beside them in their pages, and the units of the map that
+//! does, from the metadata beside them in their pages, and the units of the map that
 //! are out of date are written back.
 
 mod cache;

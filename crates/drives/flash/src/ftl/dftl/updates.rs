@@ -115,7 +115,7 @@ impl Dftl {
         self.fetch_delayed(now, context);
     }
 
-    /// Takes note of what page mapping did.
+    /// Records the changes that page mapping made.
     fn absorb(&mut self) {
         let Some(mut changes) = self.page.changes.take() else { return };
         for change in changes.drain(..) {
@@ -139,7 +139,7 @@ impl Dftl {
         self.page.changes = Some(changes);
     }
 
-    /// A unit of the map cannot be read: what it held is found beside the units,
+    /// A unit of the map cannot be read: its entries are found beside the units,
     /// and is written back.
     pub(super) fn rebuild(&mut self, home: u32) {
         self.counts.rebuilt += 1;
@@ -182,8 +182,8 @@ impl Dftl {
         self.page.write_map_unit(now, unit, context);
     }
 
-    /// The cache is lost; what it knew better than the flash is found beside the
-    /// units, and written back.
+    /// The cache is lost; entries that were newer in it than in flash are found beside the units,
+    /// and written back.
     pub(super) fn forget_cache(&mut self) {
         self.updates.reading = 0;
         self.updates.urgent.clear();

@@ -36,7 +36,7 @@ pub(super) struct Log {
     pub used: u64,
 }
 
-/// A plane's blocks, and what it does.
+/// A plane's blocks, and its current work.
 #[derive(Debug)]
 pub(super) struct Plane {
     pub free: VecDeque<u32>,
@@ -101,7 +101,7 @@ impl Plane {
 }
 
 impl Hybrid {
-    /// Does what a plane can do.
+    /// Starts the work that a plane can do.
     pub(super) fn drive(&mut self, now: Nanos, number: u32, context: &mut Context) {
         while !self.planes[number as usize].busy {
             if self.planes[number as usize].merge.is_some() {

@@ -1,4 +1,4 @@
-//! After a power cut: what was under way is undone, and erases begin again.
+//! After a power cut: operations under way are undone, and erases begin again.
 
 use stasis_clock::Nanos;
 use stasis_nand::OpKind;

@@ -77,7 +77,7 @@ impl PageFtl {
         let geometry = self.shape.geometry;
         let slots = self.shape.block_slots;
         // Free blocks when no collection is under way; one open for the host and
-        // one for what moves.
+        // one for moved units.
         let full = geometry.blocks - self.gc.foreground - 2 - self.map_blocks();
         let order = Order::new(self.shape.units, self.seed);
         let most = u64::from(full) * u64::from(slots);

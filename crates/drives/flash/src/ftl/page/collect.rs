@@ -1,4 +1,4 @@
-//! Collection: a plane's block is emptied by moving what is valid in it to
+//! Collection: a plane's block is emptied by moving its valid units to
 //! another block of the plane, and erased.
 
 use std::collections::VecDeque;

@@ -120,7 +120,7 @@ impl PageFtl {
         }
     }
 
-    /// A flush waits for what was written before it.
+    /// A flush waits for all writes before it.
     pub(super) fn host_flush(&mut self, request: &Request, context: &mut Context) {
         if self.protected {
             return;

@@ -8,7 +8,7 @@ use crate::ftl::Shape;
 const GONE: u32 = u32::MAX;
 
 /// Both directions. Untouched parts of a large drive take no memory: nothing is
-/// written as zero, and neither is what a drive that was filled in order holds.
+/// written as zero, and the map of a drive that was filled in order is not written either.
 #[derive(Debug)]
 pub(crate) struct Map {
     // One more than the slot; 0 as in the beginning.
@@ -75,7 +75,7 @@ impl Map {
         Self { slots: vec![0; units as usize], units: vec![0; slots as usize], begun: None }
     }
 
-    /// It holds what was written in order. Nothing else was.
+    /// The drive holds one sequence written in order, and nothing else.
     pub fn begin(&mut self, sequence: Sequence) {
         self.begun = Some(sequence);
     }
@@ -85,7 +85,7 @@ impl Map {
         prefetch(&self.slots, unit as usize);
     }
 
-    /// It will soon be asked what a slot holds.
+    /// Prefetches the entry of a slot that will soon be looked up.
     pub fn prefetch_slot(&self, slot: u32) {
         prefetch(&self.units, slot as usize);
     }

@@ -66,7 +66,7 @@ impl Programs {
 }
 
 impl PageFtl {
-    /// Programs what is ready, as far as planes take it.
+    /// Programs the pages that are ready, as far as planes take them.
     pub(super) fn dispatch(&mut self, now: Nanos, context: &mut Context) {
         if self.stalled || self.read_only {
             return;
@@ -156,7 +156,7 @@ impl PageFtl {
         context.submit(now, op);
     }
 
-    /// A unit will soon lie elsewhere: what then changes where it lies now is brought near.
+    /// Prefetches the entries of a unit's present place, which change when the unit soon moves.
     fn prefetch_old(&self, unit: u32) {
         if let Some(slot) = self.map.slot(unit) {
             self.map.prefetch_slot(slot);

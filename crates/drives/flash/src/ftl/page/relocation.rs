@@ -8,11 +8,11 @@ use super::collect::WINDOW;
 use super::{Context, Event, PageFtl, GC_COPY, GC_PROGRAM, GC_READ};
 use crate::buffer::NONE;
 
-/// Slots by which the map is read ahead of what moves: a line of the caches.
+/// Slots by which the map is read ahead of the units that move: a line of the caches.
 const AHEAD: u32 = 16;
 
 impl PageFtl {
-    /// Moves what the window allows; erases once all is moved.
+    /// Moves as many pages as the window allows; erases once all are moved.
     pub(super) fn go_on(&mut self, now: Nanos, plane: u32, context: &mut Context) {
         let pages = self.shape.geometry.pages;
         while let Some(job) = self.collectors[plane as usize].job {
@@ -42,7 +42,7 @@ impl PageFtl {
         }
     }
 
-    /// Reads, or copies, what is valid of a page; false if the job was given up.
+    /// Reads, or copies, the valid units of a page; false if the job was given up.
     fn move_page(
         &mut self,
         now: Nanos,
@@ -173,7 +173,7 @@ impl PageFtl {
         }
     }
 
-    /// Gathers what is valid of a page that was read.
+    /// Gathers the valid units of a page that was read.
     fn take_in(&mut self, now: Nanos, plane: u32, done: &OpDone, context: &mut Context) {
         let first = self.shape.slot_at(done.op.at);
         for slot in first..first + self.shape.slots {

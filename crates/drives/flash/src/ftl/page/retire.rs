@@ -1,4 +1,4 @@
-//! Blocks that are given up, and what is left of the drive.
+//! Blocks that are given up, and the effects on the drive.
 
 use super::blocks::State;
 use super::{Context, PageFtl};

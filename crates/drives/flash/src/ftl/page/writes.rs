@@ -29,7 +29,7 @@ pub(super) struct Cursor {
 }
 
 impl PageFtl {
-    /// A write. What it covers a part of is read first.
+    /// A write. Units that it covers in part are read first.
     pub(super) fn host_write(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         if self.read_only {
             context.open(request.id);
@@ -144,7 +144,8 @@ impl PageFtl {
             self.dispatch(now, context);
             self.admit(context);
             self.dispatch(now, context);
-            // With an empty buffer, what still waits is behind a barrier, and that for reads.
+            // With an empty buffer, the writes that still wait are behind a barrier, and the
+            // barrier waits for reads.
             if self.buffer.used() == 0 || self.read_only {
                 return;
             }
@@ -209,7 +210,7 @@ impl PageFtl {
         }
     }
 
-    /// The drive can only be read any more: what waits to be written fails.
+    /// The drive has become read-only: waiting writes fail.
     fn refuse(&mut self, context: &mut Context) {
         let failed = Fate::Failed(Status::WriteError);
         let none = Breakdown::default();

@@ -1,4 +1,4 @@
-//! Zones that are erased, and what a power cut leaves.
+//! Zones that are erased, and the state after a power cut.
 
 use std::ops::Range;
 

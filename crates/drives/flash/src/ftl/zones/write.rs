@@ -56,7 +56,7 @@ impl Zones {
         self.waiting.push_back(Cursor { id, fua, offset, length, next, end });
     }
 
-    /// Takes in what waits, as far as there is room.
+    /// Takes in the waiting writes, as far as there is room.
     pub(super) fn pump(&mut self, now: Nanos, context: &mut Context) {
         while let Some(&cursor) = self.waiting.front() {
             if cursor.id == NONE {

@@ -22,8 +22,7 @@ pub(crate) struct Extent {
 /// Extents, disjoint.
 #[derive(Debug)]
 pub(crate) struct WriteCache {
-    // Extents in the order of place, as numbers of slots: what moves on every
-    // insertion is small.
+    // Extents in the order of place, as numbers of slots: small, as each insertion moves some.
     order: Vec<u16>,
     slots: Vec<Extent>,
     free: Vec<u16>,
@@ -78,7 +77,7 @@ impl WriteCache {
         self.order.is_empty()
     }
 
-    /// The number that the next write will have. What has a lower one is older.
+    /// The number that the next write will have. Extents with lower ones are older.
     pub(crate) fn next_write(&self) -> u64 {
         self.writes
     }
@@ -170,7 +169,7 @@ impl WriteCache {
         extent
     }
 
-    /// The arm has written what it was given.
+    /// The arm has written its extent.
     pub(crate) fn finish(&mut self) {
         if let Some(extent) = self.in_flight.take() {
             self.bytes -= extent.end - extent.start;

@@ -99,7 +99,7 @@ pub(crate) struct Position {
     track: f64,
 }
 
-/// The arm at a moment: what positioning times are reckoned from.
+/// The arm at a moment, from which positioning times are computed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arm {
     // Angle under the head, in ns of rotation.

@@ -331,7 +331,7 @@ impl Model for HardDisk {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
         self.run(now);
         let operation = match command.operation {
-            // Disks offer no copy: one costs what writing it costs.
+            // Disks offer no copy: one costs as much as the write.
             Operation::Copy => Operation::Write,
             Operation::Verify => Operation::Read,
             operation => operation,
@@ -381,7 +381,7 @@ impl Model for HardDisk {
         }
     }
 
-    // A sector is what a disk writes as a whole.
+    // A disk writes a sector as a whole.
     fn power_loss(&self) -> PowerLoss {
         let cache = match self.cache.limit() {
             0 => CacheKind::None,

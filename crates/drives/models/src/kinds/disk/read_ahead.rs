@@ -1,5 +1,5 @@
-//! The read buffer: what was read, and what the head passes over next while
-//! the arm has nothing else to do.
+//! The read buffer: data that was read, and data that the head passes over next while the arm is
+//! idle.
 
 use stasis_clock::Nanos;
 
@@ -125,7 +125,7 @@ impl ReadAhead {
         self.fill = Some(Fill { segment, from: end, since: now, until });
     }
 
-    /// `start..end` changes: what the buffer has of it is no longer true.
+    /// `start..end` changes: the buffer's copy of the range is no longer valid.
     pub(crate) fn invalidate(&mut self, start: u64, end: u64) {
         for (index, segment) in self.segments.iter_mut().enumerate() {
             let filling = self.fill.is_some_and(|fill| fill.segment == index);

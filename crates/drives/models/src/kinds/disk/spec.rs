@@ -22,7 +22,7 @@ pub(super) const RPM_MAX: u32 = 100_000;
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
     /// The shortest positioning time first, among the oldest `queue_depth`
-    /// commands; what was passed over 128 times goes before.
+    /// commands; a command passed over 128 times goes before.
     #[default]
     Shortest,
     /// First come, first served.

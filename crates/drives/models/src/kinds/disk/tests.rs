@@ -85,7 +85,7 @@ fn reading_ahead_streams() {
     assert!((110.0..125.0).contains(&rate), "{rate} MB/s");
 }
 
-/// The read buffer is small: what a stream left far behind is read again.
+/// The read buffer is small: data that a stream left far behind is read again.
 #[test]
 fn a_stream_forgets_what_it_passed() {
     let mut disk = HardDisk::new(&cached(), 1).unwrap();
