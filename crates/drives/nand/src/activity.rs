@@ -110,7 +110,7 @@ impl Array {
         self.parts
     }
 
-    /// Tells the activities that ended since this was last called, those of each part in the
+    /// Hands over the activities that ended since this was last called, those of each part in the
     /// order of time, and forgets them. Returns how many more there were than it could keep.
     pub fn take_activities(&mut self, take: impl FnMut(Activity)) -> u64 {
         let Some(log) = &mut self.log else { return 0 };

@@ -44,7 +44,7 @@ impl Admin<'_> {
         self.formatting.go_on(self.io, self.host, memory);
     }
 
-    /// Tells the guest of critical warnings, if it asked for that.
+    /// Reports critical warnings to a guest that requested events of them.
     pub fn check_warnings(&mut self, memory: &dyn Memory) {
         let asked = self.io.features.asked_warnings(&self.io.condition);
         self.host.check_warnings(memory, asked);

@@ -239,7 +239,7 @@ impl Controller {
         self.host.has_failed()
     }
 
-    /// Tells how the drive is, for the SMART log; warns the guest if it asked
+    /// Sets the drive's health, for the SMART log; warns the guest if it asked
     /// for that.
     pub fn set_health(&mut self, memory: &dyn Memory, health: Health) {
         if self.io.condition.set_health(health) {
@@ -247,7 +247,7 @@ impl Controller {
         }
     }
 
-    /// Tells how the drive is, where no guest is there any more to be warned.
+    /// Sets the drive's health, when there is no longer a guest to warn.
     pub fn note_health(&mut self, health: Health) {
         self.io.condition.set_health(health);
     }

@@ -281,7 +281,7 @@ impl Driver {
         sqe.cid
     }
 
-    /// Tells the controller of queue `id`'s tail.
+    /// Announces queue `id`'s tail to the controller.
     pub fn ring(&mut self, id: u16) {
         let tail = self.pairs[usize::from(id)].tail;
         let offset = u64::from(id) * 8;
@@ -329,7 +329,7 @@ impl Driver {
         })
     }
 
-    /// Tells the controller of queue `id`'s head.
+    /// Announces queue `id`'s head to the controller.
     pub fn ring_head(&mut self, id: u16) {
         let head = self.pairs[usize::from(id)].head;
         let offset = u64::from(id) * 8 + 4;
