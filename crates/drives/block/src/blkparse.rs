@@ -35,8 +35,8 @@ pub struct Event<'a> {
     pub failed: bool,
 }
 
-/// Reads a line; `None` if it is no event of [`Event::action`]'s, or of no
-/// operation that drives know.
+/// Reads a line; `None` if it is no event of [`Event::action`]'s, or of no operation that drives
+/// support.
 ///
 /// # Errors
 /// The fault of a line that begins as an event does.

@@ -140,7 +140,7 @@ pub struct Refused {
     /// The command, as far as it is known: the range may lie beyond the drive, and is
     /// empty where it stands in the command's data.
     pub command: Command,
-    /// The status that the guest was told, as the interface numbers it.
+    /// The status reported to the guest, as the interface numbers it.
     pub code: u16,
 }
 

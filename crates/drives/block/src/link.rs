@@ -31,7 +31,7 @@ pub struct Link {
 pub struct LinkError(String);
 
 impl Link {
-    /// A link of PCI Express `generation`.0 with so many lanes, if there is one.
+    /// A link of PCI Express `generation`.0 with `lanes` lanes, if there is one.
     pub fn new(generation: u8, lanes: u8) -> Option<Self> {
         ((1..=GENERATIONS).contains(&generation) && LANES.contains(&lanes))
             .then_some(Self { generation, lanes })

@@ -14,8 +14,8 @@ pub enum Fate {
     Done,
     /// With an error of the drive's; no data moves.
     Failed(Status),
-    /// As if well, but of what a read gives one bit is flipped: the one of
-    /// number `seed` modulo its length in bits.
+    /// Completes as if successful, but one bit of a read's data is flipped: the bit number `seed`
+    /// modulo the data's length in bits.
     Corrupted {
         /// Chooses the bit.
         seed: u64,
@@ -92,9 +92,8 @@ pub enum VendorError {
 
 /// A drive's behaviour in time, as a state machine over virtual time.
 ///
-/// The caller submits commands in the order of time and calls
-/// [`Model::advance`] at (or after) each [`Model::next_event`]. What it computes
-/// must not depend on how late that call is.
+/// The caller submits commands in the order of time and calls [`Model::advance`] at (or after) each
+/// [`Model::next_event`]. The results must not depend on how late that call is.
 pub trait Model: Send {
     /// `command` reaches the drive at `now`. `tag` is unique among the commands
     /// in flight.
@@ -104,13 +103,12 @@ pub trait Model: Send {
     /// things; `None` while nothing is under way.
     fn next_event(&self) -> Option<Nanos>;
 
-    /// Moves the drive's time to `now` and appends what completed until then,
-    /// in the order of completion.
+    /// Moves the drive's time to `now` and appends the completions until then, in the order of
+    /// completion.
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>);
 
-    /// Cost of a barrier ([`crate::Operation::Barrier`], ns), where the
-    /// drive offers one. The drive around the model completes barriers: a
-    /// model never sees one.
+    /// Cost of a barrier ([`crate::Operation::Barrier`], ns), where the drive offers one. The drive
+    /// around the model completes barriers: a model never sees one.
     fn barrier(&self) -> Option<Nanos> {
         None
     }
@@ -145,12 +143,12 @@ pub trait Model: Send {
         None
     }
 
-    /// Keeps from now on what its parts do for [`Model::take_spans`], and announces their
-    /// tracks, which belong to `owner`. A model without parts keeps nothing. What the model
-    /// computes does not change.
+    /// Keeps from now on the spans of its parts for [`Model::take_spans`], and announces their
+    /// tracks, which belong to `owner`. A model without parts keeps nothing. The results of the
+    /// model do not change.
     fn watch(&mut self, _owner: &str, _tracks: &mut Tracks) {}
 
-    /// Hands over what its parts did, those of each track in the order of time. Called now and
-    /// then: the model keeps a bounded number, and counts the rest.
+    /// Hands over the spans of its parts, of each track in the order of time. Called now and then:
+    /// the model keeps a bounded number, and counts the rest.
     fn take_spans(&mut self, _spans: &mut Spans) {}
 }

@@ -14,15 +14,15 @@ pub const SECTOR: u64 = 512;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
-    /// In a volatile cache of which no size is known: everything acknowledged
-    /// since the last flush can be lost. The default of models.
+    /// In a volatile cache of which no size is known: everything acknowledged since the last flush
+    /// can be lost. The default of models.
     #[default]
     Unbounded,
-    /// In a volatile cache of so many bytes: no more data can be lost.
+    /// In a volatile cache of this many bytes: no more data can be lost.
     Volatile(u64),
     /// In a cache that survives a power cut (power-loss protection).
     Protected,
-    /// There is no cache: what is acknowledged is on the medium.
+    /// There is no cache: acknowledged data is on the medium.
     None,
 }
 

@@ -28,7 +28,7 @@ pub enum RateError {
         /// The text as written.
         word: String,
     },
-    /// The size is none.
+    /// The size is invalid.
     #[error(transparent)]
     Size(#[from] UnitError),
     /// The rate is 0.

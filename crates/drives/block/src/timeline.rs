@@ -20,7 +20,7 @@ pub enum TrackKind {
     Nand,
     /// A plane's garbage collection.
     Collection,
-    /// When a host's scheduler serves one of those who share a drive.
+    /// A host's scheduler serves one of the tenants of a shared drive.
     Turn,
     /// One request at the drive: from the scheduler's dispatch to the end.
     Request,
@@ -207,7 +207,7 @@ pub enum Step {
     Register,
     /// The cells give way to a read.
     Suspend,
-    /// The cells take up again what gave way.
+    /// The cells resume a suspended operation.
     Resume,
 }
 
@@ -323,7 +323,7 @@ impl Spans {
         }
     }
 
-    /// Takes what another has kept.
+    /// Takes over the spans of another.
     pub fn append(&mut self, other: &mut Self) {
         self.lose(std::mem::take(&mut other.lost));
         other.kept.drain(..).for_each(|span| self.push(span));

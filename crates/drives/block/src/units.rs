@@ -2,8 +2,8 @@
 //!
 //! Sizes are in bytes, durations in ns. Decimal and binary prefixes are those
 //! of IEC 80000-13; the single letters `K`, `M`, `G` and `T` are binary, as in
-//! `truncate -s`. Numbers are read exactly, without floating point: what
-//! [`format_size`] and [`format_duration`] write reads back as the same value.
+//! `truncate -s`. Numbers are read exactly, without floating point: the text of [`format_size`] and
+//! [`format_duration`] reads back as the same value.
 
 mod config;
 #[cfg(test)]
@@ -159,7 +159,7 @@ pub fn parse_duration(word: &str) -> Result<Nanos, UnitError> {
 /// Reads a seed.
 ///
 /// # Errors
-/// A sentence with the word and what it must be.
+/// A sentence with the word and the allowed form.
 pub fn parse_seed(word: &str) -> Result<u64, String> {
     word.parse()
         .map_err(|_| format!("`{word}` is no seed, which is a whole number from 0 to {}", u64::MAX))

@@ -1,4 +1,4 @@
-//! Parameters of one of several types, which a word such as `kind` tells.
+//! Parameters of one of several types, which a word such as `kind` selects.
 
 use std::any::Any;
 use std::fmt::{self, Debug};

@@ -30,7 +30,7 @@ pub enum Problem {
         /// The key.
         key: &'static str,
     },
-    /// A word that is none of those that are possible.
+    /// A word that is not among the possible ones.
     #[error("`{word}` is unknown; {}it is one of {}", guess(word, .words.iter().copied()), listed(.words.iter().copied()))]
     Word {
         /// The word as written.

@@ -6,7 +6,7 @@
 //!
 //! - [`read`]: a table read into a type, with errors that name the place and the nearest right word;
 //! - [`Words`]: `KEY=VALUE,...` of a command line, read by the same `Deserialize`;
-//! - [`Erased`]: parameters of one of several types, which a word tells;
+//! - [`Erased`]: parameters of one of several types, which a word selects;
 //! - [`schema`]: the JSON Schema (draft 2020-12) of a type, in words of the configuration.
 //!
 //! Promise: no text and no table makes any of it panic.

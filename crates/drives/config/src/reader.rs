@@ -13,12 +13,12 @@ use crate::ReadError;
 /// Reads a table, or any value, into `T`.
 ///
 /// # Errors
-/// [`ReadError`], which names the place, what is wrong there, and what is right.
+/// [`ReadError`], which names the place, the fault, and the right value.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, ReadError> {
     T::deserialize(Reader { value, words: false })
 }
 
-/// The same where every value is a word of a command line, whatever its type.
+/// The same for values that are all words of a command line, of any type.
 pub(crate) fn read_words<T: DeserializeOwned>(value: Value) -> Result<T, ReadError> {
     T::deserialize(Reader { value, words: true })
 }

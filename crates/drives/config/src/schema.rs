@@ -7,10 +7,10 @@ use serde_json::{json, Map, Value};
 
 use crate::{read, Problem};
 
-/// The JSON Schema (draft 2020-12) of what `T` is read from.
+/// The JSON Schema (draft 2020-12) of the input for a `T`.
 ///
-/// Descriptions are the fields' comments, without what is for Rust only: links between items, and
-/// the unit that a field counts in.
+/// Descriptions are the fields' comments, without the parts for Rust only: links between items, and
+/// the unit of a field.
 pub fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();

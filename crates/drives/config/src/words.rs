@@ -68,7 +68,7 @@ impl Words {
     /// shows how such words are written.
     ///
     /// # Errors
-    /// A sentence that names the key, what is wrong, and the nearest right one.
+    /// A sentence that names the key, the fault, and the nearest valid key or value.
     pub fn read<T: DeserializeOwned>(&self, text: &str, example: &str) -> Result<T, String> {
         let mut words = BTreeMap::new();
         for pair in text.split(',') {

@@ -66,7 +66,7 @@ impl Drive {
         self
     }
 
-    /// Puts the barriers that are over by `now` among what is due.
+    /// Moves the barriers that are over by `now` to the due completions.
     fn finish_barriers(&mut self, now: Nanos) {
         while self.barriers.front().is_some_and(|barrier| barrier.at <= now) {
             let Some(barrier) = self.barriers.pop_front() else { break };
@@ -94,7 +94,7 @@ impl Drive {
         self.frozen += start.map_or(Duration::ZERO, |start| start.elapsed());
     }
 
-    /// Brings what the medium has finished to its slots.
+    /// Brings the medium's finished I/Os to their slots.
     fn settle(&mut self) {
         for Finished { ticket, result, data } in self.finished.drain(..) {
             let slot = u32::try_from(ticket).ok().and_then(|index| self.slots.get_mut(index));

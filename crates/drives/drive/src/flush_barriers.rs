@@ -7,7 +7,7 @@ use stasis_clock::Nanos;
 
 use crate::{Decorator, Done, Layer, Statistics, Submission};
 
-/// The tag of this layer's own flushes; no caller has so many commands in flight.
+/// The tag of this layer's own flushes; no caller has that many commands in flight.
 const OWN: Tag = Tag::MAX;
 
 /// A layer that offers barriers on one that does not.
@@ -19,7 +19,7 @@ pub struct FlushBarriers {
     lower: Box<dyn Layer>,
     /// Waiting commands, in the order of submission.
     held: VecDeque<Held>,
-    /// The flush that what is held waits for: this layer's own, or a caller's that came next.
+    /// The flush that held commands wait for: this layer's own, or a caller's that came next.
     flushing: Option<Tag>,
     /// Whether anything was changed below since the last such flush.
     changed: bool,
@@ -92,7 +92,7 @@ impl FlushBarriers {
         }
     }
 
-    /// Gives the layer below what no barrier holds back any more.
+    /// Submits the commands that no barrier holds back any more to the layer below.
     fn release(&mut self, now: Nanos) {
         while self.flushing.is_none() {
             match self.held.pop_front() {

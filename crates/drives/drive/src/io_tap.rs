@@ -1,4 +1,4 @@
-//! The I/O tap: reports what a layer is asked and how it answers.
+//! The I/O tap: reports a layer's commands and their outcomes.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use stasis_clock::Nanos;
 
 use crate::{Decorator, Done, Layer, Submission};
 
-/// Takes what an I/O tap reports: a layer's changes, flushes and barriers.
+/// Receiver of an I/O tap's reports: a layer's changes, flushes and barriers.
 pub trait TraceSink {
     /// A command is submitted at `at` (ns); `place` is its number, from 0.
     fn request(&mut self, place: u64, at: Nanos, command: &Command, data: &[u8]);
@@ -26,7 +26,7 @@ pub struct IoTap {
 }
 
 impl IoTap {
-    /// Reports to `sink` what `lower` is asked from now on.
+    /// Reports to `sink` the commands to `lower` from now on.
     pub fn new(lower: Box<dyn Layer>, sink: Box<dyn TraceSink>) -> Self {
         Self { lower, sink, places: HashMap::new(), next: 0, now: 0 }
     }

@@ -45,8 +45,8 @@ pub struct Done {
     pub at: Nanos,
 }
 
-/// A drive, or something on top of one, such as a disk image or a scheduler. What changes
-/// only a little of the layer below is a [`crate::Decorator`].
+/// A drive, or a layer on top of one, such as a disk image or a scheduler. A layer that changes
+/// only a little of the one below is a [`crate::Decorator`].
 ///
 /// The caller submits commands in the order of time and calls
 /// [`Layer::advance`] at (or after) each [`Layer::next_event`]. Target times do
@@ -65,8 +65,7 @@ pub trait Layer {
     /// discard changes nothing.
     fn discard_zeroes(&self) -> bool;
 
-    /// Cost of a barrier (ns); `None` where it is not offered and ends with
-    /// an error.
+    /// Cost of a barrier (ns); `None` where it is not offered and ends with an error.
     fn barrier(&self) -> Option<Nanos>;
 
     /// Acknowledged data that a power cut can take from the drive at the bottom.
@@ -96,8 +95,7 @@ pub trait Layer {
     /// Counters of commands so far.
     fn statistics(&self) -> &Statistics;
 
-    /// The first error of the medium since this was last asked: what the guest
-    /// sees is only a status.
+    /// The first error of the medium since the last call: the guest sees only a status.
     fn take_error(&mut self) -> Option<MediumError>;
 
     /// Content of the drive's SMART log.
@@ -106,7 +104,7 @@ pub trait Layer {
     /// Carries out a vendor's admin command at `now` (ns).
     ///
     /// # Errors
-    /// [`VendorError`] if the drive does not know it, or it is not possible.
+    /// [`VendorError`] if the drive does not support it, or it is not possible.
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError>;
 
     /// The guest begins or ends to need help from those it shares the drive
@@ -123,12 +121,12 @@ pub trait Layer {
     /// Internal activity from [`Layer::start`] until `now` (ns), as JSON.
     fn inside(&self, now: Nanos) -> Option<String>;
 
-    /// Keeps from now on what happens inside for [`Layer::take_spans`], and announces the tracks
-    /// of it. What the layer computes does not change.
+    /// Keeps spans of internal activity from now on for [`Layer::take_spans`], and announces their
+    /// tracks. The results of the layer do not change.
     fn watch(&mut self, tracks: &mut Tracks);
 
-    /// Hands over what happened inside, that of each track in the order of time. Called now and
-    /// then: a bounded number waits, and the rest is counted.
+    /// Hands over the spans, of each track in the order of time. Called now and then: a bounded
+    /// number waits, and the rest is counted.
     fn take_spans(&mut self, spans: &mut Spans);
 
     /// The record of a command that the guest saw completed at `delivered`

@@ -10,7 +10,7 @@
 //! - An error of the medium is the status of its command, at the command's own
 //!   time, and of no other.
 //! - The effect of a power cut is defined in one place, [`power_cut`], for every drive by the
-//! description that its model gives.
+//!   description that its model gives.
 //! - Once it has seen its deepest queue, a drive allocates nothing per command.
 
 mod decorator;

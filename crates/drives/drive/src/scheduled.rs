@@ -11,7 +11,7 @@ use crate::slots::Slots;
 use crate::turns::{Sent, Turns};
 use crate::{Decorator, Done, Layer, Submission};
 
-/// One of those who share a drive: a machine, or a host workload.
+/// A tenant of a shared drive: a machine, or a host workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(QueueId);
 
@@ -36,12 +36,12 @@ struct Held {
     sent: Option<Sent>,
 }
 
-/// A drive of which a scheduler decides what it gets next.
+/// A drive behind a scheduler, which chooses the next command.
 ///
-/// Commands wait here, and the drive holds few at once. A flush covers what had
-/// completed when it was submitted: what waits beside it may go after it. What a
-/// tenant submits after its barrier goes after it. As a [`Layer`], it has one
-/// tenant of default weight, which is there from the beginning.
+/// Commands wait here, and the drive holds few at once. A flush covers the commands that had
+/// completed when it was submitted: a command that waits beside it may go after it. A command that
+/// a tenant submits after its barrier goes after it. As a [`Layer`], it has one tenant of default
+/// weight, which is there from the beginning.
 pub struct Scheduled {
     lower: Box<dyn Layer>,
     dispatcher: Dispatcher,
@@ -52,7 +52,7 @@ pub struct Scheduled {
     // Completed, and not yet handed out.
     due: Vec<(Tenant, Done)>,
     done: Vec<Done>,
-    // Whom the scheduler serves, where somebody wants to know.
+    // Turns of the scheduler, where they are reported.
     turns: Option<Box<Turns>>,
 }
 

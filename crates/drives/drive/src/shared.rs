@@ -34,13 +34,13 @@ struct Member {
     weight: u32,
     due: Vec<Done>,
     in_flight: usize,
-    // Whether a flush covers what was submitted before it, not only what had
-    // completed: then it waits here for that.
+    // Whether a flush covers everything submitted before it, and not only the completed commands:
+    // then it waits here for them.
     covers: bool,
     submitted: u64,
     // Those of its commands under way that change something, oldest first.
     changes: Vec<u64>,
-    // Flushes that wait, each for what was submitted before this number.
+    // Flushes that wait, each for the commands submitted before this number.
     flushes: VecDeque<(u64, Submission)>,
 }
 
@@ -89,7 +89,7 @@ pub struct LoadSpec {
     pub region: Region,
     /// Queue of each of its threads at the scheduler.
     pub queue: QueueSpec,
-    /// If its threads share what this weight gives them all.
+    /// Weight of the group of its threads, which share the service, if they are a group.
     pub group: Option<u32>,
     /// Seed of its random offsets.
     pub seed: u64,
@@ -107,11 +107,11 @@ struct Inner {
     watched: bool,
 }
 
-/// A drive below a scheduler, as all who share it hold it.
+/// A drive below a scheduler, as held by all who share it.
 ///
-/// Workloads begin with [`Shared::start`] and never end of themselves unless
-/// their jobs do: who holds the drive stops asking. Whoever advances one disk
-/// brings everybody's events up to that time, each at its own.
+/// Workloads begin with [`Shared::start`] and never end of themselves unless their jobs do: the
+/// holder of the drive stops asking. An advance of one disk brings everybody's events up to that
+/// time, each at its own time.
 #[derive(Clone)]
 pub struct Shared(Rc<RefCell<Inner>>);
 
@@ -138,7 +138,7 @@ impl Shared {
     pub fn disk(&self, index: u16, name: String, region: Region, queue: &QueueSpec) -> VirtualDisk {
         let mut inner = self.0.borrow_mut();
         let now = inner.now;
-        // The machine's own scheduler has ordered what comes.
+        // The machine's own scheduler has ordered its requests.
         let tenant = inner.scheduled.add_tenant(now, &QueueSpec { ordered: true, ..*queue });
         let number = inner.members.len();
         let weight = queue.effective_weight();
@@ -168,7 +168,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The workloads begin, and what the drive does inside is counted from here on; called once.
+    /// Begins the workloads, and the count of the drive's internal activity; called once.
     pub fn start(&self, now: Nanos) {
         let mut inner = self.0.borrow_mut();
         inner.catch_up(now);
@@ -185,7 +185,7 @@ impl Shared {
         inner.scheduled.help(now, tenant, on);
     }
 
-    /// Keeps from now on what the drive and its scheduler do; the first call counts, and comes
+    /// Keeps spans of the drive and its scheduler from now on; the first call counts, and comes
     /// after all who share the drive are known.
     fn watch(&self, tracks: &mut Tracks) {
         let mut inner = self.0.borrow_mut();

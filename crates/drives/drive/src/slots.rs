@@ -1,5 +1,5 @@
-//! The commands in flight. A command's slot is its name at the model and at the
-//! medium, whatever tags the caller uses.
+//! The commands in flight. A command's slot is its name at the model and at the medium, independent
+//! of the caller's tags.
 
 use stasis_block::{Command, Tag};
 use stasis_clock::Nanos;

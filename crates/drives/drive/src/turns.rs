@@ -1,4 +1,4 @@
-//! Whom a host's scheduler serves when, and what each tenant has at the drive, as spans.
+//! Turns of a host's scheduler, and each tenant's requests at the drive, as spans.
 
 use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_block::Command;
@@ -89,7 +89,7 @@ impl Turns {
         }
     }
 
-    /// Hands over what has ended.
+    /// Hands over the spans that have ended.
     pub(crate) fn take(&mut self, spans: &mut Spans) {
         spans.append(&mut self.ended);
     }

@@ -60,8 +60,8 @@ impl Pair {
             2 => Command { fua: true, ..Command::new(Operation::Write, offset, length) },
             _ => Command::new(Operation::Write, offset, length),
         };
-        // The drive's own flush covers what had ended before it, as NVMe asks, and
-        // not what is in flight beside it.
+        // The drive's own flush covers commands that had ended before it, as NVMe asks, and not
+        // those in flight beside it.
         while command.operation == Operation::Flush && !self.in_flight.is_empty() {
             let next = self.ssd.next_event().expect("everything completes");
             self.advance(next);
@@ -89,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// Cuts the power; gives how many bytes of what was acknowledged are lost.
+    /// Cuts the power; returns the number of acknowledged bytes that are lost.
     fn cut(mut self, name: &str) -> u64 {
         let lost = self.ssd.power_cut(self.now);
         let mut bytes = 0;
@@ -108,7 +108,7 @@ impl Pair {
         if let Some(limit) = self.cache.power_loss().limit() {
             assert!(bytes <= limit, "{name}: {bytes} bytes of {limit} are lost");
         }
-        // Nothing that the drive keeps is more than what a cut may leave.
+        // The drive keeps no more than a cut may leave.
         let most: Vec<(usize, Survival)> = self.cache.sample(Sampling::Most);
         assert!(most.len() <= self.cache.unsettled().count());
         bytes

@@ -1,5 +1,5 @@
-//! Barriers by flushes: what is behind one reaches the layer below after a flush of what is
-//! before it, and nothing else waits.
+//! Barriers by flushes: a command behind one reaches the layer below after a flush of those before
+//! it, and nothing else waits.
 
 mod common;
 

@@ -48,7 +48,7 @@ impl Pair {
         self.reference.end(place);
     }
 
-    /// The medium with what is left.
+    /// The medium with the surviving changes.
     fn medium(&self, left: &[(usize, Survival)]) -> Medium {
         let mut medium = self.settled.clone();
         for (place, durable) in self.cache.unsettled() {
@@ -63,7 +63,7 @@ impl Pair {
         medium
     }
 
-    /// With what is durable by name.
+    /// With the durable changes named.
     fn named(&self, mut left: Vec<(usize, Survival)>) -> Vec<(usize, Survival)> {
         let durable = self.cache.unsettled().filter(|(_, durable)| *durable);
         left.extend(durable.map(|(place, _)| (place, Survival::Whole)));
@@ -143,7 +143,7 @@ fn every(pair: &Pair) -> Vec<Vec<(usize, Survival)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Never a state that no drive could leave; what is sampled is permitted.
+    /// Never a state that no drive could leave; every sample is permitted.
     #[test]
     fn no_state_is_impossible(power_loss in kinds(), commands in commands(), seed: u64) {
         let mut pair = Pair::new(power_loss);
@@ -158,7 +158,7 @@ proptest! {
         });
     }
 
-    /// The rules permit what some drive can leave, and nothing else.
+    /// The rules permit the states that some drive can leave, and nothing else.
     #[test]
     fn the_rules_are_those_of_every_medium(power_loss in kinds(), commands in commands()) {
         let mut pair = Pair::new(power_loss);

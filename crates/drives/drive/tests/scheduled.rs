@@ -20,8 +20,8 @@ fn drive() -> Box<dyn Layer> {
     Box::new(Drive::new(3, "shared".into(), Latencies::new(1, 50_000), medium))
 }
 
-/// Everything that is submitted completes once, with its tenant, tag and data,
-/// whatever the scheduler, and however late it is asked for.
+/// Everything that is submitted completes once, with its tenant, tag and data, whatever the
+/// scheduler, and however late the caller asks.
 #[test]
 fn tenants_get_their_own_back() {
     for kind in KINDS.iter().map(|kind| kind.name) {

@@ -95,8 +95,8 @@ fn a_disk_is_a_place_of_its_own() {
     }
 }
 
-/// A flush of a covering disk goes to the drive once what was written before it is
-/// there, whatever the scheduler does with others; nothing later waits for it.
+/// A flush of a covering disk goes to the drive once earlier writes are there, whatever the
+/// scheduler does with others; nothing later waits for it.
 #[test]
 fn a_covering_disks_flush_waits_for_what_was_written_before() {
     let mut alone = 0;

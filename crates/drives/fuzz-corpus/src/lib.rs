@@ -93,8 +93,7 @@ impl Change {
 }
 
 /// Inputs of at most `longest` bytes: a majority are those of a corpus with some changes, two of
-/// them
-/// joined at times; the others are arbitrary.
+/// them joined at times; the others are arbitrary.
 pub fn inputs(corpus: Vec<Vec<u8>>, longest: usize) -> impl Strategy<Value = Vec<u8>> {
     let one = prop::sample::select(corpus);
     let joined = (one.clone(), prop::option::weighted(0.3, one)).prop_map(|(mut first, second)| {

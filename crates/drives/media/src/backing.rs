@@ -35,8 +35,8 @@ pub(crate) struct Backing {
     pub(crate) block: u64,
     /// Whether discards punch holes; otherwise they are ignored.
     pub(crate) punches: bool,
-    /// Whether the file may be shorter than `capacity`, and grows as it is
-    /// written; what lies behind its end reads as zeroes.
+    /// Whether the file may be shorter than `capacity`, and grows as it is written; the part behind
+    /// its end reads as zeroes.
     pub(crate) grows: bool,
     flush_failed: AtomicBool,
     // Held for writing while part of a block is changed by direct I/O, for
@@ -76,7 +76,7 @@ impl Backing {
             source,
         })?;
         self.capacity.store(capacity, Ordering::Relaxed);
-        // Its size is another one: what is not durable of that, flushes report.
+        // The size has changed: flushes report it if that is not durable.
         if self.file.sync_all().is_err() {
             self.flush_failed.store(true, Ordering::Relaxed);
         }
@@ -226,7 +226,7 @@ impl Perform for Backing {
             Operation::Verify | Operation::Barrier => Ok(()),
         };
         if let Err(source) = outcome {
-            // A durable write also reports, once, what was lost of others.
+            // A durable write also reports, once, the loss of earlier writes.
             return Err(match fua {
                 true => self.lost(command, source),
                 false => self.failed(command, source),
@@ -239,7 +239,7 @@ impl Perform for Backing {
     }
 }
 
-/// Fills `data`; what lies behind the file's end is zero.
+/// Fills `data`; the part behind the file's end is zero.
 fn read_to_end(file: &File, mut offset: u64, mut data: &mut [u8]) -> io::Result<()> {
     while !data.is_empty() {
         match file.read_at(data, offset) {

@@ -104,7 +104,7 @@ impl MediumError {
     }
 }
 
-/// Why the description of a medium is none.
+/// Reason why the description of a medium is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// The kind of medium is unknown.
@@ -126,7 +126,7 @@ pub enum SpecError {
         /// The text as written.
         word: String,
     },
-    /// The size is none.
+    /// The size is invalid.
     #[error("medium `{word}`: {source}")]
     Size {
         /// The text as written.

@@ -50,8 +50,8 @@ impl<M: Medium> Faults<M> {
         };
         let end = command.offset.saturating_add(command.length);
         let touched = bad.iter().any(|bad| bad.start < end && command.offset < bad.end);
-        // One number for each I/O, so that a range leaves the others as they were.
-        // 53 bits are what an f64 holds exactly.
+        // One number for each I/O, so that a range leaves the others as they were. 53 bits is the
+        // precision of an f64.
         let number = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         touched || number < rate
     }

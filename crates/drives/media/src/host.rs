@@ -1,5 +1,4 @@
-//! Several host files side by side, as one medium: what a disk image and those
-//! below it lie in.
+//! Several host files side by side, as one medium: the place of a disk image and those below it.
 
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -25,7 +24,7 @@ pub struct HostFile {
     pub writable: bool,
 }
 
-/// Files side by side. What was never written of a file reads as zeroes.
+/// Files side by side. A part of a file that was never written reads as zeroes.
 pub struct HostFiles {
     // With their first bytes, in order.
     files: Vec<(u64, Box<dyn Medium>)>,
@@ -37,7 +36,7 @@ impl HostFiles {
     /// Opens and locks `files`, which is not empty.
     ///
     /// # Errors
-    /// An [`OpenError`] that names the path, the cause and what to do.
+    /// An [`OpenError`] that names the path, the cause and the remedy.
     pub fn open(files: &[HostFile], options: &OpenOptions) -> Result<Self, OpenError> {
         let mut opened = Vec::new();
         let mut capacity = 0;

@@ -10,13 +10,13 @@ use stasis_clock::{Nanos, MILLISECOND};
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
     /// Everything is durable when the flush ends, and tables are put in order by
-    /// flushes of the drive below: what QEMU does.
+    /// flushes of the drive below, as QEMU does.
     #[default]
     Flush,
     /// Everything is durable when the flush ends, and tables are put in order by
     /// barriers: one flush at the end.
     Barrier,
-    /// The flush is itself an order: it ends at once, and what came before it is
+    /// The flush is itself an order: it ends at once, and everything before it is
     /// durable before anything that comes after it. Durable writes (FUA) stay
     /// durable.
     Ordered,

@@ -2,17 +2,17 @@
 //! business; a medium only has to be done by then.
 //!
 //! Promises:
-//! - An I/O starts when it is submitted. One that is submitted after another
-//!   has finished sees what that one did; overlapping I/Os that are under way
-//!   together end in any order, as NVMe allows, but within bounds.
+//! - An I/O starts when it is submitted. One that is submitted after another has finished sees its
+//!   effect; overlapping I/Os that are under way together end in any order, as NVMe allows, but
+//!   within bounds.
 //! - A flush covers every write, discard and write of zeroes submitted before
 //!   it. Once it has finished, killing the program loses none of them. After a
 //!   flush has failed, so does every later one: the kernel reports lost data
 //!   only once.
 //! - Under [`Execution::Synchronous`] nothing is under way when
 //!   [`Medium::submit`] returns, and I/Os happen in the order of submission.
-//! - Every I/O is checked against the medium's bounds, and fails by itself:
-//! a medium remains usable after an error.
+//! - Every I/O is checked against the medium's bounds, and fails by itself: a medium remains usable
+//!   after an error.
 //! - Media allocate nothing per I/O once they have seen the deepest queue (RAM
 //!   allocates where a range is written for the first time).
 //! - Two runs never share an image: files and devices are locked.

@@ -54,15 +54,14 @@ pub trait Medium: Send {
         Err(OpenError::Fixed("this medium".into()))
     }
 
-    /// Starts an I/O. `data` holds what is written, or room for exactly what is
-    /// read; it is empty for other operations. Errors come back with the I/O.
+    /// Starts an I/O. `data` holds the data to write, or room for exactly the data to read; it is
+    /// empty for other operations. Errors come back with the I/O.
     fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>);
 
-    /// Appends what has finished, without waiting.
+    /// Appends finished I/Os, without waiting.
     fn poll(&mut self, done: &mut Vec<Finished>);
 
-    /// Appends what has finished, and waits for at least one I/O if any is
-    /// under way.
+    /// Appends finished I/Os, and waits for at least one I/O if any is under way.
     fn wait(&mut self, done: &mut Vec<Finished>);
 
     /// Number of I/Os submitted and not yet handed back.

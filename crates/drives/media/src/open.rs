@@ -67,9 +67,8 @@ pub(crate) fn file(
     Ok(Backing::new(file, Arc::from(label), found, direct, block, punches))
 }
 
-/// Opens a file for what is written in it to grow up to `room` bytes; without
-/// `writable`, to be read beside others that read it. A block device keeps its
-/// size.
+/// Opens a file whose content may grow up to `room` bytes; without `writable`, to be read beside
+/// others that read it. A block device keeps its size.
 pub(crate) fn host_file(
     path: &Path,
     label: &str,

@@ -1,5 +1,5 @@
-//! A medium of which some pieces lie elsewhere: a drive that holds images which
-//! are files of their own on the host.
+//! A medium of which some pieces lie elsewhere: a drive that holds images which are separate files
+//! on the host.
 
 use std::os::fd::RawFd;
 
@@ -10,8 +10,8 @@ use crate::{Finished, Medium, MediumError, Ticket};
 
 /// A medium in which other media take the place of some of its bytes.
 ///
-/// A flush covers all of them. Where not all zero what is discarded, a discard
-/// changes nothing.
+/// A flush covers all of them. Where not all read a discarded range as zeroes, a discard changes
+/// nothing.
 pub struct Pieces {
     // The whole one first.
     media: Vec<Box<dyn Medium>>,
@@ -197,7 +197,7 @@ impl Pieces {
         }
     }
 
-    /// Brings what the media have finished to the I/Os that it belongs to.
+    /// Brings the media's finished parts to their I/Os.
     fn settle(&mut self, done: &mut Vec<Finished>) {
         for Finished { ticket, result, data } in self.finished.drain(..) {
             let part = self.parts.remove(ticket as usize);

@@ -12,7 +12,7 @@ use crate::MediumError;
 /// stays small, small enough that scattered writes waste little.
 const CHUNK: u64 = 64 << 10;
 
-/// A sparse medium in memory. What was never written reads as zeroes.
+/// A sparse medium in memory. Ranges never written read as zeroes.
 pub type Ram = Synchronous<Chunks>;
 
 impl Ram {

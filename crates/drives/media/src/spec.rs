@@ -76,7 +76,7 @@ pub struct OpenOptions<'a> {
 }
 
 const KINDS: [&str; 5] = ["ram", "file", "qcow2", "ordered", "device"];
-/// Settings of an ordered disk where nothing is said.
+/// Default settings of an ordered disk.
 fn ordered() -> ImageSettings {
     ImageSettings { durability: Durability::Ordered, ..ImageSettings::default() }
 }
@@ -85,7 +85,7 @@ impl MediumSpec {
     /// Reads `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`.
     ///
     /// # Errors
-    /// A [`SpecError`] that names what is wrong and the nearest right word.
+    /// A [`SpecError`] that names the fault and the nearest right word.
     pub fn parse(word: &str) -> Result<Self, SpecError> {
         let (kind, value) = match word.split_once(':') {
             Some((kind, value)) => (kind.trim(), value.trim()),
@@ -160,7 +160,7 @@ impl MediumSpec {
     /// Opens the medium, locks it, and makes it ready for I/O.
     ///
     /// # Errors
-    /// An [`OpenError`] that names the path, the cause and what to do.
+    /// An [`OpenError`] that names the path, the cause and the remedy.
     pub fn open(&self, options: &OpenOptions) -> Result<Box<dyn Medium>, OpenError> {
         let backing = match self {
             &Self::Ram { size } => {

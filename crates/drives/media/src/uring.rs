@@ -17,7 +17,7 @@ use crate::medium::check;
 use crate::workers::{Changes, IoResult, Perform, Workers};
 use crate::{Finished, Medium, MediumError, OpenError, Ticket};
 
-/// I/Os that the kernel gets at a time; what is more waits its turn.
+/// I/Os that the kernel gets at a time; further ones wait their turn.
 const DEPTH: u32 = 256;
 
 /// The file's place among the registered ones.
@@ -126,7 +126,7 @@ impl Uring {
         }
     }
 
-    /// Gives out what may begin.
+    /// Submits the I/Os that may begin.
     fn pump(&mut self) {
         while let Some(&index) = self.ready.front() {
             let Some(Some(slot)) = self.slots.get(index) else {
@@ -236,7 +236,7 @@ impl Uring {
         self.unsubmitted = true;
     }
 
-    /// Takes what the kernel and the threads have done.
+    /// Takes the I/Os that the kernel and the threads have done.
     fn reap(&mut self) {
         loop {
             let Some(entry) = self.ring.completion().next() else { break };

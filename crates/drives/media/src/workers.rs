@@ -225,7 +225,7 @@ impl<B: Perform> Medium for Workers<B> {
         if self.in_flight > 0 {
             let finished = &mut self.shared.lock().finished;
             if let (false, Some(bell)) = (finished.is_empty(), &self.shared.bell) {
-                // Under the lock: what finishes later rings again.
+                // Under the lock: an I/O that finishes later rings again.
                 let _ = rustix::io::read(bell, &mut [0; 8]);
             }
             self.in_flight -= finished.len();
@@ -267,7 +267,7 @@ impl<B: Perform> Medium for Workers<B> {
 }
 
 impl<B: Perform> Drop for Workers<B> {
-    /// Finishes what is under way.
+    /// Finishes the I/Os under way.
     fn drop(&mut self) {
         self.shared.lock().stopping = true;
         self.shared.work.notify_all();
@@ -313,7 +313,7 @@ mod tests {
             let together = self.together.fetch_add(1, SeqCst) + 1;
             self.most.fetch_max(together, SeqCst);
             if command.operation == Operation::Flush {
-                // The test tells in the offset how many changes came before.
+                // The test gives in the offset the number of changes that came before.
                 data[0] = u8::from(self.changes_finished.load(SeqCst) >= command.offset);
             } else {
                 std::thread::sleep(Duration::from_micros(command.length));

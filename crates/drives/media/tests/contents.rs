@@ -1,5 +1,5 @@
-//! Every form of every medium against a plain array: random I/Os, many under
-//! way together, and what is read is what was written.
+//! Every form of every medium against a plain array: random I/Os, many under way together, and
+//! reads return the written data.
 
 use std::time::Duration;
 

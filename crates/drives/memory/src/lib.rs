@@ -2,8 +2,8 @@
 //! through.
 //!
 //! Promises:
-//! - A device reaches guest memory by checked copies only, whoever carries it:
-//!   a virtual machine, a server of other programs' machines, or a test.
+//! - A device reaches guest memory by checked copies only, with every carrier: a virtual machine, a
+//!   server of other programs' machines, or a test.
 //! - Buffers are used again, so that an I/O allocates nothing.
 
 mod pool;

@@ -4,8 +4,8 @@ use crate::Segment;
 
 /// Smallest class of data buffers: 512 bytes.
 const SMALLEST_SHIFT: u32 = 9;
-/// Classes of data buffers, each twice as large as the one before: the last
-/// holds 4 MiB. What is larger is not kept.
+/// Classes of data buffers, each twice as large as the one before: the last holds 4 MiB. A larger
+/// buffer is not kept.
 const CLASSES: usize = 14;
 /// Limit on the bytes of data buffers kept while unused.
 const KEPT_BYTES: usize = 64 << 20;

@@ -2,8 +2,7 @@
 
 use crate::{Memory, OutOfMemoryRange};
 
-/// An address of what is thrown away (an NVMe bit bucket): no piece of memory
-/// can begin there.
+/// Address of data that is thrown away (an NVMe bit bucket): no piece of memory can begin there.
 pub const NOWHERE: u64 = u64::MAX;
 
 /// A contiguous piece of guest memory.
@@ -43,8 +42,8 @@ pub fn gather<M: Memory + ?Sized>(
     Ok(())
 }
 
-/// Copies `data` to guest memory at `segments`, as far as both go; what is to
-/// go [`NOWHERE`] is left out.
+/// Copies `data` to guest memory at `segments`, as far as both go; data for [`NOWHERE`] is left
+/// out.
 ///
 /// # Errors
 /// If a piece that is needed is not all guest memory.

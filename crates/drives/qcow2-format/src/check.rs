@@ -99,7 +99,7 @@ struct Checker<'a> {
 /// Checks the image whose header is `header`.
 ///
 /// # Errors
-/// A [`FormatError`] if it cannot be read, or is larger than what is checked.
+/// A [`FormatError`] if it cannot be read, or is too large to be checked.
 pub fn check(
     source: &Source,
     header: &Header,

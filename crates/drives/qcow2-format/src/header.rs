@@ -57,7 +57,7 @@ pub struct Header {
     pub incompatible: u64,
     /// Compatible features.
     pub compatible: u64,
-    /// Features that are cleared by who does not know them.
+    /// Features that a program clears if it does not support them.
     pub autoclear: u64,
     /// Binary logarithm of a refcount's width in bits.
     pub refcount_order: u32,

@@ -44,7 +44,7 @@ pub const SNAPSHOTS_OFFSET: Field = field(64, 8, 2);
 pub const INCOMPATIBLE: Field = field(72, 8, 3);
 /// Features that may be ignored.
 pub const COMPATIBLE: Field = field(80, 8, 3);
-/// Features that are cleared by who does not know them.
+/// Features that a program clears if it does not support them.
 pub const AUTOCLEAR: Field = field(88, 8, 3);
 /// Binary logarithm of a refcount's width (bits).
 pub const REFCOUNT_ORDER: Field = field(96, 4, 3);

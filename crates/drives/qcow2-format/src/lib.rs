@@ -3,7 +3,7 @@
 //! disks that no guest writes to.
 //!
 //! Promises:
-//! - No file makes it panic, or take more than its limits: what contradicts itself is refused
+//! - No file makes it panic, or take more than its limits: a contradictory file is refused
 //!   with one message.
 //! - Nothing is written. The crate `qcow2` does that, with the layout that is here.
 

@@ -50,7 +50,7 @@ impl Reader {
     /// Opens the image in `file`, which is that at `path`.
     ///
     /// # Errors
-    /// A [`FormatError`] that names the file: it is no image, damaged, has what is not supported,
+    /// A [`FormatError`] that names the file: it is no image, damaged, has an unsupported feature,
     /// or is the difference to a backing file.
     pub fn open(file: Arc<File>, path: &Path) -> Result<Self, FormatError> {
         let os = |source| FormatError::Os { path: path.into(), source };

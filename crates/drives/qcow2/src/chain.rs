@@ -153,8 +153,8 @@ fn backing_format(header: &Header, path: &Path) -> Result<Option<Format>, ImageE
     }
 }
 
-/// Looks at the image whose files are `links`, from the top: checks each and
-/// refuses what contradicts itself.
+/// Inspects the image whose files are `links`, from the top: checks each and refuses a
+/// contradictory one.
 pub(crate) fn inspect(links: Vec<Link>) -> Result<Found, ImageError> {
     let mut top = None;
     for (depth, link) in links.iter().enumerate() {
@@ -192,7 +192,7 @@ pub(crate) fn examine(path: &Path) -> Result<(Header, Report, Vec<Snapshot>), Im
 /// Finds the image at `path` with everything below it, and checks it.
 ///
 /// # Errors
-/// An [`ImageError`] that names the file and what to do.
+/// An [`ImageError`] that names the file and the remedy.
 pub fn find(path: &Path) -> Result<Found, ImageError> {
     inspect(links(path)?)
 }

@@ -51,7 +51,7 @@ impl Default for CreateOptions {
 /// Makes an image at `path`, where there is no file yet.
 ///
 /// # Errors
-/// An [`ImageError`] that names the file or the value, and what to do.
+/// An [`ImageError`] that names the file or the value, and the remedy.
 pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
     let value = |message: String| Err(ImageError::Value(message));
     let bits = options.cluster_size.checked_ilog2().unwrap_or(0);
@@ -84,8 +84,8 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
         .map_err(os("write its folder"))
 }
 
-/// The largest disk of an image with clusters of `cluster` bytes: what the longest L1 table
-/// that QEMU opens describes.
+/// The largest disk of an image with clusters of `cluster` bytes: limited by the longest L1 table
+/// that QEMU opens.
 pub(crate) fn largest(cluster: u64) -> u64 {
     L1_LIMIT / 8 * (cluster / 8) * cluster
 }

@@ -19,7 +19,7 @@ pub struct Counters {
     pub host_flushes: u64,
     /// Barriers of the drive below.
     pub host_barriers: u64,
-    /// Flushes that nobody waited for: they bound what a crash can undo.
+    /// Flushes that nobody waited for: they bound the loss by a crash.
     pub lag_flushes: u64,
     /// Flushes of the guest that waited for such a flush.
     pub lag_waits: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Covered {
 }
 
 impl Lag {
-    /// A write of so many bytes.
+    /// Counts a write of this many bytes.
     pub(crate) fn written(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.written = self.written.saturating_add(bytes);
@@ -100,8 +100,8 @@ impl Lag {
         counters.lag_most_bytes = counters.lag_most_bytes.max(self.written - self.kept);
     }
 
-    /// When a flush has to be submitted: early enough to be over in time, if it
-    /// takes no longer than half of what is allowed.
+    /// When a flush has to be submitted: early enough to be over in time, if it takes no longer
+    /// than half of the allowed time.
     pub(crate) fn due(&self, settings: &Settings) -> Option<Nanos> {
         let oldest = *self.orders.front().filter(|_| self.flushing == 0)?;
         let full = self.bytes >= settings.max_lag_bytes;
@@ -116,7 +116,7 @@ impl Lag {
         })
     }
 
-    /// A flush of the drive below is submitted: what it covers.
+    /// A flush of the drive below is submitted; returns the writes that it covers.
     pub(crate) fn flush(&mut self) -> Covered {
         self.flushing += 1;
         self.bytes = 0;

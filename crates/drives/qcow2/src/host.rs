@@ -27,8 +27,7 @@ pub(crate) struct State {
     pub(crate) tables: Tables,
     pub(crate) counters: Counters,
     /// Whether anything was written since the last barrier, or since a flush that
-    /// ended: what is written beside one that is under way can overtake what it
-    /// covers.
+    /// ended: a write beside one that is under way can overtake the writes that it covers.
     pub(crate) written: bool,
     // Number of writes so far, and as it was at each flush under way.
     writes: u64,
@@ -123,7 +122,7 @@ impl State {
                 self.slots[slot as usize] = Slot::Abandoned;
                 Some((slot, command, data))
             }
-            // Only what is queued is in the queue.
+            // Only queued operations are in the queue.
             other => {
                 self.slots[slot as usize] = other;
                 None

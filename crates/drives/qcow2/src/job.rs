@@ -62,7 +62,7 @@ impl<'a> Job<'a> {
     async fn order(&mut self) -> io::Result<()> {
         if self.core.shared.lock().written {
             if self.core.flushes_for_order() {
-                // A flush covers only what went well.
+                // A flush covers only successful writes.
                 finish(std::mem::take(&mut self.writes)).await?;
             }
             self.orders.extend(self.core.separate().await?);

@@ -80,9 +80,8 @@ impl KillSafety {
 }
 
 impl Core {
-    /// Sees to it that the tables outlive the program as they are, those that
-    /// others changed included: what was written in place may lie where another
-    /// command is about to have allocated.
+    /// Sees to it that the tables outlive the program as they are, those that others changed
+    /// included: data written in place may lie where another command is about to have allocated.
     pub(crate) async fn make_kill_safe(&self) -> io::Result<()> {
         let pending = || {
             let changes = lock(&self.kill_safety.changes);
@@ -98,7 +97,7 @@ impl Core {
         self.write_tables(&access, End::Ordered).await
     }
 
-    /// Logs what has changed; `false` if the tables had better be written.
+    /// Logs the changes; `false` if the tables had better be written.
     pub(crate) fn log_changes(&self) -> bool {
         let Strategy::Logged(log) = &self.kill_safety.strategy else { return true };
         let unlogged = self.shared.lock().tables.unlogged();
@@ -111,7 +110,7 @@ impl Core {
         logged
     }
 
-    /// Lets go of what the image's file has, now that tables were written.
+    /// Drops the changes that the image's file has, now that tables were written.
     /// `freed`: whether clusters are about to get a new use.
     pub(crate) async fn shorten_log(
         &self,
@@ -140,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Ends the log, for the image to be closed: what takes its mark away.
+    /// Ends the log, for the image to be closed; returns the write that takes its mark away.
     pub(crate) fn end_log(&self) -> Option<Write> {
         let logged = self.kill_safety.is_logged();
         logged.then(|| self.shared.lock().tables.end_log()).flatten()

@@ -21,7 +21,7 @@ use crate::{Counters, ImageError};
 
 /// A disk image on the layer below it.
 ///
-/// Dropped, it writes what it holds back and is closed, as far as the layer
+/// Dropped, it writes the changes it holds back and is closed, as far as the layer
 /// below can do that; [`Image::close`] returns the result.
 pub struct Image {
     lower: Box<dyn Layer>,
@@ -35,7 +35,7 @@ pub struct Image {
     lower_done: Vec<Done>,
     in_flight: Arc<std::sync::atomic::AtomicUsize>,
     statistics: Statistics,
-    // Its counters when what is measured began.
+    // Its counters at the start of the measurement.
     before: Counters,
     // Commands submitted so far.
     submitted: u64,
@@ -85,8 +85,8 @@ impl Image {
         &*self.lower
     }
 
-    /// Writes what is held back and closes the image, outside of time. Nothing
-    /// may be in flight.
+    /// Writes the changes held back and closes the image, outside of time. Nothing may be in
+    /// flight.
     ///
     /// # Errors
     /// An [`ImageError`] if the layer below could not write it.
@@ -119,7 +119,7 @@ impl Image {
         instantly(&mut self.tasks, &self.shared, &mut *self.lower, future)
     }
 
-    /// The same, for what has to come to its end.
+    /// The same, for operations that have to end.
     fn finish_instantly(
         &mut self,
         future: impl std::future::Future<Output = std::io::Result<()>> + 'static,
@@ -129,12 +129,12 @@ impl Image {
         ended.map_err(|source| ImageError::Format { path: self.path.clone(), source })
     }
 
-    /// Runs what can run at `now`, and gives the drive below what it is asked.
+    /// Runs the tasks that can run at `now`, and submits their operations to the drive below.
     fn pump(&mut self, now: Nanos) {
         self.pump_as(now, false);
     }
 
-    /// The same; `urgent`: what it is asked now is for an urgent request.
+    /// The same; `urgent`: the operations are for an urgent request.
     fn pump_as(&mut self, now: Nanos, urgent: bool) {
         self.shared.lock().now = now;
         loop {
@@ -155,7 +155,7 @@ impl Image {
         }
     }
 
-    /// The image's own next event: a flush that bounds what a crash can undo.
+    /// The image's own next event: a flush that bounds the loss by a crash.
     fn timer(&self) -> Option<Nanos> {
         lock(&self.core.lag).due(&self.core.settings)
     }

@@ -1,24 +1,20 @@
 //! Disk images in qcow2, as a layer over any model and medium.
 //!
-//! A command of the guest becomes reads, writes and orders of the drive below,
-//! each of which takes that drive's time. The format's work is done by
-//! [`imago`]; what it wants to write of its tables is held back and written in
-//! an order of ours, so that the image is sound at every instant, whatever of
-//! the drive's cache a power cut loses.
+//! A command of the guest becomes reads, writes and orders of the drive below, each of which takes
+//! that drive's time. The format's work is done by [`imago`]; its writes of tables are held back
+//! and done in a different order, so that the image is sound at every instant, whatever part of the
+//! drive's cache a power cut loses.
 //!
 //! Promises:
 //! - Virtual time only: the same commands at the same times end at the same
 //!   times. One thread; nothing waits for the host.
-//! - After a power cut at any instant the image is sound: leaks at worst. What
-//!   else holds depends on its [`Durability`]: everything that was acknowledged
-//!   before a flush that ended; or, with [`Durability::Ordered`], everything
-//!   before some flush and nothing after the next.
-//! - Where it is asked for ([`Opening::kill_safe`]), what was acknowledged is there
-//!   after the program was killed, flushed or not.
-//! - A write that finds no room ends with an error, and the image stays sound
-//! and remains usable.
-//! - No file makes it panic or hang: what contradicts itself is refused with
-//!   one message.
+//! - After a power cut at any instant the image is sound: leaks at worst. Further guarantees depend
+//!   on its [`Durability`]: everything that was acknowledged before a flush that ended; or, with
+//!   [`Durability::Ordered`], everything before some flush and nothing after the next.
+//! - On request ([`Opening::kill_safe`]), acknowledged writes are there after the program was
+//!   killed, flushed or not.
+//! - A write that finds no room ends with an error, and the image stays sound and remains usable.
+//! - No file makes it panic or hang: a contradictory one is refused with one message.
 //!
 //! This crate does the part that `imago` 0.2 does not do: the order of tables ([`tables`]),
 //! checking an image ([`check`]), internal snapshots (read through a header that
@@ -59,7 +55,7 @@ use std::path::Path;
 
 use stasis_qcow2_format::{header, layout, refcounts};
 
-/// Checks the qcow2 file at `path`, without what is below it.
+/// Checks the qcow2 file at `path`, without the files below it.
 ///
 /// # Errors
 /// An [`ImageError`] if it cannot be read as an image at all.

@@ -61,7 +61,7 @@ fn room(found: &Found, length: u64, size: u64) -> u64 {
 /// files. An image that was not closed is repaired.
 ///
 /// # Errors
-/// An [`ImageError`] that names the file and what to do.
+/// An [`ImageError`] that names the file and the remedy.
 pub fn find(
     path: &Path,
     writable: bool,
@@ -70,7 +70,7 @@ pub fn find(
     find_links(chain::links(&options.base.join(path))?, writable, options)
 }
 
-/// Makes the disk of the image at `path` larger, outside of time; what is new reads as zeroes,
+/// Makes the disk of the image at `path` larger, outside of time; the new part reads as zeroes,
 /// whatever a file below or clusters behind the old end hold.
 ///
 /// # Errors
@@ -120,7 +120,7 @@ fn check_growth(found: &Found, size: u64) -> Result<(), ImageError> {
 /// The same with the files named by `links`, from the top.
 ///
 /// # Errors
-/// An [`ImageError`] that names the file and what to do.
+/// An [`ImageError`] that names the file and the remedy.
 pub fn find_links(
     links: Vec<Link>,
     writable: bool,
@@ -149,7 +149,7 @@ fn find_for(
         file.writable = true;
         file.room = room(&found, lengths[0], size.max(found.header.size));
     }
-    // The paths are whole: what they started from is in them.
+    // The paths are complete: their base is in them.
     let medium = HostFiles::open(&files, &OpenOptions { base: Path::new(""), ..*options })?;
     let places: Vec<_> = medium.places().collect();
     if writable {
@@ -208,8 +208,7 @@ impl Opening {
     /// with.
     ///
     /// # Errors
-    /// An [`ImageError`] if `lower` cannot read it, or does not offer what
-    /// `settings` need.
+    /// An [`ImageError`] if `lower` cannot read it, or lacks an operation that `settings` need.
     pub fn open(self, lower: Box<dyn Layer>, settings: Settings) -> Result<Image, ImageError> {
         self.open_at(lower, settings, None)
     }

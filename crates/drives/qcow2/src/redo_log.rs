@@ -1,13 +1,12 @@
-//! The redo log of a killed process: what an image's tables have become and its file does
+//! The redo log of a killed process: changes of an image's tables that its file does
 //! not have yet, so that a program that is killed loses nothing that it acknowledged.
 //!
-//! It lies beside the image, as `IMAGE.unflushed`, and is appended to before a
-//! command that changed tables ends. It needs no flush: it outlives the program
-//! in the host's cache, and with a power cut it goes, as what was not flushed
-//! may. It is valid only for the boot and the file that it names, and while the
-//! image's header has [`LOGGED`]: an autoclear feature, which every other
-//! program takes away when it opens the image to write (qcow2.txt, bytes 88 to
-//! 95), so that an old log never overwrites what came later.
+//! It lies beside the image, as `IMAGE.unflushed`, and is appended to before a command that changed
+//! tables ends. It needs no flush: it survives in the host's cache when the program is killed, and
+//! a power cut may take it, as it may take any unflushed data. It is valid only for the boot and
+//! the file that it names, and while the image's header has [`LOGGED`]: an autoclear feature, which
+//! every other program takes away when it opens the image to write (qcow2.txt, bytes 88 to 95), so
+//! that an old log never overwrites later changes.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -98,7 +97,7 @@ impl RedoLog {
         Ok(Self { path, file, head, length: HEAD as u64, record: Vec::new(), broken: false })
     }
 
-    /// Appends what tables have become.
+    /// Appends changes of tables.
     ///
     /// # Errors
     /// If there is no room; then nothing is in the log any more, and it
@@ -129,7 +128,7 @@ impl RedoLog {
         self.length > LONG
     }
 
-    /// Begins it again with what the image's file does not have yet.
+    /// Begins it again with the changes that the image's file does not have yet.
     pub(crate) fn restart(&mut self, changes: &[Write]) {
         let done = if changes.is_empty() {
             self.file.set_len(HEAD as u64).map(|()| self.length = HEAD as u64)
@@ -138,7 +137,7 @@ impl RedoLog {
         };
         self.broken = match done {
             Ok(()) => false,
-            // Old records must not come back over what the file has now.
+            // Old records must not overwrite the present content of the file.
             Err(_) => {
                 let _ = self.file.set_len(HEAD as u64);
                 true
@@ -192,8 +191,8 @@ fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Carries into the image's file what a program that was killed left beside it;
-/// whether there was anything. Nobody else may have the image open.
+/// Carries the changes that a killed program left beside the image into its file; returns whether
+/// there were any. Nobody else may have the image open.
 ///
 /// # Errors
 /// An [`ImageError`] that names the file that cannot be read or written.

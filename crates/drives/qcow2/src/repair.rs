@@ -1,9 +1,8 @@
-//! New refcounts for an image: where it was not closed with lazy refcounts, and
-//! where its refcount table has no room for what the image may become.
+//! New refcounts for an image: where it was not closed with lazy refcounts, and where its refcount
+//! table has no room for the image's largest size.
 //!
-//! The library grows a refcount table at a moment at which what it frees can
-//! be given out again before the header is known to point elsewhere; with a
-//! table that is long enough it never has to.
+//! The library grows a refcount table at a moment at which a range it frees can be given out again
+//! before the header is known to point elsewhere; with a table that is long enough it never has to.
 
 use std::fs::File;
 use std::io;

@@ -18,8 +18,7 @@ const ALIGNMENT: usize = 512;
 /// Target of a handle's reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The image's own tables: what is written stays in memory until it can be
-    /// written in a sound order.
+    /// The image's own tables: writes stay in memory until they can be written in a sound order.
     Tables,
     /// The clusters with data, in the same file.
     Data,
@@ -43,7 +42,7 @@ impl Handle {
         Self { shared: Arc::clone(shared), role, helper: CommonStorageHelper::default() }
     }
 
-    /// Reads what the drive below has.
+    /// Reads from the drive below.
     async fn below(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let room = self.shared.lock().room;
         let (start, length) = match self.role {
@@ -159,7 +158,7 @@ impl Storage for Handle {
     }
 
     async fn flush(&self) -> io::Result<()> {
-        // The order of what is written is ours.
+        // The order of writes is decided elsewhere.
         Ok(())
     }
 

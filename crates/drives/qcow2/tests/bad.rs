@@ -122,7 +122,7 @@ fn a_changed_backing_file_is_told_or_refused() {
     assert!(newer().is_empty());
     at(&base, 3000);
     assert_eq!(newer(), std::slice::from_ref(&base));
-    // Shorter than the image above: what it has no more reads as zeroes.
+    // Shorter than the image above: the missing part reads as zeroes.
     std::fs::remove_file(&base).unwrap();
     qemu_img(&["create", "-q", "-f", "qcow2", base.to_str().unwrap(), "512K"]);
     let mut driver = Driver::new(open_image(&top).unwrap());
@@ -277,8 +277,8 @@ fn the_corpus_is_refused_or_works() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(300)))]
 
-    /// Whatever is done to an image: it is refused, or it works; nothing panics
-    /// and everything ends.
+    /// After any damage to an image: it is refused, or it works; nothing panics and everything
+    /// ends.
     #[test]
     fn damaged_images_are_refused_or_work(
         bytes in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0u8..4), 1..6),

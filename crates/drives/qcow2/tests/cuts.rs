@@ -1,5 +1,5 @@
-//! The power is cut anywhere, and the image is started again from what the
-//! drive's cache may leave.
+//! The power is cut anywhere, and the image is started again from a state that the drive's cache
+//! may leave.
 
 mod common;
 

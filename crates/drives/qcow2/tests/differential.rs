@@ -17,7 +17,7 @@ use stasis_qcow2_format::Reader;
 
 const SECTOR: u64 = 512;
 
-/// An image, the files below it, and what its disk must hold.
+/// An image, the files below it, and the expected content of its disk.
 struct Chain {
     folder: tempfile::TempDir,
     random: Xoshiro256PlusPlus,
@@ -126,7 +126,7 @@ impl Chain {
         if self.below(2) == 0 {
             arguments.push("-c");
             self.packed = true;
-            // Half of the disk is what compresses.
+            // Half of the disk is compressible.
             let half = self.disk.len() / 2;
             self.disk[..half].fill(3);
             std::fs::write(&self.top, &self.disk).unwrap();
@@ -209,7 +209,7 @@ impl Chain {
                 }
                 3 => {
                     self.log.push(format!("discard {range:?}"));
-                    // Version 2 keeps what it has.
+                    // Version 2 keeps its content.
                     if driver.layer.discard_zeroes() {
                         self.disk[range].fill(0);
                     }
@@ -264,7 +264,7 @@ impl Chain {
         }
     }
 
-    /// Whether the command did what it was to do.
+    /// Whether the command succeeded.
     fn qemu_io(&mut self, command: &str) -> bool {
         self.log.push(format!("qemu-io {command}"));
         let arguments = ["-f", "qcow2", "-c", command, self.path()];

@@ -1,5 +1,5 @@
-//! Cost of a guest's fsync of an append at the drive below
-//! ("Barrier enabled QEMU", 3.1.2: two flushes of the guest, eight of the host).
+//! Cost of a guest's fsync of an append at the drive below ("Barrier enabled QEMU", 3.1.2: two
+//! flushes of the guest, eight of the host).
 
 mod common;
 
@@ -123,8 +123,8 @@ fn what_asks_to_be_durable_is_flushed_whatever_the_way() {
     expect_one(&driver, 1);
 }
 
-/// A flush of the image's own that is under way puts nothing in order yet: what is
-/// written beside it may be durable before what it covers.
+/// A flush of the image itself that is under way puts nothing in order yet: a write beside it may
+/// be durable before the writes that it covers.
 #[test]
 fn an_order_beside_a_flush_under_way_is_one_of_its_own() {
     let folder = folder();
@@ -139,7 +139,7 @@ fn an_order_beside_a_flush_under_way_is_one_of_its_own() {
     assert_eq!(driver.write(0, vec![1; CLUSTER as usize]), Status::Ok);
     assert_eq!(driver.flush(), Status::Ok);
     while driver.layer.counters().lag_flushes == 0 {
-        // In place, just before the flush that bounds what a crash can undo.
+        // In place, just before the flush that bounds the loss by a crash.
         assert_eq!(driver.write(0, vec![2; 512]), Status::Ok);
         let next = driver.layer.next_event();
         while driver.layer.next_event() == next && driver.step() {}

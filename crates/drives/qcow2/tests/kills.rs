@@ -1,5 +1,5 @@
-//! The program is killed at any time; what it acknowledged is there when the
-//! image is opened again, flushed or not.
+//! The program is killed at any time; acknowledged writes are there when the image is opened again,
+//! flushed or not.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn kills(options: &str, settings: Settings, seed: u64) {
             }
             let offset = (block * BLOCK) as u64;
             let operation = match random.next_u64() % 16 {
-                // Otherwise it is a hint, and a block may hold what it held.
+                // Otherwise it is a hint, and a block may keep its content.
                 0 if driver.layer.discard_zeroes() => Operation::Discard,
                 1 => Operation::WriteZeroes,
                 2 => Operation::Flush,

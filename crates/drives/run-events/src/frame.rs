@@ -12,7 +12,7 @@ const TRACKS: usize = 256;
 /// A stream that is not a events, or a damaged one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FrameError {
-    /// The kind byte is none of ours.
+    /// The kind byte is unknown.
     #[error("events: unknown kind of frame {0:#04x}")]
     Kind(u8),
     /// A frame longer than any that is written.
@@ -185,7 +185,7 @@ mod tests {
     use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 
     fn entries() -> impl Strategy<Value = RunEvent> {
-        // Any value that a column can have; of a long number what any scale lets pass.
+        // Any value that a column can have; of a long number one that any scale permits.
         let record = any::<[u64; COLUMN_COUNT]>().prop_map(|mut numbers| {
             for (column, number) in IoRecord::COLUMNS.iter().zip(&mut numbers) {
                 *number %= match column.kind {

@@ -1,10 +1,9 @@
 //! Events of a run in progress: the guest's output, one record per I/O, progress, and the run's
 //! outcome.
 //!
-//! A machine writes [`RunEvent`]s into a [`EventSink`]. Where the machine runs
-//! inside the software KVM host, its events leave as a stream of frames
-//! ([`encode`], [`Decoder`]) that the program outside reads back into entries,
-//! so whoever writes results does not know where the machine ran.
+//! A machine writes [`RunEvent`]s into a [`EventSink`]. Where the machine runs inside the software
+//! KVM host, its events leave as a stream of frames ([`encode`], [`Decoder`]) that the program
+//! outside reads back into entries, so the consumer of results need not know where the machine ran.
 
 mod frame;
 mod outcome;
@@ -21,7 +20,7 @@ pub use record::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 use stasis_block::timeline::{Span, Track};
 use stasis_clock::Nanos;
 
-/// One thing that a run tells.
+/// One event of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
     /// Source of the entries that follow, of several machines: output, console and results that
@@ -45,10 +44,10 @@ pub enum RunEvent {
     Spans(Vec<Span>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
-    /// A piece of the trace of what the drives were asked, where there is one.
+    /// A piece of the trace of the drives' commands, where there is one.
     Trace(Vec<u8>),
-    /// A piece of what the drives keep when their power is off, as JSON; told whole before the
-    /// run is over.
+    /// A piece of the state that the drives keep when their power is off, as JSON; complete before
+    /// the run is over.
     DriveStates(Vec<u8>),
     /// The run is over.
     Outcome(Box<Outcome>),

@@ -7,8 +7,8 @@ use stasis_clock::Nanos;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// The command ended with this status (128 + the signal's number where a
-    /// ended it, as shells report it).
+    /// The command ended with this status (128 + the signal's number where a signal ended it, as shells
+    /// report it).
     Exited(i32),
     /// The command could not be started: a message for the user. Shells give
     /// such a command 127 (not found) or 126 (not executable).
@@ -30,8 +30,8 @@ pub enum Ending {
     Cancelled,
 }
 
-/// Number of exits from guest mode, by reason. Guest-caused exits only:
-/// a run repeats them under `exact`.
+/// Number of exits from guest mode, by reason. Guest-caused exits only: a run repeats them under
+/// `exact`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exits {
     /// All of those below.

@@ -34,7 +34,7 @@ pub enum FieldError {
     /// The row ends before it.
     #[error("it has too few fields")]
     Missing,
-    /// It is none of the column's words.
+    /// It is not among the column's words.
     #[error("the {column} `{found}` is unknown")]
     Word {
         /// The column's name.

@@ -1,6 +1,6 @@
-//! Prints what a request costs each scheduler, from add to complete, by number
-//! of queues: `cargo run --release -p stasis-scheduler --example scheduler_speed`.
-//! Words after `--` choose lines by what their names begin with.
+//! Prints the cost of a request at each scheduler, from add to complete, by number of queues:
+//! `cargo run --release -p stasis-scheduler --example scheduler_speed`. Words after `--` choose
+//! lines by the beginnings of their names.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement has a clock")]
 
@@ -13,7 +13,7 @@ use stasis_scheduler::{QueueSpec, Request, SchedulerSpec, KINDS};
 const REQUESTS: u32 = 500_000;
 /// Requests that each queue has waiting.
 const DEPTH: u32 = 2;
-/// Each figure is the median of so many, taken in turns.
+/// Each figure is the median of this many, taken in turns.
 const ROUNDS: usize = 5;
 const QUEUES: [u32; 4] = [10, 100, 1_000, 10_000];
 
@@ -43,8 +43,8 @@ fn timed(waiting: u32, mut call: impl FnMut()) -> f64 {
     (busy_seconds(start) - begin) * 1e9 / f64::from(REQUESTS)
 }
 
-/// ns per request. `small`: every request is one budget, so that each
-/// goes through the tree of queues; otherwise budgets are as by default.
+/// ns per request. `small`: every request is one budget, so that each goes through the tree of
+/// queues; otherwise budgets are as by default.
 fn cost(kind: &str, queues: u32, small: bool) -> f64 {
     let mut table = serde_json::json!({ "kind": kind });
     if small {

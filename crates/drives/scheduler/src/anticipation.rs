@@ -12,8 +12,8 @@ use crate::pool::Held;
 const SEEK: u64 = 400 * 1024;
 /// Number of seeks in a queue's past that makes it a seeking one: more than half of the last 32.
 const SEEKS: u32 = 16;
-/// Limit on the wait for a queue that seeks: waiting saves no seek there,
-/// it only keeps the queue's share (BFQ's and CFQ's minimum, 2 ms).
+/// Limit on the wait for a queue that seeks: waiting saves no seek there, it only keeps the queue's
+/// share (BFQ's and CFQ's minimum, 2 ms).
 const SEEKY_WAIT: Nanos = 2 * MILLISECOND;
 /// Think times count an eighth of the mean, as in CFQ; the first few are no mean.
 const SMOOTHING: u64 = 8;
@@ -31,7 +31,7 @@ pub(crate) struct Anticipation {
 }
 
 impl Anticipation {
-    /// A request arrives; `window` is what is waited at most.
+    /// A request arrives; `window` is the limit on the wait.
     pub(crate) fn arrived(&mut self, now: Nanos, held: &Held, window: Nanos) {
         if let Some(since) = self.idle_since.take() {
             // Capped, so that one long pause is not remembered for long.

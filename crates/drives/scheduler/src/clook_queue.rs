@@ -7,7 +7,7 @@
 //! no place: it stands where the sweep is when it arrives, so it goes after
 //! everything that waited before it.
 //!
-//! In batches, what comes during a sweep waits for the next one (FSCAN: Coffman,
+//! In batches, requests that come during a sweep wait for the next one (FSCAN: Coffman,
 //! Klimko and Ryan, "Analysis of Scanning Policies for Reducing Disk Seek Times",
 //! SIAM Journal on Computing 1(3), 1972): a stream upwards overtakes nothing.
 
@@ -26,7 +26,7 @@ fn key(position: u64, sequence: u64) -> u128 {
 #[derive(Debug)]
 pub(crate) struct ClookQueue {
     root: Root,
-    // In batches: what waits for the next one.
+    // In batches: the requests that wait for the next one.
     batches: bool,
     coming: Root,
     // The next in order: its key and slot.

@@ -19,9 +19,8 @@ struct Behind {
     held: VecDeque<Request>,
 }
 
-/// Bounds what a drive holds, and keeps barriers: what a queue asks after its
-/// barrier is not sent before it, and the barrier not before what the queue
-/// asked earlier. Other queues are not held up.
+/// Limits the requests at a drive, and keeps barriers: a queue's later requests are not sent before
+/// its barrier, and the barrier not before its earlier requests. Other queues are not held up.
 pub struct Dispatcher {
     scheduler: Box<dyn Scheduler>,
     depth: usize,
@@ -110,7 +109,7 @@ impl Dispatcher {
         Some(tag)
     }
 
-    /// Hands the scheduler what no barrier holds any more.
+    /// Hands the scheduler the requests that no barrier holds any more.
     fn release(&mut self, now: Nanos, id: QueueId) {
         loop {
             let behind = &mut self.behind[id.0 as usize];

@@ -6,8 +6,8 @@
 //! per request once its queues have been as full as they get.
 //!
 //! [`SchedulerSpec`] names and builds one; [`Dispatcher`] puts it before a drive and
-//! bounds how many requests the drive holds; [`kinds`] has the kinds, and what a new one implements. `docs/reference/schedulers.md`
-//! describes each with its constants and their sources.
+//! limits the requests at the drive; [`kinds`] has the kinds, and the interface of a new one.
+//! `docs/reference/schedulers.md` describes each with its constants and their sources.
 
 mod anticipation;
 mod clook_queue;
@@ -33,8 +33,8 @@ pub use spec::{SchedulerSpec, SpecError};
 use stasis_block::{Command, Operation, Tag};
 use stasis_clock::Nanos;
 
-/// Bytes in a sector, the unit of budgets (as in block layers everywhere,
-/// whatever the drive's own).
+/// Bytes in a sector, the unit of budgets (as in block layers everywhere, independent of the
+/// drive's own).
 pub const SECTOR: u64 = 512;
 
 /// Names a queue of one scheduler; the scheduler gives it out.
@@ -49,7 +49,7 @@ pub struct GroupId(pub u32);
 /// `io.bfq.weight`, so that a real host's settings carry over).
 pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1000;
 
-/// The weight of what is given none (cgroup v2's default).
+/// The default weight (cgroup v2's default).
 pub const DEFAULT_WEIGHT: u32 = 100;
 
 /// Properties of a queue for its scheduler.
@@ -87,8 +87,7 @@ pub struct Request {
     pub tag: Tag,
     /// Requested command.
     pub command: Command,
-    /// Whether somebody waits for it before going on: reads, and writes that
-    /// are synchronized.
+    /// Whether the owner waits for it before it continues: reads, and writes that are synchronized.
     pub sync: bool,
     /// Whether its owner's own scheduler prefers it to the owner's others: `bfq`
     /// does so as well.
@@ -150,15 +149,15 @@ pub struct QueueStatistics {
 
 /// Decides the order in which requests reach a drive.
 ///
-/// Calls come in the order of time. Whoever holds the drive calls
+/// Calls come in the order of time. The holder of the drive calls
 /// [`Scheduler::dispatch`] while it has room: after an add, after a completion,
 /// and at [`Scheduler::next_event`].
 pub trait Scheduler: Send {
     /// Its name in experiments.
     fn name(&self) -> &'static str;
 
-    /// A new group of queues that share what `weight` gives them. Schedulers
-    /// without groups take the queues as if they stood alone.
+    /// A new group of queues that share the service of `weight`. Schedulers without groups take the
+    /// queues as if they stood alone.
     fn create_group(&mut self, _weight: u32) -> GroupId {
         GroupId(0)
     }

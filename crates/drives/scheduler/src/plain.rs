@@ -1,4 +1,4 @@
-//! Schedulers that order requests, whoever's they are.
+//! Schedulers that order requests, independent of their queues.
 
 use std::fmt::Debug;
 
@@ -30,7 +30,7 @@ pub(crate) trait Order: Debug + Send + 'static {
     fn pop(&mut self, now: Nanos, pool: &mut Pool) -> Option<Held>;
 }
 
-/// A queue that nothing schedules: what it got, and how much it still has.
+/// A queue that nothing schedules: its service, and the number of its waiting requests.
 #[derive(Debug, Default)]
 struct Queue {
     statistics: QueueStatistics,
@@ -38,7 +38,7 @@ struct Queue {
     removed: bool,
 }
 
-/// A scheduler that serves requests in an [`Order`], and counts what each queue got.
+/// A scheduler that serves requests in an [`Order`], and counts each queue's service.
 #[derive(Debug)]
 pub(crate) struct Plain<O> {
     pool: Pool,

@@ -13,7 +13,7 @@ use crate::{sectors, Refused, Request};
 pub(crate) struct Held {
     pub(crate) tag: Tag,
     pub(crate) queue: u32,
-    // First byte on the drive; for what has none, where its sweep put it.
+    // First byte on the drive; for a request without one, the place where its sweep put it.
     pub(crate) place: u64,
     pub(crate) end: u64,
     pub(crate) sectors: u64,

@@ -1,4 +1,4 @@
-//! I/O priorities, as ioprio_set(2) and virtio-blk's request header know them.
+//! I/O priorities, as in ioprio_set(2) and virtio-blk's request header.
 
 use serde::{Deserialize, Serialize};
 use stasis_clock::{Nanos, MILLISECOND};
@@ -51,7 +51,7 @@ impl Default for Priority {
 impl Priority {
     /// The lowest level (`IOPRIO_NR_LEVELS` - 1).
     pub const LOWEST: u8 = 7;
-    /// The level of what is given none (`IOPRIO_BE_NORM`).
+    /// The default level (`IOPRIO_BE_NORM`).
     pub const DEFAULT_LEVEL: u8 = 4;
 
     /// Reads the number of ioprio_set(2), which is also the field `ioprio` of virtio-blk's header

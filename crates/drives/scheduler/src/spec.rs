@@ -81,7 +81,7 @@ fn one() -> u32 {
 }
 
 impl SchedulerSpec {
-    /// Reads a scheduler's name; everything else as it is if not said.
+    /// Reads a scheduler's name; everything else has its default.
     ///
     /// # Errors
     /// [`SpecError::Kind`], which names the nearest.

@@ -134,8 +134,7 @@ impl TreeArena {
         removed
     }
 
-    /// Of the child here and the next, one has few entries: they share what they
-    /// have, or become one.
+    /// The child here or the next has few entries: they share their entries, or become one.
     fn fill(&mut self, at: u32, place: usize) {
         let below = &self.node(at).below;
         let (first, second) = (below[place], below[place + 1]);
@@ -251,8 +250,7 @@ mod tests {
         }
     }
 
-    /// Whatever the order: the depth is the logarithm's, and what was freed is
-    /// used again.
+    /// For any order: the depth is the logarithm's, and freed nodes are used again.
     #[test]
     fn trees_are_shallow_and_leave_nothing_behind() {
         let (mut arena, mut root) = (TreeArena::default(), Root::default());

@@ -1,6 +1,6 @@
 //! Weighted shares with every parameter as it is by default: 1:2:5:10 within
 //! 2 % after 10 s where changing from one queue to another costs little. With
-//! `--nocapture` it prints what each mix gives.
+//! `--nocapture` it prints the shares of each mix.
 
 mod common;
 
@@ -28,8 +28,8 @@ fn mixes() -> Vec<(&'static str, Sizes)> {
     ]
 }
 
-/// The largest deviation from the shares after `time`, as a part of each share,
-/// and what the drive moved (B/s).
+/// The largest deviation from the shares after `time`, as a part of each share, and the rate of the
+/// drive (B/s).
 fn deviation(drive: Serial, sizes: &Sizes, depth: u32, random: bool, time: Nanos) -> (f64, u64) {
     let clients = WEIGHTS.iter().zip(sizes).map(|(&weight, sizes)| {
         let sizes = sizes.iter().map(|size| size * 1024).collect();

@@ -22,7 +22,7 @@ fn shares(ask: usize) -> (Vec<u64>, World) {
     (world.got.iter().map(|got| got.sectors).collect(), world)
 }
 
-/// In 100 s: 5 s and a fifth of the time, so a quarter of what the drive does.
+/// In 100 s: 5 s and a fifth of the time, so a quarter of the drive's work.
 #[test]
 fn one_that_always_asks_takes_no_more_than_its_bound() {
     let ((plain, _), (helped, mut world)) = (shares(0), shares(1));
@@ -89,10 +89,9 @@ fn a_start_up_that_is_helped_takes_little_longer_than_alone() {
     assert!(not > 3.0, "{not}");
 }
 
-/// Of six on flash one asks always and one begins and ends to ask a million
-/// times a second: what the other four lose against nobody's asking, and what
-/// they may by the bound: all of the time that help is given, less what of it was
-/// the two's own. With `--nocapture` it prints both.
+/// Of six on flash one asks always and one begins and ends to ask a million times a second: the
+/// loss of the other four against nobody's asking, and its bound: all of the time that help is
+/// given, less the part of it that was the two's own. With `--nocapture` it prints both.
 #[test]
 fn those_who_ask_always_and_who_flip_take_no_more_than_their_bound() {
     const FLIP: Nanos = 1_000;

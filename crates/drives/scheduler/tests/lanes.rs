@@ -25,8 +25,8 @@ fn run(writes: bool) -> World {
     world
 }
 
-/// It is idled for between its reads although writes wait and come between; the
-/// writes have turns of their own, and so neither of the two starves.
+/// It is idled for between its reads although writes wait and come between; the writes have
+/// separate turns, and so neither of the two starves.
 #[test]
 fn a_reader_is_waited_for_beside_its_own_writes() {
     let (alone, beside) = (run(false), run(true));
@@ -74,7 +74,7 @@ fn a_guests_stream_overtakes_nothing() {
 }
 
 /// A guest in one queue: an application's reads, each 1 ms after the last, and two
-/// streams with two requests each. Beside them somebody else's stream. What they get
+/// streams with two requests each. Beside them a stream of another owner. Their service
 /// in 20 s, help being asked for after 5 s in which the drive's rate becomes known.
 fn guest(streams: bool, urgent: bool) -> Vec<Got> {
     let spec = QueueSpec { ordered: true, ..QueueSpec::default() };

@@ -75,7 +75,7 @@ fn weights_are_shares_on_a_slow_disk() {
     assert!(off <= 0.02, "{off}");
 }
 
-/// A group's share is its weight's, whatever its queues' weights. Without the
+/// A group's share is its weight's, independent of its queues' weights. Without the
 /// heuristics, which raise a queue against those it stands beside.
 #[test]
 fn groups_share_and_their_queues_share_within() {

@@ -1,4 +1,4 @@
-//! From what the drive has done to the entry in the used ring.
+//! From the drive's completions to the entry in the used ring.
 
 use stasis_block::{Operation, Status};
 use stasis_memory::scatter;

@@ -5,8 +5,8 @@ use crate::SECTOR;
 /// Way in which the driver announces requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum NotifyPolicy {
-    /// Whatever is made available to an idle queue is notified, so that the
-    /// notification gives the time of submission.
+    /// Every request made available to an idle queue is notified, so that the notification gives
+    /// the time of submission.
     #[default]
     Exact,
     /// Nothing is: the carrier calls [`crate::Device::poll`].
@@ -97,7 +97,7 @@ impl Config {
     /// Checks every field.
     ///
     /// # Errors
-    /// A [`ConfigError`] that names the field and what it can be.
+    /// A [`ConfigError`] that names the field and its allowed values.
     pub fn check(&self) -> Result<(), ConfigError> {
         let printable = self.identifier.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
         if !(1..=20).contains(&self.identifier.len()) || !printable {

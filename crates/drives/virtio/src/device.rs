@@ -204,10 +204,9 @@ impl Device {
         }
     }
 
-    /// Begins to serve a queue that another served before: `heads` are the
-    /// requests that it took and did not give back, in order, and
-    /// [`QueueSetup::next`] is the used ring's index. They are carried out
-    /// anew; `track` notes what is under way from now on.
+    /// Begins to serve a queue that another served before: `heads` are the requests that it took
+    /// and did not give back, in order, and [`QueueSetup::next`] is the used ring's index. They are
+    /// carried out anew; `track` notes the requests under way from now on.
     ///
     /// # Errors
     /// As [`Device::start_queue`], and if one of `heads` is no request.
@@ -256,7 +255,7 @@ impl Device {
         }
     }
 
-    /// Takes nothing more from a queue; what was taken is still completed.
+    /// Takes nothing more from a queue; requests that were taken are still completed.
     pub fn pause_queue(&mut self, queue: u16) {
         if let Some(Some(ring)) = self.rings.get_mut(usize::from(queue)) {
             ring.paused = true;
@@ -306,7 +305,7 @@ impl Device {
         }
     }
 
-    /// The driver notifies: takes what waits in `queue`.
+    /// The driver notifies: takes the waiting requests of `queue`.
     pub fn notify(&mut self, memory: &dyn Memory, queue: u16) {
         self.statistics.notifications += 1;
         self.fetch(memory, queue);

@@ -1,18 +1,17 @@
-//! A virtio block device, independent of who carries its registers, its
-//! memory and its interrupts.
+//! A virtio block device, independent of the carrier of its registers, its memory and its
+//! interrupts.
 //!
-//! [`Device`] is the block device with its queues, for any transport: the
-//! carrier tells it the features that the driver has accepted, starts its
-//! queues, and forwards notifications. [`PciDevice`] has the registers of the
-//! modern PCI transport around it. Either hands out I/O requests by
-//! `pop_request`, takes them back by `complete`, and returns by `pop_interrupt` the interrupts to
-//! signal. After any call that takes a memory, both the requests and the interrupts are to be
-//! looked at.
+//! [`Device`] is the block device with its queues, for any transport: the carrier gives it the
+//! features that the driver has accepted, starts its queues, and forwards notifications.
+//! [`PciDevice`] has the registers of the modern PCI transport around it. Either hands out I/O
+//! requests by `pop_request`, takes them back by `complete`, and returns by `pop_interrupt` the
+//! interrupts to signal. After any call that takes a memory, both the requests and the interrupts
+//! are to be looked at.
 //!
 //! Promises:
-//! - Linux's own `virtio_blk` driver finds here what it needs: several queues,
-//!   flush and the write cache's switch, discard, write zeroes, indirect
-//!   descriptors, the event index, and the I/O priority of each request.
+//! - Linux's own `virtio_blk` driver finds its features here: several queues, flush and the write
+//!   cache's switch, discard, write zeroes, indirect descriptors, the event index, and the I/O
+//!   priority of each request.
 //! - Pure: no threads, no wall clock, no I/O. The same calls have the same
 //!   results.
 //! - Nothing that a guest writes can make it panic, loop without bound, use

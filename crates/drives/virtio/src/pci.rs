@@ -1,5 +1,5 @@
-//! The modern PCI transport (virtio 1.2 section 4.1): its registers, all in
-//! one BAR, and how they tell the device of the driver.
+//! The modern PCI transport (virtio 1.2 section 4.1): its registers, all in one BAR, and how they
+//! act on the device.
 
 use stasis_block::{Refused, Status, Tag};
 
@@ -140,8 +140,8 @@ impl PciDevice {
         ]
     }
 
-    /// Number of MSI-X vectors that the carrier is to offer: one for each queue and
-    /// one for changes of the configuration.
+    /// Number of MSI-X vectors that the carrier is to offer: one for each queue and one for changes
+    /// of the configuration.
     pub fn vectors(&self) -> u16 {
         self.queues.len() as u16 + 1
     }

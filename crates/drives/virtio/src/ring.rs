@@ -52,9 +52,8 @@ pub enum Fault {
     Request,
 }
 
-/// Notes which requests of a queue are under way, for a carrier that brings
-/// them through its own end. Each call comes before the driver can see what
-/// follows from it, but for [`Track::given`].
+/// Notes which requests of a queue are under way, for a carrier that brings them through its own
+/// end. Each call comes before the driver can see its consequence, but for [`Track::given`].
 pub trait Track: std::fmt::Debug + Send {
     /// The request whose chain begins at `head` is taken.
     fn taken(&mut self, head: u16);
@@ -208,7 +207,7 @@ impl Ring {
         if let Some(track) = &mut self.track {
             track.giving(head);
         }
-        // The driver sees the entry before the index that tells of it.
+        // The driver sees the entry before the index that announces it.
         fence(Ordering::Release);
         let old = self.next_used;
         self.next_used = old.wrapping_add(1);
@@ -226,9 +225,9 @@ impl Ring {
         Ok(memory.load(self.available)? & NO_INTERRUPT == 0)
     }
 
-    /// Sets the request with which the driver is to notify: the next, or none. An
-    /// index just behind the present one comes up after 65536 requests more,
-    /// and a queue holds fewer before it is looked at again.
+    /// Sets the request with which the driver is to notify: the next, or none. An index just behind
+    /// the present one comes up after 65536 requests more, and a queue holds fewer before it is
+    /// looked at again.
     pub fn arm(&self, memory: &dyn Memory) -> Result<(), OutOfMemoryRange> {
         if !self.event_index {
             return Ok(());

@@ -82,7 +82,7 @@ impl Slots {
         Some((chain?, failed))
     }
 
-    /// Makes orphans of what belongs to queue `queue`, or to any.
+    /// Makes orphans of the requests of queue `queue`, or of all queues.
     pub fn abandon(&mut self, queue: Option<u16>) {
         let goes = |chain: &ChainId| queue.is_none_or(|queue| chain.queue == queue);
         for slot in self.requests.iter_mut() {

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::SECTOR;
 
-/// Length in bytes, up to what discard and write zeroes need.
+/// Length in bytes, up to the fields of discard and write zeroes.
 pub const LENGTH: usize = 60;
 /// The one field that a driver writes.
 pub const WRITEBACK: u64 = 32;

@@ -1,4 +1,4 @@
-//! Requests: what they do to the disk, and what the driver hears of them.
+//! Requests: their effect on the disk, and their report to the driver.
 
 mod support;
 
@@ -194,7 +194,7 @@ fn errors_of_the_drive_and_lost_memory_fail_the_request() {
     assert_eq!(driver.device.device().fault(), None);
 }
 
-/// A descriptor: where it is, and what is in it.
+/// A descriptor: its place, and its content.
 type Raw = (u64, u64, u32, u16, u16);
 
 fn describe(driver: &Driver, descriptors: &[Raw]) {
@@ -407,7 +407,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// `length` bytes at `base` in about `count` pieces, every other at another
-/// place, and what the driver has there.
+/// place, and the driver's content there.
 fn split(base: u64, length: u32, count: u32) -> Vec<Piece> {
     let part = (length / count).max(1);
     (0..length)
@@ -422,8 +422,8 @@ fn split(base: u64, length: u32, count: u32) -> Vec<Piece> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Any requests in any pieces, done in batches and in an order of the
-    /// drive's own, leave and find what a plain disk has; each ends once.
+    /// Any requests in any pieces, done in batches and in the drive's order, leave and find the
+    /// content of a plain disk; each ends once.
     #[test]
     fn the_disk_is_as_a_plain_one(
         steps in steps(),

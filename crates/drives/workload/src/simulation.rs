@@ -102,8 +102,8 @@ impl<W: Workload> Simulation<W> {
         &self.workload
     }
 
-    /// Goes on until something in [`Pause`]; appends what completed to `done`,
-    /// which holds about `batch` then. Nothing after `until` happens.
+    /// Runs until an event in [`Pause`]; appends completions to `done`, which holds about `batch`
+    /// then. Nothing after `until` happens.
     ///
     /// # Errors
     /// [`TraceError`] where the source cannot be read.
@@ -157,7 +157,7 @@ impl<W: Workload> Simulation<W> {
             }
         };
         if io.command.operation == Operation::Barrier {
-            // As in a drive: what surrounds the model completes it.
+            // As in a drive: the layer around the model completes it.
             let (cost, fate) = match self.model.barrier() {
                 Some(cost) => (cost, Fate::Done),
                 None => (0, Fate::Failed(Status::WriteError)),

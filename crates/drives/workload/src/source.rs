@@ -10,8 +10,7 @@ use crate::TraceError;
 pub struct Io {
     /// Submitter: a job's thread, or a trace's queue.
     pub thread: u16,
-    /// Whether it comes before what is measured: a job's ramp time, or the
-    /// boot in a run's I/Os.
+    /// Whether it comes before the measurement: a job's ramp time, or the boot in a run's I/Os.
     pub early: bool,
     /// Requested command.
     pub command: Command,
@@ -19,9 +18,8 @@ pub struct Io {
 
 /// A source of I/Os.
 ///
-/// The caller takes each I/O at its time, and reports each completion at its
-/// time; of a completion and a submission at the same time, the completion
-/// comes first.
+/// The caller takes each I/O at its time, and reports each completion at its time; of a completion
+/// and a submission at the same time, the completion comes first.
 pub trait Workload {
     /// When the next I/O is submitted (ns), if no completion changes that;
     /// `None` while it waits for a completion, and once it is over.

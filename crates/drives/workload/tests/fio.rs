@@ -15,7 +15,7 @@ use stasis_workload::{fio, JobFile, Load, Workload};
 /// Bytes of the drive.
 const DRIVE: u64 = 64 << 20;
 
-/// An I/O: what it does, its first byte, its length.
+/// An I/O: its operation, its first byte, its length.
 type Access = (char, u64, u64);
 
 /// Comparison of a case's I/Os.
@@ -193,7 +193,7 @@ fn in_fio(text: &str) -> BTreeMap<String, Vec<Access>> {
     jobs
 }
 
-/// A line of fio's log, version 3: time, file, what, where, how long.
+/// A line of fio's log, version 3: time, file, action, place, length.
 fn logged_io(line: &str) -> Option<Access> {
     let mut words = line.split(' ').skip(2);
     let what = match words.next()? {

@@ -82,7 +82,7 @@ fn blkparse_gives_what_was_issued() {
     assert_eq!(records[0].command, Command::new(Operation::Read, 4096, 4096));
     let write = Command { fua: true, ..Command::new(Operation::Write, 8192, 8192) };
     assert_eq!((records[1].command, records[2].command), (write, Command::flush()));
-    // Without issues, what was queued.
+    // Without issues, the queued requests.
     let queued: String =
         BLKPARSE.lines().filter(|line| !line.contains(" D ")).map(|l| format!("{l}\n")).collect();
     assert_eq!(self::records(&queued, None).unwrap()[0].at, 1000);
@@ -171,7 +171,7 @@ fn event(
     out
 }
 
-/// A trace of a processor: a message, then what was queued and issued.
+/// A trace of a processor: a message, then queued and issued requests.
 fn events(big: bool, cpu: u32) -> Vec<u8> {
     let cgroup = 1 << 8;
     [
@@ -221,7 +221,7 @@ fn processors_files_are_one_trace() {
     while let Some(record) = trace.next_record().unwrap() {
         at.push(record.at);
     }
-    // Each I/O once: what one processor queued, another issued.
+    // Each I/O once: one processor queued it, another issued it.
     assert_eq!(at, [1000, 1001, 2000, 2001, 3000, 3001]);
     assert_eq!(trace.left_out().operations, 2);
     let cut = events(false, 1);

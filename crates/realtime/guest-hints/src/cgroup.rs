@@ -70,7 +70,7 @@ impl Raised {
 #[derive(Debug, Clone)]
 struct Files {
     default: PathBuf,
-    // In the first version of cgroups the drives' have a file of their own.
+    // In the first version of cgroups the drives' weights have a separate file.
     drives: PathBuf,
 }
 
@@ -128,7 +128,7 @@ impl Cgroup {
         self.write(&set)
     }
 
-    /// Restores its weights, unless somebody has set others meanwhile.
+    /// Restores its weights, unless another program has set others meanwhile.
     ///
     /// # Errors
     /// They cannot be read or written.

@@ -1,4 +1,4 @@
-//! The host's drive and what its BFQ is set to.
+//! The host's drive and the settings of its BFQ.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,7 @@ use crate::Error;
 /// first (block/bfq-iosched.c, `bfq_strict_guarantees_store`).
 const SETTINGS: [&str; 2] = ["strict_guarantees", "slice_idle"];
 
-/// A drive whose BFQ is strict while somebody is helped. Dropping it restores
-/// what it was.
+/// A drive whose BFQ is strict while a guest is helped. Dropping it restores the original settings.
 #[derive(Debug)]
 pub struct Drive {
     folder: PathBuf,
@@ -65,7 +64,7 @@ impl Drive {
         self.write(SETTINGS[0], "1")
     }
 
-    /// Restores what it was, unless somebody has done so.
+    /// Restores the original settings, unless another program has done so.
     ///
     /// # Errors
     /// Its settings cannot be read or written.

@@ -1,4 +1,4 @@
-//! In a guest: from what BFQ does to the port.
+//! In a guest: from BFQ's events to the port.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -5,7 +5,7 @@ use stasis_clock::{Nanos, SECOND};
 
 use crate::message::Message;
 
-/// When a guest repeats or ends what it asks.
+/// Times at which a guest repeats or ends its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HintTiming {
     /// Time for which it continues to ask once nothing is raised. A program that starts
@@ -14,9 +14,8 @@ pub struct HintTiming {
     pub linger: Nanos,
     /// Interval at which it repeats its last message though nothing has changed.
     pub heartbeat: Nanos,
-    /// After how long what was seen is stale if BFQ does nothing meanwhile. Two
-    /// processors may write what they saw in the wrong order; a request in flight
-    /// hardly takes this long.
+    /// Age at which an observation is stale if BFQ does nothing meanwhile. Two processors may write
+    /// their observations in the wrong order; a request in flight hardly takes this long.
     pub stale_after: Nanos,
 }
 
@@ -26,7 +25,7 @@ impl Default for HintTiming {
     }
 }
 
-/// A message holds for so many heartbeats.
+/// Number of heartbeats for which a message holds.
 const HOLDS: Nanos = 3;
 
 /// Messages of a guest: those sent, and the next one.

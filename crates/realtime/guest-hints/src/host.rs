@@ -36,11 +36,11 @@ pub struct Settings {
     pub burst: Nanos,
     /// Folder for the settings that are to be restored; without it nothing is written.
     pub state: Option<PathBuf>,
-    /// The drive that gets one request at a time while somebody is helped.
+    /// The drive that gets one request at a time while a guest is helped.
     pub drive: Option<String>,
 }
 
-/// The reports of all guests, for who looks from another thread.
+/// The reports of all guests, for readers on other threads.
 pub type Reports = Arc<Mutex<Vec<GuestReport>>>;
 
 /// Hears guests and sets weights. Dropping it restores them.
@@ -142,8 +142,7 @@ impl Host {
         now().saturating_sub(self.began)
     }
 
-    /// Waits for whatever is next: guests that can be read from or are gone, and
-    /// whether to stop.
+    /// Waits for the next event: guests that can be read from or are gone, and whether to stop.
     fn wait(&self, stop: BorrowedFd<'_>) -> Result<(Vec<(usize, PollFlags)>, bool), Error> {
         let time = self.time();
         let mut until = self.mapping.next().map(|next| self.began.saturating_add(next));
@@ -153,7 +152,7 @@ impl Host {
         for (guest, link) in self.links.iter().enumerate() {
             link.next().into_iter().for_each(&mut sooner);
             let Some(stream) = link.stream() else { continue };
-            // If it sends too much, what it sends is to wait; its end is not.
+            // If it sends too much, its input is to wait; its end is not.
             let later = self.mapping.guest(guest).and_then(|end| end.wait(time));
             let flags = if later.is_some() { PollFlags::empty() } else { PollFlags::IN };
             later.map(|later| self.began.saturating_add(later)).into_iter().for_each(&mut sooner);
@@ -202,7 +201,7 @@ impl Host {
         }
     }
 
-    /// Keeps the drive's queue short while somebody is helped.
+    /// Keeps the drive's queue short while a guest is helped.
     fn set_drive(&mut self, on_news: &mut dyn FnMut(&str, &str)) {
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         let helped = reports.iter().any(|guest| guest.helped);

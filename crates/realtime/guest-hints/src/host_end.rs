@@ -1,4 +1,4 @@
-//! On the host: whether one guest asks for help, by what it sends.
+//! On the host: whether one guest asks for help, by its messages.
 
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
@@ -8,9 +8,8 @@ use crate::report::Counts;
 /// Limit on the time for which a message holds, whatever it contains.
 pub const LONGEST: Nanos = 10 * SECOND;
 
-/// Bytes that may come at once, and bytes in a second: what comes beyond waits
-/// with QEMU, and then in the guest. A guest that tells each change of a shell's
-/// start sends some 100 bytes a second.
+/// Bytes that may come at once, and bytes in a second: further ones wait with QEMU, and then in the
+/// guest. A guest that reports each change of a shell's start sends some 100 bytes a second.
 const BURST: u64 = 8192;
 const RATE: u64 = 4096;
 
@@ -26,7 +25,7 @@ pub struct HostEnd {
 }
 
 impl HostEnd {
-    /// Takes in what the guest sent.
+    /// Takes in bytes from the guest.
     pub fn receive(&mut self, now: Nanos, bytes: &[u8]) {
         let time = bytes.len() as u64 * SECOND / RATE;
         self.paid = self.paid.max(now).saturating_add(time);
@@ -54,8 +53,7 @@ impl HostEnd {
         (from > now).then(|| from.saturating_add(100 * MILLISECOND))
     }
 
-    /// The connection is gone: nothing is asked, and what comes next may be
-    /// another guest's.
+    /// The connection is gone: nothing is asked, and later input may be another guest's.
     pub fn disconnect(&mut self) {
         let (paid, counts) = (self.paid, self.counts);
         *self = Self { paid, counts, ..Self::default() };
@@ -70,7 +68,7 @@ impl HostEnd {
         self.until.is_some()
     }
 
-    /// When that ends if nothing more is said.
+    /// Time when that ends without another message.
     pub fn next(&self) -> Option<Nanos> {
         self.until
     }
@@ -161,8 +159,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes: a guest asks only by a whole message, and never for
-        /// longer than the longest.
+        /// For any input: a guest asks only by a whole message, and never for longer than the
+        /// longest.
         #[test]
         fn nothing_hostile_asks_for_ever(
             pieces in prop::collection::vec(

@@ -2,11 +2,11 @@
 //! the host's own BFQ prefers the cgroup of a guest that does (vIrtical D3.6, chapter 9, with
 //! Linux's schedulers as they are).
 //!
-//! In a guest, [`guest_end`] makes of what a `stasis_guest_agent::bfq_tracer::BfqTracer` sees the
-//! messages of [`message`], and [`guest`] sends them through a virtio port. On
-//! the host, [`host`] receives from several guests, [`host_end`] checks each one's messages,
-//! [`mapping`] bounds the help they get, [`cgroup`] sets and restores weights, and [`drive`] keeps
-//! the drive's own queue short meanwhile.
+//! In a guest, [`guest_end`] turns the observations of a
+//! `stasis_guest_agent::bfq_tracer::BfqTracer` into the messages of [`message`], and [`guest`]
+//! sends them through a virtio port. On the host, [`host`] receives from several guests,
+//! [`host_end`] checks each one's messages, [`mapping`] bounds the help they get, [`cgroup`] sets
+//! and restores weights, and [`drive`] keeps the drive's own queue short meanwhile.
 //!
 //! Promises: `message`, `guest_end`, `host_end` and `mapping` are pure: no clock, no I/O.
 //! A guest's message is checked and costs the host a bounded time, and nothing of it panics.
@@ -29,5 +29,5 @@ mod saved_state;
 
 pub use error::Error;
 
-/// Name of the virtio port, unless another is said.
+/// Default name of the virtio port.
 pub const PORT_NAME: &str = "org.stasis.help.0";

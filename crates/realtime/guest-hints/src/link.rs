@@ -40,8 +40,8 @@ impl Link {
         self.stream.is_none().then_some(self.retry)
     }
 
-    /// Connects where that is due. Gives what there is to be said: that it is
-    /// connected, or why not, once for each reason.
+    /// Connects where that is due. Returns a message to be logged: that it is connected, or the
+    /// reason why not, once for each reason.
     pub(crate) fn connect(&mut self, now: Nanos) -> Option<String> {
         if self.stream.is_some() || now < self.retry {
             return None;

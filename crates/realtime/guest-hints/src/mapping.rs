@@ -1,4 +1,4 @@
-//! From what guests ask to whose cgroup is raised, within its bounds.
+//! From guests' requests to raised cgroups, within bounds.
 
 use stasis_clock::Nanos;
 use stasis_scheduler::Help;

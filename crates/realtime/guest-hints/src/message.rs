@@ -16,7 +16,7 @@ pub const LONGEST: usize = 256;
 /// State of a guest's BFQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// Counts what a guest sends; 0 is its first.
+    /// Number of the guest's message; 0 is the first.
     pub sequence: u32,
     /// Number of queues with something to do that have a raised weight.
     pub raised: u32,
@@ -65,7 +65,7 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// Takes in bytes, and gives `take` what they are.
+    /// Takes in bytes, and passes their meaning to `take`.
     pub fn feed(&mut self, mut input: &[u8], mut take: impl FnMut(Parsed)) {
         while !input.is_empty() {
             let room = &mut self.bytes[self.length..];
@@ -157,8 +157,8 @@ mod tests {
             prop_assert_eq!(parse(&stream, &cuts), expected);
         }
 
-        /// After garbage without the magic's first byte, and a message cut short,
-        /// what follows is parsed again: all but what the cut one swallows.
+        /// After garbage without the magic's first byte, and a message cut short, the rest is
+        /// parsed again: all but the part that the cut one swallows.
         #[test]
         fn garbage_is_passed_over(
             garbage in prop::collection::vec(any::<u8>().prop_filter("no H", |b| *b != b'H'), 0..600),

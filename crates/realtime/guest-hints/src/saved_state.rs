@@ -12,7 +12,7 @@ use crate::Error;
 /// End of saved state; one without it was cut short.
 const END: &str = "end\n";
 
-/// The saved state of a cgroup or drive. Who has it open and locked has that.
+/// The saved state of a cgroup or drive. The process that has it open and locked controls that.
 #[derive(Debug)]
 pub(crate) struct SavedState {
     file: File,

@@ -70,7 +70,7 @@ fn a_killed_processs_weights_are_restored() {
     drop(Cgroup::open(&path, Some(&state)).unwrap());
     assert_eq!(says(&path, "io.bfq.weight"), "100");
     assert_eq!(fs::read(&note).unwrap(), b"");
-    // A weight that somebody has set since is left.
+    // A weight that another program has set since is left.
     fs::write(path.join("io.bfq.weight"), "default 300\n").unwrap();
     fs::write(&note, &noted).unwrap();
     drop(Cgroup::open(&path, Some(&state)).unwrap());

@@ -25,7 +25,7 @@ pub enum Kind {
     Summary,
 }
 
-/// A metric of things of one sort: its name, what it is, what it tells, and its value.
+/// A metric of things of one sort: its name, its kind, its meaning, and its value.
 pub type Metric<T> = (&'static str, Kind, &'static str, fn(&T) -> f64);
 
 /// Metrics as text.
@@ -94,7 +94,7 @@ pub fn answer(address: &str, text: impl Fn() -> String + Send + 'static) -> io::
             let Ok(mut stream) = stream else { continue };
             let _ = stream.set_read_timeout(Some(TIMEOUT));
             let _ = stream.set_write_timeout(Some(TIMEOUT));
-            // Whatever is asked for, there is one thing to be had.
+            // For any request there is one answer.
             let _ = stream.read(&mut [0; 4096]);
             let body = text();
             let head = format!(

@@ -1,4 +1,4 @@
-//! An ordered disk for whatever speaks NBD: stock QEMU, fio, nbd-client.
+//! An ordered disk for programs that use NBD: stock QEMU, fio, nbd-client.
 //!
 //! `nbd IMAGE SOCKET [SIZE] [flush|barrier|ordered]`: SIZE in MiB makes an image
 //! that is not there. Ends, and closes the disk, at the end of its input.
@@ -136,7 +136,7 @@ fn transmit(disk: &OrderedDisk, input: &mut impl Read, output: &mut impl Write) 
         if kind <= 1 && length as usize > MOST {
             return Err(io::Error::other("a request that is too long"));
         }
-        // The reply's header and what is read leave in one piece.
+        // The reply's header and the data read leave in one piece.
         buffer.resize(16 + if kind <= 1 { length as usize } else { 0 }, 0);
         let fua = flags & 1 != 0;
         let result = match kind {

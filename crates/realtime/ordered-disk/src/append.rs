@@ -1,4 +1,4 @@
-//! Writing to the log, and reading what is in it.
+//! Writing to the log, and reading its content.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use stasis_clock::Nanos;
 pub enum Change<'a> {
     /// These bytes, with their checksum.
     Data(&'a [u8], u32),
-    /// So many zeroes.
+    /// This many zeroes.
     Zeroes(u64),
 }
 
@@ -49,7 +49,7 @@ pub fn append<F: HostFile>(
     Ok(())
 }
 
-/// Prepares a sync of the log: what it makes durable if it begins now.
+/// Prepares a sync of the log: returns the part that it makes durable if it begins now.
 ///
 /// # Errors
 /// The host's error.

@@ -1,10 +1,9 @@
 //! Checkpointing: writing the log's changes to the disk's own file, so that the log's first records
 //! are no longer needed.
 //!
-//! The order is what makes it sound: records are durable before anything of
-//! them is written to the disk's file; that is durable before the superblock that
-//! leaves them out is written; and the superblock is durable before their place in
-//! the log is used again.
+//! The order makes it sound: records are durable before anything of them is written to the disk's
+//! file; that is durable before the superblock that leaves them out is written; and the superblock
+//! is durable before their place in the log is used again.
 
 use std::io;
 

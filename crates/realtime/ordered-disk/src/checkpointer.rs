@@ -45,7 +45,7 @@ pub(crate) fn run<L: HostFile, D: HostFile>(shared: &Shared<L, D>) {
         let timed_out;
         (inner, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
         if timed_out.timed_out() {
-            // One more try may find what was missing.
+            // One more try may succeed.
             inner.failure = None;
         }
     }

@@ -122,7 +122,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
         }
     }
 
-    /// Everything is durable when this ends, whatever the disk's way.
+    /// Makes everything durable, whatever the disk's durability.
     ///
     /// # Errors
     /// As for [`Self::flush`].
@@ -142,7 +142,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
     /// then a plain image.
     ///
     /// # Errors
-    /// The host's; what is in the log is checkpointed when the disk is next opened.
+    /// The host's; the content of the log is checkpointed when the disk is next opened.
     pub fn close(mut self) -> Result<(), DiskError> {
         self.stop();
         checkpointer::close(&self.shared)
@@ -153,7 +153,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
         self.shared.keep.notify_all();
         self.shared.checkpoint.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A thread that panicked has reported it.
             let _ = thread.join();
         }
     }

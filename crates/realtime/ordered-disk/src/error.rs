@@ -58,13 +58,13 @@ pub enum OpenError {
         /// The host's error.
         source: io::Error,
     },
-    /// Somebody else has it open.
+    /// Another process has it open.
     #[error("{0} is in use by another process; end that one first, or use a copy")]
     Locked(PathBuf),
     /// It is no regular file.
     #[error("{0} is no regular file; ordered disks lie in files")]
     NoFile(PathBuf),
-    /// The size is none for a disk.
+    /// The size is invalid for a disk.
     #[error("{path}: a disk of {capacity} bytes; use a multiple of 512 that is not 0")]
     Capacity {
         /// The file.

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use crate::record::LONGEST;
 
-/// A file of the host, from any thread. What was written and not synced may be
-/// lost, in part and in any order, when the host's power fails.
+/// A file of the host, from any thread. Data written and not synced may be lost, in part and in any
+/// order, when the host's power fails.
 pub trait HostFile: Send + Sync {
     /// Fills `buffer`; the part beyond the file's end reads as zeroes.
     ///

@@ -12,7 +12,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// An address within the record that said so.
+    /// An address within the record that is the source.
     pub fn address(self) -> u64 {
         let (Self::Log(address) | Self::Zeroes(address)) = self;
         address
@@ -81,8 +81,7 @@ impl Index {
         self.cut(offset, length, |source| source.address() < below);
     }
 
-    /// The pieces of a range, in order. What lies between them is in the disk's
-    /// own file.
+    /// The pieces of a range, in order. The parts between them are in the disk's own file.
     pub fn find(&self, offset: u64, length: u64) -> impl Iterator<Item = Extent> + '_ {
         let end = offset + length;
         let before = self.extents.range(..offset).next_back();
@@ -95,7 +94,7 @@ impl Index {
         })
     }
 
-    /// Removes from a range what `which` is true of, and keeps what is beyond.
+    /// Removes from a range the parts for which `which` is true, and keeps the parts beyond.
     fn cut(&mut self, offset: u64, length: u64, which: impl Fn(Source) -> bool) {
         let end = offset + length;
         if let Some((&start, &(long, source))) = self.extents.range(..offset).next_back() {

@@ -23,7 +23,7 @@ pub enum Bug {
     EarlyDurable,
     /// A recovery begins to checkpoint before the log is durable.
     NoRecoverySync,
-    /// A sync is said to cover what was written while it was under way.
+    /// A sync counts as covering writes made while it was under way.
     LateSyncPoint,
 }
 

@@ -1,28 +1,26 @@
 //! A virtual disk in a file of the host, in real time, whose flushes need not
 //! wait: stock host file systems, stock guests.
 //!
-//! The writes between two flushes are an epoch. Epochs are appended to a
-//! log beside the disk's file, with checksums, so that their order needs no
-//! sync of the host's file system: after a crash the longest beginning of whole
-//! epochs counts. A thread syncs the log soon, and another checkpoints what is
-//! durable to the disk's own file, which is a plain image once closed.
+//! The writes between two flushes are an epoch. Epochs are appended to a log beside the disk's
+//! file, with checksums, so that their order needs no sync of the host's file system: after a crash
+//! the longest beginning of whole epochs counts. A thread syncs the log soon, and another
+//! checkpoints durable epochs to the disk's own file, which is a plain image once closed.
 //!
 //! Promises:
-//! - After a crash, of the host or of the program alone, the disk is a beginning
-//!   of what was written to it, cut at a flush (or where more than a quarter of
-//!   the log was written without one). Opening it is enough.
+//! - After a crash, of the host or of the program alone, the disk is a beginning of the writes to
+//!   it, cut at a flush (or where more than a quarter of the log was written without one). Opening
+//!   it is enough.
 //! - A flush is durable when it ends, with [`Durability::Flush`] and
 //!   [`Durability::Barrier`]; with [`Durability::Ordered`] at most `max_lag`
 //!   later, and a write with FUA and [`OrderedDisk::make_durable`] when they end.
 //! - After a crash of the program alone nothing that was acknowledged is lost.
-//! - No space, or any other error of the host, is an error of the operation that
-//! met it; the disk stays sound and usable.
+//! - No space, or any other error of the host, is an error of the operation that met it; the disk
+//!   stays sound and usable.
 //! - From any number of threads. Memory is bounded by the log's size: about 150
 //!   bytes for each record in it, and the host's page cache.
 //!
-//! [`record`], [`superblock`], [`index`], [`state`] are pure; [`checkpoint`] and
-//! [`recover`] know files only by [`HostFile`], so that a simulation can cut
-//! the power at any point.
+//! [`record`], [`superblock`], [`index`], [`state`] are pure; [`checkpoint`] and [`recover`] access
+//! files only by [`HostFile`], so that a simulation can cut the power at any point.
 
 pub mod append;
 pub mod checkpoint;

@@ -26,7 +26,7 @@ pub struct OrderedMedium {
     durability: Durability,
     finished: Vec<Finished>,
     waiting: usize,
-    // `None` where the thread has been told to end.
+    // `None` where the thread is to end.
     to_thread: Option<Sender<Waiting>>,
     // With whether the thread rings after it.
     from_thread: Receiver<(Finished, bool)>,
@@ -81,7 +81,8 @@ impl OrderedMedium {
         })
     }
 
-    /// Does what does not wait; whether the log has to be durable for it to end.
+    /// Carries out the operation without waiting; returns whether the log has to be durable for it
+    /// to end.
     fn perform(&self, command: &Command, data: &mut [u8]) -> Result<bool, DiskError> {
         let Command { operation, offset, length, fua, source, .. } = *command;
         match operation {
@@ -162,7 +163,7 @@ impl Medium for OrderedMedium {
             self.rings += u64::from(rings);
             done.push(finished);
         }
-        // Only what was announced: a ring of what is not yet taken has to stay.
+        // Only announced completions: a ring of one that is not yet taken has to stay.
         let mut count = [0; 8];
         if self.rings > 0 && rustix::io::read(&self.ready, &mut count).is_ok() {
             let heard = u64::from_ne_bytes(count);
@@ -203,7 +204,7 @@ impl Drop for OrderedMedium {
     fn drop(&mut self) {
         self.to_thread = None;
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has reported it.
             let _ = thread.join();
         }
     }

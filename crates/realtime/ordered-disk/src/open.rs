@@ -77,7 +77,7 @@ impl OrderedDisk {
     /// has none. After a crash this is all that is to be done.
     ///
     /// # Errors
-    /// An [`OpenError`] that names the file, the cause, and what to do.
+    /// An [`OpenError`] that names the file, the cause, and the remedy.
     pub fn open(image: &Path, options: Options) -> Result<(Self, Recovered), OpenError> {
         let (disk, capacity) = open_locked(image)?;
         check_capacity(image, capacity)?;

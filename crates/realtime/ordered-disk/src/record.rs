@@ -1,11 +1,11 @@
-//! A record of the log: what one write, discard or seal is on the host's disk.
+//! A record of the log: the form of one write, discard or seal on the host's disk.
 
 /// A header's length (bytes). Records begin at multiples of it, so that a
 /// header lies within one sector and is never torn.
 pub const HEADER: u64 = 64;
 
-/// The host's pages (bytes). What was made durable is never written again, not
-/// even as a part of a page: a seal fills its page.
+/// The host's pages (bytes). A durable page is never written again, not even as a part of a page: a
+/// seal fills its page.
 pub const PAGE: u64 = 4096;
 
 /// Limit on the data of one record (bytes): longer writes are several records.
@@ -127,7 +127,7 @@ impl Record {
     }
 }
 
-/// Bytes in the log of a record with so many bytes of data.
+/// Bytes in the log of a record with this many bytes of data.
 pub fn data_size(length: u64) -> u64 {
     (HEADER + length).next_multiple_of(HEADER)
 }

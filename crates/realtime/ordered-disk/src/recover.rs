@@ -28,7 +28,7 @@ pub enum Unrecoverable {
     },
     /// Records that were durable are not there.
     Damaged {
-        /// Offset in the file (bytes) of what should be a record.
+        /// Offset in the file (bytes) where a record should be.
         offset: u64,
     },
     /// The host's files cannot be read.

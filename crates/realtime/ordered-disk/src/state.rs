@@ -128,7 +128,7 @@ impl State {
         &self.index
     }
 
-    /// Whether a record of so many bytes has room.
+    /// Whether a record of this many bytes has room.
     pub fn has_room(&self, size: u64) -> bool {
         self.used() + size + RESERVE <= self.superblock.ring
     }
@@ -163,7 +163,7 @@ impl State {
         self.entries.push_back(Entry { end: self.end, epoch, offset, length, source });
         self.index.insert(offset, length, source);
         self.begun = true;
-        // Otherwise the log could fill with what may never be checkpointed.
+        // Otherwise the log could fill with records that may never be checkpointed.
         if self.end - self.boundary > self.superblock.ring / 4 {
             self.forced_orders += 1;
             self.order(now);
@@ -217,7 +217,7 @@ impl State {
             if entry.end > whole || (entry.end > most && !newest.is_empty()) {
                 break;
             }
-            // Not from the whole index: what is newer may not be durable.
+            // Not from the whole index: newer data may not be durable.
             newest.insert(entry.offset, entry.length, entry.source);
             (superblock.tail, superblock.epoch) = (entry.end, entry.epoch);
         }

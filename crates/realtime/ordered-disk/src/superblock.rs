@@ -1,7 +1,7 @@
-//! The log's first two pages: what the log is, and where its records begin.
+//! The log's first two pages: the identity of the log, and the place of its records.
 //!
-//! The two are written in turns, so that one of them holds whatever of the
-//! other a power cut tears.
+//! The two are written in turns, so that one of them stays intact whatever part of the other a
+//! power cut tears.
 
 use crate::record::{word32, word64, PAGE};
 
@@ -15,8 +15,8 @@ pub const SUPERBLOCKS: u64 = 2 * PAGE;
 const MAGIC: [u8; 16] = *b"stasis ordered\r\n";
 const LENGTH: usize = 96;
 
-/// Identifies the host's boot: what was written before a crash of the program
-/// alone is still in the host's page cache.
+/// Identifies the host's boot: data written before a crash of the program alone is still in the
+/// host's page cache.
 pub type Boot = [u8; 16];
 
 /// Value where the host does not report its boot: no boot is the same.

@@ -20,7 +20,7 @@ fn place(number: u64) -> u64 {
     number * 1237 % BLOCKS * BLOCK
 }
 
-/// Not a test: what is killed. Tells each write's number once it has ended.
+/// Not a test: the process to be killed. Reports each write's number once it has ended.
 #[test]
 #[ignore = "the other test starts it"]
 fn victim() {

@@ -1,4 +1,4 @@
-//! A drive below whoever carries its requests: its store, and what it has done.
+//! A drive below the carrier of its requests: its store, and its counters.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::ServeError;
 /// holds back where a block device is to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// A drive as all that carry it know it.
+/// A drive as all its carriers see it.
 pub(crate) struct Backend {
     /// Its name, for messages.
     pub(crate) name: Arc<str>,
@@ -53,8 +53,8 @@ impl Backend {
         self.timed = timed;
     }
 
-    /// Looks at what has come to its end by `now`, or will have once the guest
-    /// can see it; returns whether anything happened.
+    /// Handles the requests that have ended by `now`, or will have once the guest can see it;
+    /// returns whether anything happened.
     pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) -> bool {
         let compensation = if self.timed { self.compensation.nanos() } else { 0 };
         self.store.advance(now + compensation, done)
@@ -106,8 +106,8 @@ impl Backend {
         }
     }
 
-    /// Waits until nothing is under way in the store, `limit` at most; `complete` gets what
-    /// ends meanwhile. Returns whether nothing is left.
+    /// Waits until nothing is under way in the store, `limit` at most; `complete` gets the requests
+    /// that end meanwhile. Returns whether nothing is left.
     pub(crate) fn quiesce(
         &mut self,
         clock: &impl Fn() -> Nanos,
@@ -129,7 +129,7 @@ impl Backend {
         true
     }
 
-    /// Has the model hold nothing back any more: what the medium has done is done.
+    /// Has the model hold nothing back any more: requests that the medium has done are done.
     pub(crate) fn release(&mut self, now: Nanos) {
         self.set_timed(false);
         self.store.drive.lock().set_model(now, None);

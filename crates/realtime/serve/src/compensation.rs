@@ -7,10 +7,9 @@ const MOST: Nanos = 5_000;
 /// Change by one completion (ns).
 const STEP: Nanos = 8;
 
-/// The way from a completion whose time has come to the guest's memory takes
-/// time as well. What is begun that much earlier is seen on time: as often too
-/// early as too late, which is the median, and which what interrupts the thread
-/// now and then does not move.
+/// The way from a completion whose time has come to the guest's memory takes time as well. A
+/// completion begun that much earlier is seen on time: as often too early as too late, which is the
+/// median, and which an occasional interruption of the thread does not move.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyCompensation(Nanos);
 
@@ -22,8 +21,8 @@ impl LatencyCompensation {
 
     /// A completion that was due at `due` was seen at `seen`.
     pub(crate) fn learn(&mut self, due: Nanos, seen: Nanos) {
-        // A completion later than that was held up by something else: a slow medium,
-        // or other work on the core.
+        // A completion later than that was held up by something else: a slow medium, or other work
+        // on the core.
         if seen < due {
             self.0 = self.0.saturating_sub(STEP);
         } else if seen - due <= MOST {

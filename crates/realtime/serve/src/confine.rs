@@ -13,8 +13,8 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use crate::ServeError;
 
-/// The calls that serving takes: I/O on what is open, memory, threads, waiting,
-/// sockets, and opening media that are attached later.
+/// The calls that serving takes: I/O on open files, memory, threads, waiting, sockets, and opening
+/// media that are attached later.
 const CALLS: &[i64] = &[
     libc::SYS_accept4,
     libc::SYS_bind,
@@ -178,9 +178,9 @@ pub fn calls() -> Result<(), ServeError> {
 }
 
 fn restrict(folders: &[PathBuf]) -> Result<RestrictionStatus, landlock::RulesetError> {
-    // Linux 5.19; what an older kernel does not know is left out.
+    // Linux 5.19; rights that an older kernel does not support are left out.
     let abi = ABI::V2;
-    // The last one tells ordered disks whether the host or the program failed.
+    // The last one lets ordered disks distinguish a failure of the host from one of the program.
     let read: &[&Path] = &[
         Path::new("/proc/self"),
         Path::new("/sys"),

@@ -30,7 +30,7 @@ pub enum ControlRequest {
     List {},
     /// Counters of drives: all, or one.
     Statistics {
-        /// Which.
+        /// Name of the drive.
         #[serde(default)]
         drive: Option<String>,
     },
@@ -46,22 +46,22 @@ pub enum ControlRequest {
     },
     /// Serves a drive no more, once all of it is durable.
     Detach {
-        /// Which.
+        /// Name of the drive.
         drive: String,
     },
     /// Gives a drive another size.
     Resize {
-        /// Which.
+        /// Name of the drive.
         drive: String,
         /// Such as `2GiB`.
         size: String,
-        /// Whether it may become smaller: what is behind the new end is lost.
+        /// Whether it may become smaller: data behind the new end is lost.
         #[serde(default)]
         shrink: bool,
     },
     /// Times a drive otherwise.
     Timing {
-        /// Which.
+        /// Name of the drive.
         drive: String,
         /// As the drive's table has it.
         model: Value,
@@ -86,7 +86,7 @@ pub trait Actions: Send + Sync {
 struct Control {
     server: Arc<Server>,
     actions: Arc<dyn Actions>,
-    /// Held by what changes something, from its check to its end.
+    /// Held by a request that changes something, from its check to its end.
     changing: Mutex<()>,
 }
 
@@ -243,7 +243,7 @@ fn replace(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
         ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
     }
     let bytes = [std::io::IoSlice::new(line.as_bytes())];
-    // Whoever does not get them has not taken its place.
+    // A caller that does not get them has not taken its place.
     rustix::net::sendmsg(stream, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
     server.hand_over();
     let ended = server.stop();
@@ -256,8 +256,8 @@ fn replace(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
     said
 }
 
-/// Asks the server at `path` for its sockets, and waits until it serves no
-/// more; they are served by whoever has them.
+/// Asks the server at `path` for its sockets, and waits until it serves no more; they are served by
+/// their new holder.
 ///
 /// # Errors
 /// Why it did not give them.

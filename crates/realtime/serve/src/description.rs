@@ -15,7 +15,7 @@ pub trait Description: Send + Sync {
     /// The drive's model, for reports.
     fn label(&self) -> String;
 
-    /// The model for a capacity of so many bytes; `None`: it takes no time.
+    /// The model for a capacity of this many bytes; `None`: it takes no time.
     ///
     /// # Errors
     /// Why the model cannot have that capacity.

@@ -22,8 +22,8 @@ impl Endpoint {
         }
     }
 
-    /// Nobody comes in from now on. What is left is to be removed once the
-    /// drive's thread has finished with it.
+    /// Ends the admission of clients. The returned device is to be removed once the drive's thread
+    /// has finished with it.
     pub(crate) fn close(self) -> Option<Device> {
         match self {
             Self::Socket(socket) => {

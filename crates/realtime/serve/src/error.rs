@@ -41,7 +41,7 @@ pub enum ServeError {
     /// A queue cannot be begun.
     #[error("queue {queue} cannot be served: {fault}")]
     Queue {
-        /// Which.
+        /// Number of the queue.
         queue: u16,
         /// Why.
         fault: Fault,
@@ -88,7 +88,7 @@ pub enum ServeError {
     /// There is a drive of that name.
     #[error("there is a drive `{0}` already")]
     Exists(String),
-    /// There is none.
+    /// There is no such drive.
     #[error("there is no drive `{0}`")]
     Missing(String),
     /// Its bytes are in this process.

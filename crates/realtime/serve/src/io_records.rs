@@ -1,4 +1,4 @@
-//! Each I/O with its times, for whoever writes them down.
+//! Each I/O with its times, for a consumer that writes them down.
 //!
 //! The thread that serves a drive never waits for that: a record that does not
 //! fit is left out, and counted.

@@ -10,18 +10,18 @@
 //! recorded ([`IoRecords`]).
 //!
 //! Promises:
-//! - Guests and clients are hostile. Nothing outside the memory that a client
-//!   shares is touched; what it does wrong is said once, counted, and ends its
-//!   queue or its connection, never another drive's.
-//! - What was acknowledged is with the medium before it was acknowledged: a
-//!   server that is killed loses nothing of it. What was under way is found in
-//!   the client's buffer by the next server, which does it again.
-//! - A flush covers what was written before it.
+//! - Guests and clients are hostile. Nothing outside the memory that a client shares is touched;
+//!   its fault is logged once, counted, and ends its queue or its connection, never another
+//!   drive's.
+//! - An acknowledged write is with the medium before it is acknowledged: a server that is killed
+//!   loses none of them. Requests under way are found in the client's buffer by the next server,
+//!   which does them again.
+//! - A flush covers all writes before it.
 //! - An idle server waits, unless told to spin.
 //! - An I/O allocates nothing once the pools have grown to the load.
 //!
 //! The messages are read by the crate `vhost`; requests are served by
-//! [`stasis_virtio`], which both know nothing of each other.
+//! [`stasis_virtio`]; the two are independent of each other.
 
 mod backend;
 mod compensation;

@@ -1,11 +1,10 @@
 //! A thread's search for work: when it spins, when it waits, and for how long.
 //!
-//! While there is work it spins, and guests need not ring. When there was none
-//! for a while it asks them to, and waits. How long it spins before that adapts
-//! as KVM's halt polling does: waits that end soon make it longer, long ones
-//! shorter. Who wants the core meanwhile gets it between two turns. Where others
-//! keep it, it does not spin: who spins is taken off it for as long as they
-//! like, who waits gets it when it is rung.
+//! While there is work it spins, and guests need not ring. When there was none for a while it asks
+//! them to, and waits. How long it spins before that adapts as KVM's halt polling does: waits that
+//! end soon make it longer, long ones shorter. Another thread that wants the core meanwhile gets it
+//! between two turns. Where others keep the core, the thread does not spin: a spinning thread is
+//! taken off it for as long as they like, a waiting one gets it when it is rung.
 
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
@@ -41,7 +40,7 @@ pub trait Rounds {
     /// The time (ns).
     fn now(&self) -> Nanos;
 
-    /// Does what there is to do at `now` (ns); whether there was anything.
+    /// Does the work that is due at `now` (ns); returns whether there was any.
     fn turn(&mut self, now: Nanos) -> bool;
 
     /// Whether requests are announced from now on, or looked for.
@@ -55,7 +54,7 @@ pub trait Rounds {
     fn wait(&mut self, timeout: Option<Nanos>) -> bool;
 }
 
-/// A thread's way of looking for work, with what it has learnt.
+/// A thread's way of looking for work, with the durations it has learnt.
 #[derive(Debug)]
 pub struct Polling {
     poll: Poll,

@@ -14,8 +14,8 @@ use stasis_media::{Finished, Medium, MediumError, OpenError};
 
 pub use shared::{Shared, SharedLayer};
 
-/// A model, or none, with a medium. Unlike [`stasis_drive::Drive`] it never
-/// waits for the medium: what is late is completed late.
+/// A model, or none, with a medium. Unlike [`stasis_drive::Drive`] it never waits for the medium: a
+/// late I/O is completed late.
 pub struct RealTime {
     index: u16,
     name: String,
@@ -115,7 +115,7 @@ impl RealTime {
         self.submitted + self.statistics.completed()
     }
 
-    /// Looks at what the medium and the model have done by `now`.
+    /// Handles the progress of the medium and the model by `now`.
     pub fn turn(&mut self, now: Nanos) {
         if self.slots.len() == self.free.len() {
             return;
@@ -133,7 +133,7 @@ impl RealTime {
         self.finished = finished;
         if let Some(model) = &mut self.model {
             // From event to event, and no further: `now` may be a little ahead of the clock, and
-            // what comes next must not come too late for the model.
+            // the next event must not come too late for the model.
             while let Some(at) = model.next_event().filter(|at| *at <= now) {
                 model.advance(at, &mut self.completions);
                 self.reached = at.max(self.reached);

@@ -94,8 +94,8 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a drive no more: its client is disconnected, what is under way
-    /// ends, all is made durable.
+    /// Ends the service of a drive: its client is disconnected, requests under way end, all is made
+    /// durable.
     ///
     /// # Errors
     /// If there is no such drive, or it could not be made durable.
@@ -105,7 +105,7 @@ impl Server {
         self.end(BTreeMap::from([(name.to_owned(), entry)]))
     }
 
-    /// Ends drives together: what is under way at one does not keep another.
+    /// Ends drives together: requests under way at one do not delay another.
     fn end(&self, drives: BTreeMap<String, Entry>) -> Result<(), ServeError> {
         // A caller that ends all of them also waits for one that another has begun to end.
         let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +131,7 @@ impl Server {
             let ended = finish(&self.workers[worker], ids, limit);
             for (name, ended) in names.into_iter().zip(ended) {
                 let ended = ended.map_err(|message| ServeError::Store { name, message });
-                // All of them, whatever becomes of one.
+                // All of them, whatever the outcome of one.
                 result = result.and(ended);
             }
         }
@@ -330,7 +330,7 @@ fn capacity(worker: &Worker, id: DriveId) -> Result<u64, ServeError> {
     capacity.flatten().ok_or_else(|| ServeError::Missing("on its thread".into()))
 }
 
-/// Ends drives on their thread, as soon as what is under way has ended, or at `limit`.
+/// Ends drives on their thread, as soon as their requests under way have ended, or at `limit`.
 fn finish(worker: &Worker, drives: Vec<DriveId>, limit: Instant) -> Vec<Result<(), String>> {
     let ended = worker.call(move |state| {
         let started = state.started;

@@ -56,7 +56,7 @@ impl Counts {
 #[derive(Debug, Clone)]
 pub struct Durations(Histogram<u64>);
 
-/// Longest duration told apart (ns): what takes longer counts as this.
+/// Longest duration that is distinguished (ns): longer ones count as this.
 const LONGEST: u64 = 60_000_000_000;
 
 impl Default for Durations {
@@ -111,7 +111,7 @@ pub(crate) struct Times {
     flush: Durations,
     /// Difference from the model's time at which completions were seen in the ring.
     error: Durations,
-    /// The sum of what they were late by, less what they were early by (ns).
+    /// Sum of the delays of late completions, less the lead of early ones (ns).
     late: i128,
 }
 
@@ -132,7 +132,7 @@ impl Times {
     }
 }
 
-/// A drive, as the control interface and the end of a run tell it.
+/// Report of a drive, for the control interface and the end of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct DriveReport {
     /// Its name.
@@ -162,7 +162,7 @@ pub struct DriveReport {
     /// Difference from the model's time, before or after it, at which completions were seen in the
     /// ring.
     pub timing_error: Option<Summary>,
-    /// The mean of the same, what was early counted as negative (ns).
+    /// The mean of the same, with early completions as negative (ns).
     pub timing_bias_ns: Option<f64>,
 }
 

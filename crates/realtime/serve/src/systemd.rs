@@ -6,13 +6,13 @@ use std::os::unix::net::UnixListener;
 
 use sd_notify::NotifyState;
 
-/// Tells whoever started the program that it is ready. Where nobody wants to know it does
-/// nothing.
+/// Notifies systemd, or another service manager that started the program, that it is ready. Without
+/// one it does nothing.
 pub fn ready() {
     notify(NotifyState::Ready);
 }
 
-/// Tells whoever started the program that it ends.
+/// Notifies the service manager that the program ends.
 pub fn stopping() {
     notify(NotifyState::Stopping);
 }
@@ -28,14 +28,14 @@ fn notify(state: NotifyState<'_>) {
 pub fn sockets() -> BTreeMap<String, UnixListener> {
     let mut sockets = BTreeMap::new();
     for (raw, name) in sd_notify::listen_fds_with_names().into_iter().flatten() {
-        // SAFETY: only asked what it is; a descriptor that is not open is an error.
+        // SAFETY: only its type is queried; a descriptor that is not open is an error.
         let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
         if rustix::net::getsockname(borrowed).is_err() {
             continue;
         }
         // SAFETY: handed over to this program, which takes each once.
         let owned = unsafe { OwnedFd::from_raw_fd(raw) };
-        // `drive0.socket` is what systemd calls it if nothing else is said.
+        // `drive0.socket` is systemd's default name.
         let name = name.strip_suffix(".socket").unwrap_or(&name).to_owned();
         sockets.insert(name, UnixListener::from(owned));
     }

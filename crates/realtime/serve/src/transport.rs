@@ -33,7 +33,7 @@ impl Transport {
         }
     }
 
-    /// Does what there is to do; whether there was anything.
+    /// Does the work that is due; returns whether there was any.
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         match self {
             Self::Socket(served) => served.turn(now, clock),
@@ -93,7 +93,7 @@ impl Transport {
         }
     }
 
-    /// Waits until `limit` for what is under way, makes all of it durable and closes it.
+    /// Waits until `limit` for requests under way, makes everything durable and closes the drive.
     pub(crate) fn finish(self, clock: &impl Fn() -> Nanos, limit: Instant) -> Result<(), String> {
         match self {
             Self::Socket(served) => served.finish(clock, limit),

@@ -100,7 +100,7 @@ fn chains_that_loop_or_lie_end_the_queue_only() {
         guest.check(0, round as u8);
         lie(&mut guest);
         guest.submit(0);
-        // The connection is there; a reset is what the guest has to do.
+        // The connection is there; the guest has to reset.
         let start = Instant::now();
         while server.report()[0].counts.faults <= round as u64 {
             assert!(guest.frontend.get_features().is_ok());
@@ -282,9 +282,9 @@ fn distribution(mut nanos: Vec<u64>) -> String {
     format!("mean {mean} ns, p50 {}, p99 {}, p99.9 {}", at(0.5), at(0.99), at(0.999))
 }
 
-/// `cargo test --release -p stasis-serve --test clients -- --ignored --nocapture`: what the
-/// error of a model is where the thread has a core; and what that of a loop is which does
-/// nothing but wait until 100 us have passed: no server can be more on time.
+/// `cargo test --release -p stasis-serve --test clients -- --ignored --nocapture`: the error of a
+/// model where the thread has a core; and that of a loop which does nothing but wait until 100 us
+/// have passed: no server can be more on time.
 #[test]
 #[ignore = "a measurement, which needs a core of its own: make slow-test"]
 fn timing_errors_are_measured() {

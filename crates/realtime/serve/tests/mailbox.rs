@@ -1,4 +1,4 @@
-//! Jobs for a thread, in every order in which those who give them and the thread can do their steps.
+//! Jobs for a thread, in every order of the steps of their senders and of the thread.
 
 #[path = "../src/mailbox.rs"]
 mod mailbox;

@@ -1,7 +1,6 @@
 //! `stasis-serve` beside qemu-storage-daemon's vhost-user-blk export, for the same
-//! client, without a VMM: what the servers cost, and nothing else. Both serve
-//! memory: a file in /dev/shm for the daemon, which has no other. Needs a core
-//! for the client and one for the server:
+//! client, without a VMM: the cost of the servers, and nothing else. Both serve memory: a file in
+//! /dev/shm for the daemon, which has no other. Needs a core for the client and one for the server:
 //! `cargo test --release -p stasis-serve --test peer -- --ignored --nocapture`.
 
 #[allow(dead_code)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(30);
-/// A function that was well for so long has a clean slate.
+/// Time for which a function has to be well before its failures are forgotten.
 const SOUND: Duration = Duration::from_secs(60);
 /// Number of attempts for a function that never was well.
 const ATTEMPTS: u32 = 3;

@@ -81,7 +81,7 @@ pub struct GuestFile {
     pub path: PathBuf,
     /// Content of the file.
     pub content: Option<String>,
-    /// A file of the host with what is in it, relative to the definition.
+    /// A file of the host with the content, relative to the definition.
     pub source: Option<PathBuf>,
     /// Its permissions, in octal.
     #[serde(default = "mode")]

@@ -1,5 +1,5 @@
-//! A function's NBD export as a file of the host: qemu-storage-daemon carries it
-//! over FUSE, so that whatever takes a file takes it, `stasis serve` too.
+//! A function's NBD export as a file of the host: qemu-storage-daemon carries it over FUSE, for
+//! every program that takes a file, `stasis serve` too.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};

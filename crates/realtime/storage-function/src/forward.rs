@@ -1,5 +1,5 @@
-//! Ports of the host's loopback that lead to a function on a tap interface: what
-//! QEMU does by itself for its user-mode network. Ordinary sockets, no rights.
+//! Ports of the host's loopback that lead to a function on a tap interface: the counterpart of
+//! QEMU's own forwarding for its user-mode network. Ordinary sockets, no rights.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -52,10 +52,10 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Checks that what a user gave goes together.
+    /// Checks that the user's settings go together.
     ///
     /// # Errors
-    /// It does not, and what would.
+    /// They do not; the error names settings that do.
     pub fn check(&self) -> Result<(), Error> {
         if !crate::definition::is_name(&self.name) {
             return Err(Error::Invalid(format!(

@@ -1,5 +1,5 @@
-//! Storage functions in virtual machines of their own: a file server or a
-//! compression that runs on the storage controller, apart from it.
+//! Storage functions in separate virtual machines: a file server or a compression that runs on the
+//! storage controller, apart from it.
 //!
 //! A [`Definition`] describes a function, [`Instance`] the machine it becomes under stock QEMU, and
 //! [`supervisor`] starts it, watches it and starts it again. Its drives are vhost-user sockets of

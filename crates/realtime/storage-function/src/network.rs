@@ -1,5 +1,5 @@
-//! Network of a function: QEMU's user-mode network with ports on the host's
-//! loopback, or a tap interface with vhost-net.
+//! Network of a function: QEMU's user-mode network with ports on the host's loopback, or a tap
+//! interface with vhost-net.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl Network {
     /// A network by its word: `user`, or `tap[:INTERFACE[:ADDRESS]]`.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a valid network.
     pub fn parse(word: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::Invalid(format!(

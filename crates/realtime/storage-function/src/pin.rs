@@ -10,7 +10,7 @@ use crate::Error;
 /// A list of processors such as `2,4-6`.
 ///
 /// # Errors
-/// It is none, or names one that cannot be.
+/// It is not a valid list, or names an impossible processor.
 pub fn parse(word: &str) -> Result<Vec<usize>, Error> {
     let wrong = || {
         Error::Invalid(format!(
@@ -30,12 +30,11 @@ pub fn parse(word: &str) -> Result<Vec<usize>, Error> {
     Ok(all)
 }
 
-/// Binds each vCPU's thread to a processor of the list, in order and again from
-/// its start where there are more; QEMU's other threads to what is left of the
-/// list, else to all of it.
+/// Binds each vCPU's thread to a processor of the list, in order and again from its start where
+/// there are more; QEMU's other threads to the rest of the list, else to all of it.
 ///
 /// # Errors
-/// QEMU does not tell its threads, or the system does not let them be bound.
+/// QEMU does not report its threads, or the system does not let them be bound.
 pub fn pin(vm: &mut Vm, processors: &[usize]) -> Result<(), Error> {
     if processors.is_empty() {
         return Ok(());

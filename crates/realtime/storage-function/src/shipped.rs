@@ -36,7 +36,7 @@ pub fn all() -> Result<Vec<(&'static str, Definition)>, Error> {
 /// folder with a `function.toml`.
 ///
 /// # Errors
-/// Nothing is there, or what is there is no definition.
+/// Nothing is there, or it is not a valid definition.
 pub fn find(word: &str) -> Result<Found, Error> {
     if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == word) {
         let definition = Definition::parse(text, name)?;

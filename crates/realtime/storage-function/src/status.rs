@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// The file with what is known.
+/// The file with the status.
 const FILE: &str = "status.json";
 /// The file that its supervisor locks.
 const LOCK: &str = "lock";
@@ -88,7 +88,7 @@ impl LockedFolder {
         &self.folder
     }
 
-    /// Writes what is known, as a whole.
+    /// Writes the status, as a whole.
     ///
     /// # Errors
     /// The folder is full or gone.

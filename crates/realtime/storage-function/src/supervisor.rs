@@ -190,7 +190,7 @@ fn end(instance: &Instance, mut vm: Vm) -> End {
     End::Asked
 }
 
-/// Runs a job; its outcome, and the end of what it said.
+/// Runs a job; returns its outcome, and the end of its output.
 fn run(
     vm: &mut Vm,
     job: &stasis_qemu_vm::Job,

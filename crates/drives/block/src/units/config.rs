@@ -11,7 +11,7 @@ use super::{format_duration, format_size, parse, Kind, DURATION, SIZE};
 #[cfg(doc)]
 use super::{parse_duration, parse_size, UnitError};
 
-/// Reads what `Kind` describes from a number or a string.
+/// Reads a value of `Kind` from a number or a string.
 struct Value(&'static Kind);
 
 impl<'de> Visitor<'de> for Value {

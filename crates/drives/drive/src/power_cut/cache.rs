@@ -1,4 +1,4 @@
-//! The volatile cache of a drive at an instant: what can still be lost.
+//! The volatile cache of a drive at an instant: the changes that can still be lost.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -47,14 +47,14 @@ pub struct VolatileCache {
     power_loss: PowerLoss,
     discard_zeroes: bool,
     pub(super) zones: Option<ZoneLayout>,
-    // Whether a flush covers only what had ended when it was submitted.
+    // Whether a flush covers only changes that had ended when it was submitted.
     strict: bool,
     changes: VecDeque<Change>,
     // The newest place.
     newest: usize,
     epoch: u32,
-    // The newest ended flush's place: what ends later and was submitted before
-    // it is durable then.
+    // The newest ended flush's place: a change that was submitted before and ends later is durable
+    // then.
     flushed: usize,
     // The newest epoch of which something is durable.
     durable_epoch: u32,
@@ -92,8 +92,8 @@ impl VolatileCache {
         Self { zones, ..self }
     }
 
-    /// A flush covers what had ended when it was submitted, as NVMe requires, and nothing else
-    /// (NVM Express Base Specification 2.0, 7.1).
+    /// A flush covers the changes that had ended when it was submitted, as NVMe requires, and
+    /// nothing else (NVM Express Base Specification 2.0, 7.1).
     #[must_use]
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
@@ -232,8 +232,8 @@ impl VolatileCache {
         missing
     }
 
-    /// Whether a power cut may leave this: of each change that is not settled, by
-    /// its place. What is not named is lost.
+    /// Whether a power cut may leave this: of each change that is not settled, by its place. A
+    /// change that is not named is lost.
     pub fn permits(&self, left: &[(usize, Survival)]) -> bool {
         let of = |change: &Change| {
             let found = left.iter().find(|(place, _)| *place == change.place);

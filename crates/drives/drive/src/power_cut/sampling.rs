@@ -29,9 +29,9 @@ const PAGE: u64 = 8;
 pub(super) type Left = HashMap<usize, Survival>;
 
 impl VolatileCache {
-    /// One of the states that the rules permit: what is left of each change that
-    /// can be lost, by place, in the order of submission. What is not named is
-    /// lost; what is durable is not named.
+    /// One of the states that the rules permit: survival of each change that can be lost, by place,
+    /// in the order of submission. A change that is not named is lost; durable changes are not
+    /// named.
     pub fn sample(&self, sampling: Sampling) -> Vec<(usize, Survival)> {
         let left = match sampling {
             Sampling::Most => self.all_of(|_| true),
@@ -99,7 +99,7 @@ impl VolatileCache {
     /// holds: the oldest first, or, with `random`, often anything.
     fn destage(&self, epoch: u32, left: &mut Left, random: Option<&mut Xoshiro256PlusPlus>) {
         let Some(limit) = self.unit_limit() else { return };
-        // The oldest first; what a later epoch lacks cannot be had.
+        // The oldest first; a unit that lacks a change of a later epoch cannot be destaged.
         let mut units: Vec<(u64, Vec<usize>)> = Vec::new();
         let mut numbers: HashMap<u64, usize> = HashMap::new();
         let mut lacking = 0;

@@ -89,13 +89,13 @@ impl VolatileCache {
         zones
     }
 
-    /// Makes `left` what a drive with zones can leave: of each zone a beginning, and of a reset
-    /// all or nothing.
+    /// Changes `left` to a state that a drive with zones can leave: of each zone a beginning, and
+    /// of a reset all or nothing.
     pub(super) fn mend(&self, left: &mut Left, holes: Holes) {
         let Some(layout) = self.zones else { return };
         for parts in self.zone_parts(&layout).into_values() {
             let has = |part: &Part, within: u64| self.has(left, part.change, within);
-            // A reset begins anew: what was before it is of no account.
+            // A reset begins anew: earlier data does not count.
             let begin = parts.iter().rposition(|part| part.reset && has(part, part.from));
             let last = parts.iter().rposition(|part| (part.from..part.to).any(|at| has(part, at)));
             let mut kept: Vec<u64> = Vec::with_capacity(parts.len());

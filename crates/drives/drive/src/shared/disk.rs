@@ -35,9 +35,9 @@ impl VirtualDisk {
         Self { shared, number, index, name, region, statistics, asks, urgent }
     }
 
-    /// The same disk, whose flush covers everything that was submitted before
-    /// it, as a [`Drive`](crate::Drive)'s does: for what stands on a disk as on a
-    /// drive, such as an image.
+    /// The same disk, whose flush covers everything that was submitted before it, as a
+    /// [`Drive`](crate::Drive)'s does: for a layer that stands on a disk as on a drive, such as an
+    /// image.
     #[must_use]
     pub fn covering(self) -> Self {
         self.shared.0.borrow_mut().members[self.number].covers = true;
@@ -118,8 +118,8 @@ impl Layer for VirtualDisk {
             return;
         }
         let command = self.place(submission.command, true);
-        // Somebody else may have been here at a later time: it is now as late for
-        // what follows from an earlier completion.
+        // Another tenant may have brought the drive to a later time: a consequence of an earlier
+        // completion then counts as of that time.
         inner.submit(self.number, Submission { command, ..submission }, urgent);
     }
 

@@ -1,4 +1,4 @@
-//! A host workload on a shared drive, and what it got.
+//! A host workload on a shared drive, and its service.
 
 use serde_json::{json, Value};
 use stasis_block::{Operation, Status};

@@ -51,7 +51,7 @@ impl TraceSink for HistorySink {
     }
 }
 
-/// The same layer, with what it is asked in the history.
+/// The same layer, with its commands in the history.
 pub fn tap(lower: Box<dyn Layer>) -> (IoTap, Arc<Mutex<History>>) {
     let history = History { power_loss: lower.power_loss(), ..History::default() };
     let history = Arc::new(Mutex::new(history));

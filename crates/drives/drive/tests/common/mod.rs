@@ -45,8 +45,8 @@ impl Model for Latencies {
     }
 }
 
-/// One command at a time, and of those that wait the one with the lowest offset
-/// first: what is waiting when a command completes matters.
+/// One command at a time, and of those that wait the one with the lowest offset first: the set of
+/// waiting commands at a completion matters.
 #[derive(Default)]
 pub struct Lowest {
     waiting: Vec<(u64, Tag)>,

@@ -1,7 +1,6 @@
-//! The simplest reference of what a power cut can leave: a drive that moves one
-//! atomic unit of one change to its medium at a time, whenever it likes, and
-//! every medium that it can have so. No rule of the model is used here, only
-//! what each event asks of a medium.
+//! The simplest reference of the states that a power cut can leave: a drive that moves one atomic
+//! unit of one change to its medium at a time, whenever it likes, and every medium that it can have
+//! so. No rule of the model is used here, only the effect of each event on a medium.
 
 use std::collections::HashSet;
 
@@ -17,7 +16,7 @@ struct Seen {
     epoch: usize,
 }
 
-/// Every medium that a drive of so many sectors can have.
+/// Every medium that a drive of this many sectors can have.
 pub struct Permitted {
     power_loss: PowerLoss,
     seen: Vec<Seen>,
@@ -63,8 +62,7 @@ impl Permitted {
         self.sectors(place).all(|sector| medium[sector] > place)
     }
 
-    /// Writes units until there is nothing new, and keeps what the drive has
-    /// promised by now.
+    /// Writes units until there is nothing new, and keeps the drive's promises by now.
     fn go_on(&mut self) {
         let mut all = self.media.clone();
         let mut new: Vec<Medium> = all.iter().cloned().collect();

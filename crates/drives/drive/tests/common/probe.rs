@@ -1,4 +1,4 @@
-//! A layer that writes down what it is asked.
+//! A layer that records its commands.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use stasis_media::MediumError;
 /// The names of methods, in the order in which they were called.
 pub type Asked = Rc<RefCell<Vec<&'static str>>>;
 
-/// Answers with what no default would.
+/// Answers unlike any default.
 pub struct Probe {
     asked: Asked,
     statistics: Statistics,

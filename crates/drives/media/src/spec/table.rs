@@ -74,8 +74,8 @@ impl<'de> Deserialize<'de> for MediumSpec {
     }
 }
 
-/// A medium as a table: exactly one of `ram`, `file`, `qcow2`, `ordered` and `device`, and what
-/// goes with it.
+/// A medium as a table: exactly one of `ram`, `file`, `qcow2`, `ordered` and `device`, and its
+/// further keys.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[schemars(extend("oneOf" = [

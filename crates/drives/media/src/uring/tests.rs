@@ -59,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Against plain memory: what overlaps waits for what is under way.
+    /// Against plain memory: an overlapping I/O waits for the one under way.
     #[test]
     fn it_holds_what_was_written(
         steps in prop::collection::vec(step(), 1..60),

@@ -1,6 +1,5 @@
 //! Shared parts of the tests of hostile drivers: the bytes that choose the actions. The fuzz
-//! targets include
-//! it as well.
+//! targets include it as well.
 #![allow(dead_code)] // each takes what it needs
 
 /// The bytes that choose the actions; zeroes when they have run out.

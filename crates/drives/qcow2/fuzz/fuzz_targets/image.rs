@@ -1,6 +1,6 @@
 //! Fuzzes images by files with the input's bytes behind the format's magic number and version. Run
-//! with `cargo +nightly fuzz run image` in
-//! `crates/drives/qcow2`; images that `qemu-img create` makes are a good corpus.
+//! with `cargo +nightly fuzz run image` in `crates/drives/qcow2`; images that `qemu-img create`
+//! makes are a good corpus.
 
 #![no_main]
 

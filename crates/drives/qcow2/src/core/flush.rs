@@ -93,7 +93,7 @@ impl Core {
         self.flushed(covered, outcome.is_ok());
     }
 
-    /// Writes what is left, for the image to be closed.
+    /// Writes the remaining tables, for the image to be closed.
     pub(crate) async fn close(&self) -> io::Result<()> {
         let access = self.access.read().await;
         self.write_tables(&access, End::Durable).await?;
@@ -140,7 +140,7 @@ impl Core {
         Ok(Job::new(self, turn, freed, plan))
     }
 
-    /// Tables of the image are changed, until what this gives is dropped.
+    /// Marks the image's tables as being changed, until the result is dropped.
     pub(super) fn changed(&self) -> Change<'_> {
         *lock(&self.stale) = true;
         self.kill_safety.changed()
@@ -196,7 +196,7 @@ impl Core {
         self.settings.durability == Durability::Flush || !self.barriers
     }
 
-    /// Gives back what was freed.
+    /// Gives back freed ranges.
     pub(crate) async fn discard(&self, freed: Vec<(u64, u64)>) {
         let cluster = self.shared.lock().tables.size() as u64;
         let mut discards = Vec::new();
@@ -220,7 +220,7 @@ impl Core {
                 }
             }
         }
-        // A drive need not do what it is advised to.
+        // A drive may ignore the advice.
         let _ = finish(discards).await;
     }
 }

@@ -38,8 +38,8 @@ pub(crate) enum End {
 /// An open image.
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// Read by what leaves every mapping as it is or adds one, written by what
-    /// takes one away.
+    /// Read by operations that leave every mapping as it is or add one, written by those that take
+    /// one away.
     access: RwLock<FormatAccess<Handle>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Settings,
@@ -130,7 +130,7 @@ impl Core {
         self.access.read().await.read(data, offset).await
     }
 
-    /// Reads within the drive below, for what lies there.
+    /// Reads within the drive below, to verify the data there.
     async fn verify(&self, offset: u64, length: u64) -> io::Result<()> {
         let access = self.access.read().await;
         let mut at = 0;
@@ -173,8 +173,8 @@ impl Core {
     async fn write_through(&self, offset: u64, data: &[u8], urgent: bool) -> io::Result<bool> {
         let length = data.len() as u64;
         let access = self.access.read().await;
-        // A durable write can be one below only where no table has to follow,
-        // and where what came before need not be durable too.
+        // A durable write can be one below only where no table has to follow, and where earlier
+        // writes need not be durable too.
         let alone = urgent
             && self.settings.durability != Durability::Ordered
             && !*lock(&self.stale)
@@ -237,7 +237,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a range read as zeroes and frees what it had.
+    /// Makes a range read as zeroes and frees its clusters.
     async fn clear(&self, offset: u64, length: u64, discard: bool) -> io::Result<()> {
         if !self.zeroes {
             return if discard { Ok(()) } else { self.write_zeroes(offset, length).await };
@@ -282,8 +282,8 @@ impl Core {
         self.access.read().await
     }
 
-    /// Makes the disk larger. What is new reads as zeroes, whatever lies there: a file below
-    /// may be longer, and a disk that was made smaller leaves data behind its end.
+    /// Makes the disk larger. The new part reads as zeroes, whatever lies there: a file below may
+    /// be longer, and a disk that was made smaller leaves data behind its end.
     pub(crate) async fn grow(&self, size: u64) -> io::Result<()> {
         let mut access = self.access.write().await;
         let old = access.size();

@@ -1,9 +1,9 @@
 //! An image's tables as they are to be, held back until they can be written in
 //! an order in which the image is sound at every instant.
 //!
-//! The library that does the format's work writes tables when it likes; what it
-//! writes stays here. [`Tables::plan`] turns what has changed into groups of
-//! writes. Between two groups there is order: a flush or a barrier.
+//! The library that does the format's work writes tables at any time; its writes stay here.
+//! [`Tables::plan`] turns the changes into groups of writes. Between two groups there is order: a
+//! flush or a barrier.
 
 mod log;
 mod plan;
@@ -53,7 +53,7 @@ pub(crate) struct Tables {
     lazy: bool,
     clusters: BTreeMap<u64, Table>,
     dirty_bytes: u64,
-    /// The disk's size that the header keeps, whatever is written of it.
+    /// The disk's size that the header keeps, whatever size is written to it.
     held_size: Option<u64>,
     /// The tables that were changed since they were logged, where they are.
     unlogged: Option<Vec<u64>>,
@@ -96,7 +96,7 @@ impl Tables {
         1 << self.cluster_bits
     }
 
-    /// Takes over what the drive below has of a table.
+    /// Takes over the content of a table from the drive below.
     pub(crate) fn load(&mut self, offset: u64, bytes: Vec<u8>) {
         let below = Some(bytes.clone());
         self.clusters
@@ -131,8 +131,7 @@ impl Tables {
         }
     }
 
-    /// Offset of the first table that a write changes in part, and that has
-    /// to be loaded first.
+    /// Offset of the first table that a write changes in part, and that has to be loaded first.
     pub(crate) fn missing(&self, offset: u64, length: usize) -> Option<u64> {
         let pieces = self.pieces(offset, length);
         pieces.map(|(cluster, within)| (cluster, within.len())).find_map(|(cluster, length)| {

@@ -21,7 +21,7 @@ pub(crate) struct Group {
     pub(crate) writes: Vec<Write>,
     /// Whether the drive below may have to find room for them.
     pub(crate) fresh: bool,
-    /// Whether they may happen together with what was written before.
+    /// Whether they may happen together with earlier writes.
     pub(crate) early: bool,
 }
 
@@ -62,10 +62,10 @@ impl Tables {
     /// Plans the writes after which the drive below has the tables as they are now. From here on
     /// they count as written.
     ///
-    /// The order, for an image that is sound whatever of a group is lost:
-    /// 1. what nothing points to yet, and refcounts that grow;
-    /// 2. what finds refcounts;
-    /// 3. what finds data: L1 and L2 entries, and the header;
+    /// The order, for an image that is sound whatever part of a group is lost:
+    /// 1. data that nothing points to yet, and refcounts that grow;
+    /// 2. pointers to refcounts;
+    /// 3. pointers to data: L1 and L2 entries, and the header;
     /// 4. refcounts that shrink.
     ///
     /// `whole`: refcounts that are kept late are written too.
@@ -136,8 +136,8 @@ impl Tables {
         plan
     }
 
-    /// Sets the bit that marks refcounts as late, where it is not set and the
-    /// format's version has it.
+    /// Sets the bit that marks refcounts as late, where it is not set and the format's version has
+    /// it.
     fn mark_dirty(&mut self) -> Option<Write> {
         let header = self.clusters.get_mut(&0)?;
         let below = header.below.as_mut()?;
@@ -164,8 +164,8 @@ impl Tables {
         Some(Write { offset: 0, data: header.now[..512].to_vec() })
     }
 
-    /// Takes a plan back that was not carried out as a whole: what the drive
-    /// below has of it is unknown.
+    /// Takes a plan back that was not carried out as a whole: its part at the drive below is
+    /// unknown.
     pub(crate) fn failed(&mut self, plan: UpdatePlan) {
         let order = self.order;
         for (cluster, counted) in plan.covered {
@@ -182,8 +182,8 @@ impl Tables {
         }
     }
 
-    /// Lets go of unchanged L2 tables beyond what is kept, and of clusters that
-    /// are no tables any more.
+    /// Drops unchanged L2 tables beyond the limit on kept ones, and clusters that are no tables any
+    /// more.
     fn forget(&mut self) {
         let pointers = [self.pointers(true), self.pointers(false)];
         let blocks = self.blocks(&pointers[0]);

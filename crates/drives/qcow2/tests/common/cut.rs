@@ -1,4 +1,4 @@
-//! Power cuts: what a guest did on an image, and what it may find afterwards.
+//! Power cuts: a guest's commands to an image, and the contents that it may find afterwards.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -60,8 +60,8 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
     Run { base, history, seen, settings, size, end, place: 0 }
 }
 
-/// The same, on a drive with a scheduler, where the image lies `place` bytes behind
-/// the drive's beginning and a workload of others precedes it.
+/// The same, on a drive with a scheduler, where the image lies `place` bytes behind the drive's
+/// beginning and a workload of others precedes it.
 pub fn run_on_shared(
     path: &Path,
     seed: u64,

@@ -11,8 +11,8 @@ use stasis_qcow2::{Settings, ZeroLatency};
 /// The magic number and version 3 (docs/interop/qcow2.txt of QEMU).
 const START: &[u8; 8] = b"QFI\xfb\0\0\0\x03";
 
-/// A file of these bytes behind the format's magic number and version; what has the magic number
-/// already is taken to have both.
+/// A file of these bytes behind the format's magic number and version; bytes that begin with the
+/// magic number are taken to have both.
 #[allow(dead_code, reason = "not every test that has this file uses it")]
 pub fn as_image(bytes: &[u8]) -> Vec<u8> {
     let rest = bytes.strip_prefix(&START[..4]).map_or(bytes, |rest| rest.get(4..).unwrap_or(&[]));

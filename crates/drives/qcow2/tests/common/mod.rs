@@ -1,4 +1,4 @@
-//! Images to put to the test, and programs that know the format better.
+//! Images to put to the test, and QEMU's programs as reference.
 #![allow(dead_code)] // each test takes what it needs
 
 pub mod cut;
@@ -89,7 +89,7 @@ pub fn open_files(
 /// Limit on the start of a program.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs `qemu-img` and gives what it said; fails where it does.
+/// Runs `qemu-img` and returns its output; fails where it does.
 pub fn qemu_img(arguments: &[&str]) -> String {
     let output = Program::new("qemu-img").args(arguments).output().expect("qemu-img is installed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,6 +1,6 @@
-//! `deadline`: sweeps in batches of one direction, and whoever waits too long
-//! begins the next batch. After Linux's `mq-deadline`, whose defaults these are
-//! (Linux, Documentation/block/deadline-iosched.rst).
+//! `deadline`: sweeps in batches of one direction, and a request that waits too long begins the
+//! next batch. After Linux's `mq-deadline`, whose defaults these are (Linux,
+//! Documentation/block/deadline-iosched.rst).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ const WRITE: usize = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeadlineSpec {
-    /// By when a read is to begin (ns): somebody waits for it.
+    /// Time until a read is to begin (ns): its owner waits for it.
     #[serde(with = "units::duration")]
     pub read_expire: Nanos,
     /// By when a write is to begin (ns): caches wait, not people.

@@ -1,4 +1,4 @@
-//! Parameters of any kind, and what is registered of a kind.
+//! Parameters of any kind, and the registration of a kind.
 
 use std::sync::Arc;
 

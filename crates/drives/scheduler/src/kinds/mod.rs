@@ -66,7 +66,7 @@ pub trait Parameters:
     /// Checks constraints beyond those of the keys' types.
     ///
     /// # Errors
-    /// [`Problem`]: the key, and what is wrong with its value.
+    /// [`Problem`]: the key, and the fault of its value.
     fn check(&self) -> Result<(), Problem> {
         Ok(())
     }
@@ -75,7 +75,7 @@ pub trait Parameters:
     fn build(&self) -> Box<dyn Scheduler>;
 }
 
-/// A key, and what is wrong with its value.
+/// A key, and the fault of its value.
 pub type Problem = (&'static str, String);
 
 /// Whether a duration (ns) is more than nothing.

@@ -8,8 +8,8 @@ pub(super) const FEWEST: usize = WIDTH / 4;
 /// Two together that have no more become one: there is room for some to come.
 pub(super) const JOINED: usize = WIDTH * 3 / 4;
 
-/// In a leaf: a key, its value. Above: what is greater than the keys of the child
-/// before and not greater than this child's, the child.
+/// In a leaf: a key, its value. Above: a bound greater than the keys of the child before and not
+/// greater than this child's, the child.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) key: u128,

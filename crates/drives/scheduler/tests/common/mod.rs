@@ -1,4 +1,4 @@
-//! A drive and those who use it, in virtual time.
+//! A drive and its clients, in virtual time.
 #![allow(dead_code)]
 
 use std::collections::VecDeque;

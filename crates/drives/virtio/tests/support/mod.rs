@@ -348,7 +348,7 @@ impl Driver {
         self.ram.set16(queue.base + AVAILABLE + 2, queue.available);
     }
 
-    /// Tells the device if it wants to know (Linux: virtqueue_kick_prepare).
+    /// Notifies the device if it asks for that (Linux: virtqueue_kick_prepare).
     pub fn kick(&mut self, queue: u16) -> bool {
         let events = self.has(feature::EVENT_IDX);
         let entry = &mut self.queues[usize::from(queue)];
@@ -389,7 +389,7 @@ impl Driver {
         self.queues[usize::from(queue)].used
     }
 
-    /// Takes back what the device has given back.
+    /// Takes back the requests that the device has given back.
     pub fn reap(&mut self, queue: u16) -> Vec<End> {
         let mut ends = Vec::new();
         loop {
@@ -433,7 +433,7 @@ impl Driver {
         (DATA, 16 * ranges.len() as u32)
     }
 
-    /// Does what a request asks on the disk.
+    /// Carries out a request on the disk.
     pub fn perform(&mut self, request: &mut Request) {
         let command = request.command;
         self.asked.push(command);

@@ -34,8 +34,8 @@ struct Place {
     queued: bool,
 }
 
-/// The load of a job file on one drive: its threads, each with as many I/Os in
-/// flight as its `iodepth`.
+/// The load of a job file on one drive: its threads, each with as many I/Os in flight as its
+/// `iodepth`.
 #[derive(Debug)]
 pub struct Load {
     threads: Vec<Thread>,
@@ -147,7 +147,7 @@ impl Load {
         }
     }
 
-    /// Queues what the thread does next, at `at` or later; or it has ended.
+    /// Queues the thread's next action, at `at` or later; or it has ended.
     fn go_on(&mut self, index: usize, at: Nanos) {
         let place = self.places[index];
         if place.queued || place.state != State::Running {

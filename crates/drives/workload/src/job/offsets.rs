@@ -17,7 +17,7 @@ pub enum Distribution {
     /// A share h of the I/Os goes to a share 1 - h of the blocks, and so on
     /// within each.
     Pareto(f64),
-    /// The mean of twelve uniform ranks, off by up to half of so many percent.
+    /// The mean of twelve uniform ranks, off by up to half of this many percent.
     Normal(f64),
     /// Shares of the region with shares of the I/Os.
     Zoned(Weighted<(u8, u8)>),

@@ -16,7 +16,7 @@ const THREADS_MAX: u64 = 65_535;
 const DEPTH_MAX: u64 = 1 << 20;
 
 /// The lines of a section in the order in which fio takes them: `kb_base` before all others,
-/// whatever line it is in.
+/// in whatever line it is.
 pub fn in_order(lines: &[Line]) -> impl Iterator<Item = &Line> {
     let first = |line: &&Line| line.key == "kb_base";
     lines.iter().filter(first).chain(lines.iter().filter(move |line| !first(line)))
@@ -267,7 +267,7 @@ fn direction(job: &mut Job, value: &str, units: Units) -> Result<(), String> {
     Ok(())
 }
 
-/// As [`each`], for what is not copied.
+/// As [`each`], for values that are not copied.
 fn splits<T: Clone>(
     word: &str,
     mut read: impl FnMut(&str) -> Result<T, String>,

@@ -11,7 +11,7 @@ use super::Job;
 struct Rate {
     /// Bytes a second; 0 for any number.
     bytes: u64,
-    /// The block by which it was told as I/Os a second, and by which a Poisson process goes.
+    /// The block by which a rate was given as I/Os a second, and the unit of a Poisson process.
     block: u64,
     /// When the next is allowed, in parts of a nanosecond.
     at: u128,

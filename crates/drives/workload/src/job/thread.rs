@@ -1,4 +1,4 @@
-//! One thread of a job: what it does next, and when it may (fio's backend.c).
+//! One thread of a job: its next action, and the earliest time of it (fio's backend.c).
 
 use stasis_block::{Command, Operation, Random};
 use stasis_clock::Nanos;
@@ -13,7 +13,7 @@ use crate::JobError;
 /// A thread's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It submits what it has prepared, at that time (ns).
+    /// It submits its prepared I/O, at that time (ns).
     Submit(Nanos),
     /// It looks again at that time (ns).
     Look(Nanos),
@@ -188,7 +188,7 @@ impl Thread {
         !self.does_io && self.with_others
     }
 
-    /// Whether an I/O submitted at `at` comes before what is measured.
+    /// Whether an I/O submitted at `at` comes before the measurement.
     pub(super) fn is_early(&self, at: Nanos) -> bool {
         at < self.measured
     }
@@ -257,7 +257,7 @@ impl Thread {
         if self.earliest <= now {
             return Some(Next::Submit(now));
         }
-        // As in fio, one that is ahead of its rate first waits for what is in flight.
+        // As in fio, one that is ahead of its rate first waits for its I/Os in flight.
         if self.drains && self.in_flight > 0 {
             return Some(Next::Wait);
         }
@@ -324,7 +324,7 @@ impl Thread {
     }
 
     /// The direction of the next I/O of a mix. As in fio, a direction is kept until it has its
-    /// share of what the other one had.
+    /// share of the other one's amount.
     fn mix(&mut self) {
         if self.issued[self.mix] < self.mix_until {
             return;

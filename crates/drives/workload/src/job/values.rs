@@ -76,7 +76,7 @@ impl<T: Copy> Weighted<T> {
 /// Meaning of `k` and `ki` (`kb_base`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Units {
-    /// 1024 or 1000: what `k` is. `kib` is the other one.
+    /// 1024 or 1000: the meaning of `k`. `kib` is the other one.
     pub base: u64,
 }
 
@@ -165,7 +165,7 @@ pub fn size(word: &str, units: Units) -> Result<Size, String> {
     }
 }
 
-/// A time (ns); `bare` is what a number without a unit counts.
+/// A time (ns); `bare` is the unit of a number without one.
 pub fn time(word: &str, bare: Nanos) -> Result<Nanos, String> {
     let (number, unit) = split(word, "time")?;
     let factor = match unit.as_str() {
@@ -203,8 +203,8 @@ pub fn boolean(word: &str) -> Result<bool, String> {
     }
 }
 
-/// Up to three values for reads, writes and trims, with commas: what is
-/// missing is as the one before it.
+/// Up to three values for reads, writes and trims, with commas: a missing one is as the one before
+/// it.
 pub fn each<T: Copy>(
     word: &str,
     separator: char,
@@ -219,7 +219,7 @@ pub fn each<T: Copy>(
     let mut last = None;
     for (index, value) in values.iter_mut().enumerate() {
         match parts.get(index).map(|part| part.trim()) {
-            // An empty place keeps what was: `bs=,8k` sets writes and trims.
+            // An empty place keeps its value: `bs=,8k` sets writes and trims.
             Some("") => {}
             Some(part) => {
                 last = Some(read(part)?);
@@ -232,7 +232,7 @@ pub fn each<T: Copy>(
 }
 
 /// `4k/60:64k/40`: block sizes with their shares; those without one share
-/// what is left.
+/// the rest.
 pub fn bssplit(word: &str, units: Units) -> Result<Weighted<u64>, String> {
     let mut parts = Vec::new();
     for part in word.split(':') {
@@ -263,7 +263,7 @@ pub fn zones(word: &str) -> Result<Weighted<(u8, u8)>, String> {
         let size = Some(size).filter(|size| !size.is_empty()).map(digits).transpose()?;
         parts.push((digits(access)?, size));
     }
-    // Zones without a size share what is left, as in fio.
+    // Zones without a size share the rest, as in fio.
     let given = parts.iter().filter_map(|part| part.1).fold(0u64, u64::saturating_add);
     let mut open = parts.iter().filter(|part| part.1.is_none()).count() as u64;
     let mut rest = 100u64.checked_sub(given).ok_or(wrong("the zones' sizes are above 100"))?;

@@ -1,4 +1,4 @@
-//! Reads a trace line by line or event by event, whatever its format.
+//! Reads a trace line by line or event by event, in any of its formats.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,8 +34,8 @@ pub enum Format {
 const LINE_MAX: u64 = 64 << 10;
 /// Limit on the part of a line that an error shows.
 const SHOWN: usize = 120;
-/// Number of I/Os of a run that wait for one that was submitted before them: more
-/// than are in flight while any completes. Then it is one that never did.
+/// Number of I/Os of a run that wait for one that was submitted before them: more than are in
+/// flight while any completes. Then it is one that never did.
 const WAITING_MAX: usize = 1 << 20;
 
 /// A record that waits for those submitted before it.
@@ -60,11 +60,11 @@ enum State {
     Blkparse(&'static str),
     /// The first line's timestamp.
     Msr(Option<u64>),
-    /// The columns, and what waits to come in order.
+    /// The columns, and the I/Os that wait to come in order.
     Ios(Option<Box<Heading>>, BinaryHeap<Reverse<Waiting>>, u64),
     /// The first line's timestamp.
     Alibaba(Option<u64>),
-    /// The same, and what waits for its second to be over.
+    /// The same, and the I/Os that wait for their second to be over.
     Tencent(Option<u64>, Spread),
     Blktrace(Binary),
 }
@@ -91,7 +91,7 @@ impl<R: BufRead> Reader<R> {
     /// number of Alibaba's and Tencent's, a name of a run's.
     ///
     /// # Errors
-    /// [`TraceError::Unknown`] if it is none of them, [`TraceError::Device`] if `drive` is no
+    /// [`TraceError::Unknown`] if it is of another format, [`TraceError::Device`] if `drive` is no
     /// name of one there.
     pub fn new(mut input: R, drive: Option<&str>) -> Result<Self, TraceError> {
         let start = input.fill_buf()?;

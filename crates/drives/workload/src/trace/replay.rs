@@ -11,9 +11,9 @@ use crate::{Io, TraceError, Workload};
 /// When a trace's I/Os are submitted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// At the trace's times since its first I/O, times so much.
+    /// At the trace's times since its first I/O, multiplied by this factor.
     Open(f64),
-    /// As fast as possible, with so many in flight at most.
+    /// As fast as possible, with at most this many in flight.
     Closed(u32),
     /// At the times of a run, its boot included.
     Exact,

@@ -1,5 +1,5 @@
-//! A host whose power can be cut: what was written and not synced is lost
-//! sector by sector, in any order.
+//! A host whose power can be cut: data written and not synced is lost sector by sector, in any
+//! order.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ impl Power {
         Arc::new(Self { left: Mutex::new(u64::MAX) })
     }
 
-    /// It fails after so many operations.
+    /// It fails after this many operations.
     pub fn cut_after(&self, operations: u64) {
         *self.left.lock().unwrap() = operations;
     }
@@ -68,7 +68,7 @@ impl File {
         self.contents.lock().unwrap().cached.len() as u64
     }
 
-    /// A sync begins: it has to cover what was written so far, and nothing else.
+    /// A sync begins: it has to cover all writes so far, and nothing else.
     pub fn begin_sync(&self) {
         let mut contents = self.contents.lock().unwrap();
         contents.frozen = Some(contents.pending.len());
@@ -117,7 +117,7 @@ impl File {
 }
 
 impl Contents {
-    /// The first so many pending sectors become durable.
+    /// Makes the first `covered` pending sectors durable.
     fn sync(&mut self, covered: usize) {
         let covered = covered.min(self.pending.len());
         for (sector, bytes) in self.pending.drain(..covered) {

@@ -1,6 +1,5 @@
 //! The log, its recovery and the checkpointing, on a host whose power fails at any
-//! point, against the plain definition: a list of what was written, and where it
-//! may be cut.
+//! point, against the plain definition: a list of writes, and the places where it may be cut.
 
 pub(crate) mod host;
 
@@ -100,7 +99,7 @@ impl World {
         self.random.next_u64() % limit
     }
 
-    /// After an opening: nothing but what is there counts.
+    /// After an opening: nothing but the content there counts.
     fn begin(&mut self) {
         self.cuts = vec![(self.state.boundary(), self.now.clone())];
         self.torn = None;
@@ -215,8 +214,8 @@ impl World {
         Ok(())
     }
 
-    /// The power or the program fails, perhaps again in the middle of the
-    /// recovery; then the disk is compared with what it may be.
+    /// The power or the program fails, perhaps again in the middle of the recovery; then the disk
+    /// is compared with its permitted contents.
     fn crash(&mut self) -> Result<(), String> {
         let durable = self.state.whole();
         let cuts = std::mem::take(&mut self.cuts);
@@ -260,7 +259,7 @@ impl World {
     }
 }
 
-/// Several lives of a disk; what was wrong.
+/// Several lives of a disk; returns a fault.
 fn run(seed: u64) -> Result<(), String> {
     let mut world = World::new(seed);
     for _ in 0..4 {

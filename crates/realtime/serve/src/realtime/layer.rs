@@ -174,7 +174,7 @@ impl Layer for RealTime {
         self.model.as_ref().and_then(|model| model.inside(now))
     }
 
-    // A server tells nothing of what happens inside.
+    // A server reports no internal activity.
     fn watch(&mut self, _: &mut Tracks) {}
 
     fn take_spans(&mut self, _: &mut Spans) {}

@@ -11,8 +11,8 @@ use stasis_media::MediumError;
 
 use super::RealTime;
 
-/// A drive in real time below another layer, such as a disk image: whoever
-/// serves both looks at the medium before the layer above is asked.
+/// A drive in real time below another layer, such as a disk image: the thread that serves both
+/// looks at the medium before the layer above is asked.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<RealTime>>);
 

@@ -52,7 +52,7 @@ pub(super) fn descriptors(queue: u16, depth: u16, page: usize) -> (u64, usize) {
     (u64::from(queue) * most as u64, length)
 }
 
-/// The device survives its server, and what was under way is asked again.
+/// The device survives its server, and requests under way are issued again.
 const RECOVERY: u64 = 1 << 3 | 1 << 4;
 
 /// States of a device.

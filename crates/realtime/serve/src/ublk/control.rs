@@ -41,8 +41,8 @@ impl Control {
         let command = abi::control_command(device, buffer, word);
         let entry =
             opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), code).cmd(command).build();
-        // SAFETY: the buffer outlives the call, which waits for the end of what
-        // it submits.
+        // SAFETY: the buffer outlives the call, which waits for the end of the operation it
+        // submits.
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
         loop {
             match self.ring.submit_and_wait(1) {
@@ -59,7 +59,7 @@ impl Control {
         }
     }
 
-    /// A new device; what it came to be.
+    /// Makes a new device; returns its properties.
     pub fn add(&mut self, wanted: &Info) -> io::Result<Info> {
         let mut bytes = wanted.to_bytes();
         self.call(control::ADD, wanted.id, &mut bytes, 0)?;

@@ -2,8 +2,8 @@
 //! kernel's ublk driver (Documentation/block/ublk.rst) hands requests over by
 //! io_uring, and the polling thread answers them there.
 //!
-//! A device outlives its server: what was under way when that was killed is
-//! asked of the next one.
+//! A device outlives its server: requests that were under way when that was killed are issued to
+//! the next one.
 
 mod abi;
 mod control;
@@ -70,7 +70,7 @@ impl Ublk {
         InUse { capacity: self.capacity, in_use: true, in_flight: self.in_flight }
     }
 
-    /// Does what there is to do; whether there was anything.
+    /// Does the work that is due; returns whether there was any.
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         let mut work = false;
         for queue in 0..self.queues.len() {
@@ -109,7 +109,7 @@ impl Ublk {
         self.backend.store.submit(now, submission);
     }
 
-    /// Answers what is done; whether there was anything.
+    /// Answers completed requests; returns whether there were any.
     fn answer(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         let mut done = std::mem::take(&mut self.done);
         let work = self.backend.advance(now, &mut done);
@@ -162,8 +162,8 @@ impl Ublk {
         self.handed_over = true;
     }
 
-    /// Waits until `limit` for what is under way, makes all of it durable and closes it. The
-    /// device is stopped, or was handed over.
+    /// Waits until `limit` for requests under way, makes everything durable and closes the device.
+    /// The device is stopped, or was handed over.
     pub(crate) fn finish(
         mut self,
         clock: &impl Fn() -> Nanos,
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(asked(0, 2040, 8), Some(Command::new(Operation::Read, 2040 * 512, 4096)));
         assert_eq!(asked(2, 0, 0), Some(Command::flush()));
         assert_eq!(asked(3, 0, 2048), Some(Command::new(Operation::Discard, 0, 1 << 20)));
-        // Past the end, nothing at all, past all numbers, and what is not known.
+        // Past the end, nothing at all, past all numbers, and unknown operations.
         assert_eq!(asked(0, 2041, 8), None);
         assert_eq!(asked(1, 0, 0), None);
         assert_eq!(asked(5, u64::MAX / 512, 1), None);

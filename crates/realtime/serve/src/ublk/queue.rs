@@ -11,8 +11,8 @@ use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 use super::abi::{self, Descriptor};
 
-/// A request's place: the kernel copies a write's data into its buffer before
-/// it tells of it, and a read's out of it when it is answered.
+/// A request's place: the kernel copies a write's data into its buffer before it announces it, and
+/// a read's out of it when it is answered.
 #[derive(Debug)]
 struct IoBuffer {
     /// At least as long as the longest request; away while it is under way.
@@ -86,9 +86,8 @@ impl Queue {
             .user_data(u64::from(tag));
         place.with_kernel = true;
         self.pending = true;
-        // SAFETY: the buffer is as long as the longest request, and stays where
-        // it is until the kernel has told of the next one in this place, or is
-        // never freed (see `Drop`).
+        // SAFETY: the buffer is as long as the longest request, and stays where it is until the
+        // kernel has announced the next one in this place, or is never freed (see `Drop`).
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)
     }
 
@@ -118,8 +117,8 @@ impl Queue {
         self.gone == self.places.len()
     }
 
-    /// The first `length` bytes of a request's buffer, with what is to be
-    /// written; `None` if it is longer than any may be.
+    /// The first `length` bytes of a request's buffer, with the data to be written; `None` if it is
+    /// longer than any may be.
     pub fn take(&mut self, tag: u16, length: usize) -> Option<Vec<u8>> {
         let place = &mut self.places[usize::from(tag)];
         if length > self.room {
@@ -153,7 +152,7 @@ impl Queue {
         self.push(abi::io::COMMIT_AND_FETCH, tag, -error)
     }
 
-    /// Gives the kernel what it has not been given yet.
+    /// Submits the entries that the kernel has not been given yet.
     pub fn send(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.pending) {
             loop {
@@ -170,7 +169,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // The kernel may copy into these until it has said that it will not.
+        // The kernel may copy into these until it has confirmed that it will not.
         for place in &mut self.places {
             if place.with_kernel {
                 std::mem::forget(std::mem::take(&mut place.buffer));
@@ -185,14 +184,13 @@ struct Descriptors {
     length: usize,
 }
 
-// SAFETY: whoever owns the value reads the memory; the mapping is of no thread.
+// SAFETY: only the owner of the value reads the memory; the mapping belongs to no thread.
 unsafe impl Send for Descriptors {}
 
 impl Descriptors {
     fn map(device: &File, queue: u16, depth: u16) -> io::Result<Self> {
         let (offset, length) = abi::descriptors(queue, depth, rustix::param::page_size());
-        // SAFETY: a new mapping, of what the driver offers, at no place in
-        // particular.
+        // SAFETY: a new mapping, of an area that the driver offers, at no place in particular.
         let start = unsafe {
             let flags = MapFlags::SHARED | MapFlags::POPULATE;
             mmap(std::ptr::null_mut(), length, ProtFlags::READ, flags, device, offset)?

@@ -66,7 +66,7 @@ impl Inflight {
     /// Maps a buffer that a client has.
     ///
     /// # Errors
-    /// If it is too small for what it is to hold, or cannot be mapped.
+    /// If it is too small for its queues, or cannot be mapped.
     pub fn map(file: &File, offset: u64, queues: u16, size: u16) -> Result<Self, ServeError> {
         let mapping = Mapping::new(file, offset, bytes(queues, size))
             .map_err(|source| ServeError::Inflight { source })?;
@@ -194,8 +194,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: whatever was taken and not given back is found
-        /// again in its order, wherever the server stopped.
+        /// Against a plain list: requests taken and not given back are found again in their order,
+        /// wherever the server stopped.
         #[test]
         fn what_is_under_way_is_found_again(
             steps in prop::collection::vec((any::<bool>(), any::<u16>()), 0..100),
@@ -232,7 +232,7 @@ mod tests {
             drop(log);
             let (heads, mut log) = buffer.queue(1, 16, used).unwrap();
             prop_assert_eq!(&heads, &under_way);
-            // And what is taken from then on comes after.
+            // Requests taken from then on come after.
             if let Some(free) = (0..16).find(|head| !under_way.contains(head)) {
                 log.taken(free);
                 under_way.push(free);

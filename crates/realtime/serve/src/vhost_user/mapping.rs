@@ -1,9 +1,8 @@
 //! Files of others mapped into this process, copied from and to.
 //!
 //! The process that gave the file can make it shorter at any time; an access behind its end then
-//! raises SIGBUS. A handler puts empty memory there instead and
-//! marks the mapping as broken, so that one bad client ends one connection and
-//! not the server.
+//! raises SIGBUS. A handler puts empty memory there instead and marks the mapping as broken, so
+//! that one bad client ends one connection and not the server.
 
 use std::fs::File;
 use std::io;
@@ -65,7 +64,7 @@ impl Mapping {
     /// Maps `length` bytes of `file` from `offset` on.
     ///
     /// # Errors
-    /// If the file has not so many bytes, or cannot be mapped.
+    /// If the file is too short, or cannot be mapped.
     pub fn new(file: &File, offset: u64, length: u64) -> io::Result<Self> {
         HANDLER.call_once(install);
         let metadata = file.metadata()?;
@@ -175,7 +174,7 @@ fn install() {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_bus_error as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_ONSTACK;
-    // SAFETY: the handler does only what a signal handler may.
+    // SAFETY: the handler does only the work permitted to a signal handler.
     unsafe { libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) };
 }
 
@@ -189,9 +188,8 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
         if start != 0 && (start..start + length).contains(&address) {
             entry.broken.store(true, Ordering::Relaxed);
             BREAKS.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: replaces a mapping of this module's, all of it, by memory
-            // that is there; who reads it gets zeroes. mmap is a bare system
-            // call.
+            // SAFETY: replaces a mapping of this module's, all of it, by memory that is there; a
+            // reader gets zeroes. mmap is a bare system call.
             let placed = unsafe {
                 libc::mmap(
                     start as *mut libc::c_void,

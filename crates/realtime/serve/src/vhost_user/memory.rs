@@ -86,7 +86,7 @@ impl GuestMemory {
         Some(Self { regions: regions.collect() })
     }
 
-    /// The guest's address of what the client calls `client`.
+    /// The guest's address of the client's address `client`.
     pub fn guest_address(&self, client: u64) -> Option<u64> {
         let mut places = self.regions.iter().map(|region| region.place);
         let place = places.find(|place| {

@@ -32,7 +32,7 @@ pub(crate) struct Served {
     done: Vec<Done>,
     /// Reason why the connection must end, until its owner has asked for it.
     broken: Option<String>,
-    /// Whether that was said already.
+    /// Whether that was logged already.
     said: bool,
     /// Called once when the connection must end.
     hang_up: Option<Box<dyn Fn() + Send>>,
@@ -95,8 +95,8 @@ impl Served {
         self.said = false;
     }
 
-    /// Tells `next` once nothing is under way: what a client that has gone had
-    /// asked for is not to be done after what the next one asks.
+    /// Signals `next` once nothing is under way: requests of a client that has gone are not to be
+    /// carried out after those of the next one.
     pub(crate) fn await_idle(&mut self, next: Sender<()>) {
         self.next = Some(next);
         self.answer_next();
@@ -145,7 +145,7 @@ impl Served {
         }
     }
 
-    /// Does what there is to do; whether there was anything.
+    /// Does the work that is due; returns whether there was any.
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         let mut work = false;
         if self.running != 0 {
@@ -216,7 +216,7 @@ impl Served {
         self.back = back;
     }
 
-    /// Looks for what ends the connection, and for errors of the medium.
+    /// Looks for a reason to end the connection, and for errors of the medium.
     fn check(&mut self) {
         if let Some(fault) = self.device.fault() {
             if !self.said {
@@ -290,8 +290,8 @@ impl Served {
         Ok(())
     }
 
-    /// Waits until `limit` for what is under way, makes all of it durable and closes it. No
-    /// client is there any more.
+    /// Waits until `limit` for requests under way, makes everything durable and closes the drive.
+    /// No client is there any more.
     pub(crate) fn finish(
         mut self,
         clock: &impl Fn() -> Nanos,

@@ -1,4 +1,4 @@
-//! A client's connection: what is known of its queues and its memory.
+//! A client's connection: the state of its queues and its memory.
 
 mod messages;
 

@@ -35,7 +35,7 @@ const NEED_REPLY: u32 = 1 << 3;
 /// Listens at `path`; takes the place of a socket that nobody listens on.
 ///
 /// # Errors
-/// If somebody does, or it cannot be made.
+/// If another process does, or it cannot be made.
 pub fn listen(path: &Path) -> Result<UnixListener, ServeError> {
     let failed = |source| ServeError::Listen { path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
@@ -252,7 +252,7 @@ impl Accepting {
         true
     }
 
-    /// Waits for what happens next: of the client only, and not for long, once it is to end.
+    /// Waits for the next event: of the client only, and not for long, once it is to end.
     fn next(&self, client: &UnixStream, stopped: bool) -> Happened {
         loop {
             let mut fds = [
@@ -275,7 +275,7 @@ impl Accepting {
     /// Logs the cause of a session's end, unless the client has ended it.
     fn report(&self, error: &Error) {
         let what = match error {
-            // A message that this server does not know is skipped by all.
+            // A message that this server does not support is skipped by all.
             Error::Disconnected | Error::SocketBroken(_) => return,
             Error::SocketRetry(_) | Error::PartialMessage => {
                 let timeout = TIMEOUT.as_secs();
@@ -287,9 +287,8 @@ impl Accepting {
         self.target.worker.with(self.target.drive, |served| served.backend.counts.faults += 1);
     }
 
-    /// Takes the socket on which the client wants to be told of changes: the
-    /// crate that reads messages has none of ours to tell. Whether there was
-    /// such a message.
+    /// Takes the socket for messages to the client about changes: the crate that reads messages
+    /// cannot send ours. Returns whether there was such a message.
     fn take_back_channel(&self, stream: &UnixStream) -> bool {
         let mut header = [0u8; HEADER];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -325,7 +324,7 @@ impl Accepting {
         true
     }
 
-    /// A second client: closing its connection tells it.
+    /// A second client: it learns of the refusal by the close of its connection.
     fn turn_away(&self) {
         if let Ok(connection) = self.listener.accept() {
             crate::log::warn(
@@ -333,7 +332,7 @@ impl Accepting {
                 "a second client was turned away: a drive serves one guest at a time",
             );
             self.target.worker.with(self.target.drive, |served| served.backend.counts.refused += 1);
-            // Only now: whom it tells finds it counted.
+            // Only now: a client that sees the close finds it counted.
             drop(connection);
         }
     }

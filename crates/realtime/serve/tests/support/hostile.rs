@@ -40,7 +40,7 @@ impl Script<'_> {
     fn message(&mut self) -> Vec<u8> {
         let request = u32::from(self.byte() % REQUESTS);
         let odd = self.byte();
-        // Mostly what a header should be: version 1, perhaps a reply is wanted.
+        // Mostly a valid header: version 1, perhaps a reply is wanted.
         let flags = match odd {
             0..=199 => 1,
             200..=239 => 1 | 1 << 3,
@@ -74,7 +74,7 @@ impl Script<'_> {
         for _ in 0..count {
             let one = match self.byte() % 3 {
                 0 => eventfd(0, EventfdFlags::CLOEXEC).ok(),
-                // Of any size, and it may be too short for what is said of it.
+                // Of any size, and it may be too short for its announced use.
                 1 => memfd_create("given", MemfdFlags::CLOEXEC).ok().inspect(|file| {
                     let _ = ftruncate(file, self.word().min(1 << 24));
                 }),

@@ -219,7 +219,7 @@ impl Guest {
         self.next = self.next.wrapping_add(1);
         self.put(AVAILABLE + 2, &self.next.to_le_bytes());
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        // `VRING_USED_F_NO_NOTIFY` (virtio 1.2, 2.7.8): whoever serves is looking.
+        // `VRING_USED_F_NO_NOTIFY` (virtio 1.2, 2.7.8): the server is looking.
         if self.word(USED) & 1 == 0 {
             self.kick.write(1).unwrap();
         }

@@ -14,16 +14,16 @@ const MEASURE_TIME: Nanos = MILLISECOND;
 const MEASURE_SECTORS: u64 = 1024;
 /// A higher rate moves the peak by this part: bursts into caches are short.
 const PEAK_STEP: u64 = 8;
-/// All that wait have their turns within this time, as long as changing from one
-/// to the next costs little: then a queue is never more than three such rounds of
-/// its share behind (docs/reference/schedulers.md), which is 2 % of what it gets in 10 s.
+/// All that wait have their turns within this time, as long as changing from one to the next costs
+/// little: then a queue is never more than three such rounds of its share behind
+/// (docs/reference/schedulers.md), which is 2 % of its service in 10 s.
 const ROUND: Nanos = 60 * MILLISECOND;
 /// And the least that a turn is worth, in sectors.
 const LEAST: u64 = MEASURE_SECTORS / 4;
-/// A turn is so many times what changing to it costs in the mean of all, each
-/// queue's as its share is: nine tenths of the drive's time are service.
+/// Length of a turn in the mean of all queues, in units of the cost of changing to it, each queue's
+/// in proportion to its share: nine tenths of the drive's time are service.
 const WORTH: u64 = 9;
-/// And no turn is less than so many times that.
+/// Least length of any turn, in the same unit.
 const LEAST_WORTH: u64 = 2;
 /// Inverse of the latest value's weight in the mean cost of a change of queues.
 const CHANGE_STEP: u64 = 8;
@@ -48,8 +48,8 @@ impl Bfq {
         queue.budget(self.largest_budget(number)).max(next)
     }
 
-    /// The largest budget of a queue: what is its part of a round, unless changing
-    /// queues costs too much for that.
+    /// The largest budget of a queue: its part of a round, unless changing queues costs too much
+    /// for that.
     pub(super) fn largest_budget(&self, number: u32) -> u64 {
         let (max, rate) = (self.max_budget(), self.peak.max(self.seeking));
         if self.spec.max_budget > 0 || rate == 0 {
@@ -62,7 +62,7 @@ impl Bfq {
         let mut part = |level: &Level, class: Class, id: u32| {
             let (weight, all, count) = level.fairs[class.index()].share(&self.entities, id);
             round = round.saturating_mul(weight) / all.max(1);
-            // Its part of what all their turns are worth.
+            // Its part of all their turns.
             mean = mean.saturating_mul(count).saturating_mul(weight) / all.max(1);
         };
         let level = match queue.group {
@@ -79,8 +79,8 @@ impl Bfq {
         max.min(round.max(worth).max(least))
     }
 
-    /// Learns what changing to another queue costs: how much longer its first
-    /// request took than its sectors do.
+    /// Learns the cost of a change to another queue: the time of its first request beyond that of
+    /// its sectors.
     pub(super) fn learn_change(&mut self, now: Nanos, queue: u32, sectors: u64) {
         let Some(current) = self.current.as_mut().filter(|current| current.queue == queue) else {
             return;

@@ -1,15 +1,13 @@
-//! B-WF2Q+: who is next, so that each gets its weight's share of the sectors
-//! whatever the sizes of the budgets.
+//! B-WF2Q+: the choice of the next entity, so that each gets its weight's share of the sectors
+//! independent of the sizes of the budgets.
 //!
-//! As in WF2Q+ (Bennett and Zhang, "Hierarchical Packet Fair Queueing
-//! Algorithms", IEEE/ACM ToN 5(5), 1997) with budgets in the place of packets
-//! (Valente and Checconi, "High Throughput Disk Scheduling with Fair Bandwidth
-//! Distribution", IEEE ToC 59(9), 2010): of those whose start is not after the
-//! system's virtual time, the one with the earliest finish; and a budget that is
-//! not used up counts by what was used. Virtual time goes by a sector over the
-//! sum of the weights that the ideal system would be serving: those that have
-//! something to do, and those that have been served ahead of it and left
-//! (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993).
+//! As in WF2Q+ (Bennett and Zhang, "Hierarchical Packet Fair Queueing Algorithms", IEEE/ACM ToN
+//! 5(5), 1997) with budgets in the place of packets (Valente and Checconi, "High Throughput Disk
+//! Scheduling with Fair Bandwidth Distribution", IEEE ToC 59(9), 2010): of those whose start is not
+//! after the system's virtual time, the one with the earliest finish; and a budget that is not used
+//! up counts by the used part. Virtual time goes by a sector over the sum of the weights that the
+//! ideal system would be serving: those that have something to do, and those that have been served
+//! ahead of it and left (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993).
 
 mod entity;
 
@@ -143,8 +141,7 @@ impl Fair {
         }
     }
 
-    /// The next entity: with nobody eligible virtual time advances to the first
-    /// start at once.
+    /// The next entity: with nobody eligible virtual time advances to the first start at once.
     pub(super) fn peek(&self, of: &Entities) -> Option<u32> {
         let next = self.eligible.least().or_else(|| Some(self.later.least()?.1));
         let urgent = self.urgent.iter().filter(|&&id| of[id].is_waiting());
@@ -152,7 +149,7 @@ impl Fair {
         Some(of_key(next).1)
     }
 
-    /// Gives the drive to who is next.
+    /// Gives the drive to the next entity.
     pub(super) fn select(&mut self, of: &mut Entities) -> Option<u32> {
         let id = self.peek(of)?;
         if self.eligible.is_empty() {
@@ -197,9 +194,9 @@ impl Fair {
         }
     }
 
-    /// Its weight becomes another; how many sectors it is ahead of or behind
-    /// the ideal system stays what it is (as in Stoica et al., "A Proportional
-    /// Share Resource Allocation Algorithm", RTSS 1996, 3.3).
+    /// Changes its weight; the number of sectors that it is ahead of or behind the ideal system
+    /// stays the same (as in Stoica et al., "A Proportional Share Resource Allocation Algorithm",
+    /// RTSS 1996, 3.3).
     pub(super) fn reweigh(&mut self, of: &mut Entities, id: u32, weight: u64) {
         let now = self.now;
         let entity = &mut of[id];

@@ -29,8 +29,8 @@ struct Member {
 /// Account of help: calls, time helped, time asked in vain.
 pub type Account = (u64, Nanos, Nanos);
 
-/// The token buckets of all that share a drive, for who schedules it himself and who
-/// has another do it.
+/// The token buckets of all that share a drive, for those who schedule it and for those who have
+/// another program do it.
 #[derive(Debug)]
 pub struct Help {
     share: u128,
@@ -179,8 +179,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whoever asks and when: nobody gets more than burst + share x time in
-        /// any time, all together no more than their bursts + share x time.
+        /// For any requests at any times: nobody gets more than burst + share x time in any time,
+        /// all together no more than their bursts + share x time.
         #[test]
         fn help_keeps_its_bounds(
             share in 0u32..=1_000_000,
@@ -224,7 +224,7 @@ mod tests {
             }
         }
 
-        /// One that asks rarely finds its bucket full, whoever else asks always.
+        /// One that asks rarely finds its bucket full, even if others ask always.
         #[test]
         fn the_greedy_do_not_drain_the_modest(share in 100_000u32..=1_000_000) {
             let burst = 1_000_000u64;

@@ -1,4 +1,4 @@
-//! A queue of `bfq`: what waits in it, its budget, what it seems to be.
+//! A queue of `bfq`: its waiting requests, its budget, its apparent behaviour.
 
 use stasis_clock::Nanos;
 
@@ -32,7 +32,7 @@ pub(super) fn lane(held: &Held) -> usize {
 /// Why a queue's service ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Its next request does not fit what is left of its budget.
+    /// Its next request exceeds the rest of its budget.
     Exhausted,
     /// It had the drive for too long.
     Timeout,
@@ -42,15 +42,15 @@ pub(super) enum Reason {
     Preempted,
 }
 
-/// The lane of those that nobody waits for, of those that somebody does, and of
-/// those among them that the queue's owner prefers.
+/// The lanes: of requests that nobody waits for, of those that the owner waits for, and of those
+/// among them that the owner prefers.
 pub(super) const ASYNC: usize = 0;
 pub(super) const SYNC: usize = 1;
 pub(super) const URGENT: usize = 2;
 pub(super) const LANES: usize = 3;
 
 /// A queue's requests of one kind. Each lane has a separate order, so that a reader is waited for
-/// whatever is written back beside it, and does not wait for that.
+/// independent of data written back beside it, and does not wait for that.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) clook: ClookQueue,
@@ -72,9 +72,9 @@ impl Lane {
         budget.clamp((max / SMALLEST).max(1), max)
     }
 
-    /// Budget feedback (2010; own steps): one that uses its budget up gets twice
-    /// as much, so that sequential ones soon pay few seeks; one that could not gets
-    /// what it used, so that it is served the sooner next time.
+    /// Budget feedback (2010; own steps): one that uses its budget up gets twice as much, so that
+    /// sequential ones soon pay few seeks; one that could not gets the amount it used, so that it
+    /// is served the sooner next time.
     pub(super) fn adjust(&mut self, reason: Reason, granted: u64, served: u64, max: u64) {
         let smallest = (max / SMALLEST).max(1);
         let reason = if served >= granted { Reason::Exhausted } else { reason };
@@ -105,11 +105,11 @@ pub(super) struct Queue {
     in_flight: u32,
     /// Its last turn was for late requests that nobody waits for.
     pub(super) wrote_back: bool,
-    /// When one last went that somebody waits for and its owner does not prefer.
+    /// Time when the last request was sent that the owner waits for but does not prefer.
     pub(super) yielded: Nanos,
     pub(super) removed: bool,
     pub(super) helped: bool,
-    /// Its weight is what it was while it seemed interactive or soft real-time.
+    /// Its weight is still that of the time when it seemed interactive or soft real-time.
     pub(super) weighs_raised: bool,
     pub(super) raise: Raise,
     pub(super) statistics: QueueStatistics,

@@ -1,7 +1,6 @@
-//! The heuristics that see from a queue's requests that somebody waits at the
-//! screen: its weight is raised for a while (Valente and Andreolini, "Improving
-//! Application Responsiveness with the BFQ Disk I/O Scheduler", SYSTOR 2012;
-//! vIrtical D3.6, 2.3 and 2.4).
+//! The heuristics that infer from a queue's requests that a user waits at the screen: its weight is
+//! raised for a while (Valente and Andreolini, "Improving Application Responsiveness with the BFQ
+//! Disk I/O Scheduler", SYSTOR 2012; vIrtical D3.6, 2.3 and 2.4).
 
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
@@ -16,7 +15,7 @@ const START: u64 = 700_000_000 / crate::SECTOR;
 /// to 25 s, the start of a large application on the slowest drives).
 const SHORTEST: Nanos = 3 * SECOND;
 const LONGEST: Nanos = 25 * SECOND;
-/// Idle for so long, a queue's next request is a user's doing (Linux's BFQ:
+/// After an idle time of this length, a queue's next request is a user's doing (Linux's BFQ:
 /// 2 s).
 const USER_PAUSE: Nanos = 2 * SECOND;
 /// A soft real-time application needs no more than this: compressed

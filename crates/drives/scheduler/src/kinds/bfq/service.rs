@@ -1,4 +1,4 @@
-//! The queue that has the drive: how it gets it, what it sends, when it loses it.
+//! The queue that has the drive: how it gets the drive, sends requests and loses the drive.
 
 use stasis_block::Tag;
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
@@ -68,8 +68,8 @@ fn next_lane(
         return Some(ASYNC);
     }
     for lane in [URGENT, SYNC] {
-        // Even where budget or time is over: a queue that leaves with nothing
-        // waiting comes back without what it is owed.
+        // Even where budget or time is over: a queue that leaves with nothing waiting comes back
+        // without the service it is owed.
         let returns =
             || queue.lanes[lane].in_flight > 0 && anticipation(spec, queue, lane, now) > 0;
         let expected = || current.lane >= lane && (current.idle_until[lane].is_some() || returns());

@@ -14,13 +14,13 @@ pub(super) const RAISE_MAX: u32 = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BfqSpec {
-    /// The largest budget in bytes; 0: what the drive moves at its peak rate
+    /// The largest budget in bytes; 0: the data that the drive moves at its peak rate
     /// within `budget_timeout`, so that a budget and a timeout are about the
     /// same (Linux's BFQ).
     #[serde(with = "units::size")]
     pub max_budget: u64,
-    /// Longest turn of a queue (ns): 125 ms is CFQ's mean slice,
-    /// and long against a seek (Valente and Checconi 2010).
+    /// Longest turn of a queue (ns): 125 ms is CFQ's mean slice, and long against a seek (Valente
+    /// and Checconi 2010).
     #[serde(with = "units::duration")]
     pub budget_timeout: Nanos,
     /// Time that the drive idles for a queue whose owner waits (ns): about one seek of a disk and
@@ -40,13 +40,13 @@ pub struct BfqSpec {
     pub expire_async: Nanos,
     /// Whether the interactive and soft real-time heuristics raise weights.
     pub low_latency: bool,
-    /// By what a weight is multiplied while raised: with 30, the one that is
-    /// raised has nine tenths of the drive beside three that are not (Linux's BFQ).
+    /// Factor of a weight while raised: with 30, the one that is raised has nine tenths of the
+    /// drive beside three that are not (Linux's BFQ).
     #[schemars(range(min = 1, max = RAISE_MAX))]
     pub raise: u32,
-    /// By what a weight is multiplied while help is given. It is more than
-    /// `raise`: within a start of a second, beside five readers, nothing of the
-    /// drive is to be theirs, and their turns are of an eighth of a second.
+    /// Factor of a weight while help is given. It is more than `raise`: within a start of a second,
+    /// beside five readers, nothing of the drive is to be theirs, and their turns are of an eighth
+    /// of a second.
     #[schemars(range(min = 1, max = RAISE_MAX))]
     pub help_raise: u32,
     /// The part of time for which help is given in the long run, from 0 to 1 (kept in

@@ -2,7 +2,7 @@
 //! node keeps the least of the four below it (Knuth, The Art of Computer
 //! Programming 3, 5.4.1), which are one line of the processor's cache.
 //!
-//! A change goes up for as long as it changes who wins: for one that does not win
+//! A change goes up for as long as it changes the winner: for one that does not win
 //! that is a node or two, for the winner the logarithm.
 
 /// Behind all members' keys: of a number that is no member.
@@ -50,7 +50,7 @@ impl Tournament {
         self.least.is_none()
     }
 
-    /// Makes room for so many numbers, so that nothing is allocated later.
+    /// Makes room for this many numbers, so that nothing is allocated later.
     pub(super) fn reserve(&mut self, numbers: u32) {
         self.grow(numbers, is_less);
     }
@@ -102,7 +102,7 @@ impl Tournament {
 /// the order of their keys.
 #[derive(Debug, Default)]
 pub(super) struct Timed {
-    // By time and number: who is of one time is rare, and looked up.
+    // By time and number: entities of the same time are rare, and looked up.
     times: Tournament,
     keys: Vec<u128>,
 }
@@ -134,7 +134,7 @@ impl Timed {
         self.times.is_empty()
     }
 
-    /// Makes room for so many numbers.
+    /// Makes room for this many numbers.
     pub(super) fn reserve(&mut self, numbers: u32) {
         self.times.grow(numbers, in_time(&self.keys));
         self.keys.resize(self.keys.len().max(numbers as usize), NOBODY);

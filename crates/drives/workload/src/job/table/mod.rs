@@ -1,5 +1,5 @@
-//! Every option of fio's job files, with what becomes of it here. The parser, the documents'
-//! tables and the tests against fio derive from [`OPTIONS`].
+//! Every option of fio's job files, with its treatment here. The parser, the documents' tables and
+//! the tests against fio derive from [`OPTIONS`].
 
 mod engines;
 mod known;
@@ -16,11 +16,11 @@ pub struct FioOption {
 /// Treatment of an option.
 #[derive(Debug, Clone, Copy)]
 pub enum Verdict {
-    /// It does what it does in fio; in a few words, what that is.
+    /// The same effect as in fio; with a description of it in a few words.
     Simulated(Key, &'static str),
     /// It changes no I/O; the reason.
     NoEffect(&'static str),
-    /// It is refused, but for values that ask for nothing; and what to do instead.
+    /// It is refused, but for values without an effect; with the alternative.
     Refused(&'static [&'static str], &'static str),
 }
 
@@ -203,7 +203,7 @@ pub fn nearest(name: &str) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-/// Rows of the documents' table of what is simulated.
+/// Rows of the documents' table of simulated options.
 pub fn simulated_rows() -> String {
     let mut text = String::from("| option | meaning |\n| --- | --- |\n");
     for option in options() {
@@ -214,7 +214,7 @@ pub fn simulated_rows() -> String {
     text
 }
 
-/// Rows of the documents' table of what changes nothing: by reason.
+/// Rows of the documents' table of options that change nothing: by reason.
 pub fn neutral_rows() -> String {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for option in options() {
@@ -232,7 +232,7 @@ pub fn neutral_rows() -> String {
     text
 }
 
-/// Rows of the documents' table of what is refused.
+/// Rows of the documents' table of refused options.
 pub fn refused_rows() -> String {
     let mut hints: Vec<(String, Vec<String>)> = Vec::new();
     for option in options() {

@@ -16,7 +16,7 @@ pub(super) struct Link {
     pub(super) kick: Option<OwnedFd>,
     /// The guest is rung here.
     pub(super) call: Option<OwnedFd>,
-    /// Somebody waits until the queue has nothing under way.
+    /// Waiter for the queue to have nothing under way.
     pub(super) drained: Option<Sender<Option<u16>>>,
 }
 
@@ -79,8 +79,8 @@ impl Served {
         Ok(())
     }
 
-    /// Takes nothing more from a queue; tells `drained` where it stopped, once
-    /// nothing of it is under way.
+    /// Takes nothing more from a queue; sends `drained` the position where it stopped, once nothing
+    /// of it is under way.
     pub(crate) fn stop_queue(&mut self, queue: u16, drained: Sender<Option<u16>>) {
         self.device.pause_queue(queue);
         if let Some(link) = self.links.get_mut(usize::from(queue)).filter(|_| !self.ending) {
@@ -100,7 +100,7 @@ impl Served {
         self.device.stop_queue(queue)
     }
 
-    /// Tells who waits for a queue that has nothing under way.
+    /// Answers the waiters for a queue that has nothing under way.
     pub(super) fn answer_drained(&mut self) {
         for queue in 0..self.links.len() as u16 {
             let link = &mut self.links[usize::from(queue)];
@@ -117,7 +117,7 @@ impl Served {
     }
 }
 
-/// Rings whoever listens.
+/// Rings the listener, if there is one.
 pub(super) fn ring(call: &Option<OwnedFd>) {
     if let Some(call) = call {
         // It can only be full, and then it rings already.

@@ -1,5 +1,4 @@
-//! A client's messages to a drive (vhost-user specification, "Front-end
-//! message types").
+//! A client's messages to a drive (vhost-user specification, "Front-end message types").
 
 use std::fs::File;
 

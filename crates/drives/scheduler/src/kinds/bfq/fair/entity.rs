@@ -7,8 +7,8 @@ pub(in crate::kinds::bfq) type Virtual = u128;
 /// largest sum of weights (2^32), and 2^56 sectors fit.
 const FRACTION: u32 = 40;
 
-/// A time and whose it is, as one number: what is of one time is in the order of
-/// its numbers.
+/// A time and the entity it belongs to, as one number: entities of one time are in the order of
+/// their numbers.
 pub(super) fn at(time: Virtual, id: u32) -> u128 {
     time.min(LAST) << 32 | u128::from(id)
 }
