@@ -1,14 +1,14 @@
 //! Gives the agent a name that follows from its sources: `STASIS_AGENT`.
 //!
-//! Two builds of the same sources differ in their bytes, by the compiler's version or the
-//! folder. A guest keeps the agent that it was made with as long as the sources are the same, so that
-//! what runs in it does not depend on who has built the host.
+//! Two builds of the same sources differ in their bytes, by the compiler's version or the folder. A
+//! guest keeps the agent that it was made with as long as the sources are the same, so that its
+//! programs do not depend on the build of the host.
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 fn main() {
-    // The agent, what makes the initramfs, and the channel between agent and host.
+    // The agent, the code that makes the initramfs, and the channel between agent and host.
     let mut files = Vec::new();
     for folder in ["src", "../guest-agent/src", "../channel/src"] {
         println!("cargo::rerun-if-changed={folder}");

@@ -39,7 +39,7 @@ fn known_values_are_offered_and_no_files() {
         (&["suite", "--device", "jp"], &["jpt39c"]),
         (&["run", "--drive", "model", "=", "jp"], &["jpt39c"]),
         (&["run", "--drive", "model=jp"], &["model=jpt39c,medium=ram:1GiB"]),
-        // Nothing is known: what was typed stays, and no file is offered.
+        // Nothing is known: the typed word stays, and no file is offered.
         (&["run", "--seed", "7"], &["7"]),
         (&["run", "--memory", "a"], &["a"]),
     ] {

@@ -98,7 +98,7 @@ fn a_trace_that_was_exported_is_the_same_ios_when_it_is_read() {
     let summary: serde_json::Value = serde_json::from_slice(&summary).unwrap();
     assert_eq!(summary["trace"]["submitted"], IOS);
     assert_eq!(summary["trace"]["left_out"]["operations"], 0);
-    // A smaller drive, and what that changed.
+    // A smaller drive, and the effect of that.
     let words = ["sim", "fixed:10us", "--trace", "trace/drive0", "--size", "16MiB", "--wrap"];
     let said = stasis(folder.path(), &words);
     assert!(said.contains("lie beyond the drive and were brought back to it"), "{said}");

@@ -1,4 +1,4 @@
-//! `stasis function` from outside. What boots a guest needs QEMU:
+//! `stasis function` from outside. Tests that boot a guest need QEMU:
 //! `cargo test -p stasis --test function -- --ignored`.
 
 mod server;
@@ -130,9 +130,8 @@ fn status(folder: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// Waits until the function is well after so many restarts and has acknowledged
-/// something: what it found at its start, what it acknowledged last, and QEMU's
-/// process.
+/// Waits until the function is well after so many restarts and has acknowledged something: returns
+/// the number that it found at its start, the number that it acknowledged last, and QEMU's process.
 fn acknowledged(folder: &Path, restarts: u64) -> (u64, u64, String) {
     let limit = Instant::now() + Duration::from_secs(120);
     loop {

@@ -1,5 +1,5 @@
-//! `stasis serve` is killed, or its client is, or another server takes its place, in
-//! the midst of writes; what was acknowledged is there afterwards.
+//! `stasis serve` is killed, or its client is, or another server takes its place, in the midst of
+//! writes; acknowledged data is there afterwards.
 //! `KILLS=1000 cargo test --release -p stasis --test kills -- --nocapture`
 
 mod server;

@@ -15,7 +15,8 @@ fn stasis(folder: &Path, words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Every plot of the page lives, and is the same when its script draws it; what was seen.
+/// Every plot of the page lives, and is the same when its script draws it; returns the
+/// observations.
 fn used(browser: &Browser, page: &Path) -> serde_json::Value {
     let seen = browser.used(page);
     assert_eq!(seen["errors"], serde_json::json!([]), "{}: {seen:#}", page.display());
@@ -56,7 +57,7 @@ fn pages_of_simulations_and_comparisons_are_to_be_used() {
     assert!(of("#ffffff") * 2 > pixels && of("#d55e00") > 300, "{colours}");
 }
 
-/// The example of docs/reference/results.md, and what is none.
+/// The example of docs/reference/results.md, and faulty ones.
 #[test]
 fn a_page_is_drawn_from_its_description() {
     let book = include_str!("../../../../docs/reference/results.md");

@@ -1,5 +1,5 @@
 //! The schema that `stasis schema` prints: every experiment of the examples and the documents is
-//! valid by it, and what the program refuses as unknown is not.
+//! valid by it, and keys that the program refuses as unknown are not.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

@@ -167,7 +167,7 @@ fn a_jobs_rate_is_over_its_own_time() {
     let summary = bench.sim(&["fixed:100us", "--workload", "job.fio"]);
     let times: Vec<_> = [0, 1].map(|job| summary["jobs"][job]["virtual_seconds"].clone()).into();
     assert_eq!(times, [0.01, 0.09]);
-    // Each has 10,000 I/Os a second, whatever the other one does.
+    // Each has 10,000 I/Os a second, independently of the other one.
     let page = bench.text("results/report.html");
     assert_eq!(page.matches("<td class=\"figure\">10,000<").count(), 2, "{page}");
 }

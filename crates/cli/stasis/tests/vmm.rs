@@ -1,5 +1,5 @@
-//! QEMU is killed in the midst of its guest's writes, at times together with the
-//! server; what the guest had acknowledged is there afterwards.
+//! QEMU is killed in the midst of its guest's writes, at times together with the server; data that
+//! the guest had acknowledged is there afterwards.
 //! `KILLS=300 cargo test -p stasis --test vmm -- --ignored --nocapture`
 //!
 //! The guest reports each acknowledged write to the host before it continues. It is booted once and

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// reads, and while its last is on its way bfq has none.
 pub const LINGER: Duration = Duration::from_millis(200);
 
-/// Size of the page, and what its address is a multiple of.
+/// Size of the page, and alignment of its address (bytes).
 pub const PAGE: usize = 4096;
 /// The page's first four bytes.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"HELP");

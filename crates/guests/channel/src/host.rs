@@ -142,8 +142,7 @@ impl Host {
 
     /// Takes the request out of the mailbox.
     ///
-    /// The mailbox is read once: what the guest changes afterwards has no
-    /// effect on the request.
+    /// The mailbox is read once: later changes by the guest have no effect on the request.
     ///
     /// # Errors
     /// The guest broke the protocol; the refusal has been written.

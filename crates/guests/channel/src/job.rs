@@ -154,7 +154,7 @@ impl Job {
         }
     }
 
-    /// The set-up of a guest, whatever runs in it later: without the command and its settings.
+    /// The set-up of a guest, for any later command: without the command and its settings.
     pub fn without_command(&self) -> Self {
         Self {
             hostname: self.hostname.clone(),

@@ -42,7 +42,7 @@ const HEAD: usize = 7;
 
 impl Typed {
     /// Appends its form on the wire: rows and columns (`u16` each), 1 if the terminal is gone
-    /// (`u8`), the pause (`u16`), and what was typed.
+    /// (`u8`), the pause (`u16`), and the bytes typed.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.window.rows.to_le_bytes());
         into.extend_from_slice(&self.window.columns.to_le_bytes());

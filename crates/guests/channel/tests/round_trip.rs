@@ -193,7 +193,7 @@ fn the_agent_checks_the_answer_too() {
 }
 
 proptest! {
-    /// Whatever a guest writes: an answer or a refusal, never a panic.
+    /// Any message of a guest gets an answer or a refusal, never a panic.
     #[test]
     fn hostile_requests(calls in prop::collection::vec(
         (0u32..15, prop_oneof![0u32..64, Just(MAX_PAYLOAD as u32), any::<u32>()],

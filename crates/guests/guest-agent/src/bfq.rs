@@ -62,7 +62,7 @@ pub(crate) fn tend(mut tracer: BfqTracer, drives: &[String]) -> Result<(), Agent
             let timeout = left.map_or(PollTimeout::NONE, |left| {
                 PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO)
             });
-            // Whatever ends the wait, it looks again.
+            // The thread looks again after any end of the wait.
             let _ = poll(&mut [PollFd::new(tracer.doorbell(), PollFlags::POLLIN)], timeout);
         }
     };

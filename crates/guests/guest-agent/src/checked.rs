@@ -137,7 +137,8 @@ pub(crate) fn let_go(disks: &[CheckedDisk]) -> Vec<String> {
     for disk in disks {
         let node = Path::new("/dev").join(&disk.name);
         let mut options = OpenOptions::new();
-        // Exclusively: what a file system, an array or a swap area has claimed cannot be opened so.
+        // Exclusively: a disk that a file system, an array or a swap area has claimed cannot be
+        // opened so.
         let opened =
             options.read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&node);
         match opened {

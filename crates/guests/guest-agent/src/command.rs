@@ -59,12 +59,13 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
     let mut limit = Limit::new(job.limit_ms);
     loop {
         if wait(&orphans, &pipes, limit.left())? {
-            // Its session is its own; what has left it is killed after its end.
+            // Its session is its own; processes that have left the session are killed after its
+            // end.
             limit.reached = true;
             let _ = kill(Pid::from_raw(-pid.as_raw()), Signal::SIGKILL);
         }
-        // Asked first: what the command wrote before it ended is in the pipes
-        // by now, and is taken out below.
+        // Asked first: the command's output before its end is in the pipes by now, and is taken out
+        // below.
         let status = reap(&orphans, pid);
         for slot in &mut pipes {
             if let Some(pipe) = slot {
@@ -255,8 +256,7 @@ fn wait(
     }
 }
 
-/// Takes in every child that has ended; the command's status if it was among
-/// them.
+/// Takes in every child that has ended; returns the command's status if the command was among them.
 pub(crate) fn reap(orphans: &SignalFd, command: Pid) -> Option<u8> {
     while let Ok(Some(_)) = orphans.read_signal() {}
     let mut status = None;

@@ -52,8 +52,8 @@ pub(crate) fn make_folders(new: &str, beside: &str) -> Result<File, AgentError> 
     open.map_err(|e| AgentError::new("open", "the kernel's modules", e))
 }
 
-/// Gives a root that was not made for a guest what a guest needs, and takes away what would disturb
-/// an experiment. The crate `guest-root` does the same to a root that it copies.
+/// Gives a root that was not made for a guest the parts that a guest needs, and removes those that
+/// would disturb an experiment. The crate `guest-root` does the same to a root that it copies.
 pub(crate) fn complete(modules: &File) -> Result<(), AgentError> {
     const MODULES: &str = "/lib/modules";
     fs::create_dir_all(MODULES).map_err(|e| AgentError::new("make the folder", MODULES, e))?;

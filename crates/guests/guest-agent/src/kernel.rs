@@ -118,8 +118,8 @@ pub(crate) fn set_scheduler(drive: &str, scheduler: &str) -> Result<(), AgentErr
     })
 }
 
-/// Has this process, and none that it starts, run before every other as soon as it has something to
-/// do: the process that writes to its pipe continues after the piece has been sent.
+/// Gives this process, and none that it starts, priority over every other whenever it has something
+/// to do: the process that writes to its pipe continues after the piece has been sent.
 pub(crate) fn come_first() -> Result<(), AgentError> {
     // SAFETY: all zeroes is a valid `sched_param`.
     let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };

@@ -78,7 +78,7 @@ pub(crate) fn start(root: Option<&RootDevice>) -> Result<bool, AgentError> {
 /// monitor "udev").
 const PROCESSED: u32 = 2;
 
-/// Has the kernel announce the block devices again, one by one, and waits for each.
+/// Makes the kernel announce the block devices again, one by one, and waits for each.
 fn announce(
     class: &Path,
     roots: &[&str],

@@ -79,7 +79,7 @@ impl Announcements {
         Err(AgentError::NoDevice { name: what.into(), seconds: TIMEOUT })
     }
 
-    /// Takes in what has been announced; whether the device was among it.
+    /// Takes in the announcements; returns whether the device was among them.
     fn hears(&self, name: &str) -> Result<bool, Errno> {
         // The kernel's messages have at most 2 KiB (linux/kobject.h,
         // UEVENT_BUFFER_SIZE) and a heading.

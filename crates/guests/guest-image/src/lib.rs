@@ -2,11 +2,11 @@
 //!
 //! Promise: a guest, once made, is used as it is until its recipe changes.
 //!
-//! A guest is three files: the kernel (`vmlinux`), the initramfs with the agent
-//! and the modules it needs (`initramfs-*.cpio`), and the root file system's
-//! image (`root.ext4`). They are made once for each [`Recipe`]; only the
-//! initramfs is made again when the sources of the agent have changed, which is a
-//! copy of the program, and then beside the one of the other program. What runs in a guest follows from these files: [`Guest::digest`].
+//! A guest is three files: the kernel (`vmlinux`), the initramfs with the agent and the modules it
+//! needs (`initramfs-*.cpio`), and the root file system's image (`root.ext4`). They are made once
+//! for each [`Recipe`]; only the initramfs is made again when the sources of the agent have
+//! changed, which is a copy of the program, and then beside the one of the other program. The
+//! programs of a guest follow from these files: [`Guest::digest`].
 
 mod cpio;
 mod customize;
@@ -47,8 +47,8 @@ use std::path::Path;
 /// Another process that builds the same guest is waited for.
 ///
 /// # Errors
-/// See [`BuildError`]. The log of a failed build stays in `cache`, and the
-/// error names it; what was in `cache` before stays as it was.
+/// See [`BuildError`]. The log of a failed build stays in `cache`, and the error names it; earlier
+/// content of `cache` stays as it was.
 pub fn build(
     recipe: &Recipe,
     agent: &Path,

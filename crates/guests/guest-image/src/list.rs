@@ -83,7 +83,7 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
 /// Space that a file or a folder takes on the disk, holes not counted (bytes).
 pub fn bytes(path: &Path) -> u64 {
     let Ok(metadata) = fs::symlink_metadata(path) else { return 0 };
-    // Blocks of 512 bytes, whatever the file system's are (stat(2)).
+    // Blocks of 512 bytes, for any block size of the file system (stat(2)).
     let own = metadata.blocks() * 512;
     match metadata.is_dir() {
         true => own + entries(path).map(|entry| bytes(&entry)).sum::<u64>(),

@@ -54,8 +54,8 @@ pub struct Recipe {
     /// The state of the root: set by [`crate::build`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_stamp: Option<String>,
-    /// Kernel modules beside those for storage, for example `nfsd`; what they
-    /// need comes with them.
+    /// Kernel modules beside those for storage, for example `nfsd`; their dependencies come with
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<String>,
 }

@@ -100,10 +100,10 @@ fn is_none(number: &usize) -> bool {
 
 /// An initramfs in a guest's folder: `initramfs-AGENT-SHA256.cpio`.
 ///
-/// Each program that differs in [`AGENT`] or in its name has its own, so that programs which
-/// use one cache in turn neither boot each other's agent nor touch a file that a kept machine
-/// depends on. The name counts because the agent is the whole program: what a command finds in
-/// its guest, such as `stasis guest-load`, a program of a user's own does not have.
+/// Each program that differs in [`AGENT`] or in its name has its own, so that programs which use
+/// one cache in turn neither boot each other's agent nor touch a file that a kept machine depends
+/// on. The name counts because the agent is the whole program: a user's own program does not have
+/// the commands that a command finds in its guest, such as `stasis guest-load`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Initramfs {
     path: PathBuf,
@@ -185,7 +185,7 @@ fn lock_file(folder: &Path) -> Result<(PathBuf, File), BuildError> {
     Ok((path, file))
 }
 
-/// Whether a lock that is held is the one that others find: who held it before may have removed it.
+/// Whether a lock that is held is the one that others find: an earlier holder may have removed it.
 fn is_there(lock: &File, path: &Path) -> bool {
     let same = |held: fs::Metadata| {
         let there = fs::metadata(path)?;
@@ -240,7 +240,7 @@ impl Store {
         }
     }
 
-    /// Gives the place up after a build that has failed: nothing of it stays but its log.
+    /// Gives the place up after a build that has failed: only its log stays.
     pub(crate) fn abandon(self) {
         if !self.folder.exists() {
             // A lock without a guest does no harm.
@@ -276,7 +276,7 @@ impl Store {
         self.folder.join(MODULES)
     }
 
-    /// An empty folder to build in; what a killed build left is removed.
+    /// An empty folder to build in; remains of a killed build are removed.
     pub(crate) fn begin(&self) -> Result<PathBuf, BuildError> {
         let work = self.folder.with_extension("new");
         remove(&work)?;

@@ -1,4 +1,4 @@
-//! Whether a guest can start from a root, and what it gets beside.
+//! Whether a guest can start from a root, and the additions to it.
 
 use crate::content::Content;
 use crate::tree::{text, Found, Kind, Limits, Meta, Tree};
@@ -101,8 +101,8 @@ impl Tree {
         Ok(())
     }
 
-    /// A tree with nothing but the kernel's modules of `other`: what a guest has beside a root that
-    /// is read where it lies.
+    /// A tree with nothing but the kernel's modules of `other`: a guest's additions to a root that
+    /// is read in place.
     ///
     /// # Errors
     /// None that the modules of a root which was read give.
@@ -120,7 +120,7 @@ impl Tree {
     }
 }
 
-/// The program's interpreter, if it has one: what its header PT_INTERP names.
+/// The program's interpreter, if it has one: the path in its header PT_INTERP.
 fn loader(start: &[u8]) -> Option<&[u8]> {
     const INTERPRETER: u32 = 3;
     let half = |at: usize| Some(usize::from(u16::from_le_bytes(*start.get(at..)?.first_chunk()?)));

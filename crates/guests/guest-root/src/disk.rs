@@ -117,7 +117,7 @@ fn inspect(
     limits: Limits,
 ) -> Result<Seen, RootError> {
     let fail = |cause: String| RootError::unusable(origin, cause);
-    // A table may describe partitions that reach beyond the image's end, or to have no length.
+    // A table may describe partitions that reach beyond the image's end or have no length.
     let rest = source.length().saturating_sub(start);
     let length = if length == 0 { rest } else { length.min(rest) };
     let part = |kind| Seen::Part(Part { kind, start, length });

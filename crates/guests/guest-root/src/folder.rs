@@ -17,7 +17,7 @@ use crate::RootError;
 /// settings. The rest is data, of users and of services.
 const OF_HOST: [&str; 10] =
     ["bin", "etc", "lib", "lib32", "lib64", "libx32", "opt", "sbin", "usr", "var/lib/dpkg/status"];
-/// Folders of those that no guest can use: other kernels' modules, and what hardware needs.
+/// Folders of those that no guest can use: other kernels' modules, and hardware's firmware.
 const NOT_OF_HOST: [&str; 4] =
     ["usr/lib/modules", "lib/modules", "usr/lib/firmware", "lib/firmware"];
 
@@ -158,7 +158,7 @@ impl Walk {
         let kind = if kind.is_dir() {
             Kind::Folder(BTreeMap::new())
         } else if kind.is_file() {
-            // Root may read whatever is there.
+            // Root may read every file.
             if let Some(Err(error)) = self.user.map(|_| fs::File::open(path)) {
                 self.unreadable(path, error)?;
                 return Ok(None);

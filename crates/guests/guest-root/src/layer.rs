@@ -21,7 +21,7 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 /// How PAX headers have a program's rights (star's, as GNU tar and Docker write it).
 const CAPABILITY: &str = "SCHILY.xattr.security.capability";
 
-/// Reads an archive in a span; what is read, not skipped, has a budget.
+/// Reads an archive in a span; bytes that are read, not skipped, have a budget.
 struct Archive {
     span: Span,
     at: u64,

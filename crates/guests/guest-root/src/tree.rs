@@ -41,7 +41,7 @@ const LINKS_MAX: usize = 40;
 /// 2100-01-01: later times of files count as this one, and a guest's clock is set to no later one.
 pub(crate) const LATEST: u64 = 4_102_444_800;
 
-/// Whose a file is, and what may be done with it.
+/// A file's owner and permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// Permissions, with set-user-ID and the like: the low 12 bits of stat(2)'s mode.
@@ -90,7 +90,7 @@ pub struct Tree {
     origin: PathBuf,
     limits: Limits,
     bytes: u64,
-    /// Names that were given to what has one already.
+    /// Names that were given to objects that have one already.
     links: usize,
 }
 
@@ -213,8 +213,8 @@ impl Tree {
         }
     }
 
-    /// Gives something new a name in `folder`. What had the name goes, unless both are folders:
-    /// then what is in it stays.
+    /// Gives something new a name in `folder`. An object that had the name goes, unless both are
+    /// folders: then its entries stay.
     pub(crate) fn put(
         &mut self,
         folder: Id,
@@ -253,7 +253,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// Gives what is there another name.
+    /// Gives an object another name.
     pub(crate) fn link(&mut self, folder: Id, name: &[u8], id: Id) -> Result<(), RootError> {
         /// Names that ext4 counts for a file (Linux, fs/ext4/ext4.h, EXT4_LINK_MAX).
         const MOST: u32 = 65_000;

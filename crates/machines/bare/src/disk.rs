@@ -164,8 +164,8 @@ impl Disk {
     }
 
     fn set(self, offset: u64, value: u32) {
-        // SAFETY: as in `get`; what the disk then does to memory is within the
-        // queue and the request's buffer.
+        // SAFETY: as in `get`; the disk's accesses to memory after that are within the queue and
+        // the request's buffer.
         unsafe { self.register(offset).write_volatile(value) };
     }
 

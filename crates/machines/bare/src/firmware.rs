@@ -11,8 +11,8 @@
 use crate::layout::{FIRMWARE, FIRMWARE_LENGTH, PAGE_TABLES, PARAMETERS};
 use std::arch::global_asm;
 
-// Its name in the executable is `image::FIRMWARE_SECTION`: who starts a machine reads it
-// there and need not be this executable. After it: where the handler of system calls lies
+// Its name in the executable is `image::FIRMWARE_SECTION`: the code that starts a machine reads the
+// firmware there and need not be this executable. After it: where the handler of system calls lies
 // from the firmware's beginning.
 
 // At reset the code segment starts at 0xffff_0000 and the first instruction is

@@ -169,7 +169,7 @@ extern "C" {
     fn test_nothing();
 }
 
-/// Whatever the host does between, a turn takes the guest the same ticks.
+/// A turn takes the guest the same ticks, for any work of the host between.
 fn exits_take_no_time(costs: &Costs, exits: u32) {
     for (name, code, ticks, ways) in [
         ("nothing", test_nothing as unsafe extern "C" fn(), 3, 0),

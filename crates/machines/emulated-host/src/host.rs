@@ -158,7 +158,7 @@ fn open(path: &std::path::Path, write: bool) -> Result<u64, Error> {
         .map_err(Error::io("cannot open", path))
 }
 
-/// `MemAvailable` in bytes: what can be had without swapping
+/// `MemAvailable` in bytes: the memory available without swapping
 /// (Documentation/filesystems/proc.rst).
 pub(crate) fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

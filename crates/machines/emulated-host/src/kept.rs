@@ -44,8 +44,8 @@ impl Key {
         self.0.update(bytes);
     }
 
-    /// A file, by its name, its length, and when it and its inode were changed last: whatever
-    /// is written to it or put in its place, that is another.
+    /// A file, by its name, its length, and when it and its inode were changed last: a file that
+    /// was written to or replaced is another one.
     pub(crate) fn file(&mut self, path: &Path) -> Result<(), Error> {
         let metadata = fs::metadata(path).map_err(Error::io("cannot read", path))?;
         self.part(path.as_os_str().as_bytes());
@@ -246,8 +246,8 @@ impl Store {
             fs::create_dir_all(&self.folder).map_err(Error::io("cannot create", &self.folder))?;
             let file = self.lock_file(name)?;
             lock(&file, kind).map_err(Error::system("lock the cache"))?;
-            // Who emptied the cache meanwhile has removed the lock too: the next to come would
-            // hold another one.
+            // A program that emptied the cache meanwhile has removed the lock too: the next to come
+            // would hold another one.
             let held = file.metadata().map_err(Error::system("read a lock"))?;
             let there = fs::metadata(self.folder.join(format!("{name}.lock")));
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {

@@ -6,9 +6,9 @@
 //! Promises:
 //! - [`run`] hands a job to the inner side and its event stream back, and leaves no
 //!   process behind, however it ends.
-//! - In [`Mode::Exact`] one instruction is one nanosecond, and nothing from
-//!   outside reaches the inner side while it runs, but for a stop, passed drives, the bytes of a source,
-//!   and what is typed at a terminal that the job asks for: two runs of one job are the same run, instruction by
+//! - In [`Mode::Exact`] one instruction is one nanosecond, and nothing from outside reaches the
+//!   inner side while it runs, but for a stop, passed drives, the bytes of a source, and the input
+//!   of a terminal that the job asks for: two runs of one job are the same run, instruction by
 //!   instruction.
 //! - A flush inside on a passed drive has reached the file when it returns.
 //! - A booted machine is kept and restored for later runs: the software host with its Linux, and in

@@ -16,7 +16,7 @@
 //!   this crate panic or touch memory that is not theirs.
 //! - On the bare machine a guest's run depends only on this crate's inputs.
 //!
-//! Guests are x86-64, and what runs them is x86-64 Linux: elsewhere this crate is empty.
+//! Guests are x86-64, and run on x86-64 Linux: elsewhere this crate is empty.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

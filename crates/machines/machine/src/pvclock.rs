@@ -326,9 +326,9 @@ mod tests {
     }
 
     proptest! {
-        /// Processors in any order, with slices that end early, that become idle
-        /// and busy again: what is read never goes back, is never behind the
-        /// mean, and is a quantum beyond it at most.
+        /// Processors in any order, with slices that end early, that become idle and busy again:
+        /// the reading never goes back, is never behind the mean, and is a quantum beyond it at
+        /// most.
         #[test]
         fn it_never_goes_back(
             count in 1usize..9,

@@ -51,7 +51,7 @@ pub struct Statistics {
 pub struct TurnsOn {
     /// On how many of the host's threads they are in guest mode at once.
     pub threads: u32,
-    /// How far apart they may be (ticks): what was asked for, or more where slices end late.
+    /// How far apart they may be (ticks): the configured value, or more where slices end late.
     pub quantum: u64,
 }
 

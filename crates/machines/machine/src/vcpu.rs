@@ -1,4 +1,4 @@
-//! Virtual processors: their state, and what an engine does for one.
+//! Virtual processors: their state, and an engine's functions for one.
 
 use std::ops::{Deref, DerefMut};
 

@@ -64,7 +64,7 @@ impl Worker {
         Ok(Self { handoff, thread: Some(thread) })
     }
 
-    /// Gives it `slices`, and takes what it had in their place, which is empty.
+    /// Gives it `slices`, and takes the thread's empty list in their place.
     fn begin(&self, slices: &mut Vec<ThreadSlice>) {
         std::mem::swap(&mut *self.handoff.work(), slices);
         if let Some(thread) = &self.thread {
@@ -271,7 +271,7 @@ mod tests {
         assert!(all.iter().all(failed));
     }
 
-    /// A pool of two threads and a slice for each; what `change` makes of these.
+    /// A pool of two threads and a slice for each; returns the outcome after `change`.
     fn two(change: impl Fn(&VcpuPool, &mut Fake, &mut Fake)) -> (VcpuPool, Vec<ThreadSlice>) {
         let (runs, inside) = (Arc::default(), Arc::default());
         let pool = VcpuPool::new(2, 2).unwrap();

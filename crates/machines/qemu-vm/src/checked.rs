@@ -61,7 +61,7 @@ impl Device {
     }
 }
 
-/// Gives `config` the drives `devices`; the disks of all of them, in order.
+/// Adds the drives `devices` to `config`; returns the disks of all of them, in order.
 pub(crate) fn attach(config: &mut Config, devices: &[Device]) -> io::Result<Vec<Scratch>> {
     let mut disks = Vec::new();
     config.drives.clear();

@@ -29,7 +29,7 @@ pub enum Error {
     /// The guest's root, which is read where it lies, is not what it was.
     #[error("the guest's root cannot be read: {cause}")]
     Root {
-        /// The file, and what is wrong with it.
+        /// The file, and its fault.
         cause: String,
     },
     /// The operating system refused something that is not about a file.

@@ -132,7 +132,7 @@ fn negotiate(stream: &mut (impl Read + Write), length: u64) -> io::Result<bool> 
         if data > MOST_DATA {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // Whatever it calls the drive, there is one.
+        // Every name of the client stands for the one drive.
         stream.read_exact(&mut vec![0; data as usize])?;
         let mut answer = |kind: u32, data: &[u8]| {
             let mut reply = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();

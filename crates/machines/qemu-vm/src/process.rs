@@ -63,8 +63,7 @@ pub fn with_path(options: &str, path: &Path) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// A running QEMU; dropping it kills it, and so does this program's end,
-/// whatever ends it.
+/// A running QEMU; dropping it kills it, and so does any end of this program.
 #[derive(Debug)]
 pub struct Process {
     child: Child,

@@ -81,7 +81,7 @@ fn a_guest_runs_command_after_command() {
     let entry = archive.entries().unwrap().next().unwrap().unwrap();
     assert_eq!((entry.path().unwrap().to_str(), entry.size()), (Some("key"), 6));
 
-    // A time limit, what cannot start, and what is left running or mounted.
+    // A time limit, a command that cannot start, and processes and mounts that are left.
     let mut endless = job("echo begun; sleep 1000");
     endless.limit_ms = 300;
     let mut output = Vec::new();

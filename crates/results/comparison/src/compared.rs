@@ -134,7 +134,8 @@ impl Comparison {
     }
 }
 
-/// Gives the only drive of each candidate the name of the first one's; nothing where one has several.
+/// Gives the only drive of each candidate the name of the first one's; no change where one has
+/// several.
 fn one_name(candidates: &mut [Candidate]) -> Vec<(String, String)> {
     let only: Option<Vec<String>> = candidates
         .iter()

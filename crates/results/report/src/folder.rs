@@ -15,8 +15,8 @@ pub const LIST_FILE: &str = ".stasis-results";
 
 /// A folder of results, for as long as this lives no other run's.
 ///
-/// Files are a run's own once [`Self::file`] has named them. What else is in the folder is
-/// the user's: it is neither removed nor written over.
+/// Files are a run's own once [`Self::file`] has named them. All other files in the folder are the
+/// user's: they are neither removed nor written over.
 #[derive(Debug)]
 pub struct ResultsFolder {
     path: PathBuf,
@@ -110,7 +110,7 @@ impl ResultsFolder {
         if !is_inside(Path::new(name)) || fs::symlink_metadata(&path).is_ok() {
             return Err(ReportError::Foreign { path });
         }
-        // Before the file is there: what a killed run leaves is known too.
+        // Before the file is there: the remains of a killed run are listed too.
         self.list(name)?;
         Ok(path)
     }

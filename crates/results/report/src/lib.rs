@@ -14,8 +14,8 @@
 //! * Memory is bounded however long the run is ([`EXACT_BOUND`]).
 //! * Results are a function of the records: two runs with the same records and outcome give the
 //!   same bytes, but for the fields named in [`INCIDENTAL_FIELDS`].
-//! * A folder belongs to one run at a time ([`ResultsFolder`]): what an earlier run left is
-//!   removed, and what no run has left is never written over.
+//! * A folder belongs to one run at a time ([`ResultsFolder`]): an earlier run's files are removed,
+//!   and other files are never written over.
 //! * Names and texts may hold anything. They are quoted for the file in which
 //!   they end up.
 

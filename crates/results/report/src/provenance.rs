@@ -1,4 +1,4 @@
-//! Where results come from: what ran, on what, when, and how to repeat it.
+//! Provenance of results: the programs, the machine, the time, and the way to repeat a run.
 
 use serde_json::{Map, Value};
 

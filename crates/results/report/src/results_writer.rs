@@ -200,10 +200,9 @@ impl ResultsWriter {
 
     /// Writes `summary.json` and `report.html`, and returns the summary.
     ///
-    /// `wall` is the wall-clock time of the command by this machine's clock.
-    /// `extra` are further fields for the summary, such as the command and the
-    /// seed; what depends on the wall clock must be named in
-    /// [`crate::INCIDENTAL_FIELDS`]. The summary's own fields win over them.
+    /// `wall` is the wall-clock time of the command by this machine's clock. `extra` are further
+    /// fields for the summary, such as the command and the seed; fields that depend on the wall
+    /// clock must be named in [`crate::INCIDENTAL_FIELDS`]. The summary's own fields win over them.
     /// The page names the run by the fields `title` or `command`.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! `timeline.parquet`: what happened inside a run, one row a span ([`stasis_block::timeline`]).
+//! `timeline.parquet`: the spans inside a run, one row each ([`stasis_block::timeline`]).
 //!
 //! Rows are in the order in which they were recorded: those of one track in the order of time, and
 //! those of a lane one after the other.

@@ -69,9 +69,9 @@ impl Slice {
     }
 }
 
-/// I/Os that were submitted and delivered within a slice, each kind with the time that
-/// was left of the slice (ns, summed). From these follows how many were in flight, whatever
-/// the order in which they are recorded, at a cost per I/O that does not grow with its time.
+/// I/Os that were submitted and delivered within a slice, each kind with the time that was left of
+/// the slice (ns, summed). From these follows how many were in flight, for any order of the
+/// records, at a cost per I/O that does not grow with its time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flights {
     begun: u64,

@@ -159,7 +159,7 @@ fn pages_are_light_or_dark_as_the_reader_likes() {
     }
 }
 
-/// Without a browser: what the page holds for one, and how large it is.
+/// Without a browser: the content of the page for one, and its size.
 #[test]
 fn a_million_ios_make_a_page_of_less_than_two_megabytes() {
     for (drives, record) in [(1, record as fn(u64) -> IoRecord), (4, mixed), (64, wide)] {

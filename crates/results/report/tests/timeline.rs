@@ -1,4 +1,4 @@
-//! `timeline.parquet`: what is kept of what happened inside a run, and what is read back.
+//! `timeline.parquet`: the spans that a run keeps, and those that are read back.
 
 use std::fs;
 use std::path::Path;

@@ -9,7 +9,7 @@ use stasis_report::{KeptSpans, ResultsWriter, Summary};
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{counters, perfetto, Counter, Inside};
 
-/// A field of a message: its number, and what it holds.
+/// A field of a message: its number, and its value.
 #[derive(Debug, Clone)]
 enum Field {
     Number(u64),

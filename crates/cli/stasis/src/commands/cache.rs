@@ -1,4 +1,4 @@
-//! `stasis cache`: what is kept for later runs, and how much disk it takes.
+//! `stasis cache`: the files kept for later runs, and their size on the disk.
 
 use std::path::Path;
 use std::process::ExitCode;

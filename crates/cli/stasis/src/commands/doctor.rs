@@ -1,6 +1,6 @@
-//! `stasis doctor`: what this machine has, what a run takes of it, and what to
-//! install. Where runs will need the software host, it is booted once. With `--measure`: how
-//! precise results are here.
+//! `stasis doctor`: the abilities of this machine, the parts of it that a run takes, and the
+//! packages to install. Where runs will need the software host, it is booted once. With
+//! `--measure`: how precise results are here.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -73,7 +73,7 @@ fn is_file(name: &str) -> bool {
         || name.contains(".json")
 }
 
-/// bash takes `=` for the end of a word: what follows `--drive model=` is completed here.
+/// bash takes `=` for the end of a word: the value after `--drive model=` is completed here.
 const BASH: &str = r#"
 _stasis_of_drive() {
     local cur=${COMP_WORDS[COMP_CWORD]} at=$COMP_CWORD

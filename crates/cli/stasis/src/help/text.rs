@@ -11,7 +11,7 @@ const EXIT_STATUS: &str = "Exit status:";
 pub enum Block {
     /// A paragraph, whose lines are broken where it is shown.
     Prose(String),
-    /// Indented lines; what is indented more belongs to the line before.
+    /// Indented lines; a line with more indent belongs to the line before.
     Lines(Vec<String>),
     /// An empty line.
     Gap,

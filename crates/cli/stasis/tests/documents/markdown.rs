@@ -29,7 +29,7 @@ pub fn blocks(text: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// `line` without what stands in backticks, and what stands there.
+/// `line` without the texts in backticks, and those texts.
 fn apart(line: &str) -> (String, Vec<String>) {
     let (mut words, mut code) = (String::new(), Vec::new());
     for (index, part) in line.split('`').enumerate() {

@@ -1,7 +1,6 @@
 //! Runs in the guest: `writers DEVICE` waits for the device, whose first block holds a number, and
 //! then writes from sixteen threads at once. An acknowledged number is written to a port of QEMU's
-//! (`isa-debugcon`) before the thread continues: the host has the number then, whatever becomes of
-//! QEMU.
+//! (`isa-debugcon`) before the thread continues: the host has the number then, even if QEMU dies.
 
 use std::arch::asm;
 use std::fs::{File, OpenOptions};

@@ -10,7 +10,7 @@ use super::source::{Name, RegistrationTable, Sources};
 pub struct Knot {
     /// The files, below the folder of the crates.
     pub files: Vec<PathBuf>,
-    /// Each arrow: which file uses which, and what of it.
+    /// Each arrow: which file uses which, and the used names.
     pub arrows: Vec<String>,
 }
 

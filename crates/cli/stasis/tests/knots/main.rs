@@ -1,7 +1,7 @@
 //! Files of a crate form no large knots: sets of files each of which uses each other, directly or
 //! over others, so that none can be read or changed without all of them.
 //!
-//! A file uses another where it names something that is defined there, by whatever re-exports. A
+//! A file uses another where it names something that is defined there, through any re-exports. A
 //! file that only exports is no user, code of tests does not count, and neither do the lines of a
 //! registration table.
 

@@ -130,7 +130,7 @@ impl Sources {
         self.modules[module].names.entry(name).or_default().push(is);
     }
 
-    /// The paths of a function or a type, and what it imports for itself.
+    /// The paths of a function or a type, and its own imports.
     fn code(&mut self, module: usize, tokens: &[TokenTree]) {
         self.modules[module].paths.extend(paths(tokens));
         self.inner_imports(module, tokens);

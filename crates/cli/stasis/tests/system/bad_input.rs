@@ -1,5 +1,5 @@
-//! Mistakes are reported in one message, at once, before anything is started; what fails beside the
-//! drives, with its cause.
+//! Mistakes are reported in one message, at once, before anything is started; failures beside the
+//! drives are reported with their cause.
 
 use std::time::Duration;
 

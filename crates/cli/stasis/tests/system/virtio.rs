@@ -56,7 +56,7 @@ fn virtio_drives_work_beside_nvme_drives_and_are_as_exact() {
     assert!(bench.bytes("r/mixed") == expected);
 }
 
-/// Every row of `ios.csv`, and what it cost in exits.
+/// Every row of `ios.csv`, and its cost in exits.
 fn every_io_is_on_time(bench: &Bench, exits: &serde_json::Value) {
     let text = bench.text("r/ios.csv");
     let mut lines = text.lines();

@@ -23,7 +23,7 @@ type Attributes = [u64; 18];
 fn bpf(command: libc::c_int, attributes: &mut Attributes) -> io::Result<libc::c_int> {
     let size = std::mem::size_of::<Attributes>();
     // SAFETY: a union of the stated size, of which the kernel takes zeroes where it has no members;
-    // what its addresses point to outlives the call.
+    // the memory that its addresses point to outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), size) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -118,7 +118,7 @@ pub(super) fn load(code: &[u8], types: Option<&OwnedFd>, function: u32) -> io::R
     })
 }
 
-/// Has a program run from now on, as long as the descriptor is open.
+/// Makes a program run from now on, as long as the descriptor is open.
 pub(super) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     attributes[1] = pair(program.as_raw_fd() as u32, 0);

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Types by hand: what the tests need of an assembler.
+    /// Types by hand: the part of an assembler that the tests need.
     fn assemble(strings: &str, entries: &[&[u32]]) -> Vec<u8> {
         let types: Vec<u8> =
             entries.iter().flat_map(|words| words.iter().flat_map(|w| w.to_le_bytes())).collect();

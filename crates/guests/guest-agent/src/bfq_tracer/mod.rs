@@ -169,8 +169,8 @@ impl BfqTracer {
         self.doorbell.map.as_fd()
     }
 
-    /// Has the doorbell wait for the next change. To be called before
-    /// [`BfqTracer::raised`], so that no change is missed.
+    /// Makes the doorbell wait for the next change. To be called before [`BfqTracer::raised`], so
+    /// that no change is missed.
     pub fn reset_doorbell(&mut self) {
         let written = self.doorbell.written.double_word(0);
         self.doorbell.read.set_double_word(0, written);
@@ -187,7 +187,7 @@ impl Doorbell {
     }
 }
 
-/// Has a program run after a function, as long as what is added to `held` lives.
+/// Makes a program run after a function, as long as the descriptors added to `held` live.
 fn attach(
     code: &[u8],
     types: Option<&OwnedFd>,

@@ -106,7 +106,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Gives each file its blocks, counted from the first of the data; how many they are.
+    /// Gives each file its blocks, counted from the first of the data; returns their number.
     fn place(&mut self, tree: &Tree) -> Result<u64, RootError> {
         let mut next = 0;
         for placed in &mut self.placed {

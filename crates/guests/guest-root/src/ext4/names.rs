@@ -1,4 +1,4 @@
-//! The blocks of folders: names, and what they stand for.
+//! The blocks of folders: names, and the inodes that they stand for.
 
 use super::layout::{Layout, Placed, BLOCK};
 use crate::tree::{Kind, Tree};
@@ -50,7 +50,7 @@ impl Layout {
     }
 }
 
-/// Has the record at `last` reach to the end of its block.
+/// Extends the record at `last` to the end of its block.
 fn fill(bytes: &mut Vec<u8>, last: usize) {
     let end = bytes.len().next_multiple_of(BLOCK as usize);
     let length = (end - last) as u16;

@@ -101,7 +101,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes a file's blocks; what is behind its end in the last one is zeroes, as the image is
+    /// Writes a file's blocks; the bytes behind its end in the last one are zeroes, as the image is
     /// at first.
     fn content(&mut self, placed: &Placed) -> Result<(), RootError> {
         if let Some(index) = placed.index {

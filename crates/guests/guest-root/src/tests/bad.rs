@@ -151,7 +151,7 @@ fn what_is_not_there_or_may_not_be_read() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// Whatever is large in the file that a header describes, there is little in the archive.
+/// The archive is small, however large the file that a header describes.
 #[test]
 fn files_with_holes_that_are_not_so() {
     let header = |map: &str, size: &str| {

@@ -1,4 +1,4 @@
-//! The same root, whatever it is in.
+//! The same root in each form.
 
 use super::*;
 use sha2::{Digest, Sha256};
@@ -34,7 +34,7 @@ fn a_folder_is_what_its_archive_is() {
         use std::os::unix::fs::MetadataExt;
         (meta.uid(), meta.gid())
     });
-    // Whoever runs the test: what is this user's is root's.
+    // For any user of the test: this user's files are root's.
     assert_eq!(listing(&tree, true), expected, "{own:?}");
     expected.dedup();
     let source = Source::find(folder.path().to_str().unwrap()).unwrap();

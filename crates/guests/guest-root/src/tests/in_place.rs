@@ -92,7 +92,7 @@ fn files() -> impl Strategy<Value = Vec<(u8, usize)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever is read of the names with the files is what the image of the same tree has there.
+    /// Any read of the names with the files equals that of the image of the same tree.
     #[test]
     fn any_range_of_the_files_is_the_images(
         files in files(), ranges in prop::collection::vec((any::<u64>(), 0usize..70_000), 1..20),

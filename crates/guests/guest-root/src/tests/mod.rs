@@ -44,7 +44,7 @@ fn program_with(loader: &str) -> Vec<u8> {
     bytes
 }
 
-/// A name in a root, and what it stands for.
+/// A name in a root, and the object that it stands for.
 #[derive(Debug, Clone)]
 enum Item {
     Folder(&'static str, u32),
@@ -132,7 +132,7 @@ fn archive(items: &[Item]) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
-/// An archive of such entries, whatever their paths.
+/// An archive of such entries, with any paths.
 fn raw_archive(entries: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, kind, target) in entries {

@@ -1,9 +1,8 @@
 //! Costs of entering and leaving guest mode, measured by a guest of our own.
 //!
-//! The guest's code lies in this program, and the guest's memory is the bare
-//! machine's own. Every instruction is to take one tick, whether it leaves the
-//! guest or not. QEMU's versions count some of them otherwise; what is taken off
-//! makes them the same.
+//! The guest's code lies in this program, and the guest's memory is the bare machine's own. Every
+//! instruction is to take one tick, whether it leaves the guest or not. QEMU's versions count some
+//! of them otherwise; the costs that are taken off make them the same.
 
 use super::nested::Nested;
 use super::time::{Costs, ExitPath};
@@ -17,9 +16,9 @@ const DEVICE: u64 = LOW_END;
 /// A register that no processor has.
 const UNKNOWN_MSR: u32 = 0x6e0;
 
-// Each piece: a TSC reading to R8, the instruction, a TSC reading to R9. Between
-// the readings there are two instructions and the second reading itself. The symbols are
-// global: what takes their addresses may be in another codegen unit.
+// Each piece: a TSC reading to R8, the instruction, a TSC reading to R9. Between the readings there
+// are two instructions and the second reading itself. The symbols are global: the code that takes
+// their addresses may be in another codegen unit.
 global_asm!(
     ".pushsection .text.stasis_calibration, \"ax\", @progbits",
     ".globl stasis_calibrate_port",

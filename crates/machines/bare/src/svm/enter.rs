@@ -21,12 +21,12 @@ pub(super) struct Context {
     pub host_lstar: u64,
     /// The control block's address.
     pub vmcb: u64,
-    /// In: the guest's time at its first instruction, less what entering takes.
-    /// Out: what was added to the TSC.
+    /// In: the guest's time at its first instruction, less the cost of entering. Out: the value
+    /// added to the TSC.
     pub time: u64,
     /// Out: the TSC right after the exit.
     pub left: u64,
-    /// In: what to write to the local APIC's timer; 0: nothing.
+    /// In: the value for the local APIC's timer; 0: none.
     pub timer: u64,
     /// The x87 and SSE state, as FXSAVE writes it.
     pub vectors: Vectors,
@@ -76,10 +76,9 @@ extern "C" {
     /// guest's memory is not borrowed.
     pub(super) fn stasis_enter(context: *mut Context);
 
-    /// Moves what VMRUN leaves alone (FS, GS, TR, LDTR and the registers of
-    /// system calls; AMD64 APM vol. 2, 15.5.2) out of the processor into the
-    /// control block `from`, unless it is 0, and in from `to`. What [`Context`]
-    /// holds of it is the host's afterwards.
+    /// Moves the state that VMRUN leaves alone (FS, GS, TR, LDTR and the registers of system calls;
+    /// AMD64 APM vol. 2, 15.5.2) out of the processor into the control block `from`, unless it is
+    /// 0, and in from `to`. The parts of that state in [`Context`] are the host's afterwards.
     ///
     /// # Safety
     /// On the bare machine only; both are addresses of control blocks.

@@ -1,7 +1,7 @@
 //! Nested page tables: where guest-physical memory lies in the bare machine.
 //!
 //! The tables are filled before the guest runs, in the largest pages that fit, so that no access to
-//! memory leaves the guest; what is left out is devices.
+//! memory leaves the guest; addresses that are left out are devices.
 
 const PRESENT_WRITABLE_USER: u64 = 7;
 const ACCESSED_DIRTY: u64 = 3 << 5;

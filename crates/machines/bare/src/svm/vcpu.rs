@@ -1,4 +1,4 @@
-//! One processor of a guest: entries, exits, and what they ask for.
+//! One processor of a guest: entries, exits, and their requests.
 
 use super::access::{self, Access, Target};
 use super::cpuid::Leaf;

@@ -47,8 +47,8 @@ pub(super) fn before_pause() -> Result<(), InsideError> {
     File::open("/dev/kvm").map(drop).map_err(failed("open /dev/kvm"))
 }
 
-/// Has a crash of this process end the machine with a message. The kernel would
-/// panic, as process 1 is gone, and on some of QEMU's versions then only halt.
+/// Makes a crash of this process end the machine with a message. The kernel would panic, as process
+/// 1 is gone, and on some of QEMU's versions then only halt.
 fn end_where_it_crashes() -> io::Result<()> {
     extern "C" fn crashed(signal: libc::c_int) {
         port::crashed(signal);

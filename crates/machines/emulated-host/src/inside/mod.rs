@@ -123,8 +123,7 @@ impl Inside {
         boot::before_pause()?;
         buffer()?;
         port::pause();
-        // From here on it is a restored machine: what QEMU offers is looked up
-        // now, not before.
+        // From here on it is a restored machine: QEMU's items are looked up now, not before.
         let mut items = FwCfg::open()?;
         let drives = boot::load_drives(drives(&mut items)?)?;
         let job = items.whole(JOB_ITEM)?;

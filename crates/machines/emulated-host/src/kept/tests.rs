@@ -186,7 +186,7 @@ fn processes_that_are_killed_leave_a_whole_machine_or_none() {
     let store = Store::new(parent.path().join("machines"));
     let mut racers: Vec<_> = (0..4).map(|_| start()).collect();
     for turn in 0..40 {
-        // Whatever they are at.
+        // In any state of theirs.
         std::thread::sleep(Duration::from_millis(5 + 7 * (turn % 5)));
         let mut one = racers.remove(0);
         assert!(one.try_wait().unwrap().is_none(), "it has failed");

@@ -1,4 +1,4 @@
-//! A drive behind a controller, and what of it does not depend on which controller that is.
+//! A drive behind a controller, as far as it does not depend on the kind of controller.
 
 use stasis_block::Refused;
 use stasis_clock::Nanos;
@@ -15,7 +15,7 @@ pub trait DriveController {
     /// The guest writes a register.
     fn write(&mut self, memory: &GuestMemory, drive: &dyn Layer, offset: u64, data: &[u8]);
 
-    /// Has the drive carry out its vendor's own commands.
+    /// Makes the drive carry out its vendor's own commands.
     fn vendor(&mut self, _memory: &GuestMemory, _drive: &mut dyn Layer, _now: Nanos) {}
 
     /// Looks for commands that the guest has not rung for; whether it could look.
@@ -27,7 +27,7 @@ pub trait DriveController {
     /// The next command that was refused.
     fn pop_refused(&mut self) -> Option<Refused>;
 
-    /// When it is to be advanced, whatever the drive does.
+    /// When the controller is to be advanced, independently of the drive.
     fn next_event(&self) -> Option<Nanos> {
         None
     }
@@ -42,7 +42,7 @@ pub trait DriveController {
     fn pop_interrupt(&mut self) -> Option<u16>;
 }
 
-/// A controller, its drive, and what is between them.
+/// A controller, its drive, and the state between them.
 pub struct Attached<C> {
     pub controller: C,
     drive: Box<dyn Layer>,

@@ -1,5 +1,5 @@
-//! The channel's device: the mailbox's memory, and what the machine does with
-//! each request of the guest's agent.
+//! The channel's device: the mailbox's memory, and the machine's handling of each request of the
+//! guest's agent.
 
 use std::io::Read;
 
@@ -107,9 +107,9 @@ impl ChannelDevice {
         self.refused
     }
 
-    /// The guest rang: answers its request. `ready`: the other machines could
-    /// begin with their commands. `is_memory`: whether the page at an address
-    /// is the guest's memory. `typed`: what came from the terminal.
+    /// The guest rang: answers its request. `ready`: the other machines could begin with their
+    /// commands. `is_memory`: whether the page at an address is the guest's memory. `typed`: the
+    /// terminal's input.
     ///
     /// # Errors
     /// Errors of the event stream ([`Error::EventSink`]), and of the data that is read for the

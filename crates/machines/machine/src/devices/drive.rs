@@ -1,4 +1,4 @@
-//! A drive on the PCI bus, whatever the guest sees it as.
+//! A drive on the PCI bus, with any interface.
 
 use stasis_clock::Nanos;
 use stasis_drive::Layer;
@@ -103,7 +103,7 @@ impl DriveDevice {
         either!(self, device => device.advance(memory, now, boot, record));
     }
 
-    /// The command begins at `now`: what happens inside is counted from here on.
+    /// The command begins at `now`: events inside the drive are counted from here on.
     pub fn start(&mut self, now: Nanos) {
         self.drive_mut().start(now);
     }

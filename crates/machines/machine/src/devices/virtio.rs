@@ -76,8 +76,7 @@ impl DriveController for VirtioController {
         done: Done,
         io: &mut IoRecord,
     ) {
-        // Status 1 is the device's for whatever the drive could not do
-        // (VIRTIO_BLK_S_IOERR).
+        // Status 1 is the device's for every failed request (VIRTIO_BLK_S_IOERR).
         io.code = io.failed().into();
         self.device.complete(memory, done.tag, done.status, done.data);
     }

@@ -69,7 +69,7 @@ impl Kick {
         IMMEDIATE_EXIT.with(|flag| flag.store(immediate_exit, Ordering::Relaxed));
     }
 
-    /// No vCPU runs next: what was aimed at may end before the timer fires.
+    /// No vCPU runs next: the vCPU that was aimed at may end before the timer fires.
     pub fn rest(&self) {
         self.aim(std::ptr::null_mut());
     }

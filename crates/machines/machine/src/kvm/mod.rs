@@ -31,7 +31,7 @@ use vcpu::Vcpu;
 /// can keep from leaving it by turning its interrupts off, as those that Bochs 2.7 emulates.
 const PAUSE_EXITS: &str = "STASIS_PAUSE_EXITS";
 
-/// KVM, and what was made with it.
+/// KVM, and the objects made with it.
 pub struct KvmEngine {
     kvm: Kvm,
     machines: Vec<(Arc<VmFd>, Vec<Vcpu>)>,

@@ -173,7 +173,7 @@ impl Vcpu {
     }
 }
 
-/// An exit without borrows. Accesses to MSRs are taken, whatever they are.
+/// An exit without borrows. All accesses to MSRs are taken.
 fn owned(exit: VcpuExit) -> Exit {
     match exit {
         VcpuExit::Intr => Exit::Interrupted,

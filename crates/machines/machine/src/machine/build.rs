@@ -192,7 +192,7 @@ fn check(config: &MachineConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// Length of the root file system, and what fills its memory.
+/// Length of the root file system, and the function that fills its memory.
 type Root<'a, 'b> = (u64, &'a mut (dyn FnMut(&mut [u8]) -> std::io::Result<()> + 'b));
 
 impl Machine {
@@ -302,7 +302,7 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
     })
 }
 
-/// Stretches a seed to what the kernel takes.
+/// Stretches a seed to the length that the kernel takes.
 fn expand_seed(seed: u64) -> [u8; 32] {
     let mut out = [0; 32];
     for (word, index) in out.chunks_mut(8).zip(1..) {

@@ -22,7 +22,8 @@ pub struct DriveConfig {
 /// The interface through which the guest sees a drive.
 #[derive(Debug, Clone)]
 pub enum Controller {
-    /// An NVMe controller, what it has kept while its power was off, and its link of PCI Express.
+    /// An NVMe controller, the state that it has kept while its power was off, and its link of PCI
+    /// Express.
     Nvme(stasis_nvme::Config, Option<Box<stasis_nvme::KeptState>>, Link),
     /// A virtio block device.
     Virtio(stasis_virtio::Config),
@@ -48,7 +49,7 @@ pub struct MachineConfig<'a> {
     pub command_line: &'a str,
     /// The set-up of the guest.
     pub job: Job,
-    /// Called when the guest is set up: what is to run in it.
+    /// Called when the guest is set up: returns the command to run in it.
     pub command: CommandSource,
     /// The drives, in order.
     pub drives: Vec<DriveConfig>,
@@ -86,7 +87,7 @@ pub struct Config<'a> {
     pub threads: usize,
     /// Limit on the commands' virtual time (ns).
     pub virtual_limit: Option<Nanos>,
-    /// Who types where a command runs on a terminal.
+    /// The input of a command that runs on a terminal.
     pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,
     /// Whether events inside the run are recorded, and how.
     pub timeline: Option<TimelineConfig>,

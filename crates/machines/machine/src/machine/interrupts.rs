@@ -89,8 +89,8 @@ impl Machine {
                     processor.apic.raise(message.vector);
                     if let Some(sender) = sender.filter(|&sender| sender != index) {
                         processor.called.get_or_insert(now);
-                        // A processor that others wait for goes first: what its
-                        // sender would spend on waiting is its own time.
+                        // A processor that others wait for goes first: the time that its sender
+                        // would wait is the sender's own.
                         self.processors[sender].yields = true;
                     }
                 }

@@ -36,7 +36,8 @@ pub use config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
 };
 
-/// After so many ticks of virtual time the user and the limits are looked at, whatever the turns.
+/// After so many ticks of virtual time the user and the limits are looked at, in any sequence of
+/// turns.
 const LOOKED_AFTER: u64 = 10_000_000;
 /// Interval of progress events (wall clock).
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -52,7 +53,7 @@ pub fn run(config: Config<'_>, events: &mut dyn EventSink) -> Result<Outcome, Er
 }
 
 struct Run<'j> {
-    // Dropped in this order: what points into the vCPUs, then the machines.
+    // Dropped in this order: the parts that point into the vCPUs, then the machines.
     timeline: Timeline<'j>,
     machines: Vec<Machine>,
     shared: Vec<Shared>,

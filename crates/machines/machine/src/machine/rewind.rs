@@ -21,7 +21,7 @@ impl RewindState {
         Self { window, hold_until: 0, floor: 0 }
     }
 
-    /// A doorbell at `now`: what it submits may complete in the past.
+    /// A doorbell at `now`: its requests may complete in the past.
     pub(super) fn doorbell(&mut self, now: u64) {
         self.floor = now;
         self.hold_until = now + self.window;

@@ -30,7 +30,7 @@ pub(super) struct Timeline<'j> {
     pub(super) statistics: Statistics,
     /// Recorder of the events inside the run, if they are recorded.
     pub(super) watch: Option<Box<Watch>>,
-    /// Who sits at the terminal of a guest's command.
+    /// Input of the terminal of a guest's command.
     pub(super) typing: Typing,
 }
 

@@ -2,10 +2,10 @@
 
 use stasis_channel::{Keyboard, Typed};
 
-/// When a guest is to ask again what was typed (ms of its time), each time costing it some 20,000
-/// instructions. A busy one does so often: what it computes may take long by the wall clock. One
-/// that waits for a person is not late by its pause, because a key ends the wait
-/// (`Run::attend`); one that waits for a drive is.
+/// When a guest is to ask again for input (ms of its time), each time costing it some 20,000
+/// instructions. A busy one does so often: its computations may take long by the wall clock. One
+/// that waits for a person is not late by its pause, because a key ends the wait (`Run::attend`);
+/// one that waits for a drive is.
 const BUSY: u16 = 1;
 const AT_A_DRIVE: u16 = 5;
 const IDLE: u16 = 20;

@@ -1,4 +1,4 @@
-//! A virtual machine: what it has, and what happens to it between entries.
+//! A virtual machine: its parts, and their work between entries.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub(super) enum After {
 }
 
 impl Machine {
-    /// Lets everything happen that is due.
+    /// Runs all events that are due.
     pub(super) fn run_due_events(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
         self.read_help_page(timeline);
         let now = timeline.clock.now();

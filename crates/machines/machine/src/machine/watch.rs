@@ -75,7 +75,7 @@ impl Watch {
                 return;
             }
         }
-        // Rewind sets a processor's time back: what came after did not happen.
+        // Rewind sets a processor's time back: later events did not happen.
         self.record_run(place, from);
         self.record(place, What::Idle, from);
         let from = from.max(self.recorded[place]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever rewind does, a processor's time is recorded once and without gaps.
+        /// A processor's time is recorded once and without gaps, for any rewinds.
         #[test]
         fn a_processors_time_is_told_once(
             slices in prop::collection::vec((0u64..30, 1u64..20, any::<bool>()), 1..50),

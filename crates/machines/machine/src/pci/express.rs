@@ -41,8 +41,8 @@ const INITIATE_RESET: u16 = 1 << 15;
 const ACTIVE_REPORTING: u32 = 1 << 20;
 /// Link Capabilities: no power state of the link is needed to be compliant.
 const ASPM_OPTIONAL: u32 = 1 << 22;
-/// Link Control: what an endpoint keeps: read completion boundary, common
-/// clock, extended synch.
+/// Link Control: the bits that an endpoint keeps: read completion boundary, common clock, extended
+/// synch.
 const LINK_CONTROL_MASK: u16 = 1 << 3 | 1 << 6 | 1 << 7;
 /// Link Control: the two ends have one clock. Firmware would have set it.
 const COMMON_CLOCK: u16 = 1 << 6;

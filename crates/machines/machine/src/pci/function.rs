@@ -125,8 +125,8 @@ impl Function {
         self
     }
 
-    /// Adds a capability that only holds information: its number, and what is behind the pointer to
-    /// the next.
+    /// Adds a capability that only holds information: its number, and the bytes behind the pointer
+    /// to the next.
     pub fn with_capability(mut self, number: u8, body: &[u8]) -> Self {
         self.capability(number, body);
         self

@@ -1,6 +1,5 @@
-//! Root ports: what a link of PCI Express begins at (PCI-to-PCI Bridge
-//! Architecture Specification 1.2, 3.2; PCI Express Base Specification 6.0,
-//! 7.5.1.3).
+//! Root ports, at which links of PCI Express begin (PCI-to-PCI Bridge Architecture Specification
+//! 1.2, 3.2; PCI Express Base Specification 6.0, 7.5.1.3).
 
 use stasis_block::Link;
 
@@ -21,7 +20,7 @@ const MEMORY_LIMIT: usize = 0x22;
 const BRIDGE_CONTROL: usize = 0x3e;
 /// Bridge Control: parity, SERR and the reset of the function behind the port.
 const BRIDGE_CONTROL_MASK: u16 = 0x0043;
-/// Bridge Control: what is behind the port is held in reset.
+/// Bridge Control: the function behind the port is held in reset.
 const SECONDARY_RESET: u16 = 1 << 6;
 
 /// A root port with one function behind it.

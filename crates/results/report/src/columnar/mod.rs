@@ -1,7 +1,7 @@
 //! Files of rows that are kept by column (Apache Parquet), in groups of bounded size.
 //!
-//! The file's metadata has under `units` the unit of each column that has one, and what it is
-//! given at the end.
+//! The file's metadata has under `units` the unit of each column that has one, and the fields that
+//! are added at the end.
 //!
 //! The columns are written and read one by one, without Arrow: its code for every other type
 //! would be a third of the executable.

@@ -2,7 +2,8 @@
 
 use super::Page;
 
-/// Bytes that a page has at most, unless its tables alone have more: what a browser shows at once.
+/// Bytes that a page has at most, unless its tables alone have more: a size that a browser shows at
+/// once.
 pub const LIMIT: usize = 2_000_000;
 
 /// Levels of resolution. At the last ones a page shows a few of its plots only.
@@ -18,7 +19,7 @@ impl Resolution {
         (most >> self.0.min(usize::BITS - 1)).max(least.min(most))
     }
 
-    /// Whether there is room for what only adds to what is drawn, such as names of points.
+    /// Whether there is room for additions to the drawing, such as names of points.
     pub fn is_fine(self) -> bool {
         self.0 < 2
     }

@@ -69,8 +69,8 @@ impl Canvas {
         Self::sized(title, description, keys, HEIGHT, left.max(LEFT))
     }
 
-    /// A canvas for points: its axes, fitted to them, are drawn, and what a reader sees where there
-    /// are none.
+    /// A canvas for points: its axes, fitted to them, are drawn, with a message to the reader where
+    /// there are none.
     pub(super) fn of_points<'a>(
         title: &str,
         keys: &[Key<'_>],

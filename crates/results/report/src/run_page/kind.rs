@@ -1,4 +1,4 @@
-//! Who used a run's drives, by its engine.
+//! The user of a run's drives, by its engine.
 
 use crate::summary::Summary;
 
@@ -7,7 +7,7 @@ const SIMULATION: &str = "sim";
 /// The engine of a summary of drives that others used in real time.
 const SERVER: &str = "serve";
 
-/// Who used the drives.
+/// The user of the drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The run's own guest.

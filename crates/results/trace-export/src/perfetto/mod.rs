@@ -1,10 +1,10 @@
 //! Perfetto's trace: slices and counters on tracks, on the run's virtual timeline.
 //!
-//! Each drive is a process; each place of its queues that I/Os take one after the other is a
-//! track of it, with a slice for each I/O from its submission to its interrupt, and the I/Os
-//! under way are a counter. What results have by steps of time, such as for which share of
-//! each a processor ran, are counters of further processes ([`Counter`]), and what happened
-//! inside a run, where it kept that, are slices of them ([`Inside`]).
+//! Each drive is a process; each place of its queues that I/Os take one after the other is a track
+//! of it, with a slice for each I/O from its submission to its interrupt, and the I/Os under way
+//! are a counter. Figures of results by steps of time, such as for which share of each a processor
+//! ran, are counters of further processes ([`Counter`]), and the spans inside a run, where it kept
+//! them, are slices of those processes ([`Inside`]).
 
 mod ios;
 mod packets;
@@ -19,9 +19,9 @@ use packets::Trace;
 
 pub use spans::Inside;
 
-/// Writes the I/Os of the drives of these names, by drive, the counters, and what happened
-/// inside. The I/Os are in memory while their edges are sorted, some 150 bytes each; of the
-/// rest only some rows are at a time.
+/// Writes the I/Os of the drives of these names, by drive, the counters, and the spans inside. The
+/// I/Os are in memory while their edges are sorted, some 150 bytes each; of the rest only some rows
+/// are at a time.
 ///
 /// # Errors
 /// Errors of `out`, and of reading the spans inside the run.

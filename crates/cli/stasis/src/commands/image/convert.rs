@@ -90,7 +90,7 @@ impl From {
         Ok(data)
     }
 
-    /// Gives what is not zero to `write`, in pieces.
+    /// Passes the data that is not zero to `write`, in pieces.
     fn copy(&mut self, size: u64, mut write: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         for (start, length) in self.ranges(size)? {
             let mut at = start;

@@ -86,7 +86,7 @@ pub(super) fn experiment(
     let (mut experiment, base) = match file {
         Some(path) => {
             let base = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            // A file of experiments has an ending; what has none is a command.
+            // A file of experiments has an ending; a name without one is a command.
             let read = Experiment::read(path).map_err(|error| match error {
                 ExperimentError::Read { .. } if path.extension().is_none() => {
                     anyhow!("{error}; a command goes after `--`: stasis run -- {}", path.display())

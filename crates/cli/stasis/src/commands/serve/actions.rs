@@ -44,7 +44,7 @@ impl Later {
             Value::String(word) => DriveSpec::parse(&word)?,
             table => serde_json::from_value(table).context("the drive's table")?,
         };
-        // Who asks does not wait for what another program has.
+        // A client of the interface does not wait for files that another program holds.
         let (base, folder) = (&self.base, &self.folder);
         let patience = Duration::ZERO;
         let new = |spec: &_| drives::new(spec, index, self.seed, base, folder, patience);

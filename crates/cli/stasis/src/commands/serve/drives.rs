@@ -1,4 +1,4 @@
-//! From a drive's description to what a server serves.
+//! From a drive's description to a served drive.
 
 use std::path::Path;
 use std::sync::Arc;

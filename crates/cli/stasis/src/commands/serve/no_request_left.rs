@@ -1,6 +1,6 @@
-//! Property: no request that a server took is ever left, whatever the medium, the layer on it,
-//! the model, the way of looking for work and the depth. The clock moves when something is due,
-//! and hardly otherwise: what only a late look would find is found to be left.
+//! Property: no request that a server took is ever left, for any medium, layer on it, model, way of
+//! looking for work and depth. The clock moves when something is due, and hardly otherwise: a
+//! request that only a late look would find counts as left.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
