@@ -1,22 +1,22 @@
-# What a developer or a user types; `make` alone lists it.
+# Targets for developers and users; `make` alone lists them.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 RESULTS ?= results/demo
-# The Debian release that this machine is not.
+# A Debian release that differs from this machine's.
 SUITE ?= $(shell . /etc/os-release && [ "$$VERSION_CODENAME" = trixie ] && echo bookworm || echo trixie)
 
 TARGET := x86_64-unknown-linux-gnu
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 STASIS := $(TARGET_DIR)/$(TARGET)/release/stasis
 
-# What `build` builds. Tests build all at once: cargo chooses the features of dependencies
-# by what it is told to build, and would compile everything again for another choice.
+# Packages that `build` builds. Tests build all at once: cargo chooses the features of dependencies by the packages of
+# the call, and would compile everything again for another choice.
 SCOPE ?= --package stasis
 unit-test python-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
 TEST := cargo test --locked --release --workspace
 
-# What results and `stasis --version` say of the program.
+# Commit of the program, for results and `stasis --version`.
 export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
 
 # Where rustup puts cargo; before Debian's, which may be too old.

@@ -1,5 +1,4 @@
-# shellcheck shell=bash
-# What `exact` promises, and how fast it is.
+# shellcheck shell=bash The promises of `exact`, and its speed.
 
 # wrong RESULTS: how many I/Os were not delivered at their target, of how many.
 wrong() {
@@ -50,7 +49,7 @@ bench_depth() {
     done
 }
 
-# cost WORDS...: a run; `wall` and `cpu` are what it took, in s.
+# cost WORDS...: a run; `wall` and `cpu` are its times, in s.
 cost() {
     local began=$EPOCHREALTIME before
     own
@@ -80,7 +79,7 @@ bench_demo() {
     warm "at most 8 s" "the demo's run (three drives), guest kept" "$examples/demo.toml"
 }
 
-# Reads at depth 1: what 10,000 more of them take.
+# Reads at depth 1: the time of 10,000 more of them.
 bench_reads() {
     local model goal few
     # With one queue Linux puts mq-deadline before a drive, with two nothing.
@@ -97,7 +96,7 @@ bench_reads() {
     done
 }
 
-# Guest instructions a second: what more of a work takes. At 5 GHz a virtual second is 5e9 of them.
+# Guest instructions a second, from the time of more of the same work. At 5 GHz a virtual second is 5e9 of them.
 bench_speed() {
     local dd='dd if=/dev/nvme0n1 of=/dev/null bs=4k iflag=direct count=' few virtual
     local loop='i=0; while [ $i -lt COUNT ]; do i=$((i + 1)); done'

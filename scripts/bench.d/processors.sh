@@ -16,7 +16,7 @@ bench_copies() {
     done
 }
 
-# What fio sees of a 50 us drive, by threads on 64 processors.
+# fio's latency of a 50 us drive, by threads on 64 processors.
 bench_threads() {
     run threads --vcpus 64 --drive model=fixed:50us,medium=ram:64MiB -- sh -c '
         for jobs in 1 8 16 32 64; do
@@ -48,7 +48,7 @@ bench_clock() {
     row "reads of CLOCK_MONOTONIC on 64 vCPUs under I/O" "backwards 0" "$(cat clocked.out)"
 }
 
-# Programs that wait for each other, by quantum: what the bound on sharing memory costs.
+# Programs that wait for each other, by quantum: the cost of the bound on sharing memory.
 bench_locks() {
     compiled locks
     local quantum
@@ -62,7 +62,7 @@ bench_locks() {
 }
 
 # Processors of one guest in parallel on the host's cores against in turn, under `softkvm`: pairs, one after the other.
-# Wall-clock between what the guest prints, so that neither boot nor the host's start counts.
+# Wall-clock between two lines of the guest's output, so that neither boot nor the host's start counts.
 bench_parallel() {
     compiled busy
     local pair threads

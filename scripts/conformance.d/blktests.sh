@@ -18,7 +18,7 @@ if [ "$release" != "${release/+/-}" ]; then
 fi
 printf 'kernel\t%s\n' "$release" >/results/tests.tsv
 
-# run DRIVE TEST...: on each, one line of what it came to.
+# run DRIVE TEST...: prints one line with the outcome of each.
 run() {
     local drive=$1
     shift

@@ -1,7 +1,7 @@
 # In place of the decompressor of Linux, which takes 4.5 thousand million instructions: moves the kernel that follows
-# (at `image`, `image_length` bytes, a multiple of 4) to where it belongs, and enters it in 64-bit mode. What a kernel
-# of x86-64 finds is in Linux, Documentation/arch/x86/boot.rst, "64-bit boot protocol"; where this is loaded and what
-# is in registers, in the same file, "32-bit boot protocol".
+# (at `image`, `image_length` bytes, a multiple of 4) to where it belongs, and enters it in 64-bit mode. The state that
+# a kernel of x86-64 expects is in Linux, Documentation/arch/x86/boot.rst, "64-bit boot protocol"; the load address and
+# the registers of this code, in the same file, "32-bit boot protocol".
 #
 # `base`, `image_length`, `kernel` and `entry` are defined by the one who assembles it.
 
