@@ -1,4 +1,5 @@
-//! Paths on the command line begin in the current folder; those of an experiment file, in the file's.
+//! Paths on the command line begin in the current folder; those of an experiment file, in the
+//! file's.
 
 use std::path::{Path, PathBuf};
 

@@ -47,7 +47,8 @@ fn ignored_tests_name_their_target() {
     assert!(seen >= 10, "{seen} ignored tests");
 }
 
-/// The rows of CONTRIBUTING's table that are tests run in a workflow, or in `make test`, which `.ci/run` runs.
+/// The rows of CONTRIBUTING's table that are tests run in a workflow, or in `make test`, which
+/// `.ci/run` runs.
 #[test]
 fn what_contributing_calls_a_test_runs_in_ci() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");

@@ -1,5 +1,6 @@
-//! `stasis reproduce` as the documents have it, in its quick form, and its figures beside those that are recorded in
-//! `tests/recorded/PUBLICATION.json`: under `exact`, Debian 12's QEMU and kernel. STASIS_RECORD=1 records them anew.
+//! `stasis reproduce` as the documents have it, in its quick form, and its figures beside those
+//! that are recorded in `tests/recorded/PUBLICATION.json`: under `exact`, Debian 12's QEMU and
+//! kernel. STASIS_RECORD=1 records them anew.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

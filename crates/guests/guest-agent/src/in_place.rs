@@ -20,8 +20,8 @@ const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 const KEPT: [&str; 4] =
     ["50-udev-default.rules", "60-persistent-storage.rules", "64-btrfs.rules", "80-drivers.rules"];
 
-/// Mounts a root that is not in memory at `/lower`. Of Btrfs's volumes it is the default one, or one
-/// that distributions have their root in.
+/// Mounts a root that is not in memory at `/lower`. Of Btrfs's volumes it is the default one, or
+/// one that distributions have their root in.
 pub(crate) fn mount(device: &RootDevice, announcements: &Announcements) -> Result<(), AgentError> {
     const VOLUMES: [Option<&str>; 3] = [None, Some("subvol=root"), Some("subvol=@")];
     kernel::load_list(Path::new("/modules"), "order-root")?;
@@ -44,8 +44,8 @@ pub(crate) fn mount(device: &RootDevice, announcements: &Announcements) -> Resul
     Err(AgentError::NoLinux { file_system: kind.clone() })
 }
 
-/// Makes in the new root at `new` what is mounted on, or worked in. Gives the folder of modules that
-/// is at `beside`.
+/// Makes in the new root at `new` what is mounted on, or worked in. Gives the folder of modules
+/// that is at `beside`.
 pub(crate) fn make_folders(new: &str, beside: &str) -> Result<File, AgentError> {
     FOLDERS.iter().try_for_each(|name| folder(&format!("{new}/{name}")))?;
     let open = File::open(format!("{beside}/lib/modules"));

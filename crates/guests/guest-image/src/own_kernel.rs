@@ -245,7 +245,8 @@ fn is_of_modules(name: &str) -> bool {
     name.starts_with("modules.") || name.ends_with(".ko") || name.contains(".ko.")
 }
 
-/// Modules where `make` has put them: `modules.order` lists them (Linux, Documentation/kbuild/kbuild.rst).
+/// Modules where `make` has put them: `modules.order` lists them (Linux,
+/// Documentation/kbuild/kbuild.rst).
 fn of_build(folder: &Path, image: &Path) -> Result<OwnKernel, BuildError> {
     let read = |path: &Path| fs::read_to_string(path).map_err(BuildError::file("read", path));
     let release = read(&folder.join(BUILD_RELEASE))?.trim().to_owned();

@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::content::{ReadAt, Span};
 use crate::tree::Limits;
 
-/// The start of a stream of each kind (gzip: RFC 1952, section 2.3.1; xz: the .xz file format 1.2.1,
-/// section 2.1.1; zstd: RFC 8878, section 3.1.1; bzip2: its source's `BZ_HDR`).
+/// The start of a stream of each kind (gzip: RFC 1952, section 2.3.1; xz: the .xz file format
+/// 1.2.1, section 2.1.1; zstd: RFC 8878, section 3.1.1; bzip2: its source's `BZ_HDR`).
 const GZIP: &[u8] = &[0x1f, 0x8b, 0x08];
 const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];

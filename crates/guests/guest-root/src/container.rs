@@ -90,7 +90,8 @@ impl Files {
     }
 }
 
-/// An entry of Docker's list (moby, image/spec/v1.2.md, "Combined Image JSON + Filesystem Changeset Format").
+/// An entry of Docker's list (moby, image/spec/v1.2.md, "Combined Image JSON + Filesystem Changeset
+/// Format").
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct DockerImage {

@@ -8,8 +8,8 @@
 //!
 //! Promises:
 //! - Nothing is unpacked on this machine: names and rights are put together in memory, and the
-//!   files' bytes are copied once at most, into the image. So no archive reaches a path outside, and
-//!   owners, rights and device nodes are kept without being root.
+//!   files' bytes are copied once at most, into the image. So no archive reaches a path outside,
+//!   and owners, rights and device nodes are kept without being root.
 //! - The same files with the same rights and times are the same image to the byte, in any form of
 //!   the input.
 //! - A damaged, hostile or too large root is an error that names the file and the cause. A failure

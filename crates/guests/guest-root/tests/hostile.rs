@@ -56,7 +56,8 @@ fn inputs_to_begin_with() {
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     };
     run("mkdir -p tree/bin tree/etc tree/deep/er");
-    // A program of nothing but a header, for x86-64 (ELF specification: class 2, data 1, machine 62).
+    // A program of nothing but a header, for x86-64 (ELF specification: class 2, data 1, machine
+    // 62).
     let mut program = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0".to_vec();
     program.resize(4096, 0);
     fs::write(work.join("tree/bin/sh"), program).unwrap();

@@ -46,7 +46,8 @@ pub struct Image<'a> {
     pub firmware: &'a [u8],
 }
 
-/// The image of `elf`, a static executable of this program for x86-64, on a machine with `memory` bytes.
+/// The image of `elf`, a static executable of this program for x86-64, on a machine with `memory`
+/// bytes.
 ///
 /// # Errors
 /// Where it is another file, or not a static executable.

@@ -1,5 +1,6 @@
-//! The examples of help and of man pages: a user copies them. Here those run that start no guest; those that do run
-//! in `tests/system/examples.rs`; all others are at least accepted, by a test of `src/cli.rs`.
+//! The examples of help and of man pages: a user copies them. Here those run that start no guest;
+//! those that do run in `tests/system/examples.rs`; all others are at least accepted, by a test of
+//! `src/cli.rs`.
 
 #[path = "help.rs"]
 mod help;

@@ -1,4 +1,5 @@
-//! The examples of help that boot a guest, as a user copies them. Those that do not run in `tests/examples`.
+//! The examples of help that boot a guest, as a user copies them. Those that do not run in
+//! `tests/examples`.
 
 #[path = "../examples/help.rs"]
 mod help;

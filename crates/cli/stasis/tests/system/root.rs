@@ -58,7 +58,8 @@ fn a_guest_starts_from_a_folder() {
     assert_eq!(bench.json("again/summary.json")["guest"], digest.as_str());
 }
 
-/// Most of its bytes are holes: the folder has too much for a guest's memory, and little on the disk.
+/// Most of its bytes are holes: the folder has too much for a guest's memory, and little on the
+/// disk.
 #[test]
 fn a_large_folder_is_read_where_it_lies() {
     let bench = Bench::new();

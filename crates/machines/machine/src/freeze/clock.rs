@@ -1,4 +1,5 @@
-//! The guest's one clock: virtual time in ticks of its TSC, which stands still while the host works.
+//! The guest's one clock: virtual time in ticks of its TSC, which stands still while the host
+//! works.
 
 use super::costs::{Costs, ExitPath};
 use super::scale::{host_tsc, Scale};

@@ -30,10 +30,12 @@ const FIRST: &[u8] = &[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x4
 const SECOND: &[u8] = &[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x49, 0x89, 0xc1];
 const HLT: &[u8] = &[0xf4];
 
-/// EFER's SCE and NXE, as every kernel of x86-64 has them. With SCE kvm-intel loads the guest's registers
-/// of SYSCALL at each entry from user space, and the host's at the way back, where they differ.
+/// EFER's SCE and NXE, as every kernel of x86-64 has them. With SCE kvm-intel loads the guest's
+/// registers of SYSCALL at each entry from user space, and the host's at the way back, where they
+/// differ.
 const SYSCALL_AND_NO_EXECUTE: u64 = 1 | 1 << 11;
-/// STAR, LSTAR and SFMASK as Linux 6.1 has them, but for LSTAR, which is an address that no host has.
+/// STAR, LSTAR and SFMASK as Linux 6.1 has them, but for LSTAR, which is an address that no host
+/// has.
 const SYSCALL: [(u32, u64); 3] =
     [(0xc000_0081, 0x23_0010 << 32), (0xc000_0082, CODE), (0xc000_0084, 0x25_7fd5)];
 const NOP: &[u8] = &[0x90];

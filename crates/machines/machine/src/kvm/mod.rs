@@ -143,10 +143,10 @@ fn prepare_vm(vm: &VmFd) -> Result<(), Error> {
     };
     let ours = [ours(layout::TSC_DEADLINE, 1), ours(pvclock::WALL_CLOCK, 2), ours(pveoi::WORD, 1)];
     vm.set_msr_filter(MsrFilterDefaultAction::ALLOW, &ours).map_err(Error::kvm("filter MSRs"))?;
-    // A spinning processor exits at the end of its slice; exits on PAUSE would
-    // only take guest time unseen, and are left on for [`PAUSE_EXITS`] alone. Those on MWAIT never come, as no guest is offered it; but
-    // without them kvm-intel cannot use its preemption timer, with which it would keep
-    // writes of the TSC deadline to itself, past the filter above (Linux,
+    // A spinning processor exits at the end of its slice; exits on PAUSE would only take guest time
+    // unseen, and are left on for [`PAUSE_EXITS`] alone. Those on MWAIT never come, as no guest is
+    // offered it; but without them kvm-intel cannot use its preemption timer, with which it would
+    // keep writes of the TSC deadline to itself, past the filter above (Linux,
     // `handle_fastpath_set_tscdeadline`). Not every host can turn them off.
     let possible = vm.check_extension_raw(u64::from(KVM_CAP_X86_DISABLE_EXITS));
     let pause = match std::env::var_os(PAUSE_EXITS) {

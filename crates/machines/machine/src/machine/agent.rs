@@ -146,7 +146,8 @@ impl Run<'_> {
         if self.machines.iter().any(|machine| machine.waited && machine.ended.is_none()) {
             return Ok(());
         }
-        // Nobody waits for the others: they stand still, so that what they got is what they got until now.
+        // The run does not wait for the other machines: they stand still, so that their figures are
+        // those of this moment.
         for machine in self.machines.iter_mut().filter(|machine| !machine.waited) {
             machine.finished = true;
         }

@@ -93,7 +93,8 @@ impl Machine {
             _ => timeline.clock.now() > until,
         };
         let (left, ran) = (timeline.clock.now(), timeline.clock.now() - entered);
-        // One that ended late did not end as the calibrated ones do: a little more may have been read.
+        // A slice that overruns left guest mode by a path whose cost was not calibrated: the guest
+        // may have read a little more.
         let late = if is_late { timeline.lateness } else { 0 };
         self.clock.end(ran + late.max(timeline.clock.unsure_exit()));
         let processor = &mut self.processors[index];

@@ -34,7 +34,8 @@ impl Resolution {
 }
 
 impl Page {
-    /// The HTML of the page that `draw` makes, in the finest resolution that stays within [`LIMIT`].
+    /// The HTML of the page that `draw` makes, in the finest resolution that stays within
+    /// [`LIMIT`].
     pub fn within_limit(mut draw: impl FnMut(Resolution) -> Self) -> String {
         let mut html = draw(Resolution(0)).to_html();
         for level in 1..LEVELS {
