@@ -7,8 +7,8 @@ use stasis_clock::Nanos;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// The command ended with this status (128 + the signal's number where a signal ended it, as shells
-    /// report it).
+    /// The command ended with this status (128 + the signal's number where a signal ended it, as
+    /// shells report it).
     Exited(i32),
     /// The command could not be started: a message for the user. Shells give
     /// such a command 127 (not found) or 126 (not executable).

@@ -4,7 +4,7 @@
 /// header lies within one sector and is never torn.
 pub const HEADER: u64 = 64;
 
-/// The host's pages (bytes). A durable page is never written again, not even as a part of a page: a
+/// The host's pages (bytes). Durable data is never written again, not even as a part of a page: a
 /// seal fills its page.
 pub const PAGE: u64 = 4096;
 
