@@ -343,3 +343,44 @@ fn no_package_is_advised_that_is_not_ours() {
     let project = text_of(&root().join("python/pyproject.toml"));
     assert!(project.contains("\nname = \"stasis-vm\"\n"), "pip's name of the package");
 }
+
+/// Names of tests in the sources: functions, whatever runs them.
+fn names_of_tests() -> BTreeSet<String> {
+    let sources = [("crates", "rs"), ("python", "py")];
+    let sources = sources.iter().flat_map(|(folder, end)| pages::below(&root().join(folder), end));
+    let mut names = BTreeSet::new();
+    for path in sources {
+        for line in text_of(&path).lines() {
+            let line = line.trim_start();
+            let name = line.strip_prefix("fn ").or_else(|| line.strip_prefix("def "));
+            let name = name.and_then(|rest| rest.split('(').next());
+            names.extend(name.map(str::to_owned));
+        }
+    }
+    names
+}
+
+#[test]
+fn each_promise_names_tests_that_are_there() {
+    let page = text_of(&root().join("docs/explanation/trust.md"));
+    let names = names_of_tests();
+    let (mut rows, mut wrong) = (0, Vec::new());
+    for row in page.lines().filter(|line| line.starts_with("| ")).skip(2) {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let words = cells[1].split('`').skip(1).step_by(2);
+        // A name of a test is a sentence; other code in a row is a file, a field or a command.
+        let tests: Vec<_> = words.filter(|word| word.matches('_').count() >= 2).collect();
+        wrong.extend(
+            tests
+                .iter()
+                .filter(|name| !names.contains(**name))
+                .map(|name| format!("{name}: no test has this name")),
+        );
+        if tests.is_empty() && !cells[1].starts_with("the same test") {
+            wrong.push(format!("{}: no test is named", cells[0]));
+        }
+        rows += 1;
+    }
+    fail_with(&wrong);
+    assert!(rows >= 10, "{rows} promises");
+}
