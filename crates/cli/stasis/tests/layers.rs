@@ -25,8 +25,8 @@ fn crate_folders() -> Vec<PathBuf> {
     folders(&root().join("crates")).iter().flat_map(|wing| folders(wing)).collect()
 }
 
-/// The wings that each wing may use beside itself, from lines such as `| `machines` | `drives`,
-/// `guests` | ... |` below the heading `Wings`.
+/// The wings that each wing may use beside itself, from lines such as
+/// `| `machines` | `drives`, `guests` | ... |` below the heading `Wings`.
 fn wings(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let section = text.split("\n## Wings\n").nth(1).expect("a section `Wings`");
     let section = section.split("\n## ").next().unwrap();

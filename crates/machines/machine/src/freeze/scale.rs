@@ -46,8 +46,8 @@ impl Scale {
 
 impl Scale {
     /// Multiplier and shift that make nanoseconds of ticks which pass at `slope` (a fraction of
-    /// 2^32) of their usual speed, as KVM's paravirtual clock has them: `(ticks << shift) *
-    /// multiplier >> 32`, never too much.
+    /// 2^32) of their usual speed, as KVM's paravirtual clock has them:
+    /// `(ticks << shift) * multiplier >> 32`, never too much.
     pub fn multiplier(self, slope: u64) -> (u32, u8) {
         let mut multiplier = u128::from(slope) * 1_000_000 / u128::from(self.khz);
         let mut shift = 0;
