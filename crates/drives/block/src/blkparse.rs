@@ -9,7 +9,7 @@ use stasis_clock::{Nanos, SECOND};
 
 use crate::Operation;
 
-/// The unit of sectors in traces (bytes), whatever the drive's own.
+/// The unit of sectors in traces (bytes), independent of the drive's own.
 pub const SECTOR: u64 = 512;
 
 /// An event of a request's life.

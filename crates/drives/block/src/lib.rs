@@ -1,5 +1,5 @@
-//! The language in which frontends, schedulers, images, models and media talk
-//! about block I/O: what a command is, and how it can end.
+//! The language in which frontends, schedulers, images, models and media talk about block I/O:
+//! commands, and their possible outcomes.
 //!
 //! Promise: plain data, and the interface of a drive's [`Model`].
 

@@ -79,7 +79,7 @@ pub struct VendorCommand {
     pub data: Vec<u8>,
 }
 
-/// Why a vendor's command is refused.
+/// Reason for the refusal of a vendor's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VendorError {
     /// The drive does not support this command.

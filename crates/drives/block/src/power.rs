@@ -49,9 +49,9 @@ impl PowerLoss {
         Self { cache, atomic_unit: (atomic_unit / SECTOR).max(1) * SECTOR }
     }
 
-    /// The same of a drive whose logical blocks have so many bytes: a block is never torn. With the
-    /// field AWUPF of Identify at 0, as here, one block is written as a whole or not at all (NVM
-    /// Command Set 1.0, 2.1.4.1); of a virtio drive its users expect the same.
+    /// The same of a drive whose logical blocks have this many bytes: a block is never torn. With
+    /// the field AWUPF of Identify at 0, as here, one block is written as a whole or not at all
+    /// (NVM Command Set 1.0, 2.1.4.1); of a virtio drive its users expect the same.
     #[must_use]
     pub fn for_blocks(self, block: u64) -> Self {
         let unit = self.atomic_unit.next_multiple_of(block.max(SECTOR));

@@ -220,7 +220,8 @@ fn collect(root: &Value, table: &Value, place: &TablePath, keys: &mut Vec<Key>) 
             let key = Key::new(schema, resolve(root, schema), path.clone(), required(key));
             keys.push(Key { older, ..key });
         }
-        // Where a table can be of several kinds, its keys depend on the kind: that is for files.
+        // Where a table can be of several kinds, its keys depend on the kind: those keys are for
+        // files only.
         if let ([table], true) = (&tables[..], path.len() < DEPTH) {
             collect(root, table, &TablePath { path, older }, keys);
         }

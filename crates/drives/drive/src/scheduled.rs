@@ -30,7 +30,7 @@ struct Held {
     command: Command,
     submit: Nanos,
     order: u64,
-    // Until it is sent.
+    // Data of the command, until it is sent.
     data: Vec<u8>,
     // `None` where reports are not asked for.
     sent: Option<Sent>,

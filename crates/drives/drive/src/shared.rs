@@ -18,7 +18,7 @@ use crate::{Done, Layer, Scheduled, Submission, Tenant};
 pub use disk::VirtualDisk;
 use load::HostLoad;
 
-/// Whose a tenant's commands are.
+/// Owner of a tenant's commands.
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     /// Nobody's: the scheduler's first, which this does not use.
@@ -85,7 +85,7 @@ pub struct LoadSpec {
     pub name: String,
     /// Jobs of the workload.
     pub jobs: JobFile,
-    /// Where, within the drive.
+    /// Region within the drive.
     pub region: Region,
     /// Queue of each of its threads at the scheduler.
     pub queue: QueueSpec,

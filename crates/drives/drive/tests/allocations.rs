@@ -76,7 +76,7 @@ fn a_warm_drive_allocates_nothing() {
         let mut buffers = vec![vec![7; 4096]; 32];
         let (mut done, mut now) = (Vec::with_capacity(32), 0);
         // Threads start one by one, on a busy machine late, and each asks for its own first
-        // memory: what every round asks for is the drive's.
+        // memory: the allocations that recur in every round are the drive's.
         let mut round = || {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
             work(&mut drive, &mut done, &mut buffers, &mut now);

@@ -9,7 +9,7 @@ use stasis_block::Operation;
 
 use crate::{MINIMUM_CAPACITY, SECTOR};
 
-/// Why an I/O failed.
+/// Cause of an I/O's failure.
 #[derive(Debug, thiserror::Error)]
 pub enum MediumError {
     /// The range is not within the medium.
@@ -162,7 +162,7 @@ fn where_to(key: &str) -> &'static str {
     }
 }
 
-/// Why a medium cannot be used.
+/// Reason why a medium cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such file.

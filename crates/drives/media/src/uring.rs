@@ -101,8 +101,7 @@ struct Uring {
     by_workers: Vec<Finished>,
 }
 
-// SAFETY: the ring's mappings belong to it alone; whoever owns the value is the
-// one who uses them.
+// SAFETY: the ring's mappings belong to it alone; the owner of the value is the one who uses them.
 unsafe impl Send for Uring {}
 
 impl Uring {

@@ -43,7 +43,7 @@ impl Pool {
         if capacity < 1 << SMALLEST_SHIFT || self.bytes + capacity > KEPT_BYTES {
             return;
         }
-        // The class whose every length fits, whoever allocated the buffer.
+        // The class whose every length fits, for a buffer of any allocator.
         let class = (capacity.ilog2() - SMALLEST_SHIFT) as usize;
         if let Some(class) = self.classes.get_mut(class) {
             self.bytes += capacity;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a file cannot be read as an image.
+/// Reason why a file cannot be read as an image.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// The file cannot be read.

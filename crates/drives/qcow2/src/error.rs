@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use stasis_media::OpenError;
 use stasis_qcow2_format::FormatError;
 
-/// Why an image cannot be used.
+/// Reason why an image cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// A file of it cannot be opened.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
-/// Why a run ended.
+/// Reason for a run's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
@@ -68,7 +68,7 @@ pub struct Overshoot {
 /// Outcome of a run and its cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Why it ended.
+    /// Reason for the end.
     pub ending: Ending,
     /// Virtual time from the start of the command to its end (ns).
     pub virtual_ns: Nanos,
@@ -179,7 +179,7 @@ pub struct ProcessorOutcome {
 pub struct MachineOutcome {
     /// Its name in the experiment.
     pub name: String,
-    /// Why it ended; none for one that went on until the others had.
+    /// Reason for its end; none for one that continued until the others had ended.
     pub ending: Option<Ending>,
     /// When its command began (ns of virtual time).
     pub started_ns: Option<Nanos>,

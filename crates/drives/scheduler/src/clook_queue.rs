@@ -31,8 +31,8 @@ pub(crate) struct ClookQueue {
     coming: Root,
     // The next in order: its key and slot.
     next: Option<(u128, u32)>,
-    // Those that somebody waits for, and the others: the time that each of a kind
-    // is given is the same, so the first of a line is its latest.
+    // Those that the owner waits for, and the others: the time that each of a kind is given is the
+    // same, so the first of a line is its latest.
     fifos: [Fifo; 2],
     // Of the last request taken.
     position: u64,

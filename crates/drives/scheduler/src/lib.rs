@@ -119,7 +119,7 @@ pub fn sectors(command: &Command) -> u64 {
     }
 }
 
-/// Why a request was not taken.
+/// Reason why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// No such queue, or it has been removed.

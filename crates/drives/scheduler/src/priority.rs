@@ -78,7 +78,7 @@ impl Priority {
 /// The next class: the first that waits, or a later one that has been held up for too long.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turns {
-    // Since when a class waits and gets nothing.
+    // Time since which a class waits without service.
     since: [Nanos; Class::COUNT],
 }
 

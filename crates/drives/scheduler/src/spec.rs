@@ -26,7 +26,7 @@ pub struct SchedulerSpec {
     pub depth: u32,
 }
 
-/// Why a word or a table describes no scheduler.
+/// Reason why a word or a table describes no scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// The word, or the value of `kind`, names no scheduler.

@@ -245,7 +245,7 @@ proptest! {
                     if late <= now && left.is_none() {
                         let elders = waiting.range(..tag).filter(|other| other.1.0 == reads).count();
                         // For a batch of reads one of writes at most; for one of
-                        // writes, so many of reads as may starve them.
+                        // writes, as many of reads as may starve them.
                         let with = if reads { 2 } else { 1 + u64::from(starved) };
                         let batches = (elders as u64 + 2) * with + 1;
                         waiting.insert(tag, (reads, late, Some(batches * u64::from(batch))));

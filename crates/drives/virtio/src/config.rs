@@ -75,7 +75,7 @@ impl Default for Config {
     }
 }
 
-/// Why a device cannot be made.
+/// Reason why a device cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The identifier does not fit.

@@ -46,7 +46,7 @@ pub struct QueueSetup {
     pub next: u16,
 }
 
-/// Whom to interrupt.
+/// Target of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
     /// The driver, about a queue.
@@ -425,7 +425,7 @@ impl Device {
         }
     }
 
-    /// Why the device needs a reset, if it does.
+    /// Reason why the device needs a reset, if it does.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }

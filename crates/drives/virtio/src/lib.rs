@@ -43,6 +43,6 @@ pub use pci::{Capability, PciDevice};
 pub use ring::{Fault, Track};
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 
-/// Unit of the protocol's addresses and lengths in bytes, whatever the block
-/// size is (virtio 1.2 section 5.2.6).
+/// Unit of the protocol's addresses and lengths in bytes, independent of the block size is (virtio
+/// 1.2 section 5.2.6).
 pub const SECTOR: u64 = 512;

@@ -2,7 +2,7 @@
 
 use crate::trace::Position;
 
-/// Why a job file makes no load.
+/// Reason why a job file makes no load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// A line is not right.
@@ -40,7 +40,7 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
     nearest.map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"))
 }
 
-/// Why a trace cannot be read on.
+/// Reason why a trace cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// A line is not right.

@@ -23,7 +23,7 @@ pub struct Finished {
     pub fate: Fate,
 }
 
-/// Why [`Simulation::run`] returned.
+/// Reason for the return of [`Simulation::run`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
     /// As many I/Os have completed as were asked for.

@@ -1,11 +1,11 @@
-//! Why guests cannot be coordinated.
+//! Reasons why guests cannot be coordinated.
 
 use std::io;
 use std::path::PathBuf;
 
 use stasis_guest_agent::bfq_tracer::TraceError;
 
-/// Why guests cannot be coordinated.
+/// Reason why guests cannot be coordinated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// BFQ cannot be traced.
@@ -22,7 +22,7 @@ pub enum Error {
     Port {
         /// Its device.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The port is gone.
@@ -30,7 +30,7 @@ pub enum Error {
     PortLost {
         /// Its device.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// There is no such cgroup.
@@ -61,7 +61,7 @@ pub enum Error {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A weight that is not understood.
@@ -83,7 +83,7 @@ pub enum Error {
     SavedState {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The drive has another scheduler.

@@ -46,7 +46,7 @@ impl HostEnd {
         }
     }
 
-    /// Until when nothing more is to be read from it, if it sends too much.
+    /// Time until which nothing more is to be read from it, if it sends too much.
     pub fn wait(&self, now: Nanos) -> Option<Nanos> {
         let most = BURST * SECOND / RATE;
         let from = self.paid.saturating_sub(most);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::superblock::VERSION;
 
-/// Why an operation of the disk failed.
+/// Cause of the failure of an operation of the disk.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DiskError {
     /// The range is not within the disk.
@@ -45,7 +45,7 @@ pub enum DiskError {
     },
 }
 
-/// Why a disk cannot be opened.
+/// Reason why a disk cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The host refused.
@@ -109,7 +109,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         log: PathBuf,
-        /// Where.
+        /// Offset of the damage (bytes).
         offset: u64,
     },
     /// The log is that of another disk.

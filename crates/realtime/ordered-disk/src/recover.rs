@@ -14,7 +14,7 @@ use crate::superblock::{Boot, NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
 /// Bytes read at once: a longest record and the header behind it.
 const WINDOW: u64 = 2 * LONGEST;
 
-/// Why a log cannot be recovered.
+/// Reason why a log cannot be recovered.
 #[derive(Debug)]
 pub enum Unrecoverable {
     /// It has no superblock that is understood.

@@ -260,7 +260,7 @@ fn replace(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
 /// their new holder.
 ///
 /// # Errors
-/// Why it did not give them.
+/// The reason why it did not give them.
 pub fn take_over(
     path: &std::path::Path,
 ) -> Result<std::collections::BTreeMap<String, UnixListener>, ServeError> {

@@ -18,7 +18,7 @@ pub trait Description: Send + Sync {
     /// The model for a capacity of this many bytes; `None`: it takes no time.
     ///
     /// # Errors
-    /// Why the model cannot have that capacity.
+    /// The reason why the model cannot have that capacity.
     fn model(&self, capacity: u64) -> Result<Option<Box<dyn Model>>, String>;
 
     /// The same drive with another model, as the drive's table has it.

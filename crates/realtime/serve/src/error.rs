@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use stasis_virtio::{ConfigError, Fault};
 
-/// Why something cannot be served.
+/// Reason why a drive or a server cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A client's memory cannot be used.
@@ -18,13 +18,13 @@ pub enum ServeError {
         guest: u64,
         /// Bytes.
         size: u64,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The buffer of requests under way cannot be made or mapped.
     #[error("the buffer of requests under way cannot be used: {source}")]
     Inflight {
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A queue of a wrong size.
@@ -32,7 +32,7 @@ pub enum ServeError {
     QueueSize {
         /// Its entries.
         size: u32,
-        /// Most of them.
+        /// Limit on the entries.
         most: u16,
     },
     /// There is no such queue.
@@ -43,7 +43,7 @@ pub enum ServeError {
     Queue {
         /// Number of the queue.
         queue: u16,
-        /// Why.
+        /// The cause.
         fault: Fault,
     },
     /// A descriptor that is no eventfd.
@@ -54,13 +54,13 @@ pub enum ServeError {
     Device {
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         source: ConfigError,
     },
     /// A thread or descriptor to wait with cannot be had.
     #[error("cannot start a polling thread: {source}; see `ulimit -n` and `ulimit -u`")]
     Wait {
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A socket or block device that another process serves.
@@ -72,9 +72,9 @@ pub enum ServeError {
     /// A socket cannot be made.
     #[error("cannot listen on {path}: {source}")]
     Listen {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The drive's bytes cannot be reached.
@@ -82,7 +82,7 @@ pub enum ServeError {
     Store {
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         message: String,
     },
     /// There is a drive of that name.
@@ -99,7 +99,7 @@ pub enum ServeError {
     Impossible {
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         message: String,
     },
     /// Something of the system's.
@@ -107,7 +107,7 @@ pub enum ServeError {
     System {
         /// The attempted action.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }

@@ -2,8 +2,8 @@
 //!
 //! The sender of a job first flags that there are jobs, then rings. The thread looks whether there
 //! are jobs before it waits, and after each ringing: so no job stays behind, however the steps of
-//! both fall together. `tests/mailbox.rs` has loom try every order of them; so what is used of the
-//! standard library comes from [`super::sync`], for which that test has loom's.
+//! both fall together. `tests/mailbox.rs` has loom try every order of them; so the parts used of
+//! the standard library come from [`super::sync`], for which that test has loom's.
 
 use super::sync::{channel, Arc, AtomicBool, Ordering, Receiver, Sender};
 

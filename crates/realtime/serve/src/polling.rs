@@ -61,7 +61,7 @@ pub struct Polling {
     /// Duration of spinning without work (ns).
     window: Nanos,
     last_work: Nanos,
-    /// Until when others seem to want the core.
+    /// Time until which others seem to want the core.
     no_spin_until: Nanos,
     /// When the last turn began, if it had no work and nothing was waited for.
     idle: Option<Nanos>,

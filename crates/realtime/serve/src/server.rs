@@ -310,7 +310,7 @@ impl Server {
         resized.map_err(refused)
     }
 
-    /// Since when it serves.
+    /// Start of its service.
     pub fn started(&self) -> Instant {
         self.started
     }

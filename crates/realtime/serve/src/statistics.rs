@@ -153,7 +153,7 @@ pub struct DriveReport {
     pub in_flight: usize,
     /// Its counters.
     pub counts: Counts,
-    /// From when a read was seen in the ring until its completion was.
+    /// Time from the sight of a read in the ring until that of its completion.
     pub read: Summary,
     /// The same of writes.
     pub write: Summary,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a definition is refused, or a function does not run.
+/// Reason why a definition is refused, or a function does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No shipped function has the name, and no file is there.

@@ -49,7 +49,7 @@ pub struct Status {
     pub huge_pages: bool,
     /// Number of restarts.
     pub restarts: u64,
-    /// Why it was started again last.
+    /// Reason for the last restart.
     pub last_failure: String,
     /// Its ports: name and `ADDRESS:PORT`.
     pub ports: Vec<(String, String)>,

@@ -38,7 +38,7 @@ pub enum Event {
     Disk(std::path::PathBuf),
     /// It failed and has been ended; it is started again after the pause.
     Failed {
-        /// Why.
+        /// Cause of the failure.
         reason: String,
         /// Pause before it is started again.
         pause: Duration,
@@ -207,7 +207,7 @@ fn run(
     Ok((outcome, String::from_utf8_lossy(&said).trim().to_owned()))
 }
 
-/// Why a job that must succeed did not; `None` if it did.
+/// Reason why a job that must succeed did not; `None` if it did.
 fn failure(what: &str, ended: Result<(Outcome, String), stasis_qemu_vm::Error>) -> Option<String> {
     match ended {
         Ok((outcome, _)) if outcome.status == 0 => None,

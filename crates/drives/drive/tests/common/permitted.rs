@@ -1,5 +1,5 @@
 //! The simplest reference of the states that a power cut can leave: a drive that moves one atomic
-//! unit of one change to its medium at a time, whenever it likes, and every medium that it can have
+//! unit of one change to its medium at a time, at any time, and every medium that it can have
 //! so. No rule of the model is used here, only the effect of each event on a medium.
 
 use std::collections::HashSet;

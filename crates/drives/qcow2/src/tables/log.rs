@@ -4,7 +4,7 @@ use super::{changes, Tables, Write};
 use crate::redo_log;
 
 impl Tables {
-    /// Begins to note what has to be logged: the header's first sector with the mark of a log, to
+    /// Begins to note changes for the log: the header's first sector with the mark of a log, to
     /// be written first.
     pub(crate) fn log(&mut self) -> Option<Write> {
         self.unlogged = Some(Vec::new());

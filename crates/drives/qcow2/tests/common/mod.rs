@@ -148,7 +148,7 @@ impl<L: Layer> Driver<L> {
         self.next
     }
 
-    /// Until the next event; `false` if there is none.
+    /// Advances to the next event; `false` if there is none.
     pub fn step(&mut self) -> bool {
         let Some(at) = self.layer.next_event() else { return false };
         self.now = self.now.max(at);

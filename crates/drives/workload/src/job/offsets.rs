@@ -101,7 +101,7 @@ pub struct Offsets {
     percentage: Each<u64>,
     by_place: bool,
     every: u64,
-    /// Until the next random offset.
+    /// I/Os until the next random offset.
     left: u64,
     identical: bool,
     hole: i64,

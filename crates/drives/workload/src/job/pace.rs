@@ -148,7 +148,7 @@ impl Pauses {
         self.seen = self.length == 0;
     }
 
-    /// Decides at `now`, with so many I/Os issued, completed, and in flight of `depth`.
+    /// Decides at `now`, from the counts of I/Os issued, completed, and in flight of `depth`.
     pub fn look(
         &mut self,
         now: Nanos,

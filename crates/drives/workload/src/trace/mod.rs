@@ -74,7 +74,7 @@ impl Sum for LeftOut {
     }
 }
 
-/// Why an I/O is not replayed.
+/// Reason why an I/O is not replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     Drive,

@@ -97,7 +97,7 @@ pub(crate) fn open(
                 depth: DEPTH,
                 state: 0,
                 max_bytes: MOST,
-                // Whichever is free.
+                // Any free number.
                 id: u32::MAX,
                 server: 0,
                 mark: MARK,

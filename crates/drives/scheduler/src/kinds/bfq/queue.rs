@@ -29,7 +29,7 @@ pub(super) fn lane(held: &Held) -> usize {
     }
 }
 
-/// Why a queue's service ended.
+/// Reason for the end of a queue's service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
     /// Its next request exceeds the rest of its budget.

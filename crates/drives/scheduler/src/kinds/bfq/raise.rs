@@ -30,11 +30,11 @@ const SOFT_TIME: Nanos = 300 * MILLISECOND;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Raise {
     until: Nanos,
-    // Since when all it asked for is done; `None` while it has something, or
-    // had nothing yet.
+    // Time since which all its requests are done; `None` while it has something, or had nothing
+    // yet.
     idle_since: Option<Nanos>,
     known: bool,
-    // Of what it asks for without a pause.
+    // Beginning and service of a sequence of requests without a pause.
     began: Nanos,
     served: u64,
     // A request before this comes from one that takes all it can get.

@@ -19,9 +19,9 @@ const URGENT_IDLE: Nanos = 20 * MILLISECOND;
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) queue: u32,
-    /// Since when.
+    /// Beginning of its turn.
     pub(super) began: Nanos,
-    /// Until when the drive idles for each of its lanes.
+    /// Time until which the drive idles for each of its lanes.
     pub(super) idle_until: [Option<Nanos>; LANES],
     granted: u64,
     served: u64,

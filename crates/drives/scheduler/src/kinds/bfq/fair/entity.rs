@@ -44,7 +44,7 @@ pub(super) enum State {
     Served,
 }
 
-/// Whose an entity is.
+/// Owner of an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::kinds::bfq) enum Owner {
     Queue(u32),
