@@ -35,7 +35,7 @@ pub struct CheckSetup<'a> {
     pub stop: &'a Arc<AtomicBool>,
 }
 
-/// Of each disk, its drive and its first byte there.
+/// For each disk, its drive and its first byte on the drive.
 type Places = Vec<(usize, u64)>;
 
 /// Runs a shell's command on each state.
@@ -74,7 +74,7 @@ impl GuestCheck {
         Ok(Self { checker, command, limit, devices, places, alone: false, files: all })
     }
 
-    /// The same; each state is looked at by a guest that has seen no other.
+    /// The check with a new guest for each state.
     #[must_use]
     pub fn alone(self) -> Self {
         Self { alone: true, ..self }

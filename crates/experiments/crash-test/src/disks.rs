@@ -35,7 +35,7 @@ pub struct RawDisk {
 pub struct ImageDisk {
     /// The image's own file before the run.
     base: File,
-    /// The same in the present state.
+    /// The image's file in the present state.
     state: File,
     links: Vec<Link>,
     // The sectors of the state that are not settled, and their contents.
@@ -108,7 +108,7 @@ impl StateDisk {
         }
     }
 
-    /// Whether it was zeroes before the run.
+    /// Whether the disk was all zeroes before the run.
     pub fn was_empty(&self) -> bool {
         matches!(self, Self::Raw(RawDisk { base: None }))
     }

@@ -51,9 +51,9 @@ pub const PAGE: &str = "crash-test.html";
 pub struct CrashTest<'a> {
     /// The experiment, finished, with its folder for results.
     pub experiment: &'a Experiment,
-    /// Its file, for the commands that repeat findings.
+    /// The experiment's file, for the commands that repeat findings.
     pub path: &'a Path,
-    /// Where its relative paths start.
+    /// Folder at which the experiment's relative paths start.
     pub base: &'a Path,
     /// Number of power cuts.
     pub states: u64,
@@ -299,7 +299,7 @@ fn repeats(findings: &[Finding], from: &mut usize) -> Option<Vec<u64>> {
     (!chosen.is_empty()).then_some(chosen)
 }
 
-/// Why nothing was looked at.
+/// Message about a failed control, after which no state is inspected.
 fn control_failed(control: Control, what: &str, names: &str) -> String {
     let (when, hint) = match control {
         Control::Before => (

@@ -20,14 +20,14 @@ use crate::disks::after_cut;
 use crate::made;
 use crate::session::{Finding, Outcome, Session, StateChecks};
 
-/// When the power is cut, counted from the start of the command.
+/// Instant of a power cut, counted from the start of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// At a virtual time (ns).
     At(Nanos),
-    /// After so many I/Os of the guest have ended: writes, flushes and the like.
+    /// After this number of I/Os of the guest has ended: writes, flushes and the like.
     Io(u64),
-    /// Somewhere.
+    /// At a random instant.
     Random,
     /// At each flush that ends between two times (ns), one cut after the other.
     Flushes(Nanos, Nanos),
@@ -176,7 +176,7 @@ pub fn run(
     let mut outcome = Outcome::default();
     let going = |_: &Outcome| !stop.load(Ordering::Relaxed);
     let ended = session.explore(&cuts, &mut checks, &mut outcome, going);
-    // A check that is under way when somebody stops it ends with an error.
+    // A check that is stopped on its way ends with an error.
     if stop.load(Ordering::Relaxed) {
         done.message = Some(format!("stopped after {} of {} power cuts", outcome.cuts, cuts.len()));
         done.status = 130;

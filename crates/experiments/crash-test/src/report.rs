@@ -42,7 +42,7 @@ pub struct Report {
     seed: u64,
     #[serde(rename = "plant")]
     fault: Option<Fault>,
-    /// Of the trace: commands of the guest, and of the drives below images.
+    /// Numbers of commands in the trace: of the guest, and of the drives below images.
     guest_commands: u64,
     drive_commands: u64,
     /// Data that each drive can lose in a power cut.

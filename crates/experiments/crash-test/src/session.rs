@@ -30,7 +30,7 @@ pub struct Session {
 pub struct Finding {
     /// The state's number.
     pub state: u64,
-    /// When the power was cut (ns).
+    /// Time of the power cut (ns).
     pub at: Nanos,
     /// The drive's name; none where a check looked at all of them.
     pub drive: Option<String>,
@@ -72,9 +72,9 @@ impl Kind {
 /// A disk of which nothing is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// As it was before the command.
+    /// The disk as it was before the command.
     Before,
-    /// As it was when everything had ended.
+    /// The disk as it was after the end of all I/O.
     Completed,
 }
 
@@ -106,11 +106,11 @@ pub struct StateChecks<'a> {
     pub check: Option<&'a mut dyn Check>,
     /// Interval of the check: it runs on one of this many states.
     pub check_every: u64,
-    /// Where the disks of the last state are left.
+    /// Folder in which the disks of the last state are left.
     pub keep: Option<&'a Path>,
     /// Another program's verdict on an image's file, on some states.
     pub image_checker: Option<&'a mut ImageChecker>,
-    /// Of how many states one gets it.
+    /// Interval of the image checker: it runs on one of this many states.
     pub image_checker_every: u64,
     /// Whether each state is looked at, though there are equal ones.
     pub each: bool,
@@ -365,7 +365,7 @@ impl State<'_> {
         for (index, disk) in disks.iter_mut().enumerate() {
             let crashed = &self.crashed[index];
             if disk.become_state(self.enumerator, index, crashed, contents)?.is_err() {
-                // Said already: nobody can read it.
+                // Reported already: the image cannot be read.
                 return Ok(());
             }
         }

@@ -58,8 +58,7 @@ impl Model for Latencies {
     }
 }
 
-/// A guest's random writes, discards, flushes and durable writes; gives the time
-/// at which it is over.
+/// A guest's random writes, discards, flushes and durable writes; returns the time of its end (ns).
 fn load(layer: &mut dyn Layer, seed: u64, count: u64) -> Nanos {
     let mut random = Random(seed);
     let mut in_flight: VecDeque<(Tag, Command)> = VecDeque::new();
@@ -124,7 +123,7 @@ fn traced(folder: &Path, way: Option<Durability>, fault: Option<Fault>, seed: u6
     traced_on(PowerLoss::default(), folder, way, fault, seed)
 }
 
-/// The same on a drive of which a power cut takes `power_loss`.
+/// The trace of a run on a drive that loses `power_loss` in a power cut.
 fn traced_on(
     power_loss: PowerLoss,
     folder: &Path,

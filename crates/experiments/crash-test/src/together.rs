@@ -75,7 +75,7 @@ pub fn explore(
             whole.add(outcome);
             match ended {
                 Ok(()) => {}
-                // A check that is under way when somebody stops it ends so.
+                // A check that is stopped on its way ends with an error.
                 Err(_) if stop.load(Ordering::Relaxed) => whole.stopped = true,
                 Err(error) => return Err(error),
             }

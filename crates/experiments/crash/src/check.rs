@@ -20,14 +20,14 @@ pub trait StateReader {
     /// If a file that holds the disk cannot be read, or the range lies outside the disk.
     fn read(&mut self, drive: usize, offset: u64, into: &mut [u8]) -> io::Result<()>;
 
-    /// Of each zone of a drive that is not empty, its first byte on the drive, and how many bytes of
-    /// it are written.
+    /// Returns for each zone of a drive that is not empty its first byte on the drive, and the
+    /// number of its written bytes.
     fn zones(&self, drive: usize) -> Vec<(u64, u64)> {
         let _ = drive;
         Vec::new()
     }
 
-    /// When the power was cut (ns of virtual time).
+    /// Time of the power cut (ns of virtual time).
     fn at(&self) -> Nanos;
 
     /// Whole lines that the command had written to its standard output by then, each with the time
@@ -38,10 +38,10 @@ pub trait StateReader {
 /// A check's verdict on one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it should be.
+    /// The state is as it should be.
     Sound,
-    /// As it should be after a repair, such as a replayed journal or an fsck
-    /// that changed something.
+    /// The state is as it should be after a repair, such as a replayed journal or an fsck that
+    /// changed something.
     Repaired(String),
     /// Broken, with the reason.
     Broken(String),

@@ -17,7 +17,7 @@ pub enum DeviceKind {
 /// The zones of each namespace, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TracedZones {
-    /// From one zone's start to the next's.
+    /// Distance from one zone's start to the next's.
     pub size: u64,
     /// Writable capacity of a zone.
     pub capacity: u64,
@@ -35,11 +35,11 @@ pub struct TracedZones {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TracedDevice {
-    /// Its kind.
+    /// Kind of the device.
     pub kind: DeviceKind,
-    /// The names of its disks below `/dev`, one for each namespace.
+    /// Names of the device's disks below `/dev`, one for each namespace.
     pub names: Vec<String>,
-    /// Its serial number.
+    /// Serial number.
     pub serial: String,
     /// Logical block size in bytes; 0 stands for 512.
     pub block_size: u32,
@@ -47,7 +47,7 @@ pub struct TracedDevice {
     pub namespace: u64,
     /// The zones of each namespace, if they are of the Zoned Namespace command set.
     pub zones: Option<TracedZones>,
-    /// Why no check can find such a drive again, if so.
+    /// Reason why a check cannot have an equal drive, if it cannot.
     pub unlike: Option<String>,
 }
 

@@ -50,9 +50,9 @@ pub struct DriveCrashState {
     /// Sectors that differ from those on the medium for certain, in the order
     /// in which they were written first.
     pub sectors: Vec<(u64, Content)>,
-    /// The same, to be looked up.
+    /// Final contents of these sectors, by sector.
     lookup: HashMap<u64, Content>,
-    /// Of each zone that is not empty, its first sector, and how many sectors are written.
+    /// For each zone that is not empty, its first sector, and the number of its written sectors.
     pub pointers: Vec<(u64, u64)>,
     /// See [`WrittenSectors::print`].
     pub print: u128,
@@ -69,7 +69,8 @@ pub struct Enumerator<'a> {
 }
 
 impl<'a> Enumerator<'a> {
-    /// At the beginning. `strict`: a flush covers nothing that was in flight when it was submitted.
+    /// An enumerator at the beginning of `trace`. `strict`: a flush covers nothing that was in
+    /// flight when it was submitted.
     pub fn new(trace: &'a Trace, strict: bool) -> Self {
         let drives = trace.drives.iter().map(|drive| {
             let log = drive.cached();
@@ -80,7 +81,7 @@ impl<'a> Enumerator<'a> {
         Self { trace, point: 0, drives: drives.collect(), news: Vec::new() }
     }
 
-    /// After how many events it is.
+    /// Number of events before the present point.
     pub fn point(&self) -> CutPoint {
         self.point
     }

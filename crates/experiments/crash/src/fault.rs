@@ -26,7 +26,7 @@ impl Fault {
     pub const ALL: [Self; 3] =
         [Self::DroppedBarrier, Self::EarlyAcknowledgement, Self::SwappedTables];
 
-    /// Its name on the command line.
+    /// Name of the fault on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::DroppedBarrier => "dropped-barrier",
@@ -41,10 +41,10 @@ impl Fault {
     }
 }
 
-/// Tags of commands that nobody above waits for any more.
+/// Tag bit of commands whose completion the layer above has already seen.
 const OWN: Tag = 1 << 31;
 
-/// A layer that lies to the one above about the one below.
+/// A layer that misreports the layer below to the layer above.
 pub struct FaultInjector {
     lower: Box<dyn Layer>,
     fault: Fault,

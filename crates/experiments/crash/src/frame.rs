@@ -18,11 +18,11 @@ pub enum Level {
 pub enum Frame<'a> {
     /// A drive is there, seen from one end.
     Drive {
-        /// Its place in the experiment.
+        /// Index of the drive in the experiment.
         drive: u16,
         /// The end.
         level: Level,
-        /// Its size (bytes).
+        /// Size of the disk (bytes).
         capacity: u64,
         /// Whether discarded ranges read as zeroes.
         discard_zeroes: bool,
@@ -33,11 +33,11 @@ pub enum Frame<'a> {
     Request {
         /// The drive.
         drive: u16,
-        /// Its end.
+        /// The drive's end.
         level: Level,
-        /// Its number at this end, from 0.
+        /// Number of the command at this end, from 0.
         place: u64,
-        /// When (ns).
+        /// Time of submission (ns).
         at: Nanos,
         /// The command.
         command: Command,
@@ -48,30 +48,30 @@ pub enum Frame<'a> {
     Completion {
         /// The drive.
         drive: u16,
-        /// Its end.
+        /// The drive's end.
         level: Level,
-        /// Its number.
+        /// Number of the command at this end.
         place: u64,
-        /// When (ns).
+        /// Time of completion (ns).
         at: Nanos,
-        /// How.
+        /// Status of the command.
         status: Status,
     },
     /// The command in the guest wrote to its standard output.
     Output {
-        /// When the machine had it (ns).
+        /// Time at which the machine received the output (ns).
         at: Nanos,
-        /// What.
+        /// The output.
         bytes: &'a [u8],
     },
     /// The command in the guest began.
     Began {
-        /// When (ns).
+        /// Time of the beginning (ns).
         at: Nanos,
     },
     /// The command in the guest ended.
     Over {
-        /// When (ns).
+        /// Time of the end (ns).
         at: Nanos,
     },
 }

@@ -282,7 +282,7 @@ impl<'a> Oracle<'a> {
         Ok(())
     }
 
-    /// Why no order is left at which the disk could be cut.
+    /// Describes why no order is left at which the disk could have been cut.
     fn why(
         &self,
         index: usize,

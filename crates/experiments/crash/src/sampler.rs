@@ -14,7 +14,7 @@ use crate::trace::{CutPoint, Trace};
 pub struct Cut {
     /// Number of the state; with the seed it determines all else.
     pub number: u64,
-    /// After so many events.
+    /// Number of events before the cut.
     pub point: CutPoint,
     /// The choice of surviving changes.
     pub sampling: Sampling,

@@ -13,7 +13,7 @@ use crate::frame::Level;
 use crate::sectors::{Content, Contents, SECTOR};
 use crate::trace_file::{FileError, TraceHeader, TraceReader};
 
-/// A place in the order of everything that happened: after so many events.
+/// A place in the order of all events: the number of events before it.
 pub type CutPoint = u32;
 
 /// A command that changes a drive or puts changes in order.
@@ -21,16 +21,16 @@ pub type CutPoint = u32;
 pub struct Request {
     /// The command.
     pub command: Command,
-    /// When it was submitted (ns), and the event.
+    /// Time of submission (ns), and its event.
     pub submit: (Nanos, CutPoint),
-    /// When it ended (ns), the event, and whether well.
+    /// Time of completion (ns), its event, and whether the command succeeded.
     pub end: Option<(Nanos, CutPoint, bool)>,
-    // Its contents among those of the log.
+    // The command's contents among those of the log.
     contents: std::ops::Range<usize>,
 }
 
 impl Request {
-    /// Whether it had ended well after `point` events.
+    /// Whether the command had succeeded after `point` events.
     pub fn well_by(&self, point: CutPoint) -> bool {
         self.end.is_some_and(|(_, event, well)| well && event < point)
     }
@@ -117,9 +117,9 @@ pub enum EventKind {
 /// Something that happened at an instant.
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
-    /// When (ns).
+    /// Time of the event (ns).
     pub at: Nanos,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
 }
 
@@ -162,14 +162,14 @@ pub struct Trace {
     pub lines: Vec<(CutPoint, Nanos, Vec<u8>)>,
     /// Contents of sectors.
     pub contents: Contents,
-    /// When the command in the guest began and ended (ns).
+    /// Times at which the command in the guest began and ended (ns).
     pub command: (Nanos, Nanos),
 }
 
 /// A trace that cannot be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// Its file.
+    /// An error in the file.
     #[error("{0}")]
     File(#[from] FileError),
     /// The disk before the run.
@@ -219,7 +219,7 @@ impl Trace {
         self.events.partition_point(|event| event.at <= at) as CutPoint
     }
 
-    /// The time after so many events (ns).
+    /// The time after `point` events (ns).
     pub fn time(&self, point: CutPoint) -> Nanos {
         let last = (point as usize).min(self.events.len());
         last.checked_sub(1).map_or(0, |index| self.events[index].at)

@@ -36,7 +36,7 @@ pub struct TraceHeader {
 /// Description of a drive.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TracedDrive {
-    /// Its name in the results.
+    /// Name in the results.
     pub name: String,
     /// The file with the drive's contents before the run, in the trace's folder; none if the drive
     /// was empty.
@@ -85,7 +85,7 @@ impl<W: Write> TraceWriter<W> {
     /// Begins a file.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// The errors of `to`.
     pub fn new(mut to: W, header: &TraceHeader) -> io::Result<Self> {
         to.write_all(MAGIC)?;
         let mut writer = Self { to, written: 0 };
@@ -94,10 +94,10 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// The next piece of the stream, cut anywhere.
+    /// Writes the next piece of the stream, which may be cut anywhere.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn piece(&mut self, bytes: &[u8]) -> io::Result<()> {
         for bytes in bytes.chunks(LIMIT) {
             self.to.write_all(&(bytes.len() as u32).to_le_bytes())?;
@@ -108,20 +108,20 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// One frame.
+    /// Writes one frame.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn frame(&mut self, frame: &Frame) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         self.piece(&bytes)
     }
 
-    /// Ends the file; gives how much was written to it.
+    /// Ends the file; returns the number of bytes in its pieces.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn finish(mut self) -> io::Result<u64> {
         // An empty piece: nothing was cut off.
         self.to.write_all(&0u32.to_le_bytes())?;

@@ -53,7 +53,7 @@ fn power_losses() -> impl Strategy<Value = PowerLoss> {
     (cache, 1..4u64).prop_map(|(cache, unit)| PowerLoss::new(cache, unit * 512))
 }
 
-/// The same as a trace.
+/// The steps as a trace.
 fn trace(steps: &[Step], power_loss: PowerLoss) -> Trace {
     let mut stream = Vec::new();
     let (drive, level) = (0, Level::Guest);
@@ -294,7 +294,7 @@ fn completion(place: u64, at: u64) -> Frame<'static> {
 #[test]
 fn the_least_state_after_each_line_and_around_each_flush_is_always_there() {
     let write = |sector: u64| Command::new(Operation::Write, sector * 512, 512);
-    // Three lines in two pieces, of which two promise what nobody flushed, and one flush.
+    // Three lines in two pieces, of which two promise data that was not flushed, and one flush.
     let trace = of_frames(&[
         Frame::Began { at: 10 },
         request(0, 11, write(0)),
@@ -316,7 +316,8 @@ fn the_least_state_after_each_line_and_around_each_flush_is_always_there() {
         let fixed: Vec<Cut> = (0..4).map(|number| sampler.cut(&trace, number)).collect();
         assert_eq!(fixed.iter().map(|cut| cut.point).collect::<Vec<_>>(), [8, 3, 5, 4]);
         assert!(fixed.iter().all(|cut| cut.sampling == Sampling::Least));
-        // Where the flush ended, and nowhere before, the first write is there; the second never is.
+        // From the end of the flush on, and not before, the first write is there; the second never
+        // is.
         let mut enumerator = Enumerator::new(&trace, false);
         for (cut, there) in [(fixed[1], 0), (fixed[3], 0), (fixed[2], 1), (fixed[0], 1)] {
             enumerator.go_to(cut.point);

@@ -28,7 +28,7 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// Its name in configurations and results.
+    /// Name of the interface in configurations and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nvme => "nvme",

@@ -1,4 +1,4 @@
-//! Where the machine runs.
+//! The engines that run machines.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_config::guess;
 
-/// Where the machine runs.
+/// Engine that runs the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
@@ -27,7 +27,7 @@ impl Engine {
     /// Every engine.
     pub const ALL: [Engine; 4] = [Self::Auto, Self::Kvm, Self::Softkvm, Self::Exact];
 
-    /// Its name in configurations and results.
+    /// Name of the engine in configurations and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

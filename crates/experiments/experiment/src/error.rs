@@ -12,7 +12,7 @@ pub enum ExperimentError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// The file's content is not a valid experiment.

@@ -55,7 +55,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Experiment {
-    /// Where the machine runs.
+    /// Engine that runs the machine.
     pub engine: Engine,
     /// Seed of everything random: the guest's and the models'.
     pub seed: u64,
@@ -126,9 +126,9 @@ pub struct MachineSpec {
     /// Limit on how far one busy processor may be ahead of another (ns of virtual time).
     #[serde(with = "units::duration", alias = "slice")]
     pub quantum: Nanos,
-    /// On how many of the host's threads the processors are in guest mode at once. By default on
-    /// one, in turn, as always under `exact`. With several, a run is quicker, and the guest's clock
-    /// stands still for up to a quantum on a processor that is behind.
+    /// Number of the host's threads that run the guest's processors at once. By default one, in
+    /// turn, as always under `exact`. With several, a run is quicker, and the guest's clock stands
+    /// still for up to a quantum on a processor that is behind.
     pub threads: Option<u32>,
     /// Whether time may be set back for a drive faster than the guest.
     pub rewind: bool,
@@ -247,7 +247,7 @@ impl Experiment {
         self.check().map_err(ExperimentError::Value)
     }
 
-    /// Gives every drive of the experiment's own a name.
+    /// Gives a name to every drive of the experiment that is not a machine's.
     ///
     /// # Errors
     /// If two have the same.
@@ -377,7 +377,7 @@ impl Experiment {
     /// The place among the drives of the one that a workload is on.
     ///
     /// # Errors
-    /// If it names none of them.
+    /// If `load` names an unknown drive, or no drive where there are several.
     pub fn drive_of(&self, load: &WorkloadSpec) -> Result<usize, String> {
         match (&load.drive, self.drives.len()) {
             (Some(name), _) => self.drive_named(name),

@@ -14,7 +14,7 @@ use stasis_block::units;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ZonesSpec {
-    /// From one zone's start to the next's, in bytes: a power of two.
+    /// Distance from one zone's start to the next's, in bytes: a power of two.
     #[schemars(extend("x-word" = "zone-size", "examples" = ["64MiB"]))]
     #[serde(with = "units::size")]
     pub size: u64,

@@ -1,5 +1,4 @@
-//! Who shares a drive: several machines with their virtual disks, and host
-//! workloads.
+//! Tenants of shared drives: several machines with their virtual disks, and host workloads.
 
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};

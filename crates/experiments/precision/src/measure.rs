@@ -48,7 +48,7 @@ struct Amounts {
 /// The measurements.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
-    /// Where the machines ran.
+    /// Engine that ran the machines.
     pub engine: &'static str,
     /// Wall-clock time of all checks (s).
     pub seconds: f64,
@@ -74,8 +74,8 @@ pub struct Precision {
     /// Host time from the guest's last instruction before an exit to its first one after it,
     /// as calibrated, by kind of exit (ns). Empty under `exact`, where the host takes no guest time.
     pub exit_ns: BTreeMap<String, f64>,
-    /// By how much such an exit differs from another of its kind (ns): the distance between
-    /// the first and the last decile, of the kind where it is largest.
+    /// Spread of the cost of exits of one kind (ns): the distance between the first and the last
+    /// decile, of the kind where it is largest.
     pub exit_spread_ns: f64,
     /// Wall-clock time of the command for each exit (ns).
     pub wall_ns_per_exit: f64,
@@ -84,7 +84,7 @@ pub struct Precision {
 /// Latencies delivered by one drive.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Delivered {
-    /// Its model.
+    /// Model of the drive.
     pub model: &'static str,
     /// Target latency of each I/O (ns).
     pub target_ns: Nanos,
@@ -136,7 +136,7 @@ pub fn measure(engine: Engine, stop: &Arc<AtomicBool>) -> Result<Measured> {
 /// overshoot on the host as it is, and the clocks of several processors.
 ///
 /// # Errors
-/// Where it is stopped, or nothing can run.
+/// If the check is stopped, or cannot run.
 pub fn first_check(stop: &Arc<AtomicBool>) -> Result<Answer> {
     let mut checks = Checks::new(Engine::Kvm, stop)?;
     checks.amounts = Amounts { ios: 1_000, clock_reads: 400_000 };
@@ -269,7 +269,7 @@ fn loadable_part(from: &Path, to: &Path) -> Result<()> {
     std::fs::set_permissions(to, Permissions::from_mode(0o755)).with_context(write)
 }
 
-/// Where the last segment of an ELF-64 file ends (ELF-64 object file format, figures 2 and 6).
+/// End of the last segment of an ELF-64 file (bytes; ELF-64 object file format, figures 2 and 6).
 fn end_of_segments(elf: &[u8]) -> Option<usize> {
     let word = |at: usize| {
         let bytes = elf.get(at..at.checked_add(8)?)?.first_chunk()?;

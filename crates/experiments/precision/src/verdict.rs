@@ -16,21 +16,22 @@ const GOOD: f64 = 1.0;
 pub enum Verdict {
     /// Every I/O is delivered at its target, whatever the host does.
     Exact {
-        /// The same in a sentence.
+        /// The verdict in a sentence.
         text: String,
     },
     /// Latencies from some length on are within [`GOOD`] percent.
     Good {
-        /// The same in a sentence.
+        /// The verdict in a sentence.
         text: String,
-        /// The shortest of the latencies that are so on a quiet host (ns).
+        /// The shortest latency that is as precise on a quiet host (ns).
         quiet_from_ns: u64,
-        /// And with every core of the host busy, if any is (ns).
+        /// The shortest latency that is as precise with every core of the host busy, if any is
+        /// (ns).
         loaded_from_ns: Option<u64>,
     },
     /// Results are not to be trusted.
     Unusable {
-        /// Why.
+        /// The reason, in a sentence.
         text: String,
     },
 }

@@ -8,7 +8,7 @@ use stasis_channel::{Keyboard, SharedKeyboard, Typed, WindowSize};
 /// The terminal that a command runs on.
 #[derive(Debug, Clone)]
 pub struct Attended {
-    /// Where the person types.
+    /// The user's keyboard.
     pub keyboard: SharedKeyboard,
     /// The window's size when the run begins.
     pub window: WindowSize,

@@ -1,4 +1,4 @@
-//! From a planned drive to the controller that the guest finds.
+//! Controllers for the guest, made from planned drives.
 
 use anyhow::Result;
 use stasis_experiment::{Doorbells, OcssdSpec, PlacementSpec, ZonesSpec};

@@ -15,7 +15,7 @@ use crate::self_check::{self, Answer, Keeper};
 /// where a check was provided ([`self_check::provide`]).
 ///
 /// # Errors
-/// Where KVM is asked for and cannot be had.
+/// If KVM is requested and not usable.
 pub fn choose(engine: Engine) -> Result<Engine> {
     Ok(choose_checked(engine, &Arc::default())?.0)
 }
@@ -38,7 +38,7 @@ pub(crate) fn choose_checked(
 /// Returns the state of this machine's KVM.
 ///
 /// # Errors
-/// Where `engine` is KVM, and that cannot be had.
+/// If `engine` is KVM, and KVM is not usable.
 pub(crate) fn usable(engine: Engine) -> Result<KvmState> {
     match probe::probe() {
         KvmState::Usable => Ok(KvmState::Usable),

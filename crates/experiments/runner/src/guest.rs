@@ -34,7 +34,7 @@ pub fn cache() -> Result<PathBuf> {
 /// progress (0 to 1).
 ///
 /// # Errors
-/// If it is not kept and cannot be made.
+/// If the guest is not in the cache and cannot be made.
 pub fn ensure(recipe: &Recipe, step: &mut dyn FnMut(&str, Option<f64>)) -> Result<Guest> {
     let (cache, executable) = (cache()?, program::for_guests()?);
     let guest = guest_image::build(recipe, &executable, &cache, &mut |progress| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use stasis_experiment::{Experiment, GuestSpec};
 
-/// Where the guest has the command's standard input until it starts.
+/// File in the guest with the command's standard input, until the command starts.
 pub const STDIN: &str = "/run/stasis-stdin";
 
 /// All files and folders of this machine that a run of `experiment` reads or whose bytes it
@@ -42,7 +42,7 @@ pub fn pack(guest: &GuestSpec, base: &Path) -> Result<Vec<u8>> {
         return Ok(Vec::new());
     }
     let mut archive = tar::Builder::new(Vec::new());
-    // The same files make the same archive, whoever owns them and since when.
+    // The same files make the same archive, independent of owners and times.
     archive.mode(tar::HeaderMode::Deterministic);
     // A link in a folder stays one, wherever it leads.
     archive.follow_symlinks(false);

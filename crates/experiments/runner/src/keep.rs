@@ -45,11 +45,11 @@ struct StateFile {
 /// The medium of a drive before a run touches it.
 #[derive(Debug)]
 pub struct Before {
-    /// Where the state is, of a medium that keeps one.
+    /// Place of the state file, for a medium that keeps a state.
     file: Option<PathBuf>,
     /// The medium's file or device.
     medium: PathBuf,
-    /// Whether it was there already.
+    /// Whether the medium existed already.
     existed: bool,
     /// The content of the state file.
     found: Option<StateFile>,

@@ -24,7 +24,7 @@
 //!
 //! Promises:
 //! - Errors in an experiment are reported before a machine is made for it.
-//! - Nothing is written to the terminal: whoever runs the experiment has [`Event`]s.
+//! - Nothing is written to the terminal: the caller receives [`Event`]s.
 //! - The results' folder belongs to one run, and holds all results obtained, however the run ends.
 //! - Where the machine runs, on this host's KVM or in a software host, changes none of this.
 

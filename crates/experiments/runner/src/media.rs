@@ -12,9 +12,9 @@ use stasis_qcow2::ImageError;
 
 use crate::plan::PlannedDrive;
 
-/// A medium that is open, so that nobody else opens it.
+/// An open medium, which its lock keeps others from opening.
 pub struct OpenMedium {
-    /// Where the bytes are: of an image, its files side by side.
+    /// The storage of the bytes: for an image, its files side by side.
     pub medium: Box<dyn Medium>,
     /// Capacity that the guest sees (bytes).
     pub capacity: u64,
@@ -48,8 +48,8 @@ impl OpenMedium {
         let Some(medium) = disk.medium() else { return Ok(None) };
         let name = disk.name.as_deref().unwrap_or_default();
         owners.add(&medium, format!("disk {name}"))?;
-        // Where that repairs the image, its file is longer afterwards, and so is
-        // the place that it takes.
+        // If opening repairs the image, its file is longer afterwards, and so is its place on the
+        // drive.
         drop(Self::open(&medium, true, base)?);
         Self::open(&medium, true, base).map(Some)
     }
@@ -79,7 +79,7 @@ pub fn check_order(settings: &ImageSettings, drive: &PlannedDrive, capacity: u64
     Ok(())
 }
 
-/// Whose the files and devices are that are written.
+/// Owners of the files and devices that are written.
 pub struct MediumOwners<'a> {
     base: &'a Path,
     owned: Vec<(PathBuf, String)>,
@@ -91,7 +91,7 @@ impl<'a> MediumOwners<'a> {
         Self { base, owned: Vec::new() }
     }
 
-    /// Gives `owner` its medium.
+    /// Registers the medium of `owner`.
     pub fn add(&mut self, medium: &MediumSpec, owner: String) -> Result<()> {
         let Some(path) = medium.path() else { return Ok(()) };
         let path = self.base.join(path);
@@ -113,7 +113,7 @@ fn whole(path: &Path) -> Result<PathBuf> {
     std::fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))
 }
 
-/// The same medium, wherever the process that opens it stands.
+/// The medium with absolute paths, which do not depend on the opening process's folder.
 pub fn absolute(medium: &MediumSpec, base: &Path) -> Result<MediumSpec> {
     let whole = |path: &Path| whole(&base.join(path));
     Ok(match medium {

@@ -66,7 +66,7 @@ impl RunPlan {
         self.shared.iter().chain(own.filter(|drive| drive.has_medium()))
     }
 
-    /// The same, to change.
+    /// Every drive that has its own medium, to change.
     pub fn media_mut(&mut self) -> impl Iterator<Item = &mut PlannedDrive> {
         let own = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
         self.shared.iter_mut().chain(own.filter(|drive| drive.has_medium()))
@@ -78,14 +78,14 @@ impl RunPlan {
 pub struct PlannedRoot {
     /// Identity and state of the root: a guest that is kept has parts of the root in memory.
     pub identity: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub length: u64,
 }
 
 /// A machine of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlannedMachine {
-    /// Its name.
+    /// Name of the machine.
     pub name: String,
     /// The machine.
     pub spec: MachineSpec,
@@ -102,7 +102,7 @@ pub struct SharedRegion {
     pub drive: usize,
     /// Offset of the region on the shared drive (bytes).
     pub offset: u64,
-    /// Its length in bytes.
+    /// Length of the region in bytes.
     pub length: u64,
     /// The owner's parameters for the scheduler.
     pub tenant: TenantSpec,
@@ -111,9 +111,9 @@ pub struct SharedRegion {
 /// A host workload of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlannedWorkload {
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
-    /// Its jobs, as a fio job file's text.
+    /// Jobs of the workload, as a fio job file's text.
     pub job: String,
     /// The region for the jobs' I/O, and the scheduler's tenant.
     pub place: SharedRegion,
@@ -124,17 +124,17 @@ pub struct PlannedWorkload {
 /// A drive of a planned machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlannedDrive {
-    /// Its name in the results.
+    /// Name in the results.
     pub name: String,
-    /// Its number among the experiment's drives: part of its seed.
+    /// Number among the experiment's drives: part of the drive's seed.
     pub number: u16,
-    /// Its serial number.
+    /// Serial number.
     pub serial: String,
-    /// When its commands complete.
+    /// Latency model, which sets when commands complete.
     pub model: ModelSpec,
-    /// Where its bytes live, as the machine's process sees it.
+    /// Medium that stores the drive's data, as the machine's process sees it.
     pub medium: MediumSpec,
-    /// For an image: its files, from the top.
+    /// Files of an image, from the top; empty without an image.
     #[serde(default)]
     pub links: Vec<stasis_qcow2::Link>,
     /// Cost of a barrier (ns), if the model has none.
@@ -155,9 +155,9 @@ pub struct PlannedDrive {
     pub namespaces: u32,
     /// Data placement that the drive offers to the guest.
     pub placement: PlacementSpec,
-    /// Its zones.
+    /// Zones of a zoned drive.
     pub zones: Option<ZonesSpec>,
-    /// Its geometry, if it is an Open-Channel drive.
+    /// Geometry of an Open-Channel drive.
     pub ocssd: Option<OcssdSpec>,
     /// State kept while the power was off, if any.
     #[serde(default)]
@@ -170,7 +170,7 @@ pub struct PlannedDrive {
 }
 
 impl PlannedDrive {
-    /// Whether it is an image in a place on a shared drive.
+    /// Whether the drive is an image in a place on a shared drive.
     pub fn is_image(&self) -> bool {
         self.on.is_some() && !self.links.is_empty()
     }

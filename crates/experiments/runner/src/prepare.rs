@@ -1,5 +1,5 @@
-//! From an experiment to a machine that can be run: media opened and checked,
-//! models resolved, the engine's needs met.
+//! Preparation of an experiment's machine: media are opened and checked, models resolved, the
+//! engine's needs met.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -37,13 +37,13 @@ const PATH_INSTRUCTIONS: [u64; 2] = [13_360, 8_810];
 pub struct RunSetup<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// Where its relative paths start.
+    /// Folder at which the experiment's relative paths start.
     pub base: &'a Path,
     /// The guest's files.
     pub guest: &'a Guest,
     /// Files for the guest, as a tar archive.
     pub input: &'a [u8],
-    /// Where it runs; not `auto`.
+    /// Engine that runs the machine; not `auto`.
     pub engine: Engine,
     /// The terminal that the command runs on, if it does.
     pub terminal: Option<&'a Attended>,
@@ -413,7 +413,7 @@ impl Prepared<'_> {
         trace::header(&experiment.command, experiment.seed, self.traced.clone(), self.plan.fault)
     }
 
-    /// Runs it to its end, or until `deadline`.
+    /// Runs the machine to its end, or until `deadline`.
     pub fn run(
         self,
         relay: &mut Relay<'_>,
@@ -433,7 +433,7 @@ impl Prepared<'_> {
     }
 }
 
-/// Runs it in this process.
+/// Runs the machine in this process.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn on_kvm(
     setup: &RunSetup<'_>,

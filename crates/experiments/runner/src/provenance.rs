@@ -1,4 +1,4 @@
-//! Where results come from: this program, this machine, the time, and the command line.
+//! Provenance of results: this program, this machine, the time, and the command line.
 
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
@@ -43,7 +43,7 @@ impl Provenance {
         let kernel = rustix::system::uname();
         let (system, release) = (kernel.sysname().to_string_lossy(), kernel.release());
         let kernel = Some(format!("{system} {}", release.to_string_lossy()));
-        // Whole seconds: nobody asks for more, and it reads better.
+        // Whole seconds are precise enough, and easier to read.
         let started = Timestamp::from_second(self.started.as_second()).unwrap_or(self.started);
         let fields = [
             ("stasis_version", Some(env!("CARGO_PKG_VERSION").to_owned())),

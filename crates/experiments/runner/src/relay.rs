@@ -25,7 +25,7 @@ const LAST_WORDS: usize = 4096;
 pub struct Relay<'a> {
     writer: ResultsWriter,
     observer: &'a SharedObserver<'a>,
-    /// Where the command's output goes instead of the observer.
+    /// File for the command's output, in place of the observer.
     output: Option<File>,
     console: Vec<u8>,
     /// Names of several machines, and the unfinished lines of each.
@@ -179,8 +179,8 @@ impl<'a> Relay<'a> {
         self.trace.as_mut().map_or(Ok(()), |trace| trace.frame(&frame))
     }
 
-    /// Where there are several machines: the whole lines, each with its
-    /// machine's name.
+    /// Returns whole lines, each with its machine's name, if there are several machines; else all
+    /// bytes.
     fn marked(&mut self, bytes: Vec<u8>, error: bool) -> Vec<u8> {
         match self.machines.get_mut(self.from) {
             Some(machine) => machine.lines(&bytes, error),

@@ -117,7 +117,7 @@ impl<'a> Runner<'a> {
         Self { terminal: Some(terminal), ..self }
     }
 
-    /// Runs it to its end.
+    /// Runs the experiment to its end.
     ///
     /// # Errors
     /// If the run cannot begin or fails on its way. A command's failure is no error: see
@@ -195,7 +195,7 @@ impl<'a> Runner<'a> {
         };
         let message = describe(&outcome, experiment, ended.stage, &ended.words);
         for (error, path) in outcome.medium_errors.iter_mut().zip(&paths) {
-            // The reason that there mostly is, which a software host does not hear of.
+            // The most frequent reason, which is not reported by a software host.
             if let (Some(error), Some(full)) = (error, path.as_deref().and_then(free_space::full)) {
                 *error = format!("{error}; {full}");
             }

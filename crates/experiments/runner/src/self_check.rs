@@ -20,7 +20,7 @@ use stasis_qemu_vm::probe::KvmState;
 pub struct Answer {
     /// Whether results can be trusted.
     pub usable: bool,
-    /// The same in a sentence.
+    /// The result in a sentence.
     pub text: String,
 }
 
@@ -86,7 +86,7 @@ impl Keeper {
     /// Keeps `answer` for later runs.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn keep(&self, answer: &Answer) -> Result<()> {
         let kept = Kept { depends: self.depends.clone(), answer: answer.clone() };
         let failed = || format!("cannot write {}", self.file.display());
@@ -173,7 +173,7 @@ mod tests {
             let line = line.unwrap();
             assert!(line.contains("clocks went back 3 times") && !line.contains('\n'), "{line}");
         }
-        // Who asks for KVM gets it, with the same line.
+        // A request for KVM is met, with the same line.
         let (engine, line, checks) = decide(Engine::Kvm, &here, false);
         assert_eq!((engine, line.is_some(), checks), (Engine::Kvm, true, 1));
         // Another kernel or program is another answer.

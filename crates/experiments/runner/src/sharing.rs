@@ -1,5 +1,4 @@
-//! Who shares which drive: virtual disks and host workloads, checked against
-//! the drives they lie on.
+//! Sharing of drives: virtual disks and host workloads, checked against the drives that hold them.
 
 use std::path::Path;
 
@@ -15,7 +14,7 @@ use stasis_workload::{Direction, JobError, JobFile, Load};
 use crate::media::{absolute, check_order, OpenMedium};
 use crate::plan::{PlannedDrive, PlannedMachine, PlannedWorkload, SharedRegion};
 
-/// Where a virtual disk may begin and end: whole blocks of any drive.
+/// Alignment of a virtual disk's begin and end (bytes): whole blocks of any drive.
 const BLOCK: u64 = 4096;
 
 /// The experiment's drives, and which of them are shared.
@@ -28,7 +27,7 @@ pub struct Sharing<'a> {
 struct Drive {
     planned: PlannedDrive,
     capacity: u64,
-    /// Its number among those that are shared.
+    /// Number among the shared drives.
     shared: Option<usize>,
 }
 
@@ -160,7 +159,7 @@ impl<'a> Sharing<'a> {
         Ok(PlannedWorkload { name, job, place, group_weight: spec.group_weight })
     }
 
-    /// Refuses that somebody writes where a machine has its disk.
+    /// Refuses other writers to a region that holds a machine's disk.
     pub fn check_overlaps(
         &self,
         machines: &[PlannedMachine],
@@ -242,7 +241,7 @@ impl Drive {
         Ok(SharedRegion { drive, offset, length, tenant })
     }
 
-    /// Where an image's files lie, as far as they can grow.
+    /// Region of an image's files, up to the size to which they can grow.
     fn place_of_image(
         &self,
         spec: &DiskSpec,
@@ -285,7 +284,7 @@ impl SharedRegion {
 }
 
 impl PlannedWorkload {
-    /// Its jobs.
+    /// Jobs of the workload.
     ///
     /// # Errors
     /// [`JobError`] if they are not right, which a plan's are.

@@ -26,11 +26,10 @@ pub const OVERHEAD: u64 = 384 << 20;
 /// experiments share one saved host.
 const STEP: u64 = 512 << 20;
 
-/// Why there is no [`cache`].
+/// Message about a missing [`cache`].
 pub const NO_CACHE: &str = "no place for the software host: set HOME or XDG_CACHE_HOME to a folder";
 
-/// Where the software host keeps its kernel and booted machines, beside the
-/// guests.
+/// Folder of the software host's kernel and booted machines, beside the guests.
 pub fn cache() -> Option<PathBuf> {
     stasis_guest_image::default_cache()?.parent().map(Path::to_owned)
 }
@@ -48,9 +47,9 @@ pub struct InnerJob {
 /// The media of a run as the software host gets them.
 struct Passed {
     drives: Vec<PassedDrive>,
-    /// As [`InnerJob::passed`].
+    /// The same as [`InnerJob::passed`].
     places: Vec<Vec<usize>>,
-    /// Bytes of those in RAM.
+    /// Bytes of the media in RAM.
     ram: u64,
 }
 

@@ -18,7 +18,7 @@ use stasis_run_events::{EventSink, RunEvent};
 
 use crate::plan::PlannedDrive;
 
-/// Where and how a run is traced.
+/// Options for the trace of a run.
 #[derive(Debug, Clone)]
 pub struct TraceOptions {
     /// The folder of the trace; copies of media are made there.
@@ -41,7 +41,7 @@ impl TraceOptions {
         format!("drive{index}.before")
     }
 
-    /// Where the trace is written.
+    /// Path of the trace file.
     pub fn file(&self) -> PathBuf {
         self.folder.join(TRACE_FILE)
     }

@@ -51,9 +51,9 @@ pub struct Point<'a> {
     pub model: &'a str,
     /// The job file or trace.
     pub source: &'a Path,
-    /// Its seed.
+    /// Seed of the simulation.
     pub seed: u64,
-    /// Where its results go.
+    /// Folder of the results.
     pub results: PathBuf,
 }
 

@@ -114,7 +114,7 @@ fn name(point: &Point) -> String {
 /// Progress of the current simulations.
 struct Progress {
     ios: AtomicU64,
-    // Of each, in parts of a whole.
+    // Progress of each simulation, as a scaled fraction.
     parts: Vec<AtomicU64>,
 }
 
@@ -224,7 +224,7 @@ fn table(runs: &[(&Point, &Run)]) -> Table {
     table
 }
 
-/// The same and more, for other programs (RFC 4180).
+/// The table with more columns, for other programs (RFC 4180).
 fn csv(runs: &[(&Point, &Run)]) -> String {
     let mut text = String::from(
         "simulation,model,workload,seed,ending,virtual_seconds,operation,count,bytes,mean_ns,\

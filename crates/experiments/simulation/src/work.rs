@@ -113,9 +113,9 @@ impl IoSource {
 /// Properties of the drive.
 #[derive(Debug, Clone, Copy)]
 pub struct DriveInfo {
-    /// Its size in bytes, if that is known.
+    /// Size in bytes, if that is known.
     pub capacity: Option<u64>,
-    /// Its logical block in bytes.
+    /// Size of a logical block in bytes.
     pub block_size: u64,
     /// Time that software adds to each I/O (ns).
     pub path: Nanos,
@@ -208,7 +208,7 @@ fn trace(path: &Path, drive: Option<&str>) -> Result<(Merged<Input>, Option<u64>
         let input: Input = Box::new(KeptIos::open(path)?.into_csv());
         return Ok((Reader::new(input, drive)?.into(), None));
     }
-    // As blkparse does of the name that it is given.
+    // Per-processor files are tried if there is no file of this name, as in blkparse.
     let parts = if path.exists() { Vec::new() } else { processors(path).unwrap_or_default() };
     if parts.is_empty() {
         let (input, length) = input(path)?;

@@ -22,7 +22,7 @@ const ESCAPE: u8 = 0x1d;
 const ESCAPES: usize = 3;
 /// Limit on the lateness (wall clock) that an idle guest can make up for.
 const CREDIT: Duration = Duration::from_millis(50);
-/// The longest wait for a key: whoever waits has other things to look at.
+/// The longest wait for a key: the waiting thread has other work to do.
 const LONGEST: Duration = Duration::from_millis(50);
 
 /// The state of this program's terminal.
@@ -37,7 +37,7 @@ impl Tty {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives it to the guest.
+    /// Gives the terminal to the guest.
     fn give(&self) -> io::Result<()> {
         let mut before = self.before();
         if before.is_some() {
@@ -68,7 +68,7 @@ pub struct Interactive {
 }
 
 impl Interactive {
-    /// Of a run that begins now; `stop` is set where the person ends the machine.
+    /// The terminal of a run that begins now; `stop` is set when the user ends the machine.
     ///
     /// # Errors
     /// If standard input or output is no terminal, or signals cannot be handled.
@@ -78,7 +78,7 @@ impl Interactive {
             "there is no terminal: standard input and output must be one; `stasis run` runs a \
              command without"
         );
-        // Its end must not leave the terminal to others as the guest has it.
+        // The end of the program must not leave the terminal in the guest's mode.
         signal_hook::flag::register(SIGHUP, Arc::clone(stop)).context("cannot handle signals")?;
         let tty = Arc::new(Tty::default());
         let window = window().unwrap_or_default();

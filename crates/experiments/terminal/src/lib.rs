@@ -2,7 +2,8 @@
 //! a run, SIGINT and SIGTERM.
 //!
 //! Promises:
-//! - There is one line of progress, whoever shows it, and nothing of it stays.
+//! - There is one line of progress, even with several users of it, and the line is removed at the
+//!   end.
 //! - A reader that closes the output early, such as `head`, is no error.
 //! - After [`progress::quiet`] there is no progress.
 //! - A terminal that was given to a guest is as it was before when the program ends, however it does, unless it is killed.
@@ -30,7 +31,7 @@ pub const FAILURE: u8 = 125;
 /// Prints to the standard output. A reader that closes the output early is no error.
 ///
 /// # Errors
-/// If it cannot be written otherwise.
+/// If the output cannot be written for another reason.
 pub fn print(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
@@ -40,13 +41,13 @@ pub fn print(text: &str) -> Result<()> {
 /// Makes sure that a guest is there, with progress.
 ///
 /// # Errors
-/// If it is not kept and cannot be made.
+/// If the guest is not in the cache and cannot be made.
 pub fn ensure_guest(recipe: &Recipe) -> Result<Guest> {
     let mut steps = Steps::new();
     stasis_runner::guest::ensure(recipe, &mut |what, fraction| steps.step(what, fraction))
 }
 
-/// Nobody need hear the output to its end.
+/// A reader may close the output before its end.
 fn heard(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

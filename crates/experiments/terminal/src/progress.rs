@@ -22,7 +22,7 @@ const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 const SURE: Duration = Duration::from_secs(2);
 
 static QUIET: AtomicBool = AtomicBool::new(false);
-/// Whether somebody else ends the program after Ctrl-C.
+/// Whether another part of the program ends it after Ctrl-C.
 static STOPS: AtomicBool = AtomicBool::new(false);
 /// The line of the current work. There is one, as there is one terminal.
 static LINE: Mutex<Option<Line>> = Mutex::new(None);
@@ -97,7 +97,7 @@ impl Line {
     }
 
     /// Estimates the time left from the speed until now. The estimate never rises: parts of a work
-    /// are not equally quick, and a rising time helps nobody.
+    /// are not equally quick, and a rising time is of no use.
     fn left(&mut self) -> Option<String> {
         let (fraction, passed) = (self.fraction?, self.began.elapsed());
         if passed < SURE || fraction < 0.01 {

@@ -1,4 +1,4 @@
-//! From the frames of a trace to a trace in memory.
+//! Loads the frames of a trace into memory.
 
 use std::collections::HashMap;
 
