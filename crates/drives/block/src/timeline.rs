@@ -56,7 +56,7 @@ impl TrackKind {
     }
 }
 
-/// Something that does one thing at a time. Of [`TrackKind::Request`], each lane of it does.
+/// A part that does one thing at a time. Of [`TrackKind::Request`], each lane does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Track {
     /// Kind of the track.

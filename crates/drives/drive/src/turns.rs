@@ -64,7 +64,7 @@ impl Turns {
         Sent { at: now, lane: u16::try_from(lane).unwrap_or(u16::MAX) }
     }
 
-    /// Nobody is served any more.
+    /// Ends the present turn: no tenant is served any more.
     pub(crate) fn over(&mut self, now: Nanos) {
         let Some(Turn { tenant, begin }) = self.turn.take() else { return };
         if let Some((track, _)) = self.tracks(tenant) {

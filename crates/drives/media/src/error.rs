@@ -262,7 +262,7 @@ pub enum OpenError {
         .0.display(), .0.display()
     )]
     Permission(PathBuf),
-    /// It lies on a file system without writing.
+    /// The file system is read-only.
     #[error("{}: its file system is read-only; copy the image elsewhere", .0.display())]
     ReadOnly(PathBuf),
     /// Another run uses it.

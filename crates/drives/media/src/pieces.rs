@@ -128,7 +128,7 @@ impl Pieces {
         self.early.push(Finished { ticket, result, data });
     }
 
-    /// Gives one medium all of an I/O.
+    /// Submits all of an I/O to one medium.
     fn pass(&mut self, ticket: Ticket, medium: usize, command: Command, data: Vec<u8>) {
         let job = self.jobs.insert(Job { ticket, data: Vec::new(), left: 1, error: None });
         self.give(job, Share::Whole, medium, command, data);
@@ -139,7 +139,7 @@ impl Pieces {
         self.media[medium].submit(part as Ticket, command, data);
     }
 
-    /// Gives every medium the same.
+    /// Submits the same to every medium.
     fn give_all(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
         let left = self.media.len();
         let job = self.jobs.insert(Job { ticket, data, left, error: None });
@@ -148,7 +148,7 @@ impl Pieces {
         }
     }
 
-    /// Gives each medium its share of a range.
+    /// Submits its share of a range to each medium.
     fn divide(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
         let end = command.offset + command.length;
         let (first, last) = (self.span(command.offset), self.span(end.saturating_sub(1)));

@@ -178,7 +178,7 @@ impl Uring {
         }
     }
 
-    /// Gives an I/O to a thread.
+    /// Hands an I/O to a thread.
     fn delegate(&mut self, index: usize) {
         if let Some(Some(slot)) = self.slots.get_mut(index) {
             let data = std::mem::take(&mut slot.data);
@@ -186,7 +186,7 @@ impl Uring {
         }
     }
 
-    /// Gives an I/O to the kernel.
+    /// Hands an I/O to the kernel.
     fn push(&mut self, index: usize) {
         let Some(Some(slot)) = self.slots.get_mut(index) else { return };
         let Command { operation, offset, length, fua, .. } = slot.command;

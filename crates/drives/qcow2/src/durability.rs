@@ -123,7 +123,7 @@ impl Lag {
         Covered { orders: self.durable + self.orders.len() as u64, bytes: self.written }
     }
 
-    /// It has ended.
+    /// The flush has ended.
     pub(crate) fn flushed(
         &mut self,
         covered: Covered,

@@ -80,7 +80,7 @@ impl KillSafety {
 }
 
 impl Core {
-    /// Sees to it that the tables outlive the program as they are, those that others changed
+    /// Ensures that the tables outlive the program as they are, those that others changed
     /// included: data written in place may lie where another command is about to have allocated.
     pub(crate) async fn make_kill_safe(&self) -> io::Result<()> {
         let pending = || {

@@ -34,7 +34,7 @@ pub enum FieldError {
     /// The row ends before it.
     #[error("it has too few fields")]
     Missing,
-    /// It is not among the column's words.
+    /// The text is not among the column's words.
     #[error("the {column} `{found}` is unknown")]
     Word {
         /// The column's name.
@@ -42,7 +42,7 @@ pub enum FieldError {
         /// The field.
         found: String,
     },
-    /// It is no number.
+    /// The text is no number.
     #[error("the field `{0}` is no number")]
     Number(&'static str),
     /// The number is beyond the column's range.

@@ -59,7 +59,7 @@ type Begun = Result<Outcome, RequestStatus>;
 enum Outcome {
     /// The drive has it.
     Pending,
-    /// It is done, with this many bytes written to the guest.
+    /// The request is done, with this many bytes written to the guest.
     Done(usize),
 }
 

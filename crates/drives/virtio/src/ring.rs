@@ -57,9 +57,9 @@ pub enum Fault {
 pub trait Track: std::fmt::Debug + Send {
     /// The request whose chain begins at `head` is taken.
     fn taken(&mut self, head: u16);
-    /// It is about to be given back.
+    /// The request is about to be given back.
     fn giving(&mut self, head: u16);
-    /// It was given back; the used ring's index is `used` now.
+    /// The request was given back; the used ring's index is `used` now.
     fn given(&mut self, head: u16, used: u16);
 }
 

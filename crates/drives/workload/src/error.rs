@@ -97,7 +97,7 @@ pub enum TraceError {
         /// The other one.
         other: String,
     },
-    /// It is not among the known formats.
+    /// The trace is not in a known format.
     #[error(
         "the file is no trace: expected blktrace's events, blkparse's text, CSV of MSR Cambridge, \
          Alibaba or Tencent, or the ios.csv of a run"

@@ -114,7 +114,7 @@ impl Cgroup {
     /// Raises its weights to `weight` where they are lower.
     ///
     /// # Errors
-    /// They cannot be read, saved or written.
+    /// The weights cannot be read, saved or written.
     pub fn raise(&mut self, weight: u32) -> Result<(), Error> {
         let original = self.read()?;
         if self.raised.as_ref().is_some_and(|raised| raised.set == original) {
@@ -131,7 +131,7 @@ impl Cgroup {
     /// Restores its weights, unless another program has set others meanwhile.
     ///
     /// # Errors
-    /// They cannot be read or written.
+    /// The weights cannot be read or written.
     pub fn restore(&mut self) -> Result<(), Error> {
         let Some(raised) = &self.raised else { return Ok(()) };
         // A write that failed half-way has set some of them.

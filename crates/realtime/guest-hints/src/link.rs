@@ -79,7 +79,7 @@ impl Link {
         Received::Gone
     }
 
-    /// Lets the connection go; it is made again after a while.
+    /// Closes the connection; it is made again after a while.
     pub(crate) fn hang_up(&mut self, now: Nanos) {
         (self.stream, self.retry) = (None, now + RETRY);
     }

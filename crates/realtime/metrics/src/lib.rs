@@ -17,9 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows.
+    /// A value that only grows.
     Counter,
-    /// It grows and shrinks.
+    /// A value that grows and shrinks.
     Gauge,
     /// Quantiles, a sum and a count.
     Summary,

@@ -61,7 +61,7 @@ pub enum OpenError {
     /// Another process has it open.
     #[error("{0} is in use by another process; end that one first, or use a copy")]
     Locked(PathBuf),
-    /// It is no regular file.
+    /// The path is not a regular file.
     #[error("{0} is no regular file; ordered disks lie in files")]
     NoFile(PathBuf),
     /// The size is invalid for a disk.

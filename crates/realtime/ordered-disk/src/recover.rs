@@ -17,9 +17,9 @@ const WINDOW: u64 = 2 * LONGEST;
 /// Reason why a log cannot be recovered.
 #[derive(Debug)]
 pub enum Unrecoverable {
-    /// It has no superblock that is understood.
+    /// The log has no superblock that is understood.
     Superblock(NoSuperblock),
-    /// It is shorter than the length in its superblock (bytes).
+    /// The log is shorter than the length in its superblock (bytes).
     Truncated {
         /// Its length.
         length: u64,

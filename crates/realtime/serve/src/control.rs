@@ -49,7 +49,7 @@ pub enum ControlRequest {
         /// Name of the drive.
         drive: String,
     },
-    /// Gives a drive another size.
+    /// Changes a drive's size.
     Resize {
         /// Name of the drive.
         drive: String,

@@ -41,7 +41,7 @@ impl Made {
         Self(Some(path))
     }
 
-    /// It stays.
+    /// Keeps the file.
     pub fn keep(mut self) {
         self.0 = None;
     }

@@ -102,7 +102,7 @@ pub enum ServeError {
         /// The cause.
         message: String,
     },
-    /// Something of the system's.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
         /// The attempted action.

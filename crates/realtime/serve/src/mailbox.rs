@@ -39,7 +39,7 @@ pub fn mailbox<J, B: Bell>(bell: B) -> (Mailbox<J, B>, Inbox<J, B>) {
 }
 
 impl<J, B: Bell> Mailbox<J, B> {
-    /// Gives a job; false if the thread is no more.
+    /// Sends a job; false if the thread is no more.
     pub fn give(&self, job: J) -> bool {
         if self.jobs.send(job).is_err() {
             return false;

@@ -13,12 +13,12 @@ use stasis_clock::Nanos;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Poll {
-    /// It never waits: the least latency, at the price of a core.
+    /// The thread never waits: the least latency, at the price of a core.
     Always,
-    /// It spins while there is work, then waits.
+    /// The thread spins while there is work, then waits.
     #[default]
     Adaptive,
-    /// It waits whenever there is nothing to do.
+    /// The thread waits whenever there is nothing to do.
     Never,
 }
 

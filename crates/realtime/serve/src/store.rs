@@ -134,7 +134,7 @@ impl Store {
 /// Has a thread look again when a descriptor becomes readable.
 ///
 /// # Safety
-/// It is open, and only its sole holder closes it.
+/// The descriptor is open, and only its sole holder closes it.
 pub(crate) unsafe fn register(epoll: &OwnedFd, raw: RawFd) -> Result<(), rustix::io::Errno> {
     // SAFETY: the caller's promise.
     let descriptor = unsafe { BorrowedFd::borrow_raw(raw) };

@@ -25,7 +25,7 @@ pub type DriveId = u64;
 /// Data of the thread's own bell in its events.
 const BELL: u64 = u64::MAX;
 
-/// Something that is done on the thread.
+/// Work that is done on the thread.
 type Job = Box<dyn FnOnce(&mut State) + Send>;
 
 /// State of a thread.
@@ -89,7 +89,7 @@ impl Worker {
         Ok(Self { jobs, thread: Some(thread), load: AtomicU64::new(0) })
     }
 
-    /// Does something on the thread and waits for its result; `None` if the
+    /// Runs a function on the thread and waits for its result; `None` if the
     /// thread is no more.
     pub(crate) fn call<R: Send + 'static>(
         &self,
@@ -105,7 +105,7 @@ impl Worker {
         result.recv().ok()
     }
 
-    /// Does something with a drive on a socket; `None` if it is not there any
+    /// Runs a function with a drive on a socket; `None` if it is not there any
     /// more.
     pub(crate) fn with<R: Send + 'static>(
         &self,

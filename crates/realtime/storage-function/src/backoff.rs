@@ -16,7 +16,7 @@ const ATTEMPTS: u32 = 3;
 pub enum Decision {
     /// Start it again after this pause.
     Wait(Duration),
-    /// It has never been well, and will not be.
+    /// The function has never been well, and will not be.
     GiveUp,
 }
 

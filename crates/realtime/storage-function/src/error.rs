@@ -43,7 +43,7 @@ pub enum Error {
         /// Its supervisor.
         process: u32,
     },
-    /// It never was well.
+    /// The function never was well.
     #[error(
         "the function {name} did not become well in {attempts} attempts; the last one: {reason}"
     )]

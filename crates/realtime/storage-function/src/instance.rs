@@ -19,10 +19,10 @@ pub enum Polling {
     /// Its processors never halt (`idle=poll`): no exit to wake one up, at the price
     /// of as many of the host's.
     Always,
-    /// They look for a while before they halt (the kernel's haltpoll).
+    /// The processors look for a while before they halt (the kernel's haltpoll).
     #[default]
     Adaptive,
-    /// They halt; each completion is an interrupt.
+    /// The processors halt; each completion is an interrupt.
     Never,
 }
 
@@ -55,7 +55,7 @@ impl Instance {
     /// Checks that the user's settings go together.
     ///
     /// # Errors
-    /// They do not; the error names settings that do.
+    /// The settings do not go together; the error names settings that do.
     pub fn check(&self) -> Result<(), Error> {
         if !crate::definition::is_name(&self.name) {
             return Err(Error::Invalid(format!(

@@ -37,7 +37,7 @@ impl Network {
     /// A network by its word: `user`, or `tap[:INTERFACE[:ADDRESS]]`.
     ///
     /// # Errors
-    /// It is not a valid network.
+    /// The word is not a valid network.
     pub fn parse(word: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::Invalid(format!(
@@ -143,7 +143,7 @@ impl Network {
         ports.iter().map(start).collect()
     }
 
-    /// Gives the host's end its address, once QEMU has made it.
+    /// Sets the address of the host's end, once QEMU has made it.
     ///
     /// # Errors
     /// `ip` is not there, or the system refuses.

@@ -10,7 +10,7 @@ use crate::Error;
 /// A list of processors such as `2,4-6`.
 ///
 /// # Errors
-/// It is not a valid list, or names an impossible processor.
+/// The word is not a valid list, or names an impossible processor.
 pub fn parse(word: &str) -> Result<Vec<usize>, Error> {
     let wrong = || {
         Error::Invalid(format!(

@@ -19,14 +19,14 @@ const LOCK: &str = "lock";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is on its way up.
+    /// The function is on its way up.
     #[default]
     Starting,
     /// Its health check succeeds.
     Well,
-    /// It failed and is to be started again.
+    /// The function failed and is to be started again.
     Waiting,
-    /// Nobody watches it.
+    /// No supervisor watches the function.
     Stopped,
 }
 

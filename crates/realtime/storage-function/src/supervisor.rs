@@ -23,7 +23,7 @@ const SAID: usize = 4096;
 pub enum Event {
     /// Its machine is started.
     Starting,
-    /// It is well, for the first time since its start.
+    /// The function is well, for the first time since its start.
     Well {
         /// Process id of its QEMU.
         machine: u32,
@@ -36,7 +36,7 @@ pub enum Event {
     Report(String),
     /// A disk of it is there as a file of the host.
     Disk(std::path::PathBuf),
-    /// It failed and has been ended; it is started again after the pause.
+    /// The function failed and has been ended; it is started again after the pause.
     Failed {
         /// Cause of the failure.
         reason: String,
@@ -45,7 +45,7 @@ pub enum Event {
         /// Number of its failures.
         restarts: u64,
     },
-    /// It has ended in order.
+    /// The function has ended in order.
     Stopped,
 }
 
@@ -60,7 +60,7 @@ enum End {
 /// Runs the function until `stop` is set.
 ///
 /// # Errors
-/// It cannot run at all, or has never been well.
+/// The function cannot run at all, or has never been well.
 pub fn supervise(
     instance: &Instance,
     guest: &Guest,

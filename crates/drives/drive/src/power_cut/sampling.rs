@@ -18,7 +18,7 @@ pub enum Sampling {
     Least,
     /// Everything is left.
     Most,
-    /// Something at random, drawn with this seed.
+    /// A random state, drawn with this seed.
     Random(u64),
 }
 
@@ -136,7 +136,7 @@ impl VolatileCache {
         }
     }
 
-    /// Has one unit of a change on the medium.
+    /// Puts one unit of a change on the medium.
     fn write_unit(&self, unit: u64, index: usize, left: &mut Left) {
         let change = &self.changes()[index];
         let before = left.get(&index).unwrap_or(&Survival::Lost);

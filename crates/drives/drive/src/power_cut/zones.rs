@@ -61,7 +61,7 @@ impl ZoneLayout {
 pub(super) enum Holes {
     /// Data behind a hole is lost.
     Cut,
-    /// They are filled.
+    /// Holes are filled.
     Fill,
 }
 

@@ -251,7 +251,7 @@ impl Core {
                 Mapping::Eof { .. } => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Mapping::Raw { offset, writable: true, .. } => Some((offset, count)),
                 _ => {
-                    // It may need a new table, or frees a shared one.
+                    // The clearing may need a new table, or frees a shared one.
                     self.before_allocation(&access).await?;
                     Some((0, 0))
                 }

@@ -45,7 +45,7 @@ pub enum Engine {
         /// Whether the thread waits for a flush, as with libaio.
         waits: bool,
     },
-    /// It does none, and needs a processor (`cpuio`).
+    /// No I/O; the thread needs a processor (`cpuio`).
     Processor,
 }
 

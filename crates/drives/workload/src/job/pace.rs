@@ -112,7 +112,7 @@ pub struct Pauses {
 pub enum Pausing {
     /// The thread continues.
     No,
-    /// It waits for completions.
+    /// The thread waits for completions.
     Waits,
     /// The thread continues at that time (ns).
     Until(Nanos),

@@ -13,13 +13,13 @@ use crate::JobError;
 /// A thread's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It submits its prepared I/O, at that time (ns).
+    /// The thread submits its prepared I/O, at that time (ns).
     Submit(Nanos),
-    /// It looks again at that time (ns).
+    /// The thread looks again at that time (ns).
     Look(Nanos),
-    /// It waits for a completion.
+    /// The thread waits for a completion.
     Wait,
-    /// It has ended.
+    /// The thread has ended.
     Over,
 }
 
@@ -166,7 +166,7 @@ impl Thread {
         })
     }
 
-    /// It begins at `now`.
+    /// Begins the thread at `now`.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.measured = now.saturating_add(self.ramp_time);
         self.deadline = match self.runtime {

@@ -41,7 +41,7 @@ impl Power {
         Arc::new(Self { left: Mutex::new(u64::MAX) })
     }
 
-    /// It fails after this many operations.
+    /// The power fails after this many operations.
     pub fn cut_after(&self, operations: u64) {
         *self.left.lock().unwrap() = operations;
     }

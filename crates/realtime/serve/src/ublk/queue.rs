@@ -45,7 +45,7 @@ pub(super) enum QueueEvent {
     Request(u16, Descriptor),
     /// There will be none any more.
     Gone,
-    /// It does not understand us.
+    /// The kernel does not understand the request.
     Failed(io::Error),
 }
 

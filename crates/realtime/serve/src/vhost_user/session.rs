@@ -55,7 +55,7 @@ impl Session {
         Self { target, features: 0, memory: Arc::default(), queues }
     }
 
-    /// Does something with the drive on its thread.
+    /// Runs a function with the drive on its thread.
     fn with<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Served) -> R + Send + 'static,

@@ -34,9 +34,9 @@ pub(super) fn lane(held: &Held) -> usize {
 pub(super) enum Reason {
     /// Its next request exceeds the rest of its budget.
     Exhausted,
-    /// It had the drive for too long.
+    /// The queue had the drive for too long.
     Timeout,
-    /// It has nothing to do.
+    /// The queue has nothing to do.
     Emptied,
     /// Another is more urgent.
     Preempted,

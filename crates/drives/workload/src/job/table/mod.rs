@@ -18,9 +18,9 @@ pub struct FioOption {
 pub enum Verdict {
     /// The same effect as in fio; with a description of it in a few words.
     Simulated(Key, &'static str),
-    /// It changes no I/O; the reason.
+    /// The option changes no I/O; with the reason.
     NoEffect(&'static str),
-    /// It is refused, but for values without an effect; with the alternative.
+    /// The option is refused, but for values without an effect; with the alternative.
     Refused(&'static [&'static str], &'static str),
 }
 
