@@ -36,7 +36,7 @@ pub fn last_words(path: &Path) -> String {
 
 /// An experiment to run.
 pub struct Trial {
-    /// Its name and that of its folder.
+    /// Name of the experiment and of its folder.
     pub id: &'static str,
     /// Description in one line.
     pub what: String,
@@ -169,7 +169,7 @@ impl Bench {
         if self.stop.load(Ordering::Relaxed) {
             bail!(Stopped);
         }
-        // Empty, unless somebody has put something there.
+        // The folder is empty, unless another program has added files.
         let _ = std::fs::remove_dir(media);
         let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
         let order = |id: &str| trials.iter().position(|trial| trial.id == id);
@@ -282,7 +282,7 @@ fn completed(folder: &Path, key: &Key) -> Option<Done> {
 /// A run that is complete.
 #[derive(Debug, Clone)]
 pub struct Done {
-    /// Its results.
+    /// Folder of the run's results.
     pub folder: PathBuf,
     /// The measurements from outside the guest.
     pub summary: Summary,
@@ -322,7 +322,7 @@ impl Done {
 
 /// All runs of a reproduction.
 pub struct Runs {
-    // With their places in the list.
+    // Finished runs, with their places in the list.
     done: BTreeMap<&'static str, (usize, Done)>,
     /// Failed experiments, each with its reason.
     pub failed: Vec<(String, String)>,

@@ -27,7 +27,7 @@ pub struct Key {
 /// The digest of this program, which is read once.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the program cannot be read.
 pub fn program_digest() -> Result<String> {
     static KNOWN: OnceLock<String> = OnceLock::new();
     if let Some(known) = KNOWN.get() {
@@ -42,7 +42,7 @@ pub fn program_digest() -> Result<String> {
 /// The digest of a value as JSON.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the value cannot be written as JSON.
 pub fn digest_of(value: &impl Serialize) -> Result<String> {
     Ok(digest(&serde_json::to_vec(value).context("cannot write the experiment")?))
 }

@@ -14,11 +14,11 @@ use crate::request::{Findings, Part, Request};
 /// Size and place of a reproduction.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Where the machines run; not `auto`.
+    /// Engine that runs the machines; not `auto`.
     pub engine: Engine,
     /// Fewer experiments and I/Os, as a check.
     pub quick: bool,
-    /// As large as the publication.
+    /// The publication's size.
     pub full: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Evaluation {
 pub type Trials = fn(&Settings) -> Result<Vec<Trial>>;
 
 impl Settings {
-    /// Of a request; `auto` becomes the engine that it means here.
+    /// The settings of a request; `auto` is resolved to an engine.
     pub fn of(request: &Request) -> Result<Self> {
         let engine = engine::choose(request.engine)?;
         Ok(Self { engine, quick: request.quick, full: request.full })
@@ -48,7 +48,7 @@ impl Settings {
 /// The experiments that `trials` lists.
 ///
 /// # Errors
-/// If they cannot be made of the settings.
+/// If the settings allow no experiments.
 pub fn parts(request: &Request, trials: Trials) -> Result<Vec<Part>> {
     trials(&Settings::of(request)?)?.iter().map(Trial::part).collect()
 }

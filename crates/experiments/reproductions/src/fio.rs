@@ -37,9 +37,9 @@ pub fn command(jobs: &[(&str, &str)], count: u64) -> Vec<String> {
 pub struct Latencies {
     /// Number of I/Os.
     pub count: u64,
-    /// Shortest.
+    /// Minimum.
     pub min: f64,
-    /// Longest.
+    /// Maximum.
     pub max: f64,
     /// Arithmetic mean.
     pub mean: f64,

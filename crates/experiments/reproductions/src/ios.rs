@@ -11,9 +11,9 @@ pub struct Io {
     pub drive: String,
     pub operation: &'static str,
     pub bytes: u64,
-    /// When it was submitted (ns).
+    /// Time of submission (ns).
     pub submit: u64,
-    /// From submission to delivery (ns).
+    /// Time from submission to delivery (ns).
     pub latency: f64,
 }
 

@@ -8,7 +8,7 @@ use crate::request::{Findings, Part, Request};
 /// A publication whose experiments can be repeated: a folder of this crate, which has the
 /// experiments, the published figures, and the evaluation of ours.
 pub trait Publication: Sync {
-    /// Its name on the command line.
+    /// Name on the command line.
     fn name(&self) -> &'static str;
 
     /// Authors, title and year.
@@ -36,7 +36,7 @@ pub trait Publication: Sync {
     /// [`Publication::measure`] finds them complete. Returns the failed ones, each with its reason.
     ///
     /// # Errors
-    /// As [`Publication::measure`].
+    /// The same as for [`Publication::measure`].
     fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
         self.trials().map_or(Ok(Vec::new()), |trials| experiments::some(request, trials, names))
     }

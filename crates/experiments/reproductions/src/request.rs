@@ -14,11 +14,11 @@ use stasis_report::page::Section;
 pub struct Request {
     /// The folder of the results.
     pub folder: PathBuf,
-    /// Where the machines run.
+    /// Engine that runs the machines.
     pub engine: Engine,
     /// Fewer experiments and I/Os, as a check.
     pub quick: bool,
-    /// As large as the publication.
+    /// The publication's size.
     pub full: bool,
     /// Run experiments again that are complete.
     pub force: bool,
@@ -47,7 +47,7 @@ impl Request {
 /// it elsewhere.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Part {
-    /// Its name and that of its folder.
+    /// Name of the experiment and of its folder.
     pub name: String,
     /// Description in one line.
     pub what: String,

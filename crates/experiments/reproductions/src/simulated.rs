@@ -26,7 +26,7 @@ const BATCH: usize = 4096;
 /// A point of a grid.
 #[derive(Debug, Clone, Serialize)]
 pub struct Point {
-    /// Its name and that of its folder.
+    /// Name of the point and of its folder.
     pub id: String,
     /// Description in one line.
     #[serde(skip)]
@@ -43,7 +43,7 @@ impl Point {
     /// Describes the point for a program that runs it elsewhere.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the point cannot be written as JSON.
     pub fn part(&self) -> Result<Part> {
         Ok(Part {
             name: self.id.clone(),
@@ -232,7 +232,7 @@ impl Simulator {
     /// The point's drive under its load.
     ///
     /// # Errors
-    /// Where the model or the job cannot be, and when it is stopped.
+    /// If the model or the job is invalid, or the simulation is stopped.
     fn run(&self, point: &Point) -> Result<Simulated> {
         let Point { model, capacity, job, .. } = point;
         let model: ModelSpec = serde_json::from_value(model.clone()).context("the model")?;
@@ -324,7 +324,7 @@ mod tests {
         let again = bench.run_all(&points(&["10us", "30us", "20us"])).unwrap();
         assert_eq!(again.get("0"), all.get("0"));
         assert_eq!(again.failed, [("1".to_owned(), NOT_COMPLETE.to_owned())]);
-        // Of another program, and of another point of the same name.
+        // Results of another program, or of another point of the same name, do not count.
         bench.program = "q".into();
         assert_eq!(bench.run_all(&points(&["10us"])).unwrap().failed.len(), 1);
         bench.program = "p".into();

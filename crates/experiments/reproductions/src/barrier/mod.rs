@@ -230,7 +230,7 @@ fn flushes(get: &Get, sizes: &Sizes) -> (Section, Vec<Figure>) {
     (section, figures)
 }
 
-/// Where the time of a write goes.
+/// Parts of the time of a write.
 fn shares(get: &Get) -> (Section, Vec<Figure>) {
     let mut table = Table::new(
         [Column::left("workload"), Column::left("configuration")]

@@ -46,7 +46,7 @@ impl Sizes {
         Self { dd: 500, records: 500, files: 1000, rounds: 400, disk: 1 << 30, memory: 1 << 30 };
 }
 
-/// Where a workload's result is, and in which form.
+/// Form of a workload's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultFormat {
     /// dd's last line.
@@ -65,7 +65,7 @@ pub struct Workload {
     pub idle: &'static str,
     /// Form of its result.
     pub form: ResultFormat,
-    /// Whether it has one write under way at a time.
+    /// Whether the workload has one write in flight at a time.
     pub one_at_a_time: bool,
 }
 

@@ -10,7 +10,7 @@ pub struct Rate {
     pub latency_us: f64,
     /// Median (us), which other work on the machine hardly moves.
     pub median_us: f64,
-    /// Of all threads.
+    /// I/Os a second of all threads.
     pub iops: f64,
 }
 

@@ -16,7 +16,7 @@ use super::subject::Subject;
 
 /// Memory of the software host (bytes).
 pub const MEMORY: u64 = 3 << 30;
-/// Longest that everything may take.
+/// Time limit of the whole measurement.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Measures a subject in a software host with the same system as the guest's.

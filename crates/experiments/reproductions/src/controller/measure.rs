@@ -31,7 +31,7 @@ const DEVICE: &str = "/dev/ram0";
 /// Threads where throughput counts.
 const THREADS: u32 = 4;
 
-/// Where the guest is.
+/// Arguments of a measurement.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Folder of the guest's files
@@ -256,7 +256,7 @@ impl Bench<'_> {
     fn instance(&self, polling: Polling, sockets: Vec<PathBuf>) -> Result<Instance> {
         let mut definition = Definition::parse(super::GUEST, "the guest's definition")?;
         definition.drives = sockets.iter().map(|_| String::new()).collect();
-        // Of a guest that is emulated twice.
+        // Long enough for a guest that is emulated twice.
         definition.health.deadline = Duration::from_secs(120);
         let vhost = Path::new("/dev/vhost-net").exists() || here("modprobe vhost_net").is_ok();
         here("modprobe tun")?;

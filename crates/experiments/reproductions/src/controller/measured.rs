@@ -10,7 +10,7 @@ use super::steady::Rounds;
 pub struct Variant {
     /// A 4 KiB synchronous write by one thread: mean.
     pub write_us: Option<f64>,
-    /// And median.
+    /// The same write: median.
     pub write_median_us: Option<f64>,
     /// Exits from guest mode for one such write.
     #[serde(default)]
@@ -57,7 +57,7 @@ impl Variant {
 /// All that was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Where.
+    /// Place of the measurement.
     pub place: String,
     /// Whether its processor is emulated.
     #[serde(default)]
@@ -70,7 +70,7 @@ pub struct Measured {
     pub trap: Variant,
     /// The guest with polling everywhere, on the same drive.
     pub polled: Variant,
-    /// The same on a drive that is the server's own memory.
+    /// The guest with polling everywhere, on a drive in the server's memory.
     pub own: Variant,
     /// Failed measurements, each with its reason.
     pub failed: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// With the measurement of another subject.
+    /// Adds the measurement of another subject.
     pub fn with(self, other: Self) -> Self {
         let place = if self.place.is_empty() { other.place } else { self.place };
         Self {

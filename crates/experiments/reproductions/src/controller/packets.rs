@@ -27,9 +27,9 @@ pub struct Serve {
 pub struct Send {
     /// `rr` (transactions a second), `send` or `receive` (Mbit a second)
     pub what: String,
-    /// Who answers
+    /// Address of the answerer
     pub address: String,
-    /// For so long
+    /// Time of the measurement (s)
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{bail, Context, Result};
 use stasis_qemu_vm::{Job, Piece, Vm};
 
-/// Longest that a script in a guest may take (ms).
+/// Time limit of a script in a guest (ms).
 const LIMIT: u64 = 300_000;
 
 /// Runs a script here; returns its standard output.

@@ -31,7 +31,7 @@ const POLLED_EXITS: f64 = 1.0;
 pub struct Rounds {
     /// I/Os a second in each.
     pub rates: Vec<f64>,
-    /// Exits from guest mode for each I/O, over all; absent where nobody counts them.
+    /// Exits from guest mode for each I/O, over all rounds; absent if they are not counted.
     pub exits: Option<f64>,
 }
 
@@ -90,7 +90,7 @@ mod tests {
         let exits = 0.09 / 90e-6 / 345.0;
         let error = rounds(&[345.0, 350.0, 340.0], exits).rate(true).unwrap_err();
         assert!(error.contains("2.9 exits"), "{error}");
-        // The same rate without polling is as good as any.
+        // The same rate without polling is valid.
         assert_eq!(rounds(&[345.0, 350.0, 340.0], exits).rate(false), Ok(345.0));
         // If other work disturbs one round only, the spread of the rounds shows it.
         let error = rounds(&[6399.0, 345.0, 6202.0], 0.3).rate(true).unwrap_err();

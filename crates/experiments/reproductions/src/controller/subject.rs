@@ -19,7 +19,7 @@ impl Subject {
     /// Every one, in the publication's order.
     pub const ALL: [Self; 3] = [Self::Drive, Self::Network, Self::FileServer];
 
-    /// Its name on the command line, and that of its folder.
+    /// Name of the subject on the command line, and of its folder.
     pub fn name(self) -> &'static str {
         match self {
             Self::Drive => "drive",

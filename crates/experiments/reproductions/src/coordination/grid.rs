@@ -37,7 +37,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 impl Extent {
-    /// On `devices`; without any, those of the size.
+    /// The scenarios on `devices`; by default on those of the reproduction's size.
     pub fn new(devices: &[String], quick: bool, full: bool) -> Self {
         let named = |names: &[String]| names.iter().map(|name| Device::named(name)).collect();
         let all = if devices.is_empty() { Device::published() } else { named(devices) };
@@ -74,7 +74,7 @@ impl Extent {
         }
     }
 
-    /// Its boots.
+    /// Boots for these scenarios.
     pub fn boots(&self, applications: &Applications) -> Vec<Boot> {
         let mut guest_workloads = vec![Pattern::NONE];
         guest_workloads.extend(&self.guest_workloads);

@@ -23,7 +23,7 @@ const DRIVES: [(&str, &str); 2] = [("raw", "null"), ("50us", "fixed:50us")];
 const COUNTS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
-    // Of each thread.
+    // I/Os of each thread.
     let ios = if settings.quick { 20 } else { 200 };
     let mut script = format!("fio --output-format=json+ --output=/results/{}", fio::FILE);
     for (index, (name, _)) in DRIVES.iter().enumerate() {

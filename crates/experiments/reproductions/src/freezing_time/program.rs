@@ -26,7 +26,7 @@ const TIMES: u32 = 4;
 
 pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     if settings.quick {
-        // Its guest is another one, which takes minutes to make.
+        // The experiment needs a different guest, which takes minutes to make.
         return Ok(Vec::new());
     }
     let drives = [on_image("jpt39c")?, on_ram("null")?, on_slow("null")?];

@@ -35,7 +35,7 @@ pub struct Published {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LatencyTable {
-    /// Its number.
+    /// Number of the table.
     pub id: String,
     /// Title of the table.
     pub what: String,
@@ -43,15 +43,15 @@ pub struct LatencyTable {
     pub unit: String,
     /// The unit's length (ns).
     pub scale: f64,
-    /// Shortest.
+    /// Minimum.
     pub min: f64,
-    /// Longest.
+    /// Maximum.
     pub max: f64,
     /// Arithmetic mean.
     pub average: f64,
     /// Standard deviation.
     pub stddev: f64,
-    /// In the order of [`PERCENTS`].
+    /// Percentiles in the order of [`PERCENTS`].
     pub percentiles: [f64; 17],
 }
 
@@ -75,7 +75,7 @@ impl LatencyTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramColumn {
-    /// Its heading.
+    /// Heading of the column.
     pub what: String,
     /// Average time (s).
     pub seconds: f64,

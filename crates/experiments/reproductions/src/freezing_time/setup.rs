@@ -89,7 +89,7 @@ pub fn count(settings: &Settings) -> u64 {
     }
 }
 
-/// Of I/Os or a run, with the number of processors.
+/// Label of I/Os or a run, with the number of processors.
 pub fn label(what: &str, vcpus: u32) -> String {
     let plural = if vcpus == 1 { "" } else { "s" };
     format!("{what}, {vcpus} vCPU{plural}")

@@ -141,10 +141,10 @@ fn alone(runs: &Runs) -> Vec<Figure> {
 struct Comparison {
     operation: &'static str,
     vcpus: u32,
-    /// As fio saw them.
+    /// Latencies as fio measured them.
     alone: Latencies,
     played: Latencies,
-    /// As the drive delivered them, in order (ns).
+    /// Latencies as the drive delivered them, in order (ns).
     alone_each: Vec<f64>,
     played_each: Vec<f64>,
 }

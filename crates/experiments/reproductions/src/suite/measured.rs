@@ -1,4 +1,4 @@
-//! From a boot's results to the statistics of its scenarios.
+//! Statistics of scenarios, from a boot's results.
 
 use std::path::Path;
 
@@ -22,9 +22,9 @@ pub struct Measurement {
     pub unit: String,
     /// Whether a start was given up at the limit.
     pub failed: bool,
-    /// Of the samples or starts of each repetition.
+    /// Statistics of the samples or starts of each repetition.
     pub repetitions: Vec<Statistics>,
-    /// Of the repetitions' means.
+    /// Statistics of the repetitions' means.
     pub overall: Option<Statistics>,
     /// Bytes a second that the guest and the host moved together meanwhile.
     pub together: Option<f64>,

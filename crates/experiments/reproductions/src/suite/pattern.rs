@@ -13,7 +13,7 @@ pub struct Pattern {
     pub readers: u32,
     /// Number of writers.
     pub writers: u32,
-    /// Whether they access random places.
+    /// Whether readers and writers access random places.
     pub random: bool,
 }
 
@@ -25,7 +25,7 @@ impl Pattern {
     /// Nobody.
     pub const NONE: Self = Self { readers: 0, writers: 0, random: false };
 
-    /// So many sequential readers.
+    /// A pattern of `readers` readers.
     pub const fn readers(readers: u32, random: bool) -> Self {
         Self { readers, writers: 0, random }
     }

@@ -1,4 +1,4 @@
-//! From a grid of scenarios to boots, and from a boot to an experiment.
+//! Boots for a grid of scenarios, and the experiment of a boot.
 
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
@@ -19,9 +19,9 @@ pub const LIMIT_MS: u64 = 60_000;
 /// Longer than Linux's BFQ raises a new reader's weight, 25 s at most: measurements run beside
 /// readers that are not new.
 const SETTLE_MS: u64 = 30_000;
-/// After a start: the help that was asked for it ends, and who works for every
-/// application, as the graphical server, has been idle for longer than the 2 s after
-/// which BFQ can take a process for interactive again (`bfq_wr_min_idle_time`).
+/// Pause after a start (ms): the help that was requested for the start ends, and a process that
+/// works for every application, such as the graphical server, has been idle for longer than the 2 s
+/// after which BFQ can take a process for interactive again (`bfq_wr_min_idle_time`).
 const GAP_MS: u64 = 5_000;
 /// Time for work that is not measured: file systems, the graphical server (ms).
 const BESIDE_MS: u64 = 900_000;
@@ -40,9 +40,9 @@ pub struct Size {
 /// One boot: a setup, and the measurements in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Boot {
-    /// Where.
+    /// The setup.
     pub setup: Setup,
-    /// What, in order.
+    /// The phases, in order.
     pub phases: Vec<Phase>,
 }
 

@@ -29,7 +29,7 @@ const LOG: &str = "log.txt";
 /// Interval between two checks whether a run has ended.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Where boots are run, and how.
+/// Runs boots.
 pub struct Runner {
     pub folder: PathBuf,
     pub engine: Engine,
@@ -45,7 +45,7 @@ pub struct Runner {
     pub root: PathBuf,
     /// Recipe of the root file system.
     pub recipe: String,
-    /// Whether it has a graphical server.
+    /// Whether the file system has a graphical server.
     pub has_server: bool,
     pub stop: Arc<AtomicBool>,
 }
@@ -98,7 +98,7 @@ impl Runner {
         if self.stop.load(Ordering::Relaxed) {
             bail!(Stopped);
         }
-        // The images hold nothing that anyone wants; failing to remove them harms nobody.
+        // The images are of no further use; a failure to remove them does no harm.
         let _ = match self.beside_others {
             true => std::fs::remove_dir(media),
             false => std::fs::remove_dir_all(media),

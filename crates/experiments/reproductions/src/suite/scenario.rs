@@ -9,11 +9,11 @@ use super::pattern::Pattern;
 pub struct Device {
     /// Name: the model.
     pub name: String,
-    /// Its size (bytes).
+    /// Size (bytes).
     pub capacity: u64,
     /// Size of the virtual disk, at its beginning (bytes).
     pub disk: u64,
-    /// Where the host's files begin (bytes).
+    /// Offset of the host's files (bytes).
     pub host: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Its name, and that of its folder.
+    /// Name of the setup, and of its folder.
     pub fn name(&self) -> String {
         let host = match self.host_workload {
             Pattern::NONE => "no-host-workload".to_owned(),
@@ -89,7 +89,7 @@ pub enum Benchmark {
 /// One scenario: a setup, a guest workload and a benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// Where.
+    /// The setup.
     pub setup: Setup,
     /// Workload of the guest during the measurement.
     pub guest_workload: Pattern,
@@ -98,7 +98,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Its name: the setup's, the guest's workload and the benchmark.
+    /// Name of the scenario: the setup's name, the guest's workload and the benchmark.
     pub fn name(&self) -> String {
         let guest = match self.guest_workload {
             Pattern::NONE => "idle".to_owned(),

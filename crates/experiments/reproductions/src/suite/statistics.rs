@@ -8,7 +8,7 @@ use crate::statistics::{deviation, mean};
 /// The five.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Of how many values.
+    /// Number of values.
     pub count: usize,
     pub min: f64,
     pub max: f64,

@@ -83,7 +83,7 @@ pub fn plots(measurements: &[Measurement]) -> Vec<Markup> {
     plots.iter().map(|(_, plot)| plot.draw()).collect()
 }
 
-/// Where it is in the list, at whose end it is put if it is not there.
+/// Returns the index of an element in the list, after adding it at the end if it is missing.
 fn place<T>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {
     list.iter().position(is_it).unwrap_or_else(|| {
         list.push(make());

@@ -20,14 +20,13 @@ use super::{Outcome, Random};
 const OPERATIONS: u64 = 13;
 /// The mean size of the files at the beginning (bytes): filebench's.
 const MEAN_SIZE: f64 = 16_384.0;
-/// Of the files that there may be, those that are there at the beginning, in
-/// percent: filebench's.
+/// Share of the maximum number of files that exist at the beginning (percent; filebench's).
 const PREALLOCATED: u32 = 80;
 
 /// The files at the beginning.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Files {
-    /// Their folder
+    /// Folder of the files
     pub folder: PathBuf,
     /// Maximum number of files
     #[arg(long)]

@@ -83,7 +83,7 @@ impl Bench<'_> {
         polled: bool,
     ) -> Result<(Rounds, Rate)> {
         let round = self.sizes.round.as_secs();
-        // As long again behind as there may be between two scripts.
+        // fio also runs after the rounds for as long as the gap between two scripts may be.
         let runtime = START.as_secs() * 2 + round * ROUNDS as u64;
         let fio = blocks::fio_for(device, kind, threads, runtime, polled);
         inside(vm, &format!("({fio}) >/tmp/rounds.json </dev/null &"))?;

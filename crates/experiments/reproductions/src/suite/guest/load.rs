@@ -17,7 +17,7 @@ use crate::suite::pattern::Pattern;
 const SEQUENTIAL: usize = 128 << 10;
 /// Bytes of a random reader's or writer's call: a page.
 const RANDOM: usize = 4 << 10;
-/// Where writers have their files.
+/// Folder of the writers' files.
 const SCRATCH: &str = "/tmp/suite-scratch";
 
 /// Arguments of one process.
@@ -25,16 +25,16 @@ const SCRATCH: &str = "/tmp/suite-scratch";
 pub struct Arguments {
     /// The file, or the device on which it lies
     file: PathBuf,
-    /// Where it begins there
+    /// Offset of the file there (bytes)
     #[arg(long)]
     offset: u64,
-    /// Its length
+    /// Length of the file (bytes)
     #[arg(long)]
     length: u64,
     /// Write, not read
     #[arg(long)]
     write: bool,
-    /// At random places
+    /// Access random places
     #[arg(long)]
     random: bool,
     /// Seed of the places

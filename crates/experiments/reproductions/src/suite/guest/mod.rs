@@ -43,11 +43,11 @@ pub struct MeasurementPlan {
     pub file: u64,
     /// Whether applications need a graphical server.
     pub graphical: bool,
-    /// From the beginning of a workload until something is measured (ms).
+    /// Time from the beginning of a workload to the first measurement (ms).
     pub settle_ms: u64,
-    /// After each start (ms).
+    /// Pause after each start (ms).
     pub gap_ms: u64,
-    /// When a start counts as failed (ms).
+    /// Time limit of a start, after which it counts as failed (ms).
     pub limit_ms: u64,
     /// Length of a sample of throughput (ms).
     pub sample_ms: u64,
@@ -75,7 +75,7 @@ pub struct Phase {
 pub struct Application {
     /// Name of the application.
     pub name: String,
-    /// Its command, which ends as soon as it has started.
+    /// The application's command, which ends as soon as the application has started.
     pub command: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct Measured {
 pub struct Repetition {
     /// Bytes that the guest read and wrote in each sample.
     pub samples: Vec<Transferred>,
-    /// When the samples begin (ns since the command's start).
+    /// Beginning of the samples (ns since the command's start).
     pub samples_begin: u64,
     /// The time from the first to the last start (ns since the command's start).
     pub starts_begin: u64,

@@ -11,7 +11,7 @@ use rustix::process::{kill_process_group, Pid, Signal};
 
 use super::{Application, MeasurementPlan, TestDisk};
 
-/// Where the applications' file system is.
+/// Mount point of the applications' file system.
 const ROOT: &str = "/tmp/suite-root";
 /// Interval between two looks for the graphical server's socket.
 const LOOK: Duration = Duration::from_millis(20);
@@ -96,7 +96,7 @@ impl Starter {
 fn serve() -> Result<()> {
     let mut server = Command::new("chroot");
     server.args([ROOT, "Xvfb", ":0", "-screen", "0", "1024x768x24", "-nolisten", "tcp"]);
-    // Not anew after its last client; no renderer in software.
+    // The server does not restart after its last client, and has no software renderer.
     server.args(["-noreset", "-extension", "GLX"]);
     server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut server = server.spawn().context("cannot start Xvfb")?;
