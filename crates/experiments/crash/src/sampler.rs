@@ -22,8 +22,8 @@ pub struct Cut {
 
 /// Draws states from a trace; the same seed and number give the same one.
 ///
-/// The first states are those that decide, whatever the seed: everything that can be lost is lost at
-/// the end, after each line of output, and just before and after each flush.
+/// The first states are those that decide, whatever the seed: everything that can be lost is lost,
+/// at the end, after each line of output, and just before and after each flush.
 #[derive(Debug)]
 pub struct StateSampler {
     seed: u64,

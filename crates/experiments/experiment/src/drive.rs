@@ -152,8 +152,8 @@ fn of_medium(key: &str, word: &str) -> Option<(String, String)> {
 }
 
 impl DriveSpec {
-    /// The keys that [`Self::parse`] takes: those of the schema that are no tables, and those of the
-    /// tables in it that are of one form, as `TABLE.KEY` or by a shorter name.
+    /// The keys of [`Self::parse`]: those of the schema that are no tables, and those of the tables
+    /// in it that are of one form, as `TABLE.KEY` or by a shorter name.
     pub fn keys() -> &'static [Key] {
         words().keys()
     }

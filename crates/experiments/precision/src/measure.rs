@@ -71,8 +71,8 @@ pub struct Precision {
     pub delivered: Vec<Delivered>,
     /// Lateness of the ends of slices of guest time (ns).
     pub overshoot_ns: Overshoot,
-    /// Host time from the guest's last instruction before an exit to its first one after it,
-    /// as calibrated, by kind of exit (ns). Empty under `exact`, where the host takes no guest time.
+    /// Host time from the guest's last instruction before an exit to its first one after it, as
+    /// calibrated, by kind of exit (ns). Empty under `exact`: the host takes no guest time.
     pub exit_ns: BTreeMap<String, f64>,
     /// Spread of the cost of exits of one kind (ns): the distance between the first and the last
     /// decile, of the kind where it is largest.

@@ -84,7 +84,7 @@ pub struct Arguments {
     /// As large as the publication; barrier and coordination only, hours
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Run what is complete, too
+    /// Run experiments again that are complete
     #[arg(long)]
     force: bool,
     /// Drives to measure; coordination only
@@ -97,24 +97,24 @@ pub struct Arguments {
     /// Where the machines run: auto, kvm, softkvm or exact [default: auto]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
-    /// Print the experiments in place of running them: a name and what it is, a line each
+    /// Print the experiments in place of running them: name and description, a line each
     #[arg(long)]
     list: bool,
-    /// With --list: print JSON, with all that whoever runs them elsewhere has to know
+    /// With --list: print JSON, with all that is needed to run the experiments elsewhere
     #[arg(long, requires = "list")]
     json: bool,
-    /// Run only these experiments and make nothing of them, such as on one machine of several that
-    /// share DIR; the same without --only makes the figures of what is complete
+    /// Run only these experiments, without figures or page, such as on one machine of several that
+    /// share DIR; the same without --only makes the figures of all complete experiments
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", conflicts_with = "list")]
     only: Vec<String>,
-    /// Run nothing: make figures and page of what is complete in DIR
+    /// Run nothing: make figures and page of the complete experiments in DIR
     #[arg(long, conflicts_with_all = ["list", "only", "force", "jobs"])]
     gather: bool,
     /// Run the experiments as a study, by the Python package: local, tcp://HOST:PORT of a Dask
     /// scheduler, or slurm
     #[arg(long, value_name = "WHERE", conflicts_with_all = ["list", "only", "force", "jobs", "gather"])]
     on: Option<String>,
-    /// With --on: how many workers [default: one for each core]
+    /// With --on: number of workers [default: one for each core]
     #[arg(long, value_name = "N", requires = "on")]
     workers: Option<usize>,
     /// With --on: compute N experiments again on another worker, and compare the bytes
@@ -134,7 +134,7 @@ impl Arguments {
         self.on.is_some()
     }
 
-    /// Refuses what the publication does not take.
+    /// Refuses options that the publication does not take.
     fn check(&self, publication: &dyn Publication) -> Result<()> {
         let asked = [
             (Extra::Full, "--full", self.full),

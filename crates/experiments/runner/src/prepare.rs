@@ -185,7 +185,7 @@ impl<'a> RunSetup<'a> {
         Ok((drive, traced))
     }
 
-    /// A machine of the plan; `root`: the kind of file system that its root is, if that is on a device.
+    /// A machine of the plan; `root`: the file system of its root, if the root is on a device.
     fn machine(
         &self,
         spec: &MachineSpec,

@@ -6,7 +6,8 @@
 //!   end.
 //! - A reader that closes the output early, such as `head`, is no error.
 //! - After [`progress::quiet`] there is no progress.
-//! - A terminal that was given to a guest is as it was before when the program ends, however it does, unless it is killed.
+//! - A terminal that was given to a guest is restored at the program's end, of any kind but
+//!   SIGKILL.
 
 mod interactive;
 pub mod progress;
