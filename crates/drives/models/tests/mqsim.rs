@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::build;
+use common::{build, numbers, run, REGION};
 use serde::Deserialize;
 use stasis_block::Command;
 use stasis_block::Operation::{Read, Write};
@@ -36,23 +36,14 @@ const ALLOWED: [(u64, [(u32, f64); 4]); 3] = [
 fn rate(read_percent: u64, depth: u32) -> f64 {
     const COUNT: u32 = 12_000;
     const PAGE: u64 = 8192;
-    let mut model = build("mqsim-mlc", 0);
-    let mut state = 11u64;
-    let mut command = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let operation = if (state >> 20) % 100 < read_percent { Read } else { Write };
-        Command::new(operation, (state >> 28) % (common::REGION / PAGE) * PAGE, 4096)
+    let mut number = numbers();
+    let command = || {
+        let number = number();
+        let operation = if number % 100 < read_percent { Read } else { Write };
+        Command::new(operation, (number >> 8) % (REGION / PAGE) * PAGE, 4096)
     };
-    let (mut done, mut count, mut last) = (Vec::new(), 0, 0);
-    (0..depth).for_each(|tag| model.submit(0, tag, &command()));
-    while count < COUNT {
-        let now = model.next_event().expect("commands are under way");
-        model.advance(now, &mut done);
-        for completion in done.drain(..) {
-            (count, last) = (count + 1, completion.at);
-            model.submit(now, completion.tag, &command());
-        }
-    }
+    let mut model = build("mqsim-mlc", 0);
+    let (_, last) = run(model.as_mut(), (COUNT as usize, depth), 0, command);
     f64::from(COUNT) / (last as f64 / 1e9)
 }
 

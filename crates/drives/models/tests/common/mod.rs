@@ -1,6 +1,6 @@
 //! A closed loop of commands against a model.
 
-use stasis_block::{Command, Operation};
+use stasis_block::Command;
 use stasis_clock::Nanos;
 use stasis_models::{BuildContext, Model, ModelSpec};
 
@@ -13,22 +13,24 @@ pub fn build(word: &str, path: Nanos) -> Box<dyn Model> {
     ModelSpec::parse(word).unwrap().build(&context).unwrap()
 }
 
-/// `count` commands of `length` bytes at random places, `depth` at a time, each
-/// `pause` ns after the one before it. Latencies in the order of completion,
-/// and the time when the last completed.
+/// Numbers without an order, always the same.
+pub fn numbers() -> impl FnMut() -> u64 {
+    // Knuth's MMIX generator: any will do.
+    let mut state = 11u64;
+    move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state >> 20
+    }
+}
+
+/// `count` commands, `depth` at a time, each `pause` ns after the one before it. Latencies in
+/// the order of completion, and the time when the last completed.
 pub fn run(
     model: &mut dyn Model,
-    operation: Operation,
-    length: u64,
     (count, depth): (usize, u32),
     pause: Nanos,
+    mut command: impl FnMut() -> Command,
 ) -> (Vec<Nanos>, Nanos) {
-    let mut state = 11u64;
-    let mut command = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let offset = (state >> 20) % (REGION / length) * length;
-        Command::new(operation, offset, length)
-    };
     let mut submitted = vec![0; depth as usize];
     let (mut latencies, mut done, mut last) = (Vec::with_capacity(count), Vec::new(), 0);
     (0..depth).for_each(|tag| model.submit(0, tag, &command()));
@@ -45,10 +47,4 @@ pub fn run(
         }
     }
     (latencies, last)
-}
-
-/// The `percent`th percentile (ns).
-pub fn percentile(latencies: &mut [Nanos], percent: f64) -> Nanos {
-    latencies.sort_unstable();
-    latencies[((latencies.len() - 1) as f64 * percent / 100.0).round() as usize]
 }

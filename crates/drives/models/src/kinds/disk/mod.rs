@@ -45,11 +45,20 @@ struct Pending {
 /// The current work of the arm.
 #[derive(Debug, Clone, Copy)]
 enum Job {
-    Read { start: u64, end: u64 },
-    Write,
+    Read { start: u64, end: u64, passing: Passing },
+    Write { passing: Passing },
     Destage,
     // Read-ahead that a command waits for.
-    Stream,
+    Stream { passing: Passing },
+}
+
+/// A command whose bytes pass under the head, and cross the interface meanwhile.
+#[derive(Debug, Clone, Copy)]
+struct Passing {
+    tag: Tag,
+    // Time from which bytes can cross the interface (ns), and their number.
+    begin: Nanos,
+    length: u64,
 }
 
 /// A flush and the number of the first write that it does not cover.
@@ -138,10 +147,16 @@ impl HardDisk {
         self.due.push(self.link_free_at.saturating_add(self.overhead), tag);
     }
 
-    /// A command whose bytes pass under the head from `begin` to `end`, and
-    /// cross the interface meanwhile.
-    fn complete_passing(&mut self, begin: Nanos, end: Nanos, tag: Tag, length: u64) {
-        let crossed = begin.saturating_add(self.link.times(length)).max(end);
+    /// A command whose last byte passed under the head at `end`: it completes when its bytes
+    /// have crossed the interface, which carries one command at a time.
+    fn complete_passing(&mut self, end: Nanos, passing: Passing) {
+        let Passing { tag, begin, length } = passing;
+        let mut crossed = end;
+        if length > 0 {
+            let start = self.link_free_at.max(begin);
+            crossed = start.saturating_add(self.link.times(length)).max(end);
+            self.link_free_at = crossed;
+        }
         self.due.push(crossed.saturating_add(self.overhead), tag);
     }
 
@@ -158,9 +173,9 @@ impl HardDisk {
                 self.complete_buffered(now, tag, end - start);
             }
             Lookup::Arrives(at) if arm.is_some() => {
-                self.busy = Some((at, Job::Stream));
+                let passing = Passing { tag, begin: now, length: end - start };
+                self.busy = Some((at, Job::Stream { passing }));
                 self.set_head(end);
-                self.complete_passing(now, at, tag, end - start);
             }
             _ => self.queue.push(pending),
         }
@@ -283,14 +298,14 @@ impl HardDisk {
     fn serve(&mut self, begin: Nanos, pending: Pending) {
         let Pending { tag, operation, start, end, .. } = pending;
         let done = begin.saturating_add(self.geometry.transfer(start, end));
+        let length = if operation == Operation::WriteZeroes { 0 } else { end - start };
+        let passing = Passing { tag, begin, length };
         let job = match operation {
-            Operation::Read => Job::Read { start, end },
-            _ => Job::Write,
+            Operation::Read => Job::Read { start, end, passing },
+            _ => Job::Write { passing },
         };
         self.busy = Some((done, job));
         self.set_head(end);
-        let length = if operation == Operation::WriteZeroes { 0 } else { end - start };
-        self.complete_passing(begin, done, tag, length);
     }
 
     /// Ends the arm's work up to `now`, and starts the work after it.
@@ -301,7 +316,8 @@ impl HardDisk {
             }
             self.busy = None;
             match job {
-                Job::Read { start, end: behind } => {
+                Job::Read { start, end: behind, passing } => {
+                    self.complete_passing(end, passing);
                     self.read_ahead.start(end, start, behind, &self.geometry);
                 }
                 Job::Destage => {
@@ -309,7 +325,9 @@ impl HardDisk {
                     self.complete_flushes(end);
                     self.admit(end);
                 }
-                Job::Write | Job::Stream => {}
+                Job::Write { passing } | Job::Stream { passing } => {
+                    self.complete_passing(end, passing);
+                }
             }
             self.dispatch(end);
         }

@@ -85,6 +85,34 @@ fn reading_ahead_streams() {
     assert!((110.0..125.0).contains(&rate), "{rate} MB/s");
 }
 
+/// An interface slower than the surface is the limit of everything that crosses it: streams with
+/// and without a buffer, commands that miss, and data that the caches hold.
+#[test]
+fn the_interface_carries_one_command_at_a_time() {
+    let slow = |spec| DiskSpec { interface_rate: Rate::per_second(10_000_000), ..spec };
+    for (operation, spec) in [
+        (Operation::Read, slow(cached())),
+        (Operation::Read, slow(spec())),
+        (Operation::Write, slow(cached())),
+        (Operation::Write, slow(spec())),
+    ] {
+        for depth in [1, 8] {
+            let mut disk = HardDisk::new(&spec, 1).unwrap();
+            let (mut done, mut now) = (Vec::new(), 0);
+            for next in 0..256 {
+                while next as usize - done.len() >= depth {
+                    now = disk.next_event().unwrap();
+                    disk.advance(now, &mut done);
+                }
+                disk.submit(now, next, &command(operation, u64::from(next) * MIB, MIB));
+            }
+            let (_, end) = finish(&mut disk).pop().unwrap();
+            let rate = 256.0 * MIB as f64 / (end as f64 / 1e9) / 1e6;
+            assert!((8.0..=10.0).contains(&rate), "{operation:?} at depth {depth}: {rate} MB/s");
+        }
+    }
+}
+
 /// The read buffer is small: data that a stream left far behind is read again.
 #[test]
 fn a_stream_forgets_what_it_passed() {
