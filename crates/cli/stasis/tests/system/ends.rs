@@ -90,7 +90,7 @@ fn a_guest_that_takes_too_long() {
     let summary = bench.json("results/summary.json");
     assert_eq!(summary["ending"], "wall-limit");
     // Figures that are known by then are reported, even without a drive's events.
-    assert!(summary["virtual_seconds"].as_f64().unwrap() > 0.1, "{summary}");
+    assert!(summary["virtual_seconds"].as_f64().unwrap() > 0.0, "{summary}");
     assert!(summary["exits"].as_u64().unwrap() > 0, "{summary}");
     assert!(summary["tsc_khz"].as_u64().unwrap() > 0, "{summary}");
 }
@@ -109,17 +109,17 @@ fn a_limit_before_the_boot_ends_the_run_in_its_own_way() {
 #[test]
 fn what_a_machine_gets_that_nobody_waits_for_ends_with_the_others() {
     let bench = Bench::new();
-    let machine = |name: &str, wait: bool, command: &str| {
+    let machine = |name: &str, wait: bool, at: &str, command: &str| {
         format!(
             "[[machine]]\nname = '{name}'\nwait = {wait}\ncommand = ['sh', '-c', '{command}']\n\
-             [[machine.disk]]\non = 'shared'\nsize = '32MiB'\n"
+             [[machine.disk]]\non = 'shared'\noffset = '{at}'\nsize = '32MiB'\n"
         )
     };
     let file = format!(
         "engine = 'exact'\n[[drive]]\nname = 'shared'\nmodel = 'fixed:1ms'\n\
          medium = {{ ram = '128MiB' }}\n{}{}",
-        machine("short", true, "dd if=/dev/vda of=/dev/null bs=4k count=50 iflag=direct"),
-        machine("endless", false, "dd if=/dev/vda of=/dev/null bs=4k iflag=direct"),
+        machine("short", true, "0", "dd if=/dev/vda of=/dev/null bs=4k count=50 iflag=direct"),
+        machine("endless", false, "32MiB", "dd if=/dev/vda of=/dev/null bs=4k iflag=direct"),
     );
     std::fs::write(bench.path("two.toml"), file).unwrap();
     bench.run(&["-q", "two.toml"]).expect(0);
