@@ -18,7 +18,7 @@ use stasis_models::Profile;
 #[command(after_help = "Examples:
   fio job.fio --output-format=json+ --output=fio.json && stasis calibrate fio.json
   blkparse -i sdb > sdb.txt && stasis calibrate sdb.txt -o sdb.json
-  stasis run --drive model=profile:sdb.json,medium=ram:1GiB -- fio job.fio")]
+  stasis run --drive model=profile:sdb.json,medium=ram:1GiB --file job.fio -- fio job.fio")]
 pub struct CalibrateArguments {
     /// fio's JSON output or blkparse's text output; - reads standard input
     #[arg(value_name = "FILE")]
