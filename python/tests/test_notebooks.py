@@ -34,7 +34,7 @@ def test_the_tail_of_an_ftl(here: Path, monkeypatch: pytest.MonkeyPatch) -> None
     notebook = executed("tail-latency", here, monkeypatch)
     assert sum("&lt;svg" in page for page in shown(notebook)) == 2
     text = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
-    assert "4 points were computed, 2 compared, 0 differ" in text
+    assert "6 points were computed, 2 compared, 0 differ" in text
 
 
 @pytest.mark.slow

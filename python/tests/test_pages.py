@@ -186,5 +186,21 @@ def test_a_large_study_makes_a_small_page(tmp_path: Path) -> None:
     result = StudyResult("large", tmp_path, ["seed", "depth", "model.gc.policy"], 20_500, [], failures)
     text = drawn(lambda level: _page(result, rows, level))
     assert len(text.encode()) <= LIMIT
-    assert text.count("Latency by depth</figcaption>") == 12
+    assert text.count("Latency by depth, the geometric mean of the points</figcaption>") == 12
     assert "more are in `log.jsonl`" in text
+
+
+def test_an_axis_of_fractions_is_one_of_numbers(tmp_path: Path) -> None:
+    """The folders of the figures have its values as texts."""
+    rows = [
+        {"drive": "d", "operation": "read", "count": 1000, "axis": value, "word": word, "delivered_mean_ns": 1e4}
+        | {f"delivered_{name}_ns": 1e4 for name in ("p1", "p10", "p25", "p50", "p75", "p90", "p99", "p99.9", "max")}
+        for value in ("0.25", "10.5", "2.5")
+        for word in ("1.5", "no")
+    ]
+    text = drawn(lambda level: _page(StudyResult("s", tmp_path, ["axis", "word"], 6, []), rows, level))
+    assert [text.index(f">{value}</th>") for value in ("0.25", "2.5", "10.5")] == sorted(
+        text.index(f">{value}</th>") for value in ("0.25", "2.5", "10.5")
+    )
+    assert "<svg" in text
+    assert ">no</th>" in text

@@ -101,11 +101,20 @@ def _nominal(axis: str) -> bool:
     return axis.rsplit(".", 1)[-1] == "seed"
 
 
+def _values(rows: Sequence[dict[str, Any]], axis: str) -> list[Any]:
+    """The values of an axis. The name of a data set's folder has a fraction as a text, which is a number again here."""
+    values = [row[axis] for row in rows]
+    try:
+        return [float(value) if isinstance(value, str) else value for value in values]
+    except ValueError:
+        return values
+
+
 def _effect(rows: Sequence[dict[str, Any]], axis: str, level: int) -> list[dict[str, Any]]:
     """The effect of one axis: latencies by its values, the geometric mean over all other axes."""
     by_value: dict[Any, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_value.setdefault(row[axis], []).append(row)
+    for value, row in zip(_values(rows, axis), rows):
+        by_value.setdefault(value, []).append(row)
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in by_value)
     values = sorted(by_value) if numeric else sorted(by_value, key=str)
     # Only percentiles that the points with the fewest I/Os support.
