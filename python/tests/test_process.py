@@ -160,6 +160,18 @@ def test_a_large_input_and_output_do_not_block_each_other() -> None:
     assert done.errors == "e\n"
 
 
+def test_a_crash_test_is_asked_for_as_its_arguments_say(fake: Callable[[str], Path], here: Path) -> None:
+    fake('printf "%s\\n" "$@" >words; echo "{}"\n')
+    (here / "crash.toml").touch()
+    stasis.crash_test("crash.toml", states=3, check_limit="5min", strict=True, results="r")
+    words = Path("words").read_text().split("\n")
+    assert words[words.index("--check-limit") + 1] == "5min"
+    assert "--strict" in words
+    stasis.crash_test("crash.toml", results="r")
+    words = Path("words").read_text().split("\n")
+    assert "--check-limit" not in words and "--strict" not in words
+
+
 def test_output_is_echoed_where_that_is_asked(fake: Callable[[str], Path], here: Path) -> None:
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):

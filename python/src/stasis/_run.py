@@ -264,6 +264,8 @@ def crash_test(
     results: Optional[AnyPath] = None,
     check: Optional[str] = None,
     check_every: Optional[int] = None,
+    check_limit: Optional[str] = None,
+    strict: bool = False,
     checkers: Optional[int] = None,
     inject: Optional[str] = None,
     engine: Optional[str] = None,
@@ -272,6 +274,9 @@ def crash_test(
 ) -> CrashTest:
     """Cuts the power of a run's drives many times, and checks the drives after each cut.
 
+    ``check_limit`` is the longest that a check may take (``"5min"``); with ``strict``, a flush covers
+    nothing that was in flight when it was submitted.
+
     Raises `ProgramError` with the program's message, and `Interrupted` after Ctrl-C or ``cancel``.
     """
     named = results or (experiment.results if isinstance(experiment, Experiment) else None)
@@ -279,10 +284,10 @@ def crash_test(
     options = {
         "--states": states, "--state": state, "--seed": seed, "--record": record,
         "--results": folder, "--check": check, "--check-every": check_every,
-        "--checkers": checkers, "--inject": inject, "--engine": engine,
+        "--check-limit": check_limit, "--checkers": checkers, "--inject": inject, "--engine": engine,
     }  # fmt: skip
     with _experiment_file(experiment) as path:
-        words = ["crash-test", str(path), "--json", *_words(options)]
+        words = ["crash-test", str(path), "--json", *_words(options), *["--strict"] * strict]
         done = _start(words, "booting", folder, progress=progress, cancel=cancel)
     if done.stopped:
         raise Interrupted("the crash test was stopped", status=done.status, command_line=done.command_line)

@@ -86,6 +86,46 @@ impl GuestCheck {
         let names: Vec<String> = disks.map(|disk| format!("/dev/{}", disk.name)).collect();
         names.join(", ")
     }
+
+    /// What the user should know where a name that the check uses means another disk than in former
+    /// versions. Read are the command, and the files for the guest that it names.
+    pub fn other_names(&self) -> Option<String> {
+        let disks = self.devices.iter().flat_map(|device| &device.disks);
+        let names: Vec<&str> = disks.map(|disk| disk.name.as_str()).collect();
+        let named = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            !name.is_empty() && self.command.contains(name)
+        };
+        let files = self.files.iter().filter(|(path, _)| named(path));
+        let mut texts = std::iter::once(self.command.as_bytes())
+            .chain(files.map(|(_, content)| content.as_slice()));
+        texts.find_map(|text| other_names(text, &names))
+    }
+}
+
+/// How the disk `number` (from 0) of all was called where every drive of a check's guest was a virtio
+/// drive; none of the many that have no letter.
+fn former_name(number: usize) -> Option<String> {
+    let letter = ('a'..='z').nth(number)?;
+    Some(format!("vd{letter}"))
+}
+
+/// What to know of a check that says `text`, where a name there means another disk than in former
+/// versions: `names` are those of all disks.
+fn other_names(text: &[u8], names: &[&str]) -> Option<String> {
+    let says = |name: &str| {
+        let path = format!("/dev/{name}");
+        text.windows(path.len()).any(|window| window == path.as_bytes())
+    };
+    let moved = names.iter().enumerate().find_map(|(number, now)| {
+        let former = former_name(number)?;
+        (*now != former && names.contains(&&*former) && says(&former)).then_some((former, now))
+    });
+    let (former, now) = moved?;
+    Some(format!(
+        "the check names /dev/{former}, which is the virtio drive of that name, as in the tested guest; \
+         the drive that former versions called so, by the order of all drives, is /dev/{now}"
+    ))
 }
 
 /// The drives of a trace as a guest finds them, and the places of their disks.
@@ -126,9 +166,8 @@ fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
     let taken: Vec<String> =
         devices.iter().flat_map(|device| &device.disks).map(|disk| disk.name.clone()).collect();
     let disks = devices.iter_mut().flat_map(|device| &mut device.disks);
-    for (disk, letter) in disks.zip('a'..='z') {
-        let alias = format!("vd{letter}");
-        disk.alias = (!taken.contains(&alias)).then_some(alias);
+    for (number, disk) in disks.enumerate() {
+        disk.alias = former_name(number).filter(|alias| !taken.contains(alias));
     }
     Ok((devices, places))
 }
@@ -217,7 +256,17 @@ fn journal_hint(command: &str, status: i32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::journal_hint;
+    use super::{journal_hint, other_names};
+
+    #[test]
+    fn a_name_that_means_another_disk_than_before_is_told() {
+        let check = b"mount /dev/vda /mnt";
+        let told = other_names(check, &["nvme0n1", "vda"]).unwrap();
+        assert!(told.contains("is /dev/nvme0n1") && told.contains("names /dev/vda"), "{told}");
+        assert_eq!(other_names(check, &["vda", "nvme0n1"]), None, "as it was");
+        assert_eq!(other_names(check, &["nvme0n1", "nvme1n1"]), None, "vda is nvme0n1 still");
+        assert_eq!(other_names(b"mount /dev/nvme0n1 /mnt", &["nvme0n1", "vda"]), None);
+    }
 
     #[test]
     fn a_journal_that_was_not_replayed_is_told_from_damage() {

@@ -218,6 +218,9 @@ impl CrashTest<'_> {
         }
         observer.event(Event::Step { what: "checking what nothing is lost of", fraction: None })?;
         let names = checks[0].names();
+        if let Some(names) = checks[0].other_names() {
+            observer.event(Event::Warning(&names))?;
+        }
         let begun = Instant::now();
         match session.control(&mut checks[0]) {
             _ if stop.load(Ordering::Relaxed) => {

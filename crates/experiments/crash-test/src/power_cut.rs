@@ -13,7 +13,7 @@ use stasis_crash::{Cut, CutPoint, EventKind, StateSampler, Trace};
 use stasis_drive::Sampling;
 use stasis_experiment::Experiment;
 use stasis_report::{Ios, ResultsFolder};
-use stasis_runner::{input, Observer, Results, Runner, TraceOptions};
+use stasis_runner::{input, state_file, Event, Observer, Results, Runner, TraceOptions};
 
 use crate::check::{CheckSetup, GuestCheck};
 use crate::disks::after_cut;
@@ -160,13 +160,21 @@ pub fn run(
             let guest = made(&experiment, observer)?;
             let limit = experiment.check_limit();
             let setup = CheckSetup { guest, command, files: &files, limit, stop };
-            Some(GuestCheck::new(&setup, &session.trace)?)
+            let check = GuestCheck::new(&setup, &session.trace)?;
+            if let Some(names) = check.other_names() {
+                observer.event(Event::Warning(&names))?;
+            }
+            Some(check)
         }
         None => None,
     };
     let mut results = ResultsFolder::join(&folder)?;
     for drive in &session.trace.header.drives {
-        results.file(&after_cut(drive))?;
+        let image = after_cut(drive);
+        results.file(&image)?;
+        if drive.device.zones.is_some() {
+            results.file(&state_file(&image))?;
+        }
     }
     let mut checks = StateChecks {
         check: check.as_mut().map(|check| check as &mut dyn stasis_crash::Check),
@@ -216,6 +224,9 @@ fn describe(
     for Finding { at, drive, what, .. } in &outcome.findings {
         let drive = drive.as_ref().map_or(String::new(), |name| format!("drive {name}: "));
         text += &format!("\n  cut at {}: {drive}{what}", since(*at));
+    }
+    for why in &outcome.not_kept {
+        text += &format!("\n  a run on this disk cannot go on where its zones end: {why}");
     }
     text + &format!(
         "\n  the disks after the last cut are {}/*.after-cut.*; media of the experiment are as they \

@@ -14,6 +14,7 @@ use stasis_crash::{
 };
 use stasis_drive::Sampling;
 use stasis_qcow2::Durability;
+use stasis_runner::leave_zones;
 
 use crate::disks::{after_cut, StateDisk};
 
@@ -93,6 +94,9 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     /// Whether the session was stopped.
     pub stopped: bool,
+    /// Disks that are left, and whose zones are not: which, and why.
+    #[serde(skip)]
+    pub not_kept: Vec<String>,
 }
 
 /// A program that reports the faults of an image.
@@ -232,6 +236,11 @@ impl Session {
                     let name = &after_cut(&trace.header.drives[index]);
                     let size = trace.drives[index].guest.capacity;
                     disk.save(folder, name, (&enumerator, index, crashed), size, contents)?;
+                    let (image, device) = (folder.join(name), &trace.header.drives[index].device);
+                    let pointers = crashed.pointers_in_bytes();
+                    if let Err(why) = leave_zones(&image, device, size, &pointers) {
+                        outcome.not_kept.push(format!("{}: {why:#}", image.display()));
+                    }
                 }
             }
             if !on(outcome) {
@@ -414,9 +423,7 @@ impl StateReader for View<'_> {
     }
 
     fn zones(&self, drive: usize) -> Vec<(u64, u64)> {
-        let pointers = self.state.crashed.get(drive).map_or(&[][..], |crashed| &crashed.pointers);
-        let bytes = |sectors: u64| sectors * stasis_crash::SECTOR as u64;
-        pointers.iter().map(|(zone, written)| (bytes(*zone), bytes(*written))).collect()
+        self.state.crashed.get(drive).map_or_else(Vec::new, DriveCrashState::pointers_in_bytes)
     }
 
     fn at(&self) -> Nanos {

@@ -47,6 +47,10 @@ pub struct TracedDevice {
     pub namespace: u64,
     /// The zones of each namespace, if they are of the Zoned Namespace command set.
     pub zones: Option<TracedZones>,
+    /// Zones that were not empty before the run: the first byte of each on the drive, and how many
+    /// bytes of it were written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub written: Vec<(u64, u64)>,
     /// Reason why a check cannot have an equal drive, if it cannot.
     pub unlike: Option<String>,
 }

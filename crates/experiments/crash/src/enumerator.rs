@@ -72,11 +72,15 @@ impl<'a> Enumerator<'a> {
     /// An enumerator at the beginning of `trace`. `strict`: a flush covers nothing that was in
     /// flight when it was submitted.
     pub fn new(trace: &'a Trace, strict: bool) -> Self {
-        let drives = trace.drives.iter().map(|drive| {
+        let drives = trace.drives.iter().enumerate().map(|(index, drive)| {
             let log = drive.cached();
             let cache = VolatileCache::new(log.power_loss, log.discard_zeroes);
             let cache = cache.with_zones(log.zones).strict(strict);
-            Present { cache, settled: WrittenSectors::default(), pointers: Pointers::new() }
+            let written = trace.header.drives.get(index).map_or(&[][..], |one| &one.device.written);
+            let sectors = |bytes: u64| bytes / crate::sectors::SECTOR as u64;
+            let pointers =
+                written.iter().map(|(zone, written)| (sectors(*zone), sectors(*written))).collect();
+            Present { cache, settled: WrittenSectors::default(), pointers }
         });
         Self { trace, point: 0, drives: drives.collect(), news: Vec::new() }
     }
@@ -179,6 +183,12 @@ impl<'a> Enumerator<'a> {
 }
 
 impl DriveCrashState {
+    /// Of each zone that is not empty, its first byte on the drive, and the bytes that are written.
+    pub fn pointers_in_bytes(&self) -> Vec<(u64, u64)> {
+        let bytes = |sectors: u64| sectors * crate::sectors::SECTOR as u64;
+        self.pointers.iter().map(|(zone, written)| (bytes(*zone), bytes(*written))).collect()
+    }
+
     fn set(&mut self, sector: u64, content: Content, settled: &WrittenSectors) {
         let before = self.lookup.insert(sector, content);
         if before.is_none() {

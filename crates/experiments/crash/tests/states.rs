@@ -407,4 +407,14 @@ fn write_pointers_are_where_the_zones_data_ends() {
     assert_eq!(at(65, Sampling::Least), [(0, 1), (6, 2)]);
     assert_eq!(at(65, Sampling::Most), [(0, 2), (6, 1)]);
     assert_eq!(at(75, Sampling::Least), [(0, 2), (6, 1)]);
+    // Zones that an earlier run has written are there, until they are reset.
+    let mut trace = trace;
+    trace.header.drives[0].device.written = vec![(2048, 1024), (3072, 512)];
+    let mut enumerator = Enumerator::new(&trace, false);
+    let mut at = |time, sampling| {
+        enumerator.go_to(trace.point_at(time));
+        enumerator.cut(sampling)[0].pointers.clone()
+    };
+    assert_eq!(at(0, Sampling::Least), [(4, 2), (6, 1)]);
+    assert_eq!(at(75, Sampling::Least), [(0, 2), (4, 2), (6, 1)]);
 }

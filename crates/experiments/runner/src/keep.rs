@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
+use stasis_crash::TracedDevice;
 use stasis_experiment::{DriveSpec, Interface, StateSpec};
 use stasis_media::MediumSpec;
-use stasis_nvme::{Config, KeptState};
+use stasis_nvme::{Config, KeptState, KeptZones, Namespace, ZoneState, Zones};
 
 use crate::plan::PlannedDrive;
 
@@ -254,6 +255,59 @@ impl Keep {
         let medium = medium::sample(&self.medium)?;
         write(file, &self.medium, &StateFile { form: FORM.into(), in_use: false, medium, state })
     }
+}
+
+/// Leaves the state file of a zoned drive beside `image`, which holds what a power cut left of it, so
+/// that a run on the image goes on there. `device`: what the drive was, with `capacity` bytes;
+/// `written`: of each zone that is not empty, its first byte on the drive and the bytes before its
+/// write pointer. A drive without zones needs no such file.
+///
+/// # Errors
+/// No such drive can go on from these zones, or the file cannot be written.
+pub fn leave_zones(
+    image: &Path,
+    device: &TracedDevice,
+    capacity: u64,
+    written: &[(u64, u64)],
+) -> Result<()> {
+    let Some(zones) = device.zones else { return Ok(()) };
+    let block = u64::from(device.block());
+    let made = |(start, bytes): (u64, u64)| Namespace {
+        start,
+        zoned: Some(Zones {
+            size: zones.size,
+            capacity: zones.capacity,
+            max_open: zones.max_open,
+            max_active: zones.max_active,
+            extension_size: zones.extension_size,
+            zrwa: None,
+            reads_cross_zones: zones.reads_cross_zones,
+        }),
+        ..Namespace::new(bytes / block, device.block())
+    };
+    let namespaces = device.namespaces(capacity).into_iter().map(made).collect();
+    let config = Config { namespaces, ..Config::default() };
+    let mut state = KeptState::as_made(&config);
+    for namespace in &mut state.namespaces {
+        let (start, end) = (namespace.made.start, namespace.made.start + namespace.made.bytes());
+        let own = written.iter().filter(|(zone, _)| (start..end).contains(zone));
+        namespace.zones = own
+            .map(|(zone, written)| {
+                let is_full = *written >= zones.capacity;
+                let kind = if is_full { ZoneState::Full } else { ZoneState::Closed };
+                KeptZones::one((zone - start) / zones.size.max(1), kind, written / block)
+            })
+            .collect();
+    }
+    stasis_nvme::Controller::with_state(config, &state)?;
+    let file = medium::beside(image);
+    let medium = medium::sample(image)?;
+    write(&file, image, &StateFile { form: FORM.into(), in_use: false, medium, state })
+}
+
+/// The name of the state file that [`leave_zones`] leaves of the image `name`.
+pub fn state_file(name: &str) -> String {
+    format!("{name}.{EXTENSION}")
 }
 
 /// Advice on how to start a drive without the state that was kept.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use stasis_crash::{DeviceKind, Fault, TraceHeader, TracedDevice, TracedDrive, TracedZones};
 use stasis_experiment::Interface;
 use stasis_media::{Execution, MediumSpec, OpenOptions};
+use stasis_nvme::{KeptState, ZoneState};
 use stasis_qcow2::Format;
 use stasis_run_events::{EventSink, RunEvent};
 
@@ -177,8 +178,42 @@ pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedD
             reads_cross_zones: zones.reads_cross_zones,
         });
     }
+    if let Some(state) = &drive.state {
+        device.written = written(state)?;
+    }
     device.unlike = drive.ocssd.as_ref().map(|_| "it is an Open-Channel drive".to_owned());
     Ok(device)
+}
+
+/// The zones that a drive begins with, but empty ones: the first byte of each, and the bytes that
+/// are written of it.
+fn written(state: &KeptState) -> Result<Vec<(u64, u64)>> {
+    let mut written = Vec::new();
+    for namespace in &state.namespaces {
+        let block = namespace.block_size;
+        if block != namespace.made.block_size {
+            bail!(
+                "an earlier run has formatted it with logical blocks of {block} bytes, and a run with \
+                 power cuts does not follow that: make it anew with `block-size = {block}` and \
+                 `state = \"new\"`"
+            );
+        }
+        let Some(layout) = &namespace.made.zoned else { continue };
+        for zones in &namespace.zones {
+            if matches!(zones.state, ZoneState::ReadOnly | ZoneState::Offline) {
+                bail!(
+                    "zone {} is read-only or offline, and what a power cut leaves of such a drive is \
+                     not modelled: begin anew with `state = \"new\"`",
+                    zones.first
+                );
+            }
+            let starts = (zones.first..).take(usize::try_from(zones.count)?);
+            let bytes = zones.written * u64::from(block);
+            let zone = |index: u64| (namespace.made.start + index * layout.size, bytes);
+            written.extend(starts.map(zone).filter(|(_, bytes)| *bytes > 0));
+        }
+    }
+    Ok(written)
 }
 
 /// The header of the trace of a run.

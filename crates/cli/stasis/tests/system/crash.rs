@@ -109,6 +109,51 @@ fn a_run_ends_with_a_power_cut_and_a_check() {
     assert!(&disk[..4] == b"kept" || &disk[..4] == b"lost", "flushed before the cut");
 }
 
+const GOES_ON: &str = "set -eu
+echo mq-deadline >/sys/block/nvme0n1/queue/scheduler
+pointer=$(blkzone report --count 1 /dev/nvme0n1 | sed -n 's/.*wptr 0x\\([0-9a-f]*\\).*/\\1/p')
+echo \"$((0x$pointer / 8)) blocks\"
+head -c 4096 /dev/zero | tr '\\0' Y | dd of=/dev/nvme0n1 bs=4096 seek=$((0x$pointer / 8)) oflag=direct conv=notrunc,fsync status=none
+dd if=/dev/nvme0n1 bs=4096 count=1 status=none | tr -d Z | wc -c
+";
+
+#[test]
+fn a_run_on_a_zoned_disk_that_a_power_cut_left_goes_on() {
+    let bench = Bench::new();
+    let drive = |medium: &str| {
+        let text = "--drive=model=fixed:30us,name=z,block-size=4096,zone-size=8MiB,medium=";
+        format!("{text}{medium}")
+    };
+    let first = bench.run(&[
+        "--engine=exact",
+        "--results=r",
+        &drive("ram:32MiB"),
+        // Three blocks that are written, each with a flush.
+        "--power-cut=io:6",
+        "--",
+        "sh",
+        "-c",
+        "echo mq-deadline >/sys/block/nvme0n1/queue/scheduler; \
+         head -c 4096 /dev/zero | tr '\\0' Z >/root/block; \
+         for number in 0 1 2 3 4; do \
+           dd if=/root/block of=/dev/nvme0n1 bs=4096 count=1 seek=$number oflag=direct \
+             conv=notrunc,fsync status=none; \
+         done",
+    ]);
+    first.expect(0);
+    let second = bench.run(&[
+        "--engine=exact",
+        "--results=s",
+        &drive("file:r/z.after-cut.img"),
+        "--",
+        "sh",
+        "-c",
+        GOES_ON,
+    ]);
+    second.expect(0);
+    assert_eq!(second.stdout, "3 blocks\n0\n", "{}", second.stderr);
+}
+
 const ZONED: &str = "set -eu
 echo mq-deadline >/sys/block/nvme0n1/queue/scheduler
 head -c 4096 /dev/zero | tr '\\0' Z >/root/block

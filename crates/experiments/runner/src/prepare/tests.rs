@@ -251,6 +251,45 @@ fn a_zoned_drive_goes_on_where_its_last_run_ended() {
 }
 
 #[test]
+fn a_run_on_a_disk_that_a_power_cut_left_goes_on_where_its_zones_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("zoned.img");
+    let device = || {
+        let traced = prepare(ZONED, folder.path(), |prepared| {
+            let drive = &prepared.plan.machines[0].drives[0];
+            trace::device(drive, "nvme0n1", 16 << 20)
+        });
+        traced.unwrap()
+    };
+    let made = device().unwrap();
+    assert_eq!(made.written, []);
+    let zones = [(0, 1 << 20), (3 << 20, 8192)];
+    crate::leave_zones(&image, &made, 16 << 20, &zones).unwrap();
+    assert!(folder.path().join(crate::state_file("zoned.img")).exists());
+    let kept = keep_of(ZONED, folder.path()).unwrap();
+    let states: Vec<_> =
+        kept.state.namespaces[0].zones.iter().map(|one| (one.first, one.state)).collect();
+    assert_eq!(states, [(0, ZoneState::Full), (3, ZoneState::Closed)]);
+    // The next power cut knows them.
+    assert_eq!(device().unwrap().written, zones);
+    // What cannot be followed is refused.
+    let mut state = kept.state.clone();
+    state.namespaces[0].zones = vec![KeptZones::one(2, ZoneState::Offline, 0)];
+    kept.end(state).unwrap();
+    let text = device().unwrap_err().to_string();
+    assert!(text.contains("zone 2 is read-only or offline"), "{text}");
+    let mut state = kept.state.clone();
+    state.namespaces[0].block_size = if made.block() == 512 { 4096 } else { 512 };
+    state.namespaces[0].zones.clear();
+    kept.end(state).unwrap();
+    let text = device().unwrap_err().to_string();
+    assert!(text.contains("has formatted it with logical blocks"), "{text}");
+    // No drive can be so.
+    let wrong = crate::leave_zones(&image, &made, 16 << 20, &[(0, 2 << 20)]);
+    assert!(wrong.is_err(), "more than a zone has");
+}
+
+#[test]
 fn a_plain_drive_has_a_state_file_only_for_what_its_bytes_do_not_say() {
     let folder = tempfile::tempdir().unwrap();
     let plain = ZONED.replace("zones  = { size = \"1MiB\" }", "");
