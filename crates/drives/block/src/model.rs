@@ -13,13 +13,25 @@ pub enum Fate {
     #[default]
     Done,
     /// With an error of the drive's; no data moves.
-    Failed(Status),
+    Failed {
+        /// The error.
+        status: Status,
+        /// The first byte known to have failed, from the command's start.
+        at: u64,
+    },
     /// Completes as if successful, but one bit of a read's data is flipped: the bit number `seed`
     /// modulo the data's length in bits.
     Corrupted {
         /// Chooses the bit.
         seed: u64,
     },
+}
+
+impl Fate {
+    /// A command that failed as a whole.
+    pub const fn failed(status: Status) -> Self {
+        Self::Failed { status, at: 0 }
+    }
 }
 
 /// A command that the model has completed.

@@ -122,10 +122,14 @@ impl Drive {
     fn complete(&mut self, slot: Slot, Completion { at, fate, .. }: Completion) -> Done {
         let Slot { tag, queue, command, submit, order, outcome } = slot;
         let failure = command.operation.failure();
+        let mut failed_at = 0;
         let (status, data) = match outcome {
             Some((Ok(()), mut data)) => match fate {
                 Fate::Done => (Status::Ok, data),
-                Fate::Failed(status) => (status, data),
+                Fate::Failed { status, at } => {
+                    failed_at = at;
+                    (status, data)
+                }
                 Fate::Corrupted { seed } => {
                     match command.operation {
                         Operation::Read => flip(&mut data, seed),
@@ -142,7 +146,7 @@ impl Drive {
             None => (failure, Vec::new()),
         };
         self.statistics.add(command.operation, command.length, status);
-        Done { tag, queue, command, status, data, submit, order, at }
+        Done { tag, queue, command, status, failed_at, data, submit, order, at }
     }
 }
 
@@ -207,7 +211,7 @@ impl Layer for Drive {
             let slot = self.slots.insert(slot);
             let fate = match self.barrier {
                 Some(_) => Fate::Done,
-                None => Fate::Failed(Status::WriteError),
+                None => Fate::failed(Status::WriteError),
             };
             let at = now.saturating_add(self.barrier.unwrap_or(0));
             self.barriers.push_back(Completion { tag: slot, at, fate });

@@ -70,7 +70,8 @@ impl FlushBarriers {
     /// Ends a command that the layer below does not get.
     fn answer(&mut self, submission: Submission, status: Status, at: Nanos) {
         let Submission { tag, queue, command, data } = submission;
-        self.end(Done { tag, queue, command, status, data, submit: at, order: 0, at });
+        let (submit, order, failed_at) = (at, 0, 0);
+        self.end(Done { tag, queue, command, status, failed_at, data, submit, order, at });
     }
 
     fn hold_barrier(&mut self) {

@@ -35,6 +35,8 @@ pub struct Done {
     pub command: Command,
     /// Outcome of the command.
     pub status: Status,
+    /// Of one that failed, the first byte that is known to be concerned, from its start; else 0.
+    pub failed_at: u64,
     /// The buffer it was submitted with; for a read that ended well, filled.
     pub data: Vec<u8>,
     /// When it was submitted (ns).
@@ -155,6 +157,7 @@ pub trait Layer {
             queue,
             command,
             status: command.operation.failure(),
+            failed_at: 0,
             data: Vec::new(),
             submit: now,
             order: self.statistics().completed() + self.in_flight() as u64,

@@ -123,7 +123,7 @@ impl Scheduled {
         let request = Request { urgent, ..Request::new(slot, command) };
         if let Err(refused) = self.dispatcher.submit(now, tenant.0, &request) {
             debug_assert!(false, "tenants are of this drive, slots are unique: {refused}");
-            self.finish(slot, command.operation.failure(), Vec::new(), now);
+            self.finish(slot, (command.operation.failure(), 0), Vec::new(), now);
         }
         self.fill(now);
     }
@@ -139,9 +139,9 @@ impl Scheduled {
         while let Some(at) = self.inner_event().filter(|&at| at <= now) {
             self.lower.advance(at, &mut self.done);
             let mut done = std::mem::take(&mut self.done);
-            for Done { tag: slot, status, data, at, .. } in done.drain(..) {
+            for Done { tag: slot, status, failed_at, data, at, .. } in done.drain(..) {
                 self.dispatcher.complete(at, slot);
-                self.finish(slot, status, data, at);
+                self.finish(slot, (status, failed_at), data, at);
             }
             self.done = done;
             self.fill(at);
@@ -172,13 +172,13 @@ impl Scheduled {
         }
     }
 
-    fn finish(&mut self, slot: u32, status: Status, data: Vec<u8>, at: Nanos) {
+    fn finish(&mut self, slot: u32, (status, failed_at): (Status, u64), data: Vec<u8>, at: Nanos) {
         let Some(held) = self.slots.remove(slot) else { return };
         let Held { tenant, tag, queue, command, submit, order, sent, .. } = held;
         if let (Some(turns), Some(sent)) = (&mut self.turns, sent) {
             turns.ended(at, (tenant.index(), order), sent, &command);
         }
-        let done = Done { tag, queue, command, status, data, submit, order, at };
+        let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
         self.due.push((tenant, done));
     }
 }

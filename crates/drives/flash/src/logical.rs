@@ -80,17 +80,18 @@ impl LogicalFaults {
                 continue;
             }
             rule.left -= 1;
+            let first = rule.bytes.start.max(request.offset) - request.offset;
+            let failed = |status| Fortune::Fate(Fate::Failed { status, at: first });
             return match rule.kind {
                 FaultKind::StuckCommand => Fortune::Stuck,
-                FaultKind::FailedWrite => Fortune::Fate(Fate::Failed(Status::WriteError)),
+                FaultKind::FailedWrite => failed(Status::WriteError),
                 FaultKind::Corrupt => {
                     // One bit of the data in the faulty range.
-                    let first = rule.bytes.start.max(request.offset) - request.offset;
                     let last = rule.bytes.end.min(end) - request.offset;
                     let width = (last - first).max(1) * 8;
                     Fortune::Fate(Fate::Corrupted { seed: first * 8 + bits(draw, 1) % width })
                 }
-                _ => Fortune::Fate(Fate::Failed(Status::ReadError)),
+                _ => failed(Status::ReadError),
             };
         }
         Fortune::Well

@@ -141,7 +141,7 @@ impl Ssd {
             Fortune::Well => {}
             // The piece that it waits for never ends.
             Fortune::Stuck => return,
-            Fortune::Fate(fate @ Fate::Failed(_)) => {
+            Fortune::Fate(fate @ Fate::Failed { .. }) => {
                 return self.context.finish(id, fate, &Breakdown::default());
             }
             Fortune::Fate(fate) => {
@@ -173,7 +173,7 @@ impl Ssd {
     fn settle(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some(id) = self.context.finished.pop() {
             let open = &mut self.context.requests[id as usize];
-            let read = !matches!(open.fate, Fate::Failed(_));
+            let read = !matches!(open.fate, Fate::Failed { .. });
             if let (Some(to), true) = (open.copy_to.take(), read) {
                 // The data read, correct or not, is now written.
                 open.request = Request { operation: Operation::Write, offset: to, ..open.request };
@@ -186,7 +186,8 @@ impl Ssd {
             }
             let Open { tag, request, fate, since, times, .. } = *open;
             self.context.free.push(id);
-            let crosses = request.operation == Operation::Read && !matches!(fate, Fate::Failed(_));
+            let crosses =
+                request.operation == Operation::Read && !matches!(fate, Fate::Failed { .. });
             let at = if crosses { self.link.send(now, request.length) } else { now };
             self.context.statistics.complete(&request, at - since, &times);
             let completion = Completion { tag, at, fate };

@@ -82,7 +82,7 @@ impl<L: Latency> Independent<L> {
 impl<L: Latency> Model for Independent<L> {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
         if let Some(status) = self.latency.refuses(command) {
-            self.due.push(now, (tag, Fate::Failed(status)));
+            self.due.push(now, (tag, Fate::failed(status)));
             return;
         }
         let start = self.servers.as_mut().map_or(now, |servers| servers.start(now));

@@ -298,7 +298,7 @@ fn a_profile_is_no_more_than_was_measured() {
         (done[0].at, done[0].fate)
     };
     let write = Command::new(Write, 0, 4096);
-    assert_eq!(fate(none(), write), (0, Fate::Failed(Status::WriteError)));
+    assert_eq!(fate(none(), write), (0, Fate::failed(Status::WriteError)));
     assert_eq!(fate(none(), Command::flush()), (0, Fate::Done));
     assert_eq!(fate(serde_json::json!({ "write": "20us" }), write), (20_000, Fate::Done));
 }

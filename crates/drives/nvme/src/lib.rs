@@ -64,7 +64,7 @@ mod write_cache;
 mod zoned;
 
 pub use config::{Config, ConfigError, Namespace, Placement, ShadowPolicy, VENDOR_ID};
-pub use controller::Controller;
+pub use controller::{Controller, Ended};
 pub use kept::{KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION};
 pub use ocssd::{ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::{Request, MOST_REFUSED};

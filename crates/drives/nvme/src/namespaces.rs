@@ -102,6 +102,11 @@ impl Namespaces {
         })
     }
 
+    /// Its block size in bytes; 1 if there is no such namespace.
+    pub fn block_size(&self, nsid: u32) -> u64 {
+        self.state(nsid).map_or(1, |state| state.namespace.block_size.into())
+    }
+
     /// Its size in bytes; 0 if there is no such namespace.
     pub fn capacity(&self, nsid: u32) -> u64 {
         self.state(nsid).map_or(0, |state| state.capacity)

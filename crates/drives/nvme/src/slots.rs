@@ -103,8 +103,8 @@ pub struct Group {
     /// `None` if the command no longer waits for the request.
     pub command: Option<CommandId>,
     pub left: u32,
-    /// The failure of the lowest part that failed.
-    pub failure: Option<(u32, StatusCode)>,
+    /// The failure of the lowest part that failed, and the block that failed.
+    pub failure: Option<(u32, (StatusCode, u64))>,
     /// Whether the completion names that part.
     pub tells_part: bool,
     /// Failed elements of a vector, a bit for each, for the completion.
@@ -115,7 +115,8 @@ pub struct Group {
 #[derive(Debug, Clone, Copy)]
 pub struct GroupEnd {
     pub command: CommandId,
-    pub failure: Option<StatusCode>,
+    /// With the block that it concerns.
+    pub failure: Option<(StatusCode, u64)>,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,
 }
@@ -141,7 +142,7 @@ impl Slots {
         &mut self,
         index: usize,
         part: u32,
-        failure: Option<StatusCode>,
+        failure: Option<(StatusCode, u64)>,
     ) -> Option<GroupEnd> {
         let group = self.groups.get_mut(index)?;
         let lower = group.failure.is_none_or(|(first, _)| part < first);
@@ -168,7 +169,7 @@ impl Slots {
         &mut self,
         index: usize,
         mask: u64,
-        failure: Option<StatusCode>,
+        failure: Option<(StatusCode, u64)>,
     ) -> Option<GroupEnd> {
         if failure.is_some() {
             self.groups.get_mut(index)?.failed |= mask;

@@ -4,7 +4,7 @@
 mod support;
 
 use stasis_block::{Operation, Status};
-use stasis_nvme::{Config, Namespace, Zones};
+use stasis_nvme::{Config, Ended, Namespace, Zones};
 use support::*;
 
 const FLUSH: u8 = 0;
@@ -24,6 +24,8 @@ struct Case {
     sqe: Sqe,
     /// How the drive ends its request, where it gets one.
     drive: Status,
+    /// The first byte of the request that the error concerns.
+    failed_at: u64,
     /// The completion and log entry: status, whether a repetition helps, the place in the command,
     /// the block.
     status: u16,
@@ -51,6 +53,7 @@ fn cases() -> Vec<Case> {
         name,
         sqe,
         drive,
+        failed_at: 0,
         status,
         retry: false,
         location: NONE,
@@ -71,9 +74,15 @@ fn cases() -> Vec<Case> {
         read_error("verify", io(VERIFY, 77, 4), 77),
         read_error("compare", io(COMPARE, 77, 4), 77),
         read_error("copy from", copy(77, 200, 4).0, 77),
+        Case { failed_at: 1024, ..read_error("read within", io(READ, 77, 4), 79) },
+        Case { failed_at: 1535, ..read_error("verify within", io(VERIFY, 77, 4), 79) },
+        Case { failed_at: 1536, ..read_error("compare within", io(COMPARE, 77, 4), 80) },
+        Case { failed_at: 512, ..read_error("copy from within", copy(77, 200, 4).0, 78) },
         write_error("write", io(WRITE, 78, 4), 78),
         write_error("write zeroes", io(WRITE_ZEROES, 78, 4), 78),
         write_error("copy to", copy(77, 200, 4).0, 200),
+        Case { failed_at: 512, ..write_error("write within", io(WRITE, 78, 4), 79) },
+        Case { failed_at: 512, ..write_error("copy to within", copy(77, 200, 4).0, 201) },
         Case {
             counts: [4, 0, 1, 0, 0],
             ..case("miscompare", io(COMPARE, 10, 4), Status::Ok, 0x285, 12)
@@ -114,13 +123,14 @@ fn every_failure_says_what_the_specification_wants_of_it() {
     let mut driver = Driver::with_queues(config(), 1, 8);
     assert_eq!(driver.io(io(WRITE_UNCORRECTABLE, 32, 1)).status, 0);
     driver.disk[12 * 512 + 5] = 1;
-    for Case { name, sqe, drive, status, retry, location, lba, counts } in cases() {
+    for Case { name, sqe, drive, failed_at, status, retry, location, lba, counts } in cases() {
         let (before, logged, power) = smart(&mut driver);
         driver.ram.set(SCRATCH, &copy(77, 200, 4).1);
         let cid = driver.submit(1, sqe);
         while let Some(mut request) = driver.controller.pop_request() {
             driver.perform(&mut request);
-            driver.controller.complete(&driver.ram, request.tag, drive, request.data);
+            let ended = Ended { status: drive, failed_at };
+            driver.controller.complete(&driver.ram, request.tag, ended, request.data);
         }
         let slot = driver.pairs[1].cq + u64::from(driver.pairs[1].head) * 16;
         let field = driver.ram.get(slot + 14, 2);
@@ -145,6 +155,27 @@ fn every_failure_says_what_the_specification_wants_of_it() {
         assert_eq!(changed, counts, "{name}: SMART");
         assert_eq!((entries, still), (logged + 1, power), "{name}: SMART");
     }
+}
+
+#[test]
+fn a_command_of_several_parts_names_the_block_of_the_part_that_failed() {
+    let mut driver = Driver::with_queues(config(), 1, 8);
+    let (mut sqe, first) = copy(77, 200, 4);
+    sqe.cdw12 = 1;
+    driver.ram.set(SCRATCH, &[first, copy(90, 0, 2).1].concat());
+    driver.submit(1, sqe);
+    let mut parts = Vec::new();
+    while let Some(mut request) = driver.controller.pop_request() {
+        driver.perform(&mut request);
+        parts.push(request);
+    }
+    // The one that ends last has not failed.
+    for (request, status) in parts.into_iter().zip([Status::ReadError, Status::Ok]) {
+        let ended = Ended { status, failed_at: 512 };
+        driver.controller.complete(&driver.ram, request.tag, ended, request.data);
+    }
+    assert_eq!(driver.reap(1)[0].status, 0x281);
+    assert_eq!(driver.log(1, 64)[16..24], 78u64.to_le_bytes());
 }
 
 #[test]

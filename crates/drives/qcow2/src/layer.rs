@@ -260,7 +260,8 @@ impl Layer for Image {
         let order = self.submitted;
         self.submitted += 1;
         let end = move |tag: Tag, status: Status, data: Vec<u8>, at: Nanos| {
-            let done = Done { tag, queue, command, status, data, submit: now, order, at };
+            let (submit, failed_at) = (now, 0);
+            let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
             lock(&finished).push_back(done);
         };
         self.tasks.spawn(async move {

@@ -160,7 +160,7 @@ impl<W: Workload> Simulation<W> {
             // As in a drive: the layer around the model completes it.
             let (cost, fate) = match self.model.barrier() {
                 Some(cost) => (cost, Fate::Done),
-                None => (0, Fate::Failed(Status::WriteError)),
+                None => (0, Fate::failed(Status::WriteError)),
             };
             let at = now.saturating_add(cost);
             self.barriers.push_back(Completion { tag, at, fate });

@@ -76,6 +76,7 @@ impl FaultInjector {
             queue,
             command,
             status: Status::Ok,
+            failed_at: 0,
             data: data.clone(),
             submit: now,
             order: 0,

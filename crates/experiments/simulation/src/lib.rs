@@ -343,7 +343,7 @@ fn go<W: Workload>(
 /// The record of an I/O: without a guest, an I/O is delivered at its target.
 fn record(finished: &Finished) -> IoRecord {
     let Finished { io, order, submit, at, fate } = *finished;
-    let failed = matches!(fate, Fate::Failed(_));
+    let failed = matches!(fate, Fate::Failed { .. });
     IoRecord {
         queue: io.thread,
         status: if failed { IoStatus::Error } else { IoStatus::Ok },

@@ -82,6 +82,7 @@ impl Backend {
             queue,
             command,
             status: command.operation.failure(),
+            failed_at: 0,
             data: Vec::new(),
             submit: now,
             order: 0,

@@ -164,9 +164,13 @@ impl RealTime {
             std::mem::replace(&mut slot.submission, empty);
         let (submit, order) = (slot.submit, slot.order);
         self.free.push(index);
+        let mut failed_at = 0;
         let status = match (outcome, fate) {
             (Some(Ok(())), Fate::Done) => Status::Ok,
-            (Some(Ok(())), Fate::Failed(status)) => status,
+            (Some(Ok(())), Fate::Failed { status, at }) => {
+                failed_at = at;
+                status
+            }
             (Some(Ok(())), Fate::Corrupted { seed }) => {
                 if command.operation == Operation::Read {
                     flip(&mut data, seed);
@@ -180,7 +184,8 @@ impl RealTime {
             (None, _) => command.operation.failure(),
         };
         self.statistics.add(command.operation, command.length, status);
-        self.ready.push_back(Done { tag, queue, command, status, data, submit, order, at });
+        let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
+        self.ready.push_back(done);
     }
 }
 

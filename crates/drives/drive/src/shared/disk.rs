@@ -114,7 +114,9 @@ impl Layer for VirtualDisk {
             let command = self.place(command, true);
             let (submit, at, order) = (now, now, 0);
             let member = &mut inner.members[self.number];
-            member.due.push(Done { tag, queue, command, status, data, submit, order, at });
+            let failed_at = 0;
+            let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
+            member.due.push(done);
             return;
         }
         let command = self.place(submission.command, true);

@@ -1,5 +1,6 @@
 //! The context of a translation layer: the array, and the host's requests.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use stasis_block::{Fate, Operation, Status, Tag};
@@ -85,13 +86,13 @@ impl PageRun {
     }
 }
 
-/// The fate of a host's read whose operation ended with `status`. The translation layer handles
-/// failed programs and erases.
+/// The fate of a host's read whose operation ended with `status`, and begins at the byte `at` of
+/// its request. The translation layer handles failed programs and erases.
 #[inline]
-pub fn fate_of(status: OpStatus) -> Fate {
+pub fn fate_of(status: OpStatus, at: impl FnOnce() -> u64) -> Fate {
     match status {
         OpStatus::Ok | OpStatus::ProgramFailed | OpStatus::EraseFailed => Fate::Done,
-        OpStatus::Uncorrectable => Fate::Failed(Status::ReadError),
+        OpStatus::Uncorrectable => Fate::Failed { status: Status::ReadError, at: at() },
         OpStatus::Corrupted { seed } => Fate::Corrupted { seed },
     }
 }
@@ -182,11 +183,11 @@ impl Context {
         }
     }
 
-    /// Ends a piece of a request that reads a damaged unit, of which the array has no record: the
-    /// data is lost, or is wrong data made from a seed.
-    pub(super) fn finish_damaged(&mut self, id: RequestId, damage: Option<u64>) {
+    /// Ends a piece of a request that reads a damaged unit, at the byte `at` of the request. The
+    /// array has no record of the damage: the data is lost, or is wrong data made from a seed.
+    pub(super) fn finish_damaged(&mut self, id: RequestId, at: u64, damage: Option<u64>) {
         let fate = match damage {
-            None => Fate::Failed(Status::ReadError),
+            None => Fate::Failed { status: Status::ReadError, at },
             Some(seed) => Fate::Corrupted { seed },
         };
         self.open(id);
@@ -222,12 +223,12 @@ impl Context {
 }
 
 /// The fate of a whole from those of two pieces: an error outranks wrong data, which outranks
-/// success; of two alike the first.
+/// success; of two errors the one at the lower byte, else of two alike the first.
 fn worse(one: Fate, other: Fate) -> Fate {
     let rank = |fate: &Fate| match fate {
-        Fate::Done | Fate::Failed(Status::Ok) => 0,
-        Fate::Corrupted { .. } => 1,
-        Fate::Failed(_) => 2,
+        Fate::Done | Fate::Failed { status: Status::Ok, .. } => (0, Reverse(0)),
+        Fate::Corrupted { .. } => (1, Reverse(0)),
+        Fate::Failed { at, .. } => (2, Reverse(*at)),
     };
     if rank(&other) > rank(&one) {
         other

@@ -104,6 +104,11 @@ impl Shape {
         u64::from(unit) << self.shift
     }
 
+    /// How far into a request from `offset` on a unit begins (bytes).
+    pub fn begin(&self, unit: u32, offset: u64) -> u64 {
+        self.offset(unit).saturating_sub(offset)
+    }
+
     /// Bytes that a unit and a range have in common.
     pub fn overlap(&self, unit: u32, offset: u64, length: u64) -> u32 {
         let start = self.offset(unit);

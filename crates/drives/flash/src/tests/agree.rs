@@ -111,7 +111,7 @@ impl Rack {
         for completion in done {
             let operation = self.flying.remove(&completion.tag).expect("each completes once");
             assert!(completion.at <= to);
-            if let Fate::Failed(status) = completion.fate {
+            if let Fate::Failed { status, .. } = completion.fate {
                 let reads = matches!(operation, Operation::Read | Operation::Verify);
                 assert!(!reads || status == Status::ReadError);
                 self.failed.insert(operation);

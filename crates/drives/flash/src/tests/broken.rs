@@ -22,10 +22,10 @@ fn faults_by_address_strike_what_they_name() {
     let mut ssd = shadowed(&with(at(FaultKind::Uncorrectable, 8192, 4096)), 16 * MIB, 1);
     let fate = |ssd: &mut crate::Ssd, now, command: &Command| alone(ssd, now, command).0.fate;
     alone(&mut ssd, 0, &on(Operation::Write, 0, 8));
-    let error = Fate::Failed(Status::ReadError);
+    let error = |at| Fate::Failed { status: Status::ReadError, at };
     assert_eq!(fate(&mut ssd, 10 * MIB, &on(Operation::Read, 0, 2)), Fate::Done);
-    assert_eq!(fate(&mut ssd, 20 * MIB, &on(Operation::Read, 1, 2)), error);
-    assert_eq!(fate(&mut ssd, 30 * MIB, &on(Operation::Verify, 2, 1)), error);
+    assert_eq!(fate(&mut ssd, 20 * MIB, &on(Operation::Read, 1, 2)), error(4096));
+    assert_eq!(fate(&mut ssd, 30 * MIB, &on(Operation::Verify, 2, 1)), error(0));
     assert_eq!(fate(&mut ssd, 40 * MIB, &on(Operation::Write, 2, 1)), Fate::Done);
 
     let once = FaultSpec { count: Some(1), ..at(FaultKind::Corrupt, 8192, 512) };
@@ -38,7 +38,7 @@ fn faults_by_address_strike_what_they_name() {
     assert_eq!(fate(&mut ssd, MIB, &on(Operation::Read, 1, 4)), Fate::Done);
 
     let mut ssd = shadowed(&with(at(FaultKind::FailedWrite, 0, 4096)), 16 * MIB, 1);
-    let error = Fate::Failed(Status::WriteError);
+    let error = Fate::failed(Status::WriteError);
     assert_eq!(fate(&mut ssd, 0, &on(Operation::Write, 0, 1)), error);
     assert_eq!(fate(&mut ssd, MIB, &on(Operation::Write, 1, 1)), Fate::Done);
 }
@@ -99,7 +99,7 @@ fn a_drive_without_spare_can_only_be_read() {
         for n in 0..20 * units {
             let (completion, took) = alone(&mut ssd, now, &on(Operation::Write, n * 31 % units, 1));
             now += took + 1_000;
-            failed |= completion.fate == Fate::Failed(Status::WriteError);
+            failed |= completion.fate == Fate::failed(Status::WriteError);
             if failed {
                 break;
             }
@@ -111,7 +111,7 @@ fn a_drive_without_spare_can_only_be_read() {
         assert!(done.iter().all(|completion| completion.fate == Fate::Done));
         let flush = alone(&mut ssd, now + 9_000_000_000, &Command::flush()).0.fate;
         let owes = ssd.report(now).ftl["buffered_units"] != 0 && buffer > 0;
-        let expected = if owes { Fate::Failed(Status::WriteError) } else { Fate::Done };
+        let expected = if owes { Fate::failed(Status::WriteError) } else { Fate::Done };
         assert_eq!(flush, expected);
         ssd.ftl().check();
     }
@@ -130,9 +130,19 @@ fn a_dead_die_takes_its_data_and_the_drive_goes_on() {
     let units = 4 * MIB / 4096;
     run(&mut ssd, 0, 8, units, |n| on(Operation::Write, n, 1));
     let done = run(&mut ssd, 2_000_000_000, 8, units, |n| on(Operation::Read, n, 1));
-    let lost = done.iter().filter(|c| c.fate == Fate::Failed(Status::ReadError)).count() as u64;
+    let lost = done.iter().filter(|c| c.fate == Fate::failed(Status::ReadError)).count() as u64;
     // One of four LUNs.
     assert_eq!(lost, units / 4);
+    // A longer read says where the first of what it lost lies.
+    let fates: Vec<_> = (0..16).map(|n| on(Operation::Read, n, 1)).collect();
+    let mut now = 2_500_000_000;
+    let mut fate = |command: &Command| {
+        now += 1_000_000;
+        alone(&mut ssd, now, command).0.fate
+    };
+    let first = fates.iter().position(|command| fate(command) != Fate::Done).unwrap() as u64;
+    let failed = Fate::Failed { status: Status::ReadError, at: first * 4096 };
+    assert_eq!(fate(&on(Operation::Read, 0, 16)), failed);
     let done = run(&mut ssd, 3_000_000_000, 8, units, |n| on(Operation::Write, n, 1));
     assert!(done.iter().all(|completion| completion.fate == Fate::Done));
     let done = run(&mut ssd, 90_000_000_000, 8, units, |n| on(Operation::Read, n, 1));

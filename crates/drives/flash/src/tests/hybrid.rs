@@ -152,7 +152,7 @@ fn a_drive_without_spare_can_only_be_read() {
     run(&mut ssd, 0, 8, units, |n| on(Operation::Write, n, 1));
     let mut draw = drawn(units);
     let done = run(&mut ssd, 2_000_000_000, 8, 20 * units, |_| on(Operation::Write, draw(), 1));
-    assert!(done.iter().any(|completion| matches!(completion.fate, Fate::Failed(_))));
+    assert!(done.iter().any(|completion| matches!(completion.fate, Fate::Failed { .. })));
     drain(&mut ssd);
     assert!(ssd.health().read_only && ssd.health().available_spare == 0);
     let done = run(&mut ssd, 1 << 50, 8, units, |n| on(Operation::Read, n, 1));

@@ -96,7 +96,7 @@ fn torture(spec: &Spec, (capacity, zone): (u64, u64), seed: u64, cuts: bool) -> 
         }
         for completion in done {
             assert!(flying.remove(&completion.tag).is_some(), "once");
-            failed += u32::from(matches!(completion.fate, Fate::Failed(_)));
+            failed += u32::from(matches!(completion.fate, Fate::Failed { .. }));
         }
         assert!(!calm || flying.is_empty(), "{flying:?}");
         if cuts && draw(40) == 0 {
@@ -148,7 +148,7 @@ fn zones_stripe_over_planes_and_take_the_time_of_their_parts() {
     assert_eq!(at(1, on(Operation::Read, 3, 1)).1, 1_000 + 50_000 + 10_240);
     // Where nothing was written there is nothing to read; a rewrite is refused.
     assert_eq!(at(2, on(Operation::Read, 4, 1)).1, 1_000);
-    assert!(matches!(at(3, on(Operation::Write, 0, 1)).0.fate, Fate::Failed(_)));
+    assert!(matches!(at(3, on(Operation::Write, 0, 1)).0.fate, Fate::Failed { .. }));
     // Erased when it completes; an empty zone needs no erase.
     assert_eq!(at(4, Command::new(Operation::Discard, 0, 256 << 10)).1, 1_000 + 3_000_000);
     assert_eq!(at(8, Command::new(Operation::Discard, 0, 256 << 10)).1, 1_000);

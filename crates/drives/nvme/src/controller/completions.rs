@@ -1,6 +1,6 @@
 //! From the end of the drive's requests to the completion of a command.
 
-use stasis_block::{Operation, Status};
+use stasis_block::{Operation, Status, Tag};
 
 use crate::events::Event;
 use crate::ocssd;
@@ -10,16 +10,50 @@ use crate::Memory;
 
 use super::Controller;
 
+/// How the drive has ended a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Success, or the error.
+    pub status: Status,
+    /// The first byte known to have failed, from the request's start; 0 for a request as a whole.
+    pub failed_at: u64,
+}
+
+impl From<Status> for Ended {
+    /// A request that ended with `status` as a whole.
+    fn from(status: Status) -> Self {
+        Self { status, failed_at: 0 }
+    }
+}
+
 impl Controller {
-    /// Updates zone or chunk state after a request. Blocks without data become zeroes in the data
-    /// of a read.
-    pub(super) fn leave(
+    /// The drive has done the request `tag`: gives a read's data to the guest
+    /// and posts the completion. A tag that is not in flight is ignored. Returns the
+    /// request's status: code type in bits 10:8, code in bits 7:0, 0 where it ended well.
+    pub fn complete(
         &mut self,
         memory: &dyn Memory,
-        slot: &Slot,
-        status: Status,
-        data: &mut [u8],
-    ) {
+        tag: Tag,
+        ended: impl Into<Ended>,
+        mut data: Vec<u8>,
+    ) -> u16 {
+        let ended = ended.into();
+        let mut code = 0;
+        if let Some(slot) = self.io.slots.requests.remove(tag) {
+            if slot.purpose != Purpose::Format {
+                self.leave(memory, &slot, ended.status, &mut data);
+            }
+            code = self.finish(memory, slot, ended, &data);
+        }
+        self.io.buffers.give(data);
+        self.formatting.go_on(&mut self.io, &mut self.host, memory);
+        self.resume_if_waiting(memory);
+        code
+    }
+
+    /// Updates zone or chunk state after a request. Blocks without data become zeroes in the data
+    /// of a read.
+    fn leave(&mut self, memory: &dyn Memory, slot: &Slot, status: Status, data: &mut [u8]) {
         let zones_changed = self.io.namespaces.leave_zones(slot, status, data);
         if zones_changed && self.io.features.reports_zone_changes() {
             self.host.event(memory, Event::zones_changed(slot.nsid));
@@ -32,11 +66,11 @@ impl Controller {
     }
 
     /// Returns the status field of a request that failed, 0 of one that did not.
-    pub(super) fn finish(
+    fn finish(
         &mut self,
         memory: &dyn Memory,
         slot: Slot,
-        status: Status,
+        Ended { status, failed_at }: Ended,
         data: &[u8],
     ) -> u16 {
         let mut failure = match status {
@@ -48,12 +82,15 @@ impl Controller {
             Status::WriteError => Some(StatusCode::WriteFault),
         };
         self.host.statistics.media_errors += u128::from(status == Status::ReadError);
-        // The first block that is known to be concerned: of a copy that could not write, the
-        // destination's.
-        let mut place = slot.lba;
-        if status == Status::WriteError && slot.operation == Operation::Copy {
-            place = self.io.namespaces.lba_of(slot.nsid, slot.offset);
-        }
+        // The first block known to have failed: in the source, for a copy that cannot read.
+        let namespaces = &self.io.namespaces;
+        let mut place = match (slot.operation, status) {
+            (_, Status::Ok) => slot.lba,
+            (Operation::Copy, Status::ReadError) => {
+                slot.lba + failed_at / namespaces.block_size(slot.nsid)
+            }
+            _ => namespaces.lba_of(slot.nsid, slot.offset + failed_at),
+        };
         if failure.is_none() {
             // The drive has done the request, whether a command waits for it or not.
             self.io.namespaces.clear_marks(&slot);
@@ -78,6 +115,7 @@ impl Controller {
         let Slot { owner, nsid, lba, segments, .. } = slot;
         self.io.buffers.give_segments(segments);
         let slots = &mut self.io.slots;
+        let failure = failure.map(|code| (code, place));
         let end = match owner {
             Owner::Command(command) => Some(GroupEnd { command, failure, result: 0 }),
             Owner::Append(command) => {
@@ -95,8 +133,8 @@ impl Controller {
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
         match failure {
             None => self.host.post(memory, command, 0, result),
-            Some(status) => {
-                let field = self.host.log_failure(command, status.into(), nsid, place);
+            Some((code, lba)) => {
+                let field = self.host.log_failure(command, code.into(), nsid, lba);
                 self.host.post(memory, command, field, result);
             }
         }

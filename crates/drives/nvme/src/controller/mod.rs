@@ -6,7 +6,9 @@ mod dispatch;
 mod doorbells;
 mod lifecycle;
 
-use stasis_block::{Health, Refused, Status, Tag, VendorError};
+pub use completions::Ended;
+
+use stasis_block::{Health, Refused, VendorError};
 use stasis_clock::Nanos;
 
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
@@ -19,7 +21,6 @@ use crate::ocssd::Notifications;
 use crate::outgoing::Request;
 use crate::placement::{kept_fdp, PlacementState};
 use crate::registers as reg;
-use crate::slots::Purpose;
 use crate::statistics::Statistics;
 use crate::vendor::{Vendor, VendorRequest};
 use crate::Memory;
@@ -158,29 +159,6 @@ impl Controller {
     /// At most [`crate::MOST_REFUSED`] are kept.
     pub fn pop_refused(&mut self) -> Option<Refused> {
         self.io.outgoing.next_refused()
-    }
-
-    /// The drive has done the request `tag`: gives a read's data to the guest
-    /// and posts the completion. A tag that is not in flight is ignored. Returns the
-    /// request's status: code type in bits 10:8, code in bits 7:0, 0 where it ended well.
-    pub fn complete(
-        &mut self,
-        memory: &dyn Memory,
-        tag: Tag,
-        status: Status,
-        mut data: Vec<u8>,
-    ) -> u16 {
-        let mut ended = 0;
-        if let Some(slot) = self.io.slots.requests.remove(tag) {
-            if slot.purpose != Purpose::Format {
-                self.leave(memory, &slot, status, &mut data);
-            }
-            ended = self.finish(memory, slot, status, &data);
-        }
-        self.io.buffers.give(data);
-        self.formatting.go_on(&mut self.io, &mut self.host, memory);
-        self.resume_if_waiting(memory);
-        ended
     }
 
     /// The next MSI-X vector to signal.

@@ -3,7 +3,7 @@
 use stasis_block::{Health, Refused, Status};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Submission};
-use stasis_nvme::{Memory, OutOfMemoryRange, Request, VendorRequest};
+use stasis_nvme::{Ended, Memory, OutOfMemoryRange, Request, VendorRequest};
 use stasis_run_events::{IoRecord, IoStatus};
 
 use super::attached::DriveController;
@@ -120,7 +120,8 @@ impl DriveController for NvmeController {
             self.since_health = 0;
             self.controller.set_health(memory, drive.health());
         }
-        io.code = self.controller.complete(memory, done.tag, done.status, done.data);
+        let ended = Ended { status: done.status, failed_at: done.failed_at };
+        io.code = self.controller.complete(memory, done.tag, ended, done.data);
         // A comparison can fail where the drive has not.
         if io.code != 0 {
             io.status = IoStatus::Error;

@@ -52,6 +52,7 @@ impl Layer for RealTime {
                 queue,
                 command,
                 status,
+                failed_at: 0,
                 data,
                 submit: now,
                 order,

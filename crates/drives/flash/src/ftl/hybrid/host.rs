@@ -1,7 +1,7 @@
 //! The host's requests: reads, writes in their order, trims.
 
 use stasis_clock::Nanos;
-use stasis_nand::{Op, OpKind, Priority};
+use stasis_nand::{Op, OpDone, OpKind, Priority};
 
 use super::plane::Write;
 use super::{zeroes, Context, Hybrid, Request, HOST_READ};
@@ -23,7 +23,8 @@ impl Hybrid {
         context.statistics.read_units += u64::from(end - first);
         for unit in first..end {
             if let Some(damage) = self.damaged.get(&unit) {
-                context.finish_damaged(request.id, *damage);
+                let at = self.shape.begin(unit, request.offset);
+                context.finish_damaged(request.id, at, *damage);
             }
             let slot = self.map[unit as usize];
             #[cfg(test)]
@@ -42,6 +43,16 @@ impl Hybrid {
             let (kind, priority) = (OpKind::Read, Priority::Read);
             context.submit(now, Op { kind, at, source: at, bytes, priority, token, group: 0 });
         }
+    }
+
+    /// Where the unit that was read begins in its request, as far as it still lies there.
+    pub(super) fn begin_of(&self, request: &Request, done: &OpDone) -> u64 {
+        let (first, end) = self.shape.units_of(request.offset, request.length);
+        let here = |&unit: &u32| {
+            let slot = self.map[unit as usize];
+            slot != NONE && self.shape.page(slot) == done.op.at
+        };
+        (first..end).find(here).map_or(0, |unit| self.shape.begin(unit, request.offset))
     }
 
     pub(super) fn host_write(&mut self, request: &Request, context: &mut Context) {

@@ -191,7 +191,9 @@ impl Ftl for Hybrid {
         let failed = done.status == OpStatus::ProgramFailed;
         match done.token & KIND {
             HOST_READ => {
-                context.finish((done.token & !KIND) as u32, fate_of(done.status), &done.times);
+                let id = (done.token & !KIND) as u32;
+                let fate = fate_of(done.status, || self.begin_of(context.request(id), done));
+                context.finish(id, fate, &done.times);
                 self.reads[self.shape.block(plane, done.op.at.block) as usize] -= 1;
                 return self.erase(now, plane, context);
             }

@@ -10,7 +10,7 @@ use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
 use super::merge::Merge;
 use super::{Context, Hybrid, ERASE, OLD_READ, PROGRAM};
 use crate::buffer::{IN_FLIGHT, NONE};
-use crate::ftl::{fate_of, RequestId};
+use crate::ftl::RequestId;
 
 /// A unit that is to be written.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +101,11 @@ impl Plane {
 }
 
 impl Hybrid {
+    /// The fate of a request of which a unit cannot be written.
+    fn failed(&self, write: Write, status: Status, context: &Context) -> Fate {
+        Fate::Failed { status, at: self.shape.begin(write.unit, context.request(write.id).offset) }
+    }
+
     /// Starts the work that a plane can do.
     pub(super) fn drive(&mut self, now: Nanos, number: u32, context: &mut Context) {
         while !self.planes[number as usize].busy {
@@ -116,7 +121,7 @@ impl Hybrid {
             }
             let Some(write) = plane.current else { return };
             if self.read_only {
-                self.end_write(number, Fate::Failed(Status::WriteError), context);
+                self.end_write(number, self.failed(write, Status::WriteError, context), context);
                 continue;
             }
             if write.part && self.read_old(now, number, write, context) {
@@ -154,7 +159,7 @@ impl Hybrid {
     /// if the plane now does that, or the write has ended.
     fn read_old(&mut self, now: Nanos, number: u32, write: Write, context: &mut Context) -> bool {
         if self.damaged.get(&write.unit) == Some(&None) {
-            self.end_write(number, Fate::Failed(Status::ReadError), context);
+            self.end_write(number, self.failed(write, Status::ReadError, context), context);
             return true;
         }
         let slot = self.map[write.unit as usize];
@@ -173,7 +178,10 @@ impl Hybrid {
         let plane = &mut self.planes[number as usize];
         plane.busy = false;
         match (done.status, &mut plane.current) {
-            (OpStatus::Uncorrectable, _) => self.end_write(number, fate_of(done.status), context),
+            (OpStatus::Uncorrectable, Some(write)) => {
+                let write = *write;
+                self.end_write(number, self.failed(write, Status::ReadError, context), context);
+            }
             (status, Some(write)) => {
                 // From here on it is a write of the whole.
                 write.part = false;

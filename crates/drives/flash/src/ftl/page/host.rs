@@ -57,7 +57,8 @@ impl PageFtl {
 
     fn report_damage(&self, unit: u32, request: &Request, context: &mut Context) {
         if let Some(damage) = self.damaged.get(&unit) {
-            context.finish_damaged(request.id, *damage);
+            let at = self.shape.begin(unit, request.offset);
+            context.finish_damaged(request.id, at, *damage);
         }
     }
 
@@ -68,8 +69,18 @@ impl PageFtl {
         done: &OpDone,
         context: &mut Context,
     ) {
-        context.finish(id, fate_of(done.status), &done.times);
+        let fate = fate_of(done.status, || self.begin_of(context.request(id), done));
+        context.finish(id, fate, &done.times);
         self.read_ended(now, done, context);
+    }
+
+    /// Where what was read of a page begins in its request, as far as it still lies there.
+    fn begin_of(&self, request: &Request, done: &OpDone) -> u64 {
+        let (first, end) = self.shape.units_of(request.offset, request.length);
+        let here = |&unit: &u32| {
+            self.map.slot(unit).is_some_and(|slot| self.shape.page(slot) == done.op.at)
+        };
+        (first..end).find(here).map_or(0, |unit| self.shape.begin(unit, request.offset))
     }
 
     /// A read of the host's no longer needs its block.

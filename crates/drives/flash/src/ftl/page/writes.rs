@@ -33,7 +33,7 @@ impl PageFtl {
     pub(super) fn host_write(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         if self.read_only {
             context.open(request.id);
-            let fate = Fate::Failed(Status::WriteError);
+            let fate = Fate::failed(Status::WriteError);
             return context.finish(request.id, fate, &Breakdown::default());
         }
         let (first, end) = self.shape.units_of(request.offset, request.length);
@@ -85,7 +85,7 @@ impl PageFtl {
         if done.status == OpStatus::Uncorrectable {
             // The part of the unit that is not written is lost.
             context.open(request.id);
-            context.finish(request.id, Fate::Failed(Status::WriteError), &done.times);
+            context.finish(request.id, Fate::failed(Status::WriteError), &done.times);
         }
         if reads == 0 {
             self.partial_free.push(number);
@@ -212,7 +212,7 @@ impl PageFtl {
 
     /// The drive has become read-only: waiting writes fail.
     fn refuse(&mut self, context: &mut Context) {
-        let failed = Fate::Failed(Status::WriteError);
+        let failed = Fate::failed(Status::WriteError);
         let none = Breakdown::default();
         for cursor in self.waiting.drain(..).filter(|cursor| cursor.id != NONE) {
             context.finish(cursor.id, failed, &none);

@@ -51,7 +51,6 @@ impl Layout {
     }
 
     /// The page of the drive in a block's page.
-    #[cfg(test)]
     pub fn page(&self, block: u32, page: u32) -> u32 {
         let (zone, inside) = (block / self.width, block % self.width);
         let of_row = self.row * self.block_pages;

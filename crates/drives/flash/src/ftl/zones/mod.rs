@@ -267,7 +267,12 @@ impl Ftl for Zones {
         let whom = (done.token & !KIND) as u32;
         let block = self.block_of(&done.op);
         match done.token & KIND {
-            READ => context.finish(whom, fate_of(done.status), &done.times),
+            READ => {
+                let unit = self.layout.page(block, done.op.at.page) * self.shape.slots;
+                let begin = || self.shape.begin(unit, context.request(whom).offset);
+                let fate = fate_of(done.status, begin);
+                context.finish(whom, fate, &done.times);
+            }
             PROGRAM => self.programmed(now, whom, block, done, context),
             ERASE => self.erased(block, done),
             _ => self.blocks[block as usize].ended += 1,

@@ -71,7 +71,7 @@ impl Zones {
         let failed = blocks.into_iter().any(|block| self.blocks[block as usize].bad);
         let target = &mut self.zones[zone as usize];
         (target.resetting, target.failed) = (false, failed);
-        let fate = if failed { Fate::Failed(Status::WriteError) } else { Fate::Done };
+        let fate = if failed { Fate::failed(Status::WriteError) } else { Fate::Done };
         for id in target.waiters.drain(..) {
             context.finish(id, fate, &Breakdown::default());
         }

@@ -95,7 +95,7 @@ impl Zones {
     }
 
     fn fail(&self, id: RequestId, context: &mut Context) {
-        context.finish(id, Fate::Failed(Status::WriteError), &Breakdown::default());
+        context.finish(id, Fate::failed(Status::WriteError), &Breakdown::default());
     }
 
     /// A unit comes into memory; its page is programmed if it can be.
@@ -248,7 +248,7 @@ impl Zones {
         }
         if waiter != NONE {
             let status = if failed { Status::WriteError } else { Status::Ok };
-            let fate = if failed { Fate::Failed(status) } else { Fate::Done };
+            let fate = if failed { Fate::failed(status) } else { Fate::Done };
             context.finish(waiter, fate, &done.times);
         }
         self.pages[index as usize].waiter = NONE;
