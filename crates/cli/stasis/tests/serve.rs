@@ -13,6 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
+use stasis_nvme::{Config, KeptState, Namespace, Zones};
 use stasis_qcow2::{create, CreateOptions};
 
 struct Served {
@@ -100,6 +101,15 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     entries.filter(|path| !path.ends_with("serve.log")).map(read).collect()
 }
 
+/// What a drive with zones of 1 MiB leaves beside its medium.
+fn zones() -> String {
+    let zoned = Some(Zones::new(1 << 20));
+    let namespaces = vec![Namespace { zoned, ..Namespace::new(8192, 512) }];
+    let state = KeptState::as_made(&Config { namespaces, ..Config::default() });
+    let form = "stasis drive state 1";
+    json!({ "form": form, "in_use": false, "medium": "", "state": state }).to_string()
+}
+
 /// Each request of the control socket, in ways that are refused: by words that its answer has.
 fn refusals() -> Vec<(Value, &'static str)> {
     let resize = |size: &str| json!({ "do": "resize", "drive": "d", "size": size });
@@ -117,6 +127,16 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (attach("name=other,model=null,medium=file:other,serial=123456789012345678901"), "20"),
         (attach("name=a/b,model=null,medium=file:other"), "letters"),
         (attach("name=other,model=nul,medium=file:other"), "null"),
+        // Plain block devices do not write where zones end.
+        (
+            attach("name=other,model=null,medium=file:zoned"),
+            "zoned.state: an NVMe drive with zones",
+        ),
+        (
+            attach("name=other,model=null,medium=file:zoned,state=last"),
+            "zoned.state: an NVMe drive",
+        ),
+        (attach("name=other,model=null,medium=ordered:zoned"), "zoned.state: an NVMe drive"),
         (attach("name=other,model=null,medium=qcow2:other"), "other"),
         (attach("name=control,model=null,medium=file:other"), "control.sock"),
         (json!({ "do": "attach" }), "drive"),
@@ -163,6 +183,8 @@ fn a_refused_request_changes_nothing() {
     std::fs::write(at("disk"), vec![0xdd; 4 << 20]).unwrap();
     std::fs::write(at("other"), vec![0x00; 4 << 20]).unwrap();
     std::fs::write(at("odd"), vec![0x0f; (2 << 20) + 1]).unwrap();
+    std::fs::write(at("zoned"), vec![0x20; 4 << 20]).unwrap();
+    std::fs::write(at("zoned.state"), zones()).unwrap();
     let options = CreateOptions { size: Some(4 << 20), ..CreateOptions::default() };
     create(&at("image"), &options).unwrap();
     let image = ["--drive", "name=q,model=null,medium=qcow2:image"];
@@ -197,6 +219,27 @@ fn a_refused_request_changes_nothing() {
             && bytes[(1 << 20) + 4096..] == [0; (1 << 20) - 4096]
     );
     assert!(std::fs::read(at("other")).unwrap() == vec![0; 4 << 20]);
+    // A drive that begins anew takes the medium, and what was kept of the old one goes.
+    let new = "name=z,model=null,medium=file:zoned,state=new";
+    let answer = server.ask(&json!({ "do": "attach", "drive": new }));
+    assert!(answer["error"].is_null() && !at("zoned.state").exists(), "{answer}");
+    support::Guest::connect(&at("z.sock")).check(8, 7);
+}
+
+#[test]
+fn a_medium_of_zones_is_not_served() {
+    let folder = folder();
+    std::fs::write(folder.path().join("disk.state"), zones()).unwrap();
+    let mut words = Command::new(env!("CARGO_BIN_EXE_stasis"));
+    words.args(["serve", "--sockets", ".", "--drive", "model=null,medium=file:disk"]);
+    let output = words.current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("drive drive0: ") && said.contains("disk.state: an NVMe drive"),
+        "{said}"
+    );
+    assert!(folder.path().join("disk.state").exists());
 }
 
 #[test]

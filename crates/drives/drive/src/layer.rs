@@ -35,7 +35,7 @@ pub struct Done {
     pub command: Command,
     /// Outcome of the command.
     pub status: Status,
-    /// Of one that failed, the first byte that is known to be concerned, from its start; else 0.
+    /// The first byte known to have failed, from the command's start; 0 for a command as a whole.
     pub failed_at: u64,
     /// The buffer it was submitted with; for a read that ended well, filled.
     pub data: Vec<u8>,

@@ -67,10 +67,7 @@ impl Before {
     pub fn look(medium: &MediumSpec, base: &Path) -> Result<Option<Self>> {
         let Some(path) = medium.path() else { return Ok(None) };
         let path = base.join(path);
-        let file = match medium {
-            MediumSpec::Device { .. } => medium::of_device(&path),
-            _ => Some(medium::beside(&path)),
-        };
+        let file = medium::state_file(medium, &path);
         let existed = fs::metadata(&path).is_ok();
         let found = match &file {
             Some(file) if existed => read(file)?,
@@ -136,6 +133,8 @@ pub struct Keep {
     medium: PathBuf,
     /// The file as it was before the run.
     before: Option<StateFile>,
+    /// Whether the drive starts without that state.
+    discards: bool,
     /// The drive's initial state.
     pub state: KeptState,
     /// Remarks for the user before the run.
@@ -157,15 +156,16 @@ impl Keep {
         let of_file =
             || before.file.as_ref().map_or(String::new(), |file| file.display().to_string());
         let found = before.found.as_ref().filter(|_| spec.state != StateSpec::New);
+        let discards = spec.state == StateSpec::New && before.found.is_some();
         if spec.interface != Interface::Nvme {
-            if found.is_some_and(|found| found.state.governs_contents()) {
-                bail!(
-                    "{}: an NVMe drive with zones or chunks has written the medium: take \
-                     interface = \"nvme\" with the same, or {BEGIN_NEW}",
-                    of_file()
-                );
+            if let Some(file) = &before.file {
+                plain(file, found)?;
             }
-            return Ok(None);
+            // Such a drive keeps bytes only: there is at most an old state to discard.
+            let Before { file, medium, found, .. } = before;
+            let state = KeptState::as_made(config);
+            let keep = Self { file, medium, before: found, discards, state, notes: Vec::new() };
+            return Ok(discards.then_some(keep));
         }
         let mut notes = Vec::new();
         let state = match found {
@@ -215,15 +215,16 @@ impl Keep {
             ));
         }
         let Before { file, medium, found, .. } = before;
-        Ok(Some(Self { file, medium, before: found, state, notes }))
+        Ok(Some(Self { file, medium, before: found, discards, state, notes }))
     }
 
     /// The machine is about to change the drive.
     pub fn begin(&self) -> Result<()> {
-        if !self.state.governs_contents() {
-            return Ok(());
-        }
         let Some(file) = &self.file else { return Ok(()) };
+        if !self.state.governs_contents() {
+            // However this run ends, the old state says nothing of what is there then.
+            return if self.discards { remove(file) } else { Ok(()) };
+        }
         write(
             file,
             &self.medium,
@@ -308,6 +309,50 @@ pub fn leave_zones(
 /// The name of the state file that [`leave_zones`] leaves of the image `name`.
 pub fn state_file(name: &str) -> String {
     format!("{name}.{EXTENSION}")
+}
+
+/// Checks that a plain block device, which has neither zones nor chunks, can use `medium`, whose
+/// path is below `base`. Returns the state file to discard, if the drive is to begin anew.
+///
+/// # Errors
+/// A drive with zones or chunks has written the medium, or its state cannot be read.
+pub fn check_plain(medium: &MediumSpec, base: &Path, state: StateSpec) -> Result<Option<PathBuf>> {
+    let Some(path) = medium.path().map(|path| base.join(path)) else { return Ok(None) };
+    let Some(file) = medium::state_file(medium, &path) else { return Ok(None) };
+    if fs::metadata(&path).is_err() {
+        return Ok(None);
+    }
+    let found = read(&file)?;
+    if state == StateSpec::New {
+        return Ok(found.map(|_| file));
+    }
+    plain(&file, found.as_ref())?;
+    Ok(None)
+}
+
+/// Deletes a state file that [`check_plain`] has returned.
+///
+/// # Errors
+/// The file cannot be deleted.
+pub fn discard(file: &Path) -> Result<()> {
+    remove(file)
+}
+
+/// The folder of block devices' state files; `None` where there is none.
+pub fn devices_folder() -> Option<PathBuf> {
+    medium::of_devices()
+}
+
+/// Refuses the state of a drive with zones or chunks for a plain block device.
+fn plain(file: &Path, found: Option<&StateFile>) -> Result<()> {
+    if found.is_some_and(|found| found.state.governs_contents()) {
+        bail!(
+            "{}: an NVMe drive with zones or chunks has written the medium, which is no plain \
+             block device's: run it as that drive, or {BEGIN_NEW}",
+            file.display()
+        );
+    }
+    Ok(())
 }
 
 /// Advice on how to start a drive without the state that was kept.

@@ -43,7 +43,7 @@ pub mod guest;
 pub mod input;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod inside;
-mod keep;
+pub mod keep;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod local;
 mod media;

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use stasis_experiment::DiskSpec;
+use stasis_experiment::{DiskSpec, StateSpec};
 use stasis_media::{Durability, Execution, ImageSettings, Medium, MediumSpec, OpenOptions};
 use stasis_models::BuildContext;
 use stasis_qcow2::ImageError;
 
+use crate::keep;
 use crate::plan::PlannedDrive;
 
 /// An open medium, which its lock keeps others from opening.
@@ -48,6 +49,7 @@ impl OpenMedium {
         let Some(medium) = disk.medium() else { return Ok(None) };
         let name = disk.name.as_deref().unwrap_or_default();
         owners.add(&medium, format!("disk {name}"))?;
+        keep::check_plain(&medium, base, StateSpec::Keep)?;
         // If opening repairs the image, its file is longer afterwards, and so is its place on the
         // drive.
         drop(Self::open(&medium, true, base)?);

@@ -329,7 +329,9 @@ impl<'a> RunSetup<'a> {
             for note in &keep.notes {
                 self.observer.warning(note)?;
             }
-            drive.state = Some(Box::new(keep.state.clone()));
+            if spec.interface == Interface::Nvme {
+                drive.state = Some(Box::new(keep.state.clone()));
+            }
         }
         Ok((drive, held, keep))
     }

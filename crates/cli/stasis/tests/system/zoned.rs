@@ -68,3 +68,52 @@ fn linux_uses_zones_and_hosts_place_their_data() {
     assert_eq!(drives[1]["discard"]["count"], 1, "a chunk's reset");
     assert_eq!(drives[1]["copy"]["count"], 1);
 }
+
+#[test]
+fn zones_of_a_file_are_there_in_the_next_run() {
+    let bench = Bench::new();
+    let zoned = "--drive=model=fixed:10us,medium=file:zoned.img,size=32MiB,zone-size=4MiB";
+    let run = |results: &str, drive: &str, script: &str| {
+        let results = format!("--results={results}");
+        bench.run(&["--engine=exact", "--quiet", &results, drive, "--", "sh", "-ec", script])
+    };
+    // The first zone is written in part, the second finished, the third written and reset.
+    let first = "d=/dev/nvme0n1; seq 1 100000 | head -c 262144 >/tmp/data
+        dd if=/tmp/data of=$d bs=64k oflag=direct status=none
+        dd if=/tmp/data of=$d bs=64k seek=64 count=1 oflag=direct status=none
+        nvme zns finish-zone $d --start-lba=8192 >/dev/null
+        dd if=/tmp/data of=$d bs=64k seek=128 count=1 oflag=direct status=none
+        blkzone reset --offset 16384 --count 1 $d
+        blkzone report --count 4 $d >/results/report.txt";
+    run("one", zoned, first).expect(0);
+    let report = bench.text("one/report.txt");
+    assert!(report.contains("wptr 0x000200") && report.contains("zcond: 2(oi)"), "{report}");
+    // Data and pointers are there; the first zone goes on where it ended, and nowhere else.
+    let second = "d=/dev/nvme0n1; blkzone report --count 4 $d >/results/report.txt
+        seq 1 100000 | head -c 262144 >/tmp/data
+        dd if=$d bs=64k count=4 iflag=direct status=none | cmp - /tmp/data
+        dd if=$d bs=64k skip=64 count=1 iflag=direct status=none | cmp -n 65536 - /tmp/data
+        dd if=$d bs=64k skip=128 count=1 iflag=direct status=none | cmp -n 65536 - /dev/zero
+        ! dd if=/tmp/data of=$d bs=64k count=1 oflag=direct status=none 2>/dev/null
+        dd if=/tmp/data of=$d bs=64k seek=4 count=1 oflag=direct status=none
+        blkzone report --count 1 $d >/results/later.txt";
+    run("two", zoned, second).expect(0);
+    let report = bench.text("two/report.txt");
+    let zones: Vec<_> = report.lines().collect();
+    for (zone, says) in zones.iter().zip([
+        ["start: 0x000000000", "wptr 0x000200", "zcond: 4(cl)"],
+        ["start: 0x000002000", "", "zcond:14(fu)"],
+        ["start: 0x000004000", "wptr 0x000000", "zcond: 1(em)"],
+        ["start: 0x000006000", "wptr 0x000000", "zcond: 1(em)"],
+    ]) {
+        assert!(says.iter().all(|says| zone.contains(says)), "{says:?} in {zone}");
+    }
+    assert!(bench.text("two/later.txt").contains("wptr 0x000280"), "it went on");
+    // Another kind of drive does not take it, and leaves it as it was.
+    let before = (bench.bytes("zoned.img"), bench.text("zoned.img.state"));
+    for plain in ["", ",interface=virtio-blk", ",zone-size=8MiB"] {
+        let drive = format!("--drive=model=fixed:10us,medium=file:zoned.img{plain}");
+        run("three", &drive, "true").expect(125).says(&["zoned.img.state", "zones", "state=new"]);
+    }
+    assert!((bench.bytes("zoned.img"), bench.text("zoned.img.state")) == before);
+}

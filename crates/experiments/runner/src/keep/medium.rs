@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use stasis_media::MediumSpec;
 use stasis_nvme::{Config, Namespace};
 
 use super::EXTENSION;
@@ -16,6 +17,14 @@ use super::EXTENSION;
 /// differs somewhere in them, and a sample is read in some milliseconds.
 const SAMPLES: u64 = 256;
 const BLOCK: u64 = 4096;
+
+/// The state file of a medium at `path`; `None` where there is no place for one.
+pub fn state_file(medium: &MediumSpec, path: &Path) -> Option<PathBuf> {
+    match medium {
+        MediumSpec::Device { .. } => of_device(path),
+        _ => Some(beside(path)),
+    }
+}
 
 /// The state file beside an image.
 pub fn beside(image: &Path) -> PathBuf {
@@ -27,17 +36,22 @@ pub fn beside(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// The state file of a block device, in the user's folder for states; `None` where there is none.
-pub fn of_device(device: &Path) -> Option<PathBuf> {
+/// The folder of block devices' state files, in the user's folder for states; `None` where there
+/// is none.
+pub fn of_devices() -> Option<PathBuf> {
     let of_user = |variable: &str| {
         let folder = PathBuf::from(std::env::var_os(variable)?);
         folder.is_absolute().then_some(folder)
     };
     let states =
         of_user("XDG_STATE_HOME").or_else(|| Some(of_user("HOME")?.join(".local/state")))?;
+    Some(states.join("stasis/drives"))
+}
+
+fn of_device(device: &Path) -> Option<PathBuf> {
     let device = std::fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
     let name = device.to_string_lossy().trim_start_matches('/').replace('/', "-");
-    Some(states.join("stasis/drives").join(format!("{name}.{EXTENSION}")))
+    Some(of_devices()?.join(format!("{name}.{EXTENSION}")))
 }
 
 fn open(medium: &Path) -> Result<(File, u64)> {

@@ -1,6 +1,6 @@
 //! From a drive's description to a served drive.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use stasis_media::{
 };
 use stasis_models::{BuildContext, Model, ModelSpec, NullSpec};
 use stasis_ordered_disk::{OrderedDisk, OrderedMedium};
-use stasis_runner::failure;
+use stasis_runner::{failure, keep};
 use stasis_serve::{Description, Made, NewDrive, RealTime, Shared, SharedLayer, Store};
 use stasis_virtio::{Config, NotifyPolicy};
 
@@ -63,6 +63,7 @@ fn checked(
     let mut model = spec.model.clone();
     model.resolve(base)?;
     let medium = spec.medium.or_size(model.capacity(), base);
+    let discard = keep::check_plain(&medium, base, spec.state)?;
     let described = Described {
         index: u16::try_from(index)?,
         seed: stasis_runner::drive_seed(seed, u16::try_from(index)?),
@@ -73,8 +74,8 @@ fn checked(
     };
     let parameters = stasis_runner::parameters(&described.model);
     let description = Arc::new(described);
-    let opening =
-        Opening { name: name.clone(), description: Arc::clone(&description), medium, patience };
+    let described = Arc::clone(&description);
+    let opening = Opening { name: name.clone(), description: described, medium, patience, discard };
     let config = Config {
         capacity: 0,
         block_size: u32::try_from(spec.block_size)?,
@@ -115,7 +116,7 @@ pub fn as_ublk(drive: &mut NewDrive, spec: &DriveSpec, folder: &Path) {
 struct Described {
     index: u16,
     model: ModelSpec,
-    base: std::path::PathBuf,
+    base: PathBuf,
     seed: u64,
     /// Which of a shared drive's paths it is.
     path: u64,
@@ -157,6 +158,8 @@ struct Opening {
     description: Arc<Described>,
     medium: MediumSpec,
     patience: Duration,
+    /// The state file of another kind of drive, which goes once the medium is this one's.
+    discard: Option<PathBuf>,
 }
 
 /// How long a server that starts waits for a medium: one that was killed or replaced has it until
@@ -191,7 +194,7 @@ fn is_taken(error: &anyhow::Error) -> bool {
 
 impl Opening {
     fn open(self) -> Result<Store> {
-        let Self { name, description, medium, patience } = self;
+        let Self { name, description, medium, patience, discard } = self;
         let Described { index, model, base, seed, path, .. } = &*description;
         let options = OpenOptions { execution: Execution::Polled, delay: Duration::ZERO, base };
         let (image, medium) = match &medium {
@@ -209,6 +212,9 @@ impl Opening {
             medium => (None, patiently(patience, || Ok(medium.open(&options)?))?),
         };
         let model = build(model, *seed, medium.capacity(), *path)?;
+        if let Some(file) = discard {
+            keep::discard(&file)?;
+        }
         let drive = Shared::new(RealTime::new(*index, name, model, medium));
         let mut store = Store::new(drive.clone());
         if let Some((opening, settings)) = image {

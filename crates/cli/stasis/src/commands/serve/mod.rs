@@ -311,7 +311,10 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
             | MediumSpec::Ordered { path, .. } => {
                 folders.extend(base.join(path).parent().map(here));
             }
-            MediumSpec::Device { path, .. } => folders.push(base.join(path)),
+            MediumSpec::Device { path, .. } => {
+                folders.push(base.join(path));
+                folders.extend(stasis_runner::keep::devices_folder());
+            }
             MediumSpec::Ram { .. } => {}
         }
     }
