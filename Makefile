@@ -92,13 +92,16 @@ test-intel: guest ## The engine kvm on Intel's VMX, in a processor that Bochs em
 test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
 	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]
 
-conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI= say where their sources are (docs/development/conformance.md)
-	@test -n "$(BLKTESTS)$(FIO)$(NVME_CLI)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, NVME_CLI=DIR (docs/development/conformance.md)" >&2; exit 2; }
+conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI=, ZONEFS=, XNVME=, XFSTESTS= say where their sources are (docs/development/conformance.md)
+	@test -n "$(BLKTESTS)$(FIO)$(NVME_CLI)$(ZONEFS)$(XNVME)$(XFSTESTS)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, NVME_CLI=DIR, ZONEFS=DIR, XNVME=DIR, XFSTESTS=DIR (docs/development/conformance.md)" >&2; exit 2; }
 	@status=0; \
 	test -z "$(BLKTESTS)" || scripts/conformance blktests "$(BLKTESTS)" $(STASIS) || status=1; \
 	test -z "$(FIO)" || PATH="$(abspath $(FIO)):$$PATH" cargo test --locked --release -p stasis-workload --test fio || status=1; \
 	test -z "$(FIO)" || scripts/conformance fio-zbd "$(FIO)" $(STASIS) || status=1; \
 	test -z "$(NVME_CLI)" || scripts/conformance nvme-cli "$(NVME_CLI)" $(STASIS) || status=1; \
+	test -z "$(ZONEFS)" || scripts/conformance zonefs "$(ZONEFS)" $(STASIS) || status=1; \
+	test -z "$(XNVME)" || scripts/conformance xnvme "$(XNVME)" $(STASIS) || status=1; \
+	test -z "$(XFSTESTS)" || scripts/conformance xfstests "$(XFSTESTS)" $(STASIS) || status=1; \
 	exit $$status
 
 bench: guest ## Measure, and print each figure beside what it is to reach

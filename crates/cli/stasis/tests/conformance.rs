@@ -63,9 +63,42 @@ fn any_other_end_is_wrong() {
     assert!(text.contains(":1: not"), "{text}");
 }
 
+const SUITES: [&str; 6] = ["blktests", "fio-zbd", "nvme-cli", "zonefs", "xnvme", "xfstests"];
+
+/// A suite is named in the script's usage, has its three files, a variable of `make conformance`
+/// and a row in the documents, and a folder that is not its own is refused with the missing file.
+#[test]
+fn every_suite_is_complete() {
+    let text = |path: &str| std::fs::read_to_string(scripts().join(path)).unwrap();
+    let mut files: Vec<_> = std::fs::read_dir(scripts().join("conformance.d"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let mut wanted: Vec<_> = SUITES
+        .iter()
+        .flat_map(|suite| ["expected", "sh", "toml"].map(|end| format!("{suite}.{end}")))
+        .collect();
+    wanted.sort();
+    assert_eq!(files, wanted);
+    let (script, make) = (text("conformance"), text("../Makefile"));
+    let document = text("../docs/development/conformance.md");
+    let empty = tempfile::tempdir().unwrap();
+    for suite in SUITES {
+        assert!(script.contains(SUITES.join("|").as_str()), "the usage");
+        assert!(make.contains(&format!("scripts/conformance {suite} \"$(")), "{suite}");
+        assert!(document.contains(&format!("\n| `{suite}` |")), "{suite}");
+        let mut script = Command::new(scripts().join("conformance"));
+        let refused = script.arg(suite).arg(empty.path()).output().unwrap();
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{suite}: {error}");
+        assert!(error.contains(" has no "), "{suite}: {error}");
+    }
+}
+
 #[test]
 fn every_list_can_be_read() {
-    for suite in ["blktests", "fio-zbd", "nvme-cli"] {
+    for suite in SUITES {
         let path = scripts().join(format!("conformance.d/{suite}.expected"));
         let (status, text) = compare(
             &std::fs::read_to_string(path).unwrap(),

@@ -1,0 +1,25 @@
+# Runs in the guest: zonefs-tools' tests of a file system of zones on /dev/nvme0n1, all or those whose numbers are given.
+set -u
+cd /root/suite/tests || exit 1
+mkdir -p /results/logs
+install -m 755 /root/suite/src/mkzonefs /usr/local/sbin/mkzonefs
+printf 'kernel\t%s\n' "$(uname -r)" >/results/tests.tsv
+never=' ' options=()
+while [ $# -gt 0 ] && [ "${1#-}" != "$1" ]; do
+    never="$never${1#-} "
+    shift
+done
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046
+    set -- $(cd scripts && ls [0-9]*.sh | sed 's/\.sh$//')
+fi
+for test in "$@"; do
+    case $never in *" $test "*) continue ;; esac
+    options+=(-t "$test")
+    printf 'planned\t%s\n' "$test" >>/results/tests.tsv
+done
+bash ./zonefs-tests.sh -g /results/logs "${options[@]}" /dev/nvme0n1 2>&1 | tee /results/output.txt
+# Lines such as `Test 0100: Files size (default) ... PASS`, in colours.
+sed -E 's/\x1b\[[0-9]+m//g' /results/output.txt |
+    sed -nE 's/^ *Test ([0-9]+): *(.*[^ ]) *\.\.\. *(PASS|FAIL|skip)$/\1\t\3\t\2/p' |
+    sed -e 's/\tPASS\t/\tpassed\t/' -e 's/\tFAIL\t/\tfailed\t/' -e 's/\tskip\t/\tnot-run\t/' >>/results/tests.tsv
