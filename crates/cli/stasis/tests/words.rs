@@ -1,0 +1,75 @@
+//! Comments and documents are in plain words, and lines of prose can be read in any window.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Columns of a line of prose outside tables.
+const COLUMNS: usize = 100;
+/// Limit on comments that begin with "What": descriptions of arguments, and code that documents
+/// quote.
+const CLAUSES: usize = 40;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// The files below a folder whose names end so, without what is built.
+fn below(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                below(&path, end, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == end) {
+            found.push(path);
+        }
+    }
+}
+
+/// A comment begins with a noun or a verb: "Returns the invalid field", not "What is invalid".
+#[test]
+fn few_comments_begin_with_a_clause() {
+    let mut sources = Vec::new();
+    below(&root().join("crates"), "rs", &mut sources);
+    let mut found = Vec::new();
+    for path in sources {
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let text = line.trim_start();
+            let comment = ["///", "//!", "//"].iter().find_map(|mark| text.strip_prefix(mark));
+            let clause = comment.is_some_and(|comment| comment.starts_with(" What "));
+            // The first line of a comment only: others continue a sentence.
+            if clause && !found.last().is_some_and(|(last, at)| *last == path && at + 1 == number) {
+                found.push((path.clone(), number));
+            }
+        }
+    }
+    let places = found.iter().map(|(path, number)| format!("{}:{}", path.display(), number + 1));
+    let places: Vec<_> = places.collect();
+    assert!(places.len() <= CLAUSES, "{} comments:\n{}", places.len(), places.join("\n"));
+}
+
+#[test]
+fn lines_of_documents_are_short() {
+    let mut pages: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+        .iter()
+        .map(|name| root().join(name))
+        .collect();
+    below(&root().join("docs"), "md", &mut pages);
+    let mut long = Vec::new();
+    for path in pages {
+        let mut code = false;
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let text = line.trim_start();
+            code ^= text.starts_with("```");
+            // A table's row, a picture and a quoted command cannot be broken; neither can one word.
+            let whole =
+                code || ["|", "!", "#", "    ", "<", ">"].iter().any(|s| line.starts_with(s));
+            let words = text.trim_start_matches(['-', ' ']).split(' ').count();
+            if !whole && words > 3 && line.chars().count() > COLUMNS + 10 {
+                long.push(format!("{}:{}: {line}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "{} lines are too long:\n{}", long.len(), long.join("\n"));
+}
