@@ -290,6 +290,26 @@ fn a_run_on_a_disk_that_a_power_cut_left_goes_on_where_its_zones_end() {
 }
 
 #[test]
+fn a_virtio_drive_that_begins_anew_discards_the_zones_as_it_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("zoned.img.state");
+    let keep = keep_of(ZONED, folder.path()).unwrap();
+    keep.begin().unwrap();
+    keep.end(keep.state.clone()).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    let plain = ZONED.replace("zones  = { size = \"1MiB\" }", "interface = \"virtio-blk\"");
+    let new = format!("{plain}state = \"new\"");
+    let keep =
+        prepare(&new, folder.path(), |mut prepared| prepared.take_keeps().remove(0).unwrap());
+    let keep = keep.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), before, "nothing changes before it runs");
+    keep.begin().unwrap();
+    assert!(!file.exists());
+    keep.revert().unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), before, "the machine did not begin");
+}
+
+#[test]
 fn a_plain_drive_has_a_state_file_only_for_what_its_bytes_do_not_say() {
     let folder = tempfile::tempdir().unwrap();
     let plain = ZONED.replace("zones  = { size = \"1MiB\" }", "");
