@@ -5,6 +5,9 @@
 //! other random numbers: they agree in the properties that the numbers must not change, named by
 //! each case.
 
+// The peer is a program.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
