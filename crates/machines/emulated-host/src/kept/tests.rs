@@ -32,8 +32,14 @@ fn all_machines_go_but_those_in_use() {
     assert!(store.has(key("used")) && !store.has(key("free")));
     assert!(!store.wanted_again(key("other")).unwrap(), "that is forgotten");
     drop(used);
+    // A process that another test starts has the lock as well until it is its program.
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(30);
     store.clear();
-    assert!(!store.has(key("used")));
+    while store.has(key("used")) {
+        assert!(std::time::Instant::now() < limit, "a machine that nobody uses stays");
+        std::thread::yield_now();
+        store.clear();
+    }
 }
 
 #[test]
