@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use stasis_crash::{Check, DeviceKind, StateReader, Trace, Verdict};
 use stasis_guest_image::Guest;
-use stasis_qemu_vm::{Checker, Config, Device, Disk, Disks, Finding, Task, Zones};
+use stasis_qemu_vm::{Checker, Config, Device, Disk, Disks, Finding, Task};
 
 /// The lines that the workload had written.
 const LINES: &str = "root/stasis-lines";
@@ -87,8 +87,8 @@ impl GuestCheck {
         names.join(", ")
     }
 
-    /// What the user should know where a name that the check uses means another disk than in former
-    /// versions. Read are the command, and the files for the guest that it names.
+    /// Warning for the user where a name that the check uses means another disk than in former
+    /// versions. The command is searched, and the files for the guest that it names.
     pub fn other_names(&self) -> Option<String> {
         let disks = self.devices.iter().flat_map(|device| &device.disks);
         let names: Vec<&str> = disks.map(|disk| disk.name.as_str()).collect();
@@ -103,15 +103,15 @@ impl GuestCheck {
     }
 }
 
-/// How the disk `number` (from 0) of all was called where every drive of a check's guest was a virtio
-/// drive; none of the many that have no letter.
+/// Name of the disk `number` (from 0 among all) in former versions, where every drive of a check's
+/// guest was a virtio drive; `None` beyond the last letter.
 fn former_name(number: usize) -> Option<String> {
     let letter = ('a'..='z').nth(number)?;
     Some(format!("vd{letter}"))
 }
 
-/// What to know of a check that says `text`, where a name there means another disk than in former
-/// versions: `names` are those of all disks.
+/// Warning about a name in the check's `text` that means another disk than in former versions;
+/// `names`: the names of all disks.
 fn other_names(text: &[u8], names: &[&str]) -> Option<String> {
     let says = |name: &str| {
         let path = format!("/dev/{name}");
@@ -146,14 +146,7 @@ fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
             device.nvme = seen.kind == DeviceKind::Nvme;
             device.serial.clone_from(&seen.serial);
             device.block_size = seen.block();
-            device.zones = seen.zones.map(|zones| Zones {
-                size: zones.size,
-                capacity: zones.capacity,
-                max_open: zones.max_open,
-                max_active: zones.max_active,
-                extension_size: zones.extension_size,
-                reads_cross_zones: zones.reads_cross_zones,
-            });
+            device.zones.clone_from(&seen.zones);
             let spaces = seen.names.iter().zip(seen.namespaces(capacity));
             let disk =
                 |(name, (_, size)): (&String, _)| Disk { name: name.clone(), alias: None, size };

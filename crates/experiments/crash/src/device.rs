@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stasis_drive::ZoneLayout;
+use stasis_nvme::Zones;
 
 /// The kind of device that a drive is to the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -12,23 +13,6 @@ pub enum DeviceKind {
     /// A virtio block device: the default of a trace without a kind.
     #[default]
     VirtioBlk,
-}
-
-/// The zones of each namespace, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct TracedZones {
-    /// Distance from one zone's start to the next's.
-    pub size: u64,
-    /// Writable capacity of a zone.
-    pub capacity: u64,
-    /// Maximum number of open zones; `None` without a limit.
-    pub max_open: Option<u32>,
-    /// Maximum number of open or closed zones; `None` without a limit.
-    pub max_active: Option<u32>,
-    /// Size of a zone's descriptor extension, data that the host can attach to the zone.
-    pub extension_size: u32,
-    /// Whether one read may cover several zones.
-    pub reads_cross_zones: bool,
 }
 
 /// A drive as the guest saw it.
@@ -46,7 +30,7 @@ pub struct TracedDevice {
     /// Size of each namespace in bytes; they lie one behind the other. 0: all of the drive.
     pub namespace: u64,
     /// The zones of each namespace, if they are of the Zoned Namespace command set.
-    pub zones: Option<TracedZones>,
+    pub zones: Option<Zones>,
     /// Zones that were not empty before the run: the first byte of each on the drive, and how many
     /// bytes of it were written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +47,7 @@ impl TracedDevice {
 
     /// The zones by their places on the drive.
     pub fn layout(&self) -> Option<ZoneLayout> {
-        self.zones.map(|zones| ZoneLayout { namespace: self.namespace, size: zones.size })
+        self.zones.as_ref().map(|zones| ZoneLayout { namespace: self.namespace, size: zones.size })
     }
 
     /// The namespaces of a drive of `capacity` bytes: first byte and length of each.

@@ -27,7 +27,7 @@ mod trace_file;
 mod violation;
 
 pub use check::{Check, StateReader, Verdict};
-pub use device::{DeviceKind, TracedDevice, TracedZones};
+pub use device::{DeviceKind, TracedDevice};
 pub use disk::WrittenSectors;
 pub use enumerator::{DriveCrashState, Enumerator};
 pub use fault::{Fault, FaultInjector};

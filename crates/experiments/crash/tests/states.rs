@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_crash::{
     Content, Cut, Enumerator, EventKind, Frame, Level, Oracle, Promise, StateSampler, Trace,
-    TraceHeader, TraceWriter, TracedDevice, TracedDrive, TracedZones,
+    TraceHeader, TraceWriter, TracedDevice, TracedDrive,
 };
 use stasis_drive::Sampling;
 
@@ -364,7 +364,7 @@ fn flushes_that_cover_a_write_in_flight_are_counted() {
 
 #[test]
 fn write_pointers_are_where_the_zones_data_ends() {
-    let zones = TracedZones { size: 4 * 512, capacity: 4 * 512, ..TracedZones::default() };
+    let zones = stasis_nvme::Zones::new(4 * 512);
     let names = vec!["nvme0n1".to_owned(), "nvme0n2".to_owned()];
     let device =
         TracedDevice { names, namespace: 6144 / 2, zones: Some(zones), ..TracedDevice::default() };

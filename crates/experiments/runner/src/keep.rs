@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use stasis_crash::TracedDevice;
 use stasis_experiment::{DriveSpec, Interface, StateSpec};
 use stasis_media::MediumSpec;
-use stasis_nvme::{Config, KeptState, KeptZones, Namespace, ZoneState, Zones};
+use stasis_nvme::{Config, KeptState, KeptZones, Namespace, ZoneState};
 
 use crate::plan::PlannedDrive;
 
@@ -271,19 +271,11 @@ pub fn leave_zones(
     capacity: u64,
     written: &[(u64, u64)],
 ) -> Result<()> {
-    let Some(zones) = device.zones else { return Ok(()) };
+    let Some(zones) = &device.zones else { return Ok(()) };
     let block = u64::from(device.block());
     let made = |(start, bytes): (u64, u64)| Namespace {
         start,
-        zoned: Some(Zones {
-            size: zones.size,
-            capacity: zones.capacity,
-            max_open: zones.max_open,
-            max_active: zones.max_active,
-            extension_size: zones.extension_size,
-            zrwa: None,
-            reads_cross_zones: zones.reads_cross_zones,
-        }),
+        zoned: Some(zones.clone()),
         ..Namespace::new(bytes / block, device.block())
     };
     let namespaces = device.namespaces(capacity).into_iter().map(made).collect();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use rustix::fs::{seek, SeekFrom};
 use rustix::io::Errno;
-use stasis_crash::{DeviceKind, Fault, TraceHeader, TracedDevice, TracedDrive, TracedZones};
+use stasis_crash::{DeviceKind, Fault, TraceHeader, TracedDevice, TracedDrive};
 use stasis_experiment::Interface;
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_nvme::{KeptState, ZoneState};
@@ -169,14 +169,7 @@ pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedD
                  modelled: take a medium `ram` or `file`"
             );
         }
-        device.zones = Some(TracedZones {
-            size: zones.size,
-            capacity: zones.capacity,
-            max_open: zones.max_open,
-            max_active: zones.max_active,
-            extension_size: zones.extension_size,
-            reads_cross_zones: zones.reads_cross_zones,
-        });
+        device.zones = Some(zones.clone());
     }
     if let Some(state) = &drive.state {
         device.written = written(state)?;

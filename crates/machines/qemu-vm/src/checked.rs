@@ -4,6 +4,7 @@
 use std::io;
 
 use stasis_channel::CheckedDisk;
+use stasis_nvme::Zones;
 
 use crate::scratch::Scratch;
 use crate::{Backend, Cache, Config, Drive};
@@ -32,23 +33,6 @@ pub struct Disk {
     pub alias: Option<String>,
     /// Its size in bytes, a multiple of the block size.
     pub size: u64,
-}
-
-/// Zones of a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Zones {
-    /// From one zone's start to the next's, in bytes.
-    pub size: u64,
-    /// How much of a zone can be written, in bytes.
-    pub capacity: u64,
-    /// Limit on open zones; `None`: no limit.
-    pub max_open: Option<u32>,
-    /// Limit on open or closed zones; `None`: no limit.
-    pub max_active: Option<u32>,
-    /// Bytes that the host can attach to a zone.
-    pub extension_size: u32,
-    /// Whether one read may cover several zones.
-    pub reads_cross_zones: bool,
 }
 
 impl Device {
@@ -90,7 +74,7 @@ pub(crate) fn attach(config: &mut Config, devices: &[Device]) -> io::Result<Vec<
                 let place = format!(",bus=controller{index},nsid={nsid},shared=off");
                 drive.device = Some("nvme-ns".into());
                 drive.options += &place;
-                drive.options += &device.zones.map(zones).unwrap_or_default();
+                drive.options += &device.zones.as_ref().map(zones).unwrap_or_default();
             }
             config.drives.push(drive);
             disks.push(scratch);
@@ -99,9 +83,10 @@ pub(crate) fn attach(config: &mut Config, devices: &[Device]) -> io::Result<Vec<
     Ok(disks)
 }
 
-/// Options of QEMU's `nvme-ns`; 0 is no limit.
-fn zones(zones: Zones) -> String {
-    let Zones { size, capacity, max_open, max_active, extension_size, reads_cross_zones } = zones;
+/// Options of QEMU's `nvme-ns`; 0 is no limit. It has no random write areas.
+fn zones(zones: &Zones) -> String {
+    let Zones { size, capacity, max_open, max_active, extension_size, reads_cross_zones, .. } =
+        *zones;
     format!(
         ",zoned=on,zoned.zone_size={size},zoned.zone_capacity={capacity},zoned.max_open={},\
          zoned.max_active={},zoned.descr_ext_size={extension_size},zoned.cross_read={}",

@@ -25,7 +25,7 @@ mod port;
 mod scratch;
 mod vm;
 
-pub use checked::{Device, Disk, Zones};
+pub use checked::{Device, Disk};
 pub use checker::{Checker, Disks, Finding, Task};
 pub use config::{Accelerator, Backend, Cache, Config, Drive};
 pub use error::Error;

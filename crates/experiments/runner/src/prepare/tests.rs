@@ -272,7 +272,7 @@ fn a_run_on_a_disk_that_a_power_cut_left_goes_on_where_its_zones_end() {
     assert_eq!(states, [(0, ZoneState::Full), (3, ZoneState::Closed)]);
     // The next power cut knows them.
     assert_eq!(device().unwrap().written, zones);
-    // What cannot be followed is refused.
+    // States that a run cannot start from are refused.
     let mut state = kept.state.clone();
     state.namespaces[0].zones = vec![KeptZones::one(2, ZoneState::Offline, 0)];
     kept.end(state).unwrap();
