@@ -7,6 +7,13 @@ use std::ops::Range;
 /// are commands in flight, for a split beyond it is refused beforehand.
 const MOST: usize = 4096;
 
+/// The end of a run of `count` things from `first` on; `None` for an empty run and for one that is
+/// not within `range`.
+pub fn end_of_run(first: u64, count: u64, range: Range<u64>) -> Option<u64> {
+    let end = first.checked_add(count)?;
+    (count > 0 && first >= range.start && end <= range.end).then_some(end)
+}
+
 /// Ranges of a namespace's bytes, none of which touch.
 #[derive(Debug, Default)]
 pub struct Intervals {

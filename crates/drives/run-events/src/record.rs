@@ -67,6 +67,12 @@ pub struct Column {
     pub meaning: &'static str,
 }
 
+impl Column {
+    /// A column without a name, of which each file has values that follow no other.
+    const PLAIN: Self =
+        Self { name: "", kind: Kind::Long, unit: "", differs: false, recent: false, meaning: "" };
+}
+
 /// A field's value as the number that rows keep: of a word the index, of a flag 0 or 1.
 trait Field: Sized {
     fn number(self) -> u64;
@@ -146,9 +152,9 @@ macro_rules! columns {
                 name: stringify!($name),
                 kind: $kind,
                 unit: $unit,
-                differs: false $(|| is_differs(stringify!($flag)))*,
-                recent: false $(|| is_recent(stringify!($flag)))*,
                 meaning: concat!($($meaning),+),
+                $($flag: true,)*
+                ..Column::PLAIN
             }),+];
 
             /// The value of each column: of a word its index, of a flag 0 or 1.
@@ -170,14 +176,6 @@ macro_rules! columns {
             }
         }
     };
-}
-
-const fn is_differs(flag: &str) -> bool {
-    matches!(flag.as_bytes(), b"differs")
-}
-
-const fn is_recent(flag: &str) -> bool {
-    matches!(flag.as_bytes(), b"recent")
 }
 
 const PHASES: &[&str] = &["command", "boot"];

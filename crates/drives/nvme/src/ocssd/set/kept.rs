@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::intervals::end_of_run;
+
 use super::{Chunk, ChunkSet, State};
 
 /// Chunks that follow one another and are alike, but free ones that were never reset.
@@ -48,11 +50,8 @@ impl ChunkSet {
     pub fn restore(&mut self, kept: &[KeptChunks]) -> Result<(), &'static str> {
         let mut least = 0;
         for chunks in kept {
-            let end = chunks.first.checked_add(chunks.count);
-            let end = end.filter(|&end| chunks.count > 0 && end <= self.chunks.len() as u64);
-            let Some(end) = end.filter(|_| chunks.first >= least) else {
-                return Err("chunks are not there, or are named twice");
-            };
+            let end = end_of_run(chunks.first, chunks.count, least..self.chunks.len() as u64)
+                .ok_or("chunks are not there, or are named twice")?;
             least = end;
             let sectors = self.config.sectors;
             let written_fits = match chunks.state {

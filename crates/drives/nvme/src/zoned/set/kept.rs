@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::intervals::end_of_run;
+
 use super::{State, ZoneSet, EXTENSION_VALID, ZRWA_VALID};
 
 /// Zones that follow one another and are alike, but empty ones.
@@ -77,11 +79,8 @@ impl ZoneSet {
     pub fn restore(&mut self, kept: &[KeptZones]) -> Result<(), &'static str> {
         let mut least = 0;
         for zones in kept {
-            let end = zones.first.checked_add(zones.count);
-            let end = end.filter(|&end| zones.count > 0 && end <= self.zones.len() as u64);
-            let Some(end) = end.filter(|_| zones.first >= least) else {
-                return Err("zones are not there, or are named twice");
-            };
+            let end = end_of_run(zones.first, zones.count, least..self.zones.len() as u64)
+                .ok_or("zones are not there, or are named twice")?;
             least = end;
             let state = zones.after_power_cycle();
             let written_fits = match state {
