@@ -101,7 +101,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     entries.filter(|path| !path.ends_with("serve.log")).map(read).collect()
 }
 
-/// What a drive with zones of 1 MiB leaves beside its medium.
+/// The state file that a drive with zones of 1 MiB leaves beside its medium.
 fn zones() -> String {
     let zoned = Some(Zones::new(1 << 20));
     let namespaces = vec![Namespace { zoned, ..Namespace::new(8192, 512) }];

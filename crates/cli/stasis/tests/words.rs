@@ -1,7 +1,11 @@
 //! Comments and documents are in plain words, and lines of prose can be read in any window.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+#[path = "documents/pages.rs"]
+mod pages;
+
+use pages::{all, below, root};
 
 /// Columns of a line of prose outside tables.
 const COLUMNS: usize = 100;
@@ -9,31 +13,11 @@ const COLUMNS: usize = 100;
 /// quote.
 const CLAUSES: usize = 40;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
-}
-
-/// The files below a folder whose names end so, without what is built.
-fn below(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            if !path.ends_with("target") {
-                below(&path, end, found);
-            }
-        } else if path.extension().is_some_and(|extension| extension == end) {
-            found.push(path);
-        }
-    }
-}
-
 /// A comment begins with a noun or a verb: "Returns the invalid field", not "What is invalid".
 #[test]
 fn few_comments_begin_with_a_clause() {
-    let mut sources = Vec::new();
-    below(&root().join("crates"), "rs", &mut sources);
     let mut found = Vec::new();
-    for path in sources {
+    for path in below(&root().join("crates"), "rs") {
         for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
             let text = line.trim_start();
             let comment = ["///", "//!", "//"].iter().find_map(|mark| text.strip_prefix(mark));
@@ -51,13 +35,8 @@ fn few_comments_begin_with_a_clause() {
 
 #[test]
 fn lines_of_documents_are_short() {
-    let mut pages: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-        .iter()
-        .map(|name| root().join(name))
-        .collect();
-    below(&root().join("docs"), "md", &mut pages);
     let mut long = Vec::new();
-    for path in pages {
+    for path in all() {
         let mut code = false;
         for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
             let text = line.trim_start();

@@ -9,6 +9,8 @@ use serde_json::{json, Value};
 use stasis_models::{find, Figures, ModelSpec, NamedModel, Sheet, NAMED};
 use stasis_report::{units, Column, Table};
 
+use crate::help::text::wrapped;
+
 /// Columns of a line.
 const WIDTH: usize = 100;
 
@@ -151,21 +153,6 @@ fn detail(word: &str) -> Result<String> {
     Ok(text)
 }
 
-/// `text` in lines of at most `width` characters, but for longer words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,12 +175,5 @@ mod tests {
             assert!(text.lines().any(|line| line.starts_with(&format!("{} ", named.name))));
         }
         assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
-    }
-
-    #[test]
-    fn words_are_kept_when_lines_are_wrapped() {
-        assert_eq!(wrapped("one two  three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("incomprehensible x", 5), ["incomprehensible", "x"]);
-        assert!(wrapped("", 5).is_empty());
     }
 }
