@@ -24,8 +24,10 @@ from stasis._progress import Progress
 #: A simulation that ends when it is stopped.
 ENDLESS = "[r]\nrw=randread\nbs=4k\nsize=256m\ntime_based=1\nruntime=100d\n"
 
+#: A hangup ends the program, also where these tests run under nohup.
 CALL = """\
-import stasis, sys
+import signal, stasis, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 try:
     stasis.simulate("jpt39c", workload={job!r}, results="r", ios="none", progress=False)
 except KeyboardInterrupt as error:
