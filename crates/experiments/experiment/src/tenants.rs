@@ -14,8 +14,7 @@ use stasis_config::guess;
 use stasis_media::{Durability, ImageSettings, MediumSpec};
 use stasis_scheduler::{Class, Priority, QueueSpec, WEIGHTS};
 
-use crate::drive::Interface;
-use crate::{Doorbells, MachineSpec};
+use crate::{Doorbells, DriveSpec, Interface, MachineSpec, PlacementSpec};
 
 /// One machine, in a table `[machine]`, or several, in tables `[[machine]]`.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -236,6 +235,24 @@ impl DiskSpec {
         };
         let path = self.image.clone()?;
         Some(MediumSpec::Qcow2 { path, settings })
+    }
+
+    /// The disk as its machine's drive, if it lies on the shared drive `on`: what the disk does not
+    /// say is as on that drive, but a disk has one namespace and nothing special of NVMe.
+    pub fn drive(&self, on: &DriveSpec) -> DriveSpec {
+        DriveSpec {
+            name: self.name.clone(),
+            interface: self.interface,
+            medium: self.medium().unwrap_or_else(|| on.medium.clone()),
+            queues: self.queues,
+            doorbells: self.doorbells,
+            namespaces: 1,
+            placement: PlacementSpec::None,
+            serial: self.serial.clone(),
+            zones: None,
+            ocssd: None,
+            ..on.clone()
+        }
     }
 
     /// Checks the disk apart from the rest of the experiment.

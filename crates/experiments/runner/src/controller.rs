@@ -11,12 +11,12 @@ pub fn of(drive: &PlannedDrive, capacity: u64, discard_zeroes: bool) -> Result<C
     Ok(Config {
         serial: drive.serial.clone(),
         queue_pairs: drive.queues,
-        shadow: match drive.doorbells {
+        shadow: match drive.spec.doorbells {
             Doorbells::Exact => ShadowPolicy::Exact,
             Doorbells::Lazy => ShadowPolicy::Lazy,
         },
         namespaces: namespaces(capacity, drive)?,
-        placement: match drive.placement {
+        placement: match drive.spec.placement {
             PlacementSpec::None => Placement::None,
             PlacementSpec::Streams { max } => Placement::Streams { max },
             PlacementSpec::Fdp { reclaim_groups, handles, reclaim_unit } => {
@@ -32,16 +32,16 @@ pub fn of(drive: &PlannedDrive, capacity: u64, discard_zeroes: bool) -> Result<C
 /// The drive's namespaces, one behind the other. A single namespace includes the remainder of a
 /// capacity that is no multiple of 4096 bytes.
 fn namespaces(capacity: u64, drive: &PlannedDrive) -> Result<Vec<Namespace>> {
-    let count = u64::from(drive.namespaces);
+    let count = u64::from(drive.spec.namespaces);
     let bytes = if count == 1 { capacity } else { capacity / count / 4096 * 4096 };
-    let blocks = bytes / u64::from(drive.block_size);
-    let zoned = drive.zones.as_ref().map(zones).transpose()?;
-    let ocssd = drive.ocssd.as_ref().map(ocssd);
+    let blocks = bytes / u64::from(drive.block_size());
+    let zoned = drive.spec.zones.as_ref().map(zones).transpose()?;
+    let ocssd = drive.spec.ocssd.as_ref().map(ocssd);
     let namespace = |index| Namespace {
         start: index * bytes,
         zoned: zoned.clone(),
         ocssd: ocssd.clone(),
-        ..Namespace::new(blocks, drive.block_size)
+        ..Namespace::new(blocks, drive.block_size())
     };
     Ok((0..count).map(namespace).collect())
 }

@@ -40,7 +40,8 @@ impl<'a> Drives<'a> {
             let of = || format!("drive {}", drive.name);
             let pieces = drives.pieces(number, drive).with_context(of)?;
             let layer = drives.build(drive, pieces).with_context(of)?;
-            let scheduler = drive.scheduler.as_ref().context("a shared drive has a scheduler")?;
+            let scheduler =
+                drive.spec.scheduler.as_ref().context("a shared drive has a scheduler")?;
             drives.shared.push(Shared::new(scheduler, layer));
         }
         for (index, load) in plan.workloads.iter().enumerate() {
@@ -74,7 +75,7 @@ impl<'a> Drives<'a> {
             true => Execution::Synchronous,
             false => Execution::Asynchronous,
         };
-        let delay = Duration::from_nanos(drive.delay);
+        let delay = Duration::from_nanos(drive.spec.delay);
         OpenOptions { execution, delay, base: Path::new("/") }
     }
 
@@ -89,7 +90,8 @@ impl<'a> Drives<'a> {
         let all = self.plan.machines.iter().flat_map(|machine| &machine.drives);
         let mut pieces = Vec::new();
         for (index, disk) in all.enumerate().filter(|(_, disk)| disk.is_image()) {
-            let (Some(place), MediumSpec::Qcow2 { settings, .. }) = (&disk.on, &disk.medium) else {
+            let (Some(place), MediumSpec::Qcow2 { settings, .. }) = (&disk.on, &disk.spec.medium)
+            else {
                 continue;
             };
             if place.drive != number {
@@ -121,7 +123,7 @@ impl<'a> Drives<'a> {
             None => self.build(drive, Vec::new())?,
         };
         if let Some(stream) = self.stream {
-            layer = Box::new(stream.tap(layer, Level::Guest, drive.block_size));
+            layer = Box::new(stream.tap(layer, Level::Guest, drive.block_size()));
         }
         let controller = controller(drive, &*layer)?;
         Ok(DriveConfig { drive: layer, controller })
@@ -134,7 +136,7 @@ impl<'a> Drives<'a> {
         pieces: Vec<(u64, Box<dyn Medium>)>,
     ) -> Result<Box<dyn Layer>> {
         let options = self.options(drive);
-        let (image, mut medium) = match &drive.medium {
+        let (image, mut medium) = match &drive.spec.medium {
             MediumSpec::Qcow2 { settings, .. } => {
                 let (opening, medium) =
                     stasis_qcow2::open_links(drive.links.clone(), true, &options)?;
@@ -148,16 +150,17 @@ impl<'a> Drives<'a> {
         let capacity = medium.capacity();
         let drive_index = drive.number;
         let seed = drive_seed(self.plan.seed, drive_index);
-        let model = drive.model.build(&BuildContext { seed, capacity, path: drive.path })?;
+        let model = drive.spec.model.build(&BuildContext { seed, capacity, path: drive.path })?;
         let mut layer = Drive::new(drive_index, drive.name.clone(), model, medium);
-        if let Some(cost) = drive.barrier {
+        if let Some(cost) = drive.spec.barrier {
             layer = layer.with_barrier(cost);
         }
         let mut layer: Box<dyn Layer> = Box::new(layer);
         // Without anything between them both ends are one.
-        let between = image.is_some() || self.plan.fault.is_some() || drive.scheduler.is_some();
+        let between =
+            image.is_some() || self.plan.fault.is_some() || drive.spec.scheduler.is_some();
         if let Some(stream) = self.stream.filter(|_| between) {
-            layer = Box::new(stream.tap(layer, Level::Drive, drive.block_size));
+            layer = Box::new(stream.tap(layer, Level::Drive, drive.block_size()));
         }
         if let Some(fault) = self.plan.fault {
             layer = Box::new(FaultInjector::new(layer, fault));
@@ -171,19 +174,19 @@ impl<'a> Drives<'a> {
 
 /// Returns the controller through which the guest sees `drive`.
 fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
-    Ok(match drive.interface {
+    Ok(match drive.spec.interface {
         Interface::Nvme => Controller::Nvme(
             crate::controller::of(drive, layer.capacity(), layer.discard_zeroes())?,
             drive.state.clone(),
-            drive.model.link().unwrap_or_default(),
+            drive.spec.model.link().unwrap_or_default(),
         ),
         Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
             capacity: layer.capacity(),
-            block_size: drive.block_size,
+            block_size: drive.block_size(),
             identifier: drive.serial.clone(),
             queues: drive.queues,
             discard_zeroes: layer.discard_zeroes(),
-            notify: match drive.doorbells {
+            notify: match drive.spec.doorbells {
                 Doorbells::Exact => NotifyPolicy::Exact,
                 Doorbells::Lazy => NotifyPolicy::Lazy,
             },

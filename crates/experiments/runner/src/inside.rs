@@ -31,7 +31,7 @@ fn execute(inside: &mut Inside, job: &[u8]) -> Result<RunEvent> {
             link.path = path(index)?;
         }
         if let (true, Some(&index)) = (drive.links.is_empty(), places.first()) {
-            drive.medium = MediumSpec::Device { path: path(index)?, direct: true };
+            drive.spec.medium = MediumSpec::Device { path: path(index)?, direct: true };
         }
     }
     let stop = Stop { flag: inside.stop_flag(), poll: inside.stop_poll(), deadline: None };

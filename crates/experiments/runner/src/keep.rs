@@ -92,7 +92,7 @@ impl Before {
 impl Before {
     /// Whether there is data where the drive's zones or chunks begin.
     fn holds_data(&self, config: &Config, drive: &PlannedDrive) -> Result<bool> {
-        match drive.medium {
+        match drive.spec.medium {
             MediumSpec::Qcow2 { .. } => Ok(self.image_holds_data),
             _ => medium::holds_data(&self.medium, config),
         }
@@ -193,7 +193,7 @@ impl Keep {
                 found.state.clone()
             }
         };
-        if drive.model.kind().name() == FLASH {
+        if drive.spec.model.kind().name() == FLASH {
             if state.governs_contents() && !state.is_as_made() {
                 bail!(
                     "{}: zones or chunks hold data, but a flash model does not keep what its \

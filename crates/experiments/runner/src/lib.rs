@@ -64,7 +64,7 @@ pub mod trace;
 pub use attended::Attended;
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
-pub use plan::{drive_seed, parameters};
+pub use plan::{describe, drive_seed, parameters};
 pub use program::enter;
 pub use relay::OUTPUT_FILE;
 pub use run::{Results, Runner};

@@ -71,10 +71,10 @@ impl OpenMedium {
 /// Refuses an image whose way of keeping order needs barriers where `drive`, of
 /// `capacity` bytes, has none.
 pub fn check_order(settings: &ImageSettings, drive: &PlannedDrive, capacity: u64) -> Result<()> {
-    if settings.durability == Durability::Flush || drive.barrier.is_some() {
+    if settings.durability == Durability::Flush || drive.spec.barrier.is_some() {
         return Ok(());
     }
-    let model = drive.model.build(&BuildContext { seed: 0, capacity, path: drive.path })?;
+    let model = drive.spec.model.build(&BuildContext { seed: 0, capacity, path: drive.path })?;
     if model.barrier().is_none() {
         return Err(ImageError::NoBarrier(settings.durability.name()).into());
     }

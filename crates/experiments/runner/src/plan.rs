@@ -4,12 +4,9 @@
 use serde::{Deserialize, Serialize};
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_experiment::{
-    CpuSpeed, Doorbells, Interface, MachineSpec, OcssdSpec, PlacementSpec, TenantSpec, ZonesSpec,
-};
-use stasis_media::MediumSpec;
+use stasis_experiment::{CpuSpeed, DriveSpec, Interface, MachineSpec, TenantSpec};
 use stasis_models::ModelSpec;
-use stasis_scheduler::SchedulerSpec;
+use stasis_report::Drive;
 
 /// Names of the files that a machine reads.
 pub mod input {
@@ -121,49 +118,28 @@ pub struct PlannedWorkload {
     pub group_weight: Option<u32>,
 }
 
-/// A drive of a planned machine.
+/// A drive of a planned machine: the user's description, and what was resolved beside it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlannedDrive {
+    /// The drive as the user wrote it. The files of its model have been read, its medium has an
+    /// absolute path, and a shared drive has a scheduler.
+    pub spec: DriveSpec,
     /// Name in the results.
     pub name: String,
     /// Number among the experiment's drives: part of the drive's seed.
     pub number: u16,
     /// Serial number.
     pub serial: String,
-    /// Latency model, which sets when commands complete.
-    pub model: ModelSpec,
-    /// Medium that stores the drive's data, as the machine's process sees it.
-    pub medium: MediumSpec,
     /// Files of an image, from the top; empty without an image.
     #[serde(default)]
     pub links: Vec<stasis_qcow2::Link>,
-    /// Cost of a barrier (ns), if the model has none.
-    pub barrier: Option<Nanos>,
-    /// Wall-clock delay added to each I/O on the medium (ns).
-    pub delay: Nanos,
     /// Time that the guest's software adds to each command (ns).
     pub path: Nanos,
-    /// Device interface to the guest.
-    pub interface: Interface,
     /// I/O queues or queue pairs.
     pub queues: u16,
-    /// Whether each doorbell write leaves the guest.
-    pub doorbells: Doorbells,
-    /// Logical block size in bytes.
-    pub block_size: u32,
-    /// Namespaces, of equal size.
-    pub namespaces: u32,
-    /// Data placement that the drive offers to the guest.
-    pub placement: PlacementSpec,
-    /// Zones of a zoned drive.
-    pub zones: Option<ZonesSpec>,
-    /// Geometry of an Open-Channel drive.
-    pub ocssd: Option<OcssdSpec>,
     /// State kept while the power was off, if any.
     #[serde(default)]
     pub state: Option<Box<stasis_nvme::KeptState>>,
-    /// Scheduler of a shared drive, which selects the next waiting request.
-    pub scheduler: Option<SchedulerSpec>,
     /// Region on a shared drive, if it holds this drive. The shared drive's model then applies, and
     /// so does its medium unless this drive is an image.
     pub on: Option<SharedRegion>,
@@ -179,12 +155,35 @@ impl PlannedDrive {
     pub fn has_medium(&self) -> bool {
         self.on.is_none() || self.is_image()
     }
+
+    /// Logical block size in bytes.
+    pub fn block_size(&self) -> u32 {
+        // 512 or 4096: the experiment's check.
+        self.spec.block_size as u32
+    }
+
+    /// The drive as results describe it; `medium`: its medium in the user's words.
+    pub fn described(&self, medium: String) -> Drive {
+        describe(self.name.clone(), &self.spec.model, self.spec.interface.name(), medium)
+    }
 }
 
 /// A model with all its parameters, in the form used in results.
 pub fn parameters(model: &ModelSpec) -> serde_json::Value {
-    // A model that has been resolved can be written.
+    // A model whose files have been read can be written.
     serde_json::to_value(model).unwrap_or_default()
+}
+
+/// A drive as results describe it: named `name`, of `model` with its files read, seen by its user
+/// through `interface`, on `medium`.
+pub fn describe(name: String, model: &ModelSpec, interface: &str, medium: String) -> Drive {
+    Drive {
+        name,
+        model: model.label(),
+        parameters: parameters(model),
+        interface: interface.into(),
+        medium,
+    }
 }
 
 /// The guest kernel's names of drives, in order: each driver counts its own.

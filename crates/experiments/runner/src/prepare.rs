@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
+use stasis_block::units::format_duration;
 use stasis_channel::{Job, RootDevice};
 use stasis_clock::Nanos;
 use stasis_crash::{TraceHeader, TracedDrive};
@@ -18,9 +19,7 @@ use crate::attended::Attended;
 use crate::event::SharedObserver;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
-use crate::plan::{
-    device_names, last_device, parameters, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan,
-};
+use crate::plan::{device_names, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan};
 use crate::relay::Relay;
 use crate::run_error::RunError;
 use crate::sharing::Sharing;
@@ -178,7 +177,7 @@ impl<'a> RunSetup<'a> {
         let interfaces = self.experiment.drives[..=index].iter().map(|spec| spec.interface);
         let name = device_names(interfaces).pop().unwrap_or_default();
         traced.device = trace::device(&drive, &name, capacity)?;
-        if let MediumSpec::Qcow2 { settings, .. } = &drive.medium {
+        if let MediumSpec::Qcow2 { settings, .. } = &drive.spec.medium {
             traced.image = Some(*settings);
         }
         copies.extend(trace.copy(index, &mut drive, &mut traced)?);
@@ -204,9 +203,9 @@ impl<'a> RunSetup<'a> {
             job.environment.insert("TERM".into(), terminal.kind.clone());
         }
         job.vcpus = spec.vcpus;
-        job.drives = device_names(drives.iter().map(|drive| drive.interface));
+        job.drives = device_names(drives.iter().map(|drive| drive.spec.interface));
         job.root = root.map(|kind| RootDevice {
-            device: last_device(drives.iter().map(|drive| drive.interface)),
+            device: last_device(drives.iter().map(|drive| drive.spec.interface)),
             file_system: kind.name().into(),
         });
         job.together = !experiment.machine.several().is_empty();
@@ -272,9 +271,9 @@ impl<'a> RunSetup<'a> {
         name: &str,
         vcpus: u32,
     ) -> Result<(PlannedDrive, OpenMedium, Option<Keep>)> {
-        let mut model = spec.model.clone();
-        model.resolve(self.base)?;
-        let place = spec.medium.or_size(model.capacity(), self.base);
+        let mut resolved = spec.clone();
+        resolved.model.resolve(self.base)?;
+        let place = spec.medium.or_size(resolved.model.capacity(), self.base);
         let before = Before::look(&place, self.base)?;
         let held = OpenMedium::open(&place, self.trace.is_none(), self.base)?;
         let OpenMedium { medium, capacity, links, warnings } = &held;
@@ -283,7 +282,7 @@ impl<'a> RunSetup<'a> {
             self.observer.warning(warning)?;
         }
         held.check_blocks(spec.block_size)?;
-        model.check(medium.capacity())?;
+        resolved.model.check(medium.capacity())?;
         if capacity / u64::from(spec.namespaces) < 4096 {
             bail!(
                 "its medium has {} bytes, too few for {} namespaces of 4096 at least",
@@ -291,27 +290,16 @@ impl<'a> RunSetup<'a> {
                 spec.namespaces
             );
         }
-        let queues = spec.queues.unwrap_or(vcpus.min(64) as u16);
+        resolved.medium = absolute(&place, self.base)?;
         let mut drive = PlannedDrive {
+            spec: resolved,
             name: name.to_owned(),
             number: u16::try_from(index)?,
             serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
-            model,
-            medium: absolute(&place, self.base)?,
             links: links.clone(),
-            barrier: spec.barrier,
-            delay: spec.delay,
             path: spec.path.unwrap_or_else(|| self.path(vcpus)),
-            interface: spec.interface,
-            queues,
-            doorbells: spec.doorbells,
-            block_size: spec.block_size as u32,
-            namespaces: spec.namespaces,
-            placement: spec.placement,
-            zones: spec.zones.clone(),
-            ocssd: spec.ocssd.clone(),
+            queues: spec.queues.unwrap_or(vcpus.min(64) as u16),
             state: None,
-            scheduler: spec.scheduler.clone(),
             on: None,
         };
         if let MediumSpec::Qcow2 { settings, .. } = &spec.medium {
@@ -364,20 +352,13 @@ pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A drive with its own medium, in the form used in results.
-fn show(drive: &PlannedDrive, spec: &DriveSpec) -> stasis_report::Drive {
-    stasis_report::Drive {
-        name: drive.name.clone(),
-        model: drive.model.label(),
-        parameters: parameters(&drive.model),
-        interface: drive.interface.name().into(),
-        medium: match spec.delay {
-            0 => spec.medium.label(),
-            delay => {
-                format!("{} + {}", spec.medium.label(), stasis_block::units::format_duration(delay))
-            }
-        },
-    }
+/// A drive with its own medium, in the form used in results; `written`: as the user wrote it.
+fn show(drive: &PlannedDrive, written: &DriveSpec) -> stasis_report::Drive {
+    let medium = written.medium.label();
+    drive.described(match written.delay {
+        0 => medium,
+        delay => format!("{medium} + {}", format_duration(delay)),
+    })
 }
 
 impl Prepared<'_> {
@@ -389,7 +370,7 @@ impl Prepared<'_> {
     /// The files of the drives' media on this host, where they have one.
     pub fn paths(&self) -> Vec<Option<PathBuf>> {
         let drives = self.plan.machines.iter().flat_map(|machine| &machine.drives);
-        drives.map(|drive| drive.medium.path().map(Path::to_owned)).collect()
+        drives.map(|drive| drive.spec.medium.path().map(Path::to_owned)).collect()
     }
 
     /// Takes the kept state of each of the machines' drives whose medium lasts; empty for a traced

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{anyhow, bail, Context, Result};
 use stasis_block::units::format_size;
 use stasis_experiment::{
-    jobs_of_pattern, DiskSpec, Experiment, MachineSpec, PlacementSpec, TenantSpec, WorkloadSpec,
+    jobs_of_pattern, DiskSpec, Experiment, MachineSpec, TenantSpec, WorkloadSpec,
 };
 use stasis_media::MediumSpec;
 use stasis_scheduler::{Kind, NoneSpec, SchedulerSpec};
@@ -43,8 +43,9 @@ impl<'a> Sharing<'a> {
         let drives = drives.into_iter().enumerate().map(|(index, (planned, capacity))| {
             let loads = experiment.workloads.iter();
             let used = loads.filter_map(|load| experiment.drive_of(load).ok()).any(|d| d == index);
-            let shares =
-                used || planned.scheduler.is_some() || !experiment.machine.several().is_empty();
+            let shares = used
+                || planned.spec.scheduler.is_some()
+                || !experiment.machine.several().is_empty();
             let shared = shares.then_some(count);
             count += usize::from(shares);
             Drive { planned, capacity, shared }
@@ -85,24 +86,20 @@ impl<'a> Sharing<'a> {
             Some(image) => drive.place_of_image(spec, image, tenant)?,
             None => drive.place(spec.offset, spec.size, tenant)?,
         };
-        let own = spec.medium().map(|medium| absolute(&medium, self.base)).transpose()?;
-        let planned = PlannedDrive {
+        let mut disk = spec.drive(&drive.planned.spec);
+        if image.is_some() {
+            disk.medium = absolute(&disk.medium, self.base)?;
+        }
+        Ok(PlannedDrive {
             name: spec.name.clone().unwrap_or_default(),
             serial: spec.serial.clone().unwrap_or(serial),
-            interface: spec.interface,
             queues: spec.queues.unwrap_or(machine.vcpus.min(64) as u16),
-            doorbells: spec.doorbells,
-            namespaces: 1,
-            placement: PlacementSpec::None,
-            zones: None,
-            ocssd: None,
+            links: image.map(|image| image.links.clone()).unwrap_or_default(),
             state: None,
             on: Some(on),
-            medium: own.unwrap_or_else(|| drive.planned.medium.clone()),
-            links: image.map(|image| image.links.clone()).unwrap_or_default(),
+            spec: disk,
             ..drive.planned.clone()
-        };
-        Ok(planned)
+        })
     }
 
     /// A virtual disk as results name it.
@@ -112,16 +109,10 @@ impl<'a> Sharing<'a> {
             Some(format!("{} from {} on", drive.planned.name, format_size(place.offset)))
         });
         let place = place.unwrap_or_default();
-        stasis_report::Drive {
-            name: drive.name.clone(),
-            model: drive.model.label(),
-            parameters: crate::plan::parameters(&drive.model),
-            interface: drive.interface.name().into(),
-            medium: match spec.medium() {
-                Some(image) => format!("{} on {place}", image.label()),
-                None => place,
-            },
-        }
+        drive.described(match spec.medium() {
+            Some(image) => format!("{} on {place}", image.label()),
+            None => place,
+        })
     }
 
     fn drive(&self, index: usize) -> Result<&Drive> {
@@ -204,12 +195,13 @@ impl<'a> Sharing<'a> {
     pub fn into_drives(self) -> Vec<PlannedDrive> {
         let shared = self.drives.into_iter().filter(|drive| drive.shared.is_some());
         shared
-            .map(|Drive { planned, .. }| {
+            .map(|Drive { mut planned, .. }| {
                 // Without a scheduler each request goes to the drive as it comes.
-                let kind = Kind::of(NoneSpec {});
-                let all = SchedulerSpec { kind, depth: u32::from(u16::MAX) };
-                let scheduler = Some(planned.scheduler.unwrap_or(all));
-                PlannedDrive { scheduler, ..planned }
+                planned.spec.scheduler.get_or_insert_with(|| {
+                    let kind = Kind::of(NoneSpec {});
+                    SchedulerSpec { kind, depth: u32::from(u16::MAX) }
+                });
+                planned
             })
             .collect()
     }
@@ -248,11 +240,11 @@ impl Drive {
         image: &OpenMedium,
         tenant: TenantSpec,
     ) -> Result<SharedRegion> {
-        let PlannedDrive { name, medium, block_size, .. } = &self.planned;
-        if let MediumSpec::Qcow2 { .. } = medium {
+        let PlannedDrive { name, spec: on, .. } = &self.planned;
+        if let MediumSpec::Qcow2 { .. } = on.medium {
             bail!("the drive {name} is an image itself: images lie on one of ram, file or device");
         }
-        image.check_blocks(u64::from(*block_size))?;
+        image.check_blocks(on.block_size)?;
         if let Some(MediumSpec::Qcow2 { settings, .. }) = spec.medium() {
             check_order(&settings, &self.planned, self.capacity)?;
         }

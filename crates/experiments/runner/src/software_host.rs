@@ -57,7 +57,7 @@ impl Passed {
     fn of(plan: &RunPlan) -> Result<Self> {
         let mut passed = Self { drives: Vec::new(), places: Vec::new(), ram: 0 };
         for drive in plan.media() {
-            let place = match &drive.medium {
+            let place = match &drive.spec.medium {
                 MediumSpec::Ram { size } => {
                     passed.ram += size;
                     Vec::new()

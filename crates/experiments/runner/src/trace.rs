@@ -55,7 +55,7 @@ impl TraceOptions {
         drive: &mut PlannedDrive,
         traced: &mut TracedDrive,
     ) -> Result<Option<WorkingCopy>> {
-        let path = match &drive.medium {
+        let path = match &drive.spec.medium {
             MediumSpec::Ram { .. } => return Ok(None),
             MediumSpec::Device { path, .. } => bail!(
                 "{}: a run with power cuts works on a copy of each medium, and devices are not \
@@ -91,7 +91,7 @@ impl TraceOptions {
         copy_sparse(&base, copy.as_file()).with_context(cannot)?;
         let copy = copy.into_temp_path();
         let place = std::fs::canonicalize(&copy).with_context(cannot)?;
-        if let MediumSpec::File { path, .. } = &mut drive.medium {
+        if let MediumSpec::File { path, .. } = &mut drive.spec.medium {
             *path = place.clone();
         }
         if let Some(top) = drive.links.first_mut() {
@@ -140,10 +140,10 @@ pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedD
     let mut device = TracedDevice {
         names: vec![name.to_owned()],
         serial: drive.serial.clone(),
-        block_size: drive.block_size,
+        block_size: drive.block_size(),
         ..TracedDevice::default()
     };
-    if drive.interface == Interface::VirtioBlk {
+    if drive.spec.interface == Interface::VirtioBlk {
         return Ok(device);
     }
     device.kind = DeviceKind::Nvme;
@@ -174,7 +174,7 @@ pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedD
     if let Some(state) = &drive.state {
         device.written = written(state)?;
     }
-    device.unlike = drive.ocssd.as_ref().map(|_| "it is an Open-Channel drive".to_owned());
+    device.unlike = drive.spec.ocssd.as_ref().map(|_| "it is an Open-Channel drive".to_owned());
     Ok(device)
 }
 

@@ -21,7 +21,7 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_clock::Nanos;
 use stasis_models::{BuildContext, ModelSpec};
-use stasis_report::{Drive, Ios, ResultsFolder, ResultsWriter, Summary};
+use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
@@ -170,13 +170,7 @@ impl Ready {
     /// progress.
     fn run(self, stop: &AtomicBool, on_progress: &mut dyn FnMut(&RunProgress)) -> Result<Run> {
         let Self { setup, model } = self;
-        let drive = Drive {
-            name: DRIVE.into(),
-            model: setup.label.clone(),
-            parameters: stasis_runner::parameters(&setup.spec),
-            interface: ENGINE.into(),
-            medium: "none".into(),
-        };
+        let drive = stasis_runner::describe(DRIVE.into(), &setup.spec, ENGINE, "none".into());
         let folder = ResultsFolder::claim(&setup.results, &setup.inputs)?;
         let mut writer = ResultsWriter::within(folder, vec![drive], setup.ios)?;
         if let Some(jobs) = setup.work.jobs().filter(|jobs| jobs.len() > 1) {

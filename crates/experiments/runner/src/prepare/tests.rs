@@ -355,3 +355,32 @@ fn an_image_keeps_zones_beside_it() {
     std::fs::remove_file(folder.path().join("zoned.qcow2.state")).unwrap();
     assert!(keep_of(&text, folder.path()).unwrap().state.is_as_made(), "it has no data");
 }
+
+#[test]
+fn a_machine_gets_the_drive_that_the_user_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let each_key = "command = ['true']\n[[drive]]\nname = 'd'\nmodel = 'fixed:1us'\n\
+         medium = { file = 'd.img', size = '16MiB' }\nbarrier = '1234567ns'\ndelay = '1ms'\n\
+         queues = 3\ndoorbells = 'lazy'\nblock-size = 4096\nplacement = 'fdp:2x8x64MiB'\n\
+         scheduler = 'deadline'\nserial = 's'\npath = '3us'\nstate = 'last'\n";
+    for layout in [
+        "",
+        "namespaces = 2",
+        "zones = { size = '1MiB', capacity = '768KiB', max-open = 2, max-active = 3, \
+         extension-size = 64, zrwa = { size = '64KiB', granularity = '8KiB', count = 1 }, \
+         reads-cross-zones = true }",
+        "ocssd = { groups = 2, units = 2, chunks = 4, sectors = 256, write-min = 2, \
+         write-optimal = 4, cached = 2, max-open = 4, max-open-per-unit = 2, endurance = 9 }",
+    ] {
+        let text = format!("{each_key}{layout}");
+        let experiment: Experiment = toml::from_str(&text).unwrap();
+        let mut written = experiment.drives.into_iter().next().unwrap();
+        let plan = prepare(&text, folder.path(), |prepared| prepared.plan).unwrap();
+        let sent = serde_json::to_vec(&plan).unwrap();
+        let got: RunPlan = serde_json::from_slice(&sent).unwrap();
+        let drive = &got.machines[0].drives[0];
+        written.medium = absolute(&written.medium, folder.path()).unwrap();
+        assert_eq!(drive.spec, written);
+        assert_eq!((drive.path, drive.queues, drive.serial.as_str()), (3_000, 3, "s"));
+    }
+}
