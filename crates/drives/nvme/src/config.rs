@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ocssd::{Ocssd, OcssdError};
+use crate::older;
+use crate::placement::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
 use crate::zoned::{Zones, ZonesError, CSI};
 
 /// Command Set Identifier of the NVM command set.
@@ -23,29 +25,6 @@ pub enum ShadowPolicy {
     Lazy,
 }
 
-/// How a guest can mark related data. The drive below receives the mark by the stream of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Placement {
-    /// It cannot.
-    #[default]
-    None,
-    /// By the streams directive (NVMe 1.4 section 9.3).
-    Streams {
-        /// Limit on streams that are open at a time: 1 to 1024.
-        max: u16,
-    },
-    /// By Flexible Data Placement (NVMe TP4146).
-    Fdp {
-        /// Reclaim groups, 1 to 64.
-        reclaim_groups: u16,
-        /// Reclaim unit handles, 1 to 128.
-        handles: u16,
-        /// Size of a reclaim unit in bytes, a multiple of 4096.
-        reclaim_unit: u64,
-    },
-}
-
 /// A namespace, which the guest sees as one block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,10 +38,12 @@ pub struct Namespace {
     /// Whether it is write protected.
     pub read_only: bool,
     /// Its zones, if it is of the Zoned Namespace command set.
+    #[serde(default, deserialize_with = "older::layout")]
     pub zoned: Option<Zones>,
     /// Its geometry, if it is an Open-Channel drive. Its blocks are then the
     /// sectors that exist; addresses have holes where a count is no power of
     /// two.
+    #[serde(default, deserialize_with = "older::layout")]
     pub ocssd: Option<Ocssd>,
 }
 
@@ -242,14 +223,15 @@ impl Config {
         match self.placement {
             Placement::None => {}
             Placement::Streams { max } => {
-                number("count of streams", max.into(), 1..=1024, "1 to 1024")?;
+                number("count of streams", max.into(), 1..=STREAMS.into(), "1 to 1024")?;
             }
             Placement::Fdp { reclaim_groups, handles, reclaim_unit } => {
-                number("reclaim groups", reclaim_groups.into(), 1..=64, "1 to 64")?;
-                number("reclaim unit handles", handles.into(), 1..=128, "1 to 128")?;
+                let (groups, most) = (reclaim_groups.into(), RECLAIM_GROUPS.into());
+                number("reclaim groups", groups, 1..=most, "1 to 64")?;
+                number("reclaim unit handles", handles.into(), 1..=HANDLES.into(), "1 to 128")?;
                 let (field, expected) = ("reclaim unit", "a multiple of 4096 bytes");
-                number(field, reclaim_unit, 4096..=1 << 62, expected)?;
-                if reclaim_unit % 4096 != 0 {
+                number(field, reclaim_unit, UNIT_STEP..=1 << 62, expected)?;
+                if !reclaim_unit.is_multiple_of(UNIT_STEP) {
                     return Err(ConfigError::Number { field, value: reclaim_unit, expected });
                 }
             }

@@ -11,8 +11,10 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
-use crate::config::{Config, ConfigError, Namespace, Placement};
+use crate::config::{Config, ConfigError, Namespace};
 use crate::ocssd::{KeptChunks, Ocssd};
+use crate::older;
+use crate::placement::Placement;
 use crate::zoned::{KeptZones, Zones};
 
 /// The form of [`KeptState`]; another one is refused.
@@ -27,6 +29,7 @@ pub struct KeptState {
     /// The namespaces, numbered from 1.
     pub namespaces: Vec<KeptNamespace>,
     /// How the drive was made to place data.
+    #[serde(deserialize_with = "older::placement")]
     pub placement: Placement,
     /// Flexible Data Placement, where the drive was made with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,10 +176,10 @@ fn other(kept: String, now: String) -> StateError {
 
 fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> {
     let differs = |in_words: fn(&Namespace) -> String| Err(other(in_words(kept), in_words(now)));
-    if kept.zoned != now.zoned {
+    if !alike(&kept.zoned, &now.zoned, Zones::is_like) {
         return differs(|one| one.zoned.as_ref().map_or("no zones".into(), describe_zones));
     }
-    if kept.ocssd != now.ocssd {
+    if !alike(&kept.ocssd, &now.ocssd, Ocssd::is_like) {
         return differs(|one| one.ocssd.as_ref().map_or("no geometry".into(), describe_geometry));
     }
     if kept.bytes() != now.bytes() {
@@ -191,13 +194,22 @@ fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> 
     Ok(())
 }
 
+/// Whether both have none, or what is alike.
+fn alike<T>(one: &Option<T>, other: &Option<T>, are: impl Fn(&T, &T) -> bool) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => are(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
 /// Zones in words.
 fn describe_zones(zones: &Zones) -> String {
-    let Zones { size, capacity, max_open, max_active, extension_size, zrwa, reads_cross_zones } =
+    let Zones { size, capacity: _, max_open, max_active, extension_size, zrwa, reads_cross_zones } =
         zones;
     let mut text = format!("zones of {}", format_size(*size));
-    if capacity != size {
-        text += &format!(" with a capacity of {}", format_size(*capacity));
+    if zones.capacity() != *size {
+        text += &format!(" with a capacity of {}", format_size(zones.capacity()));
     }
     for (name, limit) in [("open", max_open), ("active", max_active)] {
         if let Some(limit) = limit {
@@ -219,7 +231,8 @@ fn describe_zones(zones: &Zones) -> String {
 
 /// A geometry in words.
 fn describe_geometry(ocssd: &Ocssd) -> String {
-    let Ocssd { groups, units, chunks, sectors, write_min, write_optimal, cached, .. } = ocssd;
+    let Ocssd { groups, units, chunks, sectors, write_min, cached, .. } = ocssd;
+    let write_optimal = ocssd.write_optimal();
     let mut text = format!(
         "a geometry of {groups}x{units}x{chunks}x{sectors}, written by {write_min} or {write_optimal} \
          sectors, {cached} cached"

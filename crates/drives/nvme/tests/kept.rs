@@ -247,6 +247,51 @@ fn a_power_cut_can_be_told_what_it_left() {
     done(&mut driver, Sqe::io(WRITE, 2 * SIZE + 5, 1, DATA, 0));
 }
 
+/// The namespace of a state file as earlier versions wrote it, with the placement given.
+fn older_state(namespace: &str, placement: &str) -> KeptState {
+    let text = format!(
+        r#"{{"version":1,"namespaces":[{{"made":{{"start":0,"blocks":1024,"block_size":4096,
+           "read_only":false,{namespace}}},"block_size":4096}}],"placement":{placement}}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn state_files_of_earlier_versions_are_read() {
+    // Keys with underscores, numbers for sizes, and no default left out.
+    let zones = r#""zoned":{"size":262144,"capacity":262144,"max_open":null,"max_active":8,
+        "extension_size":64,"zrwa":{"size":32768,"granularity":8192,"count":2},
+        "reads_cross_zones":false},"ocssd":null"#;
+    older_state(zones, r#""none""#).check(&zoned()).unwrap();
+    let ocssd = r#""zoned":null,"ocssd":{"groups":1,"units":2,"chunks":4,"sectors":128,
+        "write_min":4,"write_optimal":4,"cached":0,"max_open":null,"max_open_per_unit":3,
+        "endurance":null}"#;
+    let now = Ocssd { write_min: 4, max_open_per_unit: Some(3), ..Ocssd::new(1, 2, 4, 128) };
+    let namespace = Namespace { ocssd: Some(now), ..Namespace::new(1024, 4096) };
+    let config = Config { namespaces: vec![namespace], ..config() };
+    let state = older_state(ocssd, r#"{"streams":{"max":3}}"#);
+    state.check(&config).unwrap();
+    assert_eq!(state.placement, Placement::Streams { max: 3 });
+    let fdp = r#"{"fdp":{"reclaim_groups":2,"handles":3,"reclaim_unit":65536}}"#;
+    let fdp = older_state(ocssd, fdp).placement;
+    assert_eq!(fdp, Placement::Fdp { reclaim_groups: 2, handles: 3, reclaim_unit: 65536 });
+}
+
+#[test]
+fn what_was_left_to_a_default_is_no_difference() {
+    let with = |zones: Zones| {
+        let namespace = Namespace { zoned: Some(zones), ..Namespace::new(1024, 4096) };
+        Config { namespaces: vec![namespace], ..config() }
+    };
+    let (left, said) =
+        (Zones::new(1 << 18), Zones { capacity: Some(1 << 18), ..Zones::new(1 << 18) });
+    KeptState::as_made(&with(left.clone())).check(&with(said.clone())).unwrap();
+    KeptState::as_made(&with(said)).check(&with(left.clone())).unwrap();
+    let less = Zones { capacity: Some(1 << 17), ..left.clone() };
+    let error = KeptState::as_made(&with(less)).check(&with(left)).unwrap_err().to_string();
+    assert!(error.contains("zones of 256KiB with a capacity of 128KiB"), "{error}");
+}
+
 fn any_zones() -> impl Strategy<Value = KeptZones> {
     use ZoneState::{Closed, Empty, ExplicitlyOpen, Full, ImplicitlyOpen, Offline, ReadOnly};
     let states = [Empty, ImplicitlyOpen, ExplicitlyOpen, Closed, ReadOnly, Full, Offline];

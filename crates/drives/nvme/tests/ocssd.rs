@@ -103,7 +103,7 @@ fn sectors(group: u64, unit: u64, chunk: u64, range: std::ops::Range<u64>) -> Ve
 fn the_geometry_is_told() {
     let mut driver = driver_with(Ocssd {
         write_min: 4,
-        write_optimal: 8,
+        write_optimal: Some(8),
         cached: 4,
         max_open: Some(7),
         max_open_per_unit: Some(3),
@@ -164,7 +164,7 @@ fn vectors_become_requests_for_runs() {
 
 #[test]
 fn chunks_are_written_in_order_and_reset_when_closed() {
-    let mut driver = driver_with(Ocssd { write_min: 4, write_optimal: 4, ..ocssd() });
+    let mut driver = driver_with(Ocssd { write_min: 4, ..ocssd() });
     for (lbas, status, elements) in [
         (sectors(0, 0, 0, 4..8), 0x2f2, 0xf),
         (sectors(0, 0, 0, 0..3), 0x002, 0x7),

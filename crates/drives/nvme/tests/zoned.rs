@@ -29,7 +29,7 @@ const ZONES: u64 = 16;
 const BLOCK: u64 = 4096;
 
 fn zones() -> Zones {
-    Zones { capacity: CAPACITY * BLOCK, ..Zones::new(SIZE * BLOCK) }
+    Zones { capacity: Some(CAPACITY * BLOCK), ..Zones::new(SIZE * BLOCK) }
 }
 
 fn driver_with(zones: Zones) -> Driver {
@@ -598,7 +598,7 @@ fn zones_that_change_by_themselves_are_told() {
 
 #[test]
 fn formatting_empties_the_zones() {
-    let small = Zones { capacity: 48 * BLOCK - 512, ..zones() };
+    let small = Zones { capacity: Some(48 * BLOCK - 512), ..zones() };
     for (zones, blocks_of_512) in [(zones(), true), (small, false)] {
         let namespace = Namespace { zoned: Some(zones), ..Namespace::new(ZONES * SIZE * 8, 512) };
         let mut driver =

@@ -89,7 +89,7 @@ fn configurations() -> impl Strategy<Value = Zones> {
     let zrwa = prop::option::of(zrwa);
     (limits, zrwa, any::<bool>(), any::<bool>()).prop_map(|(limits, zrwa, crosses, extended)| {
         Zones {
-            capacity: CAPACITY * BLOCK,
+            capacity: Some(CAPACITY * BLOCK),
             max_open: limits.0,
             max_active: limits.1,
             extension_size: if extended { 64 } else { 0 },

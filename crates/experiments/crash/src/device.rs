@@ -30,6 +30,7 @@ pub struct TracedDevice {
     /// Size of each namespace in bytes; they lie one behind the other. 0: all of the drive.
     pub namespace: u64,
     /// The zones of each namespace, if they are of the Zoned Namespace command set.
+    #[serde(deserialize_with = "stasis_nvme::older::layout")]
     pub zones: Option<Zones>,
     /// Zones that were not empty before the run: the first byte of each on the drive, and how many
     /// bytes of it were written.

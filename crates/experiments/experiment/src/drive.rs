@@ -10,11 +10,10 @@ use stasis_clock::Nanos;
 use stasis_config::{Key, Words};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
+use stasis_nvme::{Ocssd, Placement, Zones};
 use stasis_scheduler::SchedulerSpec;
 
 use crate::error::ExperimentError;
-use crate::layout::{ocssd_option, OcssdSpec, ZonesSpec};
-use crate::placement::PlacementSpec;
 
 /// Device interface through which the guest accesses the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -104,7 +103,7 @@ pub struct DriveSpec {
     pub namespaces: u32,
     /// Data placement that the drive offers to the guest.
     #[serde(default)]
-    pub placement: PlacementSpec,
+    pub placement: Placement,
     /// Scheduler of a shared drive, which selects the next waiting request. Without one, requests
     /// go to the drive in order of arrival.
     #[serde(default)]
@@ -118,10 +117,10 @@ pub struct DriveSpec {
     pub path: Option<Nanos>,
     /// Zones, for a drive with the Zoned Namespace command set.
     #[serde(default)]
-    pub zones: Option<ZonesSpec>,
+    pub zones: Option<Zones>,
     /// Geometry of an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
-    #[serde(default, with = "ocssd_option", alias = "physical")]
-    pub ocssd: Option<OcssdSpec>,
+    #[serde(default, with = "stasis_nvme::ocssd_option", alias = "physical")]
+    pub ocssd: Option<Ocssd>,
     /// Initial state of the drive beside its data, such as zones: kept from an earlier run, or new.
     #[serde(default)]
     pub state: StateSpec,
@@ -186,7 +185,7 @@ impl DriveSpec {
         if !(1..=128).contains(&self.namespaces) {
             return Err("namespaces must be a number from 1 to 128".into());
         }
-        let plain = self.namespaces == 1 && self.placement == PlacementSpec::None;
+        let plain = self.namespaces == 1 && self.placement == Placement::None;
         if self.interface != Interface::Nvme && !plain {
             return Err("namespaces and placement are of interface=nvme only".into());
         }
@@ -222,7 +221,7 @@ mod tests {
         let table = "model='null'\nmedium='ram:1GiB'\nnamespaces=2\nplacement='streams:4'";
         let drive = DriveSpec::parse(word).unwrap();
         assert_eq!(drive, toml::from_str(&table.replace("'ram:1GiB'", "{ram='1GiB'}")).unwrap());
-        assert_eq!((drive.namespaces, drive.placement), (2, PlacementSpec::Streams { max: 4 }));
+        assert_eq!((drive.namespaces, drive.placement), (2, Placement::Streams { max: 4 }));
     }
 
     #[test]

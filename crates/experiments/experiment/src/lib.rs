@@ -9,8 +9,6 @@ mod drive;
 mod engine;
 mod error;
 mod file;
-mod layout;
-mod placement;
 mod serve;
 mod speed;
 mod tenants;
@@ -19,8 +17,6 @@ pub use drive::{Doorbells, DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
 pub use error::ExperimentError;
 pub use file::{Experiment, GuestSpec, MachineSpec};
-pub use layout::{OcssdSpec, ZonesSpec, ZrwaSpec};
-pub use placement::PlacementSpec;
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};
@@ -28,6 +24,7 @@ pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stasis_nvme::{Ocssd, Zones, Zrwa};
 
     /// A key is read if and only if it is in the schema, from which help, editors and suggestions
     /// have it.
@@ -38,7 +35,7 @@ mod tests {
         }
         same! {
             Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec
-            ZonesSpec ZrwaSpec OcssdSpec
+            Zones Zrwa Ocssd
         }
     }
 }

@@ -12,9 +12,10 @@ use stasis_block::units;
 use stasis_clock::Nanos;
 use stasis_config::guess;
 use stasis_media::{Durability, ImageSettings, MediumSpec};
+use stasis_nvme::Placement;
 use stasis_scheduler::{Class, Priority, QueueSpec, WEIGHTS};
 
-use crate::{Doorbells, DriveSpec, Interface, MachineSpec, PlacementSpec};
+use crate::{Doorbells, DriveSpec, Interface, MachineSpec};
 
 /// One machine, in a table `[machine]`, or several, in tables `[[machine]]`.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -247,7 +248,7 @@ impl DiskSpec {
             queues: self.queues,
             doorbells: self.doorbells,
             namespaces: 1,
-            placement: PlacementSpec::None,
+            placement: Placement::None,
             serial: self.serial.clone(),
             zones: None,
             ocssd: None,

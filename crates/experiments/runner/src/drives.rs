@@ -176,7 +176,7 @@ impl<'a> Drives<'a> {
 fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
     Ok(match drive.spec.interface {
         Interface::Nvme => Controller::Nvme(
-            crate::controller::of(drive, layer.capacity(), layer.discard_zeroes())?,
+            crate::controller::of(drive, layer.capacity(), layer.discard_zeroes()),
             drive.state.clone(),
             drive.spec.model.link().unwrap_or_default(),
         ),

@@ -286,7 +286,7 @@ pub fn leave_zones(
         let own = written.iter().filter(|(zone, _)| (start..end).contains(zone));
         namespace.zones = own
             .map(|(zone, written)| {
-                let is_full = *written >= zones.capacity;
+                let is_full = *written >= zones.capacity();
                 let kind = if is_full { ZoneState::Full } else { ZoneState::Closed };
                 KeptZones::one((zone - start) / zones.size.max(1), kind, written / block)
             })

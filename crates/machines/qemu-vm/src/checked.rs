@@ -85,12 +85,12 @@ pub(crate) fn attach(config: &mut Config, devices: &[Device]) -> io::Result<Vec<
 
 /// Options of QEMU's `nvme-ns`; 0 is no limit. It has no random write areas.
 fn zones(zones: &Zones) -> String {
-    let Zones { size, capacity, max_open, max_active, extension_size, reads_cross_zones, .. } =
-        *zones;
+    let Zones { size, max_active, extension_size, reads_cross_zones, .. } = *zones;
+    let capacity = zones.capacity();
     format!(
         ",zoned=on,zoned.zone_size={size},zoned.zone_capacity={capacity},zoned.max_open={},\
          zoned.max_active={},zoned.descr_ext_size={extension_size},zoned.cross_read={}",
-        max_open.or(max_active).unwrap_or(0),
+        zones.max_open().unwrap_or(0),
         max_active.unwrap_or(0),
         if reads_cross_zones { "on" } else { "off" },
     )

@@ -3,12 +3,12 @@
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MOST_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
-use crate::config::{Config, Namespace, Placement, LBA_FORMATS};
+use crate::config::{Config, Namespace, LBA_FORMATS};
 use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MOST_EVENT_REQUESTS;
 use crate::features::notices;
 use crate::identity::{subsystem_name, NamespaceIdentity};
-use crate::placement::ENDURANCE_GROUP;
+use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};

@@ -1,19 +1,20 @@
-//! Configuration of an Open-Channel namespace.
+//! Configuration of an Open-Channel namespace (OCSSD 2.0 section 2.1), as users write it: a drive is
+//! groups (channels) of parallel units (LUNs) of chunks (blocks) of sectors (logical blocks).
+//!
+//! Chunk `c` of unit `u` of group `g` lies at byte
+//! `((g * units + u) * chunks + c) * sectors * block_size` of the namespace. The specification's
+//! names are WS_MIN for `write_min`, WS_OPT for `write_optimal` and MW_CUNITS for `cached`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
 /// Maximum number of chunks of a namespace: their state stays below 32 MiB.
 const MOST_CHUNKS: u64 = 1 << 20;
 
-/// The geometry of an Open-Channel namespace (OCSSD 2.0 section 2.1), in its
-/// own words: a drive is groups (channels) of parallel units (LUNs) of chunks
-/// (blocks) of sectors (logical blocks).
-///
-/// Chunk `c` of unit `u` of group `g` lies at byte
-/// `((g * units + u) * chunks + c) * sectors * block_size` of the drive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The geometry of an Open-Channel 2.0 drive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ocssd {
     /// Groups.
     pub groups: u16,
@@ -21,22 +22,30 @@ pub struct Ocssd {
     pub units: u16,
     /// Chunks in each unit.
     pub chunks: u32,
-    /// Sectors in each chunk.
+    /// Sectors, of the drive's block size, in each chunk.
     pub sectors: u32,
-    /// Least sectors of a write, which is a multiple of it (WS_MIN).
+    /// Minimum number of sectors of a write.
+    #[serde(default = "one")]
     pub write_min: u32,
-    /// Sectors of a write that is fastest: a multiple of `write_min` (WS_OPT).
-    pub write_optimal: u32,
-    /// Sectors before the write pointer of an open chunk that cannot be read
-    /// (MW_CUNITS).
+    /// Optimal number of sectors of a write; by default the minimum.
+    #[serde(default)]
+    pub write_optimal: Option<u32>,
+    /// Sectors before the write pointer of an open chunk that cannot be read.
+    #[serde(default)]
     pub cached: u32,
-    /// Limit on open chunks; `None` for no limit.
+    /// Maximum number of open chunks; by default no limit.
+    #[serde(default)]
     pub max_open: Option<u32>,
-    /// Limit on open chunks of a unit; `None` for no limit.
+    /// Maximum number of open chunks of a unit; by default no limit.
+    #[serde(default)]
     pub max_open_per_unit: Option<u32>,
-    /// Resets that a chunk endures, the reference of its wear-level index;
-    /// `None` for endless.
+    /// Resets that a chunk endures, for its wear-level index; by default no limit.
+    #[serde(default)]
     pub endurance: Option<u32>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Ocssd {
@@ -48,12 +57,23 @@ impl Ocssd {
             chunks,
             sectors,
             write_min: 1,
-            write_optimal: 1,
+            write_optimal: None,
             cached: 0,
             max_open: None,
             max_open_per_unit: None,
             endurance: None,
         }
+    }
+
+    /// Optimal number of sectors of a write (WS_OPT).
+    pub fn write_optimal(&self) -> u32 {
+        self.write_optimal.unwrap_or(self.write_min)
+    }
+
+    /// Whether this is the same geometry, whatever was left to a default.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let said = |one: &Self| Self { write_optimal: Some(one.write_optimal()), ..one.clone() };
+        said(self) == said(other)
     }
 }
 
@@ -118,7 +138,7 @@ impl Ocssd {
             ("chunks", self.chunks),
             ("sectors", self.sectors),
             ("write_min", self.write_min),
-            ("write_optimal", self.write_optimal),
+            ("write_optimal", self.write_optimal()),
             ("max_open", self.max_open.unwrap_or(1)),
             ("max_open_per_unit", self.max_open_per_unit.unwrap_or(1)),
             ("endurance", self.endurance.unwrap_or(1)),
@@ -137,7 +157,8 @@ impl Ocssd {
         if chunks > MOST_CHUNKS {
             return Err(OcssdError::Count { chunks, nearest: blocks.div_ceil(MOST_CHUNKS) });
         }
-        let Self { sectors, write_min, write_optimal, cached, .. } = *self;
+        let Self { sectors, write_min, cached, .. } = *self;
+        let write_optimal = self.write_optimal();
         let wrong = |field, value, expected, nearest| {
             Err(OcssdError::Unit { field, value, expected, nearest })
         };
@@ -235,9 +256,9 @@ mod tests {
         );
         assert!(text(Ocssd::new(1, 1, 1 << 21, 1), 1 << 21).ends_with("at least 2 sectors"));
         assert!(text(Ocssd { write_min: 24, ..good.clone() }, blocks).ends_with("is 16"));
-        let optimal = Ocssd { write_min: 4, write_optimal: 6, ..good.clone() };
+        let optimal = Ocssd { write_min: 4, write_optimal: Some(6), ..good.clone() };
         assert!(text(optimal, blocks).ends_with("is 4"));
-        let cached = Ocssd { write_min: 4, write_optimal: 4, cached: 7, ..good };
+        let cached = Ocssd { write_min: 4, cached: 7, ..good };
         assert!(text(cached, blocks).ends_with("is 4"));
     }
 

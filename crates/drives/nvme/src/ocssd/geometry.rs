@@ -50,7 +50,7 @@ fn geometry_page(set: &ChunkSet) -> [u8; PAGE_SIZE] {
     put(68, &config.chunks.to_le_bytes());
     put(72, &config.sectors.to_le_bytes());
     put(128, &config.write_min.to_le_bytes());
-    put(132, &config.write_optimal.to_le_bytes());
+    put(132, &config.write_optimal().to_le_bytes());
     put(136, &config.cached.to_le_bytes());
     // 0: no limit.
     put(140, &config.max_open.unwrap_or(0).to_le_bytes());

@@ -16,6 +16,7 @@ mod scalar;
 mod set;
 mod transfer;
 mod vector;
+mod word;
 
 pub use completion::{leave, write_failure};
 pub use config::{Ocssd, OcssdError};
@@ -25,3 +26,4 @@ pub use report::chunk_information;
 pub use scalar::{DATASET_MANAGEMENT, READ, WRITE};
 pub use set::{ChunkSet, KeptChunks, State as ChunkState};
 pub use vector::{VECTOR_COPY, VECTOR_READ, VECTOR_RESET, VECTOR_WRITE};
+pub use word::ocssd_option;

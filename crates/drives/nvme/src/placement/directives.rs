@@ -2,11 +2,11 @@
 
 use crate::admin::{Admin, AdminCommand};
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::Placement;
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
+use super::config::Placement;
 use super::state::{directive, PlacementState};
 use super::streams::NamespaceStreams;
 

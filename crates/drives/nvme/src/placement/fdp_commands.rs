@@ -1,12 +1,12 @@
 //! I/O Management Receive and Send, of Flexible Data Placement (NVMe TP4146).
 
 use crate::command::{location, SubmissionEntry};
-use crate::config::Placement;
 use crate::io::{Io, IoCommand};
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
+use super::config::Placement;
 use super::state::PlacementState;
 
 /// Management operations, in Dword 10 of I/O Management Receive and Send.

@@ -1,6 +1,7 @@
 //! Placement of related writes: streams, or Flexible Data Placement. Either way the drive receives
 //! the grouping by a write's stream.
 
+mod config;
 mod directives;
 mod events;
 mod fdp;
@@ -10,6 +11,7 @@ mod fdp_logs;
 mod state;
 mod streams;
 
+pub use config::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
 pub use directives::{DIRECTIVE_RECEIVE, DIRECTIVE_SEND};
 pub use fdp::ENDURANCE_GROUP;
 pub use fdp_commands::{IO_MANAGEMENT_RECEIVE, IO_MANAGEMENT_SEND};

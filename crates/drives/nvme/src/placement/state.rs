@@ -1,9 +1,10 @@
 //! The controller's state of data placement, and the placement of each write.
 
 use crate::command::{location, SubmissionEntry};
-use crate::config::{Config, Placement};
+use crate::config::Config;
 use crate::status::{Failure, StatusCode};
 
+use super::config::Placement;
 use super::fdp::Fdp;
 use super::streams::Streams;
 

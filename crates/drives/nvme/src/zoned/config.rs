@@ -1,40 +1,51 @@
-//! Configuration of a namespace's zones.
+//! Configuration of a namespace's zones, as users write it. The zones are all alike; zone `i` lies at
+//! byte `i * size` of its namespace.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::units::format_size;
+use stasis_block::units::{self, format_size};
 
 /// Command Set Identifier of the Zoned Namespace command set.
 pub const CSI: u8 = 2;
 /// Maximum number of zones of a namespace: their state stays below 32 MiB.
 const MOST_ZONES: u64 = 1 << 20;
 /// Unit of a zone descriptor extension in bytes (ZNS 1.1 section 4.1.5.1).
-pub const EXTENSION_UNIT: u32 = 64;
+pub const EXTENSION_UNIT: u64 = 64;
 /// Largest zone descriptor extension in bytes: its size is an 8-bit field.
-const LARGEST_EXTENSION: u32 = 255 * EXTENSION_UNIT;
+const LARGEST_EXTENSION: u64 = 255 * EXTENSION_UNIT;
 /// Limit on the bytes of all extensions of a namespace.
 const MOST_EXTENSIONS: u64 = 64 << 20;
 /// Largest random write area in blocks: its size is a 16-bit field.
 const MOST_ZRWA_BLOCKS: u64 = 0xffff;
 
-/// The zones of a zoned namespace, all alike and all to be written in order.
-/// Zone `i` lies at byte `i * size` of the drive. Sizes are in bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The zones of a zoned namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Zones {
-    /// From one zone's start to the next's: a power of two.
+    /// Distance from one zone's start to the next's, in bytes: a power of two.
+    #[schemars(extend("x-word" = "zone-size", "examples" = ["64MiB"]))]
+    #[serde(with = "units::size")]
     pub size: u64,
-    /// The writable part of a zone: at most `size`.
-    pub capacity: u64,
-    /// Limit on zones open at a time; `None` for no limit but `max_active`.
+    /// Writable capacity of a zone, in bytes; by default the zone's size.
+    #[schemars(extend("x-word" = "zone-capacity"))]
+    #[serde(default, with = "units::size_option")]
+    pub capacity: Option<u64>,
+    /// Maximum number of open zones; by default that of active zones.
+    #[schemars(extend("x-word" = "max-open-zones"))]
+    #[serde(default)]
     pub max_open: Option<u32>,
-    /// Limit on zones open or closed at a time; `None` for no limit.
+    /// Maximum number of active zones, that is open or closed ones; by default no limit.
+    #[schemars(extend("x-word" = "max-active-zones"))]
+    #[serde(default)]
     pub max_active: Option<u32>,
-    /// Bytes that the host can attach to each zone: a multiple of 64, to
-    /// 16320.
-    pub extension_size: u32,
-    /// Zone random write areas, if they are offered.
+    /// Size of a zone's descriptor extension, data that the host can attach to the zone, in bytes.
+    #[serde(default, with = "units::size")]
+    pub extension_size: u64,
+    /// Zone random write areas.
+    #[serde(default)]
     pub zrwa: Option<Zrwa>,
     /// Whether one read may cover several zones.
+    #[serde(default)]
     pub reads_cross_zones: bool,
 }
 
@@ -43,7 +54,7 @@ impl Zones {
     pub fn new(size: u64) -> Self {
         Self {
             size,
-            capacity: size,
+            capacity: None,
             max_open: None,
             max_active: None,
             extension_size: 0,
@@ -51,18 +62,36 @@ impl Zones {
             reads_cross_zones: false,
         }
     }
+
+    /// Writable capacity of a zone in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.capacity.unwrap_or(self.size)
+    }
+
+    /// Maximum number of open zones; `None` for no limit.
+    pub fn max_open(&self) -> Option<u32> {
+        self.max_open.or(self.max_active)
+    }
+
+    /// Whether these are the same zones, whatever was left to a default.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let said = |zones: &Self| Self { capacity: Some(zones.capacity()), ..zones.clone() };
+        said(self) == said(other)
+    }
 }
 
-/// Zone random write areas: the blocks after a zone's write pointer that can
-/// be written in any order and again. Sizes are in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Zone random write areas: the blocks after a zone's write pointer that can be written in any
+/// order and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Zrwa {
-    /// Size of an area: a multiple of `granularity`.
+    /// Size of an area in bytes.
+    #[serde(with = "units::size")]
     pub size: u64,
-    /// The write pointer moves in steps of this (ZRWAFG).
+    /// Granularity of the write pointer's steps in bytes.
+    #[serde(with = "units::size")]
     pub granularity: u64,
-    /// How many zones can have one at a time.
+    /// Maximum number of zones with an area at a time.
     pub count: u32,
 }
 
@@ -132,9 +161,9 @@ pub enum ZonesError {
     #[error("a zone descriptor extension of {size} bytes cannot be: a multiple of 64 up to {LARGEST_EXTENSION}, together at most 64MiB; the nearest is {nearest}")]
     Extension {
         /// The value given.
-        size: u32,
+        size: u64,
         /// The nearest allowed value.
-        nearest: u32,
+        nearest: u64,
     },
     /// A random write area that is not possible.
     #[error("a zone random write area of {} by {}, {count} of them, cannot be: the granularity must be whole blocks and divide the zone's capacity, the area be a multiple of it that fits the zone and is below 65536 blocks, and there be at least one; the nearest are {} by {}",
@@ -174,14 +203,14 @@ impl Zones {
             let nearest = (bytes / MOST_ZONES).next_power_of_two();
             return Err(ZonesError::Count { size, zones: bytes / size, nearest });
         }
-        let capacity = self.capacity;
+        let capacity = self.capacity();
         if !(block..=size).contains(&capacity) || !capacity.is_multiple_of(block) {
             let nearest = (capacity / block * block).clamp(block, size);
             return Err(ZonesError::Capacity { capacity, size, nearest });
         }
         self.check_limits()?;
         let extension = self.extension_size;
-        let most = (MOST_EXTENSIONS / (bytes / size)).min(LARGEST_EXTENSION.into()) as u32;
+        let most = (MOST_EXTENSIONS / (bytes / size)).min(LARGEST_EXTENSION);
         let most = most / EXTENSION_UNIT * EXTENSION_UNIT;
         if !extension.is_multiple_of(EXTENSION_UNIT) || extension > most {
             let nearest = extension.div_ceil(EXTENSION_UNIT).saturating_mul(EXTENSION_UNIT);
@@ -191,7 +220,7 @@ impl Zones {
     }
 
     fn check_limits(&self) -> Result<(), ZonesError> {
-        let max_open = self.most_open().unwrap_or(u32::MAX);
+        let max_open = self.max_open().unwrap_or(u32::MAX);
         let max_active = self.max_active.unwrap_or(u32::MAX);
         if max_open == 0 || max_active < max_open {
             let nearest = max_open.clamp(1, max_active.max(1));
@@ -199,11 +228,6 @@ impl Zones {
             return Err(ZonesError::Limits { max_open, max_active, nearest, nearest_active });
         }
         Ok(())
-    }
-
-    /// The limit of open zones that is in force.
-    pub(crate) fn most_open(&self) -> Option<u32> {
-        self.max_open.or(self.max_active)
     }
 }
 
@@ -250,15 +274,17 @@ mod tests {
         assert!(text.ends_with("make the drive 960MiB or 1GiB, or the zones 8MiB"), "{text}");
         assert!(refusal(good.clone(), 63 * MIB).contains("drive 64MiB or 64MiB, or the zones 1MiB"));
         assert!(refusal(Zones::new(4096), 8 << 40).ends_with("make them 8MiB"));
-        let text = refusal(Zones { capacity: 65 * MIB, ..good.clone() }, 1024 * MIB);
+        let text = refusal(Zones { capacity: Some(65 * MIB), ..good.clone() }, 1024 * MIB);
         assert!(text.ends_with("is 64MiB"), "{text}");
-        assert!(refusal(Zones { capacity: 5000, ..good.clone() }, 1024 * MIB).ends_with("4KiB"));
+        assert!(
+            refusal(Zones { capacity: Some(5000), ..good.clone() }, 1024 * MIB).ends_with("4KiB")
+        );
         let limits = Zones { max_open: Some(8), max_active: Some(4), ..good.clone() };
         assert!(refusal(limits, 1024 * MIB).ends_with("nearest are 4 and 4"));
         let none = Zones { max_open: Some(0), ..good.clone() };
         assert!(refusal(none, 1024 * MIB).contains("nearest are 1 and"));
         assert!(refusal(Zones { extension_size: 65, ..good.clone() }, 1024 * MIB).ends_with("128"));
-        let huge = Zones { extension_size: u32::MAX, ..good.clone() };
+        let huge = Zones { extension_size: u64::MAX, ..good.clone() };
         assert!(refusal(huge, 1024 * MIB).ends_with("is 16320"));
     }
 

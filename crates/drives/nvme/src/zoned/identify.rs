@@ -29,7 +29,7 @@ pub fn fill_zoned_namespace(
     // Limits are 0's based.
     let limit = |most: Option<u32>| most.map_or(UNLIMITED, |most| most - 1).to_le_bytes();
     put(4, &limit(zones.max_active));
-    put(8, &limit(zones.most_open()));
+    put(8, &limit(zones.max_open()));
     if let Some(zrwa) = &zones.zrwa {
         put(44, &(zrwa.count - 1).to_le_bytes());
         put(48, &((zrwa.granularity / block) as u16).to_le_bytes());

@@ -112,11 +112,11 @@ impl ZoneSet {
         let extension_size = config.extension_size as usize;
         Self {
             size: config.size / block,
-            capacity: config.capacity / block,
+            capacity: config.capacity() / block,
             zones: vec![Zone { state: State::Empty, attributes: 0, written: 0 }; count],
             open: 0,
             active: 0,
-            max_open: config.most_open().unwrap_or(u32::MAX),
+            max_open: config.max_open().unwrap_or(u32::MAX),
             max_active: config.max_active.unwrap_or(u32::MAX),
             implicit: VecDeque::new(),
             area: config.zrwa.map(|zrwa| Area {

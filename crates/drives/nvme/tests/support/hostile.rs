@@ -120,7 +120,7 @@ pub fn run(script: &[u8]) {
 /// A zoned and an Open-Channel namespace.
 fn white_box(flags: u8) -> [Namespace; 2] {
     let zoned = Zones {
-        capacity: CAPACITY * 512,
+        capacity: Some(CAPACITY * 512),
         max_open: Some(3),
         max_active: Some(5),
         extension_size: 64,
@@ -130,7 +130,7 @@ fn white_box(flags: u8) -> [Namespace; 2] {
     };
     let ocssd = Ocssd {
         write_min: if flags & 64 != 0 { 2 } else { 1 },
-        write_optimal: 4,
+        write_optimal: Some(4),
         cached: if flags & 128 != 0 { 4 } else { 0 },
         max_open: Some(6),
         max_open_per_unit: Some(2),

@@ -1,24 +1,33 @@
-//! Data placement of a drive, by which a guest groups data, as a word.
+//! Configuration of data placement, by which a guest groups data, as users write it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 
+/// Limit on the streams that are open at a time.
+pub const STREAMS: u16 = 1024;
+/// Limit on reclaim groups.
+pub const RECLAIM_GROUPS: u16 = 64;
+/// Limit on reclaim unit handles.
+pub const HANDLES: u16 = 128;
+/// The size of a reclaim unit is a multiple of this (bytes).
+pub const UNIT_STEP: u64 = 4096;
+
 /// Data placement that a drive offers to the guest: `none`, `streams:MAX`, or `fdp:HANDLESxUNIT` or
 /// `fdp:GROUPSxHANDLESxUNIT` with the size of a reclaim unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^(none|streams:[0-9]+|fdp:([0-9]+x)?[0-9]+x[0-9.]+ *[A-Za-z]*)$"))]
-pub enum PlacementSpec {
+pub enum Placement {
     /// No data placement.
     #[default]
     None,
-    /// The streams directive.
+    /// The streams directive (NVMe 1.4 section 9.3).
     Streams {
         /// Maximum number of streams open at a time.
         max: u16,
     },
-    /// Flexible Data Placement.
+    /// Flexible Data Placement (NVMe TP4146).
     Fdp {
         /// Reclaim groups.
         reclaim_groups: u16,
@@ -29,7 +38,7 @@ pub enum PlacementSpec {
     },
 }
 
-impl PlacementSpec {
+impl Placement {
     /// Reads a word.
     ///
     /// # Errors
@@ -45,7 +54,7 @@ impl PlacementSpec {
             return Ok(Self::None);
         }
         if let Some(max) = word.strip_prefix("streams:") {
-            return Ok(Self::Streams { max: number(max, 1024)? });
+            return Ok(Self::Streams { max: number(max, STREAMS)? });
         }
         let parts: Vec<&str> = word.strip_prefix("fdp:").ok_or_else(wrong)?.split('x').collect();
         let (groups, handles, unit) = match parts[..] {
@@ -55,18 +64,18 @@ impl PlacementSpec {
         };
         let reclaim_unit =
             units::parse_size(unit).map_err(|error| format!("{}: {error}", wrong()))?;
-        if reclaim_unit == 0 || reclaim_unit % 4096 != 0 {
-            return Err(format!("{}: the unit must be a multiple of 4096 bytes", wrong()));
+        if reclaim_unit == 0 || !reclaim_unit.is_multiple_of(UNIT_STEP) {
+            return Err(format!("{}: the unit must be a multiple of {UNIT_STEP} bytes", wrong()));
         }
         Ok(Self::Fdp {
-            reclaim_groups: number(groups, 64)?,
-            handles: number(handles, 128)?,
+            reclaim_groups: number(groups, RECLAIM_GROUPS)?,
+            handles: number(handles, HANDLES)?,
             reclaim_unit,
         })
     }
 }
 
-impl TryFrom<String> for PlacementSpec {
+impl TryFrom<String> for Placement {
     type Error = String;
 
     fn try_from(word: String) -> Result<Self, String> {
@@ -74,12 +83,12 @@ impl TryFrom<String> for PlacementSpec {
     }
 }
 
-impl From<PlacementSpec> for String {
-    fn from(spec: PlacementSpec) -> Self {
+impl From<Placement> for String {
+    fn from(spec: Placement) -> Self {
         match spec {
-            PlacementSpec::None => "none".into(),
-            PlacementSpec::Streams { max } => format!("streams:{max}"),
-            PlacementSpec::Fdp { reclaim_groups, handles, reclaim_unit } => {
+            Placement::None => "none".into(),
+            Placement::Streams { max } => format!("streams:{max}"),
+            Placement::Fdp { reclaim_groups, handles, reclaim_unit } => {
                 format!("fdp:{reclaim_groups}x{handles}x{}", units::format_size(reclaim_unit))
             }
         }
@@ -93,10 +102,10 @@ mod tests {
     #[test]
     fn words_come_back_as_they_were_read() {
         for word in ["none", "streams:1", "streams:1024", "fdp:2x8x64MiB", "fdp:64x128x4KiB"] {
-            assert_eq!(String::from(PlacementSpec::parse(word).unwrap()), word);
+            assert_eq!(String::from(Placement::parse(word).unwrap()), word);
         }
-        let short = PlacementSpec::parse("fdp:8x64MiB").unwrap();
-        assert_eq!(short, PlacementSpec::parse("fdp:1x8x64MiB").unwrap());
+        let short = Placement::parse("fdp:8x64MiB").unwrap();
+        assert_eq!(short, Placement::parse("fdp:1x8x64MiB").unwrap());
     }
 
     #[test]
@@ -113,7 +122,7 @@ mod tests {
             ("fdp:8x0", "multiple of 4096"),
             ("fdp:8x64mib", "MiB"),
         ] {
-            let message = PlacementSpec::parse(word).unwrap_err();
+            let message = Placement::parse(word).unwrap_err();
             assert!(message.contains(expected), "{word}: {message}");
         }
     }
