@@ -9,6 +9,7 @@ mod model;
 mod power;
 mod random;
 mod rate;
+mod request;
 pub mod splitmix;
 pub mod timeline;
 pub mod units;
@@ -18,6 +19,7 @@ pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};
 pub use power::{CacheKind, PowerLoss, SECTOR};
 pub use random::Random;
 pub use rate::{Rate, RateError, TimePerByte};
+pub use request::Request;
 
 /// Drives that a machine has at most: its PCI bus has 32 slots, of which the host bridge and the
 /// channel to the machine take two. A root that is read where it lies takes one more.

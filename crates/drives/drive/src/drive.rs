@@ -5,19 +5,18 @@ use std::time::{Duration, Instant};
 
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
-    Command, Fate, Health, Operation, PowerLoss, Status, VendorCommand, VendorError, SECTOR,
+    Command, Fate, Health, Operation, Request, Status, VendorCommand, VendorError, SECTOR,
 };
 use stasis_clock::Nanos;
 use stasis_media::{Finished, Medium, MediumError};
 use stasis_models::{Completion, Model};
 
 use crate::slots::{Slot, Slots};
-use crate::{Done, Layer, Statistics, Submission};
+use crate::{Control, Done, Layer, Properties};
 
 /// A model with a medium.
 pub struct Drive {
-    index: u16,
-    name: String,
+    properties: Properties,
     model: Box<dyn Model>,
     medium: Box<dyn Medium>,
     // Whether the medium is, always.
@@ -27,11 +26,9 @@ pub struct Drive {
     due: Vec<Completion>,
     // Barriers under way, in the order of their times.
     barriers: VecDeque<Completion>,
-    barrier: Option<Nanos>,
     // Finished by the medium, on their way to their slots.
     finished: Vec<Finished>,
     frozen: Duration,
-    statistics: Statistics,
     submitted: u64,
     error: Option<MediumError>,
 }
@@ -39,20 +36,24 @@ pub struct Drive {
 impl Drive {
     /// A drive with nothing in flight. `index` is its place in the experiment.
     pub fn new(index: u16, name: String, model: Box<dyn Model>, medium: Box<dyn Medium>) -> Self {
-        let (barrier, immediate) = (model.barrier(), medium.is_immediate());
-        Self {
+        let properties = Properties {
             index,
             name,
+            capacity: medium.capacity(),
+            discard_zeroes: medium.discard_zeroes(),
+            barrier: model.barrier(),
+            power_loss: model.power_loss(),
+        };
+        Self {
+            properties,
             model,
+            immediate: medium.is_immediate(),
             medium,
-            immediate,
             slots: Slots::default(),
             due: Vec::new(),
             barriers: VecDeque::new(),
-            barrier,
             finished: Vec::new(),
             frozen: Duration::ZERO,
-            statistics: Statistics::default(),
             submitted: 0,
             error: None,
         }
@@ -62,7 +63,7 @@ impl Drive {
     /// model offers.
     #[must_use]
     pub fn with_barrier(mut self, cost: Nanos) -> Self {
-        self.barrier = Some(cost);
+        self.properties.barrier = Some(cost);
         self
     }
 
@@ -145,63 +146,30 @@ impl Drive {
             }
             None => (failure, Vec::new()),
         };
-        self.statistics.add(command.operation, command.length, status);
         Done { tag, queue, command, status, failed_at, data, submit, order, at }
     }
 }
 
 impl Layer for Drive {
-    fn index(&self) -> u16 {
-        self.index
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn capacity(&self) -> u64 {
-        self.medium.capacity()
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.medium.discard_zeroes()
-    }
-
-    fn barrier(&self) -> Option<Nanos> {
-        self.barrier
-    }
-
-    fn power_loss(&self) -> PowerLoss {
-        self.model.power_loss()
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn in_flight(&self) -> usize {
         self.slots.len()
     }
 
-    fn frozen(&self) -> Duration {
-        self.frozen
-    }
-
-    fn statistics(&self) -> &Statistics {
-        &self.statistics
-    }
-
-    fn take_error(&mut self) -> Option<MediumError> {
-        self.error.take()
-    }
-
     #[expect(
         clippy::disallowed_methods,
         reason = "how long the guest stands still is told, and changes nothing"
     )]
-    fn submit(&mut self, now: Nanos, submission: Submission) {
+    fn submit(&mut self, now: Nanos, request: Request) {
         // Completions of the model before this command must not depend on whether the caller asked
         // for them late.
         if self.model.next_event().is_some_and(|at| at <= now) {
             self.model.advance(now, &mut self.due);
         }
-        let Submission { tag, queue, command, data } = submission;
+        let Request { tag, queue, command, data, .. } = request;
         let order = self.submitted;
         self.submitted += 1;
         if command.operation == Operation::Barrier {
@@ -209,11 +177,12 @@ impl Layer for Drive {
             let outcome = Some((Ok(()), data));
             let slot = Slot { tag, queue, command, submit: now, order, outcome };
             let slot = self.slots.insert(slot);
-            let fate = match self.barrier {
+            let barrier = self.properties.barrier;
+            let fate = match barrier {
                 Some(_) => Fate::Done,
                 None => Fate::failed(Status::WriteError),
             };
-            let at = now.saturating_add(self.barrier.unwrap_or(0));
+            let at = now.saturating_add(barrier.unwrap_or(0));
             self.barriers.push_back(Completion { tag: slot, at, fate });
             return;
         }
@@ -278,7 +247,17 @@ impl Layer for Drive {
         }
     }
 
-    fn health(&self) -> Health {
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+impl Control for Drive {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        None
+    }
+
+    fn health(&mut self) -> Health {
         self.model.health()
     }
 
@@ -287,25 +266,28 @@ impl Layer for Drive {
         self.model.vendor(now, command)
     }
 
-    // A drive of one guest's own has nobody to take from, and nothing waits in it.
-    fn help(&mut self, _: Nanos, _: bool) {}
-
-    fn urge(&mut self, _: &mut dyn Iterator<Item = u64>) {}
-
     fn start(&mut self, now: Nanos) {
         self.model.start(now);
     }
 
-    fn inside(&self, now: Nanos) -> Option<String> {
+    fn inside(&mut self, now: Nanos) -> Option<String> {
         self.model.inside(now)
     }
 
     fn watch(&mut self, tracks: &mut Tracks) {
-        self.model.watch(&self.name, tracks);
+        self.model.watch(&self.properties.name, tracks);
     }
 
     fn take_spans(&mut self, spans: &mut Spans) {
         self.model.take_spans(spans);
+    }
+
+    fn frozen(&mut self) -> Duration {
+        self.frozen
+    }
+
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.error.take()
     }
 }
 
@@ -319,8 +301,8 @@ fn flip(data: &mut [u8], seed: u64) {
 impl std::fmt::Debug for Drive {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Drive")
-            .field("index", &self.index)
-            .field("name", &self.name)
+            .field("index", &self.properties.index)
+            .field("name", &self.properties.name)
             .field("in_flight", &self.in_flight())
             .finish_non_exhaustive()
     }

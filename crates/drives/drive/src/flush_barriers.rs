@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use stasis_block::{Command, Operation, Status, Tag};
+use stasis_block::{Command, Operation, Request, Status, Tag};
 use stasis_clock::Nanos;
 
-use crate::{Decorator, Done, Layer, Statistics, Submission};
+use crate::{Decorator, Done, Layer, Properties};
 
 /// The tag of this layer's own flushes; no caller has that many commands in flight.
 const OWN: Tag = Tag::MAX;
@@ -17,7 +17,8 @@ const OWN: Tag = Tag::MAX;
 /// barrier costs nothing. Where such a flush fails, the order is lost: every later change fails.
 pub struct FlushBarriers {
     lower: Box<dyn Layer>,
-    /// Waiting commands, in the order of submission.
+    properties: Properties,
+    /// Waiting commands, in the order of request.
     held: VecDeque<Held>,
     /// The flush that held commands wait for: this layer's own, or a caller's that came next.
     flushing: Option<Tag>,
@@ -29,13 +30,12 @@ pub struct FlushBarriers {
     submitted: u64,
     ready: VecDeque<Done>,
     from_lower: Vec<Done>,
-    statistics: Statistics,
     now: Nanos,
 }
 
 enum Held {
     Barrier,
-    Command(Submission),
+    Command(Request),
 }
 
 fn is_read(command: &Command) -> bool {
@@ -46,6 +46,7 @@ impl FlushBarriers {
     /// Barriers for `lower`, in which nothing is in flight.
     pub fn new(lower: Box<dyn Layer>) -> Self {
         Self {
+            properties: Properties { barrier: Some(0), ..lower.properties().clone() },
             lower,
             held: VecDeque::new(),
             flushing: None,
@@ -55,21 +56,18 @@ impl FlushBarriers {
             submitted: 0,
             ready: VecDeque::new(),
             from_lower: Vec::new(),
-            statistics: Statistics::default(),
             now: 0,
         }
     }
 
     fn end(&mut self, done: Done) {
-        let Done { tag, command, status, .. } = done;
-        let Some((submit, order)) = self.in_flight.remove(&tag) else { return };
-        self.statistics.add(command.operation, command.length, status);
+        let Some((submit, order)) = self.in_flight.remove(&done.tag) else { return };
         self.ready.push_back(Done { submit, order, ..done });
     }
 
     /// Ends a command that the layer below does not get.
-    fn answer(&mut self, submission: Submission, status: Status, at: Nanos) {
-        let Submission { tag, queue, command, data } = submission;
+    fn answer(&mut self, request: Request, status: Status, at: Nanos) {
+        let Request { tag, queue, command, data, .. } = request;
         let (submit, order, failed_at) = (at, 0, 0);
         self.end(Done { tag, queue, command, status, failed_at, data, submit, order, at });
     }
@@ -81,14 +79,14 @@ impl FlushBarriers {
     }
 
     /// The flush that a barrier is made of.
-    fn next_flush(&mut self) -> Submission {
+    fn next_flush(&mut self) -> Request {
         match self.held.pop_front() {
             Some(Held::Command(next)) if next.command.operation == Operation::Flush => next,
             other => {
                 if let Some(other) = other {
                     self.held.push_front(other);
                 }
-                Submission { tag: OWN, queue: 0, command: Command::flush(), data: Vec::new() }
+                Request::new(OWN, Command::flush(), Vec::new())
             }
         }
     }
@@ -98,13 +96,13 @@ impl FlushBarriers {
         while self.flushing.is_none() {
             match self.held.pop_front() {
                 None => return,
-                Some(Held::Command(submission)) if self.lost => {
-                    let status = submission.command.operation.failure();
-                    self.answer(submission, status, now);
+                Some(Held::Command(request)) if self.lost => {
+                    let status = request.command.operation.failure();
+                    self.answer(request, status, now);
                 }
-                Some(Held::Command(submission)) => {
-                    self.changed |= submission.command.operation != Operation::Flush;
-                    self.lower.submit(now, submission);
+                Some(Held::Command(request)) => {
+                    self.changed |= request.command.operation != Operation::Flush;
+                    self.lower.submit(now, request);
                 }
                 // Nothing is behind it yet.
                 Some(Held::Barrier) if self.held.is_empty() => {
@@ -155,26 +153,26 @@ impl Decorator for FlushBarriers {
         &mut *self.lower
     }
 
-    fn barrier(&self) -> Option<Nanos> {
-        Some(0)
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn in_flight(&self) -> usize {
         self.in_flight.len() + self.ready.len()
     }
 
-    fn submit(&mut self, now: Nanos, submission: Submission) {
+    fn submit(&mut self, now: Nanos, request: Request) {
         self.catch_up(now);
-        self.in_flight.insert(submission.tag, (now, self.submitted));
+        self.in_flight.insert(request.tag, (now, self.submitted));
         self.submitted += 1;
-        if is_read(&submission.command) {
-            return self.lower.submit(now, submission);
+        if is_read(&request.command) {
+            return self.lower.submit(now, request);
         }
-        if submission.command.operation == Operation::Barrier {
+        if request.command.operation == Operation::Barrier {
             self.hold_barrier();
-            return self.answer(submission, Status::Ok, now);
+            return self.answer(request, Status::Ok, now);
         }
-        self.held.push_back(Held::Command(submission));
+        self.held.push_back(Held::Command(request));
         self.release(now);
     }
 
@@ -208,9 +206,5 @@ impl Decorator for FlushBarriers {
         }
         self.changed |= command.operation != Operation::Flush;
         self.lower.instant(command, data)
-    }
-
-    fn statistics(&self) -> &Statistics {
-        &self.statistics
     }
 }

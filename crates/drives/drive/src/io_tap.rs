@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use stasis_block::{Command, Operation, Status, Tag};
+use stasis_block::{Command, Operation, Request, Status, Tag};
 use stasis_clock::Nanos;
 
-use crate::{Decorator, Done, Layer, Submission};
+use crate::{Decorator, Done, Layer};
 
 /// Receiver of an I/O tap's reports: a layer's changes, flushes and barriers.
 pub trait TraceSink {
@@ -51,12 +51,12 @@ impl Decorator for IoTap {
         &mut *self.lower
     }
 
-    fn submit(&mut self, now: Nanos, submission: Submission) {
+    fn submit(&mut self, now: Nanos, request: Request) {
         self.now = self.now.max(now);
-        if let Some(place) = self.submitted(&submission.command, &submission.data) {
-            self.places.insert(submission.tag, place);
+        if let Some(place) = self.submitted(&request.command, &request.data) {
+            self.places.insert(request.tag, place);
         }
-        self.lower.submit(now, submission);
+        self.lower.submit(now, request);
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {

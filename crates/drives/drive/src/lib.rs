@@ -13,7 +13,8 @@
 //!   description that its model gives.
 //! - Once it has seen its deepest queue, a drive allocates nothing per command.
 
-mod decorator;
+mod control;
+mod done;
 mod drive;
 mod flush_barriers;
 mod io_tap;
@@ -22,17 +23,14 @@ pub mod power_cut;
 mod scheduled;
 mod shared;
 mod slots;
-mod statistics;
 mod turns;
-mod urgent;
 
-pub use decorator::Decorator;
+pub use control::Control;
+pub use done::Done;
 pub use drive::Drive;
 pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
-pub use layer::{Done, Layer, Submission};
+pub use layer::{Decorator, Layer, Properties};
 pub use power_cut::{Sampling, Survival, VolatileCache, ZoneLayout};
 pub use scheduled::{Scheduled, Tenant};
-pub use shared::{LoadSpec, Region, Shared, VirtualDisk};
-pub use statistics::{Counter, Statistics};
-pub use urgent::Urgent;
+pub use shared::{LoadSpec, Region, Shared, TenantHandle, VirtualDisk};

@@ -1,15 +1,13 @@
 //! A scheduler before a drive that several share.
 
 use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{Command, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Request, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
-use stasis_scheduler::{
-    Dispatcher, GroupId, QueueId, QueueSpec, QueueStatistics, Request, SchedulerSpec,
-};
+use stasis_scheduler::{Dispatcher, GroupId, QueueId, QueueSpec, QueueStatistics, SchedulerSpec};
 
 use crate::slots::Slots;
 use crate::turns::{Sent, Turns};
-use crate::{Decorator, Done, Layer, Submission};
+use crate::{Control, Decorator, Done, Layer};
 
 /// A tenant of a shared drive: a machine, or a host workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,12 +73,12 @@ impl Scheduled {
         Tenant(self.dispatcher.scheduler().create(now, spec))
     }
 
-    /// As [`Layer::watch`], with the turns and requests of these tenants, by name.
+    /// As [`Control::watch`], with the turns and requests of these tenants, by name.
     pub fn watch_tenants(&mut self, tenants: &[(Tenant, String)], tracks: &mut Tracks) {
         let tenants: Vec<_> =
             tenants.iter().map(|(tenant, name)| (tenant.index(), name.clone())).collect();
-        self.turns = Some(Box::new(Turns::new(self.lower.name(), &tenants, tracks)));
-        self.lower.watch(tracks);
+        self.turns = Some(Box::new(Turns::new(&self.lower.properties().name, &tenants, tracks)));
+        self.lower.control().watch(tracks);
     }
 
     /// A group that tenants can share, of this weight.
@@ -101,17 +99,11 @@ impl Scheduled {
     }
 
     /// Takes a tenant's command at `now` (ns), which is not before any earlier
-    /// call's; `urgent`: the tenant prefers it to its others.
-    pub fn submit_from(
-        &mut self,
-        now: Nanos,
-        tenant: Tenant,
-        submission: Submission,
-        urgent: bool,
-    ) {
+    /// call's.
+    pub fn submit_from(&mut self, now: Nanos, tenant: Tenant, request: Request) {
         // Earlier completions do not depend on the time of this call.
         self.catch_up(now);
-        let Submission { tag, queue, command, data } = submission;
+        let Request { tag, queue, urgent, command, data } = request;
         if self.submitted.len() <= tenant.index() {
             self.submitted.resize(tenant.index() + 1, 0);
         }
@@ -120,7 +112,8 @@ impl Scheduled {
         let sent = None;
         let held = Held { tenant, tag, queue, command, submit: now, order, data, sent };
         let slot = self.slots.insert(held);
-        let request = Request { urgent, ..Request::new(slot, command) };
+        let request =
+            stasis_scheduler::Request { urgent, ..stasis_scheduler::Request::new(slot, command) };
         if let Err(refused) = self.dispatcher.submit(now, tenant.0, &request) {
             debug_assert!(false, "tenants are of this drive, slots are unique: {refused}");
             self.finish(slot, (command.operation.failure(), 0), Vec::new(), now);
@@ -162,7 +155,8 @@ impl Scheduled {
                 held.sent = Some(turns.sent(now, held.tenant.index()));
             }
             let (queue, command, data) = (held.queue, held.command, std::mem::take(&mut held.data));
-            self.lower.submit(now, Submission { tag: slot, queue, command, data });
+            let request = Request { queue, ..Request::new(slot, command, data) };
+            self.lower.submit(now, request);
         }
         if let Some(turns) = &mut self.turns {
             // The scheduler waits for the next request of its present tenant.
@@ -196,8 +190,8 @@ impl Decorator for Scheduled {
         self.slots.len()
     }
 
-    fn submit(&mut self, now: Nanos, submission: Submission) {
-        self.submit_from(now, self.first, submission, false);
+    fn submit(&mut self, now: Nanos, request: Request) {
+        self.submit_from(now, self.first, request);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -210,9 +204,19 @@ impl Decorator for Scheduled {
         done.extend(self.due.drain(..).map(|(_, done)| done));
     }
 
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+impl Control for Scheduled {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        Some(self.lower.control())
+    }
+
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         self.catch_up(now);
-        self.lower.vendor(now, command)
+        self.lower.control().vendor(now, command)
     }
 
     fn watch(&mut self, tracks: &mut Tracks) {
@@ -223,7 +227,7 @@ impl Decorator for Scheduled {
         if let Some(turns) = &mut self.turns {
             turns.take(spans);
         }
-        self.lower.take_spans(spans);
+        self.lower.control().take_spans(spans);
     }
 }
 

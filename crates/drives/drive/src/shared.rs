@@ -9,13 +9,13 @@ use std::rc::Rc;
 
 use serde_json::{json, Value};
 use stasis_block::timeline::Tracks;
-use stasis_block::Operation;
+use stasis_block::{Operation, Request};
 use stasis_clock::Nanos;
 use stasis_scheduler::{QueueSpec, SchedulerSpec, SECTOR};
 use stasis_workload::{JobError, JobFile};
 
-use crate::{Done, Layer, Scheduled, Submission, Tenant};
-pub use disk::VirtualDisk;
+use crate::{Done, Layer, Scheduled, Tenant};
+pub use disk::{TenantHandle, VirtualDisk};
 use load::HostLoad;
 
 /// Owner of a tenant's commands.
@@ -32,6 +32,8 @@ struct Member {
     name: String,
     tenant: Tenant,
     weight: u32,
+    // Whether its owner asks for help.
+    asks: bool,
     due: Vec<Done>,
     in_flight: usize,
     // Whether a flush covers everything submitted before it, and not only the completed commands:
@@ -41,7 +43,7 @@ struct Member {
     // Those of its commands under way that change something, oldest first.
     changes: Vec<u64>,
     // Flushes that wait, each for the commands submitted before this number.
-    flushes: VecDeque<(u64, Submission)>,
+    flushes: VecDeque<(u64, Request)>,
 }
 
 impl Member {
@@ -50,6 +52,7 @@ impl Member {
             name,
             tenant,
             weight,
+            asks: false,
             due: Vec::new(),
             in_flight: 0,
             covers: false,
@@ -60,7 +63,7 @@ impl Member {
     }
 
     /// The next flush that waits for nothing any more.
-    fn next_flush(&mut self) -> Option<Submission> {
+    fn next_flush(&mut self) -> Option<Request> {
         let &(before, _) = self.flushes.front()?;
         if self.changes.first().is_some_and(|&change| change < before) {
             return None;
@@ -172,7 +175,7 @@ impl Shared {
     pub fn start(&self, now: Nanos) {
         let mut inner = self.0.borrow_mut();
         inner.catch_up(now);
-        inner.scheduled.start(now);
+        inner.scheduled.control().start(now);
         inner.loads.iter_mut().for_each(|load| load.start(now));
     }
 
@@ -180,9 +183,12 @@ impl Shared {
     /// to ask for help.
     fn help(&self, now: Nanos, number: usize, on: bool) {
         let mut inner = self.0.borrow_mut();
-        inner.catch_up(now);
-        let tenant = inner.members[number].tenant;
-        inner.scheduled.help(now, tenant, on);
+        let member = &mut inner.members[number];
+        let tenant = member.tenant;
+        if std::mem::replace(&mut member.asks, on) != on {
+            inner.catch_up(now);
+            inner.scheduled.help(now, tenant, on);
+        }
     }
 
     /// Keeps spans of the drive and its scheduler from now on; the first call counts, and comes
@@ -199,7 +205,7 @@ impl Shared {
 
     /// Service of every tenant until `now`, as JSON.
     pub fn report(&self, now: Nanos) -> String {
-        self.0.borrow().report(now).to_string()
+        self.0.borrow_mut().report(now).to_string()
     }
 }
 
@@ -236,8 +242,8 @@ impl Inner {
                 }
                 (_, Some((at, number))) => {
                     self.now = at;
-                    if let Some((tenant, submission)) = self.loads[number].take() {
-                        self.scheduled.submit_from(at, tenant, submission, false);
+                    if let Some((tenant, request)) = self.loads[number].take() {
+                        self.scheduled.submit_from(at, tenant, request);
                     }
                 }
                 (Some(event), None) => self.complete(event),
@@ -247,24 +253,24 @@ impl Inner {
     }
 
     /// Takes a disk's command, at the present time.
-    fn submit(&mut self, number: usize, submission: Submission, urgent: bool) {
+    fn submit(&mut self, number: usize, request: Request) {
         let member = &mut self.members[number];
         member.in_flight += 1;
-        let flush = submission.command.operation == Operation::Flush;
+        let flush = request.command.operation == Operation::Flush;
         if member.covers && flush && !member.changes.is_empty() {
-            member.flushes.push_back((member.submitted, submission));
+            member.flushes.push_back((member.submitted, request));
             return;
         }
-        self.send(number, submission, urgent);
+        self.send(number, request);
     }
 
-    fn send(&mut self, number: usize, submission: Submission, urgent: bool) {
+    fn send(&mut self, number: usize, request: Request) {
         let member = &mut self.members[number];
-        if member.covers && changes(submission.command.operation) {
+        if member.covers && changes(request.command.operation) {
             member.changes.push(member.submitted);
         }
         member.submitted += 1;
-        self.scheduled.submit_from(self.now, member.tenant, submission, urgent);
+        self.scheduled.submit_from(self.now, member.tenant, request);
     }
 
     fn complete(&mut self, at: Nanos) {
@@ -279,7 +285,7 @@ impl Inner {
                     member.changes.retain(|&change| change != done.order);
                     member.due.push(done);
                     while let Some(flush) = self.members[number].next_flush() {
-                        self.send(number, flush, false);
+                        self.send(number, flush);
                     }
                 }
                 Some(&Owner::Load(number)) => self.loads[number].completed(done),
@@ -289,7 +295,10 @@ impl Inner {
         self.done = done;
     }
 
-    fn report(&self, now: Nanos) -> Value {
+    fn report(&mut self, now: Nanos) -> Value {
+        let model = self.scheduled.control().inside(now).map(|inside| {
+            serde_json::from_str(&inside).unwrap_or_else(|_| Value::String(inside.clone()))
+        });
         let got = |tenant| {
             let got = self.scheduled.tenant_statistics(now, tenant);
             json!({ "requests": got.requests, "bytes": got.sectors * SECTOR })
@@ -310,11 +319,8 @@ impl Inner {
             })
             .collect();
         let loads: Vec<Value> = self.loads.iter().map(|load| load.report(now, got)).collect();
-        let model = self.scheduled.inside(now).map(|inside| {
-            serde_json::from_str(&inside).unwrap_or_else(|_| Value::String(inside.clone()))
-        });
         json!({
-            "name": self.scheduled.name(),
+            "name": self.scheduled.properties().name,
             "scheduler": self.spec,
             "tenants": tenants,
             "workloads": loads,

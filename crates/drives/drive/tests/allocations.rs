@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::Latencies;
-use stasis_block::{Command, Operation};
-use stasis_drive::{Done, Drive, Layer, Submission};
+use stasis_block::{Command, Operation, Request};
+use stasis_drive::{Done, Drive, Layer};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 
 struct Counting;
@@ -45,7 +45,7 @@ fn work(drive: &mut Drive, done: &mut Vec<Done>, buffers: &mut Vec<Vec<u8>>, now
             } else {
                 data = buffers.pop().unwrap();
             }
-            drive.submit(*now, Submission { tag, queue: 1, command, data });
+            drive.submit(*now, Request { queue: 1, ..Request::new(tag, command, data) });
         }
         while let Some(next) = drive.next_event() {
             *now = next;

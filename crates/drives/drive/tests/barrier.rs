@@ -3,8 +3,8 @@
 mod common;
 
 use common::Lowest;
-use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Done, Drive, Layer, Submission};
+use stasis_block::{Command, Operation, Request, Status};
+use stasis_drive::{Done, Drive, Layer};
 use stasis_media::Ram;
 
 fn drive() -> Drive {
@@ -17,9 +17,9 @@ fn run(mut drive: Drive) -> Vec<(u32, u64, Status)> {
     let write = |offset| Command::new(Operation::Write, offset, 512);
     for (tag, command) in [(0, write(0)), (1, Command::barrier()), (2, write(512))] {
         let data = vec![7; command.length as usize];
-        drive.submit(0, Submission { tag, queue: 1, command, data });
+        drive.submit(0, Request { queue: 1, ..Request::new(tag, command, data) });
     }
-    drive.submit(100, Submission { tag: 3, queue: 1, command: Command::barrier(), data: vec![] });
+    drive.submit(100, Request { queue: 1, ..Request::new(3, Command::barrier(), vec![]) });
     while let Some(at) = drive.next_event() {
         drive.advance(at, &mut done);
         assert!(done.iter().all(|done| done.at <= at));
@@ -41,12 +41,12 @@ fn barriers_wait_for_nothing_and_cost_what_is_said() {
     };
     assert_eq!(run(drive().with_barrier(0)), expected(0));
     assert_eq!(run(drive().with_barrier(2_000)), expected(2_000));
-    assert_eq!(drive().with_barrier(7).barrier(), Some(7));
+    assert_eq!(drive().with_barrier(7).properties().barrier, Some(7));
 }
 
 #[test]
 fn a_drive_without_barriers_says_so() {
-    assert_eq!(drive().barrier(), None);
+    assert_eq!(drive().properties().barrier, None);
     let done = run(drive());
     assert_eq!(done[..2], [(1, 0, Status::WriteError), (3, 100, Status::WriteError)]);
 }

@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use common::{Latencies, Moody};
 use proptest::prelude::*;
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{Command, Operation, Request, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Drive, FlushBarriers, IoTap, Layer, Submission, TraceSink};
+use stasis_drive::{Done, Drive, FlushBarriers, IoTap, Layer, TraceSink};
 use stasis_media::{FaultPlan, Faults, Ram};
 
 /// Commands to the layer below, and those of them that succeeded.
@@ -82,7 +82,7 @@ proptest! {
             }
             let moves = matches!(command.operation, Operation::Write | Operation::Read);
             let data = vec![1; if moves { 512 } else { 0 }];
-            layer.submit(now, Submission { tag: number as u32, queue: 0, command, data });
+            layer.submit(now, Request::new(number as u32, command, data));
         }
         run_out(&mut layer, &mut done);
         prop_assert_eq!(done.len(), steps.len());
@@ -114,12 +114,12 @@ proptest! {
 
 fn write(layer: &mut FlushBarriers, tag: u32, offset: u64) {
     let command = Command::new(Operation::Write, offset, 512);
-    layer.submit(0, Submission { tag, queue: 0, command, data: vec![1; 512] });
+    layer.submit(0, Request::new(tag, command, vec![1; 512]));
 }
 
 fn barrier(layer: &mut FlushBarriers, tag: u32) {
     let command = Command::barrier();
-    layer.submit(0, Submission { tag, queue: 0, command, data: vec![] });
+    layer.submit(0, Request::new(tag, command, vec![]));
 }
 
 #[test]

@@ -12,8 +12,8 @@ use std::time::Duration;
 use common::Latencies;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Drive, Layer, Submission};
+use stasis_block::{Command, Operation, Request, Status};
+use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 
 const BLOCK: usize = 4096;
@@ -47,7 +47,7 @@ fn write_for_ever(image: &Path, direct: bool) -> ! {
         for (tag, block) in blocks.iter().enumerate() {
             let command = Command::new(Operation::Write, (block * BLOCK) as u64, BLOCK as u64);
             let data = round.to_le_bytes().repeat(BLOCK / 8);
-            drive.submit(now, Submission { tag: tag as u32, queue: 1, command, data });
+            drive.submit(now, Request { queue: 1, ..Request::new(tag as u32, command, data) });
         }
         // Each other flush follows its writes at once, before they are done.
         if round % 2 == 0 {
@@ -55,7 +55,7 @@ fn write_for_ever(image: &Path, direct: bool) -> ! {
             drive.advance(now, &mut done);
         }
         let command = Command::flush();
-        drive.submit(now, Submission { tag: 99, queue: 1, command, data: vec![] });
+        drive.submit(now, Request { queue: 1, ..Request::new(99, command, vec![]) });
         now += 1000;
         drive.advance(now, &mut done);
         assert_eq!(done.len(), blocks.len() + 1);

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::Latencies;
-use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Drive, Layer, Scheduled, Submission};
+use stasis_block::{Command, Operation, Request, Status};
+use stasis_drive::{Drive, Layer, Scheduled};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
 
@@ -41,8 +41,8 @@ fn tenants_get_their_own_back() {
                         let write = Command::new(Operation::Write, place, 4096);
                         let (tag, queue) = (round, number as u16);
                         let data = vec![fill; 4096];
-                        let submission = Submission { tag, queue, command: write, data };
-                        shared.submit_from(now, tenant, submission, false);
+                        let request = Request { queue, ..Request::new(tag, write, data) };
+                        shared.submit_from(now, tenant, request);
                     }
                     assert!(shared.in_flight() > 0);
                     while let Some(next) = shared.next_event() {
@@ -77,8 +77,8 @@ fn the_scheduler_decides_the_order() {
     let places = [200, 7, 90, 3, 150];
     for (tag, place) in places.into_iter().enumerate() {
         let command = Command::new(Operation::Read, place * 4096, 4096);
-        let submission = Submission { tag: tag as u32, queue: 1, command, data: vec![0; 4096] };
-        shared.submit(0, submission);
+        let request = Request { queue: 1, ..Request::new(tag as u32, command, vec![0; 4096]) };
+        shared.submit(0, request);
     }
     let (mut done, mut order) = (Vec::new(), Vec::new());
     while let Some(next) = shared.next_event() {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::Latencies;
 use serde_json::Value;
-use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared, Submission, VirtualDisk};
+use stasis_block::{Command, Operation, Request, Status};
+use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared, VirtualDisk};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
@@ -54,7 +54,7 @@ fn work(disk: &mut VirtualDisk, end: u64, step: u64, late: u64) -> Vec<(u64, Sta
     while now < end {
         let operation = if tag % 3 == 0 { Operation::Write } else { Operation::Read };
         let command = Command::new(operation, u64::from(tag * 7 % 64) * 4096, 4096);
-        disk.submit(now, Submission { tag, queue: 0, command, data: vec![tag as u8; 4096] });
+        disk.submit(now, Request::new(tag, command, vec![tag as u8; 4096]));
         while done.is_empty() {
             now = now.max(disk.next_event().unwrap()) + late;
             disk.advance(now, &mut done);
@@ -81,7 +81,7 @@ fn a_disk_is_a_place_of_its_own() {
         })
         .collect();
     for (number, disk) in disks.iter_mut().enumerate() {
-        assert_eq!((disk.capacity(), disk.index()), (PART, number as u16));
+        assert_eq!((disk.properties().capacity, disk.properties().index), (PART, number as u16));
         let write = Command::new(Operation::Write, PART - 4096, 4096);
         assert_eq!(disk.instant(write, vec![number as u8 + 1; 4096]).0, Status::Ok);
         let past = Command::new(Operation::Read, PART - 2048, 4096);
@@ -115,7 +115,7 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
             let mut tag = 0;
             let mut submit = |disk: &mut VirtualDisk, command: Command| {
                 let data = vec![1; if command.length > 0 { 4096 } else { 0 }];
-                disk.submit(0, Submission { tag, queue: 0, command, data });
+                disk.submit(0, Request::new(tag, command, data));
                 tag += 1;
             };
             let write = |place: u64| Command::new(Operation::Write, place * 4096, 4096);
@@ -196,8 +196,8 @@ fn help_is_given_and_bounded() {
             shared.add_load(&load(READERS, 100)).unwrap();
         }
         shared.start(0);
-        disk.help(0, help);
-        disk.help(0, help);
+        disk.tenant().help(0, help);
+        disk.tenant().help(0, help);
         let times = work(&mut disk, 300 * MILLISECOND, 1000, 0);
         let report = report(&shared, 300 * MILLISECOND);
         let helped = report["tenants"][0]["helped_seconds"].as_f64().unwrap();
@@ -243,7 +243,7 @@ fn priorities_of_commands_order_those_who_share() {
                         let mut command = Command::new(Operation::Read, place, 4096);
                         command.priority = priorities[number];
                         let (tag, data) = (asked[number], vec![0; 4096]);
-                        disk.submit(now, Submission { tag, queue: 0, command, data });
+                        disk.submit(now, Request::new(tag, command, data));
                         asked[number] += 1;
                     }
                 }
@@ -273,16 +273,16 @@ fn a_workload_that_does_not_fit_is_refused() {
 
 /// A request that the guest's scheduler prefers goes before earlier ones, once.
 #[test]
-fn a_disk_knows_which_of_its_requests_are_urgent() {
-    let order = |sectors: &[u64]| {
+fn an_urgent_request_goes_first() {
+    let order = |urgent: &[u32]| {
         let shared = Shared::new(&spec("bfq"), drive());
         let region = Region { offset: PART, length: PART };
         let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
-        disk.urge(&mut sectors.iter().copied());
         for tag in 0..4u32 {
             let command = Command::new(Operation::Read, u64::from(tag) << 16, 4096);
             let data = vec![0; 4096];
-            disk.submit(0, Submission { tag, queue: 0, command, data });
+            let urgent = urgent.contains(&tag);
+            disk.submit(0, Request { urgent, ..Request::new(tag, command, data) });
         }
         let (mut done, mut order) = (Vec::new(), Vec::new());
         while let Some(at) = disk.next_event() {
@@ -291,10 +291,7 @@ fn a_disk_knows_which_of_its_requests_are_urgent() {
         }
         (order, report(&shared, 1000 * MILLISECOND)["tenants"][0]["urgent_requests"].as_u64())
     };
-    // 64 KiB are 128 sectors; the first has the drive already.
+    // The first has the drive already.
     assert_eq!(order(&[]), (vec![0, 1, 2, 3], Some(0)));
-    assert_eq!(order(&[3 * 128, 7]), (vec![0, 3, 1, 2], Some(1)));
-    // Of more than it remembers the last count.
-    let many: Vec<u64> = std::iter::once(3 * 128).chain(1..=64).collect();
-    assert_eq!(order(&many), (vec![0, 1, 2, 3], Some(0)));
+    assert_eq!(order(&[3]), (vec![0, 3, 1, 2], Some(1)));
 }

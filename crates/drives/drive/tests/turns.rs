@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::Latencies;
 use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
-use stasis_block::{Command, Operation};
-use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared, Submission};
+use stasis_block::{Command, Operation, Request};
+use stasis_drive::{Control, Drive, Layer, LoadSpec, Region, Shared};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
@@ -60,7 +60,7 @@ fn work(shared: &Shared, watch: bool) -> (Vec<(u64, u64)>, Vec<Track>, Vec<Span>
         while disk.in_flight() < 1 + tag as usize % 4 {
             let operation = if tag % 3 == 0 { Operation::Write } else { Operation::Read };
             let command = Command::new(operation, u64::from(tag * 7 % 64) * 4096, 4096);
-            disk.submit(now, Submission { tag, queue: 0, command, data: vec![0; 4096] });
+            disk.submit(now, Request::new(tag, command, vec![0; 4096]));
             tag += 1;
         }
         now = disk.next_event().unwrap().max(now);

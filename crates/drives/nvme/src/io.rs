@@ -1,7 +1,7 @@
 //! The parts of the controller that I/O commands act on (NVMe 1.4 section 6): the namespaces, and
 //! the way from a command to the requests that it becomes.
 
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Request};
 use stasis_clock::Nanos;
 
 use crate::buffers::Buffers;
@@ -11,7 +11,7 @@ use crate::config::{Config, Namespace};
 use crate::extent::Extent;
 use crate::features::Features;
 use crate::namespaces::Namespaces;
-use crate::outgoing::{Outgoing, Request};
+use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::registered::Registered;
 use crate::slots::{Owner, Purpose, Slot, Slots};
@@ -227,23 +227,17 @@ impl Io {
         if slot.purpose != Purpose::Format {
             self.namespaces.enter(namespace, command.operation, command.offset, command.length);
         }
-        let tag = self.slots.requests.insert(slot);
-        self.outgoing.send(Request { tag, namespace, queue, command, data });
-    }
-
-    /// The next request for the drive, at its place there.
-    pub fn next_request(&mut self) -> Option<Request> {
-        let mut request = self.outgoing.next_request()?;
         // Inside the controller all offsets are the namespace's.
-        let start = self.namespaces.get(request.namespace).map_or(0, |of| of.start);
-        let command = &mut request.command;
+        let start = self.namespaces.get(namespace).map_or(0, |of| of.start);
+        let mut command = command;
         if command.operation != Operation::Flush {
             command.offset += start;
         }
         if command.operation == Operation::Copy {
             command.source += start;
         }
-        Some(request)
+        let tag = self.slots.requests.insert(slot);
+        self.outgoing.send(Request { queue, ..Request::new(tag, command, data) });
     }
 
     /// Copies the data of a command from the guest into all of `data`.

@@ -2,28 +2,10 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{Command, Refused, Tag};
+use stasis_block::{Refused, Request};
 
 /// Refused commands that are kept for [`crate::Controller::pop_refused`]; more are forgotten.
 pub const MOST_REFUSED: usize = 1 << 16;
-
-/// A block request that the controller hands to the drive below.
-#[derive(Debug)]
-pub struct Request {
-    /// Its name, for [`crate::Controller::complete`].
-    pub tag: Tag,
-    /// Namespace, from 1.
-    pub namespace: u32,
-    /// The I/O submission queue it came by; 0 if the controller made it itself,
-    /// to flush the drive at a shutdown.
-    pub queue: u16,
-    /// The block command. Offset and source are places on the drive, where the namespace begins at
-    /// [`crate::Namespace::start`].
-    pub command: Command,
-    /// A write's data, or as many zeroes as a read has bytes; empty for all
-    /// else. It comes back with [`crate::Controller::complete`], to be used again.
-    pub data: Vec<u8>,
-}
 
 /// Requests, and refused commands, in the order in which they came.
 #[derive(Debug, Default)]

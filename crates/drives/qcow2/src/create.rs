@@ -8,7 +8,7 @@ use std::time::Duration;
 use imago::qcow2::Qcow2;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder, FormatDriverBuilder};
 use stasis_block::{Command, Operation};
-use stasis_drive::{Drive, Layer};
+use stasis_drive::{Control, Drive};
 use stasis_media::{Execution, HostFile, HostFiles, OpenOptions};
 
 use crate::chain::{self, Format};

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{Command, Operation, Request, Status};
 use stasis_clock::Nanos;
 
 use crate::tables::Tables;
@@ -110,17 +110,17 @@ impl State {
         }
     }
 
-    /// The next command for the drive below, with its tag.
-    pub(crate) fn next(&mut self) -> Option<(u32, Command, Vec<u8>)> {
+    /// The next request for the drive below.
+    pub(crate) fn next(&mut self) -> Option<Request> {
         let slot = self.queue.pop_front()?;
         match std::mem::replace(&mut self.slots[slot as usize], Slot::Free) {
             Slot::Queued(command, data, waker) => {
                 self.slots[slot as usize] = Slot::UnderWay(waker);
-                Some((slot, command, data))
+                Some(Request::new(slot, command, data))
             }
             Slot::Orphan(command, data) => {
                 self.slots[slot as usize] = Slot::Abandoned;
-                Some((slot, command, data))
+                Some(Request::new(slot, command, data))
             }
             // Only queued operations are in the queue.
             other => {

@@ -4,15 +4,10 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{
-    Command, Health, Operation, PowerLoss, Status, Tag, VendorCommand, VendorError, SECTOR,
-};
+use stasis_block::{Command, Operation, Request, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Statistics, Submission, Urgent};
-use stasis_media::MediumError;
+use stasis_drive::{Control, Done, Layer, Properties};
 
 use crate::core::{lock, Core};
 use crate::host::Shared;
@@ -28,18 +23,16 @@ pub struct Image {
     pub(crate) core: Arc<Core>,
     shared: Arc<Shared>,
     path: PathBuf,
-    size: u64,
+    properties: Properties,
     tasks: Tasks,
     // Completed for the guest, on their way out.
     done: Arc<std::sync::Mutex<VecDeque<Done>>>,
     lower_done: Vec<Done>,
     in_flight: Arc<std::sync::atomic::AtomicUsize>,
-    statistics: Statistics,
     // Its counters at the start of the measurement.
     before: Counters,
     // Commands submitted so far.
     submitted: u64,
-    urgent: Urgent,
     closed: bool,
 }
 
@@ -53,20 +46,20 @@ impl Image {
         writable: bool,
     ) -> Self {
         let shared = Arc::clone(&core.shared);
+        let of_drive = lower.properties().clone();
+        let discard_zeroes = core.discard_zeroes();
         Self {
             lower,
             core,
             shared,
             path,
-            size,
+            properties: Properties { capacity: size, discard_zeroes, ..of_drive },
             tasks,
             done: Arc::default(),
             lower_done: Vec::new(),
             in_flight: Arc::default(),
-            statistics: Statistics::default(),
             before: Counters::default(),
             submitted: 0,
-            urgent: Urgent::default(),
             closed: !writable,
         }
     }
@@ -107,7 +100,7 @@ impl Image {
     pub(crate) fn grow(&mut self, size: u64) -> Result<(), ImageError> {
         let core = Arc::clone(&self.core);
         self.finish_instantly(async move { core.grow(size).await })?;
-        self.size = size;
+        self.properties.capacity = size;
         Ok(())
     }
 
@@ -142,12 +135,11 @@ impl Image {
             let mut any = false;
             loop {
                 let next = self.shared.lock().next();
-                let Some((tag, command, data)) = next else { break };
+                let Some(mut request) = next else { break };
                 any = true;
-                if urgent && matches!(command.operation, Operation::Read | Operation::Write) {
-                    self.lower.urge(&mut std::iter::once(command.offset / SECTOR));
-                }
-                self.lower.submit(now, Submission { tag, queue: 0, command, data });
+                let moves = matches!(request.command.operation, Operation::Read | Operation::Write);
+                request.urgent = urgent && moves;
+                self.lower.submit(now, request);
             }
             if !any {
                 return;
@@ -209,7 +201,7 @@ pub(crate) fn instantly<T: 'static>(
     loop {
         tasks.run();
         let next = shared.lock().next();
-        let Some((tag, command, data)) = next else { break };
+        let Some(Request { tag, command, data, .. }) = next else { break };
         let (status, data) = lower.instant(command, data);
         shared.lock().finish(tag, status, data);
     }
@@ -218,41 +210,20 @@ pub(crate) fn instantly<T: 'static>(
 }
 
 impl Layer for Image {
-    fn index(&self) -> u16 {
-        self.lower.index()
-    }
-
-    fn name(&self) -> &str {
-        self.lower.name()
-    }
-
-    fn capacity(&self) -> u64 {
-        self.size
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.core.discard_zeroes()
-    }
-
-    fn barrier(&self) -> Option<Nanos> {
-        self.lower.barrier()
-    }
-
-    fn power_loss(&self) -> PowerLoss {
-        self.lower.power_loss()
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn in_flight(&self) -> usize {
         self.in_flight.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    fn submit(&mut self, now: Nanos, submission: Submission) {
+    fn submit(&mut self, now: Nanos, request: Request) {
         use std::sync::atomic::Ordering::Relaxed;
         self.catch_up(now);
-        let Submission { tag, queue, command, mut data } = submission;
         // A command that has to wait for the image's own tables asks for its data later, as others
         // do.
-        let urgent = self.urgent.take(&command);
+        let Request { tag, queue, urgent, command, mut data } = request;
         let core = Arc::clone(&self.core);
         let finished = Arc::clone(&self.done);
         let in_flight = Arc::clone(&self.in_flight);
@@ -291,7 +262,6 @@ impl Layer for Image {
         while finished.front().is_some_and(|done| done.at <= now) {
             let Some(next) = finished.pop_front() else { break };
             self.in_flight.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-            self.statistics.add(next.command.operation, next.command.length, next.status);
             done.push(next);
         }
     }
@@ -305,53 +275,30 @@ impl Layer for Image {
         outcome.unwrap_or((Status::WriteError, Vec::new()))
     }
 
-    fn frozen(&self) -> Duration {
-        self.lower.frozen()
+    fn control(&mut self) -> &mut dyn Control {
+        self
     }
+}
 
-    fn statistics(&self) -> &Statistics {
-        &self.statistics
-    }
-
-    fn take_error(&mut self) -> Option<MediumError> {
-        self.lower.take_error()
-    }
-
-    fn health(&self) -> Health {
-        self.lower.health()
+impl Control for Image {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        Some(self.lower.control())
     }
 
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         self.catch_up(now);
-        self.lower.vendor(now, command)
-    }
-
-    fn help(&mut self, now: Nanos, on: bool) {
-        self.catch_up(now);
-        self.lower.help(now, on);
-    }
-
-    fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
-        self.urgent.expect(sectors);
+        self.lower.control().vendor(now, command)
     }
 
     fn start(&mut self, now: Nanos) {
         self.before = self.counters();
-        self.lower.start(now);
+        self.lower.control().start(now);
     }
 
-    fn inside(&self, now: Nanos) -> Option<String> {
+    fn inside(&mut self, now: Nanos) -> Option<String> {
         let counters = serde_json::to_string(&self.counters().since(&self.before)).ok()?;
-        let below = self.lower.inside(now).unwrap_or_else(|| "null".into());
+        let below = self.lower.control().inside(now).unwrap_or_else(|| "null".into());
         Some(format!("{{\"image\":{counters},\"below\":{below}}}"))
-    }
-
-    fn watch(&mut self, tracks: &mut Tracks) {
-        self.lower.watch(tracks);
-    }
-
-    fn take_spans(&mut self, spans: &mut Spans) {
-        self.lower.take_spans(spans);
     }
 }
 
@@ -377,7 +324,7 @@ impl std::fmt::Debug for Image {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Image")
             .field("path", &self.path)
-            .field("size", &self.size)
+            .field("size", &self.properties.capacity)
             .finish_non_exhaustive()
     }
 }

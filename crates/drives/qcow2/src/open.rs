@@ -227,7 +227,7 @@ impl Opening {
         settings: Settings,
         snapshot: Option<&str>,
     ) -> Result<Image, ImageError> {
-        if settings.durability != Durability::Flush && lower.barrier().is_none() {
+        if settings.durability != Durability::Flush && lower.properties().barrier.is_none() {
             return Err(ImageError::NoBarrier(settings.durability.name()));
         }
         let header = &self.found.header;
@@ -272,7 +272,7 @@ impl Opening {
         let access = opened
             .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
             .map_err(|source| ImageError::Format { path: self.path(), source })?;
-        let barriers = lower.barrier().is_some();
+        let barriers = lower.properties().barrier.is_some();
         let kill_safety = match self.kill_safe && writable {
             true => KillSafety::everything(&self.path(), header.version > 2),
             false => KillSafety::default(),

@@ -72,7 +72,7 @@ fn apply(disk: &mut [u8], command: &Command, data: &[u8]) {
 fn random_operations(path: &Path, disk: &mut [u8], seed: u64, settings: Settings, count: usize) {
     let size = disk.len() as u64;
     let image = open(path, seed, settings).unwrap();
-    assert_eq!(image.capacity(), size);
+    assert_eq!(image.properties().capacity, size);
     let mut driver = Driver::new(image);
     let mut random = random(seed);
     let mut in_flight: Vec<(u32, Command, Option<Vec<u8>>)> = Vec::new();

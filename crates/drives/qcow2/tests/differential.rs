@@ -210,7 +210,7 @@ impl Chain {
                 3 => {
                     self.log.push(format!("discard {range:?}"));
                     // Version 2 keeps its content.
-                    if driver.layer.discard_zeroes() {
+                    if driver.layer.properties().discard_zeroes {
                         self.disk[range].fill(0);
                     }
                     let done = driver.run(Command::new(Operation::Discard, at, length), vec![]);
@@ -367,7 +367,7 @@ impl Chain {
             Some(name) => opening.open_snapshot(drive, name).unwrap(),
             None => opening.open(drive, Default::default()).unwrap(),
         };
-        let size = image.capacity();
+        let size = image.properties().capacity;
         let (status, data) =
             image.instant(Command::new(Operation::Read, 0, size), vec![0; size as usize]);
         assert_eq!(status, Status::Ok, "{:#?}", self.log);

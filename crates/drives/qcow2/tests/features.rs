@@ -82,7 +82,7 @@ fn a_file_below_is_read_and_never_written() {
         let options = CreateOptions { backing: Some((file, None)), ..CreateOptions::default() };
         create(&top, &options).unwrap();
         let mut image = driver(&top);
-        assert_eq!(image.layer.capacity(), size as u64);
+        assert_eq!(image.layer.properties().capacity, size as u64);
         assert_same(&image.read(0, size as u64), &disk, "all from below");
         // Part of a cluster: the rest comes from below.
         assert_eq!(image.write(CLUSTER as u64 + 1024, vec![0xaa; 512]), Status::Ok);
@@ -152,7 +152,7 @@ fn disks_grow_and_keep_what_they_have() {
         assert_same(&std::fs::read(&path).unwrap(), &before, "a refused growth");
     }
     let mut image = driver(&path);
-    assert_eq!(image.layer.capacity(), 40 << 20);
+    assert_eq!(image.layer.properties().capacity, 40 << 20);
     assert_eq!(image.write((40 << 20) - 512, vec![6; 512]), Status::Ok);
     assert_eq!(image.read(1000 * 512, 1024), vec![5; 1024]);
     drop(image);

@@ -67,7 +67,7 @@ fn kills(options: &str, settings: Settings, seed: u64) {
             let offset = (block * BLOCK) as u64;
             let operation = match random.next_u64() % 16 {
                 // Otherwise it is a hint, and a block may keep its content.
-                0 if driver.layer.discard_zeroes() => Operation::Discard,
+                0 if driver.layer.properties().discard_zeroes => Operation::Discard,
                 1 => Operation::WriteZeroes,
                 2 => Operation::Flush,
                 _ => Operation::Write,

@@ -7,17 +7,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use common::*;
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Request};
 use stasis_clock::Nanos;
-use stasis_drive::{Decorator, Drive, Layer, Submission};
+use stasis_drive::{Decorator, Drive, Layer};
 use stasis_qcow2::{create, CreateOptions, Durability};
 
-/// Arrivals below the image: urged places, and requested places.
-#[derive(Default)]
-struct Seen {
-    urged: Vec<u64>,
-    asked: Vec<u64>,
-}
+/// Arrivals below the image: whether each is urgent.
+type Seen = Vec<bool>;
 
 struct Watched {
     lower: Drive,
@@ -33,13 +29,9 @@ impl Decorator for Watched {
         &mut self.lower
     }
 
-    fn submit(&mut self, now: Nanos, submission: Submission) {
-        self.seen.borrow_mut().asked.push(submission.command.offset / 512);
-        Layer::submit(&mut self.lower, now, submission);
-    }
-
-    fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
-        self.seen.borrow_mut().urged.extend(sectors);
+    fn submit(&mut self, now: Nanos, request: Request) {
+        self.seen.borrow_mut().push(request.urgent);
+        Layer::submit(&mut self.lower, now, request);
     }
 }
 
@@ -56,14 +48,15 @@ fn an_urgent_read_is_urgent_below() {
     let mut driver = Driver::new(image);
     driver.write(4 << 20, vec![7; 4096]);
     driver.flush();
-    *seen.borrow_mut() = Seen::default();
+    assert!(!seen.borrow().contains(&true), "nothing was urgent");
+    seen.borrow_mut().clear();
 
-    driver.layer.urge(&mut [(4 << 20) / 512].into_iter());
-    assert!(seen.borrow().urged.is_empty(), "nothing is asked for yet");
-    assert_eq!(driver.read(4 << 20, 4096), vec![7; 4096]);
-    let first = seen.borrow().asked.clone();
-    assert_eq!((first.len(), &seen.borrow().urged), (1, &first));
+    let read = Command::new(Operation::Read, 4 << 20, 4096);
+    let urgent = Request { urgent: true, ..Request::new(1_000, read, vec![0; 4096]) };
+    driver.layer.submit(driver.now, urgent);
+    assert_eq!(driver.wait(1_000).data, vec![7; 4096]);
+    assert_eq!(*seen.borrow(), [true]);
     // It holds for one command.
-    driver.run(Command::new(Operation::Read, 4 << 20, 4096), vec![0; 4096]);
-    assert_eq!((seen.borrow().asked.len(), seen.borrow().urged.len()), (2, 1));
+    driver.run(read, vec![0; 4096]);
+    assert_eq!(*seen.borrow(), [true, false]);
 }

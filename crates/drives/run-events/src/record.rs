@@ -4,7 +4,7 @@
 //! event stream, `ios.csv`, `ios.parquet`, traces that are replayed, `stasis schema ios` and with it
 //! the Python package and the reference. A new column is a line of the table below.
 
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Refused};
 use stasis_clock::Nanos;
 
 /// Bytes of an LBA in rows.
@@ -250,6 +250,13 @@ impl IoRecord {
             order: 0,
             code: 0,
         }
+    }
+
+    /// The record of a command that its controller refused at `now` (ns), which is all its times.
+    pub fn of_refused(refused: &Refused, now: Nanos) -> Self {
+        let Refused { queue, command, code } = *refused;
+        let (submit, target, delivered, status) = (now, now, now, IoStatus::Refused);
+        Self { queue, submit, target, delivered, status, code, ..Self::of(&command) }
     }
 
     /// The command that was asked.

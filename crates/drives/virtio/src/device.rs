@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{Command, Refused, Status, Tag};
+use stasis_block::{Refused, Request, Status, Tag};
 use stasis_memory::Pool;
 
 use crate::chain::Chain;
@@ -12,23 +12,6 @@ use crate::features::{self, feature};
 use crate::ring::{Fault, Ring, Track};
 use crate::slots::{Owner, Slots};
 use crate::{space, Memory};
-
-/// A block request that the device hands to the drive below.
-#[derive(Debug)]
-pub struct Request {
-    /// Its name, for [`Device::complete`].
-    pub tag: Tag,
-    /// The queue it came by, from 0.
-    pub queue: u16,
-    /// The first descriptor of its chain: noted by a carrier that keeps requests through a restart
-    /// of its process.
-    pub head: u16,
-    /// Requested command, on bytes of the device.
-    pub command: Command,
-    /// A write's data, or as many zeroes as a read has bytes; empty for all
-    /// else. It comes back with [`Device::complete`], to be used again.
-    pub data: Vec<u8>,
-}
 
 /// Places of a queue in guest memory, as the driver has set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,7 +358,7 @@ impl Device {
         self.slots.requests.has_room(space::MOST_RANGES) && bytes <= self.config.max_in_flight_bytes
     }
 
-    /// The next I/O request for the drive.
+    /// The next I/O request for the drive, on bytes of the device; its queue is numbered from 0.
     pub fn pop_request(&mut self) -> Option<Request> {
         self.outbox.pop_front()
     }

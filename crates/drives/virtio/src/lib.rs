@@ -37,7 +37,7 @@ mod slots;
 mod space;
 
 pub use config::{Config, ConfigError, NotifyPolicy};
-pub use device::{Device, Interrupt, QueueSetup, Request, Statistics, MOST_REFUSED};
+pub use device::{Device, Interrupt, QueueSetup, Statistics, MOST_REFUSED};
 pub use features::feature;
 pub use pci::{Capability, PciDevice};
 pub use ring::{Fault, Track};

@@ -1,10 +1,10 @@
 //! The modern PCI transport (virtio 1.2 section 4.1): its registers, all in one BAR, and how they
 //! act on the device.
 
-use stasis_block::{Refused, Status, Tag};
+use stasis_block::{Refused, Request, Status, Tag};
 
 use crate::config::{Config, ConfigError};
-use crate::device::{Device, Interrupt, QueueSetup, Request};
+use crate::device::{Device, Interrupt, QueueSetup};
 use crate::{space, Memory};
 
 /// Structures in the BAR: a page for each.

@@ -1,11 +1,11 @@
 //! From chains of descriptors to requests (virtio 1.2 section 5.2.6).
 
-use stasis_block::{Command, Operation, Refused};
+use stasis_block::{Command, Operation, Refused, Request};
 use stasis_memory::{gather, scatter};
 
 use crate::chain::{cut_last, skip, total, Chain};
 use crate::completions::RequestStatus;
-use crate::device::{Device, Request, MOST_REFUSED};
+use crate::device::{Device, MOST_REFUSED};
 use crate::features::feature;
 use crate::ring::Fault;
 use crate::slots::{ChainId, Owner, Slot};
@@ -295,6 +295,7 @@ impl Device {
     fn send(&mut self, slot: Slot, id: ChainId, header: Header, command: Command, data: Vec<u8>) {
         let command = Command { priority: header.priority, ..command };
         let tag = self.slots.requests.insert(slot);
-        self.outbox.push_back(Request { tag, queue: id.queue, head: id.head, command, data });
+        let request = Request { queue: id.queue, ..Request::new(tag, command, data) };
+        self.outbox.push_back(request);
     }
 }

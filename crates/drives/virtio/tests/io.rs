@@ -442,6 +442,8 @@ proptest! {
         let mut plain = vec![0u8; driver.disk.len()];
         for chunk in steps.chunks(batch) {
             let mut expected = std::collections::HashMap::new();
+            // Of each queue the heads of its chains, in the order in which they were put there.
+            let mut heads = [(); 2].map(|()| std::collections::VecDeque::new());
             let mut asked = 0;
             for (index, step) in chunk.iter().enumerate() {
                 let base = DATA + 0x1_0000 * index as u64;
@@ -470,18 +472,22 @@ proptest! {
                 };
                 let (queue, Some(head)) = put else { continue };
                 expected.insert((queue, head), (step.clone(), base));
+                heads[usize::from(queue)].push_back(head);
                 asked += 1;
                 driver.kick(queue);
             }
             driver.device.poll(&driver.ram);
             // The drive does them in a different order.
-            let mut requests: Vec<_> = std::iter::from_fn(|| driver.device.pop_request()).collect();
+            let mut requests = Vec::new();
+            while let Some(request) = driver.device.pop_request() {
+                requests.push((heads[usize::from(request.queue)].pop_front().unwrap(), request));
+            }
             prop_assert_eq!(requests.len(), asked);
             let order = seed as usize % requests.len().max(1);
             requests.rotate_left(order);
             let mut found = std::collections::HashMap::new();
-            for mut request in requests {
-                match expected[&(request.queue, request.head)].0 {
+            for (head, mut request) in requests {
+                match expected[&(request.queue, head)].0 {
                     Step::Write { sector, sectors, value, .. } => {
                         plain[sector as usize * 512..][..sectors as usize * 512].fill(value);
                     }
@@ -490,7 +496,7 @@ proptest! {
                     }
                     Step::Read { sector, sectors, .. } => {
                         let bytes = plain[sector as usize * 512..][..sectors as usize * 512].to_vec();
-                        found.insert((request.queue, request.head), bytes);
+                        found.insert((request.queue, head), bytes);
                     }
                     Step::Flush { .. } => {}
                 }

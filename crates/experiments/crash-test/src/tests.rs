@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use stasis_block::{
-    splitmix, CacheKind, Command, Completion, Model, Operation, PowerLoss, Status, Tag,
+    splitmix, CacheKind, Command, Completion, Model, Operation, PowerLoss, Request, Status, Tag,
 };
 use stasis_clock::{EventQueue, Nanos};
 use stasis_crash::{
     Check, Fault, FaultInjector, Frame, Level, StateReader, TraceHeader, TraceStream, TraceWriter,
     TracedDrive, Verdict,
 };
-use stasis_drive::{Drive, Layer, Submission};
+use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 use stasis_qcow2::{CreateOptions, Durability, Settings};
 
@@ -91,7 +91,7 @@ fn load(layer: &mut dyn Layer, seed: u64, count: u64) -> Nanos {
         while in_flight.len() >= 4 || in_flight.iter().any(|(_, other)| overlaps(other)) {
             step(layer, &mut now, &mut done, &mut in_flight);
         }
-        layer.submit(now, Submission { tag, queue: 1, command, data });
+        layer.submit(now, Request { queue: 1, ..Request::new(tag, command, data) });
         in_flight.push_back((tag, command));
         if random.next().is_multiple_of(2) {
             step(layer, &mut now, &mut done, &mut in_flight);

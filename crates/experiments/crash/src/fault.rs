@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
-use stasis_block::{Command, Operation, Status, Tag};
+use stasis_block::{Command, Operation, Request, Status, Tag};
 use stasis_clock::Nanos;
-use stasis_drive::{Decorator, Done, Layer, Submission};
+use stasis_drive::{Decorator, Done, Layer};
 
 /// A fault that can be injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub struct FaultInjector {
     // Said to be over.
     over: VecDeque<Done>,
     // A write that slips behind the next order.
-    held: Option<Submission>,
+    held: Option<Request>,
     done: Vec<Done>,
 }
 
@@ -68,23 +68,22 @@ impl FaultInjector {
         Self { lower, fault, orders: 0, next: 0, over, held, done }
     }
 
-    /// Acknowledges `submission`; returns it for the drive, with nobody waiting for its end.
-    fn acknowledge(&mut self, now: Nanos, submission: Submission) -> Submission {
-        let Submission { tag, queue, command, data } = submission;
+    /// Acknowledges `request`; returns it for the drive, with nobody waiting for its end.
+    fn acknowledge(&mut self, now: Nanos, request: Request) -> Request {
         let told = Done {
-            tag,
-            queue,
-            command,
+            tag: request.tag,
+            queue: request.queue,
+            command: request.command,
             status: Status::Ok,
             failed_at: 0,
-            data: data.clone(),
+            data: request.data.clone(),
             submit: now,
             order: 0,
             at: now,
         };
         self.over.push_back(told);
         self.next = (self.next + 1) % OWN;
-        Submission { tag: OWN | self.next, queue, command, data }
+        Request { tag: OWN | self.next, ..request }
     }
 
     fn release(&mut self, now: Nanos) {
@@ -103,24 +102,24 @@ impl Decorator for FaultInjector {
         &mut *self.lower
     }
 
-    fn submit(&mut self, now: Nanos, submission: Submission) {
-        let command = submission.command;
+    fn submit(&mut self, now: Nanos, request: Request) {
+        let command = request.command;
         match self.fault {
             Fault::DroppedBarrier if is_order(&command) => {
                 self.orders += 1;
                 if self.orders.is_multiple_of(3) {
-                    self.acknowledge(now, submission);
+                    self.acknowledge(now, request);
                     return;
                 }
-                self.lower.submit(now, submission);
+                self.lower.submit(now, request);
             }
             Fault::EarlyAcknowledgement if command.operation == Operation::Flush || command.fua => {
-                let silent = self.acknowledge(now, submission);
+                let silent = self.acknowledge(now, request);
                 self.lower.submit(now, silent);
             }
             Fault::SwappedTables if command.operation == Operation::Write && !command.fua => {
                 self.release(now);
-                let silent = self.acknowledge(now, submission);
+                let silent = self.acknowledge(now, request);
                 self.held = Some(silent);
             }
             Fault::SwappedTables => {
@@ -128,10 +127,10 @@ impl Decorator for FaultInjector {
                 if !is_order(&command) {
                     self.release(now);
                 }
-                self.lower.submit(now, submission);
+                self.lower.submit(now, request);
                 self.release(now);
             }
-            _ => self.lower.submit(now, submission),
+            _ => self.lower.submit(now, request),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stasis_block::{Command, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{IoTap, Layer, TraceSink};
+use stasis_drive::{IoTap, Layer, Properties, TraceSink};
 
 use crate::frame::{Frame, Level};
 
@@ -25,9 +25,9 @@ impl TraceStream {
     /// Wraps a layer so that each request to it is in the stream. `block`: size of the guest's
     /// logical blocks in bytes, which are never torn.
     pub fn tap(&self, lower: Box<dyn Layer>, level: Level, block: u32) -> IoTap {
-        let (drive, capacity) = (lower.index(), lower.capacity());
-        let discard_zeroes = lower.discard_zeroes();
-        let power_loss = lower.power_loss().for_blocks(block.into());
+        let &Properties { index: drive, capacity, discard_zeroes, power_loss, .. } =
+            lower.properties();
+        let power_loss = power_loss.for_blocks(block.into());
         let frame = Frame::Drive { drive, level, capacity, discard_zeroes, power_loss };
         frame.encode(&mut self.lock());
         IoTap::new(lower, Box::new(DriveSink { stream: self.clone(), drive, level }))

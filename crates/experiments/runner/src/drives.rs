@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::{FaultInjector, Level, TraceStream};
-use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared};
+use stasis_drive::{Drive, Layer, LoadSpec, Properties, Region, Shared};
 use stasis_experiment::{Doorbells, Interface};
 use stasis_machine::{Controller, DriveConfig};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions, Pieces};
@@ -107,12 +107,14 @@ impl<'a> Drives<'a> {
 
     /// The machines' drive number `index` as its machine gets it.
     pub fn config(&mut self, index: usize, drive: &PlannedDrive) -> Result<DriveConfig> {
+        let mut tenant = None;
         let mut layer: Box<dyn Layer> = match &drive.on {
             Some(place) => {
                 let region = Region { offset: place.offset, length: place.length };
                 let queue = place.tenant.queue().map_err(|error| anyhow!(error))?;
                 let name = drive.name.clone();
                 let disk = self.on(place)?.disk(u16::try_from(index)?, name, region, &queue);
+                tenant = Some(disk.tenant());
                 match self.images.remove(&index) {
                     Some((opening, settings)) => {
                         Box::new(opening.open(Box::new(disk.covering()), settings)?)
@@ -126,7 +128,7 @@ impl<'a> Drives<'a> {
             layer = Box::new(stream.tap(layer, Level::Guest, drive.block_size()));
         }
         let controller = controller(drive, &*layer)?;
-        Ok(DriveConfig { drive: layer, controller })
+        Ok(DriveConfig { drive: layer, tenant, controller })
     }
 
     /// A drive on its medium, in which `pieces` lie.
@@ -174,18 +176,19 @@ impl<'a> Drives<'a> {
 
 /// Returns the controller through which the guest sees `drive`.
 fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
+    let &Properties { capacity, discard_zeroes, .. } = layer.properties();
     Ok(match drive.spec.interface {
         Interface::Nvme => Controller::Nvme(
-            crate::controller::of(drive, layer.capacity(), layer.discard_zeroes()),
+            crate::controller::of(drive, capacity, discard_zeroes),
             drive.state.clone(),
             drive.spec.model.link().unwrap_or_default(),
         ),
         Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
-            capacity: layer.capacity(),
+            capacity,
             block_size: drive.block_size(),
             identifier: drive.serial.clone(),
             queues: drive.queues,
-            discard_zeroes: layer.discard_zeroes(),
+            discard_zeroes,
             notify: match drive.spec.doorbells {
                 Doorbells::Exact => NotifyPolicy::Exact,
                 Doorbells::Lazy => NotifyPolicy::Lazy,

@@ -32,7 +32,7 @@ pub fn drive(root: &PlannedRoot, source: &Source, vcpus: u32) -> Result<DriveCon
         volatile_write_cache: false,
         ..Default::default()
     });
-    Ok(DriveConfig { drive: Box::new(drive), controller })
+    Ok(DriveConfig { drive: Box::new(drive), tenant: None, controller })
 }
 
 /// Bytes that are only read.

@@ -4,10 +4,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stasis_block::{Refused, Status};
+use stasis_block::Refused;
 use stasis_clock::Nanos;
 use stasis_drive::Done;
-use stasis_run_events::{IoRecord, IoStatus};
+use stasis_run_events::IoRecord;
 
 use crate::compensation::LatencyCompensation;
 use crate::io_records::IoRecordSender;
@@ -76,19 +76,7 @@ impl Backend {
 
     /// Counts a request that the device has refused at `now`.
     pub(crate) fn count_refused(&mut self, refused: &Refused, now: Nanos) {
-        let Refused { queue, command, code } = *refused;
-        let done = Done {
-            tag: 0,
-            queue,
-            command,
-            status: command.operation.failure(),
-            failed_at: 0,
-            data: Vec::new(),
-            submit: now,
-            order: 0,
-            at: now,
-        };
-        let record = IoRecord { status: IoStatus::Refused, code, ..Counted::from(&done).0 };
+        let record = IoRecord::of_refused(refused, now);
         self.counts.add(&record);
         if let Some(records) = &self.record {
             records.put(record);
@@ -156,17 +144,7 @@ pub(crate) struct Counted(IoRecord);
 
 impl From<&Done> for Counted {
     fn from(done: &Done) -> Self {
-        let Done { command, status, queue, submit, order, at, .. } = *done;
-        let failed = status != Status::Ok;
-        Self(IoRecord {
-            queue,
-            status: if failed { IoStatus::Error } else { IoStatus::Ok },
-            code: failed.into(),
-            order,
-            submit,
-            target: at,
-            delivered: at,
-            ..IoRecord::of(&command)
-        })
+        let record = done.record();
+        Self(IoRecord { code: record.failed().into(), ..record })
     }
 }

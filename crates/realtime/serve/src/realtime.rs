@@ -7,9 +7,9 @@ mod shared;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-use stasis_block::{Completion, Fate, Model, Operation, Status};
+use stasis_block::{Command, Completion, Fate, Model, Operation, PowerLoss, Status, Tag};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Statistics, Submission};
+use stasis_drive::{Done, Properties};
 use stasis_media::{Finished, Medium, MediumError, OpenError};
 
 pub use shared::{Shared, SharedLayer};
@@ -17,8 +17,7 @@ pub use shared::{Shared, SharedLayer};
 /// A model, or none, with a medium. Unlike [`stasis_drive::Drive`] it never waits for the medium: a
 /// late I/O is completed late.
 pub struct RealTime {
-    index: u16,
-    name: String,
+    properties: Properties,
     model: Option<Box<dyn Model>>,
     /// Lower bound on the model's time: completions are taken from it a little early.
     reached: Nanos,
@@ -30,17 +29,19 @@ pub struct RealTime {
     completions: Vec<Completion>,
     finished: Vec<Finished>,
     submitted: u64,
-    statistics: Statistics,
+    completed: u64,
     error: Option<MediumError>,
 }
 
 /// A command under way.
 struct Slot {
-    submission: Submission,
+    tag: Tag,
+    queue: u16,
+    command: Command,
     submit: Nanos,
     order: u64,
-    /// Outcome at the medium.
-    outcome: Option<Result<(), MediumError>>,
+    /// Outcome at the medium, with the command's buffer.
+    outcome: Option<(Result<(), MediumError>, Vec<u8>)>,
     /// Time and outcome of its completion by the model.
     target: Option<(Nanos, Fate)>,
 }
@@ -53,9 +54,18 @@ impl RealTime {
         model: Option<Box<dyn Model>>,
         medium: Box<dyn Medium>,
     ) -> Self {
-        Self {
+        let properties = Properties {
             index,
             name,
+            capacity: medium.capacity(),
+            discard_zeroes: medium.discard_zeroes(),
+            // A medium of this host keeps no order by itself: `FlushBarriers` makes one of flushes.
+            barrier: None,
+            // The loss of the host's file is for the host to define.
+            power_loss: PowerLoss::default(),
+        };
+        Self {
+            properties,
             model,
             reached: 0,
             medium,
@@ -65,7 +75,7 @@ impl RealTime {
             completions: Vec::new(),
             finished: Vec::new(),
             submitted: 0,
-            statistics: Statistics::default(),
+            completed: 0,
             error: None,
         }
     }
@@ -106,13 +116,14 @@ impl RealTime {
         model: Option<Box<dyn Model>>,
     ) -> Result<(), OpenError> {
         self.medium.resize(capacity)?;
+        self.properties.capacity = self.medium.capacity();
         self.set_model(now, model);
         Ok(())
     }
 
     /// Submissions and completions so far: a number that grows whenever something happens.
     pub fn progress(&self) -> u64 {
-        self.submitted + self.statistics.completed()
+        self.submitted + self.completed
     }
 
     /// Handles the progress of the medium and the model by `now`.
@@ -125,8 +136,7 @@ impl RealTime {
         for Finished { ticket, result, data } in finished.drain(..) {
             let index = ticket as u32;
             if let Some(slot) = self.slots.get_mut(index as usize) {
-                slot.submission.data = data;
-                slot.outcome = Some(result);
+                slot.outcome = Some((result, data));
                 self.try_finish(now, index);
             }
         }
@@ -157,33 +167,28 @@ impl RealTime {
             return;
         }
         let (at, fate) = slot.target.take().unwrap_or((now, Fate::Done));
-        let command = slot.submission.command;
-        let outcome = slot.outcome.take();
-        let empty = Submission { tag: 0, queue: 0, command, data: Vec::new() };
-        let Submission { tag, queue, mut data, .. } =
-            std::mem::replace(&mut slot.submission, empty);
-        let (submit, order) = (slot.submit, slot.order);
+        let Slot { tag, queue, command, submit, order, .. } = *slot;
+        let Some((result, mut data)) = slot.outcome.take() else { return };
         self.free.push(index);
         let mut failed_at = 0;
-        let status = match (outcome, fate) {
-            (Some(Ok(())), Fate::Done) => Status::Ok,
-            (Some(Ok(())), Fate::Failed { status, at }) => {
+        let status = match (result, fate) {
+            (Ok(()), Fate::Done) => Status::Ok,
+            (Ok(()), Fate::Failed { status, at }) => {
                 failed_at = at;
                 status
             }
-            (Some(Ok(())), Fate::Corrupted { seed }) => {
+            (Ok(()), Fate::Corrupted { seed }) => {
                 if command.operation == Operation::Read {
                     flip(&mut data, seed);
                 }
                 Status::Ok
             }
-            (Some(Err(error)), _) => {
+            (Err(error), _) => {
                 self.error.get_or_insert(error);
                 command.operation.failure()
             }
-            (None, _) => command.operation.failure(),
         };
-        self.statistics.add(command.operation, command.length, status);
+        self.completed += 1;
         let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
         self.ready.push_back(done);
     }

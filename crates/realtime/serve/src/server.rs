@@ -243,7 +243,7 @@ impl Server {
         let known = drives.1.iter().filter_map(|(name, entry)| {
             let id = entry.id;
             let inside = self.workers[entry.worker].call(move |state| {
-                state.drives.get(&id)?.backend().store.drive.lock().inside(state.now())
+                state.drives.get(&id)?.backend().store.drive.lock().control().inside(state.now())
             });
             Some((name.clone(), inside.flatten()?))
         });

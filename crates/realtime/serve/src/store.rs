@@ -3,9 +3,9 @@
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
-use stasis_block::{Command, Model, Status};
+use stasis_block::{Command, Model, Request, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Submission};
+use stasis_drive::{Done, Layer, Properties};
 use stasis_media::{MediumError, OpenError};
 
 use crate::realtime::Shared;
@@ -32,27 +32,19 @@ impl Store {
         Self { drive, top: None }
     }
 
-    /// Bytes.
-    pub fn capacity(&self) -> u64 {
+    /// As [`Layer::properties`].
+    pub fn properties(&self) -> Properties {
         match &self.top {
-            Some(top) => top.capacity(),
-            None => self.drive.lock().capacity(),
-        }
-    }
-
-    /// As [`Layer::discard_zeroes`].
-    pub fn discard_zeroes(&self) -> bool {
-        match &self.top {
-            Some(top) => top.discard_zeroes(),
-            None => self.drive.lock().discard_zeroes(),
+            Some(top) => top.properties().clone(),
+            None => self.drive.lock().properties().clone(),
         }
     }
 
     /// As [`Layer::submit`].
-    pub fn submit(&mut self, now: Nanos, submission: Submission) {
+    pub fn submit(&mut self, now: Nanos, request: Request) {
         match &mut self.top {
-            Some(top) => top.submit(now, submission),
-            None => self.drive.lock().submit(now, submission),
+            Some(top) => top.submit(now, request),
+            None => self.drive.lock().submit(now, request),
         }
     }
 
@@ -89,7 +81,7 @@ impl Store {
     ) -> Result<(), OpenError> {
         let mut drive = self.drive.lock();
         match &self.top {
-            Some(_) => Err(OpenError::Fixed(drive.name().into())),
+            Some(_) => Err(OpenError::Fixed(drive.properties().name.as_str().into())),
             None => drive.resize(now, capacity, model),
         }
     }
@@ -111,11 +103,11 @@ impl Store {
         status == Status::Ok
     }
 
-    /// As [`Layer::take_error`].
+    /// As [`stasis_drive::Control::take_error`].
     pub(crate) fn take_error(&mut self) -> Option<MediumError> {
         match &mut self.top {
-            Some(top) => top.take_error(),
-            None => self.drive.lock().take_error(),
+            Some(top) => top.control().take_error(),
+            None => self.drive.lock().control().take_error(),
         }
     }
 

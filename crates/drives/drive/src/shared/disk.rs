@@ -3,23 +3,33 @@
 use std::time::Duration;
 
 use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{Command, Health, Operation, PowerLoss, Status, VendorCommand, VendorError};
+use stasis_block::{Command, Health, Operation, Request, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_media::MediumError;
 
-use super::{Region, Shared, Submission};
-use crate::{Done, Layer, Statistics, Urgent};
+use super::{Region, Shared};
+use crate::{Control, Done, Layer, Properties};
 
 /// A region of a shared drive. Its commands see their own offsets.
 pub struct VirtualDisk {
     shared: Shared,
     number: usize,
-    index: u16,
-    name: String,
     region: Region,
-    statistics: Statistics,
-    asks: bool,
-    urgent: Urgent,
+    properties: Properties,
+}
+
+/// A tenant's hold on its shared drive, beside the way of its data.
+#[derive(Debug, Clone)]
+pub struct TenantHandle {
+    shared: Shared,
+    number: usize,
+}
+
+impl TenantHandle {
+    /// The tenant begins or ends to need help from those it shares the drive with.
+    pub fn help(&self, now: Nanos, on: bool) {
+        self.shared.help(now, self.number, on);
+    }
 }
 
 impl VirtualDisk {
@@ -30,9 +40,9 @@ impl VirtualDisk {
         name: String,
         region: Region,
     ) -> Self {
-        let statistics = Statistics::default();
-        let (asks, urgent) = (false, Urgent::default());
-        Self { shared, number, index, name, region, statistics, asks, urgent }
+        let of_drive = shared.0.borrow().scheduled.properties().clone();
+        let properties = Properties { index, name, capacity: region.length, ..of_drive };
+        Self { shared, number, region, properties }
     }
 
     /// The same disk, whose flush covers everything that was submitted before it, as a
@@ -42,6 +52,11 @@ impl VirtualDisk {
     pub fn covering(self) -> Self {
         self.shared.0.borrow_mut().members[self.number].covers = true;
         self
+    }
+
+    /// Its owner's hold on the drive.
+    pub fn tenant(&self) -> TenantHandle {
+        TenantHandle { shared: self.shared.clone(), number: self.number }
     }
 
     fn place(&self, mut command: Command, outwards: bool) -> Command {
@@ -71,28 +86,8 @@ impl VirtualDisk {
 }
 
 impl Layer for VirtualDisk {
-    fn index(&self) -> u16 {
-        self.index
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn capacity(&self) -> u64 {
-        self.region.length
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.shared.0.borrow().scheduled.discard_zeroes()
-    }
-
-    fn barrier(&self) -> Option<Nanos> {
-        self.shared.0.borrow().scheduled.barrier()
-    }
-
-    fn power_loss(&self) -> PowerLoss {
-        self.shared.0.borrow().scheduled.power_loss()
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn in_flight(&self) -> usize {
@@ -101,15 +96,14 @@ impl Layer for VirtualDisk {
         member.in_flight + member.due.len()
     }
 
-    fn submit(&mut self, now: Nanos, submission: Submission) {
-        let fits = self.fits(&submission.command);
-        let urgent = self.urgent.take(&submission.command);
+    fn submit(&mut self, now: Nanos, request: Request) {
+        let fits = self.fits(&request.command);
         let mut inner = self.shared.0.borrow_mut();
         inner.catch_up(now);
         if !fits {
             // Controllers check ranges against the capacity: nobody comes here.
-            debug_assert!(false, "{:?} does not fit", submission.command);
-            let Submission { tag, queue, command, data } = submission;
+            debug_assert!(false, "{:?} does not fit", request.command);
+            let Request { tag, queue, command, data, .. } = request;
             let status = command.operation.failure();
             let command = self.place(command, true);
             let (submit, at, order) = (now, now, 0);
@@ -119,10 +113,10 @@ impl Layer for VirtualDisk {
             member.due.push(done);
             return;
         }
-        let command = self.place(submission.command, true);
+        let command = self.place(request.command, true);
         // Another tenant may have brought the drive to a later time: a consequence of an earlier
         // completion then counts as of that time.
-        inner.submit(self.number, Submission { command, ..submission }, urgent);
+        inner.submit(self.number, Request { command, ..request });
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -140,7 +134,6 @@ impl Layer for VirtualDisk {
         }
         for done in &mut done[first..] {
             done.command = self.place(done.command, false);
-            self.statistics.add(done.command.operation, done.command.length, done.status);
         }
     }
 
@@ -152,48 +145,26 @@ impl Layer for VirtualDisk {
         self.shared.0.borrow_mut().scheduled.instant(command, data)
     }
 
-    fn frozen(&self) -> Duration {
-        // The drive's time, once.
-        if self.number > 0 {
-            return Duration::ZERO;
-        }
-        self.shared.0.borrow().scheduled.frozen()
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+// What starts with the drive, or is reported of it, is so once for all who share it
+// (`Shared::start`, `Shared::report`).
+impl Control for VirtualDisk {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        None
     }
 
-    fn statistics(&self) -> &Statistics {
-        &self.statistics
-    }
-
-    fn take_error(&mut self) -> Option<MediumError> {
-        self.shared.0.borrow_mut().scheduled.take_error()
-    }
-
-    fn health(&self) -> Health {
-        self.shared.0.borrow().scheduled.health()
+    fn health(&mut self) -> Health {
+        self.shared.0.borrow_mut().scheduled.control().health()
     }
 
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         let mut inner = self.shared.0.borrow_mut();
         inner.catch_up(now);
-        inner.scheduled.vendor(now, command)
-    }
-
-    fn help(&mut self, now: Nanos, on: bool) {
-        if std::mem::replace(&mut self.asks, on) != on {
-            self.shared.help(now, self.number, on);
-        }
-    }
-
-    fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
-        self.urgent.expect(sectors);
-    }
-
-    // The start concerns the drive, and is signalled once for all who share it (`Shared::start`).
-    fn start(&mut self, _: Nanos) {}
-
-    fn inside(&self, _now: Nanos) -> Option<String> {
-        // Concerns the drive, and is reported once for all who share it.
-        None
+        inner.scheduled.control().vendor(now, command)
     }
 
     fn watch(&mut self, tracks: &mut Tracks) {
@@ -201,12 +172,24 @@ impl Layer for VirtualDisk {
     }
 
     fn take_spans(&mut self, spans: &mut Spans) {
-        self.shared.0.borrow_mut().scheduled.take_spans(spans);
+        self.shared.0.borrow_mut().scheduled.control().take_spans(spans);
+    }
+
+    fn frozen(&mut self) -> Duration {
+        // The drive's time, once.
+        if self.number > 0 {
+            return Duration::ZERO;
+        }
+        self.shared.0.borrow_mut().scheduled.control().frozen()
+    }
+
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.shared.0.borrow_mut().scheduled.control().take_error()
     }
 }
 
 impl std::fmt::Debug for VirtualDisk {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.debug_struct("VirtualDisk").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("VirtualDisk").field("name", &self.properties.name).finish_non_exhaustive()
     }
 }

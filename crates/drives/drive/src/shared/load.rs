@@ -1,11 +1,11 @@
 //! A host workload on a shared drive, and its service.
 
 use serde_json::{json, Value};
-use stasis_block::{Operation, Status};
+use stasis_block::{Operation, Request, Status};
 use stasis_clock::{Nanos, SECOND};
 use stasis_workload::{Io, JobError, Load, Workload};
 
-use super::{seconds, LoadSpec, Submission};
+use super::{seconds, LoadSpec};
 use crate::{Done, Tenant};
 
 /// Duration of each sample of the rate (as published: vIrtical D3.6, 8).
@@ -86,8 +86,8 @@ impl HostLoad {
         Some(started.saturating_add(self.load.next_at()?))
     }
 
-    /// The next submission that is due now, with its tenant.
-    pub(super) fn take(&mut self) -> Option<(Tenant, Submission)> {
+    /// The next request that is due now, with its tenant.
+    pub(super) fn take(&mut self) -> Option<(Tenant, Request)> {
         let Io { thread, command, .. } = match self.load.take() {
             Ok(io) => io?,
             Err(_) => {
@@ -107,7 +107,8 @@ impl HostLoad {
             data = self.buffers.pop().unwrap_or_default();
             data.resize(usize::try_from(command.length).unwrap_or(usize::MAX), 0);
         }
-        Some((tenant, Submission { tag: u32::from(thread), queue: thread, command, data }))
+        let request = Request::new(u32::from(thread), command, data);
+        Some((tenant, Request { queue: thread, ..request }))
     }
 
     pub(super) fn completed(&mut self, done: Done) {

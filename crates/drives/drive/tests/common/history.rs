@@ -53,7 +53,7 @@ impl TraceSink for HistorySink {
 
 /// The same layer, with its commands in the history.
 pub fn tap(lower: Box<dyn Layer>) -> (IoTap, Arc<Mutex<History>>) {
-    let history = History { power_loss: lower.power_loss(), ..History::default() };
+    let history = History { power_loss: lower.properties().power_loss, ..History::default() };
     let history = Arc::new(Mutex::new(history));
     (IoTap::new(lower, Box::new(HistorySink(Arc::clone(&history)))), history)
 }

@@ -8,7 +8,7 @@ mod lifecycle;
 
 pub use completions::Ended;
 
-use stasis_block::{Health, Refused, VendorError};
+use stasis_block::{Health, Refused, Request, VendorError};
 use stasis_clock::Nanos;
 
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
@@ -18,7 +18,6 @@ use crate::host::Host;
 use crate::io::Io;
 use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
-use crate::outgoing::Request;
 use crate::placement::{kept_fdp, PlacementState};
 use crate::registers as reg;
 use crate::statistics::Statistics;
@@ -150,9 +149,11 @@ impl Controller {
         self.resume_if_waiting(memory);
     }
 
-    /// The next I/O request for the drive.
+    /// The next I/O request for the drive, on bytes of the drive, where a namespace begins at
+    /// [`crate::Namespace::start`]. Its queue is the submission queue it came by; 0 if the
+    /// controller made it itself, to flush the drive at a shutdown.
     pub fn pop_request(&mut self) -> Option<Request> {
-        self.io.next_request()
+        self.io.outgoing.next_request()
     }
 
     /// The next I/O command that has ended without a request for the drive, with an error.

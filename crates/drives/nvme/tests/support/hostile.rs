@@ -4,10 +4,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use stasis_block::{Health, Operation, Status, VendorError};
+use stasis_block::{Health, Operation, Request, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement, Request,
-    ShadowPolicy, VendorRequest, Zones, Zrwa,
+    Config, Controller, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement, ShadowPolicy,
+    VendorRequest, Zones, Zrwa,
 };
 
 #[path = "../../../memory/tests/common/hostile.rs"]
@@ -244,7 +244,8 @@ fn step(
 fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
     let Some(request) = controller.pop_request() else { return };
     let command = request.command;
-    let start = STARTS[request.namespace as usize - 1];
+    let index = STARTS.iter().rposition(|&start| start <= command.offset).unwrap();
+    let (namespace, start) = (index as u32 + 1, STARTS[index]);
     if command.operation != Operation::Flush {
         let inside = start..start + BLOCKS * 512;
         let end = command.offset + command.length;
@@ -257,8 +258,8 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
         let writes = [Operation::Write, Operation::WriteZeroes, Operation::Copy];
         // A format erases a namespace in pieces, whatever its zones are.
         let formats = request.queue == 0;
-        if request.namespace > 2 && !formats && writes.contains(&command.operation) {
-            let most = if request.namespace == u32::from(ZONED) { CAPACITY } else { UNIT };
+        if namespace > 2 && !formats && writes.contains(&command.operation) {
+            let most = if namespace == u32::from(ZONED) { CAPACITY } else { UNIT };
             let within = (command.offset - start) % (UNIT * 512) + command.length;
             assert!(within <= most * 512, "inside one zone or chunk: {request:?}");
         }
@@ -272,7 +273,7 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
         _ => assert!(request.data.is_empty()),
     }
     let reads = matches!(command.operation, Operation::Read | Operation::Verify | Operation::Flush);
-    assert!(reads || request.namespace != 2, "protected");
+    assert!(reads || namespace != 2, "protected");
     assert!(held.insert(request.tag, request).is_none(), "a tag in flight twice");
 }
 

@@ -5,8 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use stasis_block::{Operation, Status};
-use stasis_nvme::{Config, Controller, Memory, Namespace, OutOfMemoryRange, Request};
+use stasis_block::{Operation, Request, Status};
+use stasis_nvme::{Config, Controller, Memory, Namespace, OutOfMemoryRange};
 
 pub const PAGE: u64 = 4096;
 

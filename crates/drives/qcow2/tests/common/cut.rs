@@ -55,7 +55,7 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), medium);
     let (tap, history) = tap(Box::new(drive));
     let image = opening.open(Box::new(tap), settings).unwrap();
-    let size = image.capacity() as usize;
+    let size = image.properties().capacity as usize;
     let (history, seen, end) = work(image, history, seed, count);
     Run { base, history, seen, settings, size, end, place: 0 }
 }
@@ -94,7 +94,7 @@ pub fn run_on_shared(
     shared.add_load(&load).unwrap();
     shared.start(0);
     let image = opening.open(Box::new(disk.covering()), settings).unwrap();
-    let size = image.capacity() as usize;
+    let size = image.properties().capacity as usize;
     let (history, seen, end) = work(image, history, seed, count);
     Run { base, history, seen, settings, size, end, place }
 }
@@ -105,7 +105,7 @@ fn work(
     seed: u64,
     count: usize,
 ) -> (History, Vec<Seen>, Nanos) {
-    let size = image.capacity() as usize;
+    let size = image.properties().capacity as usize;
     let mut driver = Driver::new(image);
     let mut random = random(seed);
     let mut seen: Vec<Seen> = Vec::new();

@@ -30,7 +30,7 @@ pub fn exercise(path: &Path) -> bool {
     };
     let drive = Drive::new(0, "d".into(), Box::new(ZeroLatency::default()), medium);
     let Ok(mut image) = opening.open(Box::new(drive), Settings::default()) else { return false };
-    let size = image.capacity().min(1 << 20);
+    let size = image.properties().capacity.min(1 << 20);
     let half = size / 2 / 512 * 512;
     for (operation, offset, length) in [
         (Operation::Write, 0, size.min(1024)),

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
+use stasis_block::{Command, Completion, Model, Operation, Request, Status, Tag};
 use stasis_clock::{EventQueue, Nanos};
-use stasis_drive::{Done, Drive, Layer, Submission};
+use stasis_drive::{Done, Drive, Layer};
 use stasis_media::{Execution, Medium, OpenError, OpenOptions};
 use stasis_qcow2::{Durability, Image, ImageError, Opening, Settings};
 
@@ -143,8 +143,7 @@ impl<L: Layer> Driver<L> {
 
     pub fn submit(&mut self, command: Command, data: Vec<u8>) -> Tag {
         self.next += 1;
-        let submission = Submission { tag: self.next, queue: 1, command, data };
-        self.layer.submit(self.now, submission);
+        self.layer.submit(self.now, Request::new(self.next, command, data));
         self.next
     }
 

@@ -5,8 +5,8 @@
 
 use std::cell::RefCell;
 
-use stasis_block::{Command, Operation, Status};
-use stasis_virtio::{feature, Config, Memory, OutOfMemoryRange, PciDevice, Request};
+use stasis_block::{Command, Operation, Request, Status};
+use stasis_virtio::{feature, Config, Memory, OutOfMemoryRange, PciDevice};
 
 /// Guest memory from address 0 on.
 pub struct Ram(RefCell<Vec<u8>>);

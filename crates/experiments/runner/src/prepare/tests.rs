@@ -1,7 +1,7 @@
 //! Shared drives from an experiment's text to their layers, without a machine.
 
-use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Layer, Submission};
+use stasis_block::{Command, Operation, Request, Status};
+use stasis_drive::Layer;
 use stasis_qcow2::CreateOptions;
 
 use super::*;
@@ -82,7 +82,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
 
 /// Submits a command and waits; sets `now` to its end and returns the data read.
 fn run(layer: &mut dyn Layer, now: &mut Nanos, command: Command, data: Vec<u8>) -> Vec<u8> {
-    layer.submit(*now, Submission { tag: 1, queue: 0, command, data });
+    layer.submit(*now, Request::new(1, command, data));
     let mut done = Vec::new();
     while done.is_empty() {
         *now = layer.next_event().unwrap().max(*now);
@@ -112,7 +112,10 @@ fn regions_and_images_lie_side_by_side_on_a_drive() {
     let mut now = 0;
     let read = Command::new(Operation::Read, MIB as u64, 4096);
     for (number, layer) in layers.iter_mut().enumerate() {
-        assert_eq!((layer.capacity(), usize::from(layer.index())), (4 << 20, number));
+        assert_eq!(
+            (layer.properties().capacity, usize::from(layer.properties().index)),
+            (4 << 20, number)
+        );
         let before = run(&mut **layer, &mut now, read, vec![9; 4096]);
         assert_eq!(before, vec![u8::from(number == 1); 4096], "a file below shows through");
         let write = Command::new(Operation::Write, MIB as u64, 4096);

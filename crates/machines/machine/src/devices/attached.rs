@@ -1,10 +1,11 @@
 //! A drive behind a controller, as far as it does not depend on the kind of controller.
 
-use stasis_block::Refused;
+use stasis_block::{Refused, Request};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Submission};
+use stasis_drive::{Control, Done, Layer, TenantHandle};
 use stasis_run_events::IoRecord;
 
+use super::urgent::Urgent;
 use crate::memory::GuestMemory;
 
 /// A controller that the guest sees, with a drive attached.
@@ -13,7 +14,7 @@ pub trait DriveController {
     fn read(&mut self, offset: u64, into: &mut [u8]);
 
     /// The guest writes a register.
-    fn write(&mut self, memory: &GuestMemory, drive: &dyn Layer, offset: u64, data: &[u8]);
+    fn write(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, offset: u64, data: &[u8]);
 
     /// Makes the drive carry out its vendor's own commands.
     fn vendor(&mut self, _memory: &GuestMemory, _drive: &mut dyn Layer, _now: Nanos) {}
@@ -22,7 +23,7 @@ pub trait DriveController {
     fn poll(&mut self, memory: &GuestMemory, now: Nanos) -> bool;
 
     /// The next command for the drive.
-    fn pop_request(&mut self) -> Option<Submission>;
+    fn pop_request(&mut self) -> Option<Request>;
 
     /// The next command that was refused.
     fn pop_refused(&mut self) -> Option<Refused>;
@@ -36,7 +37,13 @@ pub trait DriveController {
     fn set_time(&mut self, _now: Nanos) {}
 
     /// The drive has completed a command; `io` is its record.
-    fn complete(&mut self, memory: &GuestMemory, drive: &dyn Layer, done: Done, io: &mut IoRecord);
+    fn complete(
+        &mut self,
+        memory: &GuestMemory,
+        drive: &mut dyn Layer,
+        done: Done,
+        io: &mut IoRecord,
+    );
 
     /// The next MSI-X vector to signal.
     fn pop_interrupt(&mut self) -> Option<u16>;
@@ -46,27 +53,52 @@ pub trait DriveController {
 pub struct Attached<C> {
     pub controller: C,
     drive: Box<dyn Layer>,
+    /// Its hold on the drive, if others share it.
+    tenant: Option<TenantHandle>,
+    /// Requests that the guest prefers: only a shared drive can do so as well.
+    urgent: Urgent,
+    /// Completed, and not delivered yet.
     done: Vec<Done>,
     /// Commands that the controller has refused, with when: not recorded yet.
     refused: Vec<(Nanos, Refused)>,
+    /// Commands that the drive was given.
+    submitted: u64,
     lazy: bool,
 }
 
 impl<C: DriveController> Attached<C> {
     /// Attaches `drive` to `controller`. The driver of a `lazy` controller does not ring for
     /// a submission: it is to be polled.
-    pub fn new(controller: C, drive: Box<dyn Layer>, lazy: bool) -> Self {
-        Self { controller, drive, done: Vec::new(), refused: Vec::new(), lazy }
+    pub fn new(
+        controller: C,
+        drive: Box<dyn Layer>,
+        tenant: Option<TenantHandle>,
+        lazy: bool,
+    ) -> Self {
+        let (urgent, done, refused) = (Urgent::default(), Vec::new(), Vec::new());
+        Self { controller, drive, tenant, urgent, done, refused, submitted: 0, lazy }
     }
 
-    /// The drive.
-    pub fn drive(&self) -> &dyn Layer {
-        &*self.drive
+    /// The management of the drive.
+    pub fn control(&mut self) -> &mut dyn Control {
+        self.drive.control()
     }
 
-    /// The top layer of the drive's data path.
-    pub fn drive_mut(&mut self) -> &mut dyn Layer {
-        &mut *self.drive
+    /// The guest begins or ends to need help from those it shares the drive with.
+    pub fn help(&mut self, now: Nanos, on: bool) {
+        if let Some(tenant) = &self.tenant {
+            // The layers above the shared drive act at the times of their own events.
+            self.drive.advance(now, &mut self.done);
+            tenant.help(now, on);
+        }
+    }
+
+    /// The guest's scheduler prefers the requests that it sends next for these sectors of 512
+    /// bytes.
+    pub fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
+        if self.tenant.is_some() {
+            self.urgent.expect(sectors);
+        }
     }
 
     /// The guest reads a register.
@@ -77,7 +109,7 @@ impl<C: DriveController> Attached<C> {
     /// The guest writes a register at virtual time `now`.
     pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
         self.controller.set_time(now);
-        self.controller.write(memory, &*self.drive, offset, data);
+        self.controller.write(memory, &mut *self.drive, offset, data);
         self.controller.vendor(memory, &mut *self.drive, now);
         self.submit(now);
     }
@@ -95,8 +127,10 @@ impl<C: DriveController> Attached<C> {
     }
 
     fn submit(&mut self, now: Nanos) {
-        while let Some(submission) = self.controller.pop_request() {
-            self.drive.submit(now, submission);
+        while let Some(mut request) = self.controller.pop_request() {
+            request.urgent = self.urgent.take(&request.command);
+            self.submitted += 1;
+            self.drive.submit(now, request);
         }
         while let Some(refused) = self.controller.pop_refused() {
             self.refused.push((now, refused));
@@ -106,8 +140,9 @@ impl<C: DriveController> Attached<C> {
     /// When [`Attached::advance`] is to be called next: for the drive's model, for the controller,
     /// or for refused requests, which are recorded at once: the guest may repeat them for ever.
     pub fn next_event(&self) -> Option<Nanos> {
+        let done = self.done.first().map(|done| done.at);
         let refused = self.refused.first().map(|(at, _)| *at);
-        let events = [self.drive.next_event(), self.controller.next_event(), refused];
+        let events = [self.drive.next_event(), self.controller.next_event(), done, refused];
         events.into_iter().flatten().min()
     }
 
@@ -121,17 +156,19 @@ impl<C: DriveController> Attached<C> {
     ) {
         self.controller.set_time(now);
         self.drive.advance(now, &mut self.done);
+        let drive = self.drive.properties().index;
         let mut done = std::mem::take(&mut self.done);
         for done in done.drain(..) {
-            let mut entry = self.drive.record(&done, now, boot);
-            self.controller.complete(memory, &*self.drive, done, &mut entry);
+            let mut entry = IoRecord { drive, boot, delivered: now, ..done.record() };
+            self.controller.complete(memory, &mut *self.drive, done, &mut entry);
             record(entry);
         }
         self.done = done;
         // A completion can make room for commands that waited.
         self.submit(now);
         for (at, refused) in self.refused.drain(..) {
-            record(self.drive.refused(&refused, at, boot));
+            let order = self.submitted;
+            record(IoRecord { drive, boot, order, ..IoRecord::of_refused(&refused, at) });
         }
     }
 }

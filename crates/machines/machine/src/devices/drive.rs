@@ -1,7 +1,7 @@
 //! A drive on the PCI bus, with any interface.
 
 use stasis_clock::Nanos;
-use stasis_drive::Layer;
+use stasis_drive::Control;
 use stasis_run_events::IoRecord;
 
 use super::attached::{Attached, DriveController};
@@ -27,14 +27,9 @@ macro_rules! either {
 }
 
 impl DriveDevice {
-    /// The drive.
-    pub fn drive(&self) -> &dyn Layer {
-        either!(self, device => device.drive())
-    }
-
-    /// The top layer of the drive's data path.
-    pub fn drive_mut(&mut self) -> &mut dyn Layer {
-        either!(self, device => device.drive_mut())
+    /// The management of the drive.
+    pub fn control(&mut self) -> &mut dyn Control {
+        either!(self, device => device.control())
     }
 
     /// The state that the drive keeps beside its bytes if its power is off from now on; `None` for
@@ -43,7 +38,7 @@ impl DriveDevice {
         match self {
             Self::Nvme(device) => {
                 // The counters of the medium in it are of this instant.
-                let health = device.drive().health();
+                let health = device.control().health();
                 Some(device.controller.kept_state_with(health))
             }
             Self::Virtio(_) => None,
@@ -103,19 +98,15 @@ impl DriveDevice {
         either!(self, device => device.advance(memory, now, boot, record));
     }
 
-    /// The command begins at `now`: events inside the drive are counted from here on.
-    pub fn start(&mut self, now: Nanos) {
-        self.drive_mut().start(now);
-    }
-
     /// The guest begins or ends to need help at its drives.
     pub fn help(&mut self, now: Nanos, on: bool) {
-        self.drive_mut().help(now, on);
+        either!(self, device => device.help(now, on));
     }
 
-    /// The guest's scheduler prefers what it sends next for these sectors.
+    /// The guest's scheduler prefers the requests that it sends next for these sectors of 512
+    /// bytes.
     pub fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
-        self.drive_mut().urge(sectors);
+        either!(self, device => device.urge(sectors));
     }
 
     /// The next MSI-X vector to signal.

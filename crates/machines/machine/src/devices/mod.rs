@@ -7,6 +7,7 @@ mod drive;
 mod io_apic;
 mod nvme;
 mod serial;
+mod urgent;
 mod virtio;
 
 pub use attached::Attached;

@@ -1,9 +1,9 @@
 //! An NVMe controller on the PCI bus.
 
-use stasis_block::{Health, Refused, Status};
+use stasis_block::{Health, Refused, Request, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Submission};
-use stasis_nvme::{Ended, Memory, OutOfMemoryRange, Request, VendorRequest};
+use stasis_drive::{Done, Layer};
+use stasis_nvme::{Ended, Memory, OutOfMemoryRange, VendorRequest};
 use stasis_run_events::{IoRecord, IoStatus};
 
 use super::attached::DriveController;
@@ -72,16 +72,16 @@ impl DriveController for NvmeController {
         self.controller.read_register(offset, into);
     }
 
-    fn write(&mut self, memory: &GuestMemory, drive: &dyn Layer, offset: u64, data: &[u8]) {
+    fn write(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, offset: u64, data: &[u8]) {
         if stasis_nvme::Controller::is_admin_doorbell(offset) {
-            self.controller.set_health(memory, drive.health());
+            self.controller.set_health(memory, drive.control().health());
         }
         self.controller.write_register(memory, offset, data);
     }
 
     fn vendor(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, now: Nanos) {
         while let Some(VendorRequest { tag, mut command }) = self.controller.pop_vendor() {
-            let result = drive.vendor(now, &mut command);
+            let result = drive.control().vendor(now, &mut command);
             self.controller.complete_vendor(memory, tag, result, &command.data);
         }
     }
@@ -96,9 +96,8 @@ impl DriveController for NvmeController {
         has_shadow
     }
 
-    fn pop_request(&mut self) -> Option<Submission> {
-        let Request { tag, queue, command, data, .. } = self.controller.pop_request()?;
-        Some(Submission { tag, queue, command, data })
+    fn pop_request(&mut self) -> Option<Request> {
+        self.controller.pop_request()
     }
 
     fn pop_refused(&mut self) -> Option<Refused> {
@@ -114,11 +113,17 @@ impl DriveController for NvmeController {
         self.controller.set_time(now);
     }
 
-    fn complete(&mut self, memory: &GuestMemory, drive: &dyn Layer, done: Done, io: &mut IoRecord) {
+    fn complete(
+        &mut self,
+        memory: &GuestMemory,
+        drive: &mut dyn Layer,
+        done: Done,
+        io: &mut IoRecord,
+    ) {
         self.since_health += 1;
         if done.status != Status::Ok || self.since_health >= HEALTH_INTERVAL {
             self.since_health = 0;
-            self.controller.set_health(memory, drive.health());
+            self.controller.set_health(memory, drive.control().health());
         }
         let ended = Ended { status: done.status, failed_at: done.failed_at };
         io.code = self.controller.complete(memory, done.tag, ended, done.data);

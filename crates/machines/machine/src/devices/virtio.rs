@@ -1,10 +1,10 @@
 //! A virtio block device on the PCI bus.
 
-use stasis_block::Refused;
+use stasis_block::{Refused, Request};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Submission};
+use stasis_drive::{Done, Layer};
 use stasis_run_events::IoRecord;
-use stasis_virtio::{PciDevice, Request};
+use stasis_virtio::PciDevice;
 
 use super::attached::DriveController;
 use crate::memory::GuestMemory;
@@ -50,7 +50,7 @@ impl DriveController for VirtioController {
         self.device.read_register(offset, into);
     }
 
-    fn write(&mut self, memory: &GuestMemory, _drive: &dyn Layer, offset: u64, data: &[u8]) {
+    fn write(&mut self, memory: &GuestMemory, _: &mut dyn Layer, offset: u64, data: &[u8]) {
         self.device.write_register(memory, offset, data);
     }
 
@@ -60,22 +60,15 @@ impl DriveController for VirtioController {
         true
     }
 
-    fn pop_request(&mut self) -> Option<Submission> {
-        let Request { tag, queue, command, data, .. } = self.device.pop_request()?;
-        Some(Submission { tag, queue, command, data })
+    fn pop_request(&mut self) -> Option<Request> {
+        self.device.pop_request()
     }
 
     fn pop_refused(&mut self) -> Option<Refused> {
         self.device.pop_refused()
     }
 
-    fn complete(
-        &mut self,
-        memory: &GuestMemory,
-        _drive: &dyn Layer,
-        done: Done,
-        io: &mut IoRecord,
-    ) {
+    fn complete(&mut self, memory: &GuestMemory, _: &mut dyn Layer, done: Done, io: &mut IoRecord) {
         // Status 1 is the device's for every failed request (VIRTIO_BLK_S_IOERR).
         io.code = io.failed().into();
         self.device.complete(memory, done.tag, done.status, done.data);

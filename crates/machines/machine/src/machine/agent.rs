@@ -110,7 +110,7 @@ impl Run<'_> {
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
                 machine.started = Some(now);
-                machine.drives.iter_mut().for_each(|drive| drive.start(now));
+                machine.drives.iter_mut().for_each(|drive| drive.control().start(now));
                 if !self.timeline.statistics.running {
                     let frozen = self.frozen();
                     self.timeline.statistics.start(

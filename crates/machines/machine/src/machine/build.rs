@@ -168,7 +168,7 @@ fn watch(
         machines.iter().map(|machine| (machine.name.clone(), machine.processors.len())).collect();
     let watch = Watch::new(&named, scale, timeline.wall_clock, &mut tracks);
     for drive in machines.iter_mut().flat_map(|machine| &mut machine.drives) {
-        drive.drive_mut().watch(&mut tracks);
+        drive.control().watch(&mut tracks);
     }
     events.event(RunEvent::Tracks(tracks.into_vec())).map_err(Error::EventSink)?;
     Ok(watch)
@@ -278,8 +278,8 @@ impl Machine {
 
 /// A drive with its controller, its PCI function, and the link to that.
 fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Error> {
-    let DriveConfig { drive, controller } = config;
-    let name = drive.name().to_owned();
+    let DriveConfig { drive, tenant, controller } = config;
+    let name = drive.properties().name.clone();
     Ok(match controller {
         Controller::Nvme(config, state, link) => {
             let function = NvmeController::function(config.queue_pairs);
@@ -287,7 +287,7 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
             let state = state.map_or_else(|| KeptState::as_made(&config), |state| *state);
             let controller = stasis_nvme::Controller::with_state(config, &state)
                 .map_err(|error| Error::Drive(name, error.into()))?;
-            let device = Attached::new(NvmeController::new(controller), drive, lazy);
+            let device = Attached::new(NvmeController::new(controller), drive, tenant, lazy);
             (DriveDevice::Nvme(Box::new(device)), function, Some(link))
         }
         Controller::Virtio(config) => {
@@ -296,7 +296,7 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
                 PciDevice::new(config).map_err(|error| Error::Drive(name, error.into()))?;
             let controller = VirtioController::new(device);
             let function = controller.function();
-            let device = Attached::new(controller, drive, lazy);
+            let device = Attached::new(controller, drive, tenant, lazy);
             (DriveDevice::Virtio(Box::new(device)), function, None)
         }
     })

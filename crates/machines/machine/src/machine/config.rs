@@ -7,7 +7,7 @@ use std::time::Instant;
 use stasis_block::Link;
 use stasis_channel::Job;
 use stasis_clock::Nanos;
-use stasis_drive::{Layer, Shared};
+use stasis_drive::{Layer, Shared, TenantHandle};
 
 use crate::devices::CommandSource;
 
@@ -15,6 +15,8 @@ use crate::devices::CommandSource;
 pub struct DriveConfig {
     /// The drive behind it.
     pub drive: Box<dyn Layer>,
+    /// The machine's hold on the drive, if others share it.
+    pub tenant: Option<TenantHandle>,
     /// How the controller presents it.
     pub controller: Controller,
 }

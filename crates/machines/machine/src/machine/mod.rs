@@ -191,8 +191,8 @@ impl Run<'_> {
         self.instant = self.instant.max(next);
     }
 
-    fn frozen(&self) -> Duration {
-        self.machines.iter().map(Machine::frozen).sum()
+    fn frozen(&mut self) -> Duration {
+        self.machines.iter_mut().map(Machine::frozen).sum()
     }
 
     // Where everyone is: for the user who asks why a guest makes no progress.

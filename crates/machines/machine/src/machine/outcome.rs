@@ -13,7 +13,7 @@ impl Run<'_> {
         if let Some(watch) = &mut self.timeline.watch {
             watch.finish(self.timeline.clock.now());
             let drives = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
-            drives.for_each(|drive| drive.drive_mut().take_spans(&mut watch.spans));
+            drives.for_each(|drive| drive.control().take_spans(&mut watch.spans));
             lost_spans = watch.spans.lost();
         }
         self.timeline.flush_records()?;
@@ -31,7 +31,7 @@ impl Run<'_> {
         }
         for machine in &mut self.machines {
             let root = machine.drives.get_mut(machine.own);
-            if let Some(error) = root.and_then(|root| root.drive_mut().take_error()) {
+            if let Some(error) = root.and_then(|root| root.control().take_error()) {
                 let text = format!("the root: {}\n", error.cause());
                 self.timeline.emit_from(machine.number, RunEvent::Console(text.into_bytes()))?;
             }
@@ -42,8 +42,9 @@ impl Run<'_> {
         let states = serde_json::to_vec(&states).expect("states are plain data");
         self.timeline.emit(RunEvent::DriveStates(states))?;
         let now = self.timeline.clock.now_ns();
-        let drives = self.machines.iter().flat_map(|machine| &machine.drives[..machine.own]);
-        let inside = drives.map(|drive| drive.drive().inside(now)).collect();
+        let drives =
+            self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);
+        let inside = drives.map(|drive| drive.control().inside(now)).collect();
         let (clock, processors) = (&self.timeline.clock, &self.processors);
         let mut outcome =
             self.timeline.statistics.outcome(ending, clock, frozen, inside, processors);
@@ -62,7 +63,7 @@ impl Run<'_> {
         let drives =
             self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);
         outcome.medium_errors =
-            drives.map(|drive| drive.drive_mut().take_error().map(|error| error.cause())).collect();
+            drives.map(|drive| drive.control().take_error().map(|error| error.cause())).collect();
         outcome.shared = match self.shares.is_empty() {
             true => self.shared.iter().map(|shared| shared.report(now)).collect(),
             false => self.shares,

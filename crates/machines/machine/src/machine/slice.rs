@@ -60,7 +60,8 @@ impl Machine {
             return Ok(None);
         }
         if let Some(watch) = &mut timeline.watch {
-            watch.froze(usize::from(self.number), self.frozen(), timeline.clock.now_ns());
+            let frozen = self.frozen();
+            watch.froze(usize::from(self.number), frozen, timeline.clock.now_ns());
         }
         let injecting = self.inject(timeline, index)?;
         let processor = &mut self.processors[index];

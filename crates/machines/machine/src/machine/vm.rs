@@ -123,7 +123,7 @@ impl Machine {
             self.interrupts(timeline, index)?;
         }
         if let Some(watch) = &mut timeline.watch {
-            self.drives.iter_mut().for_each(|drive| drive.drive_mut().take_spans(&mut watch.spans));
+            self.drives.iter_mut().for_each(|drive| drive.control().take_spans(&mut watch.spans));
         }
         let told = timeline.watch.as_ref().is_some_and(|watch| watch.is_full());
         if told || timeline.records.len() >= BATCH || timeline.recorded_bytes >= BATCH_BYTES {
@@ -220,7 +220,7 @@ impl Machine {
         !self.finished && self.processors[index].is_busy()
     }
 
-    pub(super) fn frozen(&self) -> Duration {
-        self.drives.iter().map(|drive| drive.drive().frozen()).sum()
+    pub(super) fn frozen(&mut self) -> Duration {
+        self.drives.iter_mut().map(|drive| drive.control().frozen()).sum()
     }
 }

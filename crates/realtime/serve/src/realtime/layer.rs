@@ -1,50 +1,25 @@
 //! A drive in real time as a layer: commands in, completions out.
 
-use std::time::Duration;
-
-use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{Command, Health, Operation, PowerLoss, Status, VendorCommand, VendorError};
+use stasis_block::{Command, Health, Operation, Request, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Statistics, Submission};
+use stasis_drive::{Control, Done, Layer, Properties};
 use stasis_media::{Finished, MediumError};
 
 use super::{RealTime, Slot};
 
 impl Layer for RealTime {
-    fn index(&self) -> u16 {
-        self.index
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn capacity(&self) -> u64 {
-        self.medium.capacity()
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.medium.discard_zeroes()
-    }
-
-    // A medium of this host keeps no order by itself: `FlushBarriers` makes one of flushes.
-    fn barrier(&self) -> Option<Nanos> {
-        None
-    }
-
-    // The loss of the host's file is for the host to define.
-    fn power_loss(&self) -> PowerLoss {
-        PowerLoss::default()
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len() + self.ready.len()
     }
 
-    fn submit(&mut self, now: Nanos, submission: Submission) {
+    fn submit(&mut self, now: Nanos, request: Request) {
         let order = self.submitted;
         self.submitted += 1;
-        let Submission { tag, queue, command, data } = submission;
+        let Request { tag, queue, command, data, .. } = request;
         if command.operation == Operation::Barrier {
             let status = Status::WriteError;
             self.ready.push_back(Done {
@@ -60,8 +35,8 @@ impl Layer for RealTime {
             });
             return;
         }
-        let submission = Submission { tag, queue, command, data: Vec::new() };
-        let slot = Slot { submission, submit: now, order, outcome: None, target: None };
+        let (submit, outcome, target) = (now, None, None);
+        let slot = Slot { tag, queue, command, submit, order, outcome, target };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -112,8 +87,7 @@ impl Layer for RealTime {
                 if ticket == name {
                     mine = Some((result, data));
                 } else if let Some(slot) = self.slots.get_mut(ticket as usize) {
-                    slot.submission.data = data;
-                    slot.outcome = Some(result);
+                    slot.outcome = Some((result, data));
                     let submit = slot.submit;
                     self.try_finish(submit, ticket as u32);
                 }
@@ -133,19 +107,18 @@ impl Layer for RealTime {
         }
     }
 
-    fn frozen(&self) -> Duration {
-        Duration::ZERO
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+// A server reports no spans of its drives.
+impl Control for RealTime {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        None
     }
 
-    fn statistics(&self) -> &Statistics {
-        &self.statistics
-    }
-
-    fn take_error(&mut self) -> Option<MediumError> {
-        self.error.take()
-    }
-
-    fn health(&self) -> Health {
+    fn health(&mut self) -> Health {
         self.model.as_ref().map(|model| model.health()).unwrap_or_default()
     }
 
@@ -160,23 +133,17 @@ impl Layer for RealTime {
         }
     }
 
-    // Guests of a server ask its host's scheduler, see `stasis-guest-hints`.
-    fn help(&mut self, _: Nanos, _: bool) {}
-
-    fn urge(&mut self, _: &mut dyn Iterator<Item = u64>) {}
-
     fn start(&mut self, now: Nanos) {
         if let Some(model) = &mut self.model {
             model.start(now);
         }
     }
 
-    fn inside(&self, now: Nanos) -> Option<String> {
+    fn inside(&mut self, now: Nanos) -> Option<String> {
         self.model.as_ref().and_then(|model| model.inside(now))
     }
 
-    // A server reports no internal activity.
-    fn watch(&mut self, _: &mut Tracks) {}
-
-    fn take_spans(&mut self, _: &mut Spans) {}
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.error.take()
+    }
 }

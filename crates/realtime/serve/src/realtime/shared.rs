@@ -1,12 +1,10 @@
 //! A drive in real time below another layer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{Command, Health, PowerLoss, Status, VendorCommand, VendorError};
+use stasis_block::{Command, Health, Request, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Layer, Statistics, Submission};
+use stasis_drive::{Control, Done, Layer, Properties};
 use stasis_media::MediumError;
 
 use super::RealTime;
@@ -28,52 +26,27 @@ impl Shared {
     }
 }
 
-/// [`Shared`] as a layer.
+/// [`Shared`] as a layer. The drive keeps its size while another layer stands on it.
 pub struct SharedLayer {
     shared: Shared,
-    name: String,
-    statistics: Statistics,
+    properties: Properties,
 }
 
 impl SharedLayer {
     /// The layer that `shared` is.
     pub fn new(shared: &Shared) -> Self {
-        let name = shared.lock().name.clone();
-        Self { shared: shared.clone(), name, statistics: Statistics::default() }
+        let properties = shared.lock().properties().clone();
+        Self { shared: shared.clone(), properties }
     }
 }
 
 impl Layer for SharedLayer {
-    fn index(&self) -> u16 {
-        self.shared.lock().index()
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn capacity(&self) -> u64 {
-        self.shared.lock().capacity()
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.shared.lock().discard_zeroes()
-    }
-
-    fn barrier(&self) -> Option<Nanos> {
-        self.shared.lock().barrier()
-    }
-
-    fn power_loss(&self) -> PowerLoss {
-        self.shared.lock().power_loss()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.shared.lock().in_flight()
-    }
-
-    fn submit(&mut self, now: Nanos, submission: Submission) {
-        self.shared.lock().submit(now, submission);
+    fn submit(&mut self, now: Nanos, request: Request) {
+        self.shared.lock().submit(now, request);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -81,58 +54,44 @@ impl Layer for SharedLayer {
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        let before = done.len();
         self.shared.lock().advance(now, done);
-        for Done { command, status, .. } in &done[before..] {
-            self.statistics.add(command.operation, command.length, *status);
-        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.shared.lock().in_flight()
     }
 
     fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
         self.shared.lock().instant(command, data)
     }
 
-    fn frozen(&self) -> Duration {
-        Duration::ZERO
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+impl Control for SharedLayer {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        None
     }
 
-    fn statistics(&self) -> &Statistics {
-        &self.statistics
-    }
-
-    fn take_error(&mut self) -> Option<MediumError> {
-        self.shared.lock().take_error()
-    }
-
-    fn health(&self) -> Health {
-        self.shared.lock().health()
+    fn health(&mut self) -> Health {
+        self.shared.lock().control().health()
     }
 
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
-        self.shared.lock().vendor(now, command)
-    }
-
-    fn help(&mut self, now: Nanos, on: bool) {
-        self.shared.lock().help(now, on);
-    }
-
-    fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
-        self.shared.lock().urge(sectors);
+        self.shared.lock().control().vendor(now, command)
     }
 
     fn start(&mut self, now: Nanos) {
-        self.shared.lock().start(now);
+        self.shared.lock().control().start(now);
     }
 
-    fn inside(&self, now: Nanos) -> Option<String> {
-        self.shared.lock().inside(now)
+    fn inside(&mut self, now: Nanos) -> Option<String> {
+        self.shared.lock().control().inside(now)
     }
 
-    fn watch(&mut self, tracks: &mut Tracks) {
-        self.shared.lock().watch(tracks);
-    }
-
-    fn take_spans(&mut self, spans: &mut Spans) {
-        self.shared.lock().take_spans(spans);
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.shared.lock().control().take_error()
     }
 }

@@ -34,8 +34,9 @@ pub(super) fn socket(
         let store = opened(open, &label)?;
         let mut config = config;
         let block = u64::from(config.block_size);
-        config.capacity = store.capacity() / block * block;
-        config.discard_zeroes = store.discard_zeroes();
+        let of_store = store.properties();
+        config.capacity = of_store.capacity / block * block;
+        config.discard_zeroes = of_store.discard_zeroes;
         let record = record.and_then(|make| make());
         let served = Served::new(label, config, store, record, state.epoll.clone())?;
         state.drives.insert(id, Transport::Socket(Box::new(served)));

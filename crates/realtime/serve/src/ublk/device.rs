@@ -78,7 +78,8 @@ pub(crate) fn open(
     epoll: Arc<OwnedFd>,
 ) -> Result<(Device, Ublk), ServeError> {
     let mut control = Control::open().map_err(failed("reach the ublk driver"))?;
-    let capacity = store.capacity() / u64::from(wanted.block) * u64::from(wanted.block);
+    let block = u64::from(wanted.block);
+    let capacity = store.properties().capacity / block * block;
     let parameters =
         Parameters { block: wanted.block, capacity, max_bytes: MOST, read_only: wanted.read_only };
     let (info, recovers) = match left(&mut control, wanted, capacity)? {

@@ -14,9 +14,9 @@ use std::fs::File;
 use std::io;
 use std::time::Instant;
 
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{Command, Operation, Request, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Submission};
+use stasis_drive::Done;
 
 use crate::backend::{Backend, Counted, GRACE};
 use crate::statistics::InUse;
@@ -105,8 +105,8 @@ impl Ublk {
         };
         self.in_flight += 1;
         let name = (queue as u32) << 16 | u32::from(tag);
-        let submission = Submission { tag: name, queue: queue as u16, command, data };
-        self.backend.store.submit(now, submission);
+        let request = Request { queue: queue as u16, ..Request::new(name, command, data) };
+        self.backend.store.submit(now, request);
     }
 
     /// Answers completed requests; returns whether there were any.

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use stasis_block::Model;
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Submission};
-use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy, Request};
+use stasis_drive::Done;
+use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy};
 
 use crate::backend::{Backend, Counted, GRACE};
 use crate::io_records::IoRecordSender;
@@ -174,9 +174,9 @@ impl Served {
 
     fn submit(&mut self, now: Nanos) -> bool {
         let mut any = false;
-        while let Some(Request { tag, queue, command, data, .. }) = self.device.pop_request() {
+        while let Some(request) = self.device.pop_request() {
             any = true;
-            self.backend.store.submit(now, Submission { tag, queue, command, data });
+            self.backend.store.submit(now, request);
         }
         while let Some(refused) = self.device.pop_refused() {
             self.backend.count_refused(&refused, now);

@@ -30,7 +30,7 @@ pub fn convert(arguments: &ConvertArguments) -> Result<ExitCode> {
     let mut source = open_source(from, *from_format, snapshot.as_deref())?;
     let size = match &source {
         From::Raw(_, size) => *size,
-        From::Image(image) => image.capacity(),
+        From::Image(image) => image.properties().capacity,
     };
     if to.exists() {
         bail!("{}: there is such a file; remove it, or name another", to.display());
@@ -137,7 +137,7 @@ fn to_image(source: &mut From, size: u64, to: &Path) -> Result<()> {
         let command = Command::new(Operation::Write, at, data.len() as u64);
         match image.instant(command, data) {
             (Status::Ok, _) => Ok(()),
-            _ => match image.take_error() {
+            _ => match image.control().take_error() {
                 Some(error) => Err(error.into()),
                 None => bail!("cannot write at {at}"),
             },

@@ -9,9 +9,9 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{Command, Operation, Request, Status};
 use stasis_clock::Nanos;
-use stasis_drive::{Done, Submission};
+use stasis_drive::Done;
 use stasis_experiment::DriveSpec;
 use stasis_qcow2::{create, CreateOptions};
 use stasis_serve::polling::{Polling, Rounds};
@@ -88,8 +88,8 @@ impl Rounds for Load {
         let mut work = false;
         while self.in_flight < self.depth && self.submitted < COUNT {
             let (command, data) = self.request();
-            let submission = Submission { tag: self.submitted, queue: 0, command, data };
-            self.store.submit(now, submission);
+            let request = Request::new(self.submitted, command, data);
+            self.store.submit(now, request);
             (self.submitted, self.in_flight, work) = (self.submitted + 1, self.in_flight + 1, true);
         }
         work |= self.store.advance(now, &mut self.done);

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{Command, Operation};
-use stasis_scheduler::SECTOR;
+use stasis_block::{Command, Operation, SECTOR};
 
 /// Limit on the number of announced requests that have not come yet. It exceeds the number that a
 /// guest has on their way between its scheduler and its driver; the oldest are forgotten first.
@@ -30,7 +29,7 @@ impl Urgent {
         }
     }
 
-    /// Whether `command` is one of them; that holds for one command.
+    /// Whether `command` is one of them; that is so of one command.
     pub fn take(&mut self, command: &Command) -> bool {
         if !matches!(command.operation, Operation::Read | Operation::Write) {
             return false;

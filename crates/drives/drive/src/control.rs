@@ -1,0 +1,66 @@
+//! The management of a layer, beside the way of the data.
+
+use std::time::Duration;
+
+use stasis_block::timeline::{Spans, Tracks};
+use stasis_block::{Health, VendorCommand, VendorError};
+use stasis_clock::Nanos;
+use stasis_media::MediumError;
+
+/// Health, a vendor's commands, and reports of internal activity. Every method is by default that
+/// of the layer below; below a drive there is nothing to ask.
+pub trait Control {
+    /// That of the layer below; `None` of a drive.
+    fn lower(&mut self) -> Option<&mut dyn Control>;
+
+    /// Content of the drive's SMART log.
+    fn health(&mut self) -> Health {
+        self.lower().map(Control::health).unwrap_or_default()
+    }
+
+    /// Carries out a vendor's admin command at `now` (ns).
+    ///
+    /// # Errors
+    /// [`VendorError`] if the drive does not support it, or it is not possible.
+    fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
+        self.lower().map_or(Err(VendorError::Opcode), |lower| lower.vendor(now, command))
+    }
+
+    /// Begins the measurement at `now` (ns): [`Control::inside`] counts from here on.
+    fn start(&mut self, now: Nanos) {
+        if let Some(lower) = self.lower() {
+            lower.start(now);
+        }
+    }
+
+    /// Internal activity from [`Control::start`] until `now` (ns), as JSON.
+    fn inside(&mut self, now: Nanos) -> Option<String> {
+        self.lower()?.inside(now)
+    }
+
+    /// Keeps spans of internal activity from now on for [`Control::take_spans`], and announces
+    /// their tracks. The results of the layer do not change.
+    fn watch(&mut self, tracks: &mut Tracks) {
+        if let Some(lower) = self.lower() {
+            lower.watch(tracks);
+        }
+    }
+
+    /// Hands over the spans, of each track in the order of time. Called now and then: a bounded
+    /// number waits, and the rest is counted.
+    fn take_spans(&mut self, spans: &mut Spans) {
+        if let Some(lower) = self.lower() {
+            lower.take_spans(spans);
+        }
+    }
+
+    /// The real time that the medium has kept the guest waiting.
+    fn frozen(&mut self) -> Duration {
+        self.lower().map(Control::frozen).unwrap_or_default()
+    }
+
+    /// The first error of the medium since the last call: the guest sees only a status.
+    fn take_error(&mut self) -> Option<MediumError> {
+        self.lower()?.take_error()
+    }
+}

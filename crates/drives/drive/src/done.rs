@@ -1,0 +1,44 @@
+//! A completed command.
+
+use stasis_block::{Command, Status, Tag};
+use stasis_clock::Nanos;
+use stasis_run_events::{IoRecord, IoStatus};
+
+/// A command that a layer has completed.
+#[derive(Debug)]
+pub struct Done {
+    /// The caller's name for it.
+    pub tag: Tag,
+    /// The queue it came from.
+    pub queue: u16,
+    /// The completed command.
+    pub command: Command,
+    /// Outcome of the command.
+    pub status: Status,
+    /// The first byte known to have failed, from the command's start; 0 for a command as a whole.
+    pub failed_at: u64,
+    /// The buffer it was submitted with; for a read that ended well, filled.
+    pub data: Vec<u8>,
+    /// When it was submitted (ns).
+    pub submit: Nanos,
+    /// Its number among the submissions to the layer, from 0.
+    pub order: u64,
+    /// When it completed: its target time (ns).
+    pub at: Nanos,
+}
+
+impl Done {
+    /// Its record, for a guest that sees the completion at once.
+    pub fn record(&self) -> IoRecord {
+        let failed = self.status != Status::Ok;
+        IoRecord {
+            queue: self.queue,
+            status: if failed { IoStatus::Error } else { IoStatus::Ok },
+            order: self.order,
+            submit: self.submit,
+            target: self.at,
+            delivered: self.at,
+            ..IoRecord::of(&self.command)
+        }
+    }
+}
