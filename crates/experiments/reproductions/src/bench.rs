@@ -2,11 +2,12 @@
 //! theirs is measured by the wall clock. One that is complete there, from the same program and
 //! settings, is not run again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
@@ -14,10 +15,10 @@ use stasis_experiment::{Engine, Experiment};
 use stasis_media::MediumSpec;
 use stasis_qcow2::CreateOptions;
 use stasis_report::{Summary, SUMMARY_FILE};
-use stasis_runner::{failure, guest, Event, Observer, Runner, OUTPUT_FILE};
+use stasis_runner::batch::{self, digest_of, gone, Batch, KeptResults, Turn};
+use stasis_runner::{guest, Event, Observer, Runner, OUTPUT_FILE};
 use stasis_terminal::{ensure_guest, Terminal};
 
-use crate::complete::{digest_of, gone, program_digest, Key, COMPLETE_FILE, NOT_COMPLETE};
 use crate::fio::{self, Latencies};
 use crate::ios;
 use crate::request::{Part, Request};
@@ -74,28 +75,30 @@ impl Trial {
     }
 }
 
-/// Everything was to stop.
-#[derive(Debug, thiserror::Error)]
-#[error("stopped")]
-pub struct Stopped;
+impl batch::Point for Trial {
+    fn name(&self) -> Cow<'_, str> {
+        self.id.into()
+    }
 
-/// The content of [`COMPLETE_FILE`].
-#[derive(Debug, Serialize, Deserialize)]
-struct Complete {
-    #[serde(flatten)]
-    key: Key,
-    /// Wall-clock time of the command alone (s), which no other file has.
+    fn runs_alone(&self) -> bool {
+        self.timed.is_some()
+    }
+}
+
+/// A result that no other file has.
+#[derive(Serialize, Deserialize)]
+struct Timed {
+    /// Wall-clock time of the command alone (s).
     command_wall_seconds: f64,
 }
 
 /// The place of a reproduction's runs.
 pub struct Bench {
+    kept: KeptResults,
     folder: PathBuf,
-    force: bool,
     gather: bool,
-    program: String,
-    /// Number of experiments that run at a time.
-    jobs: usize,
+    /// Number of experiments that run at a time; none for one on each core.
+    jobs: Option<usize>,
     stop: Arc<AtomicBool>,
 }
 
@@ -107,16 +110,12 @@ impl Bench {
     /// # Errors
     /// If this program cannot be read.
     pub fn new(request: &Request, engine: Engine) -> Result<Self> {
-        let usual = || match engine {
-            Engine::Exact => std::thread::available_parallelism().map_or(1, usize::from),
-            _ => 1,
-        };
+        let usual = (engine != Engine::Exact).then_some(1);
         Ok(Self {
+            kept: KeptResults::new(&request.folder, request.force, request.gather)?,
             folder: request.folder.clone(),
-            force: request.force,
             gather: request.gather,
-            program: program_digest()?,
-            jobs: request.jobs.unwrap_or_else(usual).max(1),
+            jobs: request.jobs.or(usual),
             stop: Arc::clone(&request.stop),
         })
     }
@@ -125,107 +124,75 @@ impl Bench {
     /// one after the other.
     ///
     /// # Errors
-    /// [`Stopped`], and where the folder or a guest cannot be made.
-    pub fn run_all(&self, trials: Vec<Trial>) -> Result<Runs> {
+    /// [`batch::Stopped`], and where the folder or a guest cannot be made.
+    pub fn run_all(&self, trials: &[Trial]) -> Result<Runs> {
         let media = self.folder.join(MEDIA);
         std::fs::create_dir_all(&media)
             .with_context(|| format!("cannot create the folder {}", media.display()))?;
-        let several =
-            trials.iter().filter(|trial| trial.timed.is_none()).count().min(self.jobs) > 1;
-        let (timed, beside): (Vec<_>, Vec<_>) =
-            (0..trials.len()).partition(|&place| trials[place].timed.is_some() || !several);
-        let (next, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let all = Mutex::new(Runs { done: BTreeMap::new(), failed: Vec::new() });
-        let run = |place: usize, observer: &mut dyn Observer| {
-            let trial = &trials[place];
-            let done = self.trial(trial, (&begun, trials.len()), observer);
-            // An experiment that was stopped has not failed: the next call continues with it.
-            if !self.stop.load(Ordering::Relaxed) {
-                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                match done {
-                    Ok(done) => drop(all.done.insert(trial.id, (place, done))),
-                    Err(error) => all.failed.push((trial.id.to_owned(), failure::told(&error))),
+        let batch = Batch::new(self.jobs, &self.stop);
+        if !self.gather {
+            // So that not each makes its own.
+            for index in batch.beside(trials) {
+                if self.completed(&trials[index])?.is_none() {
+                    ensure_guest(&guest::recipe(&trials[index].experiment.guest))?;
                 }
             }
-        };
-        if several && !self.gather {
-            self.make_guests(beside.iter().map(|&place| &trials[place]))?;
         }
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.min(beside.len()) {
-                scope.spawn(|| {
-                    while !self.stop.load(Ordering::Relaxed) {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(&place) = beside.get(number) else { break };
-                        // Several lines of progress would be in one another's way.
-                        run(place, &mut |_: Event<'_>| Ok(()));
-                    }
-                });
+        let run = |trial: &Trial, turn: Turn| {
+            // Several lines of progress would be in one another's way.
+            if turn.is_beside_others {
+                self.trial(trial, (turn.number, trials.len()), &mut |_: Event<'_>| Ok(()))
+            } else {
+                self.trial(trial, (turn.number, trials.len()), &mut Terminal::new(false))
             }
-        });
-        for place in timed.into_iter().take_while(|_| !self.stop.load(Ordering::Relaxed)) {
-            run(place, &mut Terminal::new(false));
-        }
-        if self.stop.load(Ordering::Relaxed) {
-            bail!(Stopped);
-        }
+        };
+        let outcomes = batch.run_all(trials, run, |_| ())?;
         // The folder is empty, unless another program has added files.
         let _ = std::fs::remove_dir(media);
-        let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let order = |id: &str| trials.iter().position(|trial| trial.id == id);
-        all.failed.sort_by_key(|(id, _)| order(id));
-        Ok(all)
+        let failed = batch::failed(trials, &outcomes);
+        let done = trials.iter().zip(outcomes).enumerate();
+        let done = done.filter_map(|(place, (trial, done))| Some((trial.id, (place, done.ok()?))));
+        Ok(Runs { done: done.collect(), failed })
     }
 
-    /// Makes the guests of those that are not complete, so that not each makes its own.
-    fn make_guests<'a>(&self, trials: impl Iterator<Item = &'a Trial>) -> Result<()> {
-        for trial in trials {
-            let known = completed(&self.folder.join(trial.id), &self.key(&trial.experiment)?);
-            if self.force || known.is_none() {
-                ensure_guest(&guest::recipe(&trial.experiment.guest))?;
-            }
-        }
-        Ok(())
+    /// Returns the results of a trial, if they are complete.
+    fn completed(&self, trial: &Trial) -> Result<Option<Done>> {
+        let read = |folder: &Path, timed: Timed| Done::read(folder, timed.command_wall_seconds);
+        Ok(self.kept.find(trial.id, &digest_of(&trial.experiment)?, read))
     }
 
     /// Runs one, if it is not complete.
     fn trial(
         &self,
         trial: &Trial,
-        (begun, of): (&AtomicUsize, usize),
+        (number, of): (usize, usize),
         observer: &mut dyn Observer,
     ) -> Result<Done> {
-        let key = self.key(&trial.experiment)?;
-        let folder = self.folder.join(trial.id);
-        let before = if self.force { None } else { completed(&folder, &key) };
-        let number = begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let before = self.completed(trial)?;
         announce(number, of, trial.id, &trial.what, before.is_some());
         if let Some(done) = before {
             return Ok(done);
         }
-        if self.gather {
-            bail!(NOT_COMPLETE);
-        }
+        let begun = self.kept.begin(trial.id, &digest_of(&trial.experiment)?)?;
         let media = self.folder.join(MEDIA).join(trial.id);
         gone(&media, std::fs::remove_dir_all(&media))?;
         std::fs::create_dir_all(&media)
             .with_context(|| format!("cannot create the folder {}", media.display()))?;
         let done = make_disks(trial, &media)
-            .and_then(|()| self.run(trial.experiment.clone(), (&folder, &media), key, observer));
+            .and_then(|()| self.run(trial.experiment.clone(), (&begun.folder, &media), observer));
         // The images hold nothing that anyone wants, and the next needs the room.
         let _ = std::fs::remove_dir_all(media);
-        done
+        let done = done?;
+        begun.complete(Timed { command_wall_seconds: done.command_wall })?;
+        Ok(done)
     }
 
     fn run(
         &self,
         mut experiment: Experiment,
         (folder, media): (&Path, &Path),
-        key: Key,
         observer: &mut dyn Observer,
     ) -> Result<Done> {
-        let path = folder.join(COMPLETE_FILE);
-        gone(&path, std::fs::remove_file(&path))?;
         experiment.results = Some(folder.to_owned());
         experiment.finish()?;
         let runner = Runner::new(&experiment).base(media).stop(&self.stop).keep_output();
@@ -237,18 +204,7 @@ impl Bench {
             });
             bail!(message);
         }
-        let command_wall_seconds = run.command_wall.map_or(f64::NAN, |wall| wall.as_secs_f64());
-        let done = Done::read(folder, command_wall_seconds)?;
-        let complete = Complete { key, command_wall_seconds };
-        serde_json::to_vec_pretty(&complete)
-            .map_err(std::io::Error::from)
-            .and_then(|json| std::fs::write(&path, json))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(done)
-    }
-
-    fn key(&self, experiment: &Experiment) -> Result<Key> {
-        Ok(Key { program: self.program.clone(), experiment: digest_of(experiment)? })
+        Done::read(folder, run.command_wall.map_or(f64::NAN, |wall| wall.as_secs_f64()))
     }
 }
 
@@ -270,13 +226,6 @@ fn make_disks(trial: &Trial, media: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The results in `folder`, if they are whole and of `key`.
-fn completed(folder: &Path, key: &Key) -> Option<Done> {
-    let written = std::fs::read(folder.join(COMPLETE_FILE)).ok()?;
-    let written: Complete = serde_json::from_slice(&written).ok()?;
-    (written.key == *key).then(|| Done::read(folder, written.command_wall_seconds).ok())?
 }
 
 /// A run that is complete.
@@ -344,34 +293,5 @@ impl Runs {
         let mut all: Vec<_> = self.done.iter().collect();
         all.sort_by_key(|(_, (place, _))| *place);
         all.into_iter().map(|(id, (_, done))| (*id, done))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn results_of_another_program_or_experiment_are_not_taken() {
-        let folder = tempfile::tempdir().unwrap();
-        let bench = |program: &str| Bench {
-            folder: folder.path().to_owned(),
-            force: false,
-            gather: false,
-            program: program.into(),
-            jobs: 1,
-            stop: Arc::default(),
-        };
-        let experiment = Experiment { seed: 1, ..Experiment::default() };
-        let key = bench("a").key(&experiment).unwrap();
-        assert_eq!(key, bench("a").key(&experiment).unwrap());
-        assert_ne!(key, bench("b").key(&experiment).unwrap());
-        let other = Experiment { seed: 2, ..Experiment::default() };
-        assert_ne!(key, bench("a").key(&other).unwrap());
-        // The key alone is no result.
-        let complete = Complete { key: key.clone(), command_wall_seconds: 1.0 };
-        let json = serde_json::to_vec(&complete).unwrap();
-        std::fs::write(folder.path().join(COMPLETE_FILE), json).unwrap();
-        assert!(completed(folder.path(), &key).is_none());
     }
 }

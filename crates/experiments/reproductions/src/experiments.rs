@@ -56,7 +56,7 @@ pub fn parts(request: &Request, trials: Trials) -> Result<Vec<Part>> {
 /// Runs the experiments with these names; returns the failed ones, each with its reason.
 ///
 /// # Errors
-/// [`Stopped`](crate::bench::Stopped), and where the folder cannot be written.
+/// [`Stopped`](stasis_runner::batch::Stopped), and where the folder cannot be written.
 pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(String, String)>> {
     let settings = Settings::of(request)?;
     let mut trials = trials(&settings)?;
@@ -64,20 +64,20 @@ pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(
     if trials.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(Bench::new(request, settings.engine)?.run_all(trials)?.failed)
+    Ok(Bench::new(request, settings.engine)?.run_all(&trials)?.failed)
 }
 
 /// Runs the experiments that `trials` lists; `evaluate` evaluates the runs.
 ///
 /// # Errors
-/// [`Stopped`](crate::bench::Stopped), and where the folder cannot be written.
+/// [`Stopped`](stasis_runner::batch::Stopped), and where the folder cannot be written.
 pub fn run(
     request: &Request,
     trials: Trials,
     evaluate: impl FnOnce(&Settings, &Runs) -> Result<Evaluation>,
 ) -> Result<Findings> {
     let settings = Settings::of(request)?;
-    let runs = Bench::new(request, settings.engine)?.run_all(trials(&settings)?)?;
+    let runs = Bench::new(request, settings.engine)?.run_all(&trials(&settings)?)?;
     let Evaluation { title, mut sections, figures, failed: more } = evaluate(&settings, &runs)?;
     let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
     let subtitle =

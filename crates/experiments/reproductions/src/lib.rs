@@ -13,7 +13,6 @@
 
 mod barrier;
 mod bench;
-mod complete;
 mod controller;
 mod coordination;
 mod experiments;
@@ -38,12 +37,12 @@ use stasis_experiment::Engine;
 use stasis_report::figures;
 use stasis_report::page::Page;
 use stasis_report::{FIGURES_FILE, REPORT_FILE};
+use stasis_runner::batch::Stopped;
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
 use stasis_terminal::{stop_on_signals, FAILURE, STOPPED};
 
 pub use barrier::load::{main as load, Load};
-use bench::Stopped;
 pub use controller::{part as controller_part, OwnPart as ControllerPart};
 use publication::{Extra, Publication};
 use publications::PUBLICATIONS;

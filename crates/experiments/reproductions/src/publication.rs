@@ -44,7 +44,7 @@ pub trait Publication: Sync {
     /// Repeats the experiments.
     ///
     /// # Errors
-    /// [`Stopped`](crate::bench::Stopped); and where nothing can be measured at all. The failures
+    /// [`Stopped`](stasis_runner::batch::Stopped); and where nothing can be measured at all. The failures
     /// of single experiments are in [`Findings::failed`].
     fn measure(&self, request: &Request) -> Result<Findings>;
 }

@@ -2,10 +2,10 @@
 //! cores: each is a function of its point, whatever runs beside it. Each has its results in a
 //! separate folder; a point with complete results of the same program is not run again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,9 @@ use serde_json::Value;
 use stasis_block::Operation;
 use stasis_clock::Nanos;
 use stasis_models::{BuildContext, ModelSpec};
-use stasis_runner::failure;
+use stasis_runner::batch::{self, digest_of, Batch, KeptResults, Stopped};
 use stasis_workload::{JobFile, Load, Pause, Simulation};
 
-use crate::bench::Stopped;
-use crate::complete::{digest_of, program_digest, Key, COMPLETE_FILE, NOT_COMPLETE};
 use crate::request::{Part, Request};
 
 /// Completions between two looks at whether to stop.
@@ -53,6 +51,12 @@ impl Point {
             memory: 0,
             timed: None,
         })
+    }
+}
+
+impl batch::Point for Point {
+    fn name(&self) -> Cow<'_, str> {
+        self.id.as_str().into()
     }
 }
 
@@ -122,11 +126,9 @@ impl Simulated {
     }
 }
 
-/// The content of [`COMPLETE_FILE`].
+/// The simulation's result, as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
-struct Complete {
-    #[serde(flatten)]
-    key: Key,
+struct Kept {
     simulated: Simulated,
 }
 
@@ -147,13 +149,10 @@ impl Simulations {
 
 /// Runs simulations until its stop flag is set.
 pub struct Simulator {
-    folder: PathBuf,
-    force: bool,
-    gather: bool,
-    program: String,
+    kept: KeptResults,
     stop: Arc<AtomicBool>,
-    /// Number of simulations that run at a time.
-    jobs: usize,
+    /// Number of simulations that run at a time; none for one on each core.
+    jobs: Option<usize>,
 }
 
 impl Simulator {
@@ -163,14 +162,10 @@ impl Simulator {
     /// # Errors
     /// If this program cannot be read.
     pub fn new(request: &Request) -> Result<Self> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
-            folder: request.folder.clone(),
-            force: request.force,
-            gather: request.gather,
-            program: program_digest()?,
+            kept: KeptResults::new(&request.folder, request.force, request.gather)?,
             stop: Arc::clone(&request.stop),
-            jobs: request.jobs.unwrap_or_else(cores).max(1),
+            jobs: request.jobs,
         })
     }
 
@@ -179,54 +174,23 @@ impl Simulator {
     /// # Errors
     /// [`Stopped`].
     pub fn run_all(&self, points: &[Point]) -> Result<Simulations> {
-        let next = AtomicUsize::new(0);
-        let ended = Mutex::new(Vec::with_capacity(points.len()));
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.min(points.len()) {
-                scope.spawn(|| {
-                    while !self.stop.load(Ordering::Relaxed) {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(point) = points.get(number) else { break };
-                        let result = self.point(point);
-                        ended.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
-                    }
-                });
-            }
-        });
-        if self.stop.load(Ordering::Relaxed) {
-            bail!(Stopped);
-        }
-        let mut ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
-        ended.sort_by_key(|(number, _)| *number);
-        let mut all = Simulations::default();
-        for (number, result) in ended {
-            let id = points[number].id.clone();
-            match result {
-                Ok(simulated) => drop(all.done.insert(id, simulated)),
-                Err(error) => all.failed.push((id, failure::told(&error))),
-            }
-        }
-        Ok(all)
+        let batch = Batch::new(self.jobs, &self.stop);
+        let outcomes = batch.run_all(points, |point, _| self.point(point), |_| ())?;
+        let failed = batch::failed(points, &outcomes);
+        let done = points.iter().zip(outcomes);
+        let done = done.filter_map(|(point, simulated)| Some((point.id.clone(), simulated.ok()?)));
+        Ok(Simulations { done: done.collect(), failed })
     }
 
     /// Runs one, if it is not complete.
     fn point(&self, point: &Point) -> Result<Simulated> {
-        let key = Key { program: self.program.clone(), experiment: digest_of(point)? };
-        let folder = self.folder.join(&point.id);
-        if let Some(done) = completed(&folder, &key).filter(|_| !self.force) {
-            return Ok(done);
+        let digest = digest_of(point)?;
+        let kept = self.kept.find(&point.id, &digest, |_, kept: Kept| Ok(kept.simulated));
+        if let Some(simulated) = kept {
+            return Ok(simulated);
         }
-        if self.gather {
-            bail!(NOT_COMPLETE);
-        }
-        let simulated = self.run(point)?;
-        let complete = Complete { key, simulated };
-        let path = folder.join(COMPLETE_FILE);
-        std::fs::create_dir_all(&folder)
-            .and_then(|()| serde_json::to_vec_pretty(&complete).map_err(std::io::Error::from))
-            .and_then(|json| std::fs::write(&path, json))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(complete.simulated)
+        let begun = self.kept.begin(&point.id, &digest)?;
+        Ok(begun.complete(Kept { simulated: self.run(point)? })?.simulated)
     }
 
     /// The point's drive under its load.
@@ -263,17 +227,13 @@ impl Simulator {
     }
 }
 
-/// Returns the results in `folder`, if they are of `key`.
-fn completed(folder: &Path, key: &Key) -> Option<Simulated> {
-    let written = std::fs::read(folder.join(COMPLETE_FILE)).ok()?;
-    let written: Complete = serde_json::from_slice(&written).ok()?;
-    (written.key == *key).then_some(written.simulated)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
+
     use serde_json::json;
+
+    use super::*;
 
     fn points(models: &[&str]) -> Vec<Point> {
         let point = |(number, model): (usize, &&str)| Point {
@@ -286,15 +246,9 @@ mod tests {
         models.iter().enumerate().map(point).collect()
     }
 
-    fn simulator(folder: &Path, jobs: usize) -> Simulator {
-        Simulator {
-            folder: folder.to_owned(),
-            force: false,
-            gather: false,
-            program: "p".into(),
-            stop: Arc::default(),
-            jobs,
-        }
+    fn simulator(folder: &Path, jobs: usize, gather: bool) -> Simulator {
+        let kept = KeptResults::new(folder, false, gather).unwrap();
+        Simulator { kept, stop: Arc::default(), jobs: Some(jobs) }
     }
 
     #[test]
@@ -302,7 +256,7 @@ mod tests {
         let points = points(&["10us", "20us", "30us", "40us", "50us"]);
         for jobs in [1, 2, 8] {
             let folder = tempfile::tempdir().unwrap();
-            let all = simulator(folder.path(), jobs).run_all(&points).unwrap();
+            let all = simulator(folder.path(), jobs, false).run_all(&points).unwrap();
             assert!(all.failed.is_empty());
             for (number, ns) in [1e4, 2e4, 3e4, 4e4, 5e4].into_iter().enumerate() {
                 let run = all.get(&number.to_string()).unwrap();
@@ -314,20 +268,18 @@ mod tests {
     #[test]
     fn one_that_fails_stops_no_other_and_what_is_complete_is_not_run_again() {
         let folder = tempfile::tempdir().unwrap();
-        let mut bench = simulator(folder.path(), 2);
+        let bench = simulator(folder.path(), 2, false);
         let all = bench.run_all(&points(&["10us", "soon", "20us"])).unwrap();
         assert!(all.get("0").is_some() && all.get("2").is_some());
         let [(id, message)] = &all.failed[..] else { panic!("{:?}", all.failed) };
         assert!(id == "1" && message.contains("soon"), "{message}");
         // Complete points are read; the others are neither run nor read.
-        bench.gather = true;
+        let bench = simulator(folder.path(), 2, true);
         let again = bench.run_all(&points(&["10us", "30us", "20us"])).unwrap();
         assert_eq!(again.get("0"), all.get("0"));
-        assert_eq!(again.failed, [("1".to_owned(), NOT_COMPLETE.to_owned())]);
-        // Results of another program, or of another point of the same name, do not count.
-        bench.program = "q".into();
-        assert_eq!(bench.run_all(&points(&["10us"])).unwrap().failed.len(), 1);
-        bench.program = "p".into();
+        let [(id, message)] = &again.failed[..] else { panic!("{:?}", again.failed) };
+        assert!(id == "1" && message.starts_with("not complete here"), "{message}");
+        // Results of another point of the same name do not count.
         assert_eq!(bench.run_all(&points(&["15us"])).unwrap().failed.len(), 1);
         bench.stop.store(true, Ordering::Relaxed);
         assert!(bench.run_all(&points(&["10us"])).unwrap_err().is::<Stopped>());

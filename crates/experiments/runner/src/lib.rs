@@ -32,6 +32,7 @@
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 
 mod attended;
+pub mod batch;
 mod controller;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod drives;

@@ -1,11 +1,10 @@
 //! Several simulations in one command, as many at a time as there are processors.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -13,13 +12,13 @@ use stasis_report::{
     units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE, LIST_FILE,
     PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
 };
-use stasis_runner::failure;
+use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::stop_on_signals;
 
 use crate::points::Point;
 use crate::Arguments;
-use crate::{Run, RunProgress, SimulationSetup, PROGRESS};
+use crate::{Run, RunProgress, SimulationSetup};
 
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";
@@ -51,30 +50,25 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
     }
     let stop = stop_on_signals()?;
     let mut folder = claim(arguments, points)?;
-    let jobs = match arguments.jobs {
-        Some(jobs) => jobs as usize,
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
-    let ended = run_all(arguments, points, jobs.min(points.len()), &stop);
+    let outcomes = run_all(arguments, points, &stop);
+    let ended = || points.iter().zip(&outcomes).filter_map(|(point, o)| Some((point, o.as_ref()?)));
 
     let mut status = 0;
-    for (index, result) in &ended {
-        let name = name(&points[*index]);
-        match result {
+    for (point, outcome) in ended() {
+        let name = name(point);
+        match outcome {
             Ok(run) => {
                 run.remark.iter().chain(&run.message).for_each(|say| eprintln!("{name}: {say}"));
                 status = status.max(u8::try_from(run.summary.exit_status).unwrap_or(1));
             }
-            Err(error) => {
-                eprintln!("stasis: {name}: {}", failure::told(error));
+            Err(message) => {
+                eprintln!("stasis: {name}: {message}");
                 status = status.max(FAILED);
             }
         }
     }
-    let runs: Vec<(&Point, &Run)> = ended
-        .iter()
-        .filter_map(|(index, result)| Some((&points[*index], result.as_ref().ok()?)))
-        .collect();
+    let runs: Vec<(&Point, &Run)> =
+        ended().filter_map(|(point, outcome)| Some((point, outcome.as_ref().ok()?))).collect();
     let file = folder.file(TABLE_FILE)?;
     std::fs::write(&file, csv(&runs))
         .with_context(|| format!("cannot write {}", file.display()))?;
@@ -83,7 +77,7 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
         eprintln!("the figures: {}", file.display());
         eprintln!("reports: {}", arguments.results.join("*").join(REPORT_FILE).display());
     }
-    let left = points.len() - ended.len();
+    let left = points.len() - ended().count();
     if left > 0 {
         eprintln!("stasis: stopped; {left} of {} simulations were not begun", points.len());
         status = status.max(130);
@@ -111,6 +105,12 @@ fn name(point: &Point) -> String {
     folder.to_string_lossy().into_owned()
 }
 
+impl batch::Point for Point<'_> {
+    fn name(&self) -> Cow<'_, str> {
+        name(self).into()
+    }
+}
+
 /// Progress of the current simulations.
 struct Progress {
     ios: AtomicU64,
@@ -118,66 +118,43 @@ struct Progress {
     parts: Vec<AtomicU64>,
 }
 
-/// Runs all, `jobs` at a time, until each has ended or the user stops; those that ended, by
-/// their place.
+/// Runs all until each has ended or the user stops.
 fn run_all(
     arguments: &Arguments,
     points: &[Point],
-    jobs: usize,
     stop: &AtomicBool,
-) -> BTreeMap<usize, Result<Run>> {
-    let next = AtomicUsize::new(0);
+) -> Vec<Option<Outcome<Run>>> {
     let progress = Progress {
         ios: AtomicU64::new(0),
         parts: points.iter().map(|_| AtomicU64::new(0)).collect(),
     };
-    let (sender, results) = channel();
-    let mut ended = BTreeMap::new();
-    thread::scope(|scope| {
-        for _ in 0..jobs {
-            let (sender, next, progress) = (sender.clone(), &next, &progress);
-            scope.spawn(move || loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-                let Some(point) = points.get(index) else { return };
-                let result = run_one(arguments, point, stop, |ios, fraction| {
-                    progress.ios.fetch_add(ios, Ordering::Relaxed);
-                    let parts = (fraction.unwrap_or(0.0) * WHOLE as f64) as u64;
-                    progress.parts[index].store(parts.min(WHOLE), Ordering::Relaxed);
-                });
-                progress.parts[index].store(WHOLE, Ordering::Relaxed);
-                if sender.send((index, result)).is_err() {
-                    return;
-                }
+    let (begun, mut steps, mut ended) = (Instant::now(), Steps::new(), 0);
+    Batch::new(arguments.jobs.map(|jobs| jobs as usize), stop).run(
+        points,
+        |point, turn| {
+            let part = &progress.parts[turn.index];
+            let result = run_one(arguments, point, stop, |ios, fraction| {
+                progress.ios.fetch_add(ios, Ordering::Relaxed);
+                let parts = (fraction.unwrap_or(0.0) * WHOLE as f64) as u64;
+                part.store(parts.min(WHOLE), Ordering::Relaxed);
             });
-        }
-        // Only the threads' own are left: the last one to end ends the loop.
-        drop(sender);
-        let (begun, mut steps) = (Instant::now(), Steps::new());
-        loop {
-            match results.recv_timeout(PROGRESS) {
-                Ok((index, result)) => {
-                    ended.insert(index, result);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
+            part.store(WHOLE, Ordering::Relaxed);
+            result
+        },
+        |point| {
+            ended += usize::from(point.is_some());
             let parts: u64 = progress.parts.iter().map(|part| part.load(Ordering::Relaxed)).sum();
             let ios = progress.ios.load(Ordering::Relaxed);
             let rate = ios as f64 / begun.elapsed().as_secs_f64().max(1e-3);
             let what = format!(
-                "{} of {} simulations, {} I/Os, {} a second",
-                ended.len(),
+                "{ended} of {} simulations, {} I/Os, {} a second",
                 points.len(),
                 units::count(ios),
                 units::decimals(rate, 0)
             );
             steps.step(&what, Some(parts as f64 / (WHOLE as f64 * points.len() as f64)));
-        }
-    });
-    ended
+        },
+    )
 }
 
 /// Runs one simulation; `on_progress` receives the number of I/Os since its last call, and the

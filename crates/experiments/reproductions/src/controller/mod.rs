@@ -24,12 +24,11 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{bail, Context, Result};
 use stasis_qemu_vm::probe::{probe, KvmState};
+use stasis_runner::batch::{digest_of, KeptResults, Stopped};
 use stasis_runner::failure;
 use stasis_storage_function::Definition;
 use stasis_terminal::ensure_guest;
 
-use crate::bench::Stopped;
-use crate::complete::{digest_of, gone, program_digest, Key, COMPLETE_FILE, NOT_COMPLETE};
 use crate::publication::Publication;
 use crate::request::{Findings, Part, Request};
 use measured::Measured;
@@ -124,32 +123,27 @@ fn part_of(subject: Subject, quick: bool) -> Result<Part> {
 /// Returns the measurements of a subject, and makes them now if they are not complete. Measurements
 /// are complete only if none failed.
 fn measured(request: &Request, subject: Subject) -> Result<Measured> {
-    let folder = request.folder.join(subject.name());
-    let experiment = part_of(subject, request.quick)?.digest;
-    let key = Key { program: program_digest()?, experiment };
-    if let Some(done) = completed(&folder, &key).filter(|_| !request.force) {
+    let kept = KeptResults::new(&request.folder, request.force, request.gather)?;
+    let digest = part_of(subject, request.quick)?.digest;
+    let read = |folder: &Path, (): ()| {
+        Ok(serde_json::from_slice(&std::fs::read(folder.join(MEASURED_FILE))?)?)
+    };
+    if let Some(done) = kept.find(subject.name(), &digest, read) {
         return Ok(done);
     }
-    if request.gather {
-        bail!(NOT_COMPLETE);
-    }
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let complete = folder.join(COMPLETE_FILE);
-    gone(&complete, std::fs::remove_file(&complete))?;
+    let begun = kept.begin(subject.name(), &digest)?;
     let measured = measure_now(request, subject);
     if request.stop.load(Ordering::Relaxed) {
         bail!(Stopped);
     }
     let measured = measured?;
-    let write = |path: &Path, json: serde_json::Result<Vec<u8>>| {
-        json.map_err(std::io::Error::from)
-            .and_then(|json| std::fs::write(path, json))
-            .with_context(|| format!("cannot write {}", path.display()))
-    };
-    write(&folder.join(MEASURED_FILE), serde_json::to_vec_pretty(&measured))?;
+    let path = begun.folder.join(MEASURED_FILE);
+    serde_json::to_vec_pretty(&measured)
+        .map_err(std::io::Error::from)
+        .and_then(|json| std::fs::write(&path, json))
+        .with_context(|| format!("cannot write {}", path.display()))?;
     if measured.failed.is_empty() {
-        write(&complete, serde_json::to_vec_pretty(&key))?;
+        begun.complete(())?;
     }
     Ok(measured)
 }
@@ -163,12 +157,4 @@ fn measure_now(request: &Request, subject: Subject) -> Result<Measured> {
     let mut measured = measure::all(&guest, &measure::Sizes::of(request.quick), subject)?;
     measured.place = "this machine, by its KVM".into();
     Ok(measured)
-}
-
-/// Returns the measurements in `folder`, if they are of `key`.
-fn completed(folder: &Path, key: &Key) -> Option<Measured> {
-    let read = |name| std::fs::read(folder.join(name)).ok();
-    let written: Key = serde_json::from_slice(&read(COMPLETE_FILE)?).ok()?;
-    let measured = serde_json::from_slice(&read(MEASURED_FILE)?).ok()?;
-    (written == *key).then_some(measured)
 }

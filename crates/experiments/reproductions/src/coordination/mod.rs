@@ -10,9 +10,9 @@ mod published;
 use anyhow::{anyhow, Result};
 use stasis_experiment::GuestSpec;
 use stasis_report::page::{Block, Section};
+use stasis_runner::batch::{self, digest_of};
 use stasis_runner::engine;
 
-use crate::complete::digest_of;
 use crate::publication::{Extra, Publication};
 use crate::request::{Findings, Part, Request};
 use crate::suite::applications::Applications;
@@ -82,7 +82,7 @@ impl Publication for Coordination {
         boots.retain(|boot| names.contains(&boot.setup.name()));
         let running = Running { beside_others: true, ..running(request) };
         let outcomes = suite::run_boots(&running, &boots, &applications, &request.stop)?;
-        Ok(suite::failed(&boots, &outcomes))
+        Ok(batch::failed(&boots, &outcomes))
     }
 
     fn measure(&self, request: &Request) -> Result<Findings> {
@@ -106,7 +106,7 @@ impl Publication for Coordination {
             request.size()
         );
         let title = "I/O scheduler for virtualized systems";
-        let failed = suite::failed(&boots, &outcomes);
+        let failed = batch::failed(&boots, &outcomes);
         Ok(Findings { title, subtitle, sections, figures, failed })
     }
 }

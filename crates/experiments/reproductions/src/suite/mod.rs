@@ -23,16 +23,16 @@ use stasis_experiment::{Engine, GuestSpec};
 use stasis_models::ModelSpec;
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::REPORT_FILE;
+use stasis_runner::batch::{self, KeptResults, Stopped};
 use stasis_runner::engine;
 use stasis_runner::guest::recipe;
 use stasis_terminal::{ensure_guest, FAILURE, STOPPED};
 
-use crate::bench::Stopped;
 use applications::Applications;
 use measured::Measurement;
 use pattern::Pattern;
 use plan::{Boot, Grid, Size};
-use runner::{Outcome, Runner};
+use runner::{BootOutcome, Runner};
 use scenario::Device;
 
 /// The statistics of every scenario.
@@ -186,20 +186,18 @@ pub fn run_boots(
     boots: &[Boot],
     applications: &Applications,
     stop: &Arc<AtomicBool>,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<BootOutcome>> {
     let engine = engine::choose(running.engine)?;
     // The guest that measures, and the one whose system is on the disk.
     ensure_guest(&recipe(&GuestSpec::default()))?;
     let packages = applications.packages.clone();
     let on_disk = recipe(&GuestSpec { packages, ..GuestSpec::default() });
     let root = ensure_guest(&on_disk)?.root;
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let runner = Runner {
         folder: running.folder.to_owned(),
         engine,
-        force: running.force,
-        jobs: running.jobs.unwrap_or_else(cores),
-        gather: running.gather,
+        kept: KeptResults::new(running.folder, running.force, running.gather)?,
+        jobs: running.jobs,
         beside_others: running.beside_others,
         root,
         recipe: serde_json::to_string(&on_disk)?,
@@ -214,14 +212,6 @@ pub fn write_scenarios(folder: &Path, measurements: &[Measurement]) -> Result<()
     let path = folder.join(SCENARIOS_FILE);
     let text = serde_json::to_vec_pretty(measurements)?;
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// The boots that failed, by name, and why.
-pub fn failed(boots: &[Boot], outcomes: &[Outcome]) -> Vec<(String, String)> {
-    let failed = boots.iter().zip(outcomes).filter_map(|(boot, outcome)| {
-        Some((boot.setup.name(), outcome.as_ref().err()?.to_string()))
-    });
-    failed.collect()
 }
 
 /// `stasis suite`.
@@ -262,7 +252,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     stasis_terminal::print(&table.to_text())?;
     eprintln!("statistics: {}", folder.join(SCENARIOS_FILE).display());
     eprintln!("report: {}", folder.join(REPORT_FILE).display());
-    let failed = failed(&boots, &outcomes);
+    let failed = batch::failed(&boots, &outcomes);
     for (name, why) in &failed {
         eprintln!("stasis: {name} failed: {why}");
     }
