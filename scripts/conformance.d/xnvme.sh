@@ -30,7 +30,10 @@ each() {
         case $never in *" $name "*) continue ;; esac
         [ "$wanted" = "  " ] || case $wanted in *" $name "*) ;; *) continue ;; esac
         printf 'planned\t%s\n' "$name" >>/results/tests.tsv
-        tests+=("$name ./xnvme_tests_$program $command $(device "$drive" $interface) --be $interface $*")
+        # This program chooses its interface itself.
+        local options="--be $interface"
+        [ "$program" != znd_explicit_open ] || options=
+        tests+=("$name ./xnvme_tests_$program $command $(device "$drive" $interface) $options $*")
     done
 }
 
