@@ -47,7 +47,7 @@ impl Dftl {
             let line = unit / self.line;
             let stop = ((line + 1) * self.line).min(end);
             // Units that wait to be programmed are read without the map.
-            let held = !writes && (unit..stop).all(|unit| self.page.buffer.holds(unit));
+            let held = !writes && (unit..stop).all(|unit| self.page.holds(unit));
             unit = stop;
             if held {
                 continue;
@@ -87,7 +87,7 @@ impl Dftl {
             }
         }
         let unit = self.unit(home);
-        let in_flash = !self.page.buffer.holds(unit) && self.page.map.slot(unit).is_some();
+        let in_flash = !self.page.holds(unit) && self.page.slot(unit).is_some();
         if waiting == NONE && !in_flash {
             // It was never written, or it is in the buffer.
             return self.take_in(line, false);
@@ -126,15 +126,14 @@ impl Dftl {
         context: &mut Context,
     ) -> bool {
         let unit = self.unit(home);
-        let held = self.page.buffer.holds(unit);
-        let Some(slot) = self.page.map.slot(unit).filter(|_| !held) else { return false };
+        let held = self.page.holds(unit);
+        let Some(slot) = self.page.slot(unit).filter(|_| !held) else { return false };
         #[cfg(test)]
         if let Some(shadow) = &mut context.shadow {
             shadow.read(unit, None, Some(slot));
         }
         self.counts.reads += 1;
-        let page = slot / self.shape.slots;
-        self.page.submit_read(now, page, self.shape.unit, kind | u64::from(home), context);
+        self.page.read_map_unit(now, slot, kind | u64::from(home), context);
         true
     }
 

@@ -197,7 +197,7 @@ impl Ftl for Dftl {
         self.page.precondition(state, context);
         #[cfg(test)]
         for unit in 0..self.shape.units {
-            self.stored[unit as usize] = self.page.map.slot(unit);
+            self.stored[unit as usize] = self.page.slot(unit);
         }
     }
 
@@ -228,7 +228,7 @@ impl Ftl for Dftl {
         #[cfg(test)]
         for unit in 0..self.shape.units {
             let line = unit / self.line;
-            let current = self.stored[unit as usize] == self.page.map.slot(unit);
+            let current = self.stored[unit as usize] == self.page.slot(unit);
             let known = self.cache.is_dirty(line) || self.updates.is_due(self.home(line));
             assert!(current || known, "unit {unit}: a change of the map is lost");
         }

@@ -93,7 +93,7 @@ impl Dftl {
     pub(super) fn settle(&mut self, now: Nanos, context: &mut Context) {
         loop {
             self.absorb();
-            let collecting = self.page.collecting > 0;
+            let collecting = self.page.is_collecting();
             let Some(home) = self.updates.next(collecting) else { break };
             let state = &mut self.updates.state[home as usize];
             if *state & READ != 0 {
@@ -117,7 +117,7 @@ impl Dftl {
 
     /// Records the changes that page mapping made.
     fn absorb(&mut self) {
-        let Some(mut changes) = self.page.changes.take() else { return };
+        let Some(mut changes) = self.page.take_changes() else { return };
         for change in changes.drain(..) {
             if change.unit >= self.shape.units {
                 if change.event == Event::Lost {
@@ -136,7 +136,7 @@ impl Dftl {
                 self.updates.moved(home);
             }
         }
-        self.page.changes = Some(changes);
+        self.page.restore_changes(changes);
     }
 
     /// A unit of the map cannot be read: its entries are found beside the units,
@@ -174,7 +174,7 @@ impl Dftl {
         {
             let end = ((home + 1) * self.entries).min(self.shape.units);
             for unit in home * self.entries..end {
-                self.stored[unit as usize] = self.page.map.slot(unit);
+                self.stored[unit as usize] = self.page.slot(unit);
             }
         }
         self.counts.written_back += 1;
@@ -191,7 +191,7 @@ impl Dftl {
         let (lines, updates) = (self.entries / self.line, &mut self.updates);
         self.cache.lose(|line| updates.state[(line / lines) as usize] |= LAZY);
         for home in 0..updates.state.len() as u32 {
-            let held = self.page.buffer.holds(self.shape.units + home);
+            let held = self.page.holds(self.shape.units + home);
             let due = std::mem::take(&mut updates.state[home as usize]) != 0;
             if due || held {
                 updates.moved(home);

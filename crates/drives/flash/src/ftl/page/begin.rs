@@ -2,48 +2,68 @@
 
 use stasis_nand::hash::bits;
 
+use super::cleaner::Cleaner;
+use super::frontier::Frontier;
 use super::map::Sequence;
-use super::PageFtl;
+use super::placement::Placement;
+use crate::ftl::Shape;
 use crate::precondition::{choose, fixed_point, plane_shares, valid_counts, Order};
+use crate::spec::Spec;
 
-impl PageFtl {
+/// What the beginning depends on beside the drive's parts.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    shape: Shape,
+    seed: u64,
+    // Free blocks of a plane when no collection is under way.
+    foreground: u32,
+    // Blocks that the policy draws at random, if it does.
+    choices: Option<u32>,
+    // Units behind the host's, which hold a layer's map.
+    map_units: u32,
+}
+
+impl Beginning {
+    /// Of a checked description.
+    pub fn new(spec: &Spec, shape: Shape, map_units: u32, seed: u64) -> Self {
+        let choices = (spec.gc.policy == "d-choices").then_some(spec.gc.choices);
+        Self { shape, seed, foreground: spec.gc.foreground, choices, map_units }
+    }
+
     /// Everything was written once, in order: block by block, whatever the
     /// drive's size.
-    pub(super) fn begin_sequential(&mut self) {
-        let sequence = Sequence::new(self.shape, &self.order);
+    pub fn sequential(&self, frontier: &mut Frontier, placement: &mut Placement) {
+        let sequence = Sequence::new(self.shape, frontier.order());
         let (pages, planes) = (sequence.pages(), self.shape.planes);
-        self.map.begin(sequence);
+        placement.begin(sequence);
         // The last page may be a part only.
         let last_units = self.shape.units - pages.saturating_sub(1) * self.shape.slots;
-        for (place, plane) in (0..).zip(self.order.clone()) {
+        let blocks = placement.blocks_mut();
+        for (place, plane) in (0..).zip(frontier.order().to_vec()) {
             let mut left = pages.saturating_sub(place).div_ceil(planes);
             let last = pages > 0 && place == (pages - 1) % planes;
             while left > 0 {
-                let Some(block) = self.blocks.open(plane) else { break };
+                let Some(block) = blocks.open(plane) else { break };
                 let filled = left.min(self.shape.geometry.pages);
                 left -= filled;
                 let short = if last && left == 0 { self.shape.slots - last_units } else { 0 };
-                self.blocks.add_valid(block, filled * self.shape.slots - short);
-                let entry = &mut self.blocks.blocks[block as usize];
-                (entry.next, entry.ended) = (filled, filled);
-                if filled == self.shape.geometry.pages {
-                    self.blocks.fill(block);
-                } else {
-                    self.open[(plane * self.streams) as usize] = block;
+                blocks.add_valid(block, filled * self.shape.slots - short);
+                if !blocks.begin(block, filled) {
+                    frontier.resume(plane, 0, block);
                 }
             }
         }
-        self.turn = (pages % planes) as usize;
+        frontier.resume_at(pages % planes);
     }
 
     /// The units of a layer's map were written, too.
-    pub(super) fn begin_map(&mut self) {
+    pub fn map(&self, frontier: &mut Frontier, placement: &mut Placement) {
         let (first, slots) = (self.shape.units, self.shape.slots);
         let end = first + self.map_units;
+        // The last stream is the map's.
+        let stream = frontier.streams() - 1;
         for start in (first..end).step_by(slots as usize) {
-            let plane = self.order[self.turn];
-            self.turn = (self.turn + 1) % self.order.len();
-            self.put_page(plane, self.host_streams, start..(start + slots).min(end));
+            frontier.put_page(stream, start..(start + slots).min(end), placement);
         }
     }
 
@@ -52,40 +72,24 @@ impl PageFtl {
         self.map_units.div_ceil(self.shape.planes * self.shape.block_slots)
     }
 
-    /// Puts units into the next page of a plane's stream.
-    fn put_page(&mut self, plane: u32, stream: u32, units: impl Iterator<Item = u32>) {
-        let open = (plane * self.streams + stream) as usize;
-        if self.open[open] == crate::buffer::NONE {
-            let Some(block) = self.blocks.open(plane) else { return };
-            self.open[open] = block;
-        }
-        let block = self.open[open];
-        let page = self.next_page(block);
-        for (slot, unit) in (self.shape.slot(block, page)..).zip(units) {
-            self.map.set(unit, slot);
-            self.blocks.add_valid(block, 1);
-        }
-        self.blocks.blocks[block as usize].ended += 1;
-        if page + 1 == self.shape.geometry.pages {
-            self.blocks.fill(block);
-            self.open[open] = crate::buffer::NONE;
-        }
-    }
-
     /// Begins as after uniformly random writes until nothing changes on average.
-    pub(super) fn begin_steady(&mut self) {
+    pub fn steady(
+        &self,
+        frontier: &mut Frontier,
+        cleaner: &mut Cleaner,
+        placement: &mut Placement,
+    ) {
         let geometry = self.shape.geometry;
         let slots = self.shape.block_slots;
         // Free blocks when no collection is under way; one open for the host and
         // one for moved units.
-        let full = geometry.blocks - self.gc.foreground - 2 - self.map_blocks();
+        let full = geometry.blocks - self.foreground - 2 - self.map_blocks();
         let order = Order::new(self.shape.units, self.seed);
         let most = u64::from(full) * u64::from(slots);
         let units = u64::from(self.shape.units);
         let shares = plane_shares(units, self.shape.planes, most, self.seed);
-        let choices = (self.gc.policy == "d-choices").then_some(self.gc.choices);
         let used = units as f64 / (most as f64 * f64::from(self.shape.planes));
-        let distribution = fixed_point(slots, choices, used.min(1.0));
+        let distribution = fixed_point(slots, self.choices, used.min(1.0));
         let mut place = 0;
         for (plane, share) in (0..).zip(shares) {
             let mut left = share;
@@ -97,32 +101,28 @@ impl PageFtl {
             let heights = heights.map(|pages| pages * u64::from(self.shape.slots));
             left -= heights.iter().sum::<u64>();
             for valid in valid_counts(&distribution, full, left) {
-                let Some(block) = self.blocks.open(plane) else { return };
+                let Some(block) = placement.blocks_mut().open(plane) else { return };
                 let first = self.shape.slot(block, 0);
                 for slot in choose(slots, valid, self.seed ^ (u64::from(block) << 20)) {
-                    self.map.set(order.at(place), first + slot);
+                    placement.preset(order.at(place), first + slot);
                     place += 1;
                 }
-                self.blocks.add_valid(block, valid);
-                let entry = &mut self.blocks.blocks[block as usize];
-                (entry.next, entry.ended) = (geometry.pages, geometry.pages);
-                self.blocks.fill(block);
+                placement.blocks_mut().add_valid(block, valid);
+                placement.blocks_mut().begin(block, geometry.pages);
             }
             for (filled, host) in heights.into_iter().zip([true, false]) {
-                let Some(block) = self.blocks.open(plane) else { return };
+                let Some(block) = placement.blocks_mut().open(plane) else { return };
                 let first = self.shape.slot(block, 0);
                 for slot in 0..filled as u32 {
-                    self.map.set(order.at(place), first + slot);
-                    self.blocks.add_valid(block, 1);
+                    placement.preset(order.at(place), first + slot);
+                    placement.blocks_mut().add_valid(block, 1);
                     place += 1;
                 }
-                let pages = filled as u32 / self.shape.slots;
-                let entry = &mut self.blocks.blocks[block as usize];
-                (entry.next, entry.ended) = (pages, pages);
+                placement.blocks_mut().begin(block, filled as u32 / self.shape.slots);
                 if host {
-                    self.open[(plane * self.streams) as usize] = block;
+                    frontier.resume(plane, 0, block);
                 } else {
-                    self.collectors[plane as usize].open = block;
+                    cleaner.reopen(plane, block);
                 }
             }
         }

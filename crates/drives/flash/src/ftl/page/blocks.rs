@@ -1,5 +1,9 @@
 //! The blocks of every plane: which are free, open, full or given up, and the
 //! full ones in the order of how much of them is valid.
+//!
+//! Invariants: a block is in one state; its programs that have ended are at most those that began;
+//! only a full block is in a list, and in the list of its validity; a plane's counts are the sums
+//! over its blocks.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,6 +11,7 @@ use std::collections::BinaryHeap;
 use stasis_nand::prefetch;
 
 use super::map::Map;
+use super::spares::Spares;
 use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
 use crate::spec::WearLevelling;
@@ -29,35 +34,46 @@ pub(crate) enum State {
     Retired,
 }
 
+/// The state of a block after a program into it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PageEnd {
+    /// The block takes more pages, or programs are still under way.
+    Going,
+    /// Every page was programmed.
+    Full,
+    /// A program failed, and none is under way: the block can be emptied.
+    Bad,
+}
+
 /// A block; numbers of blocks count through the array.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Block {
-    pub valid: u32,
-    pub erases: u32,
-    /// The next page to program.
-    pub next: u32,
-    /// Pages whose program has ended.
-    pub ended: u32,
+struct Block {
+    valid: u32,
+    erases: u32,
+    // The next page to program.
+    next: u32,
+    // Pages whose program has ended.
+    ended: u32,
     /// When it became full, in blocks of its plane that did.
     filled: u32,
     // Neighbours of the same validity; one more than their number, 0 for none.
     before: u32,
     after: u32,
-    pub state: State,
+    state: State,
 }
 
 /// A plane's pool.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Plane {
+struct Plane {
     // Blocks that were never used: all from here on.
     fresh: u32,
     // Those that were, by rank.
     used: BinaryHeap<Reverse<(u32, u32)>>,
     rank: u32,
-    pub free: u32,
-    /// Units that lie in it.
-    pub valid: u32,
-    pub retired: u32,
+    free: u32,
+    // Units that lie in it.
+    valid: u32,
+    retired: u32,
     filled: u32,
     // No full block is less valid.
     lowest: u32,
@@ -66,17 +82,21 @@ pub(crate) struct Plane {
 /// Every block.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    pub shape: Shape,
-    pub blocks: Vec<Block>,
-    pub planes: Vec<Plane>,
+    shape: Shape,
+    blocks: Vec<Block>,
+    planes: Vec<Plane>,
     // By plane and validity: the first and the last block, as above.
     first: Vec<u32>,
     last: Vec<u32>,
     levelling: WearLevelling,
+    // No plane gave a block that was asked for, and none was emptied since.
+    exhausted: bool,
+    spares: Spares,
 }
 
 impl Blocks {
-    pub fn new(shape: Shape, levelling: WearLevelling) -> Self {
+    /// New blocks, all free, of which `spare` can be given up.
+    pub fn new(shape: Shape, levelling: WearLevelling, spare: u64, endurance: u32) -> Self {
         let per_plane = shape.geometry.blocks;
         // Few are free at a time once each was used.
         let plane = || Plane {
@@ -92,7 +112,113 @@ impl Blocks {
             first: vec![0; levels],
             last: vec![0; levels],
             levelling,
+            exhausted: false,
+            spares: Spares::new(spare, endurance),
         }
+    }
+
+    /// The number, counted through the array, of a block of a plane.
+    pub fn in_plane(&self, plane: u32, block: u32) -> u32 {
+        self.shape.block(plane, block)
+    }
+
+    /// Free blocks of a plane.
+    pub fn free_in(&self, plane: u32) -> u32 {
+        self.planes[plane as usize].free
+    }
+
+    /// Free blocks of all planes.
+    pub fn free_in_all(&self) -> u64 {
+        self.planes.iter().map(|plane| u64::from(plane.free)).sum()
+    }
+
+    /// The use of a block.
+    pub fn state(&self, block: u32) -> State {
+        self.blocks[block as usize].state
+    }
+
+    /// Blocks that can be given up, those that were, and erases.
+    pub fn spares(&self) -> &Spares {
+        &self.spares
+    }
+
+    /// Whether no plane gives a block until one is emptied.
+    pub fn exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// Sets whether no plane gives a block until one is emptied.
+    pub fn set_exhausted(&mut self, exhausted: bool) {
+        self.exhausted = exhausted;
+    }
+
+    /// Whether a plane holds more units than its share: the mean, and half of the spare.
+    pub fn above_share(&self, plane: u32) -> bool {
+        let all = u64::from(self.shape.planes);
+        let mean = u64::from(self.shape.units) / all;
+        let spare = self.spares.left() * u64::from(self.shape.block_slots);
+        let share = mean + (spare / all / 2).max(u64::from(self.shape.block_slots / 2));
+        self.planes[plane as usize].valid > u32::try_from(share).unwrap_or(u32::MAX)
+    }
+
+    /// Takes the next page of an open block.
+    pub fn next_page(&mut self, block: u32) -> u32 {
+        let entry = &mut self.blocks[block as usize];
+        entry.next += 1;
+        entry.next - 1
+    }
+
+    /// A program into a block has ended. A block in which one failed takes no more pages.
+    pub fn page_ended(&mut self, block: u32, failed: bool) -> PageEnd {
+        let entry = &mut self.blocks[block as usize];
+        entry.ended += 1;
+        if failed && entry.state == State::Open {
+            entry.state = State::Bad;
+        }
+        match entry.state {
+            State::Open if entry.ended == self.shape.geometry.pages => {
+                self.fill(block);
+                PageEnd::Full
+            }
+            State::Bad if entry.ended == entry.next => PageEnd::Bad,
+            _ => PageEnd::Going,
+        }
+    }
+
+    /// An open block has so many programmed pages from the beginning of the run on; whether it is
+    /// full.
+    pub fn begin(&mut self, block: u32, pages: u32) -> bool {
+        let entry = &mut self.blocks[block as usize];
+        (entry.next, entry.ended) = (pages, pages);
+        let full = pages == self.shape.geometry.pages;
+        if full {
+            self.fill(block);
+        }
+        full
+    }
+
+    /// A power cut dropped the program of a page: a page whose program had started holds nothing,
+    /// others are free to be programmed again.
+    pub fn page_dropped(&mut self, block: u32, page: u32, started: bool) {
+        let entry = &mut self.blocks[block as usize];
+        if started {
+            entry.ended += 1;
+        } else {
+            entry.next = entry.next.min(page);
+        }
+    }
+
+    /// Whether an open block has pages left, now that nothing is under way.
+    pub fn takes_pages(&self, block: u32) -> bool {
+        let entry = &self.blocks[block as usize];
+        debug_assert_eq!(entry.ended, entry.next, "nothing is under way");
+        entry.next < self.shape.geometry.pages
+    }
+
+    /// Whether moving a block's units takes fewer pages than it has.
+    pub fn gains(&self, block: u32) -> bool {
+        let valid = self.blocks[block as usize].valid;
+        valid.div_ceil(self.shape.slots) < self.shape.geometry.pages
     }
 
     /// A block's entry will soon be needed.
@@ -121,11 +247,14 @@ impl Blocks {
     }
 
     /// A block was erased, and is free again.
-    pub fn free(&mut self, block: u32) {
+    pub fn erased(&mut self, block: u32) {
+        self.exhausted = false;
+        self.spares.erased();
         let plane = self.shape.plane_of(block);
         let pool = &mut self.planes[plane as usize];
         let entry = &mut self.blocks[block as usize];
         debug_assert_eq!(entry.valid, 0);
+        entry.erases += 1;
         entry.state = State::Free;
         pool.rank = pool.rank.wrapping_add(1);
         let rank = if self.levelling == WearLevelling::None { pool.rank } else { entry.erases };
@@ -133,8 +262,10 @@ impl Blocks {
         pool.free += 1;
     }
 
-    /// A block is given up.
+    /// A block that holds nothing is given up for good.
     pub fn retire(&mut self, block: u32) {
+        self.exhausted = false;
+        self.spares.retired();
         let plane = self.shape.plane_of(block);
         self.blocks[block as usize].state = State::Retired;
         self.planes[plane as usize].retired += 1;
@@ -219,12 +350,16 @@ impl Blocks {
         self.first[self.level(plane, lowest)].checked_sub(1)
     }
 
-    /// The full block of a plane that was erased least.
-    pub fn least_worn(&self, plane: u32) -> Option<u32> {
+    /// The full block of a plane that was erased least, if another was erased at least `gap` times
+    /// more.
+    pub fn little_worn(&self, plane: u32, gap: u32) -> Option<u32> {
         let start = self.shape.block(plane, 0);
         let blocks = start..start + self.shape.geometry.blocks;
+        let erases = |block: u32| self.blocks[block as usize].erases;
+        let most = blocks.clone().map(erases).max()?;
         let full = blocks.filter(|&block| self.blocks[block as usize].state == State::Full);
-        full.min_by_key(|&block| self.blocks[block as usize].erases)
+        let least = full.min_by_key(|&block| erases(block))?;
+        (erases(least) + gap <= most).then_some(least)
     }
 
     /// Full blocks by how many sixteenths of them are valid.
@@ -298,5 +433,92 @@ impl Candidates for PlaneView<'_> {
 
     fn least_valid(&self) -> Option<u32> {
         self.least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::drive;
+    use super::*;
+    use crate::spec::Spec;
+
+    /// Two planes of blocks of four pages of one slot.
+    fn blocks(levelling: WearLevelling) -> Blocks {
+        let (_, shape) = drive(Spec::default(), 2, 4, 256);
+        Blocks::new(shape, levelling, 3, 1_000)
+    }
+
+    /// Opens a block of plane 0 and programs all of it, with so many valid units.
+    fn filled(blocks: &mut Blocks, valid: u32) -> u32 {
+        let block = blocks.open(0).unwrap();
+        for page in 0..4 {
+            assert_eq!(blocks.next_page(block), page);
+        }
+        blocks.add_valid(block, valid);
+        let ends: Vec<_> = (0..4).map(|_| blocks.page_ended(block, false)).collect();
+        assert_eq!(ends, [PageEnd::Going, PageEnd::Going, PageEnd::Going, PageEnd::Full]);
+        block
+    }
+
+    #[test]
+    fn the_least_valid_full_block_is_found_as_validity_changes() {
+        let mut blocks = blocks(WearLevelling::None);
+        let (first, second) = (filled(&mut blocks, 4), filled(&mut blocks, 3));
+        assert_eq!(blocks.least_valid(0), Some(second));
+        assert_eq!(blocks.least_valid(1), None);
+        assert!(blocks.gains(second) && !blocks.gains(first));
+        (0..2).for_each(|_| blocks.drop_valid(first));
+        assert_eq!(blocks.least_valid(0), Some(first));
+        blocks.collect(first);
+        assert_eq!((blocks.state(first), blocks.least_valid(0)), (State::Collected, Some(second)));
+        blocks.put_back(first);
+        assert_eq!(blocks.least_valid(0), Some(first));
+    }
+
+    #[test]
+    fn a_failed_program_makes_a_block_bad_once_none_is_under_way() {
+        let mut blocks = blocks(WearLevelling::None);
+        let block = blocks.open(1).unwrap();
+        (0..3).for_each(|page| assert_eq!(blocks.next_page(block), page));
+        assert_eq!(blocks.page_ended(block, true), PageEnd::Going);
+        assert_eq!(
+            (blocks.state(block), blocks.page_ended(block, false)),
+            (State::Bad, PageEnd::Going)
+        );
+        assert_eq!(blocks.page_ended(block, false), PageEnd::Bad);
+        blocks.set_exhausted(true);
+        blocks.retire(block);
+        assert!(!blocks.exhausted() && blocks.state(block) == State::Retired);
+        assert_eq!((blocks.spares().left(), blocks.spares().given_up()), (2, 1));
+    }
+
+    #[test]
+    fn a_dropped_program_leaves_a_hole_if_it_had_started() {
+        let mut blocks = blocks(WearLevelling::None);
+        let block = blocks.open(0).unwrap();
+        (0..4).for_each(|page| assert_eq!(blocks.next_page(block), page));
+        blocks.page_ended(block, false);
+        for page in [1, 2, 3] {
+            blocks.page_dropped(block, page, page == 1);
+        }
+        assert!(blocks.takes_pages(block));
+        assert_eq!(blocks.next_page(block), 2);
+    }
+
+    #[test]
+    fn free_blocks_come_back_by_wear_or_in_their_order() {
+        for (levelling, next) in [(WearLevelling::None, 0), (WearLevelling::Dynamic, 1)] {
+            let mut blocks = blocks(levelling);
+            let all = blocks.free_in(0);
+            let opened: Vec<u32> = (0..all).map(|_| blocks.open(0).unwrap()).collect();
+            assert_eq!((blocks.open(0), blocks.free_in(0)), (None, 0));
+            // Block 0 twice, then 1 once.
+            blocks.erased(opened[0]);
+            assert_eq!(blocks.open(0), Some(opened[0]));
+            blocks.erased(opened[0]);
+            blocks.erased(opened[1]);
+            assert_eq!(blocks.open(0), Some(opened[next]), "{levelling:?}");
+            assert_eq!(blocks.spares().erases(), 3);
+        }
     }
 }

@@ -1,110 +1,58 @@
 //! Page mapping: each unit may lie in any slot, and the whole map is in memory.
+//!
+//! The layer is composed of parts that own their state: writes wait in [`WriteQueue`], which has
+//! the buffer; [`Frontier`] programs what is in it; [`Placement`] holds where units lie, with the
+//! blocks, their wear and their spares; [`Cleaner`] makes space. A part reaches another only
+//! through its methods, and is given it for a call.
 
 mod above;
 mod begin;
-pub(super) mod blocks;
-mod collect;
+mod blocks;
+mod cleaner;
+mod frontier;
 mod heat;
-mod host;
+mod lockstep;
 mod map;
+mod placement;
 mod programs;
+mod queue;
 mod recover;
-mod relocation;
-mod retire;
-mod writes;
+mod spares;
+#[cfg(test)]
+mod testing;
+mod token;
+mod victims;
 
-use std::collections::{BTreeMap, VecDeque};
-
-use stasis_block::{CacheKind, Health, PowerLoss};
+use stasis_block::{Fate, Health, Operation, PowerLoss, Status};
 use stasis_clock::Nanos;
-use stasis_nand::OpDone;
+use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
 
 pub(super) use self::above::{Above, Change, Event};
+use self::begin::Beginning;
 use self::blocks::Blocks;
-use self::collect::Collector;
-use self::heat::Heat;
-use self::map::Map;
-use self::programs::Programs;
-use self::writes::{Cursor, Partial};
-use super::{Context, Dropped, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape};
-use crate::buffer::{Buffer, IN_FLIGHT, NONE};
-use crate::gc::{self, VictimPolicy};
-use crate::spec::{GcSpec, Precondition, Spec, SpecError, WearLevelling};
-
-/// Kinds of operation, in the high byte of a token; the rest identifies the subject.
-const HOST_READ: u64 = 1 << 56;
-const PARTIAL_READ: u64 = 2 << 56;
-const PROGRAM: u64 = 3 << 56;
-const GC_READ: u64 = 4 << 56;
-const GC_PROGRAM: u64 = 5 << 56;
-const GC_COPY: u64 = 6 << 56;
-const ERASE: u64 = 7 << 56;
-const KIND: u64 = 0xFF << 56;
-
-/// Free blocks of a plane that are kept for collection: one to move into, and
-/// one in case that fails.
-const RESERVE: u32 = 2;
+use self::cleaner::Cleaner;
+use self::frontier::{Frontier, RESERVE};
+use self::lockstep::Lockstep;
+use self::placement::Placement;
+use self::queue::WriteQueue;
+use self::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ, HOST_READ, KIND, PARTIAL_READ, PROGRAM};
+use super::{fate_of, Context, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape};
+use crate::buffer::NONE;
+use crate::spec::{Planes, Precondition, Spec, SpecError};
 
 /// The page-mapped translation layer.
 #[derive(Debug)]
 pub(crate) struct PageFtl {
-    pub(super) shape: Shape,
+    shape: Shape,
     capacity: u64,
-    pub(super) map: Map,
-    pub(super) blocks: Blocks,
-    pub(super) buffer: Buffer,
-    // Units that the buffer has room for; 0 to write through.
-    room: u32,
-    pub(super) protected: bool,
-    waiting: VecDeque<Cursor>,
-    flushes: VecDeque<(RequestId, u64)>,
-    // How many there were.
-    barriers: u32,
-    // Writes of parts of units, by number: what they wait for.
-    partial: Vec<Partial>,
-    partial_free: Vec<u32>,
-    streams: u32,
-    // Those that the host's units go to: all, or all but the last.
-    host_streams: u32,
-    // Units behind the host's, which hold a layer's map.
-    map_units: u32,
-    // Changes of the map for the layer above, if there is one.
-    pub(super) changes: Option<Vec<Change>>,
-    // Where hot units are kept apart.
-    heat: Option<Heat>,
-    // Open blocks, by plane and stream.
-    open: Vec<u32>,
-    // Planes in the order of writing, and where it is.
-    pub(super) order: Vec<u32>,
-    turn: usize,
-    // No plane takes a page until one changes.
-    pub(super) stalled: bool,
-    pub(super) programs: Programs,
-    // Pages that are being programmed for the host.
-    pub(super) programming: u32,
-    // Multi-plane operations: the last one's number, LUN, planes and time.
-    group: u32,
-    lockstep: Option<(Nanos, u32, u32)>,
-    multi_plane: bool,
-    // The host's reads that are under way, by block.
-    pub(super) reads: Vec<u32>,
-    collectors: Vec<Collector>,
-    pub(super) collecting: u32,
-    policy: Box<dyn VictimPolicy>,
-    gc: GcSpec,
-    pub(super) copyback: bool,
-    levelling: WearLevelling,
-    // When the host fell silent.
-    idle_since: Option<Nanos>,
-    background_at: Option<Nanos>,
-    // Units whose data was lost (or corrupted, with the seed) inside.
-    pub(super) damaged: BTreeMap<u32, Option<u64>>,
-    endurance: u32,
-    seed: u64,
-    pub(super) erases: u64,
-    spare: u64,
-    retired: u64,
-    pub(super) read_only: bool,
+    placement: Placement,
+    queue: WriteQueue,
+    frontier: Frontier,
+    cleaner: Cleaner,
+    lockstep: Lockstep,
+    beginning: Beginning,
+    // No space was left, and none could be made.
+    full: bool,
 }
 
 /// Builds it from a checked description.
@@ -121,81 +69,299 @@ impl PageFtl {
         above: Above,
     ) -> Result<Self, SpecError> {
         let shape = Shape::new(spec, capacity);
-        let host_streams = spec.open_streams();
         let map_units = if let Above::Map { units } = above { units } else { 0 };
-        let streams = host_streams + u32::from(map_units > 0);
-        let room = (spec.buffer / spec.mapping_unit.max(1)).min(u64::from(NONE - 1)) as u32;
-        // A buffer that cannot fill a page of each stream would never be full.
-        let room = if spec.buffer == 0 { 0 } else { room.max(1) };
-        let data = u64::from((shape.units + map_units).div_ceil(shape.block_slots));
+        let streams = spec.open_streams() + u32::from(map_units > 0);
+        let units = shape.units + map_units;
+        let data = u64::from(units.div_ceil(shape.block_slots));
         let working = u64::from(shape.planes) * u64::from(streams + 1 + RESERVE);
+        let spare = u64::from(shape.blocks()).saturating_sub(data + working);
+        let blocks = Blocks::new(shape, spec.wear_levelling, spare, spec.endurance);
         Ok(Self {
-            capacity,
-            map: Map::new(shape.units + map_units, shape.total_slots()),
-            blocks: Blocks::new(shape, spec.wear_levelling),
-            buffer: Buffer::new(streams),
-            room,
-            protected: spec.plp && room > 0,
-            waiting: VecDeque::with_capacity(IN_FLIGHT),
-            flushes: VecDeque::with_capacity(IN_FLIGHT),
-            barriers: 0,
-            partial: Vec::with_capacity(IN_FLIGHT),
-            partial_free: Vec::with_capacity(IN_FLIGHT),
-            streams,
-            host_streams,
-            map_units,
-            changes: (above != Above::Nothing).then(Vec::new),
-            heat: spec.hot_cold.then(Heat::new),
-            open: vec![NONE; (shape.planes * streams) as usize],
-            order: spec.stripe_order()?,
-            turn: 0,
-            stalled: false,
-            programs: Programs::new(shape.slots),
-            programming: 0,
-            group: 0,
-            lockstep: None,
-            multi_plane: spec.plane_mode == crate::spec::Planes::Lockstep,
-            reads: vec![0; shape.blocks() as usize],
-            collectors: (0..shape.planes).map(|_| Collector::new(shape.slots)).collect(),
-            collecting: 0,
-            policy: gc::build(&spec.gc, seed),
-            copyback: spec.gc.copyback.unwrap_or(spec.gc.blocking == crate::spec::Blocking::Plane),
-            gc: spec.gc.clone(),
-            levelling: spec.wear_levelling,
-            idle_since: Some(0),
-            background_at: None,
-            damaged: BTreeMap::new(),
-            endurance: spec.endurance,
-            seed,
-            erases: 0,
-            spare: u64::from(shape.blocks()).saturating_sub(data + working),
-            retired: 0,
-            read_only: false,
             shape,
+            capacity,
+            placement: Placement::new(shape, units, blocks, above != Above::Nothing),
+            queue: WriteQueue::new(spec, shape, capacity, streams),
+            frontier: Frontier::new(shape, streams, spec.stripe_order()?),
+            cleaner: Cleaner::new(spec, shape, seed),
+            lockstep: Lockstep::new(spec.plane_mode == Planes::Lockstep, shape.geometry.planes),
+            beginning: Beginning::new(spec, shape, map_units, seed),
+            full: false,
         })
     }
 
-    /// The host has no command in flight any more.
-    fn host_went_silent(&mut self, now: Nanos) {
-        self.idle_since = Some(now);
-        self.background_at = (self.gc.background > 0).then(|| now.saturating_add(self.gc.idle));
+    /// Whether it takes no more writes: too many blocks failed, or no space can be made.
+    fn is_read_only(&self) -> bool {
+        self.full || self.placement.blocks().spares().overdrawn()
     }
 
-    /// A slot no longer holds a unit.
-    fn invalidate(&mut self, now: Nanos, slot: u32, context: &mut Context) {
-        let block = self.shape.block_of(slot);
-        self.blocks.drop_valid(block);
-        let plane = self.shape.plane_of(block);
-        if self.collectors[plane as usize].starved {
-            // There was nothing to gain; now there may be.
-            self.start_if_needed(now, plane, context);
+    fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        let (first, end) = self.shape.units_of(request.offset, request.length);
+        context.statistics.read_units += u64::from(end - first);
+        let mut run = PageRun::default();
+        for unit in first..end {
+            let held = self.queue.buffer().holds(unit);
+            let damage = if held { None } else { self.placement.damage(unit) };
+            if let Some(damage) = damage {
+                let at = self.shape.begin(unit, request.offset);
+                context.finish_damaged(request.id, at, damage);
+            }
+            let slot = if held { None } else { self.placement.slot(unit) };
+            #[cfg(test)]
+            if let Some(shadow) = &mut context.shadow {
+                shadow.read(unit, self.queue.buffer().version(unit), slot);
+            }
+            let Some(slot) = slot else {
+                context.statistics.unwritten_units += u64::from(!held);
+                continue;
+            };
+            let (page, bytes) = (
+                self.shape.page_of(slot),
+                self.shape.overlap(unit, request.offset, request.length),
+            );
+            run.add(page, bytes, |read| self.read_page(now, request.id, read, context));
         }
+        run.end(|read| self.read_page(now, request.id, read, context));
+    }
+
+    fn read_page(&mut self, now: Nanos, id: RequestId, read: PageRead, context: &mut Context) {
+        context.open(id);
+        self.submit_read(now, read.page, read.bytes, HOST_READ | u64::from(id), context);
+    }
+
+    fn submit_read(
+        &mut self,
+        now: Nanos,
+        page: u32,
+        bytes: u32,
+        token: u64,
+        context: &mut Context,
+    ) {
+        let block = self.shape.block_of_page(page);
+        self.cleaner.read_began(block);
+        let at = self.shape.address(block, page - block * self.shape.geometry.pages);
+        let (kind, priority) = (OpKind::Read, Priority::Read);
+        let group = self.lockstep.group(now, at.plane.0);
+        context.submit(now, Op { kind, at, source: at, bytes, priority, token, group });
+    }
+
+    fn read_done(&mut self, now: Nanos, id: RequestId, done: &OpDone, context: &mut Context) {
+        let fate = fate_of(done.status, || self.begin_of(context.request(id), done));
+        context.finish(id, fate, &done.times);
+        self.read_ended(now, done, context);
+    }
+
+    /// Where what was read of a page begins in its request, as far as it still lies there.
+    fn begin_of(&self, request: &Request, done: &OpDone) -> u64 {
+        let (first, end) = self.shape.units_of(request.offset, request.length);
+        let here = |&unit: &u32| {
+            self.placement.slot(unit).is_some_and(|slot| self.shape.page(slot) == done.op.at)
+        };
+        (first..end).find(here).map_or(0, |unit| self.shape.begin(unit, request.offset))
+    }
+
+    /// A write. Units that it covers in part are read first.
+    fn host_write(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        if self.is_read_only() {
+            context.open(request.id);
+            let fate = Fate::failed(Status::WriteError);
+            return context.finish(request.id, fate, &Breakdown::default());
+        }
+        let (first, end) = self.shape.units_of(request.offset, request.length);
+        if first == end {
+            return;
+        }
+        context.open(request.id);
+        let Some(completing) = self.queue.write(request, &self.placement) else { return };
+        let token = PARTIAL_READ | u64::from(completing.number);
+        for slot in completing.slots.into_iter().flatten() {
+            self.submit_read(now, self.shape.page_of(slot), self.shape.unit, token, context);
+        }
+    }
+
+    /// A discard: whole units are forgotten. A write of zeroes: and parts of
+    /// units are written.
+    fn host_trim(&mut self, now: Nanos, request: &Request, context: &mut Context) {
+        let (first, end) = self.shape.units_within(request.offset, request.length);
+        for unit in first..end {
+            self.queue.buffer_mut().trim(unit);
+            #[cfg(test)]
+            if let Some(shadow) = &mut context.shadow {
+                shadow.trim(unit);
+            }
+            if let Some(plane) = self.placement.trim(unit) {
+                self.cleaner.gained(now, plane, &mut self.placement, context);
+            }
+        }
+        self.queue.finish_flushes(context);
+        if request.operation != Operation::WriteZeroes {
+            return;
+        }
+        let (from, until) = self.shape.units_of(request.offset, request.length);
+        for (start, stop) in [(from, first.min(until)), (end.max(from), until)] {
+            for unit in start..stop {
+                if self.placement.slot(unit).is_none() && !self.queue.buffer().holds(unit) {
+                    continue;
+                }
+                let begin = self.shape.offset(unit).max(request.offset);
+                let length = u64::from(self.shape.overlap(unit, request.offset, request.length));
+                self.host_write(now, &Request { offset: begin, length, ..*request }, context);
+            }
+            // A range inside one unit is both its first and its last.
+            if first >= end && start < stop {
+                break;
+            }
+        }
+    }
+
+    /// Lets waiting writes into the buffer and the buffer into the cells.
+    fn pump(&mut self, now: Nanos, context: &mut Context) {
+        self.queue.admit(context);
+        self.dispatch(now, context);
+        self.queue.finish_flushes(context);
+        self.make_room(now, context);
+        self.full |= self.placement.blocks().exhausted()
+            && !self.frontier.is_programming()
+            && !self.cleaner.is_collecting();
+        if self.is_read_only() {
+            self.queue.refuse(context);
+        }
+    }
+
+    /// Where writes wait and nothing is under way that lets them in when it ends, what the
+    /// buffer holds goes to the cells. Again and again: if the host trimmed all of it, no
+    /// program comes of it.
+    fn make_room(&mut self, now: Nanos, context: &mut Context) {
+        while self.queue.waits()
+            && !self.frontier.is_programming()
+            && !self.placement.blocks().exhausted()
+        {
+            self.queue.buffer_mut().force();
+            self.dispatch(now, context);
+            self.queue.admit(context);
+            self.dispatch(now, context);
+            // With an empty buffer, the writes that still wait are behind a barrier, and the
+            // barrier waits for reads.
+            if self.queue.buffer().used() == 0 || self.is_read_only() {
+                return;
+            }
+        }
+    }
+
+    /// Programs the pages that are ready, as far as planes take them.
+    fn dispatch(&mut self, now: Nanos, context: &mut Context) {
+        if self.placement.blocks().exhausted() || self.is_read_only() {
+            return;
+        }
+        for stream in 0..self.frontier.streams() {
+            while self.queue.buffer_mut().wants_page(stream as u16, self.shape.slots) {
+                let Some(choice) = self.frontier.choose(stream, self.placement.blocks_mut()) else {
+                    self.placement.blocks_mut().set_exhausted(true);
+                    return;
+                };
+                let plane = choice.plane;
+                if choice.opened {
+                    self.cleaner.look_at(now, plane, &mut self.placement, context);
+                }
+                let buffer = self.queue.buffer_mut();
+                let page = self.frontier.program(plane, stream, buffer, &mut self.placement);
+                #[cfg(test)]
+                if let Some(shadow) = &mut context.shadow {
+                    let entries = self.frontier.contents(page.token as u32).iter();
+                    let contents = entries.map(|&entry| self.queue.buffer().unit(entry));
+                    shadow.program(page.at, contents.collect());
+                }
+                let group = self.lockstep.group(now, plane);
+                context.submit(now, Op { token: PROGRAM | page.token, group, ..page });
+            }
+        }
+    }
+
+    fn program_done(&mut self, now: Nanos, page: u32, done: &OpDone, context: &mut Context) {
+        let first = self.shape.slot_at(done.op.at);
+        let block = self.shape.block(done.op.at.plane.0, done.op.at.block);
+        let failed = done.status == OpStatus::ProgramFailed;
+        let used = self.frontier.contents(page).len();
+        let mut maps = 0;
+        for index in 0..used {
+            let entry = self.frontier.contents(page)[index];
+            if failed {
+                self.queue.buffer_mut().retry(entry);
+                continue;
+            }
+            let landed = self.queue.buffer_mut().land(entry);
+            maps += u64::from(landed.unit >= self.shape.units);
+            if landed.alive {
+                if let Some(plane) = self.placement.write(landed.unit, first + index as u32) {
+                    self.cleaner.gained(now, plane, &mut self.placement, context);
+                }
+            }
+            if landed.waiter != NONE {
+                context.finish(landed.waiter, Fate::Done, &done.times);
+            }
+        }
+        if !failed {
+            context.statistics.programmed_units += used as u64 - maps;
+            context.statistics.map_units += maps;
+        }
+        let end = self.frontier.ended(page, block, failed, self.placement.blocks_mut());
+        self.cleaner.block_ended(now, (block, end), &mut self.placement, context);
+        self.queue.finish_flushes(context);
+    }
+}
+
+/// What a layer above needs that keeps its map in units behind the host's.
+impl PageFtl {
+    /// Whether a unit is in the buffer.
+    pub(super) fn holds(&self, unit: u32) -> bool {
+        self.queue.buffer().holds(unit)
+    }
+
+    /// The slot in which a unit lies.
+    pub(super) fn slot(&self, unit: u32) -> Option<u32> {
+        self.placement.slot(unit)
+    }
+
+    /// Whether a block is being emptied.
+    pub(super) fn is_collecting(&self) -> bool {
+        self.cleaner.is_collecting()
+    }
+
+    /// Takes the changes of the map.
+    pub(super) fn take_changes(&mut self) -> Option<Vec<Change>> {
+        self.placement.take_changes()
+    }
+
+    /// Gives back the memory of [`PageFtl::take_changes`].
+    pub(super) fn restore_changes(&mut self, changes: Vec<Change>) {
+        self.placement.restore_changes(changes);
+    }
+
+    /// Reads a unit of the layer's map from its slot; [`PageFtl::read_ended`] has to follow.
+    pub(super) fn read_map_unit(
+        &mut self,
+        now: Nanos,
+        slot: u32,
+        token: u64,
+        context: &mut Context,
+    ) {
+        self.submit_read(now, self.shape.page_of(slot), self.shape.unit, token, context);
+    }
+
+    /// A read no longer needs its block.
+    pub(super) fn read_ended(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
+        self.cleaner.read_ended(now, done.op.at, &mut self.placement, context);
+    }
+
+    /// A unit of the layer's map has new contents.
+    pub(super) fn write_map_unit(&mut self, now: Nanos, unit: u32, context: &mut Context) {
+        self.queue.write_map_unit(unit, context);
+        self.dispatch(now, context);
     }
 }
 
 impl Ftl for PageFtl {
     fn expect(&self, request: &Request) {
-        self.map.prefetch_unit(self.shape.units_of(request.offset, request.length).0);
+        self.placement.prefetch_unit(self.shape.units_of(request.offset, request.length).0);
     }
 
     fn read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
@@ -213,97 +379,107 @@ impl Ftl for PageFtl {
     }
 
     fn flush(&mut self, now: Nanos, request: &Request, context: &mut Context) {
-        self.host_flush(request, context);
+        self.queue.flush(request.id, context);
         self.pump(now, context);
     }
 
     fn barrier(&mut self, now: Nanos, context: &mut Context) {
-        if !self.protected {
-            self.host_barrier();
-        }
+        self.queue.barrier();
         self.pump(now, context);
     }
 
     fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
         let whom = (done.token & !KIND) as u32;
+        let (cleaner, placement) = (&mut self.cleaner, &mut self.placement);
         match done.token & KIND {
             HOST_READ => return self.read_done(now, whom, done, context),
-            PARTIAL_READ => self.partial_read_done(now, whom, done, context),
+            PARTIAL_READ => {
+                self.queue.completed(whom, done, context);
+                self.read_ended(now, done, context);
+            }
             PROGRAM => self.program_done(now, whom, done, context),
-            GC_READ => self.gc_read_done(now, whom, done, context),
-            GC_PROGRAM => self.gc_program_done(now, whom, done, context),
-            GC_COPY => self.gc_copy_done(now, whom, done, context),
-            ERASE => self.erase_done(now, whom, done, context),
+            GC_READ => cleaner.read_done(now, done, placement, context),
+            GC_PROGRAM => cleaner.program_done(now, whom, done, placement, context),
+            GC_COPY => cleaner.copy_done(now, whom, done, placement, context),
+            ERASE => cleaner.erase_done(now, done, placement, context),
             _ => {}
         }
         self.pump(now, context);
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.background_at
+        self.cleaner.next_event()
     }
 
     fn wake(&mut self, now: Nanos, context: &mut Context) {
-        self.background_at = None;
-        for plane in 0..self.shape.planes {
-            self.start_if_needed(now, plane, context);
-        }
+        self.cleaner.wake(now, &mut self.placement, context);
     }
 
     fn host_active(&mut self, now: Nanos, active: bool, _context: &mut Context) {
-        if active {
-            (self.idle_since, self.background_at) = (None, None);
-        } else {
-            self.host_went_silent(now);
-        }
+        self.cleaner.host_active(now, active);
     }
 
     fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
-        self.recover(now, cut, context);
+        let (shape, capacity) = (self.shape, self.capacity);
+        self.lockstep.power_cut();
+        self.frontier.power_cut();
+        self.placement.blocks_mut().set_exhausted(false);
+        let (frontier, cleaner, placement) =
+            (&mut self.frontier, &mut self.cleaner, &mut self.placement);
+        recover::give_back_pages(&shape, cut.dropped, frontier, cleaner, placement);
+        cleaner.power_cut(placement);
+        let first = cut.lost.len();
+        let lost = &mut cut.lost;
+        let _kept = self.queue.power_cut(|unit| {
+            let start = shape.offset(unit);
+            lost.push(start..(start + u64::from(shape.unit)).min(capacity));
+        });
+        #[cfg(test)]
+        if let Some(shadow) = &mut context.shadow {
+            _kept.into_iter().for_each(|(unit, version)| shadow.admit(unit, version));
+        }
+        recover::merge(&mut cut.lost, first);
+        cleaner.host_active(now, false);
+        cleaner.look_at_all(now, placement, context);
+        self.pump(now, context);
     }
 
     fn power_loss(&self) -> PowerLoss {
-        let unit = u64::from(self.shape.unit);
-        let cache = match self.room {
-            0 => CacheKind::None,
-            _ if self.protected => CacheKind::Protected,
-            room => CacheKind::Volatile(u64::from(room) * unit),
-        };
-        // A unit is mapped when all of it is programmed.
-        PowerLoss::new(cache, unit)
+        self.queue.power_loss()
     }
 
     fn precondition(&mut self, state: Precondition, _context: &mut Context) {
+        let (frontier, placement) = (&mut self.frontier, &mut self.placement);
         match state {
-            Precondition::None => {}
-            Precondition::Sequential => self.begin_sequential(),
-            Precondition::Steady => self.begin_steady(),
+            Precondition::None => return,
+            Precondition::Sequential => self.beginning.sequential(frontier, placement),
+            Precondition::Steady => {
+                self.beginning.steady(frontier, &mut self.cleaner, placement);
+            }
         }
-        if state != Precondition::None {
-            self.begin_map();
-        }
+        self.beginning.map(frontier, placement);
     }
 
     fn health(&self, context: &Context) -> Health {
-        self.state_of_health(context)
+        let spares = self.placement.blocks().spares();
+        spares.health(self.shape.blocks(), self.is_read_only(), context)
     }
 
     fn report(&self, _context: &Context) -> serde_json::Value {
-        let free: u64 = self.blocks.planes.iter().map(|plane| u64::from(plane.free)).sum();
+        let blocks = self.placement.blocks();
         serde_json::json!({
             "units": self.shape.units,
             "blocks": self.shape.blocks(),
-            "free_blocks": free,
-            "retired_blocks": self.retired,
-            "spare_blocks": self.spare,
+            "free_blocks": blocks.free_in_all(),
+            "retired_blocks": blocks.spares().given_up(),
+            "spare_blocks": blocks.spares().spare(),
             // Full blocks, by how many sixteenths of them are valid.
-            "valid": self.blocks.validity(),
-            "buffered_units": self.buffer.used(),
+            "valid": blocks.validity(),
+            "buffered_units": self.queue.buffer().used(),
         })
     }
 
     fn check(&self) {
-        self.map.check();
-        self.blocks.check(&self.map);
+        self.placement.check();
     }
 }

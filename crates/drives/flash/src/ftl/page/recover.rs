@@ -3,117 +3,56 @@
 
 use std::ops::Range;
 
-use stasis_clock::Nanos;
 use stasis_nand::OpKind;
 
 use super::blocks::State;
-use super::{Context, Dropped, PageFtl, PowerCut, GC_COPY, GC_PROGRAM, KIND};
-use crate::buffer::NONE;
+use super::cleaner::Cleaner;
+use super::frontier::Frontier;
+use super::placement::Placement;
+use super::token::{GC_COPY, GC_PROGRAM, KIND};
+use crate::ftl::{Dropped, Shape};
 
-impl PageFtl {
-    pub(super) fn recover(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
-        let (dropped, lost) = (cut.dropped, &mut cut.lost);
-        self.waiting.clear();
-        self.flushes.clear();
-        self.partial.clear();
-        self.partial_free.clear();
-        self.reads.fill(0);
-        self.programs.clear();
-        (self.programming, self.collecting, self.stalled) = (0, 0, false);
-        self.lockstep = None;
-        self.give_back_pages(dropped);
-        for plane in 0..self.shape.planes {
-            let collector = &mut self.collectors[plane as usize];
-            collector.gathered.clear();
-            collector.starved = false;
-            if let Some(job) = collector.job.take() {
-                // Moved units stay moved; an erase begins again.
-                if self.blocks.blocks[job.victim as usize].state == State::Bad {
-                    collector.bad.push_front(job.victim);
-                } else {
-                    self.blocks.put_back(job.victim);
-                }
-            }
-        }
-        let shape = self.shape;
-        let capacity = self.capacity;
-        let first = lost.len();
-        let kept = self.buffer.power_cut(self.protected, |unit| {
-            let start = shape.offset(unit);
-            lost.push(start..(start + u64::from(shape.unit)).min(capacity));
-        });
-        let _ = &kept;
-        #[cfg(test)]
-        if let Some(shadow) = &mut context.shadow {
-            kept.into_iter().for_each(|(unit, version)| shadow.admit(unit, version));
-        }
-        merge(lost, first);
-        self.host_went_silent(now);
-        for plane in 0..self.shape.planes {
-            self.start_if_needed(now, plane, context);
-        }
-        self.pump(now, context);
+/// Pages whose program had not begun are free to be programmed again; those
+/// whose had hold nothing. Blocks with pages left are open again where they were; if another has
+/// that place, they count as full.
+pub(super) fn give_back_pages(
+    shape: &Shape,
+    dropped: &[Dropped],
+    frontier: &mut Frontier,
+    cleaner: &mut Cleaner,
+    placement: &mut Placement,
+) {
+    let blocks = placement.blocks_mut();
+    let programs =
+        dropped.iter().filter(|d| matches!(d.op.kind, OpKind::Program | OpKind::Copyback));
+    let block_of = |dropped: &Dropped| shape.block(dropped.op.at.plane.0, dropped.op.at.block);
+    for dropped in programs.clone() {
+        blocks.page_dropped(block_of(dropped), dropped.op.at.page, dropped.started);
     }
-
-    /// Pages whose program had not begun are free to be programmed again; those
-    /// whose had hold nothing.
-    fn give_back_pages(&mut self, dropped: &[Dropped]) {
-        let programs =
-            dropped.iter().filter(|d| matches!(d.op.kind, OpKind::Program | OpKind::Copyback));
-        for Dropped { op, started } in programs.clone() {
-            let block = self.shape.block(op.at.plane.0, op.at.block);
-            let entry = &mut self.blocks.blocks[block as usize];
-            if *started {
-                entry.ended += 1;
-            } else {
-                entry.next = entry.next.min(op.at.page);
-            }
-        }
-        for Dropped { op, .. } in programs {
-            let plane = op.at.plane.0;
-            let block = self.shape.block(plane, op.at.block);
-            let entry = self.blocks.blocks[block as usize];
-            debug_assert_eq!(entry.ended, entry.next, "nothing is under way");
-            match entry.state {
-                State::Bad => {
-                    let bad = &mut self.collectors[plane as usize].bad;
-                    if !bad.contains(&block) {
-                        bad.push_back(block);
-                    }
+    for dropped in programs {
+        let (plane, block) = (dropped.op.at.plane.0, block_of(dropped));
+        let takes_pages = blocks.takes_pages(block);
+        match blocks.state(block) {
+            State::Bad => cleaner.found_bad(plane, block),
+            State::Open => {
+                let moved = matches!(dropped.op.token & KIND, GC_PROGRAM | GC_COPY);
+                let open = takes_pages
+                    && if moved {
+                        cleaner.reopen(plane, block)
+                    } else {
+                        frontier.reopen(plane, block)
+                    };
+                if !open {
+                    blocks.fill(block);
                 }
-                State::Open if entry.next < self.shape.geometry.pages => {
-                    let moved = matches!(op.token & KIND, GC_PROGRAM | GC_COPY);
-                    self.reopen(plane, block, moved);
-                }
-                State::Open => self.blocks.fill(block),
-                _ => {}
             }
-        }
-    }
-
-    /// A block that has pages left is open again; if another has its place, it
-    /// counts as full.
-    fn reopen(&mut self, plane: u32, block: u32, moved: bool) {
-        let first = (plane * self.streams) as usize;
-        let open = &mut self.open[first..first + self.streams as usize];
-        let collector = &mut self.collectors[plane as usize].open;
-        if *collector == block || open.contains(&block) {
-            return;
-        }
-        let place = if moved {
-            (*collector == NONE).then_some(collector)
-        } else {
-            open.iter_mut().find(|place| **place == NONE)
-        };
-        match place {
-            Some(place) => *place = block,
-            None => self.blocks.fill(block),
+            _ => {}
         }
     }
 }
 
 /// Joins ranges, from the `first` on, that touch or overlap.
-fn merge(ranges: &mut Vec<Range<u64>>, first: usize) {
+pub(super) fn merge(ranges: &mut Vec<Range<u64>>, first: usize) {
     ranges[first..].sort_by_key(|range| range.start);
     let mut kept = first;
     for index in first..ranges.len() {
@@ -126,4 +65,55 @@ fn merge(ranges: &mut Vec<Range<u64>>, first: usize) {
         }
     }
     ranges.truncate(kept);
+}
+
+#[cfg(test)]
+mod tests {
+    use stasis_nand::{Op, PageAddress, PlaneId, Priority};
+
+    use super::super::blocks::Blocks;
+    use super::super::testing::drive;
+    use super::*;
+    use crate::spec::{Spec, WearLevelling};
+
+    #[test]
+    fn ranges_that_touch_are_joined_behind_those_of_others() {
+        let mut ranges = vec![0..9, 6..8, 2..4, 4..5, 7..9];
+        merge(&mut ranges, 1);
+        assert_eq!(ranges, [0..9, 2..5, 6..9]);
+    }
+
+    #[test]
+    fn blocks_are_open_again_for_their_owner_and_full_where_it_has_another() {
+        let (spec, shape) = drive(Spec::default(), 1, 4, 64);
+        let mut blocks = Blocks::new(shape, WearLevelling::None, 8, 1);
+        let numbers: Vec<u32> = (0..3).map(|_| blocks.open(0).unwrap()).collect();
+        let mut dropped = Vec::new();
+        for (&block, token) in numbers.iter().zip([0, GC_PROGRAM, 0]) {
+            for page in [0, 1] {
+                assert_eq!(blocks.next_page(block), page);
+                let at = PageAddress { plane: PlaneId(0), block, page };
+                let op = Op {
+                    kind: OpKind::Program,
+                    at,
+                    source: at,
+                    bytes: 4096,
+                    priority: Priority::Write,
+                    token,
+                    group: 0,
+                };
+                dropped.push(Dropped { op, started: page == 0 });
+            }
+        }
+        let mut placement = Placement::new(shape, shape.units, blocks, false);
+        let mut frontier = Frontier::new(shape, 1, vec![0]);
+        let mut cleaner = Cleaner::new(&spec, shape, 1);
+        give_back_pages(&shape, &dropped, &mut frontier, &mut cleaner, &mut placement);
+        let states = numbers.iter().map(|&block| placement.blocks().state(block));
+        assert_eq!(states.collect::<Vec<_>>(), [State::Open, State::Open, State::Full]);
+        // The page whose program had started is not programmed again.
+        assert_eq!(placement.blocks_mut().next_page(numbers[0]), 1);
+        assert!(cleaner.reopen(0, numbers[1]) && !cleaner.reopen(0, numbers[0]));
+        assert!(frontier.reopen(0, numbers[0]) && !frontier.reopen(0, numbers[1]));
+    }
 }

@@ -1,0 +1,668 @@
+//! The cleaner: in each plane one block at a time is emptied, by moving its valid units to another
+//! block of the plane, and erased.
+//!
+//! Invariants: a plane has one job at most; a slot is in one of these at most: gathered, or in a
+//! page under way; a block is erased when nothing of it is valid and no read of the host's needs
+//! it; a hold of the array is released when its job ends.
+
+use std::collections::VecDeque;
+
+use stasis_clock::Nanos;
+use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, PlaneId, Priority, Scope};
+
+use super::blocks::{PageEnd, State};
+use super::placement::Placement;
+use super::programs::Programs;
+use super::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ};
+use super::victims::{Need, Victims, Why};
+use crate::buffer::NONE;
+use crate::ftl::{Context, Shape};
+use crate::spec::{Blocking, Spec};
+
+/// Operations that one collection has under way at a time: enough that the
+/// plane never waits for it, and few enough that the host's get their turn.
+const WINDOW: u32 = 4;
+/// Slots by which the map is read ahead of the units that move: a line of the caches.
+const AHEAD: u32 = 16;
+
+/// A block that is being emptied.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    victim: u32,
+    why: Why,
+    // The next page to look at.
+    page: u32,
+    // Operations under way.
+    reads: u32,
+    programs: u32,
+    held: bool,
+    // All is moved; it waits for the host's reads of the block.
+    draining: bool,
+    // There is nowhere to move to.
+    abandoned: bool,
+    since: Nanos,
+}
+
+/// A plane's collection.
+#[derive(Debug, Clone)]
+struct Collector {
+    job: Option<Job>,
+    // Slots that were read and move next.
+    gathered: Vec<u32>,
+    // The block that units move to.
+    open: u32,
+    // Blocks that are to be emptied because a program failed.
+    bad: VecDeque<u32>,
+    // It should collect, and no block would gain anything.
+    starved: bool,
+}
+
+impl Collector {
+    /// Of a plane with pages of so many slots.
+    fn new(slots: u32) -> Self {
+        Self {
+            job: None,
+            // Slots read are added to a remainder that does not fill a page.
+            gathered: Vec::with_capacity((slots * (WINDOW + 2)) as usize),
+            open: NONE,
+            bad: VecDeque::new(),
+            starved: false,
+        }
+    }
+}
+
+/// Every plane's collection; see the [module](self).
+#[derive(Debug)]
+pub(super) struct Cleaner {
+    shape: Shape,
+    victims: Victims,
+    collectors: Vec<Collector>,
+    jobs: u32,
+    blocking: Blocking,
+    copyback: bool,
+    // Pages of moved units that are under way.
+    programs: Programs,
+    // The host's reads that are under way, by block.
+    reads: Vec<u32>,
+    background_at: Option<Nanos>,
+}
+
+impl Cleaner {
+    /// Nothing is being emptied.
+    pub fn new(spec: &Spec, shape: Shape, seed: u64) -> Self {
+        Self {
+            shape,
+            victims: Victims::new(spec, shape.planes, shape.geometry.blocks, seed),
+            collectors: (0..shape.planes).map(|_| Collector::new(shape.slots)).collect(),
+            jobs: 0,
+            blocking: spec.gc.blocking,
+            copyback: spec.gc.copyback.unwrap_or(spec.gc.blocking == Blocking::Plane),
+            programs: Programs::new(shape.slots),
+            reads: vec![0; shape.blocks() as usize],
+            background_at: None,
+        }
+    }
+
+    /// Whether a block is being emptied.
+    #[inline]
+    pub fn is_collecting(&self) -> bool {
+        self.jobs > 0
+    }
+
+    /// When background collection begins.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.background_at
+    }
+
+    /// The host has a command in flight, or has none since `now`.
+    pub fn host_active(&mut self, now: Nanos, active: bool) {
+        self.background_at = self.victims.host_active(now, active);
+    }
+
+    /// The time of [`Cleaner::next_event`] has come.
+    pub fn wake(&mut self, now: Nanos, placement: &mut Placement, context: &mut Context) {
+        self.background_at = None;
+        self.look_at_all(now, placement, context);
+    }
+
+    /// Begins to empty a block of each plane that needs it.
+    pub fn look_at_all(&mut self, now: Nanos, placement: &mut Placement, context: &mut Context) {
+        for plane in 0..self.shape.planes {
+            self.look_at(now, plane, placement, context);
+        }
+    }
+
+    /// Begins to empty a block of a plane, if one should be.
+    pub fn look_at(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        if self.collectors[plane as usize].job.is_some() {
+            return;
+        }
+        let Some((victim, why)) = self.next_victim(now, plane, placement) else { return };
+        if why != Why::Bad {
+            placement.blocks_mut().collect(victim);
+        }
+        let held = self.blocking != Blocking::None;
+        if held {
+            context.array.hold(now, self.scope(plane));
+        }
+        self.jobs += 1;
+        self.collectors[plane as usize].starved = false;
+        self.collectors[plane as usize].job = Some(Job {
+            victim,
+            why,
+            page: 0,
+            reads: 0,
+            programs: 0,
+            held,
+            draining: false,
+            abandoned: false,
+            since: now,
+        });
+        self.go_on(now, plane, placement, context);
+    }
+
+    /// A plane has something to gain that it had not: where nothing was to be gained, it is looked
+    /// at again.
+    #[inline]
+    pub fn gained(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        if self.collectors[plane as usize].starved {
+            self.look_at(now, plane, placement, context);
+        }
+    }
+
+    /// A program into a block has ended, of the host's or of moved units.
+    pub fn block_ended(
+        &mut self,
+        now: Nanos,
+        (block, end): (u32, PageEnd),
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let plane = self.shape.plane_of(block);
+        match end {
+            PageEnd::Going => {}
+            PageEnd::Full => self.gained(now, plane, placement, context),
+            PageEnd::Bad => {
+                self.collectors[plane as usize].bad.push_back(block);
+                self.look_at(now, plane, placement, context);
+            }
+        }
+    }
+
+    /// A read of the host's needs a block.
+    #[inline]
+    pub fn read_began(&mut self, block: u32) {
+        self.reads[block as usize] += 1;
+    }
+
+    /// A read of the host's no longer needs its block.
+    #[inline]
+    pub fn read_ended(
+        &mut self,
+        now: Nanos,
+        at: PageAddress,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let block = self.shape.block(at.plane.0, at.block);
+        self.reads[block as usize] -= 1;
+        if self.reads[block as usize] == 0 {
+            self.drained(now, at.plane.0, block, placement, context);
+        }
+    }
+
+    fn scope(&self, plane: u32) -> Scope {
+        match self.blocking {
+            Blocking::Channel => Scope::Channel(self.shape.geometry.channel(PlaneId(plane))),
+            Blocking::Controller => Scope::Controller,
+            Blocking::Plane | Blocking::None => Scope::Plane(PlaneId(plane)),
+        }
+    }
+
+    fn next_victim(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        placement: &mut Placement,
+    ) -> Option<(u32, Why)> {
+        let collector = &mut self.collectors[plane as usize];
+        if let Some(block) = collector.bad.pop_front() {
+            return Some((block, Why::Bad));
+        }
+        // Without a block to move into nothing can be collected.
+        if placement.blocks().free_in(plane) == 0 && collector.open == NONE {
+            return None;
+        }
+        let need = self.victims.choose(now, plane, placement.blocks_mut());
+        collector.starved = need == Need::Starved;
+        match need {
+            Need::Empty(block, why) => Some((block, why)),
+            Need::Nothing | Need::Starved => None,
+        }
+    }
+
+    /// Moves as many pages as the window allows; erases once all are moved.
+    fn go_on(&mut self, now: Nanos, plane: u32, placement: &mut Placement, context: &mut Context) {
+        let pages = self.shape.geometry.pages;
+        while let Some(job) = &mut self.collectors[plane as usize].job {
+            if job.abandoned {
+                return self.abandon(now, plane, placement, context);
+            }
+            if job.page == pages || job.reads + job.programs >= WINDOW {
+                break;
+            }
+            let page = (job.victim, job.page);
+            job.page += 1;
+            if !self.move_page(now, page, placement, context) {
+                return;
+            }
+        }
+        let Some(job) = self.collectors[plane as usize].job else { return };
+        if job.page < pages || job.reads > 0 {
+            return;
+        }
+        if !self.write_gathered(now, plane, 1, placement, context) {
+            return;
+        }
+        let Some(job) = self.collectors[plane as usize].job else { return };
+        if job.programs == 0 && self.collectors[plane as usize].gathered.is_empty() {
+            self.emptied(now, plane, placement, context);
+        }
+    }
+
+    /// Reads, or copies, the valid units of a page; false if the job was given up.
+    fn move_page(
+        &mut self,
+        now: Nanos,
+        (victim, page): (u32, u32),
+        placement: &mut Placement,
+        context: &mut Context,
+    ) -> bool {
+        let first = self.shape.slot(victim, page);
+        let slots = first..first + self.shape.slots;
+        placement.prefetch_slot(slots.end + AHEAD);
+        let mut valid = 0;
+        for unit in slots.clone().filter_map(|slot| placement.unit(slot)) {
+            valid += 1;
+            // It is mapped anew when the page was programmed.
+            placement.prefetch_unit(unit);
+        }
+        if valid == 0 {
+            return true;
+        }
+        let source = self.shape.address(victim, page);
+        if self.copyback && valid == self.shape.slots {
+            let page = self.programs.begin();
+            slots.for_each(|slot| self.programs.push(page, slot));
+            return self.move_to(now, (OpKind::Copyback, source), page, placement, context);
+        }
+        let plane = source.plane.0;
+        if let Some(job) = &mut self.collectors[plane as usize].job {
+            job.reads += 1;
+        }
+        let op = Op {
+            kind: OpKind::Read,
+            at: source,
+            source,
+            bytes: valid * self.shape.unit,
+            priority: Priority::Gc,
+            token: GC_READ | u64::from(plane),
+            group: 0,
+        };
+        context.submit(now, op);
+        true
+    }
+
+    /// Programs pages of the gathered units, each of at least `least` units; false
+    /// if the job was given up.
+    fn write_gathered(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        least: usize,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) -> bool {
+        let collector = &mut self.collectors[plane as usize];
+        // Units that the host wrote or trimmed meanwhile are not moved.
+        collector.gathered.retain(|&slot| placement.unit(slot).is_some());
+        while self.collectors[plane as usize].gathered.len() >= least.max(1) {
+            let page = self.programs.begin();
+            let gathered = &mut self.collectors[plane as usize].gathered;
+            let count = gathered.len().min(self.shape.slots as usize);
+            gathered.drain(..count).for_each(|slot| self.programs.push(page, slot));
+            let nowhere = PageAddress { plane: PlaneId(plane), ..PageAddress::default() };
+            if !self.move_to(now, (OpKind::Program, nowhere), page, placement, context) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Submits a page of moved units of the plane of `source`; false if there is no room and the
+    /// job was given up.
+    fn move_to(
+        &mut self,
+        now: Nanos,
+        (kind, source): (OpKind, PageAddress),
+        page: u32,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) -> bool {
+        let plane = source.plane.0;
+        let blocks = placement.blocks_mut();
+        let collector = &mut self.collectors[plane as usize];
+        if collector.open == NONE {
+            collector.open = blocks.open(plane).unwrap_or(NONE);
+        }
+        let block = collector.open;
+        if block == NONE {
+            self.programs.end(page);
+            self.abandon(now, plane, placement, context);
+            return false;
+        }
+        let at = self.shape.address(block, blocks.next_page(block));
+        if at.page + 1 == self.shape.geometry.pages {
+            collector.open = NONE;
+        }
+        #[cfg(test)]
+        if let Some(shadow) = &mut context.shadow {
+            shadow.moved(at, self.programs.contents(page));
+        }
+        if let Some(job) = &mut collector.job {
+            job.programs += 1;
+        }
+        let copies = kind == OpKind::Copyback;
+        let op = Op {
+            kind,
+            at,
+            source: if copies { source } else { at },
+            bytes: if copies { 0 } else { self.shape.geometry.page_size },
+            priority: Priority::Gc,
+            token: if copies { GC_COPY } else { GC_PROGRAM } | u64::from(page),
+            group: 0,
+        };
+        context.submit(now, op);
+        true
+    }
+
+    /// A page was read whose units move.
+    pub fn read_done(
+        &mut self,
+        now: Nanos,
+        done: &OpDone,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let plane = done.op.at.plane.0;
+        self.take_in(now, (done.op.at, done.status), placement, context);
+        let collector = &mut self.collectors[plane as usize];
+        if let Some(job) = &mut collector.job {
+            job.reads -= 1;
+        }
+        let least = self.shape.slots as usize;
+        let abandoned = collector.job.is_some_and(|job| job.abandoned);
+        if abandoned || self.write_gathered(now, plane, least, placement, context) {
+            self.go_on(now, plane, placement, context);
+        }
+    }
+
+    /// Gathers the valid units of a page that was read.
+    fn take_in(
+        &mut self,
+        now: Nanos,
+        (at, status): (PageAddress, OpStatus),
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let first = self.shape.slot_at(at);
+        for slot in first..first + self.shape.slots {
+            let Some(unit) = placement.unit(slot) else { continue };
+            match status {
+                OpStatus::Uncorrectable => {
+                    if let Some(plane) = placement.lose(unit) {
+                        self.gained(now, plane, placement, context);
+                    }
+                    #[cfg(test)]
+                    if let Some(shadow) = &mut context.shadow {
+                        shadow.damage(unit, slot);
+                    }
+                    continue;
+                }
+                OpStatus::Corrupted { seed } => placement.corrupt(unit, seed),
+                _ => {}
+            }
+            self.collectors[at.plane.0 as usize].gathered.push(slot);
+        }
+    }
+
+    /// A page of moved units was copied within the plane, or not.
+    pub fn copy_done(
+        &mut self,
+        now: Nanos,
+        page: u32,
+        done: &OpDone,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        if done.status == OpStatus::Uncorrectable {
+            // There was nothing to copy. The page it was to go to stays empty.
+            self.take_in(now, (done.op.source, done.status), placement, context);
+        }
+        self.program_done(now, page, done, placement, context);
+    }
+
+    /// A page of moved units was programmed, or not.
+    pub fn program_done(
+        &mut self,
+        now: Nanos,
+        page: u32,
+        done: &OpDone,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let plane = done.op.at.plane.0;
+        let first = self.shape.slot_at(done.op.at);
+        let block = self.shape.block(plane, done.op.at.block);
+        let failed = done.status == OpStatus::ProgramFailed;
+        let collector = &mut self.collectors[plane as usize];
+        for (index, &old) in (0..).zip(self.programs.contents(page)) {
+            // The host wrote it meanwhile, or it was lost.
+            let Some(unit) = placement.unit(old) else { continue };
+            if failed {
+                collector.gathered.push(old);
+                continue;
+            }
+            if let OpStatus::Corrupted { seed } = done.status {
+                placement.corrupt(unit, seed);
+            }
+            placement.relocate(unit, old, first + index);
+            context.statistics.moved_units += 1;
+        }
+        self.programs.end(page);
+        if let Some(job) = &mut collector.job {
+            job.programs -= 1;
+        }
+        if failed && collector.open == block {
+            collector.open = NONE;
+        }
+        let end = placement.blocks_mut().page_ended(block, failed);
+        self.block_ended(now, (block, end), placement, context);
+        self.go_on(now, plane, placement, context);
+    }
+
+    /// All is moved: the block is erased, once no read of the host's needs it.
+    fn emptied(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let scope = self.scope(plane);
+        let Some(job) = &mut self.collectors[plane as usize].job else { return };
+        if job.why == Why::Bad {
+            placement.blocks_mut().retire(job.victim);
+            return self.end_job(now, plane, placement, context);
+        }
+        let drains = self.reads[job.victim as usize] > 0;
+        job.draining = drains;
+        if drains {
+            if std::mem::take(&mut job.held) {
+                // Reads that came before the hold could not finish under it.
+                context.array.release(now, scope);
+            }
+            return;
+        }
+        let at = self.shape.address(job.victim, 0);
+        let op = Op {
+            kind: OpKind::Erase,
+            at,
+            source: at,
+            bytes: 0,
+            priority: Priority::Gc,
+            token: ERASE | u64::from(plane),
+            group: 0,
+        };
+        context.submit(now, op);
+    }
+
+    /// The host's last read of a block has ended.
+    fn drained(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        block: u32,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let Some(job) = &mut self.collectors[plane as usize].job else { return };
+        if !job.draining || job.victim != block {
+            return;
+        }
+        job.draining = false;
+        if self.blocking != Blocking::None {
+            job.held = true;
+            context.array.hold(now, self.scope(plane));
+        }
+        self.emptied(now, plane, placement, context);
+    }
+
+    /// A block was erased, or is given up because it could not be.
+    pub fn erase_done(
+        &mut self,
+        now: Nanos,
+        done: &OpDone,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let plane = done.op.at.plane.0;
+        let block = self.shape.block(plane, done.op.at.block);
+        if done.status == OpStatus::EraseFailed {
+            placement.blocks_mut().retire(block);
+        } else {
+            self.victims.erased(plane);
+            placement.blocks_mut().erased(block);
+        }
+        self.end_job(now, plane, placement, context);
+    }
+
+    fn end_job(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let Some(job) = self.collectors[plane as usize].job.take() else { return };
+        if job.held {
+            context.array.release(now, self.scope(plane));
+        }
+        self.jobs -= 1;
+        let block = self.shape.address(job.victim, 0).block;
+        context.collected(plane, block, (job.since, now));
+        self.look_at(now, plane, placement, context);
+    }
+
+    /// There is nowhere to move to: the block stays as it is.
+    fn abandon(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        placement: &mut Placement,
+        context: &mut Context,
+    ) {
+        let collector = &mut self.collectors[plane as usize];
+        collector.gathered.clear();
+        let Some(mut job) = collector.job.take() else { return };
+        if job.reads + job.programs > 0 {
+            // The end of each operation under way calls this again.
+            job.abandoned = true;
+            collector.job = Some(job);
+            return;
+        }
+        if job.why == Why::Bad {
+            collector.bad.push_back(job.victim);
+        } else {
+            placement.blocks_mut().put_back(job.victim);
+        }
+        collector.starved = true;
+        if job.held {
+            context.array.release(now, self.scope(plane));
+        }
+        self.jobs -= 1;
+    }
+
+    /// The power failed: nothing is under way any more. Moved units stay moved; an erase begins
+    /// again when the plane is looked at.
+    pub fn power_cut(&mut self, placement: &mut Placement) {
+        self.reads.fill(0);
+        self.programs.clear();
+        self.jobs = 0;
+        let blocks = placement.blocks_mut();
+        for collector in &mut self.collectors {
+            collector.gathered.clear();
+            collector.starved = false;
+            if let Some(job) = collector.job.take() {
+                if blocks.state(job.victim) == State::Bad {
+                    collector.bad.push_front(job.victim);
+                } else {
+                    blocks.put_back(job.victim);
+                }
+            }
+        }
+    }
+
+    /// A bad block whose last program a power cut dropped is to be emptied.
+    pub fn found_bad(&mut self, plane: u32, block: u32) {
+        let bad = &mut self.collectors[plane as usize].bad;
+        if !bad.contains(&block) {
+            bad.push_back(block);
+        }
+    }
+
+    /// A block of moved units has pages left after a power cut, or from the beginning of the run
+    /// on: it is open again; false if it would need the place of another.
+    pub fn reopen(&mut self, plane: u32, block: u32) -> bool {
+        let open = &mut self.collectors[plane as usize].open;
+        if *open == NONE {
+            *open = block;
+        }
+        *open == block
+    }
+}
+
+#[cfg(test)]
+mod tests;

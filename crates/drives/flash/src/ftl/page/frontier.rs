@@ -1,0 +1,294 @@
+//! The write frontier: the open blocks that the host's data (and a layer's map) is programmed into,
+//! and the pages on their way.
+//!
+//! Invariants: a block is open for one plane and stream at most, in state `Open`, and has pages
+//! left; pages go round the planes in one order; each page under way is in [`Programs`] once.
+
+use stasis_nand::{Op, OpKind, Priority};
+
+use super::blocks::{Blocks, PageEnd};
+use super::placement::Placement;
+use super::programs::Programs;
+use crate::buffer::{Buffer, NONE};
+use crate::ftl::Shape;
+
+/// Free blocks of a plane that are kept for collection: one to move into, and
+/// one in case that fails.
+pub(super) const RESERVE: u32 = 2;
+
+/// Where a stream's next page goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub plane: u32,
+    /// A free block of the plane was opened for it.
+    pub opened: bool,
+}
+
+/// The open blocks and the programs under way; see the [module](self).
+#[derive(Debug)]
+pub(super) struct Frontier {
+    shape: Shape,
+    streams: u32,
+    // Open blocks, by plane and stream; `NONE` where there is none.
+    open: Vec<u32>,
+    // Planes in the order of writing, and the place in it.
+    order: Vec<u32>,
+    turn: usize,
+    programs: Programs,
+    under_way: u32,
+}
+
+impl Frontier {
+    /// No block is open. `order`: the planes in the order of writing.
+    pub fn new(shape: Shape, streams: u32, order: Vec<u32>) -> Self {
+        Self {
+            shape,
+            streams,
+            open: vec![NONE; (shape.planes * streams) as usize],
+            order,
+            turn: 0,
+            programs: Programs::new(shape.slots),
+            under_way: 0,
+        }
+    }
+
+    /// Streams of open blocks.
+    pub fn streams(&self) -> u32 {
+        self.streams
+    }
+
+    /// Planes in the order of writing.
+    pub fn order(&self) -> &[u32] {
+        &self.order
+    }
+
+    /// Whether a program is under way.
+    #[inline]
+    pub fn is_programming(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// Entries of the buffer that a page under way holds.
+    #[inline]
+    pub fn contents(&self, page: u32) -> &[u32] {
+        self.programs.contents(page)
+    }
+
+    /// The next plane that takes a page of a stream, with an open block; `None` where no plane
+    /// does.
+    pub fn choose(&mut self, stream: u32, blocks: &mut Blocks) -> Option<Choice> {
+        // Planes that hold more than their share are passed over, unless no other
+        // is left.
+        for fair in [true, false] {
+            for _ in 0..self.order.len() {
+                let plane = self.next_plane();
+                let place = (plane * self.streams + stream) as usize;
+                if self.open[place] != NONE {
+                    return Some(Choice { plane, opened: false });
+                }
+                if blocks.free_in(plane) <= RESERVE || (fair && blocks.above_share(plane)) {
+                    continue;
+                }
+                if let Some(block) = blocks.open(plane) {
+                    self.open[place] = block;
+                    return Some(Choice { plane, opened: true });
+                }
+            }
+        }
+        None
+    }
+
+    fn next_plane(&mut self) -> u32 {
+        let plane = self.order[self.turn];
+        self.turn = if self.turn + 1 == self.order.len() { 0 } else { self.turn + 1 };
+        plane
+    }
+
+    /// Takes units of a stream from the buffer into the next page of a plane that
+    /// [`Frontier::choose`] named: the program, whose token is the page's number, in no group.
+    pub fn program(
+        &mut self,
+        plane: u32,
+        stream: u32,
+        buffer: &mut Buffer,
+        placement: &mut Placement,
+    ) -> Op {
+        let open = (plane * self.streams + stream) as usize;
+        let block = self.open[open];
+        let page = self.programs.begin();
+        for _ in 0..self.shape.slots {
+            let Some(entry) = buffer.take(stream as u16) else { break };
+            self.programs.push(page, entry);
+            placement.prefetch_old(buffer.unit_of(entry));
+        }
+        let at = self.shape.address(block, placement.blocks_mut().next_page(block));
+        if at.page + 1 == self.shape.geometry.pages {
+            self.open[open] = NONE;
+        }
+        self.under_way += 1;
+        Op {
+            kind: OpKind::Program,
+            at,
+            source: at,
+            bytes: self.shape.geometry.page_size,
+            priority: Priority::Write,
+            token: u64::from(page),
+            group: 0,
+        }
+    }
+
+    /// The program of a page into a block has ended.
+    pub fn ended(&mut self, page: u32, block: u32, failed: bool, blocks: &mut Blocks) -> PageEnd {
+        self.under_way -= 1;
+        self.programs.end(page);
+        if failed {
+            let plane = self.shape.plane_of(block);
+            for open in self.open_of(plane).iter_mut().filter(|open| **open == block) {
+                *open = NONE;
+            }
+        }
+        blocks.page_ended(block, failed)
+    }
+
+    /// The open blocks of a plane, by stream.
+    fn open_of(&mut self, plane: u32) -> &mut [u32] {
+        let first = (plane * self.streams) as usize;
+        &mut self.open[first..first + self.streams as usize]
+    }
+
+    /// The power failed: no page is under way any more.
+    pub fn power_cut(&mut self) {
+        self.programs.clear();
+        self.under_way = 0;
+    }
+
+    /// A block has pages left after a power cut: it is open again; false if it would need the place
+    /// of another.
+    pub fn reopen(&mut self, plane: u32, block: u32) -> bool {
+        let open = self.open_of(plane);
+        if open.contains(&block) {
+            return true;
+        }
+        let free = open.iter_mut().find(|open| **open == NONE);
+        free.map(|open| *open = block).is_some()
+    }
+
+    /// A block with pages left is open for a stream from the beginning of the run on.
+    pub fn resume(&mut self, plane: u32, stream: u32, block: u32) {
+        self.open[(plane * self.streams + stream) as usize] = block;
+    }
+
+    /// The next page goes to this place of the order.
+    pub fn resume_at(&mut self, place: u32) {
+        self.turn = place as usize % self.order.len();
+    }
+
+    /// Puts units into the next page of a stream, as if programmed before the run.
+    pub fn put_page(
+        &mut self,
+        stream: u32,
+        units: impl Iterator<Item = u32>,
+        placement: &mut Placement,
+    ) {
+        let plane = self.next_plane();
+        let open = (plane * self.streams + stream) as usize;
+        if self.open[open] == NONE {
+            let Some(block) = placement.blocks_mut().open(plane) else { return };
+            self.open[open] = block;
+        }
+        let block = self.open[open];
+        let page = placement.blocks_mut().next_page(block);
+        for (slot, unit) in (self.shape.slot(block, page)..).zip(units) {
+            placement.preset(unit, slot);
+            placement.blocks_mut().add_valid(block, 1);
+        }
+        if placement.blocks_mut().page_ended(block, false) == PageEnd::Full {
+            self.open[open] = NONE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::drive;
+    use super::*;
+    use crate::spec::{Spec, WearLevelling};
+
+    /// Two planes in reverse order, pages of one slot, two of a block.
+    fn parts(streams: u32) -> (Frontier, Placement, Buffer) {
+        let (_, shape) = drive(Spec::default(), 2, 2, 64);
+        let blocks = Blocks::new(shape, WearLevelling::None, 8, 1);
+        let placement = Placement::new(shape, shape.units, blocks, false);
+        (Frontier::new(shape, streams, vec![1, 0]), placement, Buffer::new(streams))
+    }
+
+    /// Programs a unit of a stream; where it goes.
+    fn program(parts: &mut (Frontier, Placement, Buffer), unit: u32, stream: u16) -> Op {
+        let (frontier, placement, buffer) = parts;
+        buffer.admit(unit, stream, NONE, true);
+        let stream = u32::from(stream);
+        let choice = frontier.choose(stream, placement.blocks_mut()).unwrap();
+        let op = frontier.program(choice.plane, stream, buffer, placement);
+        assert_eq!(op.at.plane.0, choice.plane);
+        op
+    }
+
+    #[test]
+    fn pages_go_round_the_planes_and_streams_keep_apart() {
+        let mut parts = parts(2);
+        let ops: Vec<Op> = [0, 0, 1, 1]
+            .iter()
+            .zip(0..)
+            .map(|(stream, unit)| program(&mut parts, unit, *stream))
+            .collect();
+        let places: Vec<_> =
+            ops.iter().map(|op| (op.at.plane.0, op.at.block, op.at.page)).collect();
+        assert_eq!(places, [(1, 0, 0), (0, 0, 0), (1, 1, 0), (0, 1, 0)]);
+        assert!(parts.0.is_programming());
+        assert_eq!(parts.0.contents(ops[2].token as u32).len(), 1);
+    }
+
+    #[test]
+    fn a_block_closes_with_its_last_page_or_a_failed_one() {
+        let mut parts = parts(1);
+        let ops: Vec<Op> = (0..4).map(|unit| program(&mut parts, unit, 0)).collect();
+        let (frontier, placement, _) = &mut parts;
+        let end = |frontier: &mut Frontier, placement: &mut Placement, op: &Op, failed| {
+            let block = frontier.shape.block(op.at.plane.0, op.at.block);
+            frontier.ended(op.token as u32, block, failed, placement.blocks_mut())
+        };
+        assert_eq!(end(frontier, placement, &ops[0], false), PageEnd::Going);
+        assert_eq!(end(frontier, placement, &ops[1], true), PageEnd::Going);
+        assert_eq!(end(frontier, placement, &ops[2], false), PageEnd::Full);
+        assert_eq!(end(frontier, placement, &ops[3], false), PageEnd::Bad);
+        assert!(!frontier.is_programming());
+        // Both planes need a new block.
+        for plane in [1, 0] {
+            let choice = frontier.choose(0, placement.blocks_mut());
+            assert_eq!(choice, Some(Choice { plane, opened: true }));
+        }
+    }
+
+    #[test]
+    fn the_last_blocks_of_a_plane_are_kept_for_collection() {
+        let (mut frontier, mut placement, _) = parts(1);
+        let blocks = placement.blocks_mut();
+        for plane in [0, 1] {
+            while blocks.free_in(plane) > RESERVE {
+                blocks.open(plane);
+            }
+        }
+        assert_eq!(frontier.choose(0, blocks), None);
+    }
+
+    #[test]
+    fn a_reopened_block_takes_no_others_place() {
+        let (mut frontier, mut placement, _) = parts(1);
+        let blocks = placement.blocks_mut();
+        let [first, second] = [0, 0].map(|plane| blocks.open(plane).unwrap());
+        assert!(frontier.reopen(0, first) && frontier.reopen(0, first));
+        assert!(!frontier.reopen(0, second));
+        frontier.resume_at(1);
+        assert_eq!(frontier.choose(0, blocks), Some(Choice { plane: 0, opened: false }));
+    }
+}

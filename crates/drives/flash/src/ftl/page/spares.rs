@@ -1,0 +1,86 @@
+//! Blocks that can be given up, and the wear of all: the figures of the SMART log.
+
+use stasis_block::Health;
+
+use crate::ftl::Context;
+
+/// Counts of blocks given up and of erases.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spares {
+    spare: u64,
+    retired: u64,
+    erases: u64,
+    endurance: u32,
+}
+
+impl Spares {
+    /// `spare` blocks can be given up; each can be erased `endurance` times.
+    pub fn new(spare: u64, endurance: u32) -> Self {
+        Self { spare, retired: 0, erases: 0, endurance }
+    }
+
+    /// A block is given up.
+    pub fn retired(&mut self) {
+        self.retired += 1;
+    }
+
+    /// A block was erased.
+    pub fn erased(&mut self) {
+        self.erases += 1;
+    }
+
+    /// Blocks that can be given up in all.
+    pub fn spare(&self) -> u64 {
+        self.spare
+    }
+
+    /// Blocks that were given up.
+    pub fn given_up(&self) -> u64 {
+        self.retired
+    }
+
+    /// Blocks that can still be given up.
+    pub fn left(&self) -> u64 {
+        self.spare.saturating_sub(self.retired)
+    }
+
+    /// Erases of all blocks.
+    #[cfg(test)]
+    pub fn erases(&self) -> u64 {
+        self.erases
+    }
+
+    /// Whether more blocks were given up than can be: the drive is read-only.
+    pub fn overdrawn(&self) -> bool {
+        self.retired > self.spare
+    }
+
+    /// The health of a drive of `blocks` blocks.
+    pub fn health(&self, blocks: u32, read_only: bool, context: &Context) -> Health {
+        let available = (self.left() * 100).checked_div(self.spare).unwrap_or(0);
+        let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(blocks));
+        Health {
+            available_spare: if self.spare == 0 { 100 } else { available as u8 },
+            percentage_used: used.min(255) as u8,
+            media_bytes_written: context.media_bytes(),
+            media_bytes_erased: context.erased_bytes(),
+            read_only,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drive_is_overdrawn_after_its_last_spare() {
+        let mut spares = Spares::new(2, 100);
+        for left in [1, 0] {
+            spares.retired();
+            assert_eq!((spares.left(), spares.overdrawn()), (left, false));
+        }
+        spares.retired();
+        assert_eq!((spares.left(), spares.given_up(), spares.overdrawn()), (0, 3, true));
+    }
+}

@@ -1,0 +1,165 @@
+//! Which block of a plane is emptied next, and why.
+//!
+//! Invariant: a block chosen for its space takes fewer pages after the move than before.
+
+use stasis_clock::Nanos;
+
+use super::blocks::Blocks;
+use crate::gc::{self, VictimPolicy};
+use crate::spec::{GcSpec, Spec, WearLevelling};
+
+/// Erases by which a plane's blocks may differ before data is moved out of the
+/// least worn: static wear levelling.
+const WEAR_GAP: u32 = 16;
+
+/// Why a block is emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// For the space.
+    Space,
+    /// Because it is little worn.
+    Wear,
+    /// Because a program failed in it: it is not erased.
+    Bad,
+}
+
+/// The need of a plane that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// It has free blocks enough.
+    Nothing,
+    /// This block is emptied.
+    Empty(u32, Why),
+    /// It needs space, and no block would gain any.
+    Starved,
+}
+
+/// Chooses blocks by a policy, and by wear; see the [module](self).
+#[derive(Debug)]
+pub(super) struct Victims {
+    policy: Box<dyn VictimPolicy>,
+    gc: GcSpec,
+    levelling: WearLevelling,
+    // When the host fell silent.
+    idle_since: Option<Nanos>,
+    // By plane: erases since wear was last looked at.
+    erases: Vec<u32>,
+    // Erases after which it is looked at.
+    interval: u32,
+}
+
+impl Victims {
+    /// For planes of so many blocks each.
+    pub fn new(spec: &Spec, planes: u32, blocks: u32, seed: u64) -> Self {
+        Self {
+            policy: gc::build(&spec.gc, seed),
+            gc: spec.gc.clone(),
+            levelling: spec.wear_levelling,
+            idle_since: Some(0),
+            erases: vec![0; planes as usize],
+            interval: blocks / 8,
+        }
+    }
+
+    /// The host has a command in flight, or has none since `now`. When background collection
+    /// begins, if it does.
+    pub fn host_active(&mut self, now: Nanos, active: bool) -> Option<Nanos> {
+        self.idle_since = (!active).then_some(now);
+        let waits = !active && self.gc.background > 0;
+        waits.then(|| now.saturating_add(self.gc.idle))
+    }
+
+    /// A block of a plane was erased.
+    pub fn erased(&mut self, plane: u32) {
+        self.erases[plane as usize] += 1;
+    }
+
+    /// Looks at a plane. Free blocks are kept for the host's writes, and more while it is silent.
+    pub fn choose(&mut self, now: Nanos, plane: u32, blocks: &mut Blocks) -> Need {
+        let idle = self.idle_since.is_some_and(|since| since + self.gc.idle <= now);
+        let target = if idle { self.gc.background } else { 0 }.max(self.gc.foreground);
+        if blocks.free_in(plane) < target {
+            let chosen = self.policy.choose(&blocks.candidates(plane));
+            let chosen = chosen.map(|at| blocks.in_plane(plane, at));
+            let chosen = chosen.filter(|block| blocks.gains(*block));
+            let victim = chosen.or_else(|| blocks.least_valid(plane));
+            let victim = victim.filter(|block| blocks.gains(*block));
+            return victim.map_or(Need::Starved, |block| Need::Empty(block, Why::Space));
+        }
+        let worn = self.little_worn(plane, blocks);
+        worn.map_or(Need::Nothing, |block| Need::Empty(block, Why::Wear))
+    }
+
+    /// A block whose data should move so that others rest; looked for once in an
+    /// eighth as many erases as a plane has blocks, which keeps the cost of an
+    /// erase from growing with the plane.
+    fn little_worn(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
+        let erases = &mut self.erases[plane as usize];
+        if self.levelling != WearLevelling::Static || *erases < self.interval {
+            return None;
+        }
+        *erases = 0;
+        blocks.little_worn(plane, WEAR_GAP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::drive;
+    use super::*;
+
+    /// A plane of blocks of two pages of one slot, of which all but `free` are full of `valid`.
+    fn plane(spec: &Spec, free: u32, valid: u32) -> (Victims, Blocks) {
+        let (spec, shape) = drive(spec.clone(), 1, 2, 256);
+        let mut blocks = Blocks::new(shape, spec.wear_levelling, 0, 1);
+        while blocks.free_in(0) > free {
+            let block = blocks.open(0).unwrap();
+            blocks.add_valid(block, valid);
+            assert!(blocks.begin(block, 2));
+        }
+        (Victims::new(&spec, 1, shape.geometry.blocks, 1), blocks)
+    }
+
+    fn spec(foreground: u32, background: u32) -> Spec {
+        let gc = GcSpec { foreground, background, idle: 100, ..GcSpec::default() };
+        Spec { gc, ..Spec::default() }
+    }
+
+    #[test]
+    fn space_is_made_below_the_target_where_a_block_gains() {
+        let (mut victims, mut blocks) = plane(&spec(3, 0), 2, 1);
+        let first = blocks.in_plane(0, 0);
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Empty(first, Why::Space));
+        let (mut victims, mut blocks) = plane(&spec(3, 0), 2, 2);
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Starved);
+        let (mut victims, mut blocks) = plane(&spec(3, 0), 3, 1);
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Nothing);
+    }
+
+    #[test]
+    fn more_is_free_while_the_host_is_silent() {
+        let (mut victims, mut blocks) = plane(&spec(3, 5), 4, 1);
+        assert_eq!(victims.host_active(50, true), None);
+        assert_eq!(victims.choose(500, 0, &mut blocks), Need::Nothing);
+        assert_eq!(victims.host_active(600, false), Some(700));
+        assert_eq!(victims.choose(699, 0, &mut blocks), Need::Nothing);
+        assert!(matches!(victims.choose(700, 0, &mut blocks), Need::Empty(_, Why::Space)));
+    }
+
+    #[test]
+    fn data_leaves_a_little_worn_block_after_enough_erases() {
+        let levelled = Spec { wear_levelling: WearLevelling::Static, ..spec(1, 0) };
+        let (mut victims, mut blocks) = plane(&levelled, 2, 2);
+        let [_, worn] = [0, 0].map(|plane| blocks.open(plane).unwrap());
+        (1..WEAR_GAP).for_each(|_| {
+            blocks.erased(worn);
+            assert_eq!(blocks.open(0), Some(worn), "one block is worn");
+        });
+        blocks.erased(worn);
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Nothing);
+        (0..victims.interval).for_each(|_| victims.erased(0));
+        let little = blocks.in_plane(0, 0);
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Empty(little, Why::Wear));
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Nothing, "not at once again");
+    }
+}
