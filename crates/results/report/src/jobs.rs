@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 use stasis_run_events::IoRecord;
 
-use crate::statistics::OperationStatistics;
+use crate::statistics::{ActiveTime, OperationStatistics};
 use crate::summary::OperationSummary;
 
 /// Figures of a job of a job file.
@@ -27,8 +26,7 @@ pub(crate) struct Jobs {
     names: Vec<String>,
     /// The place of its job by a thread's number.
     of_thread: Vec<usize>,
-    /// The first submission and the last completion of each job that has any (ns).
-    times: Vec<Option<(Nanos, Nanos)>>,
+    active: Vec<ActiveTime>,
     /// By job, in the order of [`Operation::ALL`].
     statistics: Vec<[OperationStatistics; Operation::ALL.len()]>,
 }
@@ -44,9 +42,9 @@ impl Jobs {
             .collect();
         let fresh = |_: &_| std::array::from_fn(|_| OperationStatistics::new(bound));
         let statistics = jobs.iter().map(fresh).collect();
-        let times = vec![None; jobs.len()];
+        let active = vec![ActiveTime::default(); jobs.len()];
         Self {
-            times,
+            active,
             names: jobs.into_iter().map(|(name, _)| name).collect(),
             of_thread,
             statistics,
@@ -59,8 +57,7 @@ impl Jobs {
             return;
         }
         if let Some(place) = self.of_thread.get(usize::from(record.queue)) {
-            let (first, last) = self.times[*place].unwrap_or((record.submit, record.delivered));
-            self.times[*place] = Some((first.min(record.submit), last.max(record.delivered)));
+            self.active[*place].record(record);
             self.statistics[*place][record.operation as usize].record(record);
         }
     }
@@ -72,13 +69,11 @@ impl Jobs {
             let used = used.filter(|(_, statistics)| statistics.count > 0);
             let operations = used.map(|(operation, statistics)| {
                 statistics.sort();
-                (operation.name().to_owned(), statistics.summary())
+                (operation.name().to_owned(), statistics.summary(self.active[place]))
             });
-            let virtual_seconds =
-                self.times[place].map_or(0.0, |(first, last)| (last - first) as f64 / 1e9);
             JobSummary {
                 name: self.names[place].clone(),
-                virtual_seconds,
+                virtual_seconds: self.active[place].seconds(),
                 operations: operations.collect(),
             }
         };

@@ -14,15 +14,14 @@ pub(crate) fn section(summary: &Summary) -> Option<Section> {
     let columns = ["I/Os", "amount", "I/Os a second", "bandwidth", "mean", "p50", "p99", "p99.9"];
     let mut table = Table::new(named.into_iter().chain(columns.map(Column::right)).collect());
     for job in &summary.jobs {
-        let seconds = job.virtual_seconds.max(1e-9);
         for (operation, figures) in &job.operations {
             let mut row = vec![
                 job.name.clone(),
                 operation.clone(),
                 units::count(figures.count),
                 units::bytes(figures.bytes),
-                units::significant(figures.count as f64 / seconds, 4),
-                units::bandwidth(figures.bytes as f64 / seconds),
+                units::significant(figures.iops, 4),
+                units::bandwidth(figures.bytes_per_second),
             ];
             row.extend(text::figures(&figures.delivered_ns, figures.count));
             table.push(row);

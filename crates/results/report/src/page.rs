@@ -59,12 +59,21 @@ pub struct Section {
     pub heading: String,
     /// Its contents.
     pub blocks: Vec<Block>,
+    /// Whether it is shown only when the reader asks for it.
+    pub folded: bool,
 }
 
 impl Section {
     /// An empty section.
     pub fn new(heading: impl Into<String>) -> Self {
-        Self { heading: heading.into(), blocks: Vec::new() }
+        Self { heading: heading.into(), blocks: Vec::new(), folded: false }
+    }
+
+    /// The same, shown only when the reader asks for it.
+    #[must_use]
+    pub fn folded(mut self) -> Self {
+        self.folded = true;
+        self
     }
 
     /// The same with `block` at its end.
@@ -110,14 +119,20 @@ impl Page {
         }
         out.push_str("</header>\n<main>\n");
         for section in &self.sections {
-            out.push_str("<section>\n");
-            if !section.heading.is_empty() {
-                out.push_str(&format!("<h2>{}</h2>\n", escape(&section.heading)));
-            }
-            for block in &section.blocks {
-                block.to_html(&mut out);
-            }
-            out.push_str("</section>\n");
+            let heading = match section.heading.as_str() {
+                "" => String::new(),
+                heading => format!("<h2>{}</h2>\n", escape(heading)),
+            };
+            let [begin, end] = match section.folded {
+                true => [
+                    format!("<section>\n<details class=\"fold\"><summary>{heading}</summary>\n"),
+                    "</details>\n</section>\n".to_owned(),
+                ],
+                false => [format!("<section>\n{heading}"), "</section>\n".to_owned()],
+            };
+            out.push_str(&begin);
+            section.blocks.iter().for_each(|block| block.to_html(&mut out));
+            out.push_str(&end);
         }
         out.push_str("</main>\n");
         if out.contains("<svg ") {

@@ -4,6 +4,7 @@ mod drive;
 mod kind;
 mod machine;
 mod terms;
+mod verdict;
 
 use serde_json::Value;
 
@@ -27,12 +28,7 @@ pub(crate) fn page(
     resolution: Resolution,
 ) -> Page {
     let kind = Kind::of(summary);
-    let mut sections = Vec::new();
-    if !summary.warnings.is_empty() {
-        let prose = summary.warnings.iter().map(|warning| Block::Prose(format!("{warning}.")));
-        sections.push(Section { heading: "Not to be trusted".into(), blocks: prose.collect() });
-    }
-    sections.push(Section::new("").with(Block::Facts(facts(summary, kind))));
+    let mut sections = vec![verdict::section(summary, kind)];
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
     let points = (resolution.of(POINTS, 0) / series.max(1)).max(resolution.of(POINTS_LEAST, LEAST));
     let drawn = drawn(summary, resolution);
@@ -44,11 +40,14 @@ pub(crate) fn page(
     sections.extend(jobs_page::section(summary));
     sections.extend(shared_page::sections(summary));
     if kind == Kind::Guest {
-        sections.push(machine::costs(summary));
-        sections.extend(machine::processors(summary, resolution));
+        sections.push(machine::costs(summary).folded());
+        sections.extend(machine::processors(summary, resolution).map(Section::folded));
     }
-    sections.push(Section::new("How to read this").with(Block::Terms(terms::terms(summary, kind))));
-    sections.extend(provenance(summary));
+    let figures = Section::new("More figures").with(Block::Facts(facts(summary, kind)));
+    sections.push(figures.folded());
+    let terms = Section::new("How to read this").with(Block::Terms(terms::terms(summary, kind)));
+    sections.push(terms.folded());
+    sections.extend(provenance(summary).map(Section::folded));
     let ended = match summary.ending.as_str() {
         "exited" if kind == Kind::Server => {
             "Drives in real time, by the server's clock.".to_owned()

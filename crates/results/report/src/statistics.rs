@@ -1,12 +1,36 @@
 //! Statistics of a drive's I/Os, kept until the end of a run.
 
 use stasis_block::Operation;
+use stasis_clock::Nanos;
 use stasis_run_events::IoRecord;
 
 use crate::distribution::Distribution;
 use crate::summary::{DriveSummary, FirstError, OperationSummary};
 use crate::timeline::{Point, Timeline};
 use crate::Drive;
+
+/// The time in which I/Os were under way: from the first submission to the last completion.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ActiveTime(Option<(Nanos, Nanos)>);
+
+impl ActiveTime {
+    pub(crate) fn record(&mut self, record: &IoRecord) {
+        let (first, last) = self.0.unwrap_or((record.submit, record.delivered));
+        self.0 = Some((first.min(record.submit), last.max(record.delivered)));
+    }
+
+    pub(crate) fn seconds(self) -> f64 {
+        self.0.map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9)
+    }
+
+    /// An amount for each second of it; 0 where it has no length.
+    fn rate(self, amount: u64) -> f64 {
+        match self.seconds() {
+            0.0 => 0.0,
+            seconds => amount as f64 / seconds,
+        }
+    }
+}
 
 /// One operation of one drive.
 pub(crate) struct OperationStatistics {
@@ -47,14 +71,16 @@ impl OperationStatistics {
         self.delivered.sort();
     }
 
-    /// The figures, after [`Self::sort`].
-    pub(crate) fn summary(&self) -> OperationSummary {
+    /// The figures, after [`Self::sort`]; rates are over `active`.
+    pub(crate) fn summary(&self, active: ActiveTime) -> OperationSummary {
         let target = self.target.latency();
         let delivered = self.delivered.latency();
         OperationSummary {
             count: self.count,
             bytes: self.bytes,
             errors: self.errors,
+            iops: active.rate(self.count),
+            bytes_per_second: active.rate(self.bytes),
             percentiles: self.delivered.method(),
             max_error_percent: delivered.largest_error_percent(&target),
             target_ns: target,
@@ -69,6 +95,7 @@ pub(crate) struct DriveStatistics {
     boot_ios: u64,
     refused: u64,
     first_error: Option<FirstError>,
+    active: ActiveTime,
     /// In the order of [`Operation::ALL`].
     pub(crate) operations: [OperationStatistics; Operation::ALL.len()],
 }
@@ -76,7 +103,14 @@ pub(crate) struct DriveStatistics {
 impl DriveStatistics {
     pub(crate) fn new(drive: Drive, bound: usize) -> Self {
         let operations = std::array::from_fn(|_| OperationStatistics::new(bound));
-        Self { drive, boot_ios: 0, refused: 0, first_error: None, operations }
+        Self {
+            drive,
+            boot_ios: 0,
+            refused: 0,
+            first_error: None,
+            active: ActiveTime::default(),
+            operations,
+        }
     }
 
     pub(crate) fn record(&mut self, record: &IoRecord) {
@@ -90,6 +124,7 @@ impl DriveStatistics {
                 let operation = record.operation.name().to_owned();
                 self.first_error = Some(FirstError { operation, code: record.code, cause: None });
             }
+            self.active.record(record);
             self.operations[record.operation as usize].record(record);
         }
     }
@@ -103,7 +138,7 @@ impl DriveStatistics {
     pub(crate) fn summary(&self) -> DriveSummary {
         let Drive { name, model, parameters, interface, medium } = self.drive.clone();
         let [read, write, flush, discard, write_zeroes, copy, verify, barrier] =
-            std::array::from_fn(|index| self.operations[index].summary());
+            std::array::from_fn(|index| self.operations[index].summary(self.active));
         let (boot_ios, refused) = (self.boot_ios, self.refused);
         DriveSummary {
             name,
@@ -113,6 +148,7 @@ impl DriveStatistics {
             medium,
             boot_ios,
             refused,
+            active_seconds: self.active.seconds(),
             read,
             write,
             flush,

@@ -160,6 +160,9 @@ pub struct DriveSummary {
     /// Commands that its controller refused; they are in no other figure.
     #[serde(default)]
     pub refused: u64,
+    /// From its first submission to its last completion: the time of its rates.
+    #[serde(default)]
+    pub active_seconds: f64,
     pub read: OperationSummary,
     pub write: OperationSummary,
     pub flush: OperationSummary,
@@ -220,6 +223,12 @@ pub struct OperationSummary {
     pub bytes: u64,
     /// How many failed.
     pub errors: u64,
+    /// I/Os a second, over the time in which the drive (or the job) was active.
+    #[serde(default)]
+    pub iops: f64,
+    /// Bytes a second, over the same time.
+    #[serde(default)]
+    pub bytes_per_second: f64,
     /// How the percentiles below were computed.
     pub percentiles: Method,
     /// Largest deviation of a delivered percentile from its target, p1 to

@@ -121,6 +121,7 @@ impl From<Described> for Page {
         let section = |DescribedSection { heading, blocks }| Section {
             heading,
             blocks: blocks.into_iter().map(Block::from).collect(),
+            folded: false,
         };
         Self {
             title: described.title,

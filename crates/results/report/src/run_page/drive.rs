@@ -70,7 +70,6 @@ pub(super) fn section(
         None => section,
     };
     section
-        .with(Block::Table(String::new(), amounts(&used, kind)))
         .with(Block::Table(
             match kind {
                 Kind::Guest => {
@@ -96,26 +95,6 @@ pub(super) fn section(
 /// An operation that a drive was used for.
 pub(super) type Used<'a> = (Operation, &'a OperationSummary);
 
-fn amounts(used: &[Used<'_>], kind: Kind) -> Table {
-    let columns = ["I/Os", "amount", "mean size", "failed", "largest error"].map(Column::right);
-    let mut table = Table::new([Column::left("operation")].into_iter().chain(columns).collect());
-    if kind == Kind::Simulation {
-        table.columns.pop();
-    }
-    for (operation, figures) in used {
-        // Cells beyond the columns are left out.
-        table.push(vec![
-            operation.name().to_owned(),
-            units::count(figures.count),
-            units::bytes(figures.bytes),
-            units::bytes(figures.bytes / figures.count),
-            units::count(figures.errors),
-            units::deviation(figures.max_error_percent),
-        ]);
-    }
-    table
-}
-
 fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
     let mut table = Table::new(vec![Column::left("")]);
     // The percentiles that the I/Os of one operation at least carry.
@@ -139,9 +118,11 @@ fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
             _ => TimeUnit::Millisecond,
         };
         let group = format!("{} ({})", operation.name(), unit.symbol());
-        let columns: &[&str] = match kind {
-            Kind::Simulation => &["latency"],
-            _ => &["target", "delivered", "error"],
+        let once = kind == Kind::Simulation || figures.target_ns == figures.delivered_ns;
+        let columns: &[&str] = match (kind, once) {
+            (Kind::Simulation, _) => &["latency"],
+            (_, true) => &["target = delivered"],
+            (_, false) => &["target", "delivered", "error"],
         };
         let columns = columns.iter().map(|name| Column::right(*name).under(group.clone()));
         table.columns.extend(columns);
@@ -156,7 +137,7 @@ fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
                 ],
                 false => vec!["–".to_owned(); 3],
             };
-            if kind == Kind::Simulation {
+            if once {
                 cells.truncate(1);
             }
             row.extend(cells);

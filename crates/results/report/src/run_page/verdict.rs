@@ -1,0 +1,138 @@
+//! The answer at the head of a run's page: one sentence, three tiles, one table of all drives.
+
+use stasis_block::Operation;
+
+use super::kind::Kind;
+use crate::page::{Block, Section};
+use crate::summary::{DriveSummary, OperationSummary, Summary};
+use crate::table::{Column, Table};
+use crate::{text, units};
+
+/// The head of the page.
+pub(super) fn section(summary: &Summary, kind: Kind) -> Section {
+    let (tile, sentence) = verdict(summary, kind);
+    let seconds = |seconds: f64| units::duration(seconds * 1e9);
+    let mut facts = vec![("Verdict", tile)];
+    match kind {
+        Kind::Server => facts.push(("Served for", seconds(summary.wall_seconds))),
+        _ => facts.extend([
+            ("Virtual time", seconds(summary.virtual_seconds)),
+            ("Wall-clock time", seconds(summary.wall_seconds)),
+        ]),
+    }
+    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut section = Section::new("").with(Block::Facts(facts)).with(Block::Prose(sentence));
+    for warning in &summary.warnings {
+        section = section.with(Block::Prose(format!("Not to be trusted: {warning}.")));
+    }
+    let table = drives(summary, kind);
+    if table.rows.is_empty() {
+        return section;
+    }
+    let latency = match kind {
+        Kind::Guest => "Latency is what the guest got.",
+        Kind::Simulation => "Latency is the model's.",
+        Kind::Server => "Latency is what the client got.",
+    };
+    let caption = format!(
+        "{latency} Rates are over the time from a drive's first submission to its last completion."
+    );
+    section.with(Block::Table(caption, table))
+}
+
+/// The verdict in a word or two, and in a sentence.
+fn verdict(summary: &Summary, kind: Kind) -> (String, String) {
+    let ios = summary.ios();
+    if summary.ending != "exited" {
+        let message = summary.message.as_deref().unwrap_or_default();
+        let sentence =
+            format!("The run did not end with its command: {}. {message}", summary.ending);
+        return (summary.ending.replace('-', " "), sentence.trim_end().to_owned());
+    }
+    if summary.exit_status != 0 {
+        let status = summary.exit_status;
+        return (format!("status {status}"), format!("The command failed with status {status}."));
+    }
+    let errors: u64 = used(summary).map(|(.., figures)| figures.errors).sum();
+    let busiest = used(summary).max_by_key(|(.., figures)| figures.count);
+    let Some((drive, operation, figures)) = busiest else {
+        return ("no I/O".to_owned(), "No I/O reached a modelled drive.".to_owned());
+    };
+    let rate = format!(
+        "{} I/Os; most are {}s of {}: {} a second, {}, half within {}",
+        units::count(ios),
+        operation.name(),
+        drive.name,
+        units::significant(figures.iops, 4),
+        units::bandwidth(figures.bytes_per_second),
+        units::duration(figures.delivered_ns.p50 as f64),
+    );
+    let failed = match errors {
+        0 => String::new(),
+        _ => format!(" {} of them failed.", units::count(errors)),
+    };
+    if kind == Kind::Simulation {
+        let tile = if errors > 0 { "I/Os failed" } else { "simulated" };
+        return (tile.to_owned(), format!("{rate}.{failed}"));
+    }
+    let error = summary.max_error_percent();
+    let precision = match error {
+        Some(error) if error == 0.0 => {
+            "Each percentile of the latency equals the model's.".to_owned()
+        }
+        error => format!(
+            "Percentiles of the latency (p1 to p99.9) differ from the model's by {} at most.",
+            units::deviation(error)
+        ),
+    };
+    let tile = match (summary.warnings.is_empty(), errors, error) {
+        (false, ..) => "not to be trusted".to_owned(),
+        (true, 1.., _) => "I/Os failed".to_owned(),
+        (true, 0, Some(error)) if error == 0.0 => "exact".to_owned(),
+        (true, 0, error) => format!("within {}", units::deviation(error.map(f64::abs))),
+    };
+    (tile, format!("{rate}.{failed} {precision}"))
+}
+
+fn used<'a>(
+    summary: &'a Summary,
+) -> impl Iterator<Item = (&'a DriveSummary, Operation, &'a OperationSummary)> {
+    let with_its =
+        |drive: &'a DriveSummary| drive.used().map(move |(name, used)| (drive, name, used));
+    summary.drives.iter().flat_map(with_its)
+}
+
+/// All drives and operations, a row each.
+fn drives(summary: &Summary, kind: Kind) -> Table {
+    let figures = [
+        "IOPS",
+        "bandwidth",
+        "mean",
+        "p50",
+        "p99",
+        "p99.9",
+        "I/Os",
+        "amount",
+        "mean size",
+        "failed",
+    ];
+    let named = ["drive", "operation"].map(Column::left);
+    let mut table = Table::new(named.into_iter().chain(figures.map(Column::right)).collect());
+    if kind != Kind::Simulation {
+        table.columns.push(Column::right("largest error"));
+    }
+    for (drive, operation, figures) in used(summary) {
+        let mut row = vec![drive.name.clone(), operation.name().to_owned()];
+        row.push(units::significant(figures.iops, 4));
+        row.push(units::bandwidth(figures.bytes_per_second));
+        row.extend(text::figures(&figures.delivered_ns, figures.count));
+        row.push(units::count(figures.count));
+        row.push(units::bytes(figures.bytes));
+        row.push(units::bytes(figures.bytes / figures.count.max(1)));
+        row.push(units::count(figures.errors));
+        // Cells beyond the columns are left out.
+        row.push(units::deviation(figures.max_error_percent));
+        table.push(row);
+    }
+    table
+}
