@@ -107,8 +107,8 @@ fn overview(runs: &Runs) -> Table {
         };
         table.push(vec![
             id.to_owned(),
-            drive(|drive| &drive.model),
-            drive(|drive| &drive.medium),
+            drive(|drive| &drive.described.model),
+            drive(|drive| &drive.described.medium),
             summary.extra.get("vcpus").map(ToString::to_string).unwrap_or_default(),
             stasis_report::units::count(summary.ios()),
             seconds(summary.virtual_seconds),

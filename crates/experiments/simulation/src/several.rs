@@ -215,7 +215,7 @@ fn csv(runs: &[(&Point, &Run)]) -> String {
                 text.push_str(&format!(
                     "{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                     quoted(&name(point)),
-                    quoted(&drive.model),
+                    quoted(&drive.described.model),
                     quoted(&Path::display(point.source).to_string()),
                     point.seed,
                     summary.ending,

@@ -252,7 +252,7 @@ pub fn drive_index(arguments: &Arguments, point: &Point) -> u16 {
             false => point.source.with_file_name(SUMMARY_FILE),
         };
         let summary: Summary = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        let place = summary.drives.iter().position(|drive| drive.name == *name)?;
+        let place = summary.drives.iter().position(|drive| drive.described.name == *name)?;
         u16::try_from(place).ok()
     };
     place().filter(|_| arguments.exact_times).unwrap_or(0)

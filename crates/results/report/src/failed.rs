@@ -25,26 +25,26 @@ pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
         1 => "one I/O failed".to_owned(),
         _ => format!("{} I/Os failed", units::count(errors)),
     };
-    let Some(first) = &drive.first_error else { return Some(format!("{}: {count}.", drive.name)) };
+    let Some(first) = &drive.first_error else { return Some(format!("{}: {count}.", drive.described.name)) };
     let known = |(interface, code, _): &&(&str, u16, &str)| {
-        drive.interface == *interface && first.code == *code
+        drive.described.interface == *interface && first.code == *code
     };
     let told = match CODES.iter().find(known) {
         Some((_, code, name)) => format!("{name} ({code:#x})"),
         None => format!("{:#x}", first.code),
     };
     let why = match &first.cause {
-        Some(cause) => format!("{}: {cause}", drive.medium),
-        None if (drive.interface.as_str(), first.code)
+        Some(cause) => format!("{}: {cause}", drive.described.medium),
+        None if (drive.described.interface.as_str(), first.code)
             == (COMPARE_FAILURE.0, COMPARE_FAILURE.1) =>
         {
             "What a Compare was given differs from what the drive holds".into()
         }
-        None => format!("The model {} let them fail", drive.model),
+        None => format!("The model {} let them fail", drive.described.model),
     };
     Some(format!(
         "{}: {count}. {why}. The guest was told the status {told} of the first, a {}.",
-        drive.name, first.operation
+        drive.described.name, first.operation
     ))
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn section(
     plots: bool,
 ) -> Option<Section> {
     let inside: Inside = serde_json::from_value(figures.inside.clone()?).ok()?;
-    let mut section = Section::new(format!("Inside {}", figures.name));
+    let mut section = Section::new(format!("Inside {}", figures.described.name));
     for text in remarks(figures) {
         section = section.with(Block::Prose(text));
     }
@@ -56,7 +56,7 @@ fn unwritten(figures: &DriveSummary, inside: &Inside) -> Option<String> {
         format!(
             "{}: {} % of what was read had never been written, or was discarded; the drive answers such reads \
              without its cells. {advice}",
-            figures.name,
+            figures.described.name,
             units::significant(100.0 * share, 3)
         )
     })
@@ -71,7 +71,7 @@ fn roomier(figures: &DriveSummary, inside: &Inside) -> Option<String> {
             "{}: the array has {} % over-provisioning, the least that its geometry needs at this size, in place of {} %. \
              It collects less garbage than a larger drive of its kind. Fewer planes, fewer pages of a block or \
              a larger drive allow less.",
-            figures.name,
+            figures.described.name,
             share(has),
             share(asked)
         )

@@ -48,6 +48,8 @@ mod timeline;
 pub mod trust;
 pub mod units;
 
+use serde::{Deserialize, Serialize};
+
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{ResultsFolder, LIST_FILE};
@@ -81,14 +83,16 @@ pub const REPORT_FILE: &str = "report.html";
 /// Name of the file with published and measured figures.
 pub const FIGURES_FILE: &str = "figures.json";
 
-/// A drive as results name it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A drive as results describe it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
     /// Its name in the experiment.
     pub name: String,
     /// The model that decides when its commands complete.
     pub model: String,
-    /// The model with all its parameters; null where there are none.
+    /// The model with all its parameters, as a table of an experiment has them; null where there are
+    /// none.
+    #[serde(skip_serializing_if = "serde_json::Value::is_null", default)]
     pub parameters: serde_json::Value,
     /// The interface that the guest sees, such as `nvme`.
     pub interface: String,

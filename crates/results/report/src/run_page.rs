@@ -140,10 +140,10 @@ fn provenance(summary: &Summary) -> Option<Section> {
     let mut fields = summary.extra.clone();
     fields.insert("engine".into(), summary.engine.clone().into());
     let mut section = crate::provenance(&fields)?;
-    for drive in summary.drives.iter().filter(|drive| !drive.parameters.is_null()) {
-        let title = format!("The model of {}", drive.name);
+    for drive in summary.drives.iter().filter(|drive| !drive.described.parameters.is_null()) {
+        let title = format!("The model of {}", drive.described.name);
         // Parameters that were read from JSON can be written as JSON.
-        let text = serde_json::to_string_pretty(&drive.parameters).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&drive.described.parameters).unwrap_or_default();
         section = section.with(Block::Details(title, text));
     }
     Some(section)

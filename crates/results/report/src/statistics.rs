@@ -136,16 +136,11 @@ impl DriveStatistics {
 
     /// The figures, after [`Self::sort`].
     pub(crate) fn summary(&self) -> DriveSummary {
-        let Drive { name, model, parameters, interface, medium } = self.drive.clone();
         let [read, write, flush, discard, write_zeroes, copy, verify, barrier] =
             std::array::from_fn(|index| self.operations[index].summary(self.active));
         let (boot_ios, refused) = (self.boot_ios, self.refused);
         DriveSummary {
-            name,
-            model,
-            parameters,
-            interface,
-            medium,
+            described: self.drive.clone(),
             boot_ios,
             refused,
             active_seconds: self.active.seconds(),

@@ -10,6 +10,7 @@ use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, Proce
 
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
+use crate::Drive;
 
 /// Fields of a summary that depend on the wall clock, the machine or the build. All others
 /// are the same for two runs of one experiment under `exact`. Those that are no field of
@@ -144,17 +145,9 @@ pub struct ProcessorSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the operations are what their names say
 pub struct DriveSummary {
-    /// Its name in the experiment.
-    pub name: String,
-    /// The model that decides when its commands complete.
-    pub model: String,
-    /// The model with all its parameters, as a table of an experiment has them.
-    #[serde(skip_serializing_if = "Value::is_null", default)]
-    pub parameters: Value,
-    /// The interface that the guest sees.
-    pub interface: String,
-    /// The medium that holds its bytes.
-    pub medium: String,
+    /// The drive.
+    #[serde(flatten)]
+    pub described: Drive,
     /// I/Os of the guest's boot, which are in no other figure.
     pub boot_ios: u64,
     /// Commands that its controller refused; they are in no other figure.

@@ -20,7 +20,7 @@ pub fn text_summary(summary: &Summary) -> String {
             .collect(),
     );
     for drive in &summary.drives {
-        let mut name = drive.name.as_str();
+        let mut name = drive.described.name.as_str();
         for (operation, used) in drive.used() {
             let names = |label: &str| {
                 vec![String::new(), String::new(), String::new(), String::new(), label.into()]
@@ -78,13 +78,13 @@ pub fn text_summary(summary: &Summary) -> String {
 /// writes at once: the guest's path, which is taken off, is as long.
 fn faster_than_the_guest(summary: &Summary) -> impl Iterator<Item = &str> {
     let measured = summary.drives.iter().filter(|drive| {
-        let parameters = &drive.parameters;
+        let parameters = &drive.described.parameters;
         parameters["kind"] == "profile" && parameters["profile"]["observed"] != "device"
     });
     let at_once = measured.filter(|drive| {
         [&drive.read, &drive.write].iter().any(|used| used.count > 0 && used.target_ns.p50 == 0)
     });
-    at_once.map(|drive| drive.name.as_str())
+    at_once.map(|drive| drive.described.name.as_str())
 }
 
 /// Mean, p50, p99 and p99.9 of so many I/Os' latencies, as texts. A percentile that so few

@@ -57,7 +57,7 @@ fn lateness(summary: &Summary) -> impl Iterator<Item = String> + '_ {
             format!(
                 "drive {}: the latency of {} is not the model's: percentiles differ by up to {} \
                  (at most {LATENESS_PERCENT} % is aimed at)",
-                drive.name,
+                drive.described.name,
                 operation.name(),
                 units::deviation(Some(error))
             )
@@ -68,7 +68,7 @@ fn lateness(summary: &Summary) -> impl Iterator<Item = String> + '_ {
 fn overshoot(summary: &Summary) -> Option<String> {
     let late = summary.overshoot_ns.p99;
     let used = summary.drives.iter().flat_map(|drive| {
-        drive.used().map(move |(_, used)| (used.target_ns.p50, drive.name.as_str()))
+        drive.used().map(move |(_, used)| (used.target_ns.p50, drive.described.name.as_str()))
     });
     let fastest = used.filter(|(target, _)| *target > 0).min();
     let allowed = match fastest {

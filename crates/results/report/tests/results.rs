@@ -294,6 +294,22 @@ fn a_page_says_who_used_the_drive() {
 }
 
 #[test]
+fn a_summary_has_a_drives_description_beside_its_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
+    let summary = writer.finish(&outcome(1), "exact", Duration::ZERO, Map::new()).unwrap();
+    let written = json(folder.path());
+    let described = written["drives"][0].as_object().unwrap();
+    for (key, value) in serde_json::to_value(drive("a")).unwrap().as_object().unwrap() {
+        assert_eq!(described[key], *value);
+    }
+    for key in ["name", "model", "parameters", "interface", "medium", "boot_ios", "read"] {
+        assert!(described.contains_key(key), "{key}");
+    }
+    assert_eq!(serde_json::from_value::<Summary>(written).unwrap(), summary);
+}
+
+#[test]
 fn the_page_says_where_results_come_from_and_what_the_models_were() {
     let folder = tempfile::tempdir().unwrap();
     let writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
@@ -301,7 +317,7 @@ fn the_page_says_where_results_come_from_and_what_the_models_were() {
     extra.insert("stasis_version".into(), "1.2.3".into());
     extra.insert("command_line".into(), "stasis run -- 'a b' <c>".into());
     let summary = writer.finish(&outcome(1), "exact", Duration::ZERO, extra).unwrap();
-    assert_eq!(summary.drives[0].parameters["read"], "100us");
+    assert_eq!(summary.drives[0].described.parameters["read"], "100us");
     assert!(comparable(&json(folder.path())).get("command_line").is_none());
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
     for word in [

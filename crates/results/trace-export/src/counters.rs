@@ -37,8 +37,8 @@ pub fn counters(summary: &Summary, wanted: impl Fn(&str) -> bool) -> Vec<Counter
         step: (processor.step_seconds * SECOND) as u64,
         values: percent(&processor.shares),
     });
-    let drives = summary.drives.iter().filter(|drive| wanted(&drive.name));
-    let insides = drives.filter_map(|drive| Some((&drive.name, drive.inside.as_ref()?)));
+    let drives = summary.drives.iter().filter(|drive| wanted(&drive.described.name));
+    let insides = drives.filter_map(|drive| Some((&drive.described.name, drive.inside.as_ref()?)));
     let flash = insides.flat_map(|(name, inside)| {
         let parts = [("channels", "channel"), ("luns", "LUN")];
         parts.into_iter().flat_map(move |(field, part)| usages(name, &inside[field], part))

@@ -12,6 +12,7 @@ use crate::plot::{
 };
 use crate::statistics::{DriveStatistics, OperationStatistics};
 use crate::summary::{DriveSummary, OperationSummary};
+use crate::Drive;
 use crate::table::{Column, Table};
 use crate::timeline::{Course, Curve, Point};
 use crate::units::{self, TimeUnit};
@@ -51,12 +52,13 @@ pub(super) fn section(
         }
     };
     let text = match kind {
-        Kind::Simulation => format!("Model {}.{before}", figures.model),
+        Kind::Simulation => format!("Model {}.{before}", figures.described.model),
         _ => {
-            format!("{} on {}, model {}.{before}", figures.interface, figures.medium, figures.model)
+            let Drive { interface, medium, model, .. } = &figures.described;
+            format!("{interface} on {medium}, model {model}.{before}")
         }
     };
-    let section = Section::new(format!("Drive {}", figures.name)).with(Block::Prose(text));
+    let section = Section::new(format!("Drive {}", figures.described.name)).with(Block::Prose(text));
     let used: Vec<_> = figures.used().collect();
     if used.is_empty() {
         let text = match kind {
