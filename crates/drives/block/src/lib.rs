@@ -4,6 +4,7 @@
 //! Promise: plain data, and the interface of a drive's [`Model`].
 
 pub mod blkparse;
+mod doorbells;
 mod link;
 mod model;
 mod power;
@@ -14,6 +15,7 @@ pub mod splitmix;
 pub mod timeline;
 pub mod units;
 
+pub use doorbells::Doorbells;
 pub use link::{Link, LinkError};
 pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};
 pub use power::{CacheKind, PowerLoss, SECTOR};

@@ -1,6 +1,7 @@
 //! Configuration of a controller.
 
 use serde::{Deserialize, Serialize};
+use stasis_block::Doorbells;
 
 use crate::ocssd::{Ocssd, OcssdError};
 use crate::older;
@@ -12,18 +13,6 @@ pub(crate) const NVM_COMMAND_SET: u8 = 0;
 
 /// Sizes of a logical block in bytes, by the number of their LBA format. None has metadata.
 pub(crate) const LBA_FORMATS: [u32; 2] = [512, 4096];
-
-/// How shadow doorbells are used once the driver has configured them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum ShadowPolicy {
-    /// Every submission still rings its doorbell register, so that its exit
-    /// gives the time of submission. Completion queue heads never ring.
-    #[default]
-    Exact,
-    /// The driver never rings a doorbell register of an I/O queue: the carrier
-    /// calls [`crate::Controller::poll_shadow`].
-    Lazy,
-}
 
 /// A namespace, which the guest sees as one block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,8 +73,10 @@ pub struct Config {
     /// Whether the drive has a volatile write cache, which a guest can then
     /// flush and turn off.
     pub volatile_write_cache: bool,
-    /// How shadow doorbells are used.
-    pub shadow: ShadowPolicy,
+    /// Delivery of submissions once the driver has configured shadow doorbells. If lazy, the driver
+    /// never rings a doorbell register of an I/O queue, and the carrier calls
+    /// [`crate::Controller::poll_shadow`]. Completion queue heads never ring.
+    pub shadow: Doorbells,
     /// Whether Doorbell Buffer Config is offered at all.
     pub shadow_doorbells: bool,
     /// Maximum transfer size of a command in bytes (MDTS): a power of two, 8 KiB to
@@ -125,7 +116,7 @@ impl Default for Config {
             queue_entries: 1024,
             namespaces: Vec::new(),
             volatile_write_cache: true,
-            shadow: ShadowPolicy::default(),
+            shadow: Doorbells::default(),
             shadow_doorbells: true,
             max_transfer: 512 << 10,
             max_in_flight_bytes: 256 << 20,

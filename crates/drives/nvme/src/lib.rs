@@ -64,7 +64,7 @@ mod vendor;
 mod write_cache;
 mod zoned;
 
-pub use config::{Config, ConfigError, Namespace, ShadowPolicy, VENDOR_ID};
+pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
 pub use controller::{Controller, Ended};
 pub use kept::{KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};

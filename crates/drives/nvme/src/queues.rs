@@ -1,6 +1,8 @@
 //! The queues of a controller, and the shadow doorbells before them.
 
-use crate::config::{ShadowPolicy, MOST_QUEUES};
+use stasis_block::Doorbells;
+
+use crate::config::MOST_QUEUES;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::shadow::{self, Shadow};
 use crate::status::StatusCode;
@@ -128,7 +130,7 @@ impl Queues {
         &mut self,
         memory: &dyn Memory,
         shadow: Shadow,
-        policy: ShadowPolicy,
+        policy: Doorbells,
     ) -> Result<(), OutOfMemoryRange> {
         self.shadow = Some(shadow);
         for id in self.identifiers().skip(1) {

@@ -8,7 +8,8 @@
 //! none ring until the value has gone once around, which it cannot before the
 //! controller has looked at it again: a ring of N entries holds N - 1.
 
-use crate::config::ShadowPolicy;
+use stasis_block::Doorbells;
+
 use crate::{Memory, OutOfMemoryRange};
 
 /// The two buffers that the driver gave with Doorbell Buffer Config.
@@ -52,11 +53,11 @@ impl Shadow {
         queue: u16,
         tail: u16,
         size: u16,
-        policy: ShadowPolicy,
+        policy: Doorbells,
     ) -> Result<(), OutOfMemoryRange> {
         let index = match policy {
-            ShadowPolicy::Exact => tail,
-            ShadowPolicy::Lazy => behind(tail, size),
+            Doorbells::Exact => tail,
+            Doorbells::Lazy => behind(tail, size),
         };
         write(memory, self.event_indices + tail_offset(queue), index)
     }

@@ -4,8 +4,8 @@
 mod support;
 
 use proptest::prelude::*;
-use stasis_block::{Operation, Status};
-use stasis_nvme::{Config, Namespace, ShadowPolicy};
+use stasis_block::{Doorbells, Operation, Status};
+use stasis_nvme::{Config, Namespace};
 use support::*;
 
 const WRITE: u8 = 1;
@@ -129,7 +129,7 @@ proptest! {
     /// lost.
     #[test]
     fn shadow_doorbells_ring_as_the_policy_says(
-        policy in prop_oneof![Just(ShadowPolicy::Exact), Just(ShadowPolicy::Lazy)],
+        policy in prop_oneof![Just(Doorbells::Exact), Just(Doorbells::Lazy)],
         size in 2u16..12,
         steps in prop::collection::vec((1u16..12, any::<bool>(), 0usize..12), 1..150),
     ) {
@@ -149,7 +149,7 @@ proptest! {
                 }
             }
             sent += batch;
-            if policy == ShadowPolicy::Lazy {
+            if policy == Doorbells::Lazy {
                 prop_assert!(batch == 0 || driver.controller.pop_request().is_none());
                 driver.controller.poll_shadow(&driver.ram);
             }
@@ -161,7 +161,7 @@ proptest! {
             got += driver.reap(2).len() as u32;
             prop_assert_eq!(pending.len() as u32, sent - got);
         }
-        let expected = if policy == ShadowPolicy::Exact { rings } else { 0 };
+        let expected = if policy == Doorbells::Exact { rings } else { 0 };
         prop_assert_eq!((driver.tail_rings, driver.head_rings), (expected, 0));
     }
 
@@ -169,7 +169,7 @@ proptest! {
     /// by shadow: everything arrives, in order.
     #[test]
     fn completions_wait_for_room(
-        shadow in prop_oneof![Just(None), Just(Some(ShadowPolicy::Exact)), Just(Some(ShadowPolicy::Lazy))],
+        shadow in prop_oneof![Just(None), Just(Some(Doorbells::Exact)), Just(Some(Doorbells::Lazy))],
         cq_size in 2u16..6,
         taken in prop::collection::vec(1usize..5, 200),
     ) {
@@ -188,7 +188,7 @@ proptest! {
                 expected.push(driver.put(1, Sqe::io(READ, lba, 1, DATA, 0)));
             }
             driver.ring(1);
-            if shadow == Some(ShadowPolicy::Lazy) {
+            if shadow == Some(Doorbells::Lazy) {
                 driver.controller.poll_shadow(&driver.ram);
             }
             let mut takes = taken.iter();

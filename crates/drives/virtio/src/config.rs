@@ -1,17 +1,8 @@
 //! Configuration of a device.
 
-use crate::SECTOR;
+use stasis_block::Doorbells;
 
-/// Way in which the driver announces requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum NotifyPolicy {
-    /// Every request made available to an idle queue is notified, so that the notification gives
-    /// the time of submission.
-    #[default]
-    Exact,
-    /// Nothing is: the carrier calls [`crate::Device::poll`].
-    Lazy,
-}
+use crate::SECTOR;
 
 /// Configuration of a device. `Default` has everything but a capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +36,9 @@ pub struct Config {
     /// Whether a discarded range reads as zeroes afterwards, so that a request
     /// to write zeroes that may deallocate becomes a discard.
     pub discard_zeroes: bool,
-    /// Way in which the driver announces requests.
-    pub notify: NotifyPolicy,
+    /// Delivery of the driver's notifications. If exact, every request made available to an idle
+    /// queue is notified; if lazy, none is, and the carrier calls [`crate::Device::poll`].
+    pub notify: Doorbells,
     /// Whether indirect descriptors are offered.
     pub indirect: bool,
     /// Whether the event index is offered.
@@ -68,7 +60,7 @@ impl Default for Config {
             read_only: false,
             volatile_write_cache: true,
             discard_zeroes: false,
-            notify: NotifyPolicy::default(),
+            notify: Doorbells::default(),
             indirect: true,
             event_index: true,
         }

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{Refused, Request, Status, Tag};
+use stasis_block::{Doorbells, Refused, Request, Status, Tag};
 use stasis_memory::Pool;
 
 use crate::chain::Chain;
-use crate::config::{Config, ConfigError, NotifyPolicy};
+use crate::config::{Config, ConfigError};
 use crate::features::{self, feature};
 use crate::ring::{Fault, Ring, Track};
 use crate::slots::{Owner, Slots};
@@ -229,7 +229,7 @@ impl Device {
     /// Sets the way in which the driver announces requests from now on, in every queue. Requests
     /// made available before the driver could see the change are not announced: the caller then
     /// calls [`Device::poll`].
-    pub fn set_notify(&mut self, memory: &dyn Memory, notify: NotifyPolicy) {
+    pub fn set_notify(&mut self, memory: &dyn Memory, notify: Doorbells) {
         self.config.notify = notify;
         let rings = self.rings.iter_mut().flatten();
         let result = rings.map(|ring| ring.set_notify(memory, notify)).find(Result::is_err);
@@ -325,13 +325,13 @@ impl Device {
             }
             let mut waiting = ring.waiting(memory)?;
             if waiting == 0 {
-                if self.config.notify == NotifyPolicy::Lazy && !taken {
+                if self.config.notify == Doorbells::Lazy && !taken {
                     return Ok(());
                 }
                 ring.arm(memory)?;
                 // Requests made available before the driver saw the change are not notified.
                 waiting = ring.waiting(memory)?;
-                if waiting == 0 || self.config.notify == NotifyPolicy::Lazy {
+                if waiting == 0 || self.config.notify == Doorbells::Lazy {
                     return Ok(());
                 }
             }

@@ -36,7 +36,7 @@ mod ring;
 mod slots;
 mod space;
 
-pub use config::{Config, ConfigError, NotifyPolicy};
+pub use config::{Config, ConfigError};
 pub use device::{Device, Interrupt, QueueSetup, Statistics, MOST_REFUSED};
 pub use features::feature;
 pub use pci::{Capability, PciDevice};

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{fence, Ordering};
 
-use crate::config::NotifyPolicy;
+use stasis_block::Doorbells;
+
 use crate::device::QueueSetup;
 use crate::{Memory, OutOfMemoryRange};
 
@@ -76,7 +77,7 @@ pub struct Ring {
     /// Entries taken and not given back.
     in_flight: u16,
     event_index: bool,
-    notify: NotifyPolicy,
+    notify: Doorbells,
     /// Whether nothing more is taken.
     pub paused: bool,
     track: Option<Box<dyn Track>>,
@@ -90,7 +91,7 @@ impl Ring {
         setup: &QueueSetup,
         most: u16,
         event_index: bool,
-        notify: NotifyPolicy,
+        notify: Doorbells,
     ) -> Result<Self, Fault> {
         let QueueSetup { size, descriptors, available, used, next } = *setup;
         if !size.is_power_of_two() || size > most {
@@ -147,7 +148,7 @@ impl Ring {
     pub fn set_notify(
         &mut self,
         memory: &dyn Memory,
-        notify: NotifyPolicy,
+        notify: Doorbells,
     ) -> Result<(), OutOfMemoryRange> {
         self.notify = notify;
         self.announce(memory)
@@ -156,7 +157,7 @@ impl Ring {
     /// Tells the driver how it is to announce requests.
     fn announce(&self, memory: &dyn Memory) -> Result<(), OutOfMemoryRange> {
         // With the event index the flags stay 0 (section 2.7.10.1).
-        let quiet = !self.event_index && self.notify == NotifyPolicy::Lazy;
+        let quiet = !self.event_index && self.notify == Doorbells::Lazy;
         memory.store(self.used, if quiet { NO_NOTIFY } else { 0 })?;
         fence(Ordering::SeqCst);
         self.arm(memory)
@@ -233,8 +234,8 @@ impl Ring {
             return Ok(());
         }
         let event = match self.notify {
-            NotifyPolicy::Exact => self.next_available,
-            NotifyPolicy::Lazy => self.next_available.wrapping_sub(1),
+            Doorbells::Exact => self.next_available,
+            Doorbells::Lazy => self.next_available.wrapping_sub(1),
         };
         memory.store(self.used + ENTRIES + USED * u64::from(self.size), event)?;
         // Requests made available from now on are notified; earlier ones are seen.

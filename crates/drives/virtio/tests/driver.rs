@@ -2,7 +2,8 @@
 
 mod support;
 
-use stasis_virtio::{feature, Config, Device, Fault, NotifyPolicy, PciDevice, QueueSetup};
+use stasis_block::Doorbells;
+use stasis_virtio::{feature, Config, Device, Fault, PciDevice, QueueSetup};
 use support::*;
 
 #[test]
@@ -216,5 +217,5 @@ fn configurations_that_cannot_be_are_named() {
         let message = PciDevice::new(config).unwrap_err().to_string();
         assert!(message.contains(word), "{message}");
     }
-    assert_eq!(Config::default().notify, NotifyPolicy::Exact);
+    assert_eq!(Config::default().notify, Doorbells::Exact);
 }

@@ -3,8 +3,8 @@
 mod support;
 
 use proptest::prelude::*;
-use stasis_block::{Command, Operation, Status};
-use stasis_virtio::{feature, Config, Fault, NotifyPolicy, OutOfMemoryRange};
+use stasis_block::{Command, Doorbells, Operation, Status};
+use stasis_virtio::{feature, Config, Fault, OutOfMemoryRange};
 use support::*;
 
 #[test]
@@ -306,7 +306,7 @@ fn normal_descriptors_may_come_before_an_indirect_one() {
 fn exact_notifies_every_submission_and_lazy_none() {
     for unknown in [vec![], vec![feature::EVENT_IDX]] {
         let mut exact = Driver::without(config(), &unknown);
-        let lazy = Config { notify: NotifyPolicy::Lazy, ..config() };
+        let lazy = Config { notify: Doorbells::Lazy, ..config() };
         let mut lazy = Driver::without(lazy, &unknown);
         // Around the 16-bit indices.
         for round in 0..70_000u32 {
@@ -434,7 +434,7 @@ proptest! {
         batch in 1usize..12,
         seed in any::<u64>(),
     ) {
-        let notify = if lazy { NotifyPolicy::Lazy } else { NotifyPolicy::Exact };
+        let notify = if lazy { Doorbells::Lazy } else { Doorbells::Exact };
         let mut unknown = Vec::new();
         if !indirect { unknown.push(feature::INDIRECT_DESC); }
         if !events { unknown.push(feature::EVENT_IDX); }

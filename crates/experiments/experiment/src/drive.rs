@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-use stasis_block::units;
+use stasis_block::{units, Doorbells};
 use stasis_clock::Nanos;
 use stasis_config::{Key, Words};
 use stasis_media::MediumSpec;
@@ -34,18 +34,6 @@ impl Interface {
             Self::VirtioBlk => "virtio-blk",
         }
     }
-}
-
-/// Delivery of the guest driver's doorbell writes, which announce commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Doorbells {
-    /// Each submission's doorbell write leaves the guest: its time is exact.
-    #[default]
-    Exact,
-    /// No doorbell write leaves the guest: a submission is noticed, and its time taken, at the
-    /// guest's next exit, at most a quantum later.
-    Lazy,
 }
 
 /// Initial state of a drive beside the bytes on its medium: zones and chunks, the format of

@@ -13,7 +13,7 @@ mod serve;
 mod speed;
 mod tenants;
 
-pub use drive::{Doorbells, DriveSpec, Interface, StateSpec};
+pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
 pub use error::ExperimentError;
 pub use file::{Experiment, GuestSpec, MachineSpec};

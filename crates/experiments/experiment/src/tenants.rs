@@ -8,14 +8,14 @@ use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use stasis_block::units;
+use stasis_block::{units, Doorbells};
 use stasis_clock::Nanos;
 use stasis_config::guess;
 use stasis_media::{Durability, ImageSettings, MediumSpec};
 use stasis_nvme::Placement;
 use stasis_scheduler::{Class, Priority, QueueSpec, WEIGHTS};
 
-use crate::{Doorbells, DriveSpec, Interface, MachineSpec};
+use crate::{DriveSpec, Interface, MachineSpec};
 
 /// One machine, in a table `[machine]`, or several, in tables `[[machine]]`.
 #[derive(Debug, Clone, PartialEq, Default)]

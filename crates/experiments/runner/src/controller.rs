@@ -1,7 +1,6 @@
 //! Controllers for the guest, made from planned drives.
 
-use stasis_experiment::Doorbells;
-use stasis_nvme::{Config, Namespace, ShadowPolicy};
+use stasis_nvme::{Config, Namespace};
 
 use crate::plan::PlannedDrive;
 
@@ -10,10 +9,7 @@ pub fn of(drive: &PlannedDrive, capacity: u64, discard_zeroes: bool) -> Config {
     Config {
         serial: drive.serial.clone(),
         queue_pairs: drive.queues,
-        shadow: match drive.spec.doorbells {
-            Doorbells::Exact => ShadowPolicy::Exact,
-            Doorbells::Lazy => ShadowPolicy::Lazy,
-        },
+        shadow: drive.spec.doorbells,
         namespaces: namespaces(capacity, drive),
         placement: drive.spec.placement,
         interrupt_coalescing: true,

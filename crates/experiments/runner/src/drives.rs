@@ -8,12 +8,11 @@ use std::time::Duration;
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::{FaultInjector, Level, TraceStream};
 use stasis_drive::{Drive, Layer, LoadSpec, Properties, Region, Shared};
-use stasis_experiment::{Doorbells, Interface};
+use stasis_experiment::Interface;
 use stasis_machine::{Controller, DriveConfig};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions, Pieces};
 use stasis_models::BuildContext;
 use stasis_qcow2::{Opening, Settings};
-use stasis_virtio::NotifyPolicy;
 use stasis_workload::JobFile;
 
 use crate::plan::{drive_seed, PlannedDrive, RunPlan, SharedRegion};
@@ -189,10 +188,7 @@ fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
             identifier: drive.serial.clone(),
             queues: drive.queues,
             discard_zeroes,
-            notify: match drive.spec.doorbells {
-                Doorbells::Exact => NotifyPolicy::Exact,
-                Doorbells::Lazy => NotifyPolicy::Lazy,
-            },
+            notify: drive.spec.doorbells,
             ..Default::default()
         }),
     })

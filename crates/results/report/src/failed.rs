@@ -25,7 +25,9 @@ pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
         1 => "one I/O failed".to_owned(),
         _ => format!("{} I/Os failed", units::count(errors)),
     };
-    let Some(first) = &drive.first_error else { return Some(format!("{}: {count}.", drive.described.name)) };
+    let Some(first) = &drive.first_error else {
+        return Some(format!("{}: {count}.", drive.described.name));
+    };
     let known = |(interface, code, _): &&(&str, u16, &str)| {
         drive.described.interface == *interface && first.code == *code
     };

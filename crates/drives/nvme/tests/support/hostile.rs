@@ -4,10 +4,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use stasis_block::{Health, Operation, Request, Status, VendorError};
+use stasis_block::{Doorbells, Health, Operation, Request, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement, ShadowPolicy,
-    VendorRequest, Zones, Zrwa,
+    Config, Controller, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement, VendorRequest,
+    Zones, Zrwa,
 };
 
 #[path = "../../../memory/tests/common/hostile.rs"]
@@ -80,7 +80,7 @@ pub fn run(script: &[u8]) {
             Namespace { start: STARTS[1], read_only: true, ..Namespace::new(BLOCKS / 8, 4096) },
         ],
         volatile_write_cache: flags & 1 != 0,
-        shadow: if flags & 2 != 0 { ShadowPolicy::Lazy } else { ShadowPolicy::Exact },
+        shadow: if flags & 2 != 0 { Doorbells::Lazy } else { Doorbells::Exact },
         interrupt_coalescing: flags & 4 != 0,
         max_transfer: MAX_TRANSFER,
         max_in_flight_bytes: MAX_IN_FLIGHT,

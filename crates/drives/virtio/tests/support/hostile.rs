@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use stasis_block::{Operation, Request, Status};
-use stasis_virtio::{Config, Memory, NotifyPolicy, OutOfMemoryRange, PciDevice};
+use stasis_block::{Doorbells, Operation, Request, Status};
+use stasis_virtio::{Config, Memory, OutOfMemoryRange, PciDevice};
 
 #[path = "../../../memory/tests/common/hostile.rs"]
 pub mod common;
@@ -108,7 +108,7 @@ pub fn run(script: &[u8]) {
         read_only: flags & 0x21 == 0x21,
         volatile_write_cache: flags & 2 == 0,
         discard_zeroes: flags & 4 != 0,
-        notify: if flags & 8 != 0 { NotifyPolicy::Lazy } else { NotifyPolicy::Exact },
+        notify: if flags & 8 != 0 { Doorbells::Lazy } else { Doorbells::Exact },
         event_index: flags & 16 == 0,
         indirect: flags & 64 == 0,
         ..Config::default()

@@ -46,7 +46,9 @@ impl Measured {
         };
         let drive = |name: &str| {
             let mut drives = run.summary.drives.iter();
-            drives.find(|drive| drive.described.name == name).with_context(|| format!("no drive {name}"))
+            drives
+                .find(|drive| drive.described.name == name)
+                .with_context(|| format!("no drive {name}"))
         };
         let (busy, idle) = (drive(workload.name)?, drive(workload.idle)?);
         let (counts, other) = (counters(busy)?, counters(idle)?);
@@ -93,7 +95,8 @@ fn waits(ios: &[Io], drive: &str, records: u64, ns: f64) -> (f64, f64) {
 /// The image's counters.
 fn counters(drive: &DriveSummary) -> Result<Counters> {
     let counters = drive.inside.as_ref().and_then(|inside| inside.get("image"));
-    let counters = counters.with_context(|| format!("drive {} is no image", drive.described.name))?;
+    let counters =
+        counters.with_context(|| format!("drive {} is no image", drive.described.name))?;
     Ok(serde_json::from_value(counters.clone())?)
 }
 

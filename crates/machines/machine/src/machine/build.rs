@@ -4,10 +4,10 @@
 use std::time::Instant;
 
 use stasis_block::timeline::Tracks;
-use stasis_block::{splitmix, Link, DRIVES_LIMIT};
-use stasis_nvme::{KeptState, ShadowPolicy};
+use stasis_block::{splitmix, Doorbells, Link, DRIVES_LIMIT};
+use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
-use stasis_virtio::{NotifyPolicy, PciDevice};
+use stasis_virtio::PciDevice;
 
 use super::config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
@@ -283,7 +283,7 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
     Ok(match controller {
         Controller::Nvme(config, state, link) => {
             let function = NvmeController::function(config.queue_pairs);
-            let lazy = config.shadow == ShadowPolicy::Lazy;
+            let lazy = config.shadow == Doorbells::Lazy;
             let state = state.map_or_else(|| KeptState::as_made(&config), |state| *state);
             let controller = stasis_nvme::Controller::with_state(config, &state)
                 .map_err(|error| Error::Drive(name, error.into()))?;
@@ -291,7 +291,7 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
             (DriveDevice::Nvme(Box::new(device)), function, Some(link))
         }
         Controller::Virtio(config) => {
-            let lazy = config.notify == NotifyPolicy::Lazy;
+            let lazy = config.notify == Doorbells::Lazy;
             let device =
                 PciDevice::new(config).map_err(|error| Error::Drive(name, error.into()))?;
             let controller = VirtioController::new(device);

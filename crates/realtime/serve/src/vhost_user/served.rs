@@ -8,10 +8,10 @@ use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
-use stasis_block::Model;
+use stasis_block::{Doorbells, Model};
 use stasis_clock::Nanos;
 use stasis_drive::Done;
-use stasis_virtio::{Config, Device, Interrupt, NotifyPolicy};
+use stasis_virtio::{Config, Device, Interrupt};
 
 use crate::backend::{Backend, Counted, GRACE};
 use crate::io_records::IoRecordSender;
@@ -140,7 +140,7 @@ impl Served {
     /// Whether the guest announces requests from now on, or is polled.
     pub(crate) fn set_notifications(&mut self, on: bool) {
         if self.running != 0 {
-            let policy = if on { NotifyPolicy::Exact } else { NotifyPolicy::Lazy };
+            let policy = if on { Doorbells::Exact } else { Doorbells::Lazy };
             self.device.set_notify(&*self.memory, policy);
         }
     }

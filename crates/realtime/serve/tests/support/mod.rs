@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use stasis_block::Doorbells;
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_serve::{Description, Made, NewDrive, Poll, RealTime, Server, Shared, Store};
-use stasis_virtio::{feature, Config, NotifyPolicy};
+use stasis_virtio::{feature, Config};
 use vhost::vhost_user::message::{
     VhostUserInflight, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
 };
@@ -79,7 +80,7 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
             queues: 2,
             queue_size: 256,
             max_segments: 126,
-            notify: NotifyPolicy::Lazy,
+            notify: Doorbells::Lazy,
             ..Config::default()
         },
         description: Arc::new(Plain { lasting: !medium.starts_with("ram") }),

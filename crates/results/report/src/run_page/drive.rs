@@ -12,10 +12,10 @@ use crate::plot::{
 };
 use crate::statistics::{DriveStatistics, OperationStatistics};
 use crate::summary::{DriveSummary, OperationSummary};
-use crate::Drive;
 use crate::table::{Column, Table};
 use crate::timeline::{Course, Curve, Point};
 use crate::units::{self, TimeUnit};
+use crate::Drive;
 use crate::Latency;
 
 /// Points of a curve in the coarsest resolution.
@@ -58,7 +58,8 @@ pub(super) fn section(
             format!("{interface} on {medium}, model {model}.{before}")
         }
     };
-    let section = Section::new(format!("Drive {}", figures.described.name)).with(Block::Prose(text));
+    let section =
+        Section::new(format!("Drive {}", figures.described.name)).with(Block::Prose(text));
     let used: Vec<_> = figures.used().collect();
     if used.is_empty() {
         let text = match kind {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
+use stasis_block::Doorbells;
 use stasis_drive::{FlushBarriers, Layer};
 use stasis_experiment::DriveSpec;
 use stasis_media::{
@@ -14,7 +15,7 @@ use stasis_models::{BuildContext, Model, ModelSpec, NullSpec};
 use stasis_ordered_disk::{OrderedDisk, OrderedMedium};
 use stasis_runner::{failure, keep};
 use stasis_serve::{Description, Made, NewDrive, RealTime, Shared, SharedLayer, Store};
-use stasis_virtio::{Config, NotifyPolicy};
+use stasis_virtio::Config;
 
 /// Limit on the queues that a client can ask for, unless the drive sets another number.
 const QUEUES: u16 = 16;
@@ -84,7 +85,7 @@ fn checked(
         queue_size: QUEUE_SIZE,
         max_segments: SEGMENTS,
         max_segment_bytes: SEGMENT,
-        notify: NotifyPolicy::Lazy,
+        notify: Doorbells::Lazy,
         ..Config::default()
     };
     Ok(NewDrive {
