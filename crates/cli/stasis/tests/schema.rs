@@ -396,3 +396,28 @@ fn the_reference_has_the_keys_of_the_schema() {
         assert_eq!(documented, keys, "{headings:?}");
     }
 }
+
+/// The reference has each key of the tables within a drive in the row of the key that holds them,
+/// and each shorter name for one on the command line.
+#[test]
+fn the_reference_has_the_keys_within_a_drive() {
+    let schema = schema();
+    let page = std::fs::read_to_string(root().join("docs/reference/experiment.md")).unwrap();
+    let key = Regex::new("([a-z][a-z-]*) = ").unwrap();
+    for (row, tables) in [("zones", &["Zones", "Zrwa"][..]), ("ocssd", &["Ocssd"])] {
+        let text = page.lines().find(|line| line.starts_with(&format!("| `{row}` |"))).unwrap();
+        let documented: BTreeSet<_> =
+            key.captures_iter(text).map(|found| found[1].to_owned()).collect();
+        let tables = tables.iter().flat_map(|table| {
+            schema["$defs"][table]["properties"].as_object().unwrap().keys().cloned()
+        });
+        assert_eq!(documented, tables.collect(), "{row}");
+    }
+    let drive = schema.pointer("/$defs").unwrap().to_string();
+    let words = Regex::new("\"x-word\":\"([a-z-]+)\"").unwrap();
+    let words: BTreeSet<_> = words.captures_iter(&drive).map(|found| found[1].to_owned()).collect();
+    assert!(words.contains("zone-size"));
+    for word in words {
+        assert!(page.contains(&format!("`{word}`")), "{word} is not on the page");
+    }
+}
