@@ -62,7 +62,7 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, String) {
         "{} I/Os; most are {}s of {}: {} a second, {}, half within {}",
         units::count(ios),
         operation.name(),
-        drive.name,
+        drive.described.name,
         units::significant(figures.iops, 4),
         units::bandwidth(figures.bytes_per_second),
         units::duration(figures.delivered_ns.p50 as f64),
@@ -122,7 +122,7 @@ fn drives(summary: &Summary, kind: Kind) -> Table {
         table.columns.push(Column::right("largest error"));
     }
     for (drive, operation, figures) in used(summary) {
-        let mut row = vec![drive.name.clone(), operation.name().to_owned()];
+        let mut row = vec![drive.described.name.clone(), operation.name().to_owned()];
         row.push(units::significant(figures.iops, 4));
         row.push(units::bandwidth(figures.bytes_per_second));
         row.extend(text::figures(&figures.delivered_ns, figures.count));
