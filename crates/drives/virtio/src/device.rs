@@ -9,25 +9,9 @@ use stasis_memory::Pool;
 use crate::chain::Chain;
 use crate::config::{Config, ConfigError};
 use crate::features::{self, feature};
-use crate::ring::{Fault, Ring, Track};
+use crate::ring::{Fault, QueueSetup, Ring, Track};
 use crate::slots::{Owner, Slots};
 use crate::{space, Memory};
-
-/// Places of a queue in guest memory, as the driver has set them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueueSetup {
-    /// Entries.
-    pub size: u16,
-    /// The descriptor table.
-    pub descriptors: u64,
-    /// The available ring ("driver area").
-    pub available: u64,
-    /// The used ring ("device area").
-    pub used: u64,
-    /// Number of requests that it has gone through before, modulo 2^16: 0 for a new queue, else the
-    /// value that [`Device::stop_queue`] returned.
-    pub next: u16,
-}
 
 /// Target of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

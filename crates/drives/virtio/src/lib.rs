@@ -37,10 +37,10 @@ mod slots;
 mod space;
 
 pub use config::{Config, ConfigError};
-pub use device::{Device, Interrupt, QueueSetup, Statistics, MOST_REFUSED};
+pub use device::{Device, Interrupt, Statistics, MOST_REFUSED};
 pub use features::feature;
 pub use pci::{Capability, PciDevice};
-pub use ring::{Fault, Track};
+pub use ring::{Fault, QueueSetup, Track};
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 
 /// Unit of the protocol's addresses and lengths in bytes, independent of the block size is (virtio

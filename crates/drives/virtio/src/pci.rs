@@ -4,7 +4,8 @@
 use stasis_block::{Refused, Request, Status, Tag};
 
 use crate::config::{Config, ConfigError};
-use crate::device::{Device, Interrupt, QueueSetup};
+use crate::device::{Device, Interrupt};
+use crate::ring::QueueSetup;
 use crate::{space, Memory};
 
 /// Structures in the BAR: a page for each.

@@ -4,7 +4,6 @@ use std::sync::atomic::{fence, Ordering};
 
 use stasis_block::Doorbells;
 
-use crate::device::QueueSetup;
 use crate::{Memory, OutOfMemoryRange};
 
 /// `VIRTQ_AVAIL_F_NO_INTERRUPT` (section 2.7.6).
@@ -19,6 +18,22 @@ const USED: u64 = 8;
 const ENTRIES: u64 = 4;
 /// Offset of either ring's index.
 const INDEX: u64 = 2;
+
+/// Places of a queue in guest memory, as the driver has set them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueSetup {
+    /// Entries.
+    pub size: u16,
+    /// The descriptor table.
+    pub descriptors: u64,
+    /// The available ring ("driver area").
+    pub available: u64,
+    /// The used ring ("device area").
+    pub used: u64,
+    /// Number of requests that it has gone through before, modulo 2^16: 0 for a new queue, else the
+    /// value that [`Device::stop_queue`](crate::Device::stop_queue) returned.
+    pub next: u16,
+}
 
 /// An action of the driver that cannot be answered: the device does nothing more before it is
 /// reset.

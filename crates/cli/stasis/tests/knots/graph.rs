@@ -124,8 +124,57 @@ impl Sources {
                 uses(path);
             }
         }
+        self.method_arrows(&mut arrows);
         arrows.retain(|(from, to), _| from != to);
         arrows
+    }
+
+    /// The type at the end of `path` in `module`: its file, and its name.
+    fn type_of(&self, module: usize, path: &[String]) -> Option<(usize, String)> {
+        let name = path.last()?.clone();
+        let files = self.resolve(module, path, &mut Seen::new());
+        files.into_iter().find_map(|target| match target {
+            Target::File(file) => Some((file, name.clone())),
+            Target::Module(_) => None,
+        })
+    }
+
+    /// Adds which file calls a method that an `impl` in another defines, of `self` or of a field
+    /// whose type is known by its name.
+    fn method_arrows(&self, arrows: &mut BTreeMap<(usize, usize), String>) {
+        let mut methods: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        let mut fields = BTreeMap::new();
+        for (number, module) in self.modules.iter().enumerate() {
+            for part in &module.impls {
+                let Some(of) = self.type_of(number, &part.of) else { continue };
+                for method in &part.methods {
+                    methods.entry((of.clone(), method)).or_default().push(module.file);
+                }
+            }
+            for (name, types) in &module.fields {
+                for (field, path) in types {
+                    if let Some(of) = self.type_of(number, path) {
+                        fields.insert(((module.file, name.clone()), field), of);
+                    }
+                }
+            }
+        }
+        for (number, module) in self.modules.iter().enumerate() {
+            for part in &module.impls {
+                let Some(of) = self.type_of(number, &part.of) else { continue };
+                for chain in &part.calls {
+                    let Some((method, way)) = chain.split_last() else { continue };
+                    let mut way = way.iter();
+                    let at =
+                        way.try_fold(of.clone(), |at, field| fields.get(&(at, field)).cloned());
+                    let Some(at) = at else { continue };
+                    let name = format!("{}::{method}", at.1);
+                    for file in methods.get(&(at, method)).into_iter().flatten() {
+                        arrows.entry((module.file, *file)).or_insert_with(|| name.clone());
+                    }
+                }
+            }
+        }
     }
 
     /// The files that can be reached from `file`.

@@ -1,8 +1,14 @@
 //! Files of a crate form no large knots: sets of files each of which uses each other, directly or
 //! over others, so that none can be read or changed without all of them.
 //!
-//! A file uses another where it names something that is defined there, through any re-exports. A
-//! file that only exports is no user, code of tests does not count, and neither do the lines of a
+//! A file uses another where it names something that is defined there, through any re-exports, and
+//! where a method in it calls a method that an `impl` block of the other defines: of `self`, of a
+//! field of `self`, or of a field of that and so on, as far as the fields' types are known by their
+//! names. So an object that is cut over several files, each with an `impl` block of the one type, is
+//! a knot as soon as its parts call one another: each part names the type, and is called from its
+//! file. A call of a local variable's method is not seen; the type of the variable is mostly named.
+//!
+//! A file that only exports is no user, code of tests does not count, and neither do the lines of a
 //! registration table.
 
 mod graph;
@@ -16,6 +22,14 @@ use source::RegistrationTable;
 
 /// Files that may form a knot: a type and some parts of its implementation.
 const MOST: usize = 4;
+
+/// Objects that are still cut over more files, each with the first file of its knot and the number
+/// of files. Each number is the knot's, so that it can only get smaller.
+const LARGER: &[(&str, usize)] = &[
+    ("drives/flash/src/ftl/hybrid/mod.rs", 5),
+    ("drives/nand/src/activity.rs", 6),
+    ("machines/machine/src/machine/mod.rs", 10),
+];
 
 /// Constants that list all of a kind. Each entry implements what the table's file defines, so that
 /// the lines point back; they are all that an addition changes of what is there.
@@ -67,16 +81,23 @@ fn folders_below(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn files_form_no_large_knots() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let (mut wrong, mut read) = (String::new(), 0);
+    let (mut wrong, mut read, mut larger) = (String::new(), 0, Vec::new());
     for folder in folders_below(&crates).iter().flat_map(|wing| folders_below(wing)) {
         read += 1;
         let name = folder.file_name().unwrap().to_str().unwrap();
         for knot in knots(&folder, TABLES).iter().filter(|knot| knot.files.len() > MOST) {
-            wrong.push_str(&told(name, knot));
+            let first = knot.files[0].to_str().unwrap();
+            match LARGER.iter().find(|known| **known == (first, knot.files.len())) {
+                Some(known) => larger.push(known),
+                None => wrong.push_str(&told(name, knot)),
+            }
         }
     }
     assert!(read > 30, "the crates are there");
     assert!(wrong.is_empty(), "{wrong}");
+    for known in LARGER {
+        assert!(larger.contains(&known), "{known:?} is smaller now, or gone: change `LARGER`");
+    }
 }
 
 #[test]
@@ -136,6 +157,32 @@ fn a_ring_is_a_knot_however_its_files_name_each_other() {
     let knot = Knot { files: vec!["a.rs".into(), "b.rs".into()], arrows: vec!["a uses b".into()] };
     let told = told("made-up", &knot);
     assert!(told.contains("made-up: 2 files") && told.contains("a.rs, b.rs\n  a uses b"), "{told}");
+}
+
+#[test]
+fn an_object_cut_over_files_is_a_knot_once_its_parts_call_one_another() {
+    let lib = "mod a;\nmod b;\npub struct Cut { part: a::Part, count: u32 }\n\
+               impl Cut { pub fn new() -> Self { Self { part: a::Part, count: 0 } } }\n";
+    let b = "use crate::Cut;\nimpl Cut { pub fn step(&mut self) { self.count += 1; } }\n";
+    let a = "pub struct Part;\nimpl Part { pub fn small(&self) {} }\n";
+    let none = Vec::<Vec<String>>::new();
+    // The part names its type, and nothing calls it.
+    assert_eq!(knots_of(&[("lib.rs", lib), ("a.rs", a), ("b.rs", b)], &[]), none);
+    for (call, knot) in [
+        ("impl Cut { fn f(&mut self) { self.step(); } }", true),
+        ("impl<'a> Drop for &'a mut Cut { fn drop(&mut self) { self.step() } }", true),
+        ("impl Cut { fn f(&mut self) { Self::step(self); } }", true),
+        ("struct Owner { cut: Cut }\nimpl Owner { fn f(&mut self) { self.cut.step(); } }", true),
+        ("impl Cut { fn f(&mut self) { self.part.small(); } }", false),
+        ("impl Cut { fn f(&mut self) { self.part.step(); } }", false),
+        ("impl Cut { #[cfg(test)]\nfn f(&mut self) { self.step(); } }", false),
+        ("struct Other;\nimpl Other { fn step(&self) {}\nfn f(&self) { self.step(); } }", false),
+    ] {
+        let lib = format!("{lib}{call}\n");
+        let found = knots_of(&[("lib.rs", &lib), ("a.rs", a), ("b.rs", b)], &[]);
+        let expected = if knot { vec![vec!["b.rs".to_owned(), "lib.rs".into()]] } else { vec![] };
+        assert_eq!(found, expected, "{call}");
+    }
 }
 
 #[test]

@@ -41,6 +41,22 @@ pub struct Module {
     pub paths: BTreeSet<Vec<String>>,
     /// The first names of paths in registration tables.
     pub tabled: BTreeSet<String>,
+    /// The implementations of types.
+    pub impls: Vec<Impl>,
+    /// The fields of its types, and the path of each field's type.
+    pub fields: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+}
+
+/// Methods of a type in one place.
+#[derive(Debug, Default)]
+pub struct Impl {
+    /// The path of the type.
+    pub of: Vec<String>,
+    /// The methods it defines; none of those of a trait.
+    pub methods: BTreeSet<String>,
+    /// The methods that its functions call of `self`, or of a field of a field of it: the fields'
+    /// names, and the method's.
+    pub calls: BTreeSet<Vec<String>>,
 }
 
 /// A crate's modules and files.
@@ -114,6 +130,14 @@ impl Sources {
                 self.name(module, name, Name::Item);
             }
             (_, name) => {
+                match (item.keyword.as_str(), &name) {
+                    ("impl", _) => self.modules[module].impls.extend(Impl::read(item.tokens)),
+                    ("struct", Some(name)) => {
+                        let fields = fields(item.tokens);
+                        self.modules[module].fields.insert(name.clone(), fields);
+                    }
+                    _ => {}
+                }
                 if let Some(name) = name {
                     self.name(module, name, Name::Item);
                 }
@@ -189,6 +213,108 @@ impl Sources {
         let name = alias.or_else(|| path.last().cloned());
         if let Some(name) = name {
             self.name(module, name, Name::Import { path, public });
+        }
+    }
+}
+
+impl Impl {
+    /// Reads an implementation from its keyword on; `None` for what is no type by its name.
+    fn read(tokens: &[TokenTree]) -> Option<Self> {
+        let (TokenTree::Group(body), header) = tokens.split_last()? else { return None };
+        let header = header.get(1..)?;
+        let is_word = |token: &&TokenTree, word: &str| token.to_string() == word;
+        let head = header.split(|token| is_word(&token, "where")).next()?;
+        let of_trait = head.iter().position(|token| is_word(&token, "for"));
+        let of = match of_trait {
+            Some(place) => &head[place + 1..],
+            None => after_generics(head),
+        };
+        let mut this = Self { of: first_path(of), ..Self::default() };
+        let inside: Vec<_> = body.stream().into_iter().collect();
+        let mut rest = &inside[..];
+        while !rest.is_empty() {
+            let item = Item::split(&mut rest);
+            if item.is_test {
+                continue;
+            }
+            let mut flat = Vec::new();
+            flatten(item.tokens, &mut flat);
+            calls(&flat, &mut this.calls);
+            if item.keyword == "fn" && of_trait.is_none() {
+                this.methods.extend(item.name);
+            }
+        }
+        (!this.of.is_empty()).then_some(this)
+    }
+}
+
+/// What follows `<..>` at the front.
+fn after_generics(tokens: &[TokenTree]) -> &[TokenTree] {
+    let mut depth = 0;
+    for (place, token) in tokens.iter().enumerate() {
+        // The arrow of a function's type is no bracket.
+        let arrow = place > 0 && is_punct(&tokens[place - 1], '-');
+        depth += i32::from(is_punct(token, '<')) - i32::from(is_punct(token, '>') && !arrow);
+        if depth == 0 {
+            return &tokens[if is_punct(token, '>') { place + 1 } else { place }..];
+        }
+    }
+    &[]
+}
+
+/// The path of a type, without references and arguments; empty where the type is none by its name.
+fn first_path(tokens: &[TokenTree]) -> Vec<String> {
+    let mut flat = Vec::new();
+    flatten(tokens, &mut flat);
+    let mut words = flat.iter().map(String::as_str).peekable();
+    while let Some(mark) = words.next_if(|word| matches!(*word, "&" | "mut" | "'")) {
+        // A lifetime's name follows its mark.
+        if mark == "'" {
+            words.next();
+        }
+    }
+    let mut path = Vec::new();
+    let is_name = |word: &str| word.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    while let Some(word) = words.next().filter(|word| is_name(word)) {
+        path.push(word.to_owned());
+        if words.next() != Some("::") {
+            break;
+        }
+    }
+    path
+}
+
+/// The fields of a `struct`, and the paths of their types.
+fn fields(tokens: &[TokenTree]) -> BTreeMap<String, Vec<String>> {
+    let Some(TokenTree::Group(body)) = tokens.last() else { return BTreeMap::new() };
+    let inside: Vec<_> = body.stream().into_iter().collect();
+    let mut fields = BTreeMap::new();
+    for field in inside.split(|token| is_punct(token, ',')) {
+        let Some(colon) = field.iter().position(|token| is_punct(token, ':')) else { continue };
+        if let Some(TokenTree::Ident(name)) = colon.checked_sub(1).map(|place| &field[place]) {
+            fields.insert(name.to_string(), first_path(&field[colon + 1..]));
+        }
+    }
+    fields
+}
+
+/// Adds the methods that are called of `self` and of its fields, or as `Self::method`.
+fn calls(flat: &[String], found: &mut BTreeSet<Vec<String>>) {
+    for (place, word) in flat.iter().enumerate() {
+        let mark = match word.as_str() {
+            "self" => ".",
+            "Self" => "::",
+            _ => continue,
+        };
+        let mut chain = Vec::new();
+        let mut rest = flat[place + 1..].iter().map(String::as_str);
+        while rest.next() == Some(mark) {
+            let Some(name) = rest.next() else { break };
+            chain.push(name.to_owned());
+            if matches!(rest.clone().next(), Some("(" | "::")) {
+                found.insert(chain);
+                break;
+            }
         }
     }
 }

@@ -84,7 +84,7 @@ impl Spec {
             let reason = "it is a power of two";
             return Err(SpecError::value("mapping_line", self.mapping_line, reason, nearest));
         }
-        let line = u64::from(self.mapping_line) * ftl::dftl::ENTRY;
+        let line = u64::from(self.mapping_line) * super::geometry::MAP_ENTRY;
         if self.mapping_cache < line {
             let reason = "it holds one line of the map at least";
             let (value, nearest) = (format_size(self.mapping_cache), format_size(line));

@@ -4,15 +4,21 @@ use stasis_block::units::format_size;
 use stasis_nand::Geometry;
 
 use super::{Spec, SpecError};
-use crate::ftl;
 
 /// Flash beyond the capacity of a drive that does not state it, as a share.
 const OVER_PROVISIONING: f64 = 0.07;
+/// Bytes of an entry of a map in flash (the translation layer `dftl`).
+pub(crate) const MAP_ENTRY: u64 = 4;
 /// Pages of a block where they are not given, unless the drive is small.
 const PAGES: u32 = 256;
 /// The fewest pages of a block of a small drive. Fewer would make erases as
 /// frequent as programs.
 const PAGES_MIN: u32 = 8;
+
+/// Units that hold the map of a drive of `units` units of `unit` bytes.
+pub(crate) fn map_units(units: u64, unit: u64) -> u64 {
+    units.div_ceil((unit / MAP_ENTRY).max(1))
+}
 
 impl Spec {
     /// Pages of each block of a drive of `capacity` bytes: as given, else 256.
@@ -100,11 +106,6 @@ impl Spec {
         u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes)
     }
 
-    /// Whether the drive is made of zones or chunks, which the host writes in order.
-    pub(super) fn has_regions(&self) -> bool {
-        matches!(self.ftl.as_str(), "zoned" | "ocssd")
-    }
-
     /// Whether the over-provisioning that is given is the drive's.
     pub(super) fn check_over_provisioning(&self, capacity: u64) -> Result<(), SpecError> {
         let Some(asked) = self.over_provisioning else { return Ok(()) };
@@ -177,7 +178,7 @@ impl Spec {
     /// Bytes of the map that are in flash.
     fn map_bytes(&self, capacity: u64) -> u64 {
         let unit = self.mapping_unit.max(1);
-        let units = ftl::dftl::map_units(capacity.div_ceil(unit), unit);
+        let units = map_units(capacity.div_ceil(unit), unit);
         if self.ftl == "dftl" {
             units.saturating_mul(unit)
         } else {

@@ -6,7 +6,7 @@
 mod check;
 mod error;
 mod faults;
-mod geometry;
+pub(crate) mod geometry;
 mod hybrid;
 mod timing;
 mod variation;
@@ -275,6 +275,11 @@ impl Spec {
     /// Slots of a page: units that it holds.
     pub fn slots(&self) -> u32 {
         (self.page_size / self.mapping_unit.max(1)).max(1) as u32
+    }
+
+    /// Whether the drive is made of zones or chunks, which the host writes in order.
+    pub(super) fn has_regions(&self) -> bool {
+        matches!(self.ftl.as_str(), "zoned" | "ocssd")
     }
 
     /// The state that a drive begins in. Zones and chunks begin empty, as their controller reports

@@ -31,20 +31,13 @@ use self::updates::Updates;
 use super::page::{Above, PageFtl};
 use super::{Context, Ftl, PowerCut, Request, Shape};
 use crate::buffer::NONE;
+use crate::spec::geometry::{map_units, MAP_ENTRY};
 use crate::spec::{Precondition, Spec, SpecError};
 
 /// Kinds of operation in a token, beside those of page mapping.
 const FETCH: u64 = 0x10 << 56;
 const UPDATE: u64 = 0x11 << 56;
 const KIND: u64 = 0xFF << 56;
-
-/// Bytes of an entry of the map.
-pub(crate) const ENTRY: u64 = 4;
-
-/// Units that hold the map of a drive of `units` units.
-pub(crate) fn map_units(units: u64, unit: u64) -> u64 {
-    units.div_ceil((unit / ENTRY).max(1))
-}
 
 /// Counts of the map's cache.
 #[derive(Debug, Clone, Copy, Default)]
@@ -85,9 +78,9 @@ struct Dftl {
 pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
     let shape = Shape::new(spec, capacity);
     let units = map_units(u64::from(shape.units), u64::from(shape.unit)) as u32;
-    let entries = shape.unit / ENTRY as u32;
+    let entries = shape.unit / MAP_ENTRY as u32;
     let line = spec.mapping_line.min(entries);
-    let lines = spec.mapping_cache / (u64::from(line) * ENTRY);
+    let lines = spec.mapping_cache / (u64::from(line) * MAP_ENTRY);
     let all = shape.units.div_ceil(line);
     Ok(Box::new(Dftl {
         page: PageFtl::new(spec, capacity, seed, Above::Map { units })?,
