@@ -5,6 +5,7 @@
 
 pub mod blkparse;
 mod doorbells;
+pub mod inside;
 mod link;
 mod model;
 mod power;

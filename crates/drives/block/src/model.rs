@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
+use crate::inside::Inside;
 use crate::timeline::{Spans, Tracks};
 use crate::{Command, PowerLoss, Status, Tag};
 
@@ -149,9 +150,9 @@ pub trait Model: Send {
     /// model do not change.
     fn start(&mut self, _now: Nanos) {}
 
-    /// Internal activity of the drive from [`Model::start`] until `now`, as JSON for results;
-    /// `None` where a model has none to report.
-    fn inside(&self, _now: Nanos) -> Option<String> {
+    /// Internal activity of the drive from [`Model::start`] until `now`, for results; `None` where
+    /// a model has none to report.
+    fn inside(&self, _now: Nanos) -> Option<Inside> {
         None
     }
 

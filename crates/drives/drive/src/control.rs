@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stasis_block::inside::Inside;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Health, VendorCommand, VendorError};
 use stasis_clock::Nanos;
@@ -33,8 +34,8 @@ pub trait Control {
         }
     }
 
-    /// Internal activity from [`Control::start`] until `now` (ns), as JSON.
-    fn inside(&mut self, now: Nanos) -> Option<String> {
+    /// Internal activity from [`Control::start`] until `now` (ns).
+    fn inside(&mut self, now: Nanos) -> Option<Inside> {
         self.lower()?.inside(now)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use stasis_block::inside::Inside;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Fate, Health, Operation, Request, Status, VendorCommand, VendorError, SECTOR,
@@ -19,8 +20,8 @@ pub struct Drive {
     properties: Properties,
     model: Box<dyn Model>,
     medium: Box<dyn Medium>,
-    // Whether the medium is, always.
-    immediate: bool,
+    // The host's clock, if the guest stands still for the medium. It changes nothing but `frozen`.
+    host_clock: Option<fn() -> Instant>,
     slots: Slots,
     // Completed by the model, and not yet handed out.
     due: Vec<Completion>,
@@ -47,7 +48,7 @@ impl Drive {
         Self {
             properties,
             model,
-            immediate: medium.is_immediate(),
+            host_clock: None,
             medium,
             slots: Slots::default(),
             due: Vec::new(),
@@ -57,6 +58,15 @@ impl Drive {
             submitted: 0,
             error: None,
         }
+    }
+
+    /// The same drive, which counts by `clock` for how long the guest stands still for the medium
+    /// ([`Control::frozen`]). A medium that takes no time is not measured: reading a clock costs
+    /// more than an I/O in memory does.
+    #[must_use]
+    pub fn with_host_clock(mut self, clock: fn() -> Instant) -> Self {
+        self.host_clock = (!self.medium.is_immediate()).then_some(clock);
+        self
     }
 
     /// The same drive, with a barrier that costs `cost` (ns), whatever its
@@ -77,14 +87,11 @@ impl Drive {
     }
 
     /// Waits until the medium has finished with a slot.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "how long the guest stands still is told, and changes nothing"
-    )]
     fn wait_for(&mut self, index: u32) {
         let mut start = None;
+        let clock = self.host_clock;
         while self.slots.get_mut(index).is_some_and(|slot| slot.outcome.is_none()) {
-            start.get_or_insert_with(Instant::now);
+            start = start.or_else(|| clock.map(|clock| clock()));
             self.medium.wait(&mut self.finished);
             if self.finished.is_empty() {
                 debug_assert!(false, "the medium forgot a command");
@@ -92,7 +99,14 @@ impl Drive {
             }
             self.settle();
         }
-        self.frozen += start.map_or(Duration::ZERO, |start| start.elapsed());
+        self.count_frozen(start);
+    }
+
+    /// Adds the host's time since `start` to that for which the guest stood still.
+    fn count_frozen(&mut self, start: Option<Instant>) {
+        if let (Some(clock), Some(start)) = (self.host_clock, start) {
+            self.frozen += clock().duration_since(start);
+        }
     }
 
     /// Brings the medium's finished I/Os to their slots.
@@ -159,10 +173,6 @@ impl Layer for Drive {
         self.slots.len()
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "how long the guest stands still is told, and changes nothing"
-    )]
     fn submit(&mut self, now: Nanos, request: Request) {
         // Completions of the model before this command must not depend on whether the caller asked
         // for them late.
@@ -189,10 +199,9 @@ impl Layer for Drive {
         let slot = Slot { tag, queue, command, submit: now, order, outcome: None };
         let slot = self.slots.insert(slot);
         self.model.submit(now, slot, &command);
-        // Reading the clock costs more than an I/O in memory does.
-        let start = (!self.immediate).then(Instant::now);
+        let start = self.host_clock.map(|clock| clock());
         self.medium.submit(u64::from(slot), command, data);
-        self.frozen += start.map_or(Duration::ZERO, |start| start.elapsed());
+        self.count_frozen(start);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -270,7 +279,7 @@ impl Control for Drive {
         self.model.start(now);
     }
 
-    fn inside(&mut self, now: Nanos) -> Option<String> {
+    fn inside(&mut self, now: Nanos) -> Option<Inside> {
         self.model.inside(now)
     }
 

@@ -7,11 +7,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use serde_json::{json, Value};
 use stasis_block::timeline::Tracks;
 use stasis_block::{Operation, Request};
 use stasis_clock::Nanos;
-use stasis_scheduler::{QueueSpec, SchedulerSpec, SECTOR};
+use stasis_run_events::{Service, SharedOutcome, TenantOutcome};
+use stasis_scheduler::{QueueSpec, QueueStatistics, SchedulerSpec, SECTOR};
 use stasis_workload::{JobError, JobFile};
 
 use crate::{Done, Layer, Scheduled, Tenant};
@@ -203,9 +203,9 @@ impl Shared {
         inner.scheduled.watch_tenants(&tenants, tracks);
     }
 
-    /// Service of every tenant until `now`, as JSON.
-    pub fn report(&self, now: Nanos) -> String {
-        self.0.borrow_mut().report(now).to_string()
+    /// Service of every tenant until `now`.
+    pub fn report(&self, now: Nanos) -> SharedOutcome {
+        self.0.borrow_mut().report(now)
     }
 }
 
@@ -295,37 +295,31 @@ impl Inner {
         self.done = done;
     }
 
-    fn report(&mut self, now: Nanos) -> Value {
-        let model = self.scheduled.control().inside(now).map(|inside| {
-            serde_json::from_str(&inside).unwrap_or_else(|_| Value::String(inside.clone()))
-        });
-        let got = |tenant| {
-            let got = self.scheduled.tenant_statistics(now, tenant);
-            json!({ "requests": got.requests, "bytes": got.sectors * SECTOR })
+    fn report(&mut self, now: Nanos) -> SharedOutcome {
+        let inside = self.scheduled.control().inside(now);
+        let got = |tenant| self.scheduled.tenant_statistics(now, tenant);
+        let service =
+            |got: QueueStatistics| Service { requests: got.requests, bytes: got.sectors * SECTOR };
+        let tenant = |member: &Member| {
+            let got = got(member.tenant);
+            TenantOutcome {
+                name: member.name.clone(),
+                weight: member.weight,
+                urgent_requests: got.urgent,
+                help_calls: got.help_calls,
+                helped_seconds: seconds(got.helped),
+                unhelped_seconds: seconds(got.unhelped),
+                service: service(got),
+            }
         };
-        let tenants: Vec<Value> = self
-            .members
-            .iter()
-            .map(|member| {
-                let mut row = got(member.tenant);
-                let help = self.scheduled.tenant_statistics(now, member.tenant);
-                row["name"] = member.name.as_str().into();
-                row["weight"] = member.weight.into();
-                row["urgent_requests"] = help.urgent.into();
-                row["help_calls"] = help.help_calls.into();
-                row["helped_seconds"] = seconds(help.helped);
-                row["unhelped_seconds"] = seconds(help.unhelped);
-                row
-            })
-            .collect();
-        let loads: Vec<Value> = self.loads.iter().map(|load| load.report(now, got)).collect();
-        json!({
-            "name": self.scheduled.properties().name,
-            "scheduler": self.spec,
-            "tenants": tenants,
-            "workloads": loads,
-            "inside": model,
-        })
+        let of_thread = |tenant| service(got(tenant));
+        SharedOutcome {
+            name: self.scheduled.properties().name.clone(),
+            scheduler: serde_json::to_value(&self.spec).unwrap_or_default(),
+            tenants: self.members.iter().map(tenant).collect(),
+            workloads: self.loads.iter().map(|load| load.report(now, of_thread)).collect(),
+            inside,
+        }
     }
 }
 
@@ -334,8 +328,8 @@ fn changes(operation: Operation) -> bool {
     matches!(operation, Write | WriteZeroes | Discard | Copy)
 }
 
-fn seconds(ns: Nanos) -> Value {
-    (ns as f64 / 1e9).into()
+fn seconds(ns: Nanos) -> f64 {
+    ns as f64 / 1e9
 }
 
 impl std::fmt::Debug for Shared {

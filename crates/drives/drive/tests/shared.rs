@@ -44,7 +44,7 @@ const READERS: &str =
     "[r]\nrw=read\nbs=4k\nnumjobs=2\nsize=128k\noffset_increment=128k\ntime_based=1\nruntime=100d\n";
 
 fn report(shared: &Shared, now: u64) -> Value {
-    serde_json::from_str(&shared.report(now)).unwrap()
+    serde_json::to_value(shared.report(now)).unwrap()
 }
 
 /// Reads and writes of one disk, one after the other, each at a multiple of

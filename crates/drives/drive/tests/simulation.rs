@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::reference::Reference;
 use common::{Latencies, Lowest, Moody, SECTOR};
@@ -166,13 +166,15 @@ proptest! {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the medium works in real time")]
 fn the_guest_stands_still_while_the_medium_is_late() {
     let folder = tempfile::tempdir().unwrap();
     let delay = Duration::from_millis(5);
     let spec = MediumSpec::Ram { size: CAPACITY as u64 };
     let frozen = |execution| {
         let medium = spec.open(&OpenOptions { execution, delay, base: folder.path() }).unwrap();
-        let mut drive = Drive::new(3, "slow".into(), Latencies::new(1, 2), medium);
+        let mut drive = Drive::new(3, "slow".into(), Latencies::new(1, 2), medium)
+            .with_host_clock(Instant::now);
         let command = Command::new(Operation::Read, 0, 512);
         let mut done = Vec::new();
         for tag in 0..4 {

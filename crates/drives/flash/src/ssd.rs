@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use stasis_block::inside::{FlashInside, Inside};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
@@ -17,7 +18,7 @@ use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
-use crate::statistics::{Inside, Sizes, Statistics};
+use crate::statistics::{Sizes, Statistics};
 use crate::watch::Watch;
 use crate::{ftl, vendor};
 
@@ -116,7 +117,7 @@ impl Ssd {
     }
 
     /// A report of the drive's inside, from its start until `now`.
-    pub fn report(&self, now: Nanos) -> Inside {
+    pub fn report(&self, now: Nanos) -> FlashInside {
         let (context, ftl) = (&self.context, &self.ftl);
         let (health, more) = (ftl.health(context), ftl.report(context));
         let sizes = Sizes {
@@ -334,8 +335,8 @@ impl Model for Ssd {
         self.before = self.context.statistics.clone();
     }
 
-    fn inside(&self, now: Nanos) -> Option<String> {
-        serde_json::to_string(&self.report(now)).ok()
+    fn inside(&self, now: Nanos) -> Option<Inside> {
+        Some(Inside::Flash(Box::new(self.report(now))))
     }
 
     fn watch(&mut self, owner: &str, tracks: &mut Tracks) {

@@ -7,7 +7,6 @@ use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, Op, OpKind};
 
 pub(crate) use self::inside::Sizes;
-pub use self::inside::{ArrayGeometry, Inside, LatencyMeans, OperationCounts, Usages, WearLevel};
 use crate::ftl::Request;
 
 /// Kinds of operation, as [`OpKind`] counts them.

@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{operation}: {} I/Os, p50 {p50} us, p99 {p99} us, most {most} us", all.len());
     }
     if let Some(inside) = simulation.model().inside(simulation.now()) {
-        let inside: serde_json::Value = serde_json::from_str(&inside)?;
+        let inside = serde_json::to_value(&inside)?;
         println!("{}", serde_json::to_string_pretty(&inside)?);
     }
     Ok(())

@@ -2,65 +2,9 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
-use crate::Settings;
-
-/// Counters of the guest's flushes, and of the other operations at the drive below.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Flushes of the guest.
-    pub guest_flushes: u64,
-    /// Of them and of the guest's writes those that asked to be durable whatever
-    /// the image's way.
-    pub guest_durable: u64,
-    /// Flushes of the drive below, those of `lag_flushes` among them.
-    pub host_flushes: u64,
-    /// Barriers of the drive below.
-    pub host_barriers: u64,
-    /// Flushes that nobody waited for: they bound the loss by a crash.
-    pub lag_flushes: u64,
-    /// Flushes of the guest that waited for such a flush.
-    pub lag_waits: u64,
-    /// Reads of the drive below.
-    pub host_reads: u64,
-    /// Writes, discards and writes of zeroes of the drive below.
-    pub host_writes: u64,
-    /// Bytes that they covered.
-    pub host_write_bytes: u64,
-    /// Of them, bytes of tables.
-    pub table_write_bytes: u64,
-    /// Maximum number of the guest's flushes that had ended and that a crash could have undone, at
-    /// any instant.
-    pub lag_most_flushes: u64,
-    /// Maximum of the data that the guest had written before its last flush and that a crash could
-    /// have undone, at any instant (bytes).
-    pub lag_most_bytes: u64,
-    /// Longest time for which a crash could have undone a flush (ns).
-    pub lag_longest: Nanos,
-}
-
-impl Counters {
-    /// Counts since `before`; maxima stay as they are.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        Self {
-            guest_flushes: self.guest_flushes - before.guest_flushes,
-            guest_durable: self.guest_durable - before.guest_durable,
-            host_flushes: self.host_flushes - before.host_flushes,
-            host_barriers: self.host_barriers - before.host_barriers,
-            lag_flushes: self.lag_flushes - before.lag_flushes,
-            lag_waits: self.lag_waits - before.lag_waits,
-            host_reads: self.host_reads - before.host_reads,
-            host_writes: self.host_writes - before.host_writes,
-            host_write_bytes: self.host_write_bytes - before.host_write_bytes,
-            table_write_bytes: self.table_write_bytes - before.table_write_bytes,
-            lag_most_flushes: self.lag_most_flushes,
-            lag_most_bytes: self.lag_most_bytes,
-            lag_longest: self.lag_longest,
-        }
-    }
-}
+use crate::{Counters, Settings};
 
 /// Writes that a crash can undo, and the limit on how long it can.
 #[derive(Debug, Default)]

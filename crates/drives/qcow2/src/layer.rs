@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation, Request, Status, Tag, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_drive::{Control, Done, Layer, Properties};
@@ -295,10 +296,10 @@ impl Control for Image {
         self.lower.control().start(now);
     }
 
-    fn inside(&mut self, now: Nanos) -> Option<String> {
-        let counters = serde_json::to_string(&self.counters().since(&self.before)).ok()?;
-        let below = self.lower.control().inside(now).unwrap_or_else(|| "null".into());
-        Some(format!("{{\"image\":{counters},\"below\":{below}}}"))
+    fn inside(&mut self, now: Nanos) -> Option<Inside> {
+        let image = self.counters().since(&self.before);
+        let below = self.lower.control().inside(now).map(Box::new);
+        Some(Inside::Image { image, below })
     }
 }
 

@@ -40,11 +40,11 @@ mod zero_latency;
 
 pub use chain::{find, links, newer_below, Format, Found, Link, DEPTH_LIMIT};
 pub use create::{create, CreateOptions};
-pub use durability::Counters;
 pub use error::ImageError;
 pub use layer::Image;
 pub use map::{Extent, Kind};
 pub use open::{find as open_files, find_links as open_links, grow, make_room, trim, Opening};
+pub use stasis_block::inside::ImageCounters as Counters;
 pub use stasis_qcow2_format::check::Report;
 pub use stasis_qcow2_format::{Header, Snapshot};
 pub use zero_latency::ZeroLatency;

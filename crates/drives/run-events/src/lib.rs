@@ -8,6 +8,7 @@
 mod frame;
 mod outcome;
 mod record;
+mod shared;
 mod span;
 pub mod text;
 
@@ -16,6 +17,7 @@ pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
 };
 pub use record::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
+pub use shared::{Service, SharedOutcome, TenantOutcome, WorkloadOutcome};
 
 use stasis_block::timeline::{Span, Track};
 use stasis_clock::Nanos;

@@ -1,7 +1,10 @@
 //! Outcome of a run, and its cost.
 
 use serde::{Deserialize, Serialize};
+use stasis_block::inside::Inside;
 use stasis_clock::Nanos;
+
+use crate::SharedOutcome;
 
 /// Reason for a run's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,9 +94,9 @@ pub struct Outcome {
     pub calibration: Vec<(String, i64)>,
     /// Frequency of the guest's TSC as declared to it (kHz).
     pub tsc_khz: u64,
-    /// Internal activity of each drive's model, as JSON, where it reports any.
+    /// Internal activity of each drive, where it reports any.
     #[serde(default)]
-    pub inside: Vec<Option<String>>,
+    pub inside: Vec<Option<Inside>>,
     /// First failure of each drive's medium, and its cause, where there was one.
     #[serde(default)]
     pub medium_errors: Vec<Option<String>>,
@@ -103,9 +106,9 @@ pub struct Outcome {
     /// Activity of the processors.
     #[serde(default)]
     pub processors: Processors,
-    /// Service that each tenant of a shared drive received, as JSON, for each such drive.
+    /// Service that each tenant of a shared drive received, for each such drive.
     #[serde(default)]
-    pub shared: Vec<String>,
+    pub shared: Vec<SharedOutcome>,
     /// Number of spans left out because too many came at once.
     #[serde(default)]
     pub lost_spans: u64,

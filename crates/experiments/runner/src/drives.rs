@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::{FaultInjector, Level, TraceStream};
@@ -152,7 +152,8 @@ impl<'a> Drives<'a> {
         let drive_index = drive.number;
         let seed = drive_seed(self.plan.seed, drive_index);
         let model = drive.spec.model.build(&BuildContext { seed, capacity, path: drive.path })?;
-        let mut layer = Drive::new(drive_index, drive.name.clone(), model, medium);
+        let mut layer = Drive::new(drive_index, drive.name.clone(), model, medium)
+            .with_host_clock(Instant::now);
         if let Some(cost) = drive.spec.barrier {
             layer = layer.with_barrier(cost);
         }

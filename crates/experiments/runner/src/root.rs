@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Result;
 use stasis_block::{Command, Operation};
@@ -22,7 +23,8 @@ pub fn drive(root: &PlannedRoot, source: &Source, vcpus: u32) -> Result<DriveCon
     let contents = ReadOnly { source: Arc::clone(source), capacity, label: "root".into() };
     let context = BuildContext { seed: 0, capacity, path: 0 };
     let model = ModelSpec::parse("null")?.build(&context)?;
-    let drive = Drive::new(u16::MAX, "root".into(), model, Box::new(Synchronous::of(contents)));
+    let medium = Box::new(Synchronous::of(contents));
+    let drive = Drive::new(u16::MAX, "root".into(), model, medium).with_host_clock(Instant::now);
     let controller = Controller::Virtio(stasis_virtio::Config {
         capacity,
         identifier: stasis_channel::ROOT_SERIAL.into(),

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use stasis_block::inside::Inside;
 use stasis_clock::Nanos;
 use stasis_run_events::{Ending, Exits, Outcome, Overshoot, ProcessorOutcome, Processors};
 
@@ -152,7 +153,7 @@ impl Statistics {
         ending: Ending,
         clock: &Clock,
         frozen: Duration,
-        inside: Vec<Option<String>>,
+        inside: Vec<Option<Inside>>,
         processors: &[(usize, usize)],
     ) -> Outcome {
         self.finish(clock, frozen);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use stasis_block::inside::Inside;
 use stasis_block::units::format_size;
 use stasis_drive::Layer;
 use stasis_media::{MINIMUM_CAPACITY, SECTOR};
@@ -236,9 +237,9 @@ impl Server {
         report.collect()
     }
 
-    /// Internal activity of the models of all drives, by their names, as JSON. Where a
+    /// Internal activity of the models of all drives, by their names. Where a
     /// model is large this takes its thread some time.
-    pub fn inside(&self) -> BTreeMap<String, String> {
+    pub fn inside(&self) -> BTreeMap<String, Inside> {
         let drives = self.lock();
         let known = drives.1.iter().filter_map(|(name, entry)| {
             let id = entry.id;

@@ -1,6 +1,6 @@
 //! The part of `report.html` about a flash SSD's inside.
 
-use stasis_flash::statistics::{Inside, Usages};
+use stasis_block::inside::{FlashInside, Inside, Usages};
 
 use crate::page::{Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Markup, Quantity, Scale, Segment};
@@ -18,19 +18,19 @@ pub(crate) fn section(
     resolution: Resolution,
     plots: bool,
 ) -> Option<Section> {
-    let inside: Inside = serde_json::from_value(figures.inside.clone()?).ok()?;
+    let inside = figures.inside.as_ref().and_then(Inside::flash)?;
     let mut section = Section::new(format!("Inside {}", figures.described.name));
     for text in remarks(figures) {
         section = section.with(Block::Prose(text));
     }
-    section = section.with(Block::Facts(facts(&inside)));
+    section = section.with(Block::Facts(facts(inside)));
     if plots {
         section = section.with(Block::Plots(vec![
-            latency(&inside),
-            operations(&inside),
+            latency(inside),
+            operations(inside),
             usage("channel", "Channels: share of time in use", &inside.channels, resolution),
             usage("LUN", "LUNs: share of time at work", &inside.luns, resolution),
-            wear(&inside),
+            wear(inside),
         ]));
     }
     Some(section.with(Block::Terms(terms())))
@@ -38,15 +38,14 @@ pub(crate) fn section(
 
 /// Remarks that a reader of a drive's figures needs first.
 pub(crate) fn remarks(figures: &DriveSummary) -> Vec<String> {
-    let inside = figures.inside.clone().and_then(|inside| serde_json::from_value(inside).ok());
-    let Some(inside) = inside else { return Vec::new() };
-    let remarks = [unwritten(figures, &inside), roomier(figures, &inside)];
+    let Some(inside) = figures.inside.as_ref().and_then(Inside::flash) else { return Vec::new() };
+    let remarks = [unwritten(figures, inside), roomier(figures, inside)];
     remarks.into_iter().flatten().collect()
 }
 
 /// A remark on the worth of the figures of a drive's reads, if many reads met units that were never
 /// written.
-fn unwritten(figures: &DriveSummary, inside: &Inside) -> Option<String> {
+fn unwritten(figures: &DriveSummary, inside: &FlashInside) -> Option<String> {
     let share = inside.unwritten_units as f64 / inside.read_units.max(1) as f64;
     let advice = match inside.ftl.get("zone_bytes") {
         Some(_) => "Zones begin empty: write them first.",
@@ -63,7 +62,7 @@ fn unwritten(figures: &DriveSummary, inside: &Inside) -> Option<String> {
 }
 
 /// A remark on a drive that has more over-provisioning than was asked for.
-fn roomier(figures: &DriveSummary, inside: &Inside) -> Option<String> {
+fn roomier(figures: &DriveSummary, inside: &FlashInside) -> Option<String> {
     let (has, asked) = (inside.over_provisioning, inside.asked_over_provisioning);
     let share = |share: f64| units::significant(100.0 * share, 3);
     (has > ROOMIER * (asked + 0.01)).then(|| {
@@ -79,7 +78,7 @@ fn roomier(figures: &DriveSummary, inside: &Inside) -> Option<String> {
 }
 
 /// The array's parts, where the results have them.
-fn array(inside: &Inside) -> Vec<(&'static str, String)> {
+fn array(inside: &FlashInside) -> Vec<(&'static str, String)> {
     let Some(g) = &inside.geometry else { return Vec::new() };
     let parts = format!("{} × {} × {} × {} × {}", g.channels, g.luns, g.planes, g.blocks, g.pages);
     vec![
@@ -93,7 +92,7 @@ fn array(inside: &Inside) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn facts(inside: &Inside) -> Vec<(String, String)> {
+fn facts(inside: &FlashInside) -> Vec<(String, String)> {
     let health = &inside.health;
     let facts = [
         ("Write amplification", units::significant(inside.write_amplification, 4)),
@@ -124,7 +123,7 @@ fn bar(label: &str, parts: &[(&str, f64)]) -> Bar {
     Bar { label: label.to_owned(), segments: parts.iter().enumerate().map(segment).collect() }
 }
 
-fn latency(inside: &Inside) -> Markup {
+fn latency(inside: &FlashInside) -> Markup {
     let bars = inside.latency.iter().map(|(operation, means)| {
         let parts = [
             ("queue", means.queue),
@@ -145,7 +144,7 @@ fn latency(inside: &Inside) -> Markup {
     .draw()
 }
 
-fn operations(inside: &Inside) -> Markup {
+fn operations(inside: &FlashInside) -> Markup {
     let bars = inside.operations.iter().map(|(kind, count)| {
         bar(
             kind,
@@ -175,7 +174,7 @@ fn usage(row: &str, title: &str, usages: &Usages, resolution: Resolution) -> Mar
     .draw_in(resolution)
 }
 
-fn wear(inside: &Inside) -> Markup {
+fn wear(inside: &FlashInside) -> Markup {
     let bars = inside.wear.iter().map(|level| {
         let label = match level.from == level.to {
             true => level.from.to_string(),

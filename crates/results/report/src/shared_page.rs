@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::Value;
+use stasis_run_events::{SharedOutcome, TenantOutcome, WorkloadOutcome};
 
 use crate::page::{Block, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
@@ -23,52 +24,6 @@ struct Machine {
     virtual_seconds: Option<f64>,
 }
 
-/// A shared drive, likewise.
-#[derive(Debug, Deserialize)]
-struct Shared {
-    name: String,
-    scheduler: Value,
-    tenants: Vec<Tenant>,
-    workloads: Vec<Workload>,
-}
-
-/// A virtual disk on it.
-#[derive(Debug, Deserialize)]
-struct Tenant {
-    name: String,
-    weight: u32,
-    requests: u64,
-    bytes: u64,
-    urgent_requests: u64,
-    help_calls: u64,
-    helped_seconds: f64,
-    unhelped_seconds: f64,
-}
-
-/// A workload of the host on it.
-#[derive(Debug, Deserialize)]
-struct Workload {
-    name: String,
-    weight: u32,
-    group_weight: Option<u32>,
-    seconds: f64,
-    ios: u64,
-    bytes: u64,
-    errors: u64,
-    bytes_per_second: f64,
-    mean_latency_ns: f64,
-    longest_latency_ns: f64,
-    threads: Vec<Thread>,
-    bytes_per_second_each_2s: Vec<f64>,
-}
-
-/// A process of a workload.
-#[derive(Debug, Deserialize)]
-struct Thread {
-    requests: u64,
-    bytes: u64,
-}
-
 /// The rows of a field that only runs of several machines have.
 fn rows<T: DeserializeOwned>(summary: &Summary, name: &str) -> Vec<T> {
     let rows = summary.extra.get(name).cloned();
@@ -78,7 +33,7 @@ fn rows<T: DeserializeOwned>(summary: &Summary, name: &str) -> Vec<T> {
 /// The sections of a run of several machines; none for any other.
 pub(crate) fn sections(summary: &Summary) -> Vec<Section> {
     let machines: Vec<Machine> = rows(summary, "machines");
-    let shared: Vec<Shared> = rows(summary, "shared");
+    let shared: Vec<SharedOutcome> = rows(summary, "shared");
     let first = (!machines.is_empty()).then(|| {
         let table = Block::Table(String::new(), ends(&machines));
         Section::new("Machines").with(table)
@@ -106,7 +61,7 @@ fn ends(machines: &[Machine]) -> Table {
     table
 }
 
-fn drive(shared: &Shared) -> Section {
+fn drive(shared: &SharedOutcome) -> Section {
     let mut section = Section::new(format!("Tenants of {}", shared.name))
         .with(Block::Prose(scheduler(&shared.scheduler)))
         .with(Block::Table(
@@ -140,9 +95,10 @@ fn scheduler(scheduler: &Value) -> String {
 }
 
 /// Each tenant's and each workload's name, weight, requests and bytes.
-fn got(shared: &Shared) -> impl Iterator<Item = (&str, u32, u64, u64)> {
+fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, u64, u64)> {
     let tenants = shared.tenants.iter();
-    let tenants = tenants.map(|one| (one.name.as_str(), one.weight, one.requests, one.bytes));
+    let tenants =
+        tenants.map(|one| (one.name.as_str(), one.weight, one.service.requests, one.service.bytes));
     let loads = shared.workloads.iter().map(|one| {
         // As the scheduler counted, which is what the tenants' figures are as well.
         let requests = one.threads.iter().map(|thread| thread.requests).sum();
@@ -152,7 +108,7 @@ fn got(shared: &Shared) -> impl Iterator<Item = (&str, u32, u64, u64)> {
     tenants.chain(loads)
 }
 
-fn shares(shared: &Shared) -> Table {
+fn shares(shared: &SharedOutcome) -> Table {
     let columns = ["weight", "requests", "amount", "share"].map(Column::right);
     let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
     let all: u64 = got(shared).map(|(.., bytes)| bytes).sum();
@@ -169,7 +125,7 @@ fn shares(shared: &Shared) -> Table {
     table
 }
 
-fn help(tenants: &[Tenant]) -> Table {
+fn help(tenants: &[TenantOutcome]) -> Table {
     let columns = ["asked", "helped for", "unhelped for", "urgent requests"].map(Column::right);
     let mut table = Table::new([Column::left("disk")].into_iter().chain(columns).collect());
     for tenant in tenants {
@@ -184,7 +140,7 @@ fn help(tenants: &[Tenant]) -> Table {
     table
 }
 
-fn workloads(workloads: &[Workload]) -> Table {
+fn workloads(workloads: &[WorkloadOutcome]) -> Table {
     let columns = [
         "processes",
         "ran for",
@@ -206,14 +162,14 @@ fn workloads(workloads: &[Workload]) -> Table {
             units::count(load.errors),
             units::bytes(load.bytes),
             units::bandwidth(load.bytes_per_second),
-            units::duration(load.mean_latency_ns),
-            units::duration(load.longest_latency_ns),
+            units::duration(load.mean_latency_ns as f64),
+            units::duration(load.longest_latency_ns as f64),
         ]);
     }
     table
 }
 
-fn amounts(shared: &Shared) -> Markup {
+fn amounts(shared: &SharedOutcome) -> Markup {
     let bars = got(shared).map(|(name, _, _, bytes)| {
         let segment = Segment { name: String::new(), colour: 0, value: bytes as f64 };
         Bar { label: name.to_owned(), segments: vec![segment] }
@@ -227,8 +183,8 @@ fn amounts(shared: &Shared) -> Markup {
     .draw()
 }
 
-fn rates(workloads: &[Workload]) -> Markup {
-    let line = |(number, load): (usize, &Workload)| {
+fn rates(workloads: &[WorkloadOutcome]) -> Markup {
+    let line = |(number, load): (usize, &WorkloadOutcome)| {
         let samples = load.bytes_per_second_each_2s.iter().enumerate();
         Line {
             name: load.name.clone(),

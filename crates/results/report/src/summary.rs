@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
+use stasis_block::inside::Inside;
 use stasis_block::Operation;
 use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
 
@@ -168,9 +170,9 @@ pub struct DriveSummary {
     /// The first I/O that failed, where one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_error: Option<FirstError>,
-    /// Statistics from inside its model, where it has an inside.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub inside: Option<Value>,
+    /// Internal activity of the drive, where it reports any.
+    #[serde(serialize_with = "by_name", skip_serializing_if = "Option::is_none", default)]
+    pub inside: Option<Inside>,
 }
 
 impl DriveSummary {
@@ -246,7 +248,7 @@ impl Summary {
             _ => None,
         };
         for (drive, inside) in drives.iter_mut().zip(&outcome.inside) {
-            drive.inside = inside.as_deref().map(json_or_text);
+            drive.inside.clone_from(inside);
         }
         for (drive, error) in drives.iter_mut().zip(&outcome.medium_errors) {
             if let Some(first) = &mut drive.first_error {
@@ -256,7 +258,8 @@ impl Summary {
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
         // Of several machines, and of drives that are shared, where there are any.
         let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
-        let shared: Vec<Value> = outcome.shared.iter().map(|text| json_or_text(text)).collect();
+        let shared: Vec<Value> =
+            outcome.shared.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
         for (name, rows) in [("machines", machines), ("shared", shared)] {
             if !rows.is_empty() {
                 extra.insert(name.into(), rows.into());
@@ -375,9 +378,9 @@ pub fn exit_status(ending: &Ending) -> i32 {
     }
 }
 
-/// Parses `text` as JSON; a text that is no JSON is kept as a string.
-fn json_or_text(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+/// Writes fields in the order of their names.
+fn by_name<S: Serializer>(value: &impl Serialize, to: S) -> Result<S::Ok, S::Error> {
+    serde_json::to_value(value).map_err(S::Error::custom)?.serialize(to)
 }
 
 fn processors(outcome: &Outcome) -> Vec<ProcessorSummary> {

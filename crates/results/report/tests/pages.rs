@@ -5,6 +5,7 @@ mod browser;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation};
 use stasis_report::{Drive, ResultsWriter, REPORT_FILE};
 use stasis_run_events::{Ending, Exits, IoRecord, Outcome};
@@ -26,7 +27,7 @@ fn outcome() -> Outcome {
         frozen_ns: 3,
         skipped_ns: 4_000_000_000,
         exits: Exits { total: 12_345, io: 345, mmio: 2_000, msr: 10_000, ..Exits::default() },
-        inside: vec![Some(INSIDE.to_owned())],
+        inside: vec![Some(serde_json::from_str(INSIDE).unwrap())],
         tsc_khz: 1,
         ..Outcome::of(Ending::Exited(0))
     }
@@ -194,7 +195,8 @@ fn a_flash_array_with_much_to_show_makes_no_larger_page() {
         let row = |row| (0..256).map(|column| share(row, column) as f64 / 20.0).collect();
         inside[of]["busy"] = (0..256).map(row).collect::<Vec<Vec<f64>>>().into();
     }
-    let inside = inside.to_string();
+    let inside: Inside = serde_json::from_value(inside).unwrap();
+    assert!(inside.flash().is_some());
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), vec![drive(); 4]).unwrap();
     (0..10_000).for_each(|index| writer.record(&[mixed(index)]).unwrap());

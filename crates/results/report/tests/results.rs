@@ -9,6 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use proptest::prelude::*;
 use serde_json::{json, Map, Value};
+use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation};
 use stasis_report::{
     comparable, text_summary, Drive, Ios, KeptIos, ReportError, ResultsFolder, ResultsWriter,
@@ -352,7 +353,7 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         }],
     });
     let outcome = Outcome {
-        shared: vec![shared.to_string()],
+        shared: vec![serde_json::from_value(shared).unwrap()],
         lost_spans: 0,
         machines: vec![MachineOutcome {
             name: "desk".into(),
@@ -685,13 +686,14 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
     let drives = vec![drive("flash"), drive("other"), drive("odd")];
     let mut writer = ResultsWriter::create(folder.path(), drives).unwrap();
     writer.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
-    let inside = vec![Some(INSIDE.to_owned()), Some("{\"a\": 1}".into()), Some("no JSON".into())];
+    let other = [json!({"a": 1}), json!("text")].map(|value| Some(Inside::Other(value)));
+    let inside = [Some(serde_json::from_str(INSIDE).unwrap())].into_iter().chain(other).collect();
     let outcome = Outcome { inside, ..outcome(1) };
     let summary = writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
     let json: Value = serde_json::to_value(&summary).unwrap();
     assert_eq!(json["drives"][0]["inside"]["moved_units"], 1200);
     assert_eq!(json["drives"][1]["inside"], json!({"a": 1}));
-    assert_eq!(json["drives"][2]["inside"], "no JSON");
+    assert_eq!(json["drives"][2]["inside"], "text");
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
     assert_eq!(page.matches("<h2>Inside ").count(), 1);
     for shown in [

@@ -2,6 +2,7 @@
 //! channel or a LUN was in use, and how many bytes each workload on a shared drive moved.
 
 use serde_json::Value;
+use stasis_block::inside::Usages;
 use stasis_report::Summary;
 
 /// A quantity by steps of time.
@@ -38,10 +39,11 @@ pub fn counters(summary: &Summary, wanted: impl Fn(&str) -> bool) -> Vec<Counter
         values: percent(&processor.shares),
     });
     let drives = summary.drives.iter().filter(|drive| wanted(&drive.described.name));
-    let insides = drives.filter_map(|drive| Some((&drive.described.name, drive.inside.as_ref()?)));
+    let insides =
+        drives.filter_map(|drive| Some((&drive.described.name, drive.inside.as_ref()?.flash()?)));
     let flash = insides.flat_map(|(name, inside)| {
-        let parts = [("channels", "channel"), ("luns", "LUN")];
-        parts.into_iter().flat_map(move |(field, part)| usages(name, &inside[field], part))
+        let parts = [(&inside.channels, "channel"), (&inside.luns, "LUN")];
+        parts.into_iter().flat_map(move |(of_part, part)| usages(name, of_part, part))
     });
     let shared = summary.extra.get("shared").and_then(Value::as_array).into_iter().flatten();
     processors.chain(flash).chain(shared.flat_map(workloads)).collect()
@@ -55,18 +57,17 @@ fn machine(summary: &Summary, number: u16) -> &str {
 }
 
 /// Of a flash drive's resources; time begins with the machine.
-fn usages(drive: &str, usages: &Value, part: &str) -> Vec<Counter> {
-    let step = usages["bucket"].as_u64().unwrap_or_default();
-    let rows = usages["busy"].as_array().into_iter().flatten();
-    let counter = |(number, row): (usize, &Value)| Counter {
+fn usages(drive: &str, usages: &Usages, part: &str) -> Vec<Counter> {
+    let step = usages.bucket;
+    let counter = |(number, row): (usize, &Vec<f64>)| Counter {
         group: format!("Inside {drive}"),
         name: format!("{part} {number} in use"),
         unit: "%",
         begin: 0,
         step,
-        values: percent(&numbers(row)),
+        values: percent(row),
     };
-    rows.enumerate().filter(|_| step > 0).map(counter).collect()
+    usages.busy.iter().enumerate().filter(|_| step > 0).map(counter).collect()
 }
 
 /// Of the host's workloads on a shared drive.

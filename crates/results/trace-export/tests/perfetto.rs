@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Health, Operation};
 use stasis_report::{KeptSpans, ResultsWriter, Summary};
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{counters, perfetto, Counter, Inside};
@@ -265,7 +265,10 @@ fn summary() -> Summary {
         "max_error_percent": null, "target_ns": latency, "delivered_ns": latency });
     let mut drive = json!({ "name": "fast", "model": "m", "interface": "nvme", "medium": "ram", "boot_ios": 0,
         "inside": { "channels": { "bucket": 100, "busy": [[0.5, 0.25], [1.0, 0.0]] },
-                    "luns": { "bucket": 100, "busy": [[0.123456, 0.0]] } } });
+                    "luns": { "bucket": 100, "busy": [[0.123456, 0.0]] }, "at": 0,
+                    "write_amplification": 1.0, "host_units": 0, "programmed_units": 0,
+                    "moved_units": 0, "collections": 0, "collection_time": 0.0, "operations": {},
+                    "latency": {}, "wear": [], "health": Health::default(), "ftl": null } });
     for name in ["read", "write", "flush", "discard", "write-zeroes", "copy", "verify", "barrier"] {
         drive[name] = operation.clone();
     }

@@ -1,8 +1,8 @@
 //! A host workload on a shared drive, and its service.
 
-use serde_json::{json, Value};
 use stasis_block::{Operation, Request, Status};
 use stasis_clock::{Nanos, SECOND};
+use stasis_run_events::{Service, WorkloadOutcome};
 use stasis_workload::{Io, JobError, Load, Workload};
 
 use super::{seconds, LoadSpec};
@@ -136,27 +136,26 @@ impl HostLoad {
         }
     }
 
-    pub(super) fn report(&self, now: Nanos, got: impl Fn(Tenant) -> Value) -> Value {
+    pub(super) fn report(&self, now: Nanos, got: impl Fn(Tenant) -> Service) -> WorkloadOutcome {
         let started = self.started.unwrap_or(now);
         let time = now.saturating_sub(started);
         // The last sample is not over: it would be too small.
         let whole = (time / SAMPLE) as usize;
         let rate = |&bytes: &u64| bytes as f64 / (SAMPLE as f64 / 1e9);
-        let rates: Vec<f64> = self.samples.iter().take(whole).map(rate).collect();
-        let threads: Vec<Value> = self.threads.iter().map(|&tenant| got(tenant)).collect();
-        json!({
-            "name": self.name,
-            "weight": self.weight,
-            "group_weight": self.group,
-            "seconds": seconds(time),
-            "ios": self.ios,
-            "bytes": self.bytes,
-            "errors": self.errors,
-            "bytes_per_second": if time > 0 { self.bytes as f64 * 1e9 / time as f64 } else { 0.0 },
-            "mean_latency_ns": self.latency.checked_div(u128::from(self.ios)).unwrap_or(0) as u64,
-            "longest_latency_ns": self.longest,
-            "threads": threads,
-            "bytes_per_second_each_2s": rates,
-        })
+        let mean = self.latency.checked_div(u128::from(self.ios)).unwrap_or(0);
+        WorkloadOutcome {
+            name: self.name.clone(),
+            weight: self.weight,
+            group_weight: self.group,
+            seconds: seconds(time),
+            ios: self.ios,
+            bytes: self.bytes,
+            errors: self.errors,
+            bytes_per_second: if time > 0 { self.bytes as f64 * 1e9 / time as f64 } else { 0.0 },
+            mean_latency_ns: mean as u64,
+            longest_latency_ns: self.longest,
+            threads: self.threads.iter().map(|&tenant| got(tenant)).collect(),
+            bytes_per_second_each_2s: self.samples.iter().take(whole).map(rate).collect(),
+        }
     }
 }

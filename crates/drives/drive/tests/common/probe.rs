@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use stasis_block::inside::Inside;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     CacheKind, Command, Health, Operation, PowerLoss, Request, Status, VendorCommand, VendorError,
@@ -96,8 +97,8 @@ impl Control for Probe {
         self.note("start");
     }
 
-    fn inside(&mut self, _: Nanos) -> Option<String> {
-        Some("{}".into())
+    fn inside(&mut self, _: Nanos) -> Option<Inside> {
+        Some(Inside::Other("probe".into()))
     }
 
     fn watch(&mut self, _: &mut Tracks) {
@@ -140,7 +141,7 @@ pub fn every_method_reaches_the_layer_below(layer: &mut dyn Layer, asked: &Asked
     assert_eq!(control.health().percentage_used, 77);
     let mut command = VendorCommand { opcode: 0xc0, dwords: [0; 6], data: Vec::new() };
     assert!(matches!(control.vendor(2, &mut command), Ok(11)));
-    assert_eq!(control.inside(2).as_deref(), Some("{}"));
+    assert_eq!(control.inside(2), Some(Inside::Other("probe".into())));
     control.watch(&mut Tracks::default());
     reached("watch");
     control.start(1);

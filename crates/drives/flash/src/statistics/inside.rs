@@ -1,8 +1,8 @@
 //! The part of the results on a drive's inside.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use stasis_block::inside::{
+    ArrayGeometry, FlashInside, LatencyMeans, OperationCounts, Usages, WearLevel,
+};
 use stasis_block::{Health, Operation};
 use stasis_clock::Nanos;
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
@@ -13,74 +13,6 @@ use crate::ftl::Context;
 /// Levels of wear that results distinguish.
 const WEAR_LEVELS: u32 = 32;
 
-/// Operations of the array, by whom they were for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct OperationCounts {
-    /// For the host.
-    pub host: u64,
-    /// For housekeeping.
-    pub housekeeping: u64,
-}
-
-/// Where the time of the host's commands of one kind went (ns, means): of each
-/// command, the parts of the operation that ended it.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct LatencyMeans {
-    /// Commands.
-    pub count: u64,
-    /// From submission to completion.
-    pub latency: f64,
-    /// Waiting for a plane or channel.
-    pub queue: f64,
-    /// Waiting for, and copying to and from, the cache register.
-    pub register: f64,
-    /// The cells at work.
-    pub cell: f64,
-    /// On the channel.
-    pub channel: f64,
-    /// Waiting for housekeeping.
-    pub gc: f64,
-    /// Everything else: controller, buffer, link, and earlier operations.
-    pub other: f64,
-}
-
-/// How busy each of several resources was over time.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Usages {
-    /// The width of a bucket of time (ns); the first begins at 0.
-    pub bucket: Nanos,
-    /// The share of each bucket, by resource.
-    pub busy: Vec<Vec<f64>>,
-}
-
-/// Blocks that were erased about equally often.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WearLevel {
-    /// Least erases.
-    pub from: u32,
-    /// Maximum number of erases of the level.
-    pub to: u32,
-    /// Blocks.
-    pub blocks: u64,
-}
-
-/// The parts of an array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArrayGeometry {
-    /// Channels.
-    pub channels: u32,
-    /// LUNs of each channel.
-    pub luns: u32,
-    /// Planes of each LUN.
-    pub planes: u32,
-    /// Blocks of each plane.
-    pub blocks: u32,
-    /// Pages of each block.
-    pub pages: u32,
-    /// Bytes of each page.
-    pub page_size: u32,
-}
-
 /// The values of a drive's description that its figures need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
@@ -88,75 +20,8 @@ pub(crate) struct Sizes {
     pub capacity: u64,
     /// Bytes of a mapping unit.
     pub unit: u32,
-    /// See [`Inside::asked_over_provisioning`].
+    /// See [`FlashInside::asked_over_provisioning`].
     pub asked_over_provisioning: f64,
-}
-
-/// A drive's inside until some time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Inside {
-    /// The time of the report (ns).
-    pub at: Nanos,
-    /// Media bytes for each byte that the host wrote; 1 if it wrote none. Less than
-    /// 1 while written data is in the write buffer.
-    pub write_amplification: f64,
-    /// Bytes that the host wrote.
-    #[serde(default)]
-    pub host_bytes: u64,
-    /// Bytes of the pages that were programmed, for the host or for housekeeping.
-    #[serde(default)]
-    pub media_bytes: u64,
-    /// Bytes of a mapping unit.
-    #[serde(default)]
-    pub unit: u32,
-    /// Bytes of the units that the host wrote in part and did not write.
-    #[serde(default)]
-    pub unit_padding: u64,
-    /// Bytes of the pages that were programmed and hold no unit.
-    #[serde(default)]
-    pub page_padding: u64,
-    /// Bytes of the drive.
-    #[serde(default)]
-    pub capacity: u64,
-    /// The array's geometry, from the description and the drive's size.
-    #[serde(default)]
-    pub geometry: Option<ArrayGeometry>,
-    /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
-    #[serde(default)]
-    pub over_provisioning: f64,
-    /// The over-provisioning that the description asks for, or the default.
-    #[serde(default)]
-    pub asked_over_provisioning: f64,
-    /// Units that the host read.
-    #[serde(default)]
-    pub read_units: u64,
-    /// Those of them that were never written, so that no cell was read.
-    #[serde(default)]
-    pub unwritten_units: u64,
-    /// Units that the host wrote, whole or in part.
-    pub host_units: u64,
-    /// Units that were programmed for the host.
-    pub programmed_units: u64,
-    /// Units that housekeeping moved.
-    pub moved_units: u64,
-    /// Blocks that were emptied.
-    pub collections: u64,
-    /// Mean time of a collection (ns).
-    pub collection_time: f64,
-    /// Operations of the array: reads, programs, erases, copybacks.
-    pub operations: BTreeMap<String, OperationCounts>,
-    /// By operation of the host's.
-    pub latency: BTreeMap<String, LatencyMeans>,
-    /// Channels.
-    pub channels: Usages,
-    /// LUNs, counted through the array.
-    pub luns: Usages,
-    /// Erases of blocks.
-    pub wear: Vec<WearLevel>,
-    /// The health log.
-    pub health: Health,
-    /// Figures of the translation layer.
-    pub ftl: serde_json::Value,
 }
 
 impl Context {
@@ -189,7 +54,7 @@ impl Context {
         sizes: Sizes,
         health: Health,
         ftl: serde_json::Value,
-    ) -> Inside {
+    ) -> FlashInside {
         let array = &self.array;
         let geometry = array.geometry();
         let flash = geometry.total_pages() * u64::from(geometry.page_size);
@@ -208,7 +73,7 @@ impl Context {
             (name.to_owned(), OperationCounts { host: reads + writes, housekeeping })
         });
         let done = Operation::ALL.iter().zip(&counted.latency).filter(|(_, sums)| sums.count > 0);
-        Inside {
+        FlashInside {
             at,
             write_amplification: millionths(self.write_amplification_of(counted)),
             host_bytes,

@@ -1,5 +1,6 @@
 //! Each thing that can be chosen makes the difference that it should.
 
+use stasis_block::inside::Inside;
 use stasis_block::{Command, Completion, Model, Operation};
 use stasis_nand::OpKind;
 
@@ -232,8 +233,9 @@ fn the_inside_adds_up() {
     });
     let end = done.last().unwrap().at;
     let inside = ssd.report(end);
-    let text = ssd.inside(end).unwrap();
-    assert!(serde_json::from_str::<crate::statistics::Inside>(&text).unwrap() == inside);
+    let text = serde_json::to_string(&ssd.inside(end)).unwrap();
+    let read: Inside = serde_json::from_str(&text).unwrap();
+    assert!(read == Inside::Flash(Box::new(inside.clone())));
     for (name, means) in &inside.latency {
         let parts = means.queue + means.register + means.cell + means.channel + means.gc;
         assert!((parts + means.other - means.latency).abs() < 1e-3 * means.latency, "{name}");

@@ -4,7 +4,7 @@
 //! is longer than a transfer can be read piece by piece; what is behind its end
 //! is zero. Dword 0 of the completion is the length of the whole text in bytes.
 
-use stasis_block::{Model, VendorCommand, VendorError};
+use stasis_block::{VendorCommand, VendorError};
 use stasis_clock::Nanos;
 
 use super::CDW12;
@@ -15,7 +15,7 @@ pub(super) fn read(
     now: Nanos,
     command: &mut VendorCommand,
 ) -> Result<u32, VendorError> {
-    let text = ssd.inside(now).unwrap_or_default();
+    let text = serde_json::to_string(&ssd.report(now)).unwrap_or_default();
     let from = command.dwords[CDW12] as usize;
     let rest = text.as_bytes().get(from..).ok_or(VendorError::Field)?;
     let length = rest.len().min(command.data.len());

@@ -57,7 +57,7 @@ fn what_is_impossible_is_refused() {
 fn the_inside_is_read_piece_by_piece() {
     let mut ssd = Ssd::new(&small(), 16 << 20, 1).unwrap();
     alone(&mut ssd, 0, &on(Operation::Write, 0, 1));
-    let whole = ssd.inside(0).unwrap();
+    let whole = serde_json::to_string(&ssd.report(0)).unwrap();
     let mut text = Vec::new();
     while text.len() < whole.len() {
         let (result, piece) = vendor(&mut ssd, 0xC6, [text.len() as u32, 0, 0], 512);

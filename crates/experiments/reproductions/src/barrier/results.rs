@@ -1,6 +1,7 @@
 //! The measurements of a workload, from its run's results.
 
 use anyhow::{Context, Result};
+use stasis_block::inside::Inside;
 use stasis_qcow2::Counters;
 use stasis_report::DriveSummary;
 
@@ -94,10 +95,8 @@ fn waits(ios: &[Io], drive: &str, records: u64, ns: f64) -> (f64, f64) {
 
 /// The image's counters.
 fn counters(drive: &DriveSummary) -> Result<Counters> {
-    let counters = drive.inside.as_ref().and_then(|inside| inside.get("image"));
-    let counters =
-        counters.with_context(|| format!("drive {} is no image", drive.described.name))?;
-    Ok(serde_json::from_value(counters.clone())?)
+    let counters = drive.inside.as_ref().and_then(Inside::image);
+    counters.copied().with_context(|| format!("drive {} is no image", drive.described.name))
 }
 
 /// Number of writes, and their time (ns), from GNU dd's output: `3276800 bytes (3.3 MB, 3.1 MiB)

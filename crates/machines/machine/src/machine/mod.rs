@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use stasis_clock::Nanos;
 use stasis_drive::Shared;
-use stasis_run_events::{Ending, EventSink, Outcome, RunEvent};
+use stasis_run_events::{Ending, EventSink, Outcome, RunEvent, SharedOutcome};
 
 use crate::error::Error;
 use crate::vcpu::{Registers, State};
@@ -58,7 +58,7 @@ struct Run<'j> {
     machines: Vec<Machine>,
     shared: Vec<Shared>,
     /// Reports of the shared drives at the moment when the last command that is waited for ended.
-    shares: Vec<String>,
+    shares: Vec<SharedOutcome>,
     /// Every processor: its machine, and its number there.
     processors: Vec<(usize, usize)>,
     /// The place of the processor that ran last.

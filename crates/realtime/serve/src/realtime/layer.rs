@@ -1,5 +1,6 @@
 //! A drive in real time as a layer: commands in, completions out.
 
+use stasis_block::inside::Inside;
 use stasis_block::{Command, Health, Operation, Request, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_drive::{Control, Done, Layer, Properties};
@@ -139,7 +140,7 @@ impl Control for RealTime {
         }
     }
 
-    fn inside(&mut self, now: Nanos) -> Option<String> {
+    fn inside(&mut self, now: Nanos) -> Option<Inside> {
         self.model.as_ref().and_then(|model| model.inside(now))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use stasis_block::inside::Inside;
 use stasis_block::{Command, Health, Request, Status, VendorCommand, VendorError};
 use stasis_clock::Nanos;
 use stasis_drive::{Control, Done, Layer, Properties};
@@ -87,7 +88,7 @@ impl Control for SharedLayer {
         self.shared.lock().control().start(now);
     }
 
-    fn inside(&mut self, now: Nanos) -> Option<String> {
+    fn inside(&mut self, now: Nanos) -> Option<Inside> {
         self.shared.lock().control().inside(now)
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
+use stasis_block::inside::Inside;
 use stasis_serve::{DriveReport, ServeError, Server};
 
 /// How long drives may take to become durable: less than the 90 s after which systemd kills a
@@ -24,7 +25,7 @@ pub struct Ended {
     /// The report of each.
     pub report: Vec<DriveReport>,
     /// Statistics from inside their models, if those were asked for.
-    pub inside: BTreeMap<String, String>,
+    pub inside: BTreeMap<String, Inside>,
     /// Whether all are durable.
     pub stopped: Result<(), ServeError>,
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
+use stasis_block::inside::Inside;
 use stasis_report::{Drive, Ios, ReportError, ResultsFolder, ResultsWriter};
 use stasis_run_events::{Ending, IoRecord};
 use stasis_runner::engine;
@@ -128,7 +129,7 @@ impl Results {
 
     /// Writes the summary and the page, once all drives are over; `inside` is what
     /// their models did, by their names.
-    pub fn finish(self, inside: &BTreeMap<String, String>) -> Result<()> {
+    pub fn finish(self, inside: &BTreeMap<String, Inside>) -> Result<()> {
         let Self { folder, begun, provenance, writing, go_on, thread } = self;
         drop(go_on);
         thread.join().map_err(|_| anyhow!("a bug ended the thread that writes results"))??;

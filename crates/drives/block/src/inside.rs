@@ -1,0 +1,236 @@
+//! Internal activity of drives and layers, as results report it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stasis_clock::Nanos;
+
+use crate::Health;
+
+/// Internal activity of a drive or a layer, by its kind. As JSON each kind is told by its fields.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Inside {
+    /// Of a disk image.
+    Image {
+        /// Its own.
+        image: ImageCounters,
+        /// That of the drive below.
+        below: Option<Box<Inside>>,
+    },
+    /// Of a flash SSD.
+    Flash(Box<FlashInside>),
+    /// Of a kind that this version does not report: read from a file of another version.
+    Other(Value),
+}
+
+impl Inside {
+    /// That of a flash SSD, if the drive at the bottom is one.
+    pub fn flash(&self) -> Option<&FlashInside> {
+        match self {
+            Self::Flash(flash) => Some(flash),
+            Self::Image { below, .. } => below.as_ref()?.flash(),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// That of a disk image, if one is on top.
+    pub fn image(&self) -> Option<&ImageCounters> {
+        match self {
+            Self::Image { image, .. } => Some(image),
+            Self::Flash(_) | Self::Other(_) => None,
+        }
+    }
+}
+
+/// Counters of the guest's flushes, and of the other operations at the drive below.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageCounters {
+    /// Flushes of the guest.
+    pub guest_flushes: u64,
+    /// Of them and of the guest's writes those that asked to be durable whatever
+    /// the image's way.
+    pub guest_durable: u64,
+    /// Flushes of the drive below, those of `lag_flushes` among them.
+    pub host_flushes: u64,
+    /// Barriers of the drive below.
+    pub host_barriers: u64,
+    /// Flushes that nobody waited for: they bound the loss by a crash.
+    pub lag_flushes: u64,
+    /// Flushes of the guest that waited for such a flush.
+    pub lag_waits: u64,
+    /// Reads of the drive below.
+    pub host_reads: u64,
+    /// Writes, discards and writes of zeroes of the drive below.
+    pub host_writes: u64,
+    /// Bytes that they covered.
+    pub host_write_bytes: u64,
+    /// Of them, bytes of tables.
+    pub table_write_bytes: u64,
+    /// Maximum number of the guest's flushes that had ended and that a crash could have undone, at
+    /// any instant.
+    pub lag_most_flushes: u64,
+    /// Maximum of the data that the guest had written before its last flush and that a crash could
+    /// have undone, at any instant (bytes).
+    pub lag_most_bytes: u64,
+    /// Longest time for which a crash could have undone a flush (ns).
+    pub lag_longest: Nanos,
+}
+
+impl ImageCounters {
+    /// Counts since `before`; maxima stay as they are.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            guest_flushes: self.guest_flushes - before.guest_flushes,
+            guest_durable: self.guest_durable - before.guest_durable,
+            host_flushes: self.host_flushes - before.host_flushes,
+            host_barriers: self.host_barriers - before.host_barriers,
+            lag_flushes: self.lag_flushes - before.lag_flushes,
+            lag_waits: self.lag_waits - before.lag_waits,
+            host_reads: self.host_reads - before.host_reads,
+            host_writes: self.host_writes - before.host_writes,
+            host_write_bytes: self.host_write_bytes - before.host_write_bytes,
+            table_write_bytes: self.table_write_bytes - before.table_write_bytes,
+            lag_most_flushes: self.lag_most_flushes,
+            lag_most_bytes: self.lag_most_bytes,
+            lag_longest: self.lag_longest,
+        }
+    }
+}
+
+/// Operations of the array, by whom they were for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OperationCounts {
+    /// For the host.
+    pub host: u64,
+    /// For housekeeping.
+    pub housekeeping: u64,
+}
+
+/// Where the time of the host's commands of one kind went (ns, means): of each
+/// command, the parts of the operation that ended it.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct LatencyMeans {
+    /// Commands.
+    pub count: u64,
+    /// From submission to completion.
+    pub latency: f64,
+    /// Waiting for a plane or channel.
+    pub queue: f64,
+    /// Waiting for, and copying to and from, the cache register.
+    pub register: f64,
+    /// The cells at work.
+    pub cell: f64,
+    /// On the channel.
+    pub channel: f64,
+    /// Waiting for housekeeping.
+    pub gc: f64,
+    /// Everything else: controller, buffer, link, and earlier operations.
+    pub other: f64,
+}
+
+/// How busy each of several resources was over time.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Usages {
+    /// The width of a bucket of time (ns); the first begins at 0.
+    pub bucket: Nanos,
+    /// The share of each bucket, by resource.
+    pub busy: Vec<Vec<f64>>,
+}
+
+/// Blocks that were erased about equally often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WearLevel {
+    /// Least erases.
+    pub from: u32,
+    /// Maximum number of erases of the level.
+    pub to: u32,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+/// The parts of an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayGeometry {
+    /// Channels.
+    pub channels: u32,
+    /// LUNs of each channel.
+    pub luns: u32,
+    /// Planes of each LUN.
+    pub planes: u32,
+    /// Blocks of each plane.
+    pub blocks: u32,
+    /// Pages of each block.
+    pub pages: u32,
+    /// Bytes of each page.
+    pub page_size: u32,
+}
+
+/// Internal activity of a flash SSD until some time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlashInside {
+    /// The time of the report (ns).
+    pub at: Nanos,
+    /// Media bytes for each byte that the host wrote; 1 if it wrote none. Less than
+    /// 1 while written data is in the write buffer.
+    pub write_amplification: f64,
+    /// Bytes that the host wrote.
+    #[serde(default)]
+    pub host_bytes: u64,
+    /// Bytes of the pages that were programmed, for the host or for housekeeping.
+    #[serde(default)]
+    pub media_bytes: u64,
+    /// Bytes of a mapping unit.
+    #[serde(default)]
+    pub unit: u32,
+    /// Bytes of the units that the host wrote in part and did not write.
+    #[serde(default)]
+    pub unit_padding: u64,
+    /// Bytes of the pages that were programmed and hold no unit.
+    #[serde(default)]
+    pub page_padding: u64,
+    /// Bytes of the drive.
+    #[serde(default)]
+    pub capacity: u64,
+    /// The array's geometry, from the description and the drive's size.
+    #[serde(default)]
+    pub geometry: Option<ArrayGeometry>,
+    /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
+    #[serde(default)]
+    pub over_provisioning: f64,
+    /// The over-provisioning that the description asks for, or the default.
+    #[serde(default)]
+    pub asked_over_provisioning: f64,
+    /// Units that the host read.
+    #[serde(default)]
+    pub read_units: u64,
+    /// Those of them that were never written, so that no cell was read.
+    #[serde(default)]
+    pub unwritten_units: u64,
+    /// Units that the host wrote, whole or in part.
+    pub host_units: u64,
+    /// Units that were programmed for the host.
+    pub programmed_units: u64,
+    /// Units that housekeeping moved.
+    pub moved_units: u64,
+    /// Blocks that were emptied.
+    pub collections: u64,
+    /// Mean time of a collection (ns).
+    pub collection_time: f64,
+    /// Operations of the array: reads, programs, erases, copybacks.
+    pub operations: BTreeMap<String, OperationCounts>,
+    /// By operation of the host's.
+    pub latency: BTreeMap<String, LatencyMeans>,
+    /// Channels.
+    pub channels: Usages,
+    /// LUNs, counted through the array.
+    pub luns: Usages,
+    /// Erases of blocks.
+    pub wear: Vec<WearLevel>,
+    /// The health log.
+    pub health: Health,
+    /// Figures of the translation layer.
+    pub ftl: serde_json::Value,
+}

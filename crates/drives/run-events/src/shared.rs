@@ -1,0 +1,78 @@
+//! Service that those who share a drive received.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stasis_block::inside::Inside;
+
+/// Service of a shared drive while the run's commands ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SharedOutcome {
+    /// Its name in the experiment.
+    pub name: String,
+    /// Its scheduler with all its parameters, as a table of an experiment has them.
+    pub scheduler: Value,
+    /// Each virtual disk on it.
+    pub tenants: Vec<TenantOutcome>,
+    /// Each workload of the host on it.
+    pub workloads: Vec<WorkloadOutcome>,
+    /// Internal activity of the drive, where it reports any.
+    pub inside: Option<Inside>,
+}
+
+/// Service of a queue of the scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// Completed requests.
+    pub requests: u64,
+    /// Bytes that they covered.
+    pub bytes: u64,
+}
+
+/// Service of a virtual disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TenantOutcome {
+    /// Its name: MACHINE.DISK.
+    pub name: String,
+    /// Its weight.
+    pub weight: u32,
+    /// What it received.
+    #[serde(flatten)]
+    pub service: Service,
+    /// Requests that its guest preferred to its others.
+    pub urgent_requests: u64,
+    /// How often its guest asked for help.
+    pub help_calls: u64,
+    /// For how long it was helped (s).
+    pub helped_seconds: f64,
+    /// For how long it asked and was not helped (s).
+    pub unhelped_seconds: f64,
+}
+
+/// Service of a workload of the host, from when it began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadOutcome {
+    /// Its name in the experiment.
+    pub name: String,
+    /// Weight of each of its threads.
+    pub weight: u32,
+    /// Weight of the group of its threads, if they are a group.
+    pub group_weight: Option<u32>,
+    /// Time since it began (s).
+    pub seconds: f64,
+    /// Completed I/Os.
+    pub ios: u64,
+    /// Bytes of those that ended well.
+    pub bytes: u64,
+    /// I/Os that failed.
+    pub errors: u64,
+    /// Mean rate (bytes/s).
+    pub bytes_per_second: f64,
+    /// Mean latency (ns).
+    pub mean_latency_ns: u64,
+    /// Longest latency (ns).
+    pub longest_latency_ns: u64,
+    /// Each of its threads.
+    pub threads: Vec<Service>,
+    /// Rate in each 2 s (bytes/s).
+    pub bytes_per_second_each_2s: Vec<f64>,
+}
