@@ -43,6 +43,7 @@ fn drives_are_block_devices_of_a_host() {
         "1",
         &format!("fio after {kills} kills: ok"),
         "the same device",
+        "ended in time",
         "stopped",
     ];
     for line in expected {

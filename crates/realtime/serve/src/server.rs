@@ -113,8 +113,9 @@ impl Server {
         for entry in drives.values() {
             let id = entry.id;
             self.workers[entry.worker].call(move |state| {
+                let now = state.now();
                 if let Some(transport) = state.drives.get_mut(&id) {
-                    transport.begin_end();
+                    transport.begin_end(now);
                 }
             });
         }

@@ -52,7 +52,10 @@ impl Transport {
 
     /// When something is to be looked at even if nothing rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        self.backend().store.next_event()
+        match self {
+            Self::Socket(served) => served.backend.store.next_event(),
+            Self::Ublk(ublk) => ublk.next_event(),
+        }
     }
 
     /// The snapshot from its thread.
@@ -85,11 +88,10 @@ impl Transport {
     }
 
     /// Nobody waits any more for requests to end: the drive is about to.
-    pub(crate) fn begin_end(&mut self) {
+    pub(crate) fn begin_end(&mut self, now: Nanos) {
         match self {
             Self::Socket(served) => served.begin_end(),
-            // The kernel waits, until it is answered.
-            Self::Ublk(_) => {}
+            Self::Ublk(ublk) => ublk.begin_end(now),
         }
     }
 

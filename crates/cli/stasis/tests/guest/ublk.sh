@@ -64,6 +64,18 @@ wait $server
 [ ! -e "$device" ] && [ ! -L $at/ram.ublk ] && echo "gone after a stop"
 grep -c "ram: .* 0 failed; 0 connections, 0 faults" log
 
+# It ends in bounded time though its model holds a request back for an hour.
+: >log
+serve --drive name=slow,model=null,medium=ram:32MiB --ublk
+settle slow
+perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new($ARGV[0]) or die; print $s "$ARGV[1]\n"; print scalar <$s>' \
+    $at/control.sock '{"do": "timing", "drive": "slow", "model": "fixed:1h"}'
+dd if=/dev/zero of="$device" bs=4k count=1 oflag=direct 2>/dev/null &
+until [ "$(awk '{ print $1 + $2 }' /sys/block/"${device#/dev/}"/inflight)" -gt 0 ]; do sleep 0.1; done
+before=$(date +%s)
+kill $server
+wait $server && [ $(($(date +%s) - before)) -lt 20 ] && echo "ended in time"
+
 truncate -s 32M disk.img
 
 # Killed and started again while fio writes and checks, and replaced.

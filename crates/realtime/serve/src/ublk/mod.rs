@@ -39,6 +39,8 @@ pub(crate) struct Ublk {
     said: bool,
     /// Whether another server takes over the device.
     handed_over: bool,
+    /// Time (ns) at which the model holds requests back no longer: the device is about to end.
+    release_at: Option<Nanos>,
 }
 
 impl Ublk {
@@ -63,6 +65,7 @@ impl Ublk {
             in_flight: 0,
             said: false,
             handed_over: false,
+            release_at: None,
         })
     }
 
@@ -111,6 +114,10 @@ impl Ublk {
 
     /// Answers completed requests; returns whether there were any.
     fn answer(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
+        if self.release_at.is_some_and(|at| at <= now) {
+            self.release_at = None;
+            self.backend.release(now);
+        }
         let mut done = std::mem::take(&mut self.done);
         let work = self.backend.advance(now, &mut done);
         let any = !done.is_empty();
@@ -157,9 +164,20 @@ impl Ublk {
         }
     }
 
+    /// When something is to be looked at even if nothing rings.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        [self.backend.store.next_event(), self.release_at].into_iter().flatten().min()
+    }
+
     /// Leaves the device to another server.
     pub(crate) fn hand_over(&mut self) {
         self.handed_over = true;
+    }
+
+    /// The device is about to end. The kernel stops it only once each request is answered: what the
+    /// model holds back for longer than a grace is over when the medium has done it.
+    pub(crate) fn begin_end(&mut self, now: Nanos) {
+        self.release_at.get_or_insert(now + GRACE.as_nanos() as Nanos);
     }
 
     /// Waits until `limit` for requests under way, makes everything durable and closes the device.
@@ -169,22 +187,17 @@ impl Ublk {
         clock: &impl Fn() -> Nanos,
         limit: Instant,
     ) -> Result<(), String> {
-        // Those that the model holds for longer are over when the medium has done them.
-        let hold = Instant::now() + GRACE;
-        let mut held = true;
+        self.begin_end(clock());
         let idle = loop {
             // Requests that come now are for the next server.
             let work = match self.handed_over {
                 true => self.answer(clock(), clock),
                 false => self.turn(clock(), clock),
             };
-            let (now, idle) = (Instant::now(), self.in_flight == 0);
+            let idle = self.in_flight == 0;
             let over = self.handed_over || self.queues.iter().all(Queue::is_over);
-            if idle && over || now > limit {
+            if idle && over || Instant::now() > limit {
                 break idle;
-            }
-            if now > hold && std::mem::take(&mut held) {
-                self.backend.release(clock());
             }
             if !work {
                 std::thread::yield_now();
@@ -232,5 +245,35 @@ mod tests {
         assert_eq!(asked(5, u64::MAX / 512, 1), None);
         assert_eq!(asked(5, u64::MAX, 1), None);
         assert_eq!(asked(13, 0, 8), None);
+    }
+
+    /// The end of a device, without a kernel that has ublk: a plain file is in its place, whose
+    /// queue is over at once.
+    #[test]
+    fn a_model_holds_no_request_back_once_a_device_is_about_to_end() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let info = Info { queues: 1, depth: 4, state: 0, max_bytes: 4096, id: 0, server: 0, mark: 0 };
+        let hour = stasis_models::ModelSpec::parse("fixed:1h").unwrap();
+        let context = stasis_models::BuildContext { seed: 0, capacity: 1 << 20, path: 0 };
+        let ram = Box::new(stasis_media::Ram::new(1 << 20));
+        let drive = crate::RealTime::new(0, "d".into(), Some(hour.build(&context).unwrap()), ram);
+        let store = crate::Store::new(crate::Shared::new(drive));
+        let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
+        let backend = Backend::new("d".into(), store, None, epoll.unwrap().into()).unwrap();
+        let mut ublk = Ublk::start(file, &info, 1 << 20, backend).unwrap();
+        ublk.request(0, 0, 1, Descriptor { word: 1, sectors: 8, sector: 8 });
+        let grace = GRACE.as_nanos() as Nanos;
+        ublk.turn(0, &|| 0);
+        assert!(ublk.next_event() > Some(grace) && ublk.in_flight == 1, "the model holds it");
+        ublk.begin_end(5);
+        // The kernel's order to stop ends only with the request: the drive's own thread sees to it.
+        assert_eq!(ublk.next_event(), Some(grace + 5));
+        ublk.turn(grace + 4, &|| grace + 4);
+        assert_eq!(ublk.in_flight, 1, "it may end by itself until then");
+        assert!(ublk.turn(grace + 5, &|| grace + 5));
+        assert_eq!((ublk.in_flight, ublk.next_event()), (0, None));
+        assert_eq!((ublk.backend.counts.writes, ublk.backend.counts.failed), (1, 0));
+        ublk.finish(&|| grace + 6, Instant::now()).unwrap();
     }
 }

@@ -114,7 +114,7 @@ impl Queue {
 
     /// Whether there will be no more requests.
     pub fn is_over(&self) -> bool {
-        self.gone == self.places.len()
+        self.gone >= self.places.len()
     }
 
     /// The first `length` bytes of a request's buffer, with the data to be written; `None` if it is
