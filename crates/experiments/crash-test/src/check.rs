@@ -74,6 +74,20 @@ impl GuestCheck {
         Ok(Self { checker, command, limit, devices, places, alone: false, files: all })
     }
 
+    /// The same check in another guest. The guests of all share one boot.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self {
+            checker: self.checker.another(),
+            command: self.command.clone(),
+            limit: self.limit,
+            devices: self.devices.clone(),
+            places: self.places.clone(),
+            alone: self.alone,
+            files: self.files.clone(),
+        }
+    }
+
     /// The check with a new guest for each state.
     #[must_use]
     pub fn alone(self) -> Self {

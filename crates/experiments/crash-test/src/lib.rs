@@ -212,10 +212,8 @@ impl CrashTest<'_> {
         let cuts = session.cuts(plan, self.numbers(plan));
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let count = self.checkers.map_or_else(processors, usize::from).min(cuts.len().max(1));
-        let mut checks = Vec::new();
-        for _ in 0..count {
-            checks.push(GuestCheck::new(setup, &session.trace)?);
-        }
+        let first = GuestCheck::new(setup, &session.trace)?;
+        let mut checks: Vec<GuestCheck> = (0..count).map(|_| first.another()).collect();
         observer.event(Event::Step { what: "checking what nothing is lost of", fraction: None })?;
         let names = checks[0].names();
         if let Some(names) = checks[0].other_names() {
@@ -253,10 +251,7 @@ impl CrashTest<'_> {
             }
             let again: Vec<Cut> =
                 cuts.iter().filter(|cut| tried.contains(&cut.number)).copied().collect();
-            let mut alone = Vec::new();
-            for _ in 0..count.min(again.len()) {
-                alone.push(GuestCheck::new(setup, &session.trace)?.alone());
-            }
+            let alone = (0..count.min(again.len())).map(|_| first.another().alone()).collect();
             let together = Together { trace, strict, cuts: &again, check_every: 1, oracle: false };
             let mut told = Ok(());
             let repeated = together::explore(&together, alone, stop, |done| {
@@ -281,14 +276,15 @@ impl CrashTest<'_> {
     }
 }
 
-/// Findings that are repeated at once. Where all of the first ones do, so do the others, as good as
-/// certainly; it costs a start of a guest each.
-const REPEATED: usize = 10;
+/// Limit on the findings that are repeated whatever comes of it. The start of a guest whose boot is
+/// kept takes some 0.3 s for each.
+pub(crate) const REPEATED: usize = 200;
 
-/// The states of the next findings that are to be repeated alone.
+/// The states of the next findings that are to be repeated alone: all of them, or if there are more
+/// than [`REPEATED`], that many, spread over all. Where one of those does not repeat, the others
+/// follow, [`REPEATED`] at a time.
 fn repeats(findings: &[Finding], from: &mut usize) -> Option<Vec<u64>> {
     let of_checks = || findings.iter().filter(|finding| finding.kind.is_of_a_check());
-    // The first ones are spread over all; the others follow where one of those did not repeat.
     let step = of_checks().count().div_ceil(REPEATED).max(1);
     let chosen: Vec<u64> = match *from {
         0 => of_checks().step_by(step).map(|finding| finding.state).collect(),

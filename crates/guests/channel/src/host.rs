@@ -113,7 +113,7 @@ impl Phase {
 /// For each write to the doorbell the machine calls [`Host::receive`] and answers a request with
 /// [`Host::respond`]. After an error the refusal has already been written; the machine may continue
 /// the guest or stop it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Host {
     phase: Phase,
     /// Whether another greeting may follow a command's end.

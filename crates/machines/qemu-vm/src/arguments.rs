@@ -31,6 +31,16 @@ pub(crate) struct Ends<'a> {
     pub console: &'a Path,
     /// Kind of file system and NBD server of a root that is read where it lies.
     pub root: Option<(&'static str, RawFd)>,
+    /// Memory of a machine that is kept, or restored.
+    pub kept: Option<KeptMemory<'a>>,
+}
+
+/// The file of a kept machine's memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeptMemory<'a> {
+    pub path: &'a Path,
+    /// The machine is restored, and what it changes is its own; otherwise it is to be kept.
+    pub restored: bool,
 }
 
 /// All arguments. `root` is the size of the root file system's image in bytes.
@@ -64,8 +74,22 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
         (_, true) => "memfd,share=on",
         _ => "ram",
     };
-    add("-object", format!("memory-backend-{kind},id=ram,size={memory}").into());
-    let options = format!("memory-backend-file,id=root,readonly=on,size={root},mem-path=");
+    match ends.kept {
+        None => add("-object", format!("memory-backend-{kind},id=ram,size={memory}").into()),
+        Some(KeptMemory { path, restored }) => {
+            let share = on(!restored);
+            let options =
+                format!("memory-backend-file,id=ram,size={memory},share={share},mem-path=");
+            add("-object", with_path(&options, path));
+            if restored {
+                add("-incoming", "defer".into());
+            }
+        }
+    }
+    // Shared memory is no part of a machine that is kept.
+    let share = on(ends.kept.is_some());
+    let options =
+        format!("memory-backend-file,id=root,readonly=on,share={share},size={root},mem-path=");
     add("-object", with_path(&options, &config.guest.root));
     add("-numa", format!("node,memdev=ram,cpus=0-{}", most - 1).into());
     add("-numa", "node,memdev=root".into());
@@ -191,7 +215,8 @@ mod tests {
 
     fn text(config: &Config) -> String {
         let root = config.guest.in_place.is_some().then_some(("xfs", 9));
-        let ends = Ends { port: 7, monitor: 8, console: Path::new("/tmp/a,b"), root };
+        let console = Path::new("/tmp/a,b");
+        let ends = Ends { port: 7, monitor: 8, console, root, kept: None };
         let all = arguments(config, false, 300 << 20, &ends);
         all.join(&OsString::from(" ")).into_string().unwrap()
     }

@@ -3,8 +3,10 @@
 
 use crate::checked::{attach, checked, Device};
 use crate::scratch::Scratch;
+use crate::kept::KeptBoot;
 use crate::{Config, Error, Job, Piece, Vm};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Limit on the kept bytes of the command's output.
@@ -54,21 +56,30 @@ pub struct Finding {
 /// Between two commands the guest has no disk open, so its caches hold nothing of
 /// them: the kernel drops a block device's at the last close (Linux
 /// `block/bdev.c`, `blkdev_flush_mapping`). Where something of a command stays
-/// behind, the machine is started anew.
+/// behind, the machine is started anew: from its boot, which is kept, where QEMU can save it.
 #[derive(Debug)]
 pub struct Checker {
     config: Config,
+    kept: Arc<KeptBoot>,
     task: Task,
     machine: Option<(Vm, Vec<Scratch>)>,
     devices: Vec<Device>,
-    boots: u64,
+    starts: u64,
 }
 
 impl Checker {
     /// A checker; its machine is started at the first check. The configuration's
     /// drives are replaced by the states'.
     pub fn new(config: Config, task: Task) -> Self {
-        Self { config, task, machine: None, devices: Vec::new(), boots: 0 }
+        let (kept, devices) = Default::default();
+        Self { config, kept, task, machine: None, devices, starts: 0 }
+    }
+
+    /// Another checker for the same task, with a machine of its own. All share one boot.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let kept = Arc::clone(&self.kept);
+        Self { kept, ..Self::new(self.config.clone(), self.task.clone()) }
     }
 
     /// Ends the machine: the next check is made in one that has seen no other.
@@ -76,9 +87,14 @@ impl Checker {
         self.machine = None;
     }
 
-    /// How often the machine has been started.
+    /// How often its machine has been started, be it from a kept boot.
+    pub fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// How often a guest has booted for this checker or one that shares its boot.
     pub fn boots(&self) -> u64 {
-        self.boots
+        self.kept.boots()
     }
 
     /// Runs the command on `disks`, which stay as they are. `files` (path below
@@ -163,8 +179,8 @@ impl Checker {
                 let disks = disks.map_err(Error::system("make a disk in memory"))?;
                 self.devices = devices.to_vec();
                 *fresh = true;
-                self.boots += 1;
-                (Vm::start(&self.config)?, disks)
+                self.starts += 1;
+                (self.kept.start(&self.config, devices)?, disks)
             }
         };
         Ok(self.machine.insert(machine))

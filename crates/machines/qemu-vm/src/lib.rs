@@ -19,6 +19,7 @@ mod checked;
 mod checker;
 mod config;
 mod error;
+mod kept;
 mod last_output;
 mod nbd;
 mod port;

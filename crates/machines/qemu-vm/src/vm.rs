@@ -1,18 +1,21 @@
 //! A virtual machine: its start, its commands, its end.
 
-use crate::arguments::{arguments, Ends};
+use crate::arguments::{arguments, Ends, KeptMemory};
 use crate::last_output::{console, ended, last_output};
 use crate::nbd::Root;
 use crate::port::{Failure, Port};
 use crate::probe::{probe, KvmState};
 use crate::process::{find_qemu, Process};
-use crate::qmp::Qmp;
+use crate::qmp::{Qmp, QmpError};
 use crate::{Accelerator, Config, Error};
 use stasis_channel::{Host, Job, Mailbox, Request, Response, Stream, MAX_PAYLOAD};
-use std::fs;
+use rustix::fs::{memfd_create, MemfdFlags};
+use serde_json::json;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,6 +27,37 @@ const PIECE: usize = 1 << 20;
 
 /// The status of a command that its time limit ended, as of timeout(1).
 const OUT_OF_TIME: u8 = 124;
+
+/// How long QEMU may take to save or load a state without the memory.
+const MOVE_LIMIT: Duration = Duration::from_secs(30);
+
+/// A machine that waits for its first job, as it was saved.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    memory: File,
+    state: File,
+    host: Host,
+}
+
+/// A booted machine.
+pub(crate) enum Booted {
+    /// It was saved, and has ended.
+    Saved(Saved),
+    /// It is not saved.
+    Running(Box<Vm>),
+}
+
+/// Where other processes of this user find an open file.
+fn path_of(file: &File) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
+}
+
+/// A file in memory.
+fn in_memory(name: &str, size: u64) -> Result<File, Error> {
+    let made = memfd_create(name, MemfdFlags::CLOEXEC).map(File::from).map_err(Into::into);
+    let sized = made.and_then(|file| file.set_len(size).map(|()| file));
+    sized.map_err(Error::system("make a file in memory"))
+}
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +109,53 @@ impl Vm {
     /// # Errors
     /// See [`Error`].
     pub fn start(config: &Config) -> Result<Self, Error> {
+        let mut vm = Self::launch(config, None)?;
+        vm.boot(config.boot_limit)?;
+        Ok(vm)
+    }
+
+    /// Boots the guest and saves it where it waits for its first job. Returns the booted machine
+    /// instead if it has a device whose state QEMU cannot save, and under KVM.
+    pub(crate) fn save(config: &Config) -> Result<Booted, Error> {
+        let memory = in_memory("stasis-kept", config.memory.next_multiple_of(2 << 20))?;
+        let state = in_memory("stasis-state", 0)?;
+        let kept = KeptMemory { path: &path_of(&memory), restored: false };
+        let mut vm = Self::launch(config, Some(kept))?;
+        vm.boot(config.boot_limit)?;
+        if vm.kvm {
+            // It boots as fast as it starts from a file.
+            return Ok(Booted::Running(Box::new(vm)));
+        }
+        vm.monitor.execute("stop", json!({}))?;
+        ignore_shared(&mut vm.monitor)?;
+        let uri = format!("exec:cat >{}", path_of(&state).display());
+        let saved = vm.monitor.execute("migrate", json!({ "uri": uri }));
+        match saved.and_then(|_| vm.monitor.migrated(MOVE_LIMIT)) {
+            Ok(()) => Ok(Booted::Saved(Saved { memory, state, host: vm.host.clone() })),
+            Err(QmpError::Refused { .. }) => {
+                vm.monitor.execute("cont", json!({}))?;
+                Ok(Booted::Running(Box::new(vm)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Starts a saved machine, which stays as it is. `config` is as it was saved with, but for the
+    /// files of the drives, which hold what they held then.
+    pub(crate) fn restore(config: &Config, saved: &Saved) -> Result<Self, Error> {
+        let kept = KeptMemory { path: &path_of(&saved.memory), restored: true };
+        let mut vm = Self::launch(config, Some(kept))?;
+        ignore_shared(&mut vm.monitor)?;
+        let uri = format!("exec:cat {}", path_of(&saved.state).display());
+        vm.monitor.execute("migrate-incoming", json!({ "uri": uri }))?;
+        vm.monitor.migrated(MOVE_LIMIT)?;
+        vm.monitor.execute("cont", json!({}))?;
+        vm.host = saved.host.clone();
+        Ok(vm)
+    }
+
+    /// Starts QEMU, up to its monitor's greeting.
+    fn launch(config: &Config, kept: Option<KeptMemory<'_>>) -> Result<Self, Error> {
         let qemu = find_qemu().ok_or(Error::QemuMissing)?;
         let kvm = match config.accelerator {
             Accelerator::Emulation => false,
@@ -103,6 +184,7 @@ impl Vm {
             monitor: monitor_end.as_raw_fd(),
             console: &folder.path().join("console"),
             root: of_root,
+            kept,
         };
         let mut command = Command::new(qemu);
         command.args(arguments(config, kvm, root.len(), &ends));
@@ -124,12 +206,16 @@ impl Vm {
         };
         let (host, frame) = (Host::repeating(), Vec::new());
         let timeout = config.timeout;
-        let mut vm = Self { process, port, host, frame, monitor, root, folder, stop, timeout, kvm };
-        match vm.greeting(Instant::now() + config.boot_limit) {
+        Ok(Self { process, port, host, frame, monitor, root, folder, stop, timeout, kvm })
+    }
+
+    /// Waits until the guest can run a command.
+    fn boot(&mut self, limit: Duration) -> Result<(), Error> {
+        match self.greeting(Instant::now() + limit) {
             Err(Error::Silent { console, .. }) => {
-                Err(Error::Boot { seconds: config.boot_limit.as_secs(), console })
+                Err(Error::Boot { seconds: limit.as_secs(), console })
             }
-            other => other.map(|()| vm),
+            other => other,
         }
     }
 
@@ -316,6 +402,15 @@ impl Vm {
             Failure::System(source) => Error::System { what: "wait for the guest", source },
         }
     }
+}
+
+/// Memory that is shared with a file is no part of a saved state.
+fn ignore_shared(monitor: &mut Qmp<'_>) -> Result<(), QmpError> {
+    let capabilities = json!([
+        { "capability": "x-ignore-shared", "state": true },
+        { "capability": "events", "state": true },
+    ]);
+    monitor.execute("migrate-set-capabilities", json!({ "capabilities": capabilities })).map(drop)
 }
 
 /// A mailbox as long as what has been written to it.

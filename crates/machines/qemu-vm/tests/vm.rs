@@ -174,7 +174,7 @@ fn states_are_checked_one_after_the_other() {
         limit: Duration::from_secs(2),
     };
     let mut checker = Checker::new(Config::new(guest()), task);
-    for (index, (line, status, boots)) in [
+    for (index, (line, status, starts)) in [
         ("one", Some(0), 1),
         ("two", Some(0), 1),
         ("stay", Some(9), 1),
@@ -196,11 +196,70 @@ fn states_are_checked_one_after_the_other() {
         let files = [("run/given", format!("file {index}").into_bytes())];
         let files = files.each_ref().map(|(path, content)| (*path, content.as_slice()));
         let finding = checker.check(&mut disk, &files, &[("WHICH", index.to_string())]).unwrap();
-        assert_eq!((finding.status, checker.boots()), (status, boots), "{line}: {finding:?}");
+        assert_eq!((finding.status, checker.starts()), (status, starts), "{line}: {finding:?}");
         if status.is_some() {
             let said = format!("{line} file {index} {index}\n");
             assert!(finding.said.starts_with(&said), "{finding:?}");
         }
+    }
+    assert_eq!(checker.boots(), if kvm_is_missing() { 1 } else { checker.starts() });
+}
+
+/// Whether guests are emulated here.
+fn kvm_is_missing() -> bool {
+    stasis_qemu_vm::probe::probe() != stasis_qemu_vm::probe::KvmState::Usable
+}
+
+/// A disk of an NVMe controller or a virtio drive, whose first byte the check prints and changes.
+struct OneByte {
+    nvme: bool,
+    byte: u8,
+}
+
+impl Disks for OneByte {
+    fn devices(&self) -> Vec<Device> {
+        let mut device = Device::virtio(0, 1 << 20);
+        if self.nvme {
+            device.nvme = true;
+            device.disks[0].name = "nvme0n1".into();
+        }
+        vec![device]
+    }
+
+    fn read(&mut self, _: usize, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+        into.fill(0);
+        if offset == 0 {
+            into[0] = self.byte;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make system-test"]
+fn a_fresh_machine_has_seen_nothing_though_its_boot_is_kept() {
+    // What one check leaves in the guest, its file system and its kernel, no later one finds.
+    let script = "head -c 1 /dev/$DISK; ls /run/left 2>/dev/null; cat /proc/sys/kernel/hostname
+        cut -d. -f1 /proc/uptime >/run/left; echo left >/proc/sys/kernel/hostname
+        printf x >/dev/$DISK; sync";
+    let task = Task {
+        command: vec!["sh".into(), "-c".into(), script.into()],
+        limit: Duration::from_secs(9),
+    };
+    for (nvme, disk) in [(false, "vda"), (true, "nvme0n1")] {
+        let first = Checker::new(Config::new(guest()), task.clone());
+        let mut said = Vec::new();
+        for byte in b"abc" {
+            let mut checker = first.another();
+            let mut disks = OneByte { nvme, byte: *byte };
+            let found = checker.check(&mut disks, &[], &[("DISK", disk.into())]).unwrap();
+            assert_eq!(found.status, Some(0), "{found:?}");
+            let rest = found.said.strip_prefix(char::from(*byte)).unwrap_or_default();
+            said.push(rest.to_owned());
+        }
+        assert!(said[0].lines().count() == 1 && said[0] == said[1] && said[1] == said[2], "{said:?}");
+        let boots = if nvme || !kvm_is_missing() { 3 } else { 1 };
+        assert_eq!(first.boots(), boots, "{disk}");
     }
 }
 
@@ -237,7 +296,7 @@ fn a_root_is_read_where_it_lies_and_must_not_change() {
         let found = checker.check(&mut disk, &[], &[]).unwrap();
         assert_eq!((found.status, found.said), (Some(0), format!("first {line}\ndone\n")));
     }
-    assert_eq!(checker.boots(), 1);
+    assert_eq!((checker.starts(), checker.boots()), (1, 1));
     // A guest's report on its disks is worth nothing if its root changed meanwhile.
     let mut vm = Vm::start(&Config::new(guest)).unwrap();
     std::fs::write(root.path().join("etc/two"), "changed").unwrap();
