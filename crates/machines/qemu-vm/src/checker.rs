@@ -2,8 +2,8 @@
 //! boot.
 
 use crate::checked::{attach, checked, Device};
-use crate::scratch::Scratch;
 use crate::kept::KeptBoot;
+use crate::scratch::Scratch;
 use crate::{Config, Error, Job, Piece, Vm};
 use std::io;
 use std::sync::Arc;

@@ -257,7 +257,10 @@ fn a_fresh_machine_has_seen_nothing_though_its_boot_is_kept() {
             let rest = found.said.strip_prefix(char::from(*byte)).unwrap_or_default();
             said.push(rest.to_owned());
         }
-        assert!(said[0].lines().count() == 1 && said[0] == said[1] && said[1] == said[2], "{said:?}");
+        assert!(
+            said[0].lines().count() == 1 && said[0] == said[1] && said[1] == said[2],
+            "{said:?}"
+        );
         let boots = if nvme || !kvm_is_missing() { 3 } else { 1 };
         assert_eq!(first.boots(), boots, "{disk}");
     }

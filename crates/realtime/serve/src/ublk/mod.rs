@@ -253,7 +253,8 @@ mod tests {
     fn a_model_holds_no_request_back_once_a_device_is_about_to_end() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let info = Info { queues: 1, depth: 4, state: 0, max_bytes: 4096, id: 0, server: 0, mark: 0 };
+        let info =
+            Info { queues: 1, depth: 4, state: 0, max_bytes: 4096, id: 0, server: 0, mark: 0 };
         let hour = stasis_models::ModelSpec::parse("fixed:1h").unwrap();
         let context = stasis_models::BuildContext { seed: 0, capacity: 1 << 20, path: 0 };
         let ram = Box::new(stasis_media::Ram::new(1 << 20));

@@ -27,7 +27,7 @@ const COUNT: u32 = 40;
 /// Duration of a turn (ns).
 const TURN: Nanos = 100;
 /// How long a medium may take in reality before it counts as one that will never ring.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A guest that keeps `depth` requests in flight at a store.
 struct Load {
