@@ -2,9 +2,9 @@
 
 use stasis_clock::Nanos;
 
-use super::slots::{Phase, Slot};
-use super::unit::State;
-use super::{Array, OpKind, Priority};
+use super::slots::{Phase, Slot, Slots};
+use super::unit::{State, Unit};
+use super::{OpKind, Priority};
 use crate::PageAddress;
 
 /// Maximum number of activities that wait to be taken; further ones are only counted.
@@ -34,7 +34,7 @@ pub enum Step {
 pub enum Part {
     /// A channel, by its number.
     Channel(u32),
-    /// A plane, or a LUN whose planes work in lockstep; see [`Array::units`].
+    /// A plane, or a LUN whose planes work in lockstep; see [`Array::units`](crate::Array::units).
     Unit(u32),
 }
 
@@ -62,6 +62,8 @@ pub struct Activity {
 }
 
 /// Activities that wait to be taken.
+///
+/// Invariant: those of one part are in the order of time, and no two of them overlap.
 #[derive(Debug)]
 pub(super) struct Log {
     kept: Vec<Activity>,
@@ -71,6 +73,44 @@ pub(super) struct Log {
 }
 
 impl Log {
+    /// Of so many units, whose current steps count from `now` on.
+    pub(super) fn new(units: usize, now: Nanos) -> Self {
+        Self { kept: Vec::new(), lost: 0, began: vec![now; units] }
+    }
+
+    /// Hands over what is kept, and forgets it. Returns how many more there were.
+    pub(super) fn take(&mut self, take: impl FnMut(Activity)) -> u64 {
+        self.kept.drain(..).for_each(take);
+        std::mem::take(&mut self.lost)
+    }
+
+    /// The transfer of an operation on a channel ends now.
+    pub(super) fn transfer(&mut self, channel: u32, slot: &Slot, now: Nanos) {
+        let step = match slot.phase {
+            Phase::Command => Step::Command,
+            Phase::DataIn => Step::DataIn,
+            Phase::DataOut | Phase::DataOutHolding => Step::DataOut,
+        };
+        let bytes = if step == Step::Command { 0 } else { slot.op.bytes };
+        let part = Part::Channel(channel);
+        self.push(Activity { bytes, ..Activity::of(slot, part, step, (slot.since, now)) });
+    }
+
+    /// The step of a unit ends now: it is over, or the cells stop for a read.
+    pub(super) fn step(&mut self, number: u32, unit: &Unit, slots: &Slots, now: Nanos) {
+        let (step, leader) = match unit.state {
+            State::Suspending => (Step::Suspend, unit.suspended),
+            State::Resuming => (Step::Resume, unit.suspended),
+            State::ReadCopy | State::ProgramCopy => (Step::Register, unit.current),
+            _ => (Step::Cells, unit.current),
+        };
+        let times = (self.began[number as usize], now);
+        if times.0 < times.1 {
+            self.push(Activity::of(&slots[leader], Part::Unit(number), step, times));
+        }
+    }
+
+    /// A step of a unit begins.
     pub(super) fn begin(&mut self, unit: u32, now: Nanos) {
         self.began[unit as usize] = now;
     }
@@ -91,60 +131,32 @@ impl Activity {
     }
 }
 
-impl Array {
-    /// From now on its activities are kept for [`Array::take_activities`].
-    pub fn watch(&mut self) {
-        let began = vec![self.now; self.units.len()];
-        let log = Log { kept: Vec::new(), lost: 0, began };
-        self.log.get_or_insert_with(|| Box::new(log));
-    }
+#[cfg(test)]
+mod tests {
+    use super::super::Op;
+    use super::*;
 
-    /// How many parts there are that do one thing at a time: planes, or where planes work in
-    /// lockstep LUNs.
-    pub fn units(&self) -> u32 {
-        self.units.len() as u32
-    }
-
-    /// How many planes each of [`Array::units`] has.
-    pub fn planes_of_unit(&self) -> u32 {
-        self.parts
-    }
-
-    /// Hands over the activities that ended since this was last called, those of each part in the
-    /// order of time, and forgets them. Returns how many more there were than it could keep.
-    pub fn take_activities(&mut self, take: impl FnMut(Activity)) -> u64 {
-        let Some(log) = &mut self.log else { return 0 };
-        log.kept.drain(..).for_each(take);
-        std::mem::take(&mut log.lost)
-    }
-
-    /// The transfer that a channel has ends now.
-    pub(super) fn note_transfer(&mut self, channel: u32, index: u32) {
-        let Some(log) = &mut self.log else { return };
-        let slot = &self.slots[index];
-        let step = match slot.phase {
-            Phase::Command => Step::Command,
-            Phase::DataIn => Step::DataIn,
-            Phase::DataOut | Phase::DataOutHolding => Step::DataOut,
-        };
-        let bytes = if step == Step::Command { 0 } else { slot.op.bytes };
-        let times = (slot.since, self.now);
-        log.push(Activity { bytes, ..Activity::of(slot, Part::Channel(channel), step, times) });
-    }
-
-    /// The step of a unit ends now: it is over, or the cells stop for a read.
-    pub(super) fn note_step(&mut self, unit: u32) {
-        let Some(log) = &mut self.log else { return };
-        let this = &self.units[unit as usize];
-        let (step, leader) = match this.state {
-            State::Suspending => (Step::Suspend, this.suspended),
-            State::Resuming => (Step::Resume, this.suspended),
-            State::ReadCopy | State::ProgramCopy => (Step::Register, this.current),
-            _ => (Step::Cells, this.current),
-        };
-        let times = (log.began[unit as usize], self.now);
-        if times.0 < times.1 {
-            log.push(Activity::of(&self.slots[leader], Part::Unit(unit), step, times));
-        }
+    #[test]
+    fn steps_count_from_their_begin_and_what_is_too_much_is_counted() {
+        let mut slots = Slots::new();
+        let (at, priority) = (PageAddress::default(), Priority::Gc);
+        let op = Op { kind: OpKind::Erase, at, source: at, bytes: 8, priority, token: 0, group: 0 };
+        let index = slots.insert(3, 0, 0, op);
+        let mut unit = Unit::new(0, 0);
+        (unit.state, unit.current) = (State::Erase, index);
+        let mut log = Log::new(1, 5);
+        log.step(0, &unit, &slots, 5);
+        log.step(0, &unit, &slots, 9);
+        log.begin(0, 9);
+        slots[index].phase = Phase::DataOut;
+        log.transfer(2, &slots[index], 12);
+        let mut all = Vec::new();
+        assert_eq!(log.take(|activity| all.push(activity)), 0);
+        let shown = |a: &Activity| (a.part, a.step, a.begin, a.end, a.bytes);
+        let cells = (Part::Unit(0), Step::Cells, 5, 9, 0);
+        let data = (Part::Channel(2), Step::DataOut, 3, 12, 8);
+        assert_eq!(all.iter().map(shown).collect::<Vec<_>>(), [cells, data]);
+        (0..LIMIT + 3).for_each(|_| log.transfer(2, &slots[index], 12));
+        assert_eq!(log.take(|_| ()), 3);
     }
 }

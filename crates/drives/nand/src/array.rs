@@ -2,27 +2,20 @@
 
 use stasis_clock::Nanos;
 
-use super::activity::Log;
+use super::activity::{Activity, Log};
 use super::bus::Channel;
 use super::event_queue::EventQueue;
+use super::medium::Medium;
 use super::slots::{List, Slots, NONE};
 use super::unit::Unit;
-use super::wear::Wear;
 use super::{ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};
 use crate::{CellPattern, FaultRule, Faults, Geometry, PlaneId, Timing, Variation};
 
 /// A NAND array; see the [crate](crate).
 #[derive(Debug)]
 pub struct Array {
-    pub(super) geometry: Geometry,
-    pub(super) cells: CellPattern,
-    pub(super) timing: Timing,
+    pub(super) medium: Medium,
     pub(super) options: ArrayOptions,
-    pub(super) variation: Variation,
-    pub(super) faults: Faults,
-    pub(super) seed: u64,
-    // Whether every cell is as good as every other.
-    pub(super) plain: bool,
     // Planes that work as one.
     pub(super) parts: u32,
     pub(super) now: Nanos,
@@ -37,7 +30,6 @@ pub struct Array {
     pub(super) due: EventQueue,
     pub(super) finished: List,
     submitted: u64,
-    pub(super) wear: Wear,
     pub(super) channel_usage: Usage,
     pub(super) lun_usage: Usage,
     // Busy planes of each LUN, and since when; not yet in `lun_usage`.
@@ -69,11 +61,9 @@ impl Array {
         let ends = 2 + usize::from(options.suspensions.min(8));
         let total = geometry.total_planes() / parts;
         let events = total as usize * ends + geometry.channels as usize;
-        let plain = variation.is_uniform() && variation.retry.is_none() && faults.is_empty();
         Self {
             units: units.collect(),
             channels: (0..geometry.channels).map(|_| Channel::new()).collect(),
-            plain,
             parts,
             now: 0,
             slots: Slots::new(),
@@ -82,18 +72,12 @@ impl Array {
             due: EventQueue::new(events),
             finished: List::EMPTY,
             submitted: 0,
-            wear: Wear::new(geometry.total_blocks()),
             channel_usage: Usage::new(geometry.channels),
             lun_usage: Usage::new(geometry.total_luns()),
             busy: vec![(0, 0); geometry.total_luns() as usize],
             log: None,
-            geometry,
-            cells,
-            timing,
+            medium: Medium::new(geometry, cells, timing, variation, faults, seed),
             options,
-            variation,
-            faults,
-            seed,
         }
     }
 
@@ -101,7 +85,7 @@ impl Array {
     /// time.
     #[inline]
     pub fn submit(&mut self, now: Nanos, op: Op) {
-        debug_assert!(self.geometry.contains(op.at), "{op:?}");
+        debug_assert!(self.medium.geometry().contains(op.at), "{op:?}");
         debug_assert!(
             op.group == 0 || op.kind != super::OpKind::Copyback || {
                 op.source.plane == op.at.plane
@@ -262,7 +246,7 @@ impl Array {
     }
 
     fn units_in(&self, scope: Scope) -> std::ops::Range<u32> {
-        let per_channel = self.units.len() as u32 / self.geometry.channels;
+        let per_channel = self.units.len() as u32 / self.geometry().channels;
         match scope {
             Scope::Controller => 0..self.units.len() as u32,
             Scope::Channel(channel) => channel * per_channel..(channel + 1) * per_channel,
@@ -303,23 +287,22 @@ impl Array {
 
     /// The times of operations.
     pub fn timing(&self) -> &Timing {
-        &self.timing
+        self.medium.timing()
     }
 
     /// Other times, for steps that begin later.
     pub fn set_timing(&mut self, timing: Timing) {
-        self.timing = timing;
+        self.medium.set_timing(timing);
     }
 
     /// Adds a fault from now on.
     pub fn inject(&mut self, rule: FaultRule) {
-        self.faults.push(rule);
-        self.plain = false;
+        self.medium.inject(rule);
     }
 
     /// The parts of the array.
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        self.medium.geometry()
     }
 
     /// How many operations have not been [popped](Array::pop).
@@ -329,12 +312,12 @@ impl Array {
 
     /// How often a block was erased, up to 2^20 - 1.
     pub fn erases(&self, plane: PlaneId, block: u32) -> u32 {
-        self.wear.get(self.geometry.block_index(plane, block)).0
+        self.medium.erases(plane, block)
     }
 
     /// Makes a block as worn as if it had been erased so often.
     pub fn set_erases(&mut self, plane: PlaneId, block: u32, erases: u32) {
-        self.wear.set(self.geometry.block_index(plane, block), erases);
+        self.medium.set_erases(plane, block, erases);
     }
 
     /// How busy each channel was.
@@ -352,5 +335,28 @@ impl Array {
             }
         }
         usage
+    }
+
+    /// From now on its activities are kept for [`Array::take_activities`].
+    pub fn watch(&mut self) {
+        let log = || Box::new(Log::new(self.units.len(), self.now));
+        self.log.get_or_insert_with(log);
+    }
+
+    /// How many parts there are that do one thing at a time: planes, or where planes work in
+    /// lockstep LUNs.
+    pub fn units(&self) -> u32 {
+        self.units.len() as u32
+    }
+
+    /// How many planes each of [`Array::units`] has.
+    pub fn planes_of_unit(&self) -> u32 {
+        self.parts
+    }
+
+    /// Hands over the activities that ended since this was last called, those of each part in the
+    /// order of time, and forgets them. Returns how many more there were than it could keep.
+    pub fn take_activities(&mut self, take: impl FnMut(Activity)) -> u64 {
+        self.log.as_mut().map_or(0, |log| log.take(take))
     }
 }

@@ -1,7 +1,5 @@
 //! The channels: who has one, and who is next.
 
-use stasis_clock::Nanos;
-
 use super::slots::{List, Phase, NONE};
 use super::unit::Stopwatch;
 use super::{Array, Priority, Scheduling};
@@ -31,21 +29,10 @@ impl Channel {
 }
 
 impl Array {
-    /// The time of the phase on the channel (ns).
-    pub(super) fn transfer(&self, index: u32, phase: Phase) -> Nanos {
-        let bytes = self.slots[index].op.bytes;
-        match phase {
-            Phase::Command => self.timing.command,
-            Phase::DataIn => self.timing.command.saturating_add(self.timing.bus.time(bytes)),
-            Phase::DataOut | Phase::DataOutHolding if self.slots[index].silent => 0,
-            Phase::DataOut | Phase::DataOutHolding => self.timing.bus.time(bytes),
-        }
-    }
-
     /// Makes an operation wait for its channel; `false` if it needs no time
     /// there, and so has no need to.
     pub(super) fn request(&mut self, channel: u32, index: u32, phase: Phase) -> bool {
-        if self.transfer(index, phase) == 0 {
+        if self.medium.transfer(&self.slots[index], phase) == 0 {
             return false;
         }
         let this = &mut self.channels[channel as usize];
@@ -83,7 +70,8 @@ impl Array {
         if self.slots[index].op.priority == Priority::Gc {
             this.housekeeping.start(now);
         }
-        let end = now.saturating_add(self.transfer(index, self.slots[index].phase));
+        let end =
+            now.saturating_add(self.medium.transfer(&self.slots[index], self.slots[index].phase));
         self.schedule(end, self.units.len() as u32 + channel);
     }
 
@@ -100,7 +88,9 @@ impl Array {
             self.touch_channel(channel);
         }
         self.channel_usage.add(channel, self.slots[index].since, now);
-        self.note_transfer(channel, index);
+        if let Some(log) = &mut self.log {
+            log.transfer(channel, &self.slots[index], now);
+        }
         let (times, took) = self.slots.spent(index, now);
         times.channel += took;
 

@@ -17,12 +17,12 @@
 mod activity;
 mod array;
 mod bus;
-mod cell_phase;
 pub mod cells;
 mod event_queue;
 pub mod faults;
 mod geometry;
 pub mod hash;
+mod medium;
 mod op;
 mod options;
 mod planes;

@@ -60,11 +60,12 @@ impl Array {
                 }
                 State::Suspended => {
                     self.units[unit as usize].state = State::Resuming;
-                    self.begin_step(unit, self.timing.resume);
+                    self.begin_step(unit, self.medium.timing().resume);
                     return;
                 }
                 State::Program | State::Erase => {
-                    if this.until - self.now > self.timing.suspend && self.gives_way(unit) {
+                    if this.until - self.now > self.medium.timing().suspend && self.gives_way(unit)
+                    {
                         self.suspend(unit);
                         return;
                     }
@@ -243,10 +244,10 @@ impl Array {
     /// for it counts as the registers'.
     fn begin_copy(&mut self, unit: u32, state: State) -> bool {
         self.units[unit as usize].state = state;
-        if self.timing.register_copy == 0 {
+        if self.medium.timing().register_copy == 0 {
             return true;
         }
-        self.begin_step(unit, self.timing.register_copy);
+        self.begin_step(unit, self.medium.timing().register_copy);
         false
     }
 

@@ -1,12 +1,66 @@
-//! Transitions at the end of a plane's step.
+//! A plane's steps: the cells begin to work, and what follows the end of a step.
 
 use stasis_clock::Nanos;
 
 use super::slots::{Phase, NONE};
 use super::unit::State;
-use super::{Array, OpKind, Priority};
+use super::{Array, OpKind, OpStatus, Priority};
+use crate::faults::Access;
 
 impl Array {
+    /// The cells begin with the operations at the data register.
+    pub(super) fn begin_cells(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        let leader = this.current;
+        let clock = this.housekeeping.at(now);
+        let (state, access) = match self.slots[leader].op.kind {
+            OpKind::Read => (State::Read, Access::Read),
+            OpKind::Program => (State::Program, Access::Program),
+            OpKind::Erase => (State::Erase, Access::Erase),
+            OpKind::Copyback => (State::CopybackRead, Access::Read),
+        };
+        this.state = state;
+        if matches!(state, State::Program | State::Erase) {
+            this.given_way = 0;
+        }
+        let mut longest = 0;
+        self.each(leader, |array, index| {
+            array.slots.waited(index, now, clock);
+            longest = longest.max(array.medium.access(now, &mut array.slots[index], access));
+        });
+        self.begin_step(unit, longest);
+        // A step that can be suspended, or that leaves the cache register free, lets others start.
+        if matches!(state, State::Program | State::Erase) {
+            self.touch(unit);
+        }
+    }
+
+    /// Begins the second half of a copyback.
+    fn begin_copyback_program(&mut self, unit: u32) {
+        let now = self.now;
+        let this = &mut self.units[unit as usize];
+        this.state = State::Program;
+        this.given_way = 0;
+        let leader = this.current;
+        let mut longest = 0;
+        self.each(leader, |array, index| {
+            if array.slots[index].status != OpStatus::Uncorrectable {
+                let slot = &mut array.slots[index];
+                longest = longest.max(array.medium.access(now, slot, Access::Program));
+            }
+        });
+        self.begin_step(unit, longest);
+        self.touch(unit);
+    }
+
+    /// The step of a unit ends now: it is over, or the cells stop for a read.
+    fn note_step(&mut self, unit: u32) {
+        if let Some(log) = &mut self.log {
+            log.step(unit, &self.units[unit as usize], &self.slots, self.now);
+        }
+    }
+
     /// The program or erase stands still.
     pub(super) fn suspend(&mut self, unit: u32) {
         let now = self.now;
@@ -20,7 +74,7 @@ impl Array {
             let (times, took) = array.slots.spent(index, now);
             times.cell += took;
         });
-        self.begin_step(unit, self.timing.suspend);
+        self.begin_step(unit, self.medium.timing().suspend);
     }
 
     /// Resumes the program or erase.
@@ -69,6 +123,7 @@ impl Array {
 
     /// Continues an operation whose cell phase has ended.
     fn end_cells(&mut self, unit: u32) {
+        let now = self.now;
         let this = &mut self.units[unit as usize];
         let leader = this.current;
         match this.state {
@@ -97,7 +152,7 @@ impl Array {
             _ => {
                 let priority = self.slots[leader].op.priority;
                 self.each(leader, |array, index| {
-                    array.wear(index);
+                    array.medium.ended(now, &array.slots[index].op);
                     array.finish(index);
                 });
                 self.free_array(unit, priority);

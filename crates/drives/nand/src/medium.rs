@@ -1,0 +1,222 @@
+//! The medium: what the cells are, how long they take, how worn they are, and with what end they
+//! work.
+//!
+//! Invariants: equal accesses of equal numbers at equal times have equal ends, as all that is
+//! random comes from the seed and the operation's number; `plain` only if no access depends on
+//! anything but its page's type.
+
+use stasis_clock::Nanos;
+
+use super::slots::{Phase, Slot};
+use super::wear::Wear;
+use super::{Op, OpKind, OpStatus};
+use crate::faults::Access;
+use crate::hash::bits;
+use crate::variation::{CellAddress, Condition};
+use crate::{
+    CellPattern, Fault, FaultRule, Faults, Geometry, PageAddress, PlaneId, Timing, Variation,
+};
+
+/// Stream of the seed that chooses the errors in corrupted data.
+const CORRUPTION: u64 = 0x636f_7272;
+const FAULTS: u64 = 0x6661_756c;
+
+/// Cells, their wear and their faults; see the [module](self).
+#[derive(Debug)]
+pub(super) struct Medium {
+    geometry: Geometry,
+    cells: CellPattern,
+    timing: Timing,
+    variation: Variation,
+    faults: Faults,
+    seed: u64,
+    // Whether every cell is as good as every other.
+    plain: bool,
+    wear: Wear,
+}
+
+impl Medium {
+    /// Of blocks that were never erased.
+    pub fn new(
+        geometry: Geometry,
+        cells: CellPattern,
+        timing: Timing,
+        variation: Variation,
+        faults: Faults,
+        seed: u64,
+    ) -> Self {
+        let plain = variation.is_uniform() && variation.retry.is_none() && faults.is_empty();
+        let wear = Wear::new(geometry.total_blocks());
+        Self { geometry, cells, timing, variation, faults, seed, plain, wear }
+    }
+
+    /// The parts of the array.
+    #[inline]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The times of operations.
+    #[inline]
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// Other times, for steps that begin later.
+    pub fn set_timing(&mut self, timing: Timing) {
+        self.timing = timing;
+    }
+
+    /// Adds a fault from now on.
+    pub fn inject(&mut self, rule: FaultRule) {
+        self.faults.push(rule);
+        self.plain = false;
+    }
+
+    /// How often a block was erased.
+    pub fn erases(&self, plane: PlaneId, block: u32) -> u32 {
+        self.wear.get(self.geometry.block_index(plane, block)).0
+    }
+
+    /// Makes a block as worn as if it had been erased so often.
+    pub fn set_erases(&mut self, plane: PlaneId, block: u32, erases: u32) {
+        self.wear.set(self.geometry.block_index(plane, block), erases);
+    }
+
+    /// The time of an operation's phase on the channel (ns).
+    #[inline]
+    pub fn transfer(&self, slot: &Slot, phase: Phase) -> Nanos {
+        let bytes = slot.op.bytes;
+        match phase {
+            Phase::Command => self.timing.command,
+            Phase::DataIn => self.timing.command.saturating_add(self.timing.bus.time(bytes)),
+            Phase::DataOut | Phase::DataOutHolding if slot.silent => 0,
+            Phase::DataOut | Phase::DataOutHolding => self.timing.bus.time(bytes),
+        }
+    }
+
+    /// How long the cells take (ns) for an access of an operation that begins at `now`; sets the
+    /// operation's status.
+    #[inline]
+    pub fn access(&mut self, now: Nanos, slot: &mut Slot, access: Access) -> Nanos {
+        let (op, number) = (slot.op, slot.number);
+        let copies = op.kind == OpKind::Copyback && access == Access::Read;
+        let at = if copies { op.source } else { op.at };
+        let page_type = self.cells.page_type(at.page);
+        let mut time = match access {
+            Access::Read => self.timing.read(page_type),
+            Access::Program => self.timing.program(page_type),
+            Access::Erase => self.timing.erase,
+        };
+        if self.plain {
+            return time;
+        }
+        let block = self.geometry.block_index(at.plane, at.block);
+        let page = (access != Access::Erase).then_some(at.page);
+        let place = CellAddress { lun: self.geometry.lun(at.plane), block, page };
+        // Both halves of a copyback draw on their own.
+        let draw = 2 * number + u64::from(op.kind == OpKind::Copyback && !copies);
+        time = self.variation.time(self.seed, place, draw, time);
+        if access == Access::Read && self.variation.retry.is_some() {
+            let condition = self.condition(now, at);
+            let (retries, readable) = self.variation.retries(self.seed, place, draw, condition);
+            time = time.saturating_mul(u64::from(retries) + 1);
+            slot.retries = retries;
+            if !readable {
+                slot.status = OpStatus::Uncorrectable;
+            }
+        }
+        let failed = match access {
+            Access::Read => OpStatus::Uncorrectable,
+            Access::Program => OpStatus::ProgramFailed,
+            Access::Erase => OpStatus::EraseFailed,
+        };
+        let fault =
+            self.faults.strike(&self.geometry, self.seed ^ FAULTS, (now, draw), (access, at));
+        match fault {
+            None => {}
+            Some(Fault::Stuck(stands)) => time = time.saturating_add(stands),
+            Some(Fault::CorruptedRead) if slot.status != OpStatus::Ok => {}
+            Some(Fault::CorruptedRead) => {
+                slot.status = OpStatus::Corrupted { seed: bits(self.seed ^ CORRUPTION, draw) };
+            }
+            Some(Fault::DeadDie) => {
+                (time, slot.status, slot.silent, slot.retries) = (0, failed, true, 0);
+            }
+            Some(_) => slot.status = failed,
+        }
+        time
+    }
+
+    /// The conditions on which a read of a page depends.
+    fn condition(&self, now: Nanos, at: PageAddress) -> Condition {
+        let (erases, since) = self.wear.get(self.geometry.block_index(at.plane, at.block));
+        let begun = self.variation.retry.map_or(0, |retry| retry.age);
+        let age = match since {
+            Some(since) => now.saturating_sub(since),
+            None => now.saturating_add(begun),
+        };
+        Condition { erases, age }
+    }
+
+    /// An operation has ended: an erase leaves its trace.
+    #[inline]
+    pub fn ended(&mut self, now: Nanos, op: &Op) {
+        if op.kind == OpKind::Erase {
+            self.wear.erased(self.geometry.block_index(op.at.plane, op.at.block), now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slots::Slots;
+    use super::super::Priority;
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry {
+        channels: 1,
+        luns: 1,
+        planes: 1,
+        blocks: 4,
+        pages: 8,
+        page_size: 4096,
+        oob_size: 0,
+    };
+
+    fn medium(faults: Vec<FaultRule>) -> Medium {
+        let cells = CellPattern::parse("slc", GEOMETRY.pages).unwrap();
+        let timing = Timing::preset("slc").unwrap();
+        let variation = Variation::default();
+        Medium::new(GEOMETRY, cells, timing, variation, Faults::new(faults), 7)
+    }
+
+    fn op(kind: OpKind, block: u32) -> Op {
+        let at = PageAddress { plane: PlaneId(0), block, page: 0 };
+        Op { kind, at, source: at, bytes: 4096, priority: Priority::Read, token: 0, group: 0 }
+    }
+
+    #[test]
+    fn a_plain_medium_takes_the_times_of_its_pages_and_wears() {
+        let mut medium = medium(Vec::new());
+        let mut slots = Slots::new();
+        let index = slots.insert(0, 0, 0, op(OpKind::Erase, 2));
+        let took = medium.access(0, &mut slots[index], Access::Erase);
+        assert_eq!((took, slots[index].status), (medium.timing().erase, OpStatus::Ok));
+        medium.ended(5, &op(OpKind::Erase, 2));
+        medium.ended(5, &op(OpKind::Read, 1));
+        assert_eq!([1, 2].map(|block| medium.erases(PlaneId(0), block)), [0, 1]);
+    }
+
+    #[test]
+    fn a_dead_die_takes_no_time_and_sends_nothing() {
+        let mut medium = medium(Vec::new());
+        medium.inject(FaultRule::new(Fault::DeadDie));
+        let mut slots = Slots::new();
+        let index = slots.insert(0, 0, 0, op(OpKind::Read, 0));
+        assert!(medium.transfer(&slots[index], Phase::DataOut) > 0);
+        assert_eq!(medium.access(0, &mut slots[index], Access::Read), 0);
+        assert_eq!(slots[index].status, OpStatus::Uncorrectable);
+        assert_eq!(medium.transfer(&slots[index], Phase::DataOut), 0);
+    }
+}
