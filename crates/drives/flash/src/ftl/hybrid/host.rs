@@ -5,7 +5,6 @@ use stasis_nand::{Op, OpDone, OpKind, Priority};
 
 use super::plane::Write;
 use super::{zeroes, Context, Hybrid, Request, HOST_READ};
-use crate::buffer::NONE;
 use crate::ftl::RequestId;
 
 /// An entry of the queue, which is served in order.
@@ -22,19 +21,19 @@ impl Hybrid {
         let (first, end) = self.shape.units_of(request.offset, request.length);
         context.statistics.read_units += u64::from(end - first);
         for unit in first..end {
-            if let Some(damage) = self.damaged.get(&unit) {
+            if let Some(damage) = self.mapping.damage(unit) {
                 let at = self.shape.begin(unit, request.offset);
-                context.finish_damaged(request.id, at, *damage);
+                context.finish_damaged(request.id, at, damage);
             }
-            let slot = self.map[unit as usize];
+            let slot = self.mapping.slot(unit);
             #[cfg(test)]
             if let Some(shadow) = &mut context.shadow {
-                shadow.read(unit, None, (slot != NONE).then_some(slot));
+                shadow.read(unit, None, slot);
             }
-            if slot == NONE {
+            let Some(slot) = slot else {
                 context.statistics.unwritten_units += 1;
                 continue;
-            }
+            };
             context.open(request.id);
             self.reads[self.shape.block_of(slot) as usize] += 1;
             let at = self.shape.page(slot);
@@ -49,8 +48,7 @@ impl Hybrid {
     pub(super) fn begin_of(&self, request: &Request, done: &OpDone) -> u64 {
         let (first, end) = self.shape.units_of(request.offset, request.length);
         let here = |&unit: &u32| {
-            let slot = self.map[unit as usize];
-            slot != NONE && self.shape.page(slot) == done.op.at
+            self.mapping.slot(unit).is_some_and(|slot| self.shape.page(slot) == done.op.at)
         };
         (first..end).find(here).map_or(0, |unit| self.shape.begin(unit, request.offset))
     }
@@ -69,9 +67,8 @@ impl Hybrid {
     pub(super) fn host_trim(&mut self, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_within(request.offset, request.length);
         for unit in first..end {
-            self.map[unit as usize] = NONE;
-            self.damaged.remove(&unit);
-            let plane = self.home(self.place(unit).0);
+            self.mapping.forget(unit);
+            let plane = self.plane_of(unit);
             self.planes[plane as usize].forget(unit);
             #[cfg(test)]
             if let Some(shadow) = &mut context.shadow {
@@ -86,7 +83,7 @@ impl Hybrid {
             if (first..end).contains(&unit) {
                 continue;
             }
-            if self.map[unit as usize] != NONE || self.damaged.contains_key(&unit) {
+            if self.mapping.slot(unit).is_some() || self.mapping.damage(unit).is_some() {
                 let begin = self.shape.offset(unit).max(request.offset);
                 let length = self.shape.overlap(unit, request.offset, request.length);
                 self.wait(request.id, begin, u64::from(length), context);
@@ -110,7 +107,7 @@ impl Hybrid {
                 let bytes = u64::from(self.shape.overlap(unit, offset, length));
                 let whole = u64::from(self.shape.unit);
                 let part = bytes < whole.min(self.capacity - self.shape.offset(unit));
-                let plane = self.home(self.place(unit).0);
+                let plane = self.plane_of(unit);
                 context.open(id);
                 context.statistics.host_units += 1;
                 self.writing += 1;

@@ -63,10 +63,7 @@ impl Hybrid {
     /// The next step of a plane's merge; `false` if it waits for a block.
     pub(super) fn merge(&mut self, now: Nanos, number: u32, context: &mut Context) -> bool {
         let Some(mut merge) = self.planes[number as usize].merge.take() else { return true };
-        let units = self.units_of(merge.logical);
-        let mapped = |unit: &u32| self.map[*unit as usize] != NONE;
-        let end = units.clone().rev().find(mapped).map_or(0, |last| last - units.start + 1);
-        if merge.next >= end {
+        if merge.next >= self.mapping.end_of(merge.logical) {
             self.end_merge(now, number, merge, context);
             return true;
         }
@@ -85,10 +82,9 @@ impl Hybrid {
             merge.target = block;
         }
         plane.busy = true;
-        let unit = units.start + merge.next;
-        let slot = self.map[unit as usize];
+        let unit = self.mapping.units_of(merge.logical).start + merge.next;
         let page = self.shape.address(merge.target, merge.next);
-        if slot == NONE {
+        let Some(slot) = self.mapping.slot(unit) else {
             plane.merge = Some(merge);
             self.advance_target(number);
             self.merges.padded += 1;
@@ -97,7 +93,7 @@ impl Hybrid {
                 shadow.program(page, Vec::new());
             }
             return self.send(now, OpKind::Program, page, page, PAD, context);
-        }
+        };
         merge.copied = true;
         plane.merge = Some(merge);
         let from = self.shape.page(slot);
@@ -151,9 +147,8 @@ impl Hybrid {
         let unit = merge.logical * self.shape.geometry.pages + merge.next - back;
         match done.status {
             OpStatus::Corrupted { seed } => merge.wrong.push((unit, seed)),
-            OpStatus::Uncorrectable if self.map[unit as usize] == slot => {
-                self.map[unit as usize] = NONE;
-                self.damaged.insert(unit, None);
+            OpStatus::Uncorrectable if self.mapping.slot(unit) == Some(slot) => {
+                self.mapping.lose(unit);
                 #[cfg(test)]
                 if let Some(shadow) = &mut context.shadow {
                     shadow.damage(unit, slot);
@@ -213,17 +208,8 @@ impl Hybrid {
 
     fn end_merge(&mut self, now: Nanos, number: u32, merge: Merge, context: &mut Context) {
         let Merge { logical, full, target, .. } = merge;
-        for (page, unit) in (0..).zip(self.units_of(logical)) {
-            if self.map[unit as usize] != NONE && target != NONE {
-                self.map[unit as usize] = self.shape.slot(target, page);
-            }
-        }
-        for (unit, seed) in merge.wrong {
-            if self.map[unit as usize] != NONE {
-                self.damaged.insert(unit, Some(seed));
-            }
-        }
-        let old = std::mem::replace(&mut self.data[logical as usize], target);
+        let target = (target != NONE).then_some(target);
+        let old = self.mapping.merge(logical, target, merge.wrong);
         let plane = &mut self.planes[number as usize];
         if let Some(log) = plane.log(logical) {
             let log = plane.logs.swap_remove(log);
@@ -233,15 +219,13 @@ impl Hybrid {
                 plane.dirty.push_back(log.block);
             }
         }
-        if old != NONE {
-            plane.dirty.push_back(old);
-        }
+        plane.dirty.extend(old);
         match (full, merge.copied) {
             (true, _) => self.merges.full += 1,
             (false, true) => self.merges.partial += 1,
             (false, false) => self.merges.switch += 1,
         }
-        let block = if target == NONE { 0 } else { self.shape.address(target, 0).block };
+        let block = target.map_or(0, |target| self.shape.address(target, 0).block);
         context.collected(number, block, (merge.since, now));
         self.erase(now, number, context);
     }

@@ -12,22 +12,22 @@
 //! mapping is kept by unit for speed; [`Ftl::check`] asserts that it is of blocks.
 
 mod host;
+mod mapping;
 mod merge;
 mod plane;
-mod recover;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
+use std::collections::{BTreeSet, VecDeque};
 
 use stasis_block::{CacheKind, Health, Operation, PowerLoss};
 use stasis_clock::Nanos;
 use stasis_nand::{hash::bits, OpDone, OpKind, OpStatus};
 
 use self::host::Waiting;
+use self::mapping::Mapping;
 use self::merge::Merges;
 use self::plane::{Log, Plane};
 use super::{fate_of, Context, Dropped, Ftl, PowerCut, Request, Shape};
-use crate::buffer::{IN_FLIGHT, NONE};
+use crate::buffer::IN_FLIGHT;
 use crate::spec::{Blocking, Precondition, Spec, SpecError};
 
 /// Kinds of operation, in the high byte of a token; the rest identifies the subject.
@@ -44,13 +44,8 @@ const KIND: u64 = 0xFF << 56;
 struct Hybrid {
     shape: Shape,
     capacity: u64,
-    // Planes in the order in which logical blocks go round them.
-    order: Vec<u32>,
+    mapping: Mapping,
     planes: Vec<Plane>,
-    // By unit, its slot.
-    map: Vec<u32>,
-    // By logical block, its data block.
-    data: Vec<u32>,
     // The host's reads that are under way, by block.
     reads: Vec<u32>,
     waiting: VecDeque<Waiting>,
@@ -59,8 +54,6 @@ struct Hybrid {
     log_blocks: usize,
     copyback: bool,
     merges: Merges,
-    // Units whose data was lost (or corrupted, with the seed) inside.
-    damaged: BTreeMap<u32, Option<u64>>,
     // Numbers writes.
     sequence: u64,
     erases: u64,
@@ -83,17 +76,14 @@ pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
     };
     Ok(Box::new(Hybrid {
         capacity,
-        order: spec.stripe_order()?,
+        mapping: Mapping::new(shape, spec.stripe_order()?),
         planes: (0..shape.planes).map(plane).collect(),
-        map: vec![NONE; shape.units as usize],
-        data: vec![NONE; blocks as usize],
         reads: vec![0; shape.blocks() as usize],
         waiting: VecDeque::with_capacity(IN_FLIGHT),
         writing: 0,
         log_blocks: spec.log_blocks as usize,
         copyback: spec.gc.copyback.unwrap_or(spec.gc.blocking == Blocking::Plane),
         merges: Merges::default(),
-        damaged: BTreeMap::new(),
         sequence: 0,
         erases: 0,
         spare,
@@ -106,38 +96,24 @@ pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
 }
 
 impl Hybrid {
-    /// The logical block of a unit, and the unit's page there.
-    fn place(&self, unit: u32) -> (u32, u32) {
-        let logical = self.shape.block_of_page(unit);
-        (logical, unit - logical * self.shape.geometry.pages)
-    }
-
-    /// The plane of a logical block.
-    fn home(&self, logical: u32) -> u32 {
-        self.order[(logical % self.shape.planes) as usize]
-    }
-
-    /// The units of a logical block; the last may have fewer than others.
-    fn units_of(&self, logical: u32) -> Range<u32> {
-        let first = logical * self.shape.geometry.pages;
-        first..(first + self.shape.geometry.pages).min(self.shape.units)
+    /// The plane that a unit is written in.
+    fn plane_of(&self, unit: u32) -> u32 {
+        self.mapping.home(self.mapping.place(unit).0)
     }
 
     /// Everything was written once, in order.
     fn begin_sequential(&mut self) {
-        for logical in 0..self.data.len() as u32 {
-            let plane = self.home(logical);
+        for logical in 0..self.mapping.logical_blocks() {
+            let plane = self.mapping.home(logical);
             let Some(block) = self.planes[plane as usize].free.pop_front() else { return };
-            self.data[logical as usize] = block;
-            for (page, unit) in (0..).zip(self.units_of(logical)) {
-                self.map[unit as usize] = self.shape.slot(block, page);
-            }
+            self.mapping.begin(logical, block);
         }
     }
 
     /// And then every log block got one write of a logical block drawn at random.
     fn begin_logs(&mut self) {
-        let (rounds, planes) = (self.data.len() as u32 / self.shape.planes, self.shape.planes);
+        let (rounds, planes) =
+            (self.mapping.logical_blocks() / self.shape.planes, self.shape.planes);
         for draw in 0..u64::from(planes) * self.log_blocks as u64 * 4 {
             let turn = (draw % u64::from(planes)) as u32;
             if rounds == 0 {
@@ -145,9 +121,9 @@ impl Hybrid {
             }
             let round = (bits(self.seed, draw) % u64::from(rounds)) as u32;
             let logical = round * planes + turn;
-            let units = self.units_of(logical);
+            let units = self.mapping.units_of(logical);
             let unit = units.start + (bits(!self.seed, draw) % units.len() as u64) as u32;
-            let plane = &mut self.planes[self.order[turn as usize] as usize];
+            let plane = &mut self.planes[self.mapping.home(turn) as usize];
             let taken = plane.logs.iter().any(|log| log.logical == logical);
             if taken || plane.logs.len() == self.log_blocks || plane.free.len() < 2 {
                 continue;
@@ -157,7 +133,7 @@ impl Hybrid {
                 let in_order = unit == units.start;
                 let (next, bad, used) = (1, false, self.sequence);
                 plane.logs.push(Log { logical, block, next, in_order, bad, used });
-                self.map[unit as usize] = self.shape.slot(block, 0);
+                self.mapping.write(unit, self.shape.slot(block, 0), None);
             }
         }
     }
@@ -213,7 +189,19 @@ impl Ftl for Hybrid {
     }
 
     fn power_cut(&mut self, now: Nanos, cut: &mut PowerCut<'_>, context: &mut Context) {
-        self.recover(now, cut, context);
+        self.waiting.clear();
+        self.writing = 0;
+        self.reads.fill(0);
+        self.planes.iter_mut().for_each(Plane::power_cut);
+        for Dropped { op, started } in cut.dropped {
+            if matches!(op.kind, OpKind::Program | OpKind::Copyback) {
+                let block = self.shape.block(op.at.plane.0, op.at.block);
+                self.planes[op.at.plane.0 as usize].page_dropped(block, op.at.page, *started);
+            }
+        }
+        for plane in 0..self.shape.planes {
+            self.erase(now, plane, context);
+        }
     }
 
     fn power_loss(&self) -> PowerLoss {
@@ -261,18 +249,20 @@ impl Ftl for Hybrid {
     }
 
     fn check(&self) {
-        for (unit, &slot) in (0..).zip(&self.map).filter(|(_, slot)| **slot != NONE) {
-            let (logical, page) = self.place(unit);
+        for unit in 0..self.shape.units {
+            let Some(slot) = self.mapping.slot(unit) else { continue };
+            let (logical, page) = self.mapping.place(unit);
             let (block, at) = (self.shape.block_of(slot), slot % self.shape.geometry.pages);
-            let logs = &self.planes[self.home(logical) as usize].logs;
+            let logs = &self.planes[self.mapping.home(logical) as usize].logs;
             match logs.iter().find(|log| log.block == block) {
                 Some(log) => assert!(log.logical == logical && at < log.next, "{unit} {log:?}"),
-                None => assert_eq!((self.data[logical as usize], page), (block, at), "{unit}"),
+                None => assert_eq!((self.mapping.data(logical), page), (Some(block), at), "{unit}"),
             }
         }
         let mut used = BTreeSet::new();
-        let data = self.data.iter().copied().filter(|block| *block != NONE);
-        data.for_each(|block| assert!(used.insert(block), "{block} has two uses"));
+        self.mapping
+            .data_blocks()
+            .for_each(|block| assert!(used.insert(block), "{block} has two uses"));
         for plane in &self.planes {
             assert!(plane.logs.len() <= self.log_blocks);
             for block in plane.blocks() {

@@ -94,6 +94,33 @@ impl Plane {
         self.forgotten |= programs && self.current.is_some_and(|write| write.unit == unit);
     }
 
+    /// The power failed: nothing is under way, erases begin again, and merges are as if they had
+    /// not begun.
+    pub fn power_cut(&mut self) {
+        self.queue.clear();
+        (self.current, self.wrong, self.version) = (None, None, 0);
+        (self.forgotten, self.busy) = (false, false);
+        self.dirty.extend(self.erasing.take());
+        let Some(merge) = self.merge.take() else { return };
+        if merge.full && merge.target != NONE {
+            self.dirty.push_back(merge.target);
+        } else if let Some(log) = self.log(merge.logical).filter(|_| !merge.full) {
+            // Copies that nothing is mapped to may lie in it.
+            self.logs[log].in_order &= !merge.began();
+        }
+    }
+
+    /// A power cut dropped the program of a page of a block. If it had started, the page holds
+    /// nothing; else it is free to be programmed again.
+    pub fn page_dropped(&mut self, block: u32, page: u32, started: bool) {
+        let Some(log) = self.logs.iter_mut().find(|log| log.block == block) else { return };
+        if started {
+            log.in_order = false;
+        } else {
+            log.next = log.next.min(page);
+        }
+    }
+
     /// Whether blocks will come free without a merge.
     pub fn erases(&self) -> bool {
         self.erasing.is_some() || !self.dirty.is_empty()
@@ -127,7 +154,7 @@ impl Hybrid {
             if write.part && self.read_old(now, number, write, context) {
                 continue;
             }
-            let (logical, _) = self.place(write.unit);
+            let (logical, _) = self.mapping.place(write.unit);
             let plane = &mut self.planes[number as usize];
             match plane.log(logical) {
                 Some(log) => {
@@ -158,14 +185,11 @@ impl Hybrid {
     /// Reads what a write of a part leaves as it is, if there is anything; `true`
     /// if the plane now does that, or the write has ended.
     fn read_old(&mut self, now: Nanos, number: u32, write: Write, context: &mut Context) -> bool {
-        if self.damaged.get(&write.unit) == Some(&None) {
+        if self.mapping.damage(write.unit) == Some(None) {
             self.end_write(number, self.failed(write, Status::ReadError, context), context);
             return true;
         }
-        let slot = self.map[write.unit as usize];
-        if slot == NONE {
-            return false;
-        }
+        let Some(slot) = self.mapping.slot(write.unit) else { return false };
         let at = self.shape.page(slot);
         let (kind, bytes, priority) = (OpKind::Read, self.shape.unit, Priority::Write);
         let token = OLD_READ;
@@ -185,7 +209,7 @@ impl Hybrid {
             (status, Some(write)) => {
                 // From here on it is a write of the whole.
                 write.part = false;
-                plane.wrong = self.damaged.get(&write.unit).copied().flatten();
+                plane.wrong = self.mapping.damage(write.unit).flatten();
                 if let OpStatus::Corrupted { seed } = status {
                     plane.wrong = Some(seed);
                 }
@@ -225,7 +249,7 @@ impl Hybrid {
         let version = std::mem::take(&mut plane.version);
         let (forgotten, wrong) = (plane.forgotten, plane.wrong);
         let Some(write) = plane.current else { return };
-        let (logical, page) = self.place(write.unit);
+        let (logical, page) = self.mapping.place(write.unit);
         let plane = &mut self.planes[number as usize];
         let Some(log) = plane.log(logical) else { return };
         let log = &mut plane.logs[log];
@@ -244,18 +268,14 @@ impl Hybrid {
             }
         }
         if !forgotten {
-            self.map[write.unit as usize] = self.shape.slot_at(done.op.at);
-            self.damaged.remove(&write.unit);
-            if let Some(seed) = wrong {
-                self.damaged.insert(write.unit, Some(seed));
-            }
+            self.mapping.write(write.unit, self.shape.slot_at(done.op.at), wrong);
         }
         context.statistics.programmed_units += 1;
         let (block, next, in_order) = (log.block, log.next, log.in_order);
         debug_assert_eq!(block, self.shape.block(number, done.op.at.block));
         context.finish(write.id, Fate::Done, &done.times);
         self.write_ended(number);
-        if in_order && next as usize == self.units_of(logical).len() {
+        if in_order && next as usize == self.mapping.units_of(logical).len() {
             self.begin_merge(
                 done.at,
                 number,
