@@ -1,16 +1,30 @@
 //! Errors in a table, with their place.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{Error, Expected, Unexpected};
+
+use crate::tree::Value;
 
 /// Error in a table, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
-    // The innermost key first.
-    path: Vec<String>,
+    // The innermost step first.
+    path: Vec<Step>,
+    // The place of the value, or of the unknown key: bytes of the text.
+    span: Option<Range<usize>>,
     /// The problem at that place.
     pub problem: Problem,
+}
+
+/// A step from a table or a list to a value in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The value of this key.
+    Key(String),
+    /// The element of a list, from 0.
+    Index(usize),
 }
 
 /// Problem with a value or a key.
@@ -22,7 +36,7 @@ pub enum Problem {
         /// The key as written.
         key: String,
         /// The keys that there are.
-        keys: &'static [&'static str],
+        keys: Vec<&'static str>,
     },
     /// A key that has to be there is not.
     #[error("`{key}` is missing")]
@@ -31,12 +45,30 @@ pub enum Problem {
         key: &'static str,
     },
     /// A word that is not among the possible ones.
-    #[error("`{word}` is unknown; {}it is one of {}", guess(word, .words.iter().copied()), listed(.words.iter().copied()))]
+    #[error("{found} is unknown; {}it is one of {}", guess(found.trim_matches('`'), .words.iter().map(String::as_str)), listed(.words.iter().map(String::as_str)))]
     Word {
-        /// The word as written.
-        word: String,
+        /// The value as written, in backquotes if it is short.
+        found: String,
         /// The words that there are.
-        words: &'static [&'static str],
+        words: Vec<String>,
+    },
+    /// A value of another type or form.
+    #[error("{found} is not {expected}")]
+    Type {
+        /// The value as written, in backquotes if it is short.
+        found: String,
+        /// The type or form.
+        expected: String,
+    },
+    /// A number out of its range, or no number.
+    #[error("{found} is not a whole number from {least} to {most}")]
+    Range {
+        /// The value as written, in backquotes if it is short.
+        found: String,
+        /// The least number.
+        least: u64,
+        /// The largest number.
+        most: u64,
     },
     /// Anything else, in a sentence.
     #[error("{0}")]
@@ -44,26 +76,75 @@ pub enum Problem {
 }
 
 impl ReadError {
-    /// The place: keys from the outermost to the innermost.
-    pub fn path(&self) -> impl DoubleEndedIterator<Item = &str> {
-        self.path.iter().rev().map(String::as_str)
+    /// The place: steps from the outermost to the innermost.
+    pub fn path(&self) -> impl DoubleEndedIterator<Item = &Step> + Clone {
+        self.path.iter().rev()
     }
 
-    /// The same error, seen from the table around.
-    pub(crate) fn inside(mut self, key: &str) -> Self {
-        self.path.push(key.to_owned());
+    /// The place as keys with dots, such as `drive[0].queues`; empty for the whole.
+    pub fn place(&self) -> String {
+        joined(self.path())
+    }
+
+    /// The bytes of the text that are at fault, where the value is from a text.
+    pub(crate) fn span(&self) -> Option<&Range<usize>> {
+        self.span.as_ref()
+    }
+
+    /// The same error, seen from the table or list around.
+    pub(crate) fn inside(mut self, step: Step) -> Self {
+        self.path.push(step);
         self
     }
 
-    fn new(problem: Problem) -> Self {
-        Self { path: Vec::new(), problem }
+    /// The same error at these bytes, if it has no place yet.
+    pub(crate) fn at(mut self, span: Option<&Range<usize>>) -> Self {
+        self.span = self.span.or_else(|| span.cloned());
+        self
+    }
+
+    pub(crate) fn new(problem: Problem) -> Self {
+        Self { path: Vec::new(), span: None, problem }
+    }
+
+    /// Where a table is, there is `found`.
+    pub(crate) fn no_table(found: &Value, keys: &[&str]) -> Self {
+        let expected = format!("a table with {}", listed(keys.iter().copied()));
+        Self::new(Problem::Type { found: found.to_string(), expected })
+    }
+
+    /// Where one of `words` has to be, there is `found`.
+    pub(crate) fn no_word(found: &Value, words: &[&str]) -> Self {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        Self::new(Problem::Word { found: found.to_string(), words })
+    }
+}
+
+/// Keys with dots and indices in brackets.
+fn joined<'a>(path: impl Iterator<Item = &'a Step>) -> String {
+    let mut text = String::new();
+    for step in path {
+        if matches!(step, Step::Key(_)) && !text.is_empty() {
+            text.push('.');
+        }
+        text += &step.to_string();
+    }
+    text
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Key(key) => f.write_str(key),
+            Self::Index(index) => write!(f, "[{index}]"),
+        }
     }
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         if !self.path.is_empty() {
-            write!(f, "`{}`: ", self.path().collect::<Vec<_>>().join("."))?;
+            write!(f, "{}: ", self.place())?;
         }
         self.problem.fmt(f)
     }
@@ -77,9 +158,9 @@ impl Error for ReadError {
     }
 
     fn invalid_type(found: Unexpected, expected: &dyn Expected) -> Self {
-        let (found, expected) = (shown(&found), expected.to_string());
-        let expected = plain_type(&expected).unwrap_or(&expected);
-        Self::custom(format_args!("{found} is not {expected}"))
+        let expected = expected.to_string();
+        let expected = plain_type(&expected).map_or(expected, str::to_owned);
+        Self::new(Problem::Type { found: shown(&found), expected })
     }
 
     fn invalid_value(found: Unexpected, expected: &dyn Expected) -> Self {
@@ -87,11 +168,11 @@ impl Error for ReadError {
     }
 
     fn unknown_variant(word: &str, words: &'static [&'static str]) -> Self {
-        Self::new(Problem::Word { word: word.to_owned(), words })
+        Self::no_word(&Value::String(word.to_owned()), words)
     }
 
     fn unknown_field(key: &str, keys: &'static [&'static str]) -> Self {
-        Self::new(Problem::Unknown { key: key.to_owned(), keys })
+        Self::new(Problem::Unknown { key: key.to_owned(), keys: keys.to_vec() })
     }
 
     fn missing_field(key: &'static str) -> Self {
@@ -100,12 +181,28 @@ impl Error for ReadError {
 }
 
 /// A value as it was written.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("nothing"),
+            Self::Bool(value) => write!(f, "`{value}`"),
+            Self::Unsigned(value) => write!(f, "`{value}`"),
+            Self::Signed(value) => write!(f, "`{value}`"),
+            Self::Float(value) => write!(f, "`{value:?}`"),
+            Self::String(text) | Self::Word(text) | Self::Date(text) => write!(f, "`{text}`"),
+            Self::List(_) => f.write_str("a list"),
+            Self::Table(_) => f.write_str("a table"),
+        }
+    }
+}
+
+/// A value as it was written.
 fn shown(found: &Unexpected) -> String {
     match found {
-        Unexpected::Bool(value) => format!("`{value}`"),
-        Unexpected::Unsigned(value) => format!("`{value}`"),
-        Unexpected::Signed(value) => format!("`{value}`"),
-        Unexpected::Float(value) => format!("`{value}`"),
+        Unexpected::Bool(value) => Value::Bool(*value).to_string(),
+        Unexpected::Unsigned(value) => Value::Unsigned(*value).to_string(),
+        Unexpected::Signed(value) => Value::Signed(*value).to_string(),
+        Unexpected::Float(value) => Value::Float(*value).to_string(),
         Unexpected::Str(value) => format!("`{value}`"),
         Unexpected::Seq => "a list".into(),
         Unexpected::Map => "a table".into(),
@@ -114,7 +211,7 @@ fn shown(found: &Unexpected) -> String {
 }
 
 /// TOML's name for a Rust type in serde's words.
-pub fn plain_type(expected: &str) -> Option<&'static str> {
+fn plain_type(expected: &str) -> Option<&'static str> {
     Some(match expected {
         "a sequence" => "a list, such as [\"one\", \"two\"]",
         "a map" => "a table",
@@ -122,6 +219,7 @@ pub fn plain_type(expected: &str) -> Option<&'static str> {
         "f64" => "a number",
         "a boolean" | "boolean" => "true or false",
         "a string" => "a string",
+        "path string" => "a path",
         "unit" => "nothing",
         _ if expected.starts_with("struct ") => "a table",
         _ => return None,

@@ -4,8 +4,10 @@
 //! the same fields, attributes and comments, so the reader, editors, help and the suggestions of
 //! errors use the same keys. This crate has the parts around the derived code:
 //!
-//! - [`read`]: a table read into a type, with errors that name the place and the nearest right word;
-//! - [`Words`]: `KEY=VALUE,...` of a command line, read by the same `Deserialize`;
+//! - [`read_text`]: a text in TOML read into a type, with errors that name line, column, key, the
+//!   value found, the allowed ones and the nearest;
+//! - [`Words`]: `KEY=VALUE,...` of a command line, read in the same way;
+//! - [`read`]: a table of a program's, read in the same way;
 //! - [`Erased`]: parameters of one of several types, which a word selects;
 //! - [`schema`]: the JSON Schema (draft 2020-12) of a type, in words of the configuration.
 //!
@@ -13,12 +15,16 @@
 
 mod erased;
 mod error;
+mod limits;
 mod reader;
 mod schema;
+mod text;
+mod tree;
 mod words;
 
 pub use erased::{AnyParameters, Erased};
-pub use error::{guess, listed, nearest, plain_type, Problem, ReadError};
+pub use error::{guess, listed, nearest, Problem, ReadError, Step};
 pub use reader::read;
 pub use schema::{keys, keys_agree, keys_read, older_name, schema, tagged, Tag};
-pub use words::{Key, Words};
+pub use text::{read_text, TextError};
+pub use words::{Key, Words, WordsError, WordsProblem};

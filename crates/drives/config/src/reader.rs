@@ -1,56 +1,36 @@
-//! Reads tables, and words that stand for them, into types.
+//! Reads values into types.
 
-use serde::de::value::StringDeserializer;
+use serde::de::value::{StrDeserializer, StringDeserializer};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess,
-    Visitor,
+    Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
-use serde_json::{map, Value};
 
-use crate::ReadError;
+use crate::tree::{Entry, Tree, Value};
+use crate::{ReadError, Step};
 
 /// Reads a table, or any value, into `T`.
 ///
 /// # Errors
 /// [`ReadError`], which names the place, the fault, and the right value.
-pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, ReadError> {
-    T::deserialize(Reader { value, words: false })
+pub fn read<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, ReadError> {
+    read_tree(&value.into())
 }
 
-/// The same for values that are all words of a command line, of any type.
-pub(crate) fn read_words<T: DeserializeOwned>(value: Value) -> Result<T, ReadError> {
-    T::deserialize(Reader { value, words: true })
+/// The same for a value with its place.
+pub(crate) fn read_tree<T: DeserializeOwned>(tree: &Tree) -> Result<T, ReadError> {
+    T::deserialize(Reader(tree)).map_err(|error| error.at(tree.span.as_ref()))
 }
 
-struct Reader {
-    value: Value,
-    // Whether a string may stand for a number or a truth value.
-    words: bool,
-}
+struct Reader<'a>(&'a Tree);
 
-impl Reader {
-    /// The truth value or number that a word stands for, where words stand for such.
-    fn typed(self) -> Result<Value, Self> {
-        let Value::String(word) = &self.value else { return Err(self) };
-        let typed = match word.as_str() {
-            _ if !self.words => None,
-            "true" => Some(true.into()),
-            "false" => Some(false.into()),
-            word => word
-                .parse::<u64>()
-                .map(Value::from)
-                .or_else(|_| word.parse::<i64>().map(Value::from))
-                .or_else(|_| word.parse::<f64>().map(Value::from))
-                .ok(),
-        };
-        typed.ok_or(self)
-    }
-
+impl Reader<'_> {
+    /// Visits the number or truth value that a word stands for.
     fn visit_typed<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match self.typed() {
-            Ok(value) => Reader { value, words: false }.deserialize_any(visitor),
-            Err(reader) => reader.deserialize_any(visitor),
+        match self.0.value.typed() {
+            Some(value) => Reader(&Tree::new(value)).deserialize_any(visitor),
+            None => self.deserialize_any(visitor),
         }
     }
 }
@@ -63,23 +43,23 @@ macro_rules! of_words {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Reader {
+impl<'de> Deserializer<'de> for Reader<'_> {
     type Error = ReadError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        let words = self.words;
-        match self.value {
+        match &self.0.value {
             Value::Null => visitor.visit_unit(),
-            Value::Bool(value) => visitor.visit_bool(value),
-            Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
-                (Some(value), ..) => visitor.visit_u64(value),
-                (None, Some(value), _) => visitor.visit_i64(value),
-                (.., value) => visitor.visit_f64(value.unwrap_or(f64::NAN)),
-            },
-            Value::String(word) => visitor.visit_string(word),
-            Value::Array(values) => visitor.visit_seq(List { values: values.into_iter(), words }),
-            Value::Object(table) => {
-                visitor.visit_map(Table { entries: table.into_iter(), entry: None, words })
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Unsigned(value) => visitor.visit_u64(*value),
+            Value::Signed(value) => visitor.visit_i64(*value),
+            Value::Float(value) => visitor.visit_f64(*value),
+            Value::String(word) | Value::Word(word) => visitor.visit_str(word),
+            date @ Value::Date(_) => {
+                Err(ReadError::invalid_type(Unexpected::Other(&date.to_string()), &visitor))
+            }
+            Value::List(values) => visitor.visit_seq(List { values: values.iter().enumerate() }),
+            Value::Table(entries) => {
+                visitor.visit_map(Table { entries: entries.iter(), entry: None })
             }
         }
     }
@@ -90,7 +70,7 @@ impl<'de> Deserializer<'de> for Reader {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match self.value {
+        match self.0.value {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
@@ -110,19 +90,9 @@ impl<'de> Deserializer<'de> for Reader {
         keys: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        match &self.value {
-            Value::Object(_) => self.deserialize_any(visitor),
-            other => {
-                let keys: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();
-                let other = match other {
-                    Value::String(word) => word.clone(),
-                    other => other.to_string(),
-                };
-                Err(ReadError::custom(format_args!(
-                    "`{other}` is not a table: it must be a table with {}",
-                    keys.join(", ")
-                )))
-            }
+        match &self.0.value {
+            Value::Table(_) => self.deserialize_any(visitor),
+            other => Err(ReadError::no_table(other, keys)),
         }
     }
 
@@ -132,9 +102,12 @@ impl<'de> Deserializer<'de> for Reader {
         words: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        match self.value {
-            Value::String(word) => visitor.visit_enum(word.into_deserializer()),
-            other => Err(ReadError::unknown_variant(&other.to_string(), words)),
+        match &self.0.value {
+            Value::String(word) | Value::Word(word) => {
+                let word: StrDeserializer<ReadError> = word.as_str().into_deserializer();
+                visitor.visit_enum(word)
+            }
+            other => Err(ReadError::no_word(other, words)),
         }
     }
 
@@ -144,47 +117,47 @@ impl<'de> Deserializer<'de> for Reader {
     }
 }
 
-struct Table {
-    entries: map::IntoIter,
-    entry: Option<(String, Value)>,
-    words: bool,
+struct Table<'a> {
+    entries: std::slice::Iter<'a, Entry>,
+    entry: Option<&'a Entry>,
 }
 
-impl<'de> MapAccess<'de> for Table {
+impl<'de> MapAccess<'de> for Table<'_> {
     type Error = ReadError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, ReadError> {
-        let Some((key, value)) = self.entries.next() else { return Ok(None) };
-        let from: StringDeserializer<ReadError> = key.clone().into_deserializer();
-        self.entry = Some((key, value));
-        seed.deserialize(from).map(Some)
+        let Some(entry) = self.entries.next() else { return Ok(None) };
+        self.entry = Some(entry);
+        let from: StringDeserializer<ReadError> = entry.key.clone().into_deserializer();
+        seed.deserialize(from).map(Some).map_err(|error| error.at(entry.span.as_ref()))
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
-        let Some((key, value)) = self.entry.take() else {
+        let Some(Entry { key, tree, .. }) = self.entry.take() else {
             return Err(ReadError::custom("a value without its key was asked for"));
         };
-        seed.deserialize(Reader { value, words: self.words }).map_err(|error| error.inside(&key))
+        let inside = |error: ReadError| error.at(tree.span.as_ref()).inside(Step::Key(key.clone()));
+        seed.deserialize(Reader(tree)).map_err(inside)
     }
 }
 
-struct List {
-    values: std::vec::IntoIter<Value>,
-    words: bool,
+struct List<'a> {
+    values: std::iter::Enumerate<std::slice::Iter<'a, Tree>>,
 }
 
-impl<'de> SeqAccess<'de> for List {
+impl<'de> SeqAccess<'de> for List<'_> {
     type Error = ReadError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, ReadError> {
-        let value = self.values.next();
-        value.map(|value| seed.deserialize(Reader { value, words: self.words })).transpose()
+        let Some((index, tree)) = self.values.next() else { return Ok(None) };
+        let inside = |error: ReadError| error.at(tree.span.as_ref()).inside(Step::Index(index));
+        seed.deserialize(Reader(tree)).map(Some).map_err(inside)
     }
 }
 
@@ -226,6 +199,20 @@ mod tests {
         more: BTreeMap<char, i64>,
     }
 
+    /// Strings as words of a command line.
+    fn in_words(value: serde_json::Value) -> Tree {
+        fn change(tree: &mut Tree) {
+            match &mut tree.value {
+                Value::String(text) => tree.value = Value::Word(std::mem::take(text)),
+                Value::Table(entries) => entries.iter_mut().for_each(|e| change(&mut e.tree)),
+                _ => {}
+            }
+        }
+        let mut tree = value.into();
+        change(&mut tree);
+        tree
+    }
+
     #[test]
     fn tables_are_read() {
         let all = json!({
@@ -235,7 +222,7 @@ mod tests {
         let outer: Outer = read(all.clone()).unwrap();
         assert_eq!(outer, serde_json::from_value(all).unwrap());
         let words = json!({ "name": "7", "on": "true", "inner": { "count": "2", "share": ".5" } });
-        let outer: Outer = read_words(words).unwrap();
+        let outer: Outer = read_tree(&in_words(words)).unwrap();
         let inner = Inner { count: 2, share: Some(0.5) };
         assert_eq!((outer.name.as_str(), outer.on, outer.inner), ("7", true, Some(inner)));
     }
@@ -244,20 +231,20 @@ mod tests {
     fn errors_have_their_place_and_what_is_right() {
         let of = |value| read::<Outer>(value).unwrap_err();
         let error = of(json!({ "name": "x", "colour": "rde" }));
-        assert!(error.to_string().starts_with("`colour`: `rde` is unknown; did you mean `red`?"));
+        assert!(error.to_string().starts_with("colour: `rde` is unknown; did you mean `red`?"));
         let error = of(json!({ "name": "x", "inner": { "cuont": 1 } }));
-        assert_eq!(error.path().collect::<Vec<_>>(), ["inner"]);
+        assert_eq!(error.place(), "inner");
         assert!(
             matches!(&error.problem, Problem::Unknown { key, keys } if key == "cuont" && keys.len() == 2)
         );
         let error = of(json!({ "name": "x", "inner": {} }));
         assert_eq!(error.problem, Problem::Missing { key: "count" });
         for (value, expected) in [
-            (json!({ "name": 7 }), "`name`: `7` is not a string"),
+            (json!({ "name": 7 }), "name: `7` is not a string"),
             (json!({ "name": "x", "inner": 7 }), "a table with `count`, `share`"),
             (
                 json!({ "name": "x", "inner": { "count": "2" } }),
-                "`inner.count`: `2` is not a whole number",
+                "inner.count: `2` is not a whole number",
             ),
             (json!({ "name": "x", "inner": { "count": 70_000 } }), "`70000` is not a whole number"),
             (json!({ "name": "x", "on": [] }), "a list is not true or false"),
@@ -272,7 +259,7 @@ mod tests {
         #[test]
         fn nothing_makes_it_panic(text in ".{0,64}") {
             let table = json!({ "name": text.clone(), "on": text.clone(), "inner": { "count": text } });
-            let _ = read_words::<Outer>(table);
+            let _ = read_tree::<Outer>(&in_words(table));
         }
     }
 }

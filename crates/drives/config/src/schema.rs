@@ -31,7 +31,7 @@ pub fn keys_read<T: DeserializeOwned>() -> Vec<String> {
     let table = Map::from_iter([("?".to_owned(), Value::Null)]);
     match read::<T>(table.into()).map_err(|error| error.problem) {
         Err(Problem::Unknown { keys, .. }) => {
-            let mut keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
+            let mut keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
             keys.sort_unstable();
             keys
         }
@@ -54,6 +54,8 @@ pub fn keys_agree<T: JsonSchema + DeserializeOwned>() -> Result<(), String> {
 
 /// The keyword of a key's older name: read, and neither listed nor suggested.
 pub(crate) const OLDER: &str = "deprecated";
+/// Tables in tables at most: schemas refer to one another, and may do so in a circle.
+pub(crate) const DEPTH: usize = 4;
 
 /// Adds `older`, a former name of `key`, to the schema of a table: serde's `alias` is no part of the
 /// schema that is derived.
@@ -102,6 +104,32 @@ pub fn tagged<T: JsonSchema>(
     schema.insert("required".into(), required.into());
     schema.insert("additionalProperties".into(), false.into());
     schema
+}
+
+/// The schema that a schema refers to.
+pub(crate) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let mut schema = schema;
+    for _ in 0..DEPTH {
+        let Some(path) = schema.get("$ref").and_then(Value::as_str) else { break };
+        let Some(target) = path.strip_prefix('#').and_then(|path| root.pointer(path)) else {
+            break;
+        };
+        schema = target;
+    }
+    schema
+}
+
+/// Alternatives of a schema: itself, or those that it lists.
+pub(crate) fn alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+    let schema = resolve(root, schema);
+    // Entries beside a table's keys are rules for them.
+    if schema.get("properties").is_some() {
+        return vec![schema];
+    }
+    match schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
+        Some(all) => all.iter().flat_map(|schema| alternatives(root, schema)).collect(),
+        None => vec![schema],
+    }
 }
 
 /// Puts every description into words of the configuration.

@@ -4,18 +4,20 @@
 //! name as well, for example `zone-size` for `zones.size`.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
 
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value as Json;
 
-use crate::reader::read_words;
-use crate::schema::OLDER;
-use crate::{nearest, Problem, ReadError};
+use crate::limits;
+use crate::reader::read_tree;
+use crate::schema::{alternatives, resolve, DEPTH, OLDER};
+use crate::tree::{Entry, Tree, Value};
+use crate::{nearest, Problem, ReadError, Step};
 
 /// The name that a key of a table in the table has among words.
 const NAME: &str = "x-word";
-/// Tables in tables at most: schemas refer to one another, and may do so in a circle.
-const DEPTH: usize = 4;
 
 /// A key that can be given as a word.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,8 +32,6 @@ pub struct Key {
     pub required: bool,
     // Keys from the outermost table on.
     path: Vec<String>,
-    // Minimum and maximum of its value, where the schema has them.
-    range: Option<(u64, u64)>,
     // Whether it is a former name of another key.
     older: bool,
 }
@@ -39,10 +39,82 @@ pub struct Key {
 /// The keys that words can have.
 #[derive(Debug, Clone)]
 pub struct Words {
+    schema: Json,
     keys: Vec<Key>,
     // Former names of keys: read, and neither listed nor suggested.
     older: Vec<Key>,
     expand: fn(&str, &str) -> Option<(String, String)>,
+}
+
+/// Error in words, with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WordsError {
+    /// Column of the key or value at fault, from 1: characters.
+    pub column: usize,
+    // The key as words have it; empty where the problem has it.
+    key: String,
+    /// The problem, with the value found, the allowed ones, and the nearest.
+    pub problem: WordsProblem,
+}
+
+/// Problem with words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WordsProblem {
+    /// A part that is no pair.
+    #[error("`{part}` is not KEY=VALUE; for example {example}")]
+    Pair {
+        /// The part.
+        part: String,
+        /// How words are written.
+        example: String,
+    },
+    /// A key that there is not.
+    #[error("unknown key `{key}`{}", .nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default())]
+    Unknown {
+        /// The key as written.
+        key: String,
+        /// The nearest that there is.
+        nearest: Option<String>,
+    },
+    /// A key that has to be there is not.
+    #[error("{key} is missing{}", .example.as_ref().map(|example| format!("; for example {key}={example}")).unwrap_or_default())]
+    Missing {
+        /// The key.
+        key: String,
+        /// One of its values.
+        example: Option<String>,
+    },
+    /// A key beside a word that stands for the whole table.
+    #[error("`{whole}` says it all: leave `{key}` out")]
+    Twice {
+        /// The key and its word.
+        whole: String,
+        /// The further key.
+        key: String,
+    },
+    /// Any other, which a table can have as well.
+    #[error(transparent)]
+    Value(Problem),
+}
+
+impl fmt::Display for WordsError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        self.problem.fmt(f)
+    }
+}
+
+impl std::error::Error for WordsError {}
+
+/// A word, with its place among the words.
+#[derive(Clone)]
+struct Word<'a> {
+    text: &'a str,
+    // Bytes of the words.
+    key: Range<usize>,
+    value: Range<usize>,
 }
 
 impl Words {
@@ -51,12 +123,12 @@ impl Words {
     /// `expand` receives a key and its word where the words may mean another key of the same table,
     /// and returns the key in that table and its value: `file` and `a.img` for `medium=file:a.img`
     /// beside `medium.size=1GiB`.
-    pub fn new(schema: &Value, expand: fn(&str, &str) -> Option<(String, String)>) -> Self {
+    pub fn new(schema: Json, expand: fn(&str, &str) -> Option<(String, String)>) -> Self {
         let mut keys = Vec::new();
-        collect(schema, schema, &TablePath::default(), &mut keys);
+        collect(&schema, &schema, &TablePath::default(), &mut keys);
         keys.sort_by(|a, b| (!a.required, &a.name).cmp(&(!b.required, &b.name)));
         let (older, keys) = keys.into_iter().partition(|key| key.older);
-        Self { keys, older, expand }
+        Self { schema, keys, older, expand }
     }
 
     /// Every key but for former names: those that are required first, then in alphabetical order.
@@ -68,26 +140,42 @@ impl Words {
     /// shows how such words are written.
     ///
     /// # Errors
-    /// A sentence that names the key, the fault, and the nearest valid key or value.
-    pub fn read<T: DeserializeOwned>(&self, text: &str, example: &str) -> Result<T, String> {
+    /// [`WordsError`], which names the key, the value found, the allowed ones, and the nearest.
+    pub fn read<T: DeserializeOwned>(&self, text: &str, example: &str) -> Result<T, WordsError> {
+        let error = |at: usize, problem| WordsError {
+            column: text[..at].chars().count() + 1,
+            key: String::new(),
+            problem,
+        };
         let mut words = BTreeMap::new();
+        let mut start = 0;
         for pair in text.split(',') {
             let Some((name, value)) = pair.split_once('=') else {
-                return Err(format!("`{pair}` is not KEY=VALUE; for example {example}"));
+                let (part, example) = (pair.to_owned(), example.to_owned());
+                return Err(error(start, WordsProblem::Pair { part, example }));
             };
             let key = self.named(name).ok_or_else(|| {
                 let nearest = nearest(name, self.keys.iter().map(|key| key.name.as_str()));
-                let guess = nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
-                format!("unknown key `{name}`{}", guess.unwrap_or_default())
+                let (key, nearest) = (name.to_owned(), nearest.map(str::to_owned));
+                error(start, WordsProblem::Unknown { key, nearest })
             })?;
-            words.insert(key.path.as_slice(), value);
+            let (middle, end) = (start + name.len(), start + pair.len());
+            let word = Word { text: value, key: start..middle, value: middle + 1..end };
+            words.insert(key.path.as_slice(), word);
+            start = end + 1;
         }
-        let mut table = Map::new();
+        let mut table = Vec::new();
         // A table's own word, if it has one, comes before its keys.
-        for (path, value) in words {
-            self.insert(&mut table, path, path, value)?;
+        for (path, word) in words {
+            self.insert(&mut table, path, path, &word)
+                .map_err(|problem| error(word.key.start, problem))?;
         }
-        read_words(table.into()).map_err(|error| self.describe(&error))
+        let tree = Tree { value: Value::Table(table), span: Some(0..text.len()) };
+        let read = read_tree(&tree).map_err(|error| limits::refine(&self.schema, &tree, error));
+        read.and_then(|value| limits::check(&self.schema, &tree).map(|()| value)).map_err(|found| {
+            let at = found.span().map_or(0, |span| span.start);
+            WordsError { key: self.key_of(&found), ..error(at, self.problem(found)) }
+        })
     }
 
     fn named(&self, name: &str) -> Option<&Key> {
@@ -98,26 +186,37 @@ impl Words {
 
     fn insert(
         &self,
-        table: &mut Map<String, Value>,
+        table: &mut Vec<Entry>,
         whole: &[String],
         path: &[String],
-        value: &str,
-    ) -> Result<(), String> {
+        word: &Word,
+    ) -> Result<(), WordsProblem> {
         let [key, rest @ ..] = path else { return Ok(()) };
+        let entry = |key: &str, value, span: &Range<usize>| Entry {
+            key: key.to_owned(),
+            span: Some(word.key.clone()),
+            tree: Tree { value, span: Some(span.clone()) },
+        };
         if rest.is_empty() {
-            table.insert(key.clone(), value.into());
+            table.push(entry(key, Value::Word(word.text.to_owned()), &word.value));
             return Ok(());
         }
-        let inner = table.entry(key.clone()).or_insert_with(|| Map::new().into());
-        if let Value::String(word) = inner {
-            let Some((inside, value)) = (self.expand)(key, word) else {
-                let name = self.name(whole.iter().map(String::as_str));
-                return Err(format!("`{key}={word}` says it all: leave `{name}` out"));
-            };
-            *inner = Map::from_iter([(inside, value.into())]).into();
+        let place = table.iter().position(|entry| entry.key == *key).unwrap_or(table.len());
+        if place == table.len() {
+            table.push(entry(key, Value::Table(Vec::new()), &word.value));
         }
-        match inner {
-            Value::Object(inner) => self.insert(inner, whole, rest, value),
+        let inner = &mut table[place].tree;
+        if let Value::Word(own) = &inner.value {
+            let Some((inside, value)) = (self.expand)(key, own) else {
+                let key = self.name(whole.iter().map(String::as_str));
+                let whole = format!("{}={own}", whole[..whole.len() - rest.len()].join("."));
+                return Err(WordsProblem::Twice { whole, key });
+            };
+            let tree = Tree { value: Value::Word(value), span: inner.span.clone() };
+            inner.value = Value::Table(vec![Entry { key: inside, span: None, tree }]);
+        }
+        match &mut inner.value {
+            Value::Table(inner) => self.insert(inner, whole, rest, word),
             _ => Ok(()),
         }
     }
@@ -133,56 +232,32 @@ impl Words {
         self.at(path.clone()).map_or_else(dotted, |key| key.name.clone())
     }
 
-    /// An error in the words that the schema has for it.
-    fn describe(&self, error: &ReadError) -> String {
-        let path: Vec<&str> = error.path().collect();
-        if let Problem::Missing { key } = error.problem {
-            let path = path.iter().copied().chain([key]);
-            let name = self.name(path.clone());
-            let example = self.at(path).and_then(|key| key.example.as_deref());
-            let example = example.map(|example| format!("; for example {name}={example}"));
-            return format!("{name} is missing{}", example.unwrap_or_default());
+    /// The key before an error; an error that is of a missing key names it.
+    fn key_of(&self, error: &ReadError) -> String {
+        match error.problem {
+            Problem::Missing { .. } => String::new(),
+            _ => self.name(keys_of(error)),
         }
-        let name = self.name(path.iter().copied());
-        let range = self.at(path.iter().copied()).and_then(|key| key.range);
-        let mut problem = error.problem.to_string();
-        if let (Some(begin), Some((least, most))) = (problem.strip_suffix("a whole number"), range)
-        {
-            problem = format!("{begin}a number from {least} to {most}");
-        }
-        // The text of most problems names the key already.
-        if name.is_empty() || problem.contains(&name) {
-            problem
-        } else {
-            format!("{name}: {problem}")
+    }
+
+    fn problem(&self, error: ReadError) -> WordsProblem {
+        match error.problem {
+            Problem::Missing { key } => {
+                let path = keys_of(&error).chain([key]);
+                let example = self.at(path.clone()).and_then(|key| key.example.clone());
+                WordsProblem::Missing { key: self.name(path), example }
+            }
+            problem => WordsProblem::Value(problem),
         }
     }
 }
 
-/// The schema that a schema refers to.
-fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let mut schema = schema;
-    for _ in 0..DEPTH {
-        let Some(path) = schema.get("$ref").and_then(Value::as_str) else { break };
-        let Some(target) = path.strip_prefix('#').and_then(|path| root.pointer(path)) else {
-            break;
-        };
-        schema = target;
-    }
-    schema
-}
-
-/// Alternatives of a schema: itself, or those that it lists.
-fn alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
-    let schema = resolve(root, schema);
-    // Entries beside a table's keys are rules for them.
-    if schema.get("properties").is_some() {
-        return vec![schema];
-    }
-    match schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
-        Some(all) => all.iter().flat_map(|schema| alternatives(root, schema)).collect(),
-        None => vec![schema],
-    }
+/// The keys of an error's place: words have no lists.
+fn keys_of(error: &ReadError) -> impl Iterator<Item = &str> + Clone {
+    error.path().filter_map(|step| match step {
+        Step::Key(key) => Some(key.as_str()),
+        Step::Index(_) => None,
+    })
 }
 
 /// Place of a table in the schema.
@@ -193,26 +268,24 @@ struct TablePath {
     older: bool,
 }
 
-fn collect(root: &Value, table: &Value, place: &TablePath, keys: &mut Vec<Key>) {
-    let Some(properties) = table.get("properties").and_then(Value::as_object) else { return };
+fn collect(root: &Json, table: &Json, place: &TablePath, keys: &mut Vec<Key>) {
+    let Some(properties) = table.get("properties").and_then(Json::as_object) else { return };
     let required = |key: &String| {
-        let required = table.get("required").and_then(Value::as_array);
+        let required = table.get("required").and_then(Json::as_array);
         place.path.is_empty() && required.is_some_and(|all| all.iter().any(|other| other == key))
     };
     for (key, schema) in properties {
         let path: Vec<String> = place.path.iter().chain([key]).cloned().collect();
         let older = place.older || schema.get(OLDER) == Some(&true.into());
         let all = alternatives(root, schema);
-        let is_table = |schema: &&&Value| schema.get("properties").is_some();
+        let is_table = |schema: &&&Json| schema.get("properties").is_some();
         let tables: Vec<_> = all.iter().filter(is_table).collect();
-        let is_word = |schema: &&Value| {
+        let is_word = |schema: &&Json| {
             let types = schema.get("type");
             let no_word = |word: &str| matches!(word, "object" | "array" | "null");
             match types {
-                Some(Value::String(one)) => !no_word(one),
-                Some(Value::Array(all)) => {
-                    all.iter().filter_map(Value::as_str).any(|t| !no_word(t))
-                }
+                Some(Json::String(one)) => !no_word(one),
+                Some(Json::Array(all)) => all.iter().filter_map(Json::as_str).any(|t| !no_word(t)),
                 _ => schema.get("const").is_some() || schema.get("enum").is_some(),
             }
         };
@@ -234,19 +307,17 @@ impl Key {
         self.path.iter().map(String::as_str)
     }
 
-    fn new(schema: &Value, resolved: &Value, path: Vec<String>, required: bool) -> Self {
+    fn new(schema: &Json, resolved: &Json, path: Vec<String>, required: bool) -> Self {
         let of = |keyword: &str| schema.get(keyword).or_else(|| resolved.get(keyword));
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let name = schema.get(NAME).map_or_else(|| path.join("."), text);
         let description = of("description").map(text).unwrap_or_default();
-        let bound = |keyword| schema.get(keyword).and_then(Value::as_u64);
         Self {
             name,
             summary: first_sentence(&description).to_owned(),
             example: of("examples").and_then(|all| all.get(0)).map(text),
             required,
             path,
-            range: bound("minimum").zip(bound("maximum")),
             older: false,
         }
     }
@@ -297,11 +368,11 @@ mod tests {
     }
 
     fn words() -> Words {
-        Words::new(&crate::schema::<Shelf>(), |_, _| None)
+        Words::new(crate::schema::<Shelf>(), |_, _| None)
     }
 
     fn read(text: &str) -> Result<Shelf, String> {
-        words().read(text, "made-of=oak")
+        words().read(text, "made-of=oak").map_err(|error| error.to_string())
     }
 
     #[test]
@@ -334,8 +405,8 @@ mod tests {
             ("made-of=oak,painf=red", "unknown key `painf`"),
             ("boards=3", "made-of is missing; for example made-of=oak"),
             ("made-of=oak,size.deep=3", "width is missing"),
-            ("made-of=oak,boards=x", "boards: `x` is not a number from 1 to 9"),
-            ("made-of=oak,width=x", "width: `x` is not a whole number"),
+            ("made-of=oak,boards=x", "boards: `x` is not a whole number from 1 to 9"),
+            ("made-of=oak,width=x", "width: `x` is not a whole number from 0 to 4294967295"),
         ] {
             let message = read(text).unwrap_err();
             assert!(message.contains(expected), "{text}: {message}");

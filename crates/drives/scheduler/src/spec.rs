@@ -136,7 +136,7 @@ fn wrong(kind: &'static str, error: &ReadError) -> SpecError {
             key: key.clone(),
         },
         problem => {
-            let key = error.path().next().unwrap_or_default().to_owned();
+            let key = error.place();
             SpecError::Value { kind, key, problem: problem.to_string() }
         }
     }

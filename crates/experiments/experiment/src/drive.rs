@@ -129,7 +129,7 @@ fn default_namespaces() -> u32 {
 /// The keys of `--drive`, from the schema of the table.
 fn words() -> &'static Words {
     static WORDS: OnceLock<Words> = OnceLock::new();
-    WORDS.get_or_init(|| Words::new(&stasis_config::schema::<DriveSpec>(), of_medium))
+    WORDS.get_or_init(|| Words::new(stasis_config::schema::<DriveSpec>(), of_medium))
 }
 
 /// Turns `file:a.img` into a table's `file = "a.img"` if other words set more keys of the medium.
@@ -150,9 +150,13 @@ impl DriveSpec {
     /// # Errors
     /// Names the word that is wrong and the nearest right one.
     pub fn parse(word: &str) -> Result<Self, ExperimentError> {
-        let drive = words().read(word, "model=fixed:100us,medium=ram:1GiB");
-        let drive = drive.and_then(|drive: Self| drive.check().map(|()| drive));
-        drive.map_err(|message| ExperimentError::Drive { word: word.to_owned(), message })
+        let drive: Self = words()
+            .read(word, "model=fixed:100us,medium=ram:1GiB")
+            .map_err(|error| ExperimentError::Words { word: word.to_owned(), error })?;
+        drive
+            .check()
+            .map_err(|message| ExperimentError::Drive { word: word.to_owned(), message })?;
+        Ok(drive)
     }
 
     /// Has its relative paths begin in `folder`: its medium's, and its model's, whose files are

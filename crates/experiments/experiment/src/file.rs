@@ -9,7 +9,6 @@ use stasis_block::{units, DRIVES_LIMIT};
 use stasis_clock::Nanos;
 use stasis_config::{guess, listed};
 
-use crate::error::{in_plain_words, with_nearest};
 use crate::{
     CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, Machines, ServeSpec, WorkloadSpec,
 };
@@ -216,13 +215,13 @@ impl Experiment {
     /// Reads an experiment file.
     ///
     /// # Errors
-    /// Returns the place, the invalid word and the nearest valid one.
+    /// Returns the place, the value found, the allowed ones and the nearest.
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
-        let wrong = |message: String| ExperimentError::File { path: path.to_owned(), message };
-        let mut experiment: Self = toml::from_str(&text)
-            .map_err(|error| wrong(in_plain_words(&with_nearest(&error.to_string()))))?;
+        let wrong = |message: String| ExperimentError::Content { path: path.to_owned(), message };
+        let mut experiment: Self = stasis_config::read_text(&text)
+            .map_err(|error| ExperimentError::File { path: path.to_owned(), error })?;
         experiment.guest.anchor(path.parent().unwrap_or(Path::new("")));
         for (index, drive) in experiment.drives.iter().enumerate() {
             drive.check().map_err(|message| wrong(format!("drive {index}: {message}")))?;

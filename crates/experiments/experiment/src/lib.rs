@@ -9,6 +9,8 @@ mod drive;
 mod engine;
 mod error;
 mod file;
+#[cfg(test)]
+mod messages;
 mod serve;
 mod speed;
 mod tenants;

@@ -116,7 +116,8 @@ impl SpecError {
 
     /// Converts the error of a table's reader.
     pub(crate) fn of_table(kind: &str, error: &ReadError) -> Self {
-        let path: Vec<&str> = [kind].into_iter().chain(error.path()).collect();
+        let path = [kind.to_owned()].into_iter().chain(error.path().map(ToString::to_string));
+        let path: Vec<String> = path.collect();
         let place = path.join(".");
         match (&error.problem, path.split_last()) {
             (config::Problem::Unknown { key, keys }, _) => Self::Key {
@@ -128,7 +129,7 @@ impl SpecError {
             (config::Problem::Missing { key }, _) => Self::Missing { place, key: (*key).into() },
             (problem, Some((key, outer))) if !outer.is_empty() => Self::Value {
                 place: outer.join("."),
-                key: (*key).into(),
+                key: key.clone(),
                 problem: problem.to_string(),
             },
             (problem, _) => Self::Table { place, problem: problem.to_string() },

@@ -265,7 +265,7 @@ fn errors_name_the_word_and_the_nearest_right_one() {
             r#"{ kind = "rated", read = { latency = "1us", iops = 5, bandwith = "1MB/s" } }"#,
             "unknown key `bandwith` of a model of kind `rated.read`; did you mean `bandwidth`?",
         ),
-        (r#"{ kind = "rated", read = "5us" }"#, "must be a table"),
+        (r#"{ kind = "rated", read = "5us" }"#, "`5us` is not a table with `latency`"),
         (
             r#"{ kind = "rated", read = { latency = [[99, "5us"], [50, "9us"]], iops = 5, bandwidth = "1MB/s" } }"#,
             "ascend in both",
