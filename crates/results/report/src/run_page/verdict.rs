@@ -77,9 +77,7 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, String) {
     }
     let error = summary.max_error_percent();
     let precision = match error {
-        Some(error) if error == 0.0 => {
-            "Each percentile of the latency equals the model's.".to_owned()
-        }
+        Some(0.0) => "Each percentile of the latency equals the model's.".to_owned(),
         error => format!(
             "Percentiles of the latency (p1 to p99.9) differ from the model's by {} at most.",
             units::deviation(error)
@@ -88,7 +86,7 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, String) {
     let tile = match (summary.warnings.is_empty(), errors, error) {
         (false, ..) => "not to be trusted".to_owned(),
         (true, 1.., _) => "I/Os failed".to_owned(),
-        (true, 0, Some(error)) if error == 0.0 => "exact".to_owned(),
+        (true, 0, Some(0.0)) => "exact".to_owned(),
         (true, 0, error) => format!("within {}", units::deviation(error.map(f64::abs))),
     };
     (tile, format!("{rate}.{failed} {precision}"))
