@@ -32,11 +32,11 @@ const BLOCK: u64 = 4096;
 const SECTORS: u64 = BLOCK / 512;
 /// Writers in the guest; block B is that of B modulo this (guest/writers.rs).
 const THREADS: usize = 16;
-const LIMIT: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// Waits for something of `what`.
 fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let limit = Instant::now() + LIMIT;
+    let limit = Instant::now() + MAX_WAIT;
     loop {
         if let Some(found) = look() {
             return found;
@@ -102,7 +102,7 @@ impl Bench {
         let set = json!({ "capabilities": [{ "capability": "events", "state": true }] });
         monitor.execute("migrate-set-capabilities", set).unwrap();
         monitor.execute("migrate", json!({ "uri": "exec:cat >saved" })).unwrap();
-        monitor.migrated(LIMIT).unwrap();
+        monitor.migrated(MAX_WAIT).unwrap();
     }
 
     /// Starts the saved guest and gives it the drive; returns once it has written.
@@ -112,7 +112,7 @@ impl Bench {
         let set = json!({ "capabilities": [{ "capability": "events", "state": true }] });
         monitor.execute("migrate-set-capabilities", set).unwrap();
         monitor.execute("migrate-incoming", json!({ "uri": "exec:cat saved" })).unwrap();
-        monitor.migrated(LIMIT).unwrap();
+        monitor.migrated(MAX_WAIT).unwrap();
         wait("the guest goes on", || {
             let status = monitor.execute("query-status", json!({})).unwrap();
             (status["status"] == "running").then_some(())

@@ -54,3 +54,39 @@ fn lines_of_documents_are_short() {
     }
     assert!(long.is_empty(), "{} lines are too long:\n{}", long.len(), long.join("\n"));
 }
+
+/// Constants with names of a specification: virtio 1.2, 5.2.3; PCI-to-PCI Bridge Architecture
+/// Specification 1.2, 3.2; POSIX, limits.h.
+const SPECIFIED: [&str; 5] = ["SIZE_MAX", "SEG_MAX", "MEMORY_LIMIT", "NAME_MAX", "PATH_MAX"];
+
+/// A limit is `MAX_SUBJECT` or `MIN_SUBJECT`.
+#[test]
+fn limits_are_named_in_one_way() {
+    const WORDS: [&str; 9] = [
+        "MOST", "LEAST", "LARGEST", "SMALLEST", "LONGEST", "SHORTEST", "MAXIMUM", "MINIMUM",
+        "LIMIT",
+    ];
+    let mut odd = Vec::new();
+    for path in below(&root().join("crates"), "rs") {
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            let declared = line.trim_start().trim_start_matches("pub ");
+            let declared = declared.strip_prefix("pub(super) ").unwrap_or(declared);
+            let declared = declared.strip_prefix("pub(crate) ").unwrap_or(declared);
+            let Some(name) = declared.strip_prefix("const ").and_then(|rest| rest.split_once(':'))
+            else {
+                continue;
+            };
+            let name = name.0;
+            let is_odd = WORDS.iter().any(|word| {
+                name == *word
+                    || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('_'))
+                    || name.strip_suffix(word).is_some_and(|rest| rest.ends_with('_'))
+            }) || name.ends_with("_MAX")
+                || name.ends_with("_MIN");
+            if is_odd && !SPECIFIED.contains(&name) {
+                odd.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(odd.is_empty(), "limits that are not MAX_ or MIN_:\n{}", odd.join("\n"));
+}

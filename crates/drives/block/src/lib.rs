@@ -26,7 +26,7 @@ pub use request::Request;
 
 /// Drives that a machine has at most: its PCI bus has 32 slots, of which the host bridge and the
 /// channel to the machine take two. A root that is read where it lies takes one more.
-pub const DRIVES_LIMIT: usize = 30;
+pub const MAX_DRIVES: usize = 30;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

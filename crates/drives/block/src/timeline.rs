@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use stasis_clock::Nanos;
 
 /// Spans that one [`Spans`] keeps at most.
-const LIMIT: usize = 1 << 16;
+const MAX_SPANS: usize = 1 << 16;
 
 /// Kind of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -316,7 +316,7 @@ pub struct Spans {
 impl Spans {
     /// Keeps one more, or counts it where too many wait.
     pub fn push(&mut self, span: Span) {
-        if self.kept.len() < LIMIT {
+        if self.kept.len() < MAX_SPANS {
             self.kept.push(span);
         } else {
             self.lost += 1;
@@ -368,11 +368,11 @@ mod tests {
     #[test]
     fn spans_are_kept_up_to_a_limit_and_counted_beyond_it() {
         let (mut spans, mut all) = (Spans::default(), Spans::default());
-        for begin in 0..LIMIT as u64 + 3 {
+        for begin in 0..MAX_SPANS as u64 + 3 {
             spans.push(Span::new(0, What::Idle, begin, begin + 1));
         }
         all.append(&mut spans);
-        assert_eq!((all.kept().len(), all.lost()), (LIMIT, 3));
+        assert_eq!((all.kept().len(), all.lost()), (MAX_SPANS, 3));
         assert_eq!((spans.kept().len(), spans.lost()), (0, 0));
         all.clear();
         spans.push(Span::new(1, What::Idle, 0, 1));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stasis_block::units::{format_size, UnitError};
 use stasis_block::Operation;
 
-use crate::{MINIMUM_CAPACITY, SECTOR};
+use crate::{MIN_CAPACITY, SECTOR};
 
 /// Cause of an I/O's failure.
 #[derive(Debug, thiserror::Error)]
@@ -212,7 +212,7 @@ pub enum OpenError {
     #[error(
         "{}: {} is too small for a drive, which needs at least {}; \
          enlarge it with `truncate -s 1G {}`",
-        path.display(), format_size(*size), format_size(MINIMUM_CAPACITY), path.display()
+        path.display(), format_size(*size), format_size(MIN_CAPACITY), path.display()
     )]
     TooSmall {
         /// The image.
@@ -223,7 +223,7 @@ pub enum OpenError {
     /// The RAM is smaller than any drive, or no whole number of sectors.
     #[error(
         "{} of RAM: a drive needs at least {}, and a multiple of {SECTOR} bytes",
-        format_size(*size), format_size(MINIMUM_CAPACITY)
+        format_size(*size), format_size(MIN_CAPACITY)
     )]
     RamSize {
         /// Requested size in bytes.

@@ -40,7 +40,7 @@ pub use error::{MediumError, OpenError, SpecError};
 pub use faults::{FaultPlan, Faults};
 pub use host::{HostFile, HostFiles};
 pub use image::{Durability, ImageSettings};
-pub use medium::{Execution, Finished, Medium, Ticket, MINIMUM_CAPACITY, SECTOR};
+pub use medium::{Execution, Finished, Medium, Ticket, MIN_CAPACITY, SECTOR};
 pub use pieces::{PieceError, Pieces};
 pub use ram::{Chunks, Ram};
 pub use spec::{MediumSpec, OpenOptions};

@@ -10,7 +10,7 @@ use crate::{MediumError, OpenError};
 pub type Ticket = u64;
 
 /// Smallest medium (bytes): less holds no partition table and file system.
-pub const MINIMUM_CAPACITY: u64 = 1 << 20;
+pub const MIN_CAPACITY: u64 = 1 << 20;
 
 /// A medium's capacity is a multiple of this (bytes): the smallest logical
 /// block of NVMe (NVM Command Set 1.0, LBA data size of at least 9).

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::backing::Backing;
-use crate::{OpenError, MINIMUM_CAPACITY, SECTOR};
+use crate::{OpenError, MIN_CAPACITY, SECTOR};
 
 /// Blocks of direct I/O on a file (bytes): the largest logical block of common
 /// drives, and the block of common file systems.
@@ -195,7 +195,7 @@ pub(crate) fn check_size(path: &Path, size: u64, direct: bool) -> Result<(), Ope
     let path = path.to_path_buf();
     match size {
         0 => Err(OpenError::Empty(path)),
-        _ if size < MINIMUM_CAPACITY => Err(OpenError::TooSmall { path, size }),
+        _ if size < MIN_CAPACITY => Err(OpenError::TooSmall { path, size }),
         _ if !size.is_multiple_of(block) => Err(OpenError::Unaligned { path, size, block }),
         _ => Ok(()),
     }

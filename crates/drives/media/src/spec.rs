@@ -14,8 +14,8 @@ use crate::delay::Delayed;
 use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
 use crate::{
-    open, Durability, Execution, ImageSettings, Medium, OpenError, Ram, SpecError,
-    MINIMUM_CAPACITY, SECTOR,
+    open, Durability, Execution, ImageSettings, Medium, OpenError, Ram, SpecError, MIN_CAPACITY,
+    SECTOR,
 };
 
 /// The description of a medium: `ram:1GiB`, `file:disk.img`,
@@ -164,7 +164,7 @@ impl MediumSpec {
     pub fn open(&self, options: &OpenOptions) -> Result<Box<dyn Medium>, OpenError> {
         let backing = match self {
             &Self::Ram { size } => {
-                if size < MINIMUM_CAPACITY || size % SECTOR != 0 {
+                if size < MIN_CAPACITY || size % SECTOR != 0 {
                     return Err(OpenError::RamSize { size });
                 }
                 return Ok(delayed(Ram::new(size), options));

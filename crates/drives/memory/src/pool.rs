@@ -3,7 +3,7 @@
 use crate::Segment;
 
 /// Smallest class of data buffers: 512 bytes.
-const SMALLEST_SHIFT: u32 = 9;
+const MIN_SHIFT: u32 = 9;
 /// Classes of data buffers, each twice as large as the one before: the last holds 4 MiB. A larger
 /// buffer is not kept.
 const CLASSES: usize = 14;
@@ -30,7 +30,7 @@ impl Pool {
                 self.bytes -= buffer.capacity();
                 buffer
             }
-            None => Vec::with_capacity(length.max(1 << (class as u32 + SMALLEST_SHIFT))),
+            None => Vec::with_capacity(length.max(1 << (class as u32 + MIN_SHIFT))),
         };
         buffer.clear();
         buffer.resize(length, 0);
@@ -40,11 +40,11 @@ impl Pool {
     /// Keeps `buffer` for the next [`Pool::take`].
     pub fn give(&mut self, buffer: Vec<u8>) {
         let capacity = buffer.capacity();
-        if capacity < 1 << SMALLEST_SHIFT || self.bytes + capacity > KEPT_BYTES {
+        if capacity < 1 << MIN_SHIFT || self.bytes + capacity > KEPT_BYTES {
             return;
         }
         // The class whose every length fits, for a buffer of any allocator.
-        let class = (capacity.ilog2() - SMALLEST_SHIFT) as usize;
+        let class = (capacity.ilog2() - MIN_SHIFT) as usize;
         if let Some(class) = self.classes.get_mut(class) {
             self.bytes += capacity;
             class.push(buffer);
@@ -70,7 +70,7 @@ impl Pool {
 }
 
 fn class_for(length: usize) -> usize {
-    (length.next_power_of_two().ilog2().max(SMALLEST_SHIFT) - SMALLEST_SHIFT) as usize
+    (length.next_power_of_two().ilog2().max(MIN_SHIFT) - MIN_SHIFT) as usize
 }
 
 #[cfg(test)]

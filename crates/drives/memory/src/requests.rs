@@ -3,7 +3,7 @@
 use slab::Slab;
 
 /// Limit on the number of requests in a drive at a time: 64 queues of 1024 entries.
-const LIMIT: usize = 64 << 10;
+const MAX_REQUESTS: usize = 64 << 10;
 
 /// A request that a drive holds.
 pub trait Request {
@@ -42,7 +42,7 @@ impl<R: Request> Requests<R> {
 
     /// Whether `more` requests can be put in.
     pub fn has_room(&self, more: usize) -> bool {
-        self.len() + more <= LIMIT
+        self.len() + more <= MAX_REQUESTS
     }
 
     /// Puts a request in, and gives its tag.
@@ -90,6 +90,6 @@ mod tests {
         );
         assert_eq!(requests.iter().sum::<usize>(), 40);
         assert_eq!((requests.insert(5), requests.bytes()), (1, 45));
-        assert!(requests.has_room(LIMIT - 3) && !requests.has_room(LIMIT - 2));
+        assert!(requests.has_room(MAX_REQUESTS - 3) && !requests.has_room(MAX_REQUESTS - 2));
     }
 }

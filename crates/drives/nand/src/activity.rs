@@ -8,7 +8,7 @@ use super::{OpKind, Priority};
 use crate::PageAddress;
 
 /// Maximum number of activities that wait to be taken; further ones are only counted.
-const LIMIT: usize = 1 << 16;
+const MAX_WAITING: usize = 1 << 16;
 
 /// A step of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,7 +116,7 @@ impl Log {
     }
 
     fn push(&mut self, activity: Activity) {
-        if self.kept.len() < LIMIT {
+        if self.kept.len() < MAX_WAITING {
             self.kept.push(activity);
         } else {
             self.lost += 1;

@@ -6,7 +6,7 @@
 //! the end of the block, where it may be cut short, or to what follows it.
 
 /// Types that a pattern can have.
-pub const TYPES_MAX: usize = 8;
+pub const MAX_TYPES: usize = 8;
 
 /// Named patterns, with the patterns that they stand for.
 pub const PRESETS: [(&str, &str); 4] =
@@ -55,7 +55,7 @@ pub enum PatternError {
         nearest: String,
     },
     /// More types than there are times for.
-    #[error("`cells` = `{pattern}` names more than {TYPES_MAX} page types")]
+    #[error("`cells` = `{pattern}` names more than {MAX_TYPES} page types")]
     Types {
         /// The pattern given.
         pattern: String,
@@ -162,7 +162,7 @@ impl CellPattern {
                 letters.push(letter);
             }
         }
-        if letters.len() > TYPES_MAX {
+        if letters.len() > MAX_TYPES {
             return Err(PatternError::Types { pattern: pattern.to_owned() });
         }
         let number = |cell: &char| letters.iter().position(|letter| letter == cell);

@@ -1,16 +1,16 @@
 //! The parts of an array, and how they are numbered.
 
 /// Limits of a [`Geometry`]: beyond them, packed numbers would not fit.
-const CHANNELS_MAX: u32 = 256;
-const LUNS_MAX: u32 = 256;
+const MAX_CHANNELS: u32 = 256;
+const MAX_LUNS: u32 = 256;
 /// Planes of a LUN: a multi-plane operation's are the bits of 16.
-pub const PLANES_MAX: u32 = 16;
-const BLOCKS_MAX: u32 = 1 << 24;
-const PAGES_MAX: u32 = 1 << 16;
+pub const MAX_PLANES: u32 = 16;
+const MAX_BLOCKS: u32 = 1 << 24;
+const MAX_PAGES: u32 = 1 << 16;
 /// Bytes that a page is a multiple of, the sector of every block device.
 const SECTOR: u32 = 512;
-const PAGE_SIZE_MAX: u32 = 1 << 20;
-const OOB_SIZE_MAX: u32 = 1 << 16;
+const MAX_PAGE_SIZE: u32 = 1 << 20;
+const MAX_OOB_SIZE: u32 = 1 << 16;
 
 /// The parts of a NAND array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,13 +69,13 @@ impl Geometry {
     /// that does.
     pub fn check(&self) -> Result<(), GeometryError> {
         for (key, value, least, most) in [
-            ("channels", self.channels, 1, CHANNELS_MAX),
-            ("luns", self.luns, 1, LUNS_MAX),
-            ("planes", self.planes, 1, PLANES_MAX),
-            ("blocks", self.blocks, 1, BLOCKS_MAX),
-            ("pages", self.pages, 1, PAGES_MAX),
-            ("page_size", self.page_size, SECTOR, PAGE_SIZE_MAX),
-            ("oob_size", self.oob_size, 0, OOB_SIZE_MAX),
+            ("channels", self.channels, 1, MAX_CHANNELS),
+            ("luns", self.luns, 1, MAX_LUNS),
+            ("planes", self.planes, 1, MAX_PLANES),
+            ("blocks", self.blocks, 1, MAX_BLOCKS),
+            ("pages", self.pages, 1, MAX_PAGES),
+            ("page_size", self.page_size, SECTOR, MAX_PAGE_SIZE),
+            ("oob_size", self.oob_size, 0, MAX_OOB_SIZE),
         ] {
             if !(least..=most).contains(&value) {
                 let reason = format!("it is {least} to {most}");

@@ -2,7 +2,7 @@
 
 use stasis_clock::{Nanos, MICROSECOND};
 
-use crate::cells::{PageType, TYPES_MAX};
+use crate::cells::{PageType, MAX_TYPES};
 
 /// ns per second.
 const NS_PER_S: u128 = 1_000_000_000;
@@ -52,9 +52,9 @@ impl BusRate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Cells to register (tR), by page type (ns).
-    pub read: [Nanos; TYPES_MAX],
+    pub read: [Nanos; MAX_TYPES],
     /// Register to cells (tPROG), by page type (ns).
-    pub program: [Nanos; TYPES_MAX],
+    pub program: [Nanos; MAX_TYPES],
     /// Erasing a block (tBERS, ns).
     pub erase: Nanos,
     /// The channel's speed for data.
@@ -73,8 +73,8 @@ impl Timing {
     /// The same times for every page, and nothing else takes any.
     pub fn uniform(read: Nanos, program: Nanos, erase: Nanos, bus: BusRate) -> Self {
         Self {
-            read: [read; TYPES_MAX],
-            program: [program; TYPES_MAX],
+            read: [read; MAX_TYPES],
+            program: [program; MAX_TYPES],
             erase,
             bus,
             command: 0,
@@ -109,19 +109,19 @@ impl Timing {
     /// Sets the times of one page type.
     pub fn set(&mut self, page_type: PageType, read: Nanos, program: Nanos) {
         let index = usize::from(page_type.0);
-        if index < TYPES_MAX {
+        if index < MAX_TYPES {
             (self.read[index], self.program[index]) = (read, program);
         }
     }
 
     /// The read time of a page type (ns).
     pub fn read(&self, page_type: PageType) -> Nanos {
-        self.read[usize::from(page_type.0) % TYPES_MAX]
+        self.read[usize::from(page_type.0) % MAX_TYPES]
     }
 
     /// The program time of a page type (ns).
     pub fn program(&self, page_type: PageType) -> Nanos {
-        self.program[usize::from(page_type.0) % TYPES_MAX]
+        self.program[usize::from(page_type.0) % MAX_TYPES]
     }
 }
 

@@ -9,7 +9,7 @@ use stasis_clock::Nanos;
 use crate::hash::{bits, normal, unit};
 
 /// A time is never scaled below this: the hash's tail must not make it vanish.
-const SCALE_MIN: f64 = 0.1;
+const MIN_SCALE: f64 = 0.1;
 /// Streams of the seed, one for each thing that is drawn.
 const CHIP: u64 = 0x6368_6970;
 const BLOCK: u64 = 0x626c_6f63;
@@ -152,7 +152,7 @@ impl Variation {
             let index = (place.block << 16) | u64::from(page);
             scale += self.page * normal(bits(seed ^ PAGE, index));
         }
-        scale = scale.max(SCALE_MIN);
+        scale = scale.max(MIN_SCALE);
         if self.times == CellTimes::Exponential {
             scale *= -(1.0 - unit(bits(seed ^ TIME, number))).ln();
         }

@@ -4,7 +4,7 @@ use stasis_clock::{Nanos, SECOND};
 
 /// Bits of the number of erases; above them the hour of the last, plus one.
 const ERASES_BITS: u32 = 20;
-const ERASES_MAX: u32 = (1 << ERASES_BITS) - 1;
+const MAX_ERASES: u32 = (1 << ERASES_BITS) - 1;
 const HOUR: Nanos = 3_600 * SECOND;
 
 /// How often, and when last, each block was erased. Untouched blocks cost
@@ -23,12 +23,12 @@ impl Wear {
         let packed = self.0[block as usize];
         let hour = packed >> ERASES_BITS;
         let since = hour.checked_sub(1).map(|hour| u64::from(hour) * HOUR);
-        (packed & ERASES_MAX, since)
+        (packed & MAX_ERASES, since)
     }
 
     pub fn erased(&mut self, block: u64, now: Nanos) {
         let packed = &mut self.0[block as usize];
-        let erases = ((*packed & ERASES_MAX) + 1).min(ERASES_MAX);
+        let erases = ((*packed & MAX_ERASES) + 1).min(MAX_ERASES);
         let hour = (now / HOUR + 1).min(u64::from(u32::MAX >> ERASES_BITS)) as u32;
         *packed = (hour << ERASES_BITS) | erases;
     }
@@ -36,7 +36,7 @@ impl Wear {
     /// Leaves the time of the last erase as it is.
     pub fn set(&mut self, block: u64, erases: u32) {
         let packed = &mut self.0[block as usize];
-        *packed = (*packed & !ERASES_MAX) | erases.min(ERASES_MAX);
+        *packed = (*packed & !MAX_ERASES) | erases.min(MAX_ERASES);
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(wear.get(1), (1, Some(2 * HOUR)));
         wear.set(1, u32::MAX);
         wear.erased(1, Nanos::MAX);
-        assert_eq!(wear.get(1), (ERASES_MAX, Some(4094 * HOUR)));
+        assert_eq!(wear.get(1), (MAX_ERASES, Some(4094 * HOUR)));
         wear.set(1, 7);
         assert_eq!(wear.get(1), (7, Some(4094 * HOUR)));
         assert_eq!((wear.get(0), wear.get(2)), ((0, None), (0, None)));

@@ -187,9 +187,9 @@ pub enum ConfigError {
 }
 
 /// Maximum number of queue pairs, the admin queues included.
-pub(crate) const MOST_QUEUES: usize = 65;
+pub(crate) const MAX_QUEUES: usize = 65;
 /// Maximum number of namespaces. A command for all of them becomes as many requests.
-const MOST_NAMESPACES: usize = 128;
+const MAX_NAMESPACES: usize = 128;
 
 impl Config {
     /// Checks that a controller can be made with this configuration.
@@ -228,7 +228,7 @@ impl Config {
             }
         }
         let count = self.namespaces.len() as u64;
-        number("count of namespaces", count, 1..=MOST_NAMESPACES as u64, "1 to 128")?;
+        number("count of namespaces", count, 1..=MAX_NAMESPACES as u64, "1 to 128")?;
         for (index, namespace) in self.namespaces.iter().enumerate() {
             let wrong = |field, value, expected| {
                 Err(ConfigError::Namespace { nsid: index + 1, field, value, expected })

@@ -7,7 +7,7 @@ use crate::log_page;
 
 /// Maximum number of Asynchronous Event Requests that wait at a time: Asynchronous Event
 /// Request Limit in Identify Controller, plus one.
-pub const MOST_EVENT_REQUESTS: usize = 4;
+pub const MAX_EVENT_REQUESTS: usize = 4;
 
 /// Types of events that are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Events {
     /// Takes the request `cid`, which completes when something happens; whether there was
     /// room for it.
     pub fn request(&mut self, cid: u16) -> bool {
-        let has_room = self.requests.len() < MOST_EVENT_REQUESTS;
+        let has_room = self.requests.len() < MAX_EVENT_REQUESTS;
         if has_room {
             self.requests.push_back(cid);
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Maximum number of ranges that are put in. Taking out can split as many again as there
 /// are commands in flight, for a split beyond it is refused beforehand.
-const MOST: usize = 4096;
+const MAX_INTERVALS: usize = 4096;
 
 /// The end of a run of `count` things from `first` on; `None` for an empty run and for one that is
 /// not within `range`.
@@ -34,7 +34,7 @@ impl Intervals {
 
     /// Whether nothing more can be put in.
     pub fn is_full(&self) -> bool {
-        self.ends.len() >= MOST
+        self.ends.len() >= MAX_INTERVALS
     }
 
     /// Whether any of `range` is in it.
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn what_is_put_in_is_bounded() {
         let mut intervals = Intervals::default();
-        for at in 0..MOST as u64 {
+        for at in 0..MAX_INTERVALS as u64 {
             assert!(intervals.insert(2 * at..2 * at + 1));
         }
         assert!(!intervals.insert(u64::MAX - 1..u64::MAX) && intervals.is_full());

@@ -20,7 +20,7 @@ use crate::write_cache::WriteCache;
 use crate::Memory;
 
 /// Maximum number of requests of one command.
-pub const MOST_REQUESTS: usize = 256;
+pub const MAX_REQUESTS: usize = 256;
 /// Force Unit Access, in Dword 12 of Read, Write and Write Zeroes.
 const FUA: u32 = 1 << 30;
 

@@ -68,7 +68,7 @@ pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
 pub use controller::{Controller, Ended};
 pub use kept::{KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
-pub use outgoing::MOST_REFUSED;
+pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
 pub use stasis_memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use stasis_block::{Refused, Request};
 
 /// Refused commands that are kept for [`crate::Controller::pop_refused`]; more are forgotten.
-pub const MOST_REFUSED: usize = 1 << 16;
+pub const MAX_REFUSED: usize = 1 << 16;
 
 /// Requests, and refused commands, in the order in which they came.
 #[derive(Debug, Default)]
@@ -27,10 +27,10 @@ impl Outgoing {
 
     /// Whether one more refused command is kept.
     pub fn keeps_refused(&self) -> bool {
-        self.refused.len() < MOST_REFUSED
+        self.refused.len() < MAX_REFUSED
     }
 
-    /// A command that was refused. Beyond [`MOST_REFUSED`] it is forgotten.
+    /// A command that was refused. Beyond [`MAX_REFUSED`] it is forgotten.
     pub fn refuse(&mut self, refused: Refused) {
         if self.keeps_refused() {
             self.refused.push_back(refused);

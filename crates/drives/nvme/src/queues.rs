@@ -2,14 +2,14 @@
 
 use stasis_block::Doorbells;
 
-use crate::config::MOST_QUEUES;
+use crate::config::MAX_QUEUES;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::shadow::{self, Shadow};
 use crate::status::StatusCode;
 use crate::{Memory, OutOfMemoryRange};
 
 // A bit for each pair, the admin queues' included.
-const _: () = assert!(MOST_QUEUES <= u128::BITS as usize);
+const _: () = assert!(MAX_QUEUES <= u128::BITS as usize);
 
 /// By identifier; 0 is the pair of the admin queues.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Queues {
     /// The doorbells are not in guest memory.
     pub fn moved(&self, memory: &dyn Memory) -> Result<u128, OutOfMemoryRange> {
         let Some(shadow) = self.shadow else { return Ok(0) };
-        let mut doorbells = [0; shadow::PAIR * MOST_QUEUES];
+        let mut doorbells = [0; shadow::PAIR * MAX_QUEUES];
         shadow.read_all(memory, self.submission.len(), &mut doorbells)?;
         let mut moved = 0;
         for id in self.identifiers().skip(1) {

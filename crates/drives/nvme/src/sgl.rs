@@ -11,7 +11,7 @@ use crate::{Memory, PAGE_SIZE};
 const DESCRIPTOR: usize = 16;
 /// Maximum number of descriptors of a list: four for each page of the largest transfer, and
 /// so many that an honest driver's pieces of it fit. It bounds the work.
-const MOST_DESCRIPTORS: usize = 8192;
+const MAX_DESCRIPTORS: usize = 8192;
 
 /// Types of descriptors, in bits 7:4 of the last byte; 0 is a data block.
 mod kind {
@@ -102,7 +102,7 @@ pub fn walk(
             return Err(invalid_segment);
         }
         descriptors += size / DESCRIPTOR;
-        if descriptors > MOST_DESCRIPTORS {
+        if descriptors > MAX_DESCRIPTORS {
             return Err(StatusCode::InvalidSglCount.at(location::PRP1));
         }
         let address = next.address;

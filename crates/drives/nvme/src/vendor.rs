@@ -14,7 +14,7 @@ use crate::Memory;
 /// First opcode of a vendor's own.
 pub const FIRST_OPCODE: u8 = 0xc0;
 /// Maximum number of commands that wait for the drive at a time.
-const MOST: usize = 16;
+const MAX_WAITING: usize = 16;
 
 /// A vendor specific command for the drive.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Vendor {
         if length > u64::from(io.config.max_transfer) {
             return Err(StatusCode::InvalidField.at(location::CDW10));
         }
-        if self.waiting.len() >= MOST {
+        if self.waiting.len() >= MAX_WAITING {
             return Err(StatusCode::InternalError.into());
         }
         let mut data = vec![0; length as usize];

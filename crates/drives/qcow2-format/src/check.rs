@@ -13,7 +13,7 @@ use crate::{refcounts, FormatError, Header};
 /// otherwise make a small file take hours.
 const BUDGET: u64 = 1 << 28;
 /// Clusters of the largest file that is checked.
-const CLUSTERS_LIMIT: u64 = 1 << 28;
+const MAX_CLUSTERS: u64 = 1 << 28;
 /// Contradictions that are described; the rest are counted.
 const DESCRIBED: usize = 20;
 
@@ -114,7 +114,7 @@ pub fn check(
         metadata: Vec::new(),
         budget: BUDGET,
     };
-    if source.length >> header.cluster_bits >= CLUSTERS_LIMIT {
+    if source.length >> header.cluster_bits >= MAX_CLUSTERS {
         let what = "a file of more than 2^28 clusters".to_owned();
         return Err(FormatError::Unsupported { path: path.into(), what });
     }

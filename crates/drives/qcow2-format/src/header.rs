@@ -11,11 +11,11 @@ use crate::{layout, FormatError};
 const MAGIC: u32 = 0x5146_49fb;
 /// Longest tables that QEMU opens (block/qcow2.h: `QCOW_MAX_L1_SIZE`,
 /// `QCOW_MAX_REFTABLE_SIZE`, `QCOW_MAX_SNAPSHOTS`), in bytes and in number.
-pub const L1_LIMIT: u64 = 32 << 20;
-const REFTABLE_LIMIT: u64 = 8 << 20;
-const SNAPSHOTS_LIMIT: u32 = 65536;
+pub const MAX_L1: u64 = 32 << 20;
+const MAX_REFTABLE: u64 = 8 << 20;
+const MAX_SNAPSHOTS: u32 = 65536;
 /// Longest name of a backing file (qcow2.txt: `backing_file_size`).
-const NAME_LIMIT: u32 = 1023;
+const MAX_NAME: u32 = 1023;
 
 /// Incompatible feature bit: refcounts may be stale (qcow2.txt: bytes 72 to 79).
 pub const DIRTY: u64 = 1;
@@ -276,13 +276,13 @@ impl Header {
         if self.size.div_ceil(covered) > u64::from(self.l1_entries) {
             return Err(damaged("an L1 table too short for the disk".into()));
         }
-        place("L1 table", self.l1_offset, l1, L1_LIMIT)?;
+        place("L1 table", self.l1_offset, l1, MAX_L1)?;
         let reftable = cluster * u64::from(self.reftable_clusters);
-        place("refcount table", self.reftable_offset, reftable, REFTABLE_LIMIT)?;
+        place("refcount table", self.reftable_offset, reftable, MAX_REFTABLE)?;
         if self.reftable_clusters == 0 || self.reftable_offset == 0 {
             return Err(damaged("no refcount table".into()));
         }
-        if self.snapshots > SNAPSHOTS_LIMIT {
+        if self.snapshots > MAX_SNAPSHOTS {
             return Err(damaged(format!("{} snapshots", self.snapshots)));
         }
         Ok(())
@@ -302,7 +302,7 @@ impl Header {
         if offset != 0 {
             let end = offset.checked_add(u64::from(bytes));
             let outside = offset < u64::from(length) || end.is_none_or(|end| end > cluster);
-            if bytes > NAME_LIMIT || outside {
+            if bytes > MAX_NAME || outside {
                 return Err(damaged("the name of its backing file is not within its header"));
             }
             let name = source.bytes(offset, bytes as usize).map_err(os)?;
@@ -419,7 +419,7 @@ pub fn snapshots(
         let l1 = 8 * u64::from(snapshot.l1_entries);
         let covered = header.cluster_size() * (header.cluster_size() / 8);
         let end = snapshot.l1_offset.checked_add(l1);
-        if l1 > L1_LIMIT
+        if l1 > MAX_L1
             || !snapshot.l1_offset.is_multiple_of(header.cluster_size())
             || end.is_none_or(|end| end > source.length.next_multiple_of(header.cluster_size()))
             || snapshot.size > 1 << 56

@@ -14,7 +14,7 @@ use stasis_qcow2_format::Compression;
 use crate::{Header, ImageError};
 
 /// Backing files below one image at most: each read may have to ask them all.
-pub const DEPTH_LIMIT: usize = 64;
+pub const MAX_DEPTH: usize = 64;
 
 /// Format of a file of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,8 +108,8 @@ pub fn links(path: &Path) -> Result<Vec<Link>, ImageError> {
     let mut met = Vec::new();
     let mut next = Some((path.to_owned(), Some(Format::Qcow2)));
     while let Some((at, format)) = next.take() {
-        if links.len() > DEPTH_LIMIT {
-            return Err(ImageError::TooDeep { path: path.into(), limit: DEPTH_LIMIT });
+        if links.len() > MAX_DEPTH {
+            return Err(ImageError::TooDeep { path: path.into(), limit: MAX_DEPTH });
         }
         let file = match open(&at) {
             Err(ImageError::Open(stasis_media::OpenError::NotFound(_))) if !links.is_empty() => {

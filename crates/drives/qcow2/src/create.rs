@@ -12,7 +12,7 @@ use stasis_drive::{Control, Drive};
 use stasis_media::{Execution, HostFile, HostFiles, OpenOptions};
 
 use crate::chain::{self, Format};
-use crate::header::{Source, L1_LIMIT, LAZY_REFCOUNTS};
+use crate::header::{Source, LAZY_REFCOUNTS, MAX_L1};
 use crate::host::Shared;
 use crate::layer::instantly;
 use crate::storage::{Handle, Role};
@@ -87,7 +87,7 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
 /// The largest disk of an image with clusters of `cluster` bytes: limited by the longest L1 table
 /// that QEMU opens.
 pub(crate) fn largest(cluster: u64) -> u64 {
-    L1_LIMIT / 8 * (cluster / 8) * cluster
+    MAX_L1 / 8 * (cluster / 8) * cluster
 }
 
 type Backing = Option<(String, String)>;
@@ -112,8 +112,8 @@ fn below(path: &Path, options: &CreateOptions) -> Result<(u64, Backing), ImageEr
         Format::Raw => (source.length.next_multiple_of(512), "raw"),
         Format::Qcow2 => {
             let found = chain::find(&at)?;
-            if found.links.len() > chain::DEPTH_LIMIT {
-                let limit = chain::DEPTH_LIMIT;
+            if found.links.len() > chain::MAX_DEPTH {
+                let limit = chain::MAX_DEPTH;
                 return Err(ImageError::TooDeep { path: path.into(), limit });
             }
             (found.header.size, "qcow2")

@@ -38,7 +38,7 @@ mod tables;
 mod tasks;
 mod zero_latency;
 
-pub use chain::{find, links, newer_below, Format, Found, Link, DEPTH_LIMIT};
+pub use chain::{find, links, newer_below, Format, Found, Link, MAX_DEPTH};
 pub use create::{create, CreateOptions};
 pub use error::ImageError;
 pub use layer::Image;

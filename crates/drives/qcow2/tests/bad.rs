@@ -16,7 +16,7 @@ use stasis_block::{Command, Operation, Status};
 use stasis_drive::Drive;
 use stasis_fuzz_corpus::{cases, corpus, inputs};
 use stasis_media::{Finished, Medium, MediumError, Ticket};
-use stasis_qcow2::{Durability, Image, ImageError, Settings, ZeroLatency, DEPTH_LIMIT};
+use stasis_qcow2::{Durability, Image, ImageError, Settings, ZeroLatency, MAX_DEPTH};
 
 fn open_image(path: &Path) -> Result<Image, ImageError> {
     let (opening, medium) = open_files(path, true, &options())?;
@@ -91,13 +91,13 @@ fn backing_files_are_found_or_named() {
     assert!(message(&one).contains("none.qcow2 is missing"), "{}", message(&one));
     over(&one, "base.qcow2");
     open_image(&one).unwrap();
-    for depth in 0..DEPTH_LIMIT {
+    for depth in 0..MAX_DEPTH {
         let below = if depth == 0 { "base.qcow2".into() } else { format!("{}.qcow2", depth - 1) };
         over(&name(&folder, &format!("{depth}.qcow2")), &below);
     }
-    let deepest = name(&folder, &format!("{}.qcow2", DEPTH_LIMIT - 1));
+    let deepest = name(&folder, &format!("{}.qcow2", MAX_DEPTH - 1));
     open_image(&deepest).unwrap();
-    over(&one, &format!("{}.qcow2", DEPTH_LIMIT - 1));
+    over(&one, &format!("{}.qcow2", MAX_DEPTH - 1));
     assert!(message(&one).contains("more than 64 backing files"), "{}", message(&one));
 }
 

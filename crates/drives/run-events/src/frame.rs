@@ -4,7 +4,7 @@
 use crate::{span, IoRecord, RunEvent, Stage};
 
 /// Longest payload of a frame; longer entries go out as several frames.
-const LIMIT: usize = 1 << 20;
+const MAX_PAYLOAD: usize = 1 << 20;
 const HEADER: usize = 5;
 /// Tracks of a frame at most; the name of each is bounded by its experiment's.
 const TRACKS: usize = 256;
@@ -16,7 +16,7 @@ pub enum FrameError {
     #[error("events: unknown kind of frame {0:#04x}")]
     Kind(u8),
     /// A frame longer than any that is written.
-    #[error("events: frame of {0} bytes, more than the limit of {LIMIT}")]
+    #[error("events: frame of {0} bytes, more than the limit of {MAX_PAYLOAD}")]
     Length(u32),
     /// The payload does not fit its kind.
     #[error("events: damaged {0} frame")]
@@ -40,41 +40,41 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
         }
     };
     match event {
-        RunEvent::From(machine) => frames(b'm', &machine.to_le_bytes(), LIMIT),
-        RunEvent::Output(bytes) => frames(b'o', bytes, LIMIT),
-        RunEvent::ErrorOutput(bytes) => frames(b'x', bytes, LIMIT),
-        RunEvent::Console(bytes) => frames(b'c', bytes, LIMIT),
-        RunEvent::Stage(stage) => frames(b's', &[*stage as u8], LIMIT),
-        RunEvent::Progress(now) => frames(b'p', &now.to_le_bytes(), LIMIT),
+        RunEvent::From(machine) => frames(b'm', &machine.to_le_bytes(), MAX_PAYLOAD),
+        RunEvent::Output(bytes) => frames(b'o', bytes, MAX_PAYLOAD),
+        RunEvent::ErrorOutput(bytes) => frames(b'x', bytes, MAX_PAYLOAD),
+        RunEvent::Console(bytes) => frames(b'c', bytes, MAX_PAYLOAD),
+        RunEvent::Stage(stage) => frames(b's', &[*stage as u8], MAX_PAYLOAD),
+        RunEvent::Progress(now) => frames(b'p', &now.to_le_bytes(), MAX_PAYLOAD),
         RunEvent::Ios(records) => {
             let mut payload = Vec::with_capacity(records.len() * IoRecord::ENCODED);
             for record in records {
                 record.encode(&mut payload);
             }
-            frames(b'i', &payload, LIMIT / IoRecord::ENCODED * IoRecord::ENCODED);
+            frames(b'i', &payload, MAX_PAYLOAD / IoRecord::ENCODED * IoRecord::ENCODED);
         }
         RunEvent::Tracks(tracks) => {
             // Few at a time, so that no frame is too long.
             for some in tracks.chunks(TRACKS) {
                 let json = serde_json::to_vec(some).expect("tracks are plain data");
-                frames(b't', &json, LIMIT);
+                frames(b't', &json, MAX_PAYLOAD);
             }
         }
         RunEvent::Spans(spans) => {
             let mut payload = Vec::with_capacity(spans.len() * span::ENCODED);
             spans.iter().for_each(|one| span::encode(one, &mut payload));
-            frames(b'w', &payload, LIMIT / span::ENCODED * span::ENCODED);
+            frames(b'w', &payload, MAX_PAYLOAD / span::ENCODED * span::ENCODED);
         }
-        RunEvent::Results(bytes) => frames(b'r', bytes, LIMIT),
-        RunEvent::Trace(bytes) => frames(b'd', bytes, LIMIT),
-        RunEvent::DriveStates(bytes) => frames(b'k', bytes, LIMIT),
+        RunEvent::Results(bytes) => frames(b'r', bytes, MAX_PAYLOAD),
+        RunEvent::Trace(bytes) => frames(b'd', bytes, MAX_PAYLOAD),
+        RunEvent::DriveStates(bytes) => frames(b'k', bytes, MAX_PAYLOAD),
         RunEvent::Outcome(outcome) => {
             let json = serde_json::to_vec(outcome).expect("an outcome is plain data");
-            frames(b'e', &json, LIMIT);
+            frames(b'e', &json, MAX_PAYLOAD);
         }
         RunEvent::Failed(message) => {
-            let cut = floor_char_boundary(message, LIMIT);
-            frames(b'f', &message.as_bytes()[..cut], LIMIT);
+            let cut = floor_char_boundary(message, MAX_PAYLOAD);
+            frames(b'f', &message.as_bytes()[..cut], MAX_PAYLOAD);
         }
     }
 }
@@ -114,7 +114,7 @@ impl Decoder {
         let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
         let [kind, length @ ..] = *header;
         let length = u32::from_le_bytes(length);
-        if length as usize > LIMIT {
+        if length as usize > MAX_PAYLOAD {
             return Err(FrameError::Length(length));
         }
         let Some(payload) = rest.get(HEADER..HEADER + length as usize) else { return Ok(None) };

@@ -65,14 +65,14 @@ pub enum SpecError {
 }
 
 /// Limit on the requests that a drive holds: the capacity of an NVMe queue.
-const DEPTH_MAX: u32 = u16::MAX as u32;
+const MAX_DEPTH: u32 = u16::MAX as u32;
 
 /// Keys common to all schedulers.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Common {
     /// Limit on the number of requests at the drive at once.
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = DEPTH_MAX))]
+    #[schemars(range(min = 1, max = MAX_DEPTH))]
     depth: u32,
 }
 
@@ -115,7 +115,7 @@ impl SchedulerSpec {
     }
 
     fn check(&self) -> Result<(), SpecError> {
-        counts(DEPTH, self.depth, DEPTH_MAX).and_then(|()| self.kind.check()).map_err(
+        counts(DEPTH, self.depth, MAX_DEPTH).and_then(|()| self.kind.check()).map_err(
             |(key, problem)| SpecError::Value { kind: self.kind.name(), key: key.into(), problem },
         )
     }

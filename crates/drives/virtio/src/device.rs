@@ -23,7 +23,7 @@ pub enum Interrupt {
 }
 
 /// Refused requests that are kept for [`Device::pop_refused`]; more are forgotten.
-pub const MOST_REFUSED: usize = 1 << 16;
+pub const MAX_REFUSED: usize = 1 << 16;
 
 /// Counts since the device was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -339,7 +339,7 @@ impl Device {
     /// Whether the largest request of all would find room.
     fn has_room(&self) -> bool {
         let bytes = self.slots.requests.bytes() + self.config.max_transfer();
-        self.slots.requests.has_room(space::MOST_RANGES) && bytes <= self.config.max_in_flight_bytes
+        self.slots.requests.has_room(space::MAX_RANGES) && bytes <= self.config.max_in_flight_bytes
     }
 
     /// The next I/O request for the drive, on bytes of the device; its queue is numbered from 0.
@@ -348,7 +348,7 @@ impl Device {
     }
 
     /// The next request that has ended without the drive, with an error. At most
-    /// [`MOST_REFUSED`] are kept.
+    /// [`MAX_REFUSED`] are kept.
     pub fn pop_refused(&mut self) -> Option<Refused> {
         self.refused.pop_front()
     }

@@ -37,7 +37,7 @@ mod slots;
 mod space;
 
 pub use config::{Config, ConfigError};
-pub use device::{Device, Interrupt, Statistics, MOST_REFUSED};
+pub use device::{Device, Interrupt, Statistics, MAX_REFUSED};
 pub use features::feature;
 pub use pci::{Capability, PciDevice};
 pub use ring::{Fault, QueueSetup, Track};

@@ -5,11 +5,11 @@ use stasis_memory::{gather, scatter};
 
 use crate::chain::{cut_last, skip, total, Chain};
 use crate::completions::RequestStatus;
-use crate::device::{Device, MOST_REFUSED};
+use crate::device::{Device, MAX_REFUSED};
 use crate::features::feature;
 use crate::ring::Fault;
 use crate::slots::{ChainId, Owner, Slot};
-use crate::space::{MOST_DISCARD, MOST_RANGES, MOST_ZEROES};
+use crate::space::{MAX_DISCARD, MAX_RANGES, MAX_ZEROES};
 use crate::{Memory, OutOfMemoryRange, SECTOR};
 
 /// Size of a request's header in bytes.
@@ -131,7 +131,7 @@ impl Device {
             kind::WRITE_ZEROES => (Operation::WriteZeroes, false),
             _ => return,
         };
-        if self.refused.len() >= MOST_REFUSED {
+        if self.refused.len() >= MAX_REFUSED {
             return;
         }
         let mut command = Command::new(operation, 0, 0);
@@ -230,7 +230,7 @@ impl Device {
     /// Discard and write zeroes: each range is a request.
     fn ranges(&mut self, memory: &dyn Memory, id: ChainId, header: Header, chain: &Chain) -> Begun {
         let length = total(&chain.readable);
-        let mut raw = [0; MOST_RANGES * RANGE];
+        let mut raw = [0; MAX_RANGES * RANGE];
         if !length.is_multiple_of(RANGE) || length > raw.len() {
             return Err(RequestStatus::IoError);
         }
@@ -260,8 +260,8 @@ impl Device {
         let sectors = u32::from_le_bytes([i, j, k, l]);
         let flags = u32::from_le_bytes(flags);
         let (known, most) = match header.kind {
-            kind::DISCARD => (0, MOST_DISCARD),
-            _ => (UNMAP, MOST_ZEROES),
+            kind::DISCARD => (0, MAX_DISCARD),
+            _ => (UNMAP, MAX_ZEROES),
         };
         if flags & !known != 0 {
             return Err(RequestStatus::Unsupported);

@@ -9,12 +9,12 @@ pub const LENGTH: usize = 60;
 pub const WRITEBACK: u64 = 32;
 
 /// Limit on the ranges of a request to discard or to write zeroes.
-pub const MOST_RANGES: usize = 256;
+pub const MAX_RANGES: usize = 256;
 /// Limit on the sectors of a range to discard: 2 GiB.
-pub const MOST_DISCARD: u32 = 1 << 22;
+pub const MAX_DISCARD: u32 = 1 << 22;
 /// Limit on the sectors of a range to write zeroes to: 32 MiB, which NVMe's command of that name
 /// can express too.
-pub const MOST_ZEROES: u32 = 1 << 16;
+pub const MAX_ZEROES: u32 = 1 << 16;
 
 /// Configuration space as a driver reads it.
 pub fn contents(config: &Config, writeback: bool) -> [u8; LENGTH] {
@@ -30,11 +30,11 @@ pub fn contents(config: &Config, writeback: bool) -> [u8; LENGTH] {
     put(26, &(1u16 << config.physical_block_exponent).to_le_bytes());
     put(32, &[u8::from(writeback)]);
     put(34, &config.queues.to_le_bytes());
-    put(36, &MOST_DISCARD.to_le_bytes());
-    put(40, &(MOST_RANGES as u32).to_le_bytes());
+    put(36, &MAX_DISCARD.to_le_bytes());
+    put(40, &(MAX_RANGES as u32).to_le_bytes());
     put(44, &block.to_le_bytes());
-    put(48, &MOST_ZEROES.to_le_bytes());
-    put(52, &(MOST_RANGES as u32).to_le_bytes());
+    put(48, &MAX_ZEROES.to_le_bytes());
+    put(52, &(MAX_RANGES as u32).to_le_bytes());
     put(56, &[u8::from(config.discard_zeroes)]);
     space
 }

@@ -33,7 +33,7 @@ pub use enumerator::{DriveCrashState, Enumerator};
 pub use fault::{Fault, FaultInjector};
 pub use frame::{Damaged, Frame, Level};
 pub use oracle::{Oracle, Promise};
-pub use sampler::{Cut, StateSampler, MOST_FIXED};
+pub use sampler::{Cut, StateSampler, MAX_FIXED};
 pub use sectors::{Content, Contents, SECTOR};
 pub use tap::TraceStream;
 pub use trace::{

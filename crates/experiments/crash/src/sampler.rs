@@ -44,7 +44,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Maximum number of states that are checked whatever the seed; if more instants decide, these are
 /// spread over them evenly.
-pub const MOST_FIXED: usize = 10_000;
+pub const MAX_FIXED: usize = 10_000;
 
 /// The instants that decide, the end first, then lines, then flushes; and their number before the
 /// limit.
@@ -57,7 +57,7 @@ fn fixed(trace: &Trace, span: (CutPoint, CutPoint)) -> (Vec<CutPoint>, u64) {
     let all = std::iter::once(span.1).chain(lines).chain(flushes.flat_map(|end| [end + 1, end]));
     let inside = all.filter(|point| (span.0..=span.1).contains(point));
     let all: Vec<CutPoint> = inside.filter(|point| known.insert(*point)).collect();
-    let step = all.len().div_ceil(MOST_FIXED).max(1);
+    let step = all.len().div_ceil(MAX_FIXED).max(1);
     (all.iter().step_by(step).copied().collect(), all.len() as u64)
 }
 
@@ -87,7 +87,7 @@ impl StateSampler {
     }
 
     /// Number of instants that decide: more than [`StateSampler::fixed`] if it exceeds
-    /// [`MOST_FIXED`].
+    /// [`MAX_FIXED`].
     pub fn deciding(&self) -> u64 {
         self.deciding
     }

@@ -17,7 +17,7 @@ const FORMER: &[u8; 16] = b"stasis record 1\n";
 /// First bytes of traces of every version.
 const ANY: &[u8] = b"stasis record ";
 /// Maximum length of a piece (bytes).
-const LIMIT: usize = 64 << 20;
+const MAX_PIECE: usize = 64 << 20;
 
 /// Description of a run, beside its stream.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// The errors of the file.
     pub fn piece(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for bytes in bytes.chunks(LIMIT) {
+        for bytes in bytes.chunks(MAX_PIECE) {
             self.to.write_all(&(bytes.len() as u32).to_le_bytes())?;
             self.to.write_all(&crc32fast::hash(bytes).to_le_bytes())?;
             self.to.write_all(bytes)?;
@@ -173,7 +173,7 @@ impl<R: Read> TraceReader<R> {
         self.from.read_exact(&mut head).map_err(damaged)?;
         let [a, b, c, d, sum @ ..] = head;
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        if length > LIMIT {
+        if length > MAX_PIECE {
             return Err(FileError::Damaged(at));
         }
         self.buffer.drain(..self.start);

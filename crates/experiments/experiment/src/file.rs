@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-use stasis_block::{units, DRIVES_LIMIT};
+use stasis_block::{units, MAX_DRIVES};
 use stasis_clock::Nanos;
 use stasis_config::{guess, listed};
 
@@ -201,15 +201,15 @@ impl GuestSpec {
 }
 
 /// Default time limit of a check.
-const CHECK_LIMIT: Duration = Duration::from_secs(120);
+const MAX_CHECK: Duration = Duration::from_secs(120);
 
 /// Minimum memory of a guest (bytes): its kernel and userland with room to work.
-const LEAST_MEMORY: u64 = 192 << 20;
+const MIN_MEMORY: u64 = 192 << 20;
 
 impl Experiment {
     /// Time limit of the check on one state, in virtual time of the guest that checks.
     pub fn check_limit(&self) -> Duration {
-        self.check_limit.map_or(CHECK_LIMIT, Duration::from_nanos)
+        self.check_limit.map_or(MAX_CHECK, Duration::from_nanos)
     }
 
     /// Reads an experiment file.
@@ -290,10 +290,10 @@ impl Experiment {
             let shared = self.machine.several().is_empty();
             let own = if shared { self.drives.len() } else { machine.drives.len() };
             let count = own + machine.disks.len();
-            if count > DRIVES_LIMIT {
+            if count > MAX_DRIVES {
                 let name = machine.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
                 return Err(format!(
-                    "{name}{count} drives, but a machine has {DRIVES_LIMIT} at most"
+                    "{name}{count} drives, but a machine has {MAX_DRIVES} at most"
                 ));
             }
         }
@@ -391,11 +391,11 @@ impl MachineSpec {
         if !(1..=64).contains(&self.vcpus) {
             return Err(format!("vcpus is {}, but must be 1 to 64", self.vcpus));
         }
-        if self.memory < LEAST_MEMORY {
+        if self.memory < MIN_MEMORY {
             return Err(format!(
                 "memory is {}, but a guest needs at least {}",
                 units::format_size(self.memory),
-                units::format_size(LEAST_MEMORY)
+                units::format_size(MIN_MEMORY)
             ));
         }
         if self.quantum == 0 {

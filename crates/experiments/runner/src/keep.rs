@@ -25,7 +25,7 @@ const EXTENSION: &str = "state";
 /// The form of the file; another one is refused.
 const FORM: &str = "stasis drive state 1";
 /// Limit on the length of a state file (bytes): a million zones, none like its neighbours.
-const LONGEST: u64 = 256 << 20;
+const MAX_LENGTH: u64 = 256 << 20;
 /// The model whose inside is not kept.
 const FLASH: &str = "flash";
 
@@ -363,7 +363,7 @@ fn read(file: &Path) -> Result<Option<StateFile>> {
             file.display()
         )
     };
-    if length > LONGEST {
+    if length > MAX_LENGTH {
         return Err(damaged(&format!("it has {length} bytes")));
     }
     let bytes = fs::read(file).with_context(unreadable)?;

@@ -310,7 +310,7 @@ impl EventSink for Relay<'_> {
 }
 
 /// The longest line that is kept until its end comes (bytes).
-const LONGEST_LINE: usize = 64 << 10;
+const MAX_LINE: usize = 64 << 10;
 
 /// One of several machines, whose lines are marked.
 struct Speaker {
@@ -330,7 +330,7 @@ impl Speaker {
         begun.extend_from_slice(bytes);
         let end = match begun.iter().rposition(|byte| *byte == b'\n') {
             Some(last) => last + 1,
-            None if begun.len() > LONGEST_LINE => begun.len(),
+            None if begun.len() > MAX_LINE => begun.len(),
             None => return Vec::new(),
         };
         let rest = begun.split_off(end);

@@ -10,7 +10,7 @@ use crate::model;
 use crate::Arguments;
 
 /// Simulations of one command. More are a slip of the keyboard.
-const MOST: usize = 100_000;
+const MAX_POINTS: usize = 100_000;
 /// Characters of a folder's name, beside its number.
 const NAME: usize = 60;
 
@@ -35,8 +35,8 @@ impl FromStr for Seeds {
             if last < first {
                 return Err(format!("`{word}` ends before it begins"));
             }
-            if last - first >= MOST as u64 || seeds.len() >= MOST {
-                return Err(format!("more than {MOST} seeds"));
+            if last - first >= MAX_POINTS as u64 || seeds.len() >= MAX_POINTS {
+                return Err(format!("more than {MAX_POINTS} seeds"));
             }
             seeds.extend(first..=last);
         }
@@ -68,8 +68,10 @@ impl<'a> Point<'a> {
             if arguments.workload.is_empty() { &arguments.trace } else { &arguments.workload };
         let seeds = &arguments.seed.0;
         let count = arguments.model.len().saturating_mul(sources.len()).saturating_mul(seeds.len());
-        if count > MOST {
-            bail!("{count} simulations are more than {MOST}: give fewer models, loads or seeds");
+        if count > MAX_POINTS {
+            bail!(
+                "{count} simulations are more than {MAX_POINTS}: give fewer models, loads or seeds"
+            );
         }
         if count > 1 && sources.iter().any(|source| source == Path::new("-")) {
             bail!("--trace -: standard input can be read once, but there are {count} simulations");

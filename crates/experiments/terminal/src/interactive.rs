@@ -11,7 +11,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::termios::{tcgetattr, tcgetwinsize, tcsetattr, OptionalActions, Termios};
 use signal_hook::consts::SIGHUP;
-use stasis_channel::{Keyboard, Typed, WindowSize, TYPED_MAX};
+use stasis_channel::{Keyboard, Typed, WindowSize, MAX_TYPED};
 use stasis_run_events::Stage;
 use stasis_runner::{Attended, Event, Observer};
 
@@ -23,7 +23,7 @@ const ESCAPES: usize = 3;
 /// Limit on the lateness (wall clock) that an idle guest can make up for.
 const CREDIT: Duration = Duration::from_millis(50);
 /// The longest wait for a key: the waiting thread has other work to do.
-const LONGEST: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// The state of this program's terminal.
 #[derive(Debug, Default)]
@@ -150,7 +150,7 @@ impl Keys {
     /// Returns the wall-clock time that a wait of `limit` (ns) still takes.
     fn wait(&mut self, limit: u64, now: Instant) -> Duration {
         let earliest = now.checked_sub(CREDIT).unwrap_or(now);
-        self.due = self.due.max(earliest) + Duration::from_nanos(limit).min(LONGEST);
+        self.due = self.due.max(earliest) + Duration::from_nanos(limit).min(MAX_WAIT);
         self.due.saturating_duration_since(now)
     }
 }
@@ -168,7 +168,7 @@ impl Keyboard for Keys {
             match poll(&mut waiting, wait.as_ref()) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => {
-                    let mut space = [0; TYPED_MAX];
+                    let mut space = [0; MAX_TYPED];
                     match rustix::io::read(&stdin, &mut space) {
                         Ok(0) | Err(Errno::IO) => self.hung_up = true,
                         Ok(length) => bytes.extend_from_slice(&space[..length]),

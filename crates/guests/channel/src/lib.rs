@@ -20,7 +20,7 @@ pub use client::{Client, ClientError, InputReader, ResultsWriter, Transport};
 pub use host::{Host, Mailbox, ProtocolError};
 pub use job::{CheckedDisk, Job, RootDevice};
 pub use message::{Refusal, Request, Response, Stream};
-pub use terminal::{Keyboard, SharedKeyboard, Typed, WindowSize, TYPED_MAX};
+pub use terminal::{Keyboard, SharedKeyboard, Typed, WindowSize, MAX_TYPED};
 
 /// Version of the protocol; also the PCI revision of the device.
 pub const VERSION: u32 = 2;

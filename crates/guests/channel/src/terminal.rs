@@ -36,7 +36,7 @@ pub struct Typed {
 }
 
 /// Limit on the bytes that are taken at once: pasted text comes in pieces.
-pub const TYPED_MAX: usize = 4096;
+pub const MAX_TYPED: usize = 4096;
 /// Bytes before what was typed.
 const HEAD: usize = 7;
 

@@ -121,9 +121,9 @@ impl Pty {
     /// Sends what the command has written.
     fn relay<T: Transport>(&mut self, client: &mut Client<T>) -> Result<(), AgentError> {
         /// So that a command that never stops writing is interrupted all the same.
-        const MOST: usize = 65_536;
+        const MAX_AT_ONCE: usize = 65_536;
         let mut sent = 0;
-        while self.open && sent < MOST {
+        while self.open && sent < MAX_AT_ONCE {
             let length = client.output(Stream::Output, |space| {
                 match nix::unistd::read(&self.master, space) {
                     Ok(length) => Ok(length),

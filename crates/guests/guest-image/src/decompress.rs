@@ -4,7 +4,7 @@ use std::io::Read;
 
 /// The largest kernel or module taken, uncompressed: several times the size of
 /// any distribution's, so that a damaged length does not take all memory.
-pub(crate) const LIMIT: u64 = 1 << 30;
+pub(crate) const MAX_SIZE: u64 = 1 << 30;
 
 /// The start of a stream of each kind (kernel: lib/decompress.c; xz: the .xz
 /// file format 1.2.1, section 2.1.1; zstd: RFC 8878, section 3.1.1; gzip: RFC
@@ -48,10 +48,10 @@ pub(crate) fn stream(bytes: &[u8]) -> Result<Option<Vec<u8>>, String> {
 
 fn all(kind: &str, reader: impl Read) -> Result<Vec<u8>, String> {
     let mut plain = Vec::new();
-    let read = reader.take(LIMIT + 1).read_to_end(&mut plain);
+    let read = reader.take(MAX_SIZE + 1).read_to_end(&mut plain);
     read.map_err(|e| format!("its {kind} stream is damaged: {e}"))?;
-    if plain.len() as u64 > LIMIT {
-        return Err(format!("its {kind} stream holds more than {LIMIT} bytes"));
+    if plain.len() as u64 > MAX_SIZE {
+        return Err(format!("its {kind} stream holds more than {MAX_SIZE} bytes"));
     }
     Ok(plain)
 }
@@ -71,7 +71,7 @@ fn lz4_legacy(mut rest: &[u8]) -> Result<Vec<u8>, String> {
         let content = tail.get(..length).ok_or_else(|| damaged("a block is cut short"))?;
         let size = lz4_flex::block::decompress_into(content, &mut block)
             .map_err(|e| damaged(&e.to_string()))?;
-        if (plain.len() + size) as u64 > LIMIT {
+        if (plain.len() + size) as u64 > MAX_SIZE {
             return Err(damaged("it is too long"));
         }
         plain.extend_from_slice(&block[..size]);

@@ -94,7 +94,7 @@ mod header {
 /// The release that the start of an image names, `uname -r`.
 pub(crate) fn release(image: &[u8]) -> Result<String, String> {
     /// The longest release that `uname` returns (Linux, include/uapi/linux/utsname.h).
-    const LONGEST: usize = 64;
+    const MAX_LENGTH: usize = 64;
     // In an ELF file it is in the kernel's first message (init/version.c).
     const BANNER: &[u8] = b"Linux version ";
     let text = if image.starts_with(b"\x7fELF") {
@@ -114,7 +114,7 @@ pub(crate) fn release(image: &[u8]) -> Result<String, String> {
     };
     let text = text.ok_or("it does not say which release it is")?;
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b".-+_~".contains(byte);
-    let release: Vec<u8> = text.iter().take(LONGEST).copied().take_while(fits).collect();
+    let release: Vec<u8> = text.iter().take(MAX_LENGTH).copied().take_while(fits).collect();
     let starts = release.first().is_some_and(u8::is_ascii_digit);
     let named = String::from_utf8(release).ok().filter(|_| starts);
     named.ok_or_else(|| "it does not say which release it is".into())

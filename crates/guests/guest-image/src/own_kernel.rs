@@ -301,7 +301,7 @@ fn release(image: &Path) -> Result<String, BuildError> {
     // A bzImage has it in its first sectors.
     file.by_ref().take(0x10000).read_to_end(&mut bytes).map_err(error())?;
     if bytes.starts_with(b"\x7fELF") {
-        file.take(decompress::LIMIT).read_to_end(&mut bytes).map_err(error())?;
+        file.take(decompress::MAX_SIZE).read_to_end(&mut bytes).map_err(error())?;
     }
     kernel::release(&bytes).map_err(|cause| unusable(image, cause))
 }

@@ -38,13 +38,13 @@ impl Files {
     /// The entries of an archive, if it is one of a container image.
     pub(crate) fn of_archive(span: &Span, origin: &Path) -> Result<Option<Self>, RootError> {
         /// Enough of an image's files; a root has more, which distinguishes it.
-        const MOST: usize = 10_000;
+        const MAX_FILES: usize = 10_000;
         let mut parts = BTreeMap::new();
         let damaged = |cause: String| RootError::unusable(origin, cause);
         layer::each(span, &damaged, |entry| {
             let name = String::from_utf8_lossy(&entry.path);
             let name = name.trim_start_matches("./").to_owned();
-            if parts.len() >= MOST {
+            if parts.len() >= MAX_FILES {
                 return Ok(());
             }
             if entry.kind.is_symlink() || entry.kind.is_hard_link() {

@@ -188,9 +188,9 @@ fn put(
 /// The target of a symbolic link, wherever it leads: it is followed within the root.
 fn link(tree: &Tree, entry: &Entry) -> Result<Vec<u8>, RootError> {
     /// One block of a file system has it.
-    const LONGEST: usize = 4095;
+    const MAX_LENGTH: usize = 4095;
     let target = &entry.target;
-    if target.is_empty() || target.len() > LONGEST || target.contains(&0) {
+    if target.is_empty() || target.len() > MAX_LENGTH || target.contains(&0) {
         return Err(tree.fail(format!("its symbolic link {} has no target", text(&entry.path))));
     }
     Ok(target.clone())

@@ -36,7 +36,7 @@ impl Default for Limits {
 const NAME_MAX: usize = 255;
 const PATH_MAX: usize = 4096;
 /// How many symbolic links a path may go through (path_resolution(7)).
-const LINKS_MAX: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 
 /// 2100-01-01: later times of files count as this one, and a guest's clock is set to no later one.
 pub(crate) const LATEST: u64 = 4_102_444_800;
@@ -171,7 +171,7 @@ impl Tree {
             match &self.nodes[id].kind {
                 Kind::Link(target) if last || !rest.is_empty() => {
                     links += 1;
-                    if links > LINKS_MAX {
+                    if links > MAX_SYMLINKS {
                         return Err(
                             self.fail(format!("{} goes through too many links", text(path)))
                         );
@@ -256,12 +256,12 @@ impl Tree {
     /// Gives an object another name.
     pub(crate) fn link(&mut self, folder: Id, name: &[u8], id: Id) -> Result<(), RootError> {
         /// Names that ext4 counts for a file (Linux, fs/ext4/ext4.h, EXT4_LINK_MAX).
-        const MOST: u32 = 65_000;
+        const MAX_LINKS: u32 = 65_000;
         self.check_name(name)?;
         if self.child(folder, name) == Some(id) {
             return Ok(());
         }
-        if matches!(self.nodes[id].kind, Kind::Folder(_)) || self.nodes[id].names >= MOST {
+        if matches!(self.nodes[id].kind, Kind::Folder(_)) || self.nodes[id].names >= MAX_LINKS {
             return Err(self.fail(format!("{} cannot be a hard link", text(name))));
         }
         self.check_count()?;
@@ -361,10 +361,10 @@ impl Tree {
     /// # Errors
     /// If it cannot be read, or has more than 256 MiB.
     pub fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
-        const MOST: u64 = 256 << 20;
+        const MAX_SIZE: u64 = 256 << 20;
         let Some(id) = self.at(path) else { return Ok(None) };
         let Kind::File(content) = &self.nodes[id].kind else { return Ok(None) };
-        if content.length() > MOST {
+        if content.length() > MAX_SIZE {
             return Err(self.fail(format!("its {path} is too large")));
         }
         let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use std::sync::atomic::{fence, Ordering};
 
 /// Limit on the disks of a machine: the slots of QEMU's microvm (hw/i386/microvm.c), as are their
 /// addresses.
-pub const MOST: usize = 8;
+pub const MAX_DISKS: usize = 8;
 const BASE: u64 = 0xfeb0_0000;
 const STEP: u64 = 0x200;
 
@@ -106,7 +106,7 @@ const EMPTY: Queue = Queue {
     requests: 0,
 };
 
-static mut QUEUES: [Queue; MOST] = [EMPTY; MOST];
+static mut QUEUES: [Queue; MAX_DISKS] = [EMPTY; MAX_DISKS];
 
 /// The disk in slot `index`.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +121,7 @@ pub(crate) struct Failed;
 impl Disk {
     /// The disk in slot `index`, if there is one; made ready at the first call.
     pub(crate) fn find(index: usize) -> Option<Self> {
-        if index >= MOST {
+        if index >= MAX_DISKS {
             return None;
         }
         let disk = Self { index };

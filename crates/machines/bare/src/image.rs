@@ -15,7 +15,7 @@ pub const IMAGE: u64 = WORDS;
 /// The executable's section with the firmware.
 const FIRMWARE_SECTION: &[u8] = b"stasis_firmware";
 /// Limit on the bytes of a program in memory: the program lies below the guest's own.
-const PROGRAM_LIMIT: u64 = 1 << 30;
+const MAX_PROGRAM: u64 = 1 << 30;
 
 /// Why there is no image of an executable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -70,7 +70,7 @@ pub fn image(elf: &[u8], memory: u64) -> Result<Image<'_>, ImageError> {
         let bytes = segment.data(endian, elf).map_err(|()| ImageError::Damaged)?;
         let (address, whole) = (segment.p_vaddr(endian), segment.p_memsz(endian));
         let past = address.checked_add(whole.max(bytes.len() as u64));
-        let past = past.filter(|&past| past <= PROGRAM_LIMIT).ok_or(ImageError::Damaged)?;
+        let past = past.filter(|&past| past <= MAX_PROGRAM).ok_or(ImageError::Damaged)?;
         let start = (PROGRAM - IMAGE + address) as usize;
         image.resize(image.len().max(start + bytes.len()), 0);
         image[start..start + bytes.len()].copy_from_slice(bytes);

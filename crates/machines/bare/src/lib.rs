@@ -25,6 +25,8 @@ mod console;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod disk;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod exit;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod firmware;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod host;
@@ -42,7 +44,7 @@ mod system;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use console::{end, ABORTED, EXIT_PORT};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub use disk::MOST as DISKS;
+pub use exit::Exit;
 pub use image::{image, Image, ImageError, IMAGE, MARK};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use start::{pausing, start};

@@ -4,7 +4,8 @@
 //! `STASIS_BARE_EXITS` gives the number of exits of each kind (3,000), `STASIS_QEMU` names another
 //! QEMU.
 
-use stasis_bare::svm::{calibrate, Costs, Exit, Leaf, LongMode, Nested, Vcpu};
+use stasis_bare::svm::{calibrate, Costs, Leaf, LongMode, Nested, Vcpu};
+use stasis_bare::Exit;
 use std::arch::global_asm;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -193,16 +194,16 @@ fn exits_take_no_time(costs: &Costs, exits: u32) {
             assert!(then >= now);
             now = then;
             match exit {
-                Exit::PortWrite(0x77, _) => break,
-                Exit::Timer => {
+                Exit::PortWrite { port: 0x77 } => break,
+                Exit::Interrupted => {
                     assert_eq!(now, until, "{name}: a slice ends where it should");
                     continue;
                 }
                 Exit::Unsupported(what) => panic!("{name}: {what}"),
                 Exit::Shutdown => panic!("{name}: shut down"),
-                Exit::PortRead(_, bytes) | Exit::MmioRead(_, bytes) => bytes.fill(count as u8),
-                Exit::MmioWrite(address, bytes) => {
-                    assert_eq!((address, bytes.len()), (0xd000_0000, 4));
+                Exit::PortRead { .. } | Exit::MmioRead { .. } => vcpu.data().fill(count as u8),
+                Exit::MmioWrite { address, data } => {
+                    assert_eq!((address, data.1), (0xd000_0000, 4));
                 }
                 _ => {}
             }
@@ -230,9 +231,9 @@ fn an_exit_takes_few_instructions(costs: &Costs, exits: u32) {
         loop {
             // SAFETY: on the bare machine; the guest writes to no memory.
             match unsafe { vcpu.run(&nested, costs, 1_000_000, u64::MAX >> 1) }.0 {
-                Exit::PortWrite(0x77, _) => break,
-                Exit::PortRead(_, bytes) | Exit::MmioRead(_, bytes) => bytes.fill(1),
-                Exit::Timer => panic!("no slice ends"),
+                Exit::PortWrite { port: 0x77 } => break,
+                Exit::PortRead { .. } | Exit::MmioRead { .. } => vcpu.data().fill(1),
+                Exit::Interrupted => panic!("no slice ends"),
                 _ => {}
             }
         }
@@ -342,8 +343,8 @@ fn each_interrupt_comes_once(costs: &Costs, count: u32) {
         let (exit, then) = unsafe { vcpu.run(&nested, costs, now, until) };
         now = then;
         match exit {
-            Exit::PortWrite(0x20, _) => served = true,
-            Exit::Timer | Exit::Window | Exit::Halt => {}
+            Exit::PortWrite { port: 0x20 } => served = true,
+            Exit::Interrupted | Exit::Window | Exit::Halt => {}
             other => panic!("{other:?}"),
         }
     }
@@ -351,7 +352,7 @@ fn each_interrupt_comes_once(costs: &Costs, count: u32) {
         // SAFETY: as above.
         let (exit, then) = unsafe { vcpu.run(&nested, costs, now, now + 1000) };
         now = then;
-        served = matches!(exit, Exit::PortWrite(0x20, _));
+        served = matches!(exit, Exit::PortWrite { port: 0x20 });
     }
     let registers = vcpu.registers();
     assert_eq!((registers[12], registers[13]), (injected, 0), "came, came in another's service");

@@ -91,7 +91,7 @@ pub enum Error {
         most: usize,
     },
     /// An input's name is empty, too long, used twice, or has other characters.
-    #[error("input name `{0}`: it must be unique, 1 to {limit} letters, digits, `.`, `_` or `-`", limit = crate::Input::NAME_LIMIT)]
+    #[error("input name `{0}`: it must be unique, 1 to {limit} letters, digits, `.`, `_` or `-`", limit = crate::Input::MAX_NAME)]
     InputName(String),
     /// An input is too long for QEMU's fw_cfg.
     #[error("input {path} has {length} bytes: the software host takes files below 4 GiB")]

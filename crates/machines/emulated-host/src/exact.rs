@@ -4,7 +4,7 @@
 use crate::kept::{Kept, Key, Store};
 use crate::qemu::{machine, JobFiles, Purpose};
 use crate::relay::{pump, Sent};
-use crate::snapshot::{convert, make_folder, restore, save, write, Machine, MOVE_LIMIT};
+use crate::snapshot::{convert, make_folder, restore, save, write, Machine, MAX_MOVE};
 use crate::{Control, Error, Host, Job};
 use stasis_qemu_vm::process::find_qemu;
 use std::fs;
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Limit on the bytes of a guest's boot events for its machine to be kept.
-const TOLD_LIMIT: usize = 16 << 20;
+const MAX_TOLD: usize = 16 << 20;
 
 /// One run's machine.
 pub(crate) struct Start<'a> {
@@ -108,13 +108,13 @@ impl Start<'_> {
                 Sent::Pause => return Ok(true),
             }
             match told.len() {
-                length if length > TOLD_LIMIT => Err(Error::NotKept),
+                length if length > MAX_TOLD => Err(Error::NotKept),
                 _ => Ok(false),
             }
         })?;
         let Machine { mut qemu, qmp, .. } = machine;
-        let state = save(&mut qmp.until(stopped), folder, MOVE_LIMIT)
-            .map_err(|error| convert(error, "pause", MOVE_LIMIT, &mut qemu))?;
+        let state = save(&mut qmp.until(stopped), folder, MAX_MOVE)
+            .map_err(|error| convert(error, "pause", MAX_MOVE, &mut qemu))?;
         drop(qemu);
         let path = folder.join("told");
         fs::write(&path, told).map_err(Error::io("cannot write", &path))?;

@@ -22,7 +22,7 @@ pub enum Mode {
 /// A file that the inner side can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
-    /// Its name inside: 1 to [`Input::NAME_LIMIT`] letters, digits, `.`, `_`
+    /// Its name inside: 1 to [`Input::MAX_NAME`] letters, digits, `.`, `_`
     /// and `-`.
     pub name: String,
     /// The file, below 4 GiB.
@@ -55,7 +55,7 @@ impl Job {
 impl Input {
     /// Longest name: QEMU's fw_cfg allows 55 bytes (docs/specs/fw_cfg.txt), less the prefix that
     /// distinguishes inputs from other items.
-    pub const NAME_LIMIT: usize = 55 - crate::items::INPUT_PREFIX.len();
+    pub const MAX_NAME: usize = 55 - crate::items::INPUT_PREFIX.len();
 }
 
 /// A file or block device that appears inside as a block device.
@@ -121,7 +121,7 @@ impl Host {
             let allowed = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
             let twice = self.inputs[..index].iter().any(|other| other.name == input.name);
             if input.name.is_empty()
-                || input.name.len() > Input::NAME_LIMIT
+                || input.name.len() > Input::MAX_NAME
                 || !input.name.bytes().all(allowed)
                 || twice
             {
@@ -230,7 +230,7 @@ pub(crate) mod tests {
         let mut missing = host(0);
         missing.drives = vec![PassedDrive { path: "/no/such".into(), read_only: true }];
         assert!(missing.check().unwrap_err().to_string().contains("/no/such"));
-        for name in ["", "a b", "a,b", &"x".repeat(Input::NAME_LIMIT + 1)] {
+        for name in ["", "a b", "a,b", &"x".repeat(Input::MAX_NAME + 1)] {
             let mut named = host(0);
             named.inputs = vec![Input { name: name.into(), path: "/dev/null".into(), late: false }];
             assert!(matches!(named.check(), Err(Error::InputName(other)) if other == name));

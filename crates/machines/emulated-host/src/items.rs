@@ -13,4 +13,4 @@ pub(crate) const INPUT_PREFIX: &str = "opt/stasis/input/";
 /// Sent from outside: the user asks to stop.
 pub(crate) const STOP_BYTE: u8 = b's';
 /// Sent from outside: the wall-clock limit is reached.
-pub(crate) const LIMIT_BYTE: u8 = b'w';
+pub(crate) const TIMEOUT_BYTE: u8 = b'w';

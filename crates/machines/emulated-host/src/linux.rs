@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The boot takes 8 s on a 2026 cloud machine, and ten times that where other work
 /// keeps it busy; more is a failure.
-const BOOT_LIMIT: Duration = Duration::from_secs(300);
+const MAX_BOOT: Duration = Duration::from_secs(300);
 
 /// The booted machine for `host`, made if there is none.
 pub(crate) fn get(
@@ -68,14 +68,14 @@ fn build(
     initramfs::write(&archive, &host.executable, kernel)?;
     let purpose = Purpose::Build { kernel: &kernel.image, initramfs: &archive };
     let (mut qemu, stream) = Qemu::start(host, &purpose, folder, log)?;
-    let saved = Qmp::new(stream, stopped).and_then(|mut qmp| save(&mut qmp, folder, BOOT_LIMIT));
+    let saved = Qmp::new(stream, stopped).and_then(|mut qmp| save(&mut qmp, folder, MAX_BOOT));
     let state = match saved {
         Ok(state) => state,
         Err(QmpError::Closed) => {
             // The inner side's last message before it gave up, if any.
             return Err(inner_failure(&mut qemu).unwrap_or_else(|| qemu.died()));
         }
-        Err(error) => return Err(convert(error, "boot", BOOT_LIMIT, &mut qemu)),
+        Err(error) => return Err(convert(error, "boot", MAX_BOOT, &mut qemu)),
     };
     let place = place(&mut qemu)?;
     drop(qemu);
@@ -93,7 +93,7 @@ fn place(qemu: &mut Qemu) -> Result<u64, Error> {
         Ok(Some(Packet::Place { address, .. })) => Ok(address),
         _ => Err(Error::Timeout {
             what: "say where its buffer is",
-            seconds: BOOT_LIMIT.as_secs(),
+            seconds: MAX_BOOT.as_secs(),
             detail: qemu.detail(),
         }),
     }

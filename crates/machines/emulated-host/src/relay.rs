@@ -114,7 +114,7 @@ pub(crate) fn pump(
     let mut piece = vec![0; 1 << 16];
     let mut asked: Option<(u8, Instant)> = None;
     let ended = |why: u8| match why {
-        items::LIMIT_BYTE => Error::WallLimit,
+        items::TIMEOUT_BYTE => Error::WallLimit,
         _ => Error::Stopped,
     };
     loop {
@@ -166,7 +166,7 @@ pub(crate) fn pump(
                 let why = if control.stop.load(Ordering::Relaxed) {
                     items::STOP_BYTE
                 } else if control.is_over() {
-                    items::LIMIT_BYTE
+                    items::TIMEOUT_BYTE
                 } else {
                     continue;
                 };

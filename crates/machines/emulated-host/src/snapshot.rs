@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long QEMU may take to save or load a state of some 50 KiB.
-pub(crate) const MOVE_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const MAX_MOVE: Duration = Duration::from_secs(30);
 
 /// A running machine.
 pub(crate) struct Machine {
@@ -55,7 +55,7 @@ impl Machine {
                 Ok(Self { qemu, memory, buffer, origin: None, qmp })
             }
             Err(QmpError::Closed) => Err(qemu.died()),
-            Err(error) => Err(convert(error, "start", MOVE_LIMIT, &mut qemu)),
+            Err(error) => Err(convert(error, "start", MAX_MOVE, &mut qemu)),
         }
     }
 
@@ -64,7 +64,7 @@ impl Machine {
     pub(crate) fn go(mut self) -> Result<Self, Error> {
         let origin = locate(&mut self.qmp, 0);
         self.origin =
-            Some(origin.map_err(|error| convert(error, "start", MOVE_LIMIT, &mut self.qemu))?);
+            Some(origin.map_err(|error| convert(error, "start", MAX_MOVE, &mut self.qemu))?);
         self.cont()
     }
 
@@ -73,7 +73,7 @@ impl Machine {
     fn cont(mut self) -> Result<Self, Error> {
         match self.qmp.execute("cont", json!({})) {
             Ok(_) | Err(QmpError::Closed) => Ok(self),
-            Err(error) => Err(convert(error, "start", MOVE_LIMIT, &mut self.qemu)),
+            Err(error) => Err(convert(error, "start", MAX_MOVE, &mut self.qemu)),
         }
     }
 
@@ -85,7 +85,7 @@ impl Machine {
             return Ok(());
         }
         let found = locate(&mut self.qmp, address);
-        self.buffer = found.map_err(|error| convert(error, "start", MOVE_LIMIT, &mut self.qemu))?;
+        self.buffer = found.map_err(|error| convert(error, "start", MAX_MOVE, &mut self.qemu))?;
         Ok(())
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn save(qmp: &mut Qmp, folder: &Path, limit: Duration) -> Result<Vec<
     let (mut stream, _) = listener.accept().map_err(|_| QmpError::Closed)?;
     let mut state = Vec::new();
     stream.read_to_end(&mut state).map_err(|_| QmpError::Closed)?;
-    qmp.migrated(MOVE_LIMIT)?;
+    qmp.migrated(MAX_MOVE)?;
     Ok(state)
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn restore(
         ignore_shared(qmp)?;
         // QEMU runs in the machine's folder, so no path needs quoting.
         qmp.execute("migrate-incoming", json!({ "uri": "exec:cat state" }))?;
-        qmp.migrated(MOVE_LIMIT)?;
+        qmp.migrated(MAX_MOVE)?;
         locate(qmp, place.unwrap_or_default())
     })?
     .cont()

@@ -83,7 +83,16 @@ fn delivery(mode: u32) -> Delivery {
     }
 }
 
-// Register numbers: offset / 16, and MSR - 0x800.
+/// The number of the register at `offset` of the APIC's page: they are 16 bytes apart.
+pub fn register_at(offset: u64) -> u32 {
+    (offset >> 4) as u32
+}
+
+/// The number of the register that is `msr` in x2APIC mode, from 0x800 on.
+pub fn register_of(msr: u32) -> u32 {
+    msr & 0xff
+}
+
 const ID: u32 = 0x02;
 const VERSION: u32 = 0x03;
 const TPR: u32 = 0x08;
@@ -96,6 +105,7 @@ const ISR: u32 = 0x10;
 const TMR: u32 = 0x18;
 const IRR: u32 = 0x20;
 const ESR: u32 = 0x28;
+const LVT_CMCI: u32 = 0x2f;
 const ICR: u32 = 0x30;
 const ICR_HIGH: u32 = 0x31;
 const LVT_TIMER: u32 = 0x32;
@@ -201,7 +211,7 @@ impl Apic {
             TMR..=0x1f => 0,
             IRR..=0x27 => word(&self.irr, number - IRR),
             ESR => 0,
-            0x2f => u64::from(MASKED),
+            LVT_CMCI => u64::from(MASKED),
             ICR if self.x2apic => u64::from(self.icr_high) << 32 | u64::from(self.icr_low),
             ICR => u64::from(self.icr_low),
             ICR_HIGH if !self.x2apic => u64::from(self.icr_high),
@@ -224,7 +234,7 @@ impl Apic {
             DFR if !self.x2apic => self.dfr = low | 0x0fff_ffff,
             SVR => self.svr = low & 0x1ff,
             ESR => {}
-            0x2f => {}
+            LVT_CMCI => {}
             ICR => {
                 self.icr_low = low & !(1 << 12);
                 if self.x2apic {

@@ -20,7 +20,7 @@ pub enum BootError {
     )]
     TooSmall,
     /// Linux would cut it off.
-    #[error("the kernel command line has {0} bytes, more than the {limit} that Linux takes", limit = layout::COMMAND_LINE_LIMIT - 1)]
+    #[error("the kernel command line has {0} bytes, more than the {limit} that Linux takes", limit = layout::MAX_COMMAND_LINE - 1)]
     CommandLine(usize),
 }
 
@@ -46,7 +46,7 @@ pub struct Kernel<'a> {
 /// Loads `kernel` and its parameters; returns the address of its entry.
 pub fn load(memory: &GuestMemory, kernel: &Kernel) -> Result<u64, BootError> {
     let entry = load_elf(memory, kernel.vmlinux)?;
-    if kernel.command_line.len() >= layout::COMMAND_LINE_LIMIT {
+    if kernel.command_line.len() >= layout::MAX_COMMAND_LINE {
         return Err(BootError::CommandLine(kernel.command_line.len()));
     }
     memory.write(layout::COMMAND_LINE, kernel.command_line.as_bytes())?;
@@ -145,7 +145,7 @@ fn zero_page(memory: &GuestMemory, ramdisk: u64, ramdisk_size: u32) -> Result<()
     put(RAMDISK_SIZE, &ramdisk_size.to_le_bytes());
     put(COMMAND_LINE, &(layout::COMMAND_LINE as u32).to_le_bytes());
     put(ALIGNMENT, &0x20_0000u32.to_le_bytes());
-    put(COMMAND_LINE_SIZE, &(layout::COMMAND_LINE_LIMIT as u32 - 1).to_le_bytes());
+    put(COMMAND_LINE_SIZE, &(layout::MAX_COMMAND_LINE as u32 - 1).to_le_bytes());
     put(SETUP_DATA, &layout::SETUP_DATA.to_le_bytes());
     let mut map = vec![
         (0, layout::LOW_END, E820_RAM),

@@ -50,4 +50,4 @@ pub use machine::{
 };
 
 /// Limit on the processors of a machine.
-pub const PROCESSORS_LIMIT: u32 = 64;
+pub const MAX_PROCESSORS: u32 = 64;

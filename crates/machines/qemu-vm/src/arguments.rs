@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Limit on the memory below the 4 GiB border: q35's own limit, from which on the rest lies above
 /// (hw/i386/pc_q35.c). Smaller machines have all of it there.
-const MOST_LOW: u64 = 2 << 30;
+const MAX_LOW: u64 = 2 << 30;
 
 /// The kernel's command line, in every machine.
 ///
@@ -46,7 +46,7 @@ pub(crate) struct KeptMemory<'a> {
 /// All arguments. `root` is the size of the root file system's image in bytes.
 pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) -> Vec<OsString> {
     let memory = config.memory.next_multiple_of(2 << 20);
-    let low = memory.min(MOST_LOW);
+    let low = memory.min(MAX_LOW);
     let mut arguments = Vec::new();
     let mut add = |option: &str, value: OsString| {
         arguments.push(OsString::from(option));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Limit on the kept bytes of the command's output.
-const MOST_OUTPUT: usize = 64 << 10;
+const MAX_OUTPUT: usize = 64 << 10;
 
 /// The check to run on each state.
 #[derive(Debug, Clone)]
@@ -190,8 +190,8 @@ impl Checker {
 /// Appends, and drops the beginning where it gets too much.
 fn keep(said: &mut Vec<u8>, bytes: &[u8]) {
     said.extend_from_slice(bytes);
-    if said.len() > MOST_OUTPUT {
-        said.drain(..said.len() - MOST_OUTPUT);
+    if said.len() > MAX_OUTPUT {
+        said.drain(..said.len() - MAX_OUTPUT);
     }
 }
 

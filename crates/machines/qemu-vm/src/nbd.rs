@@ -40,9 +40,9 @@ const EIO: u32 = 5;
 const EINVAL: u32 = 22;
 
 /// Limit on an option's data (bytes); QEMU's options have a name and a few words.
-const MOST_DATA: u32 = 8 << 10;
+const MAX_DATA: u32 = 8 << 10;
 /// Limit on a read (bytes): the largest request of QEMU (`NBD_MAX_BUFFER_SIZE`).
-const MOST_READ: u32 = 32 << 20;
+const MAX_READ: u32 = 32 << 20;
 
 /// The root of a running guest.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ fn serve(
         let head = reply.len();
         let inside = offset.checked_add(asked.into()).is_some_and(|end| end <= length);
         let error = match u16::from_be_bytes(kind) {
-            CMD_READ if inside && asked <= MOST_READ => {
+            CMD_READ if inside && asked <= MAX_READ => {
                 reply.resize(head + asked as usize, 0);
                 read(&mut reply[head..], offset).map_or(EIO, |()| 0)
             }
@@ -129,7 +129,7 @@ fn negotiate(stream: &mut (impl Read + Write), length: u64) -> io::Result<bool> 
             return Err(io::ErrorKind::InvalidData.into());
         }
         let (option, data) = (number(stream)?, number(stream)?);
-        if data > MOST_DATA {
+        if data > MAX_DATA {
             return Err(io::ErrorKind::InvalidData.into());
         }
         // Every name of the client stands for the one drive.

@@ -23,7 +23,7 @@ pub(crate) enum Failure {
 }
 
 /// How long the other end may take to take in an answer.
-const WRITE_LIMIT: Duration = Duration::from_secs(30);
+const MAX_WRITE: Duration = Duration::from_secs(30);
 
 /// One end of a stream of frames.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
-        stream.set_write_timeout(Some(WRITE_LIMIT))?;
+        stream.set_write_timeout(Some(MAX_WRITE))?;
         Ok(Self { stream, buffer: Vec::new() })
     }
 

@@ -48,14 +48,14 @@ pub fn probe() -> KvmState {
     use std::io::ErrorKind;
     /// Longest that the guest's few instructions may take. Where KVM works they
     /// take about a millisecond, inside the software host some 20 ms.
-    const LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+    const MAX_TIME: std::time::Duration = std::time::Duration::from_secs(2);
     match std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return KvmState::NoDevice,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return KvmState::NoPermission,
         Err(error) => return KvmState::Broken { reason: format!("it cannot be opened: {error}") },
     }
-    match child::run(LIMIT, || program::run().err().unwrap_or_default()) {
+    match child::run(MAX_TIME, || program::run().err().unwrap_or_default()) {
         Ok(reason) if reason.is_empty() => KvmState::Usable,
         Ok(reason) => KvmState::Broken { reason },
         Err(error) => KvmState::Broken { reason: format!("the probe failed: {error}") },

@@ -29,7 +29,7 @@ const PIECE: usize = 1 << 20;
 const OUT_OF_TIME: u8 = 124;
 
 /// How long QEMU may take to save or load a state without the memory.
-const MOVE_LIMIT: Duration = Duration::from_secs(30);
+const MAX_MOVE: Duration = Duration::from_secs(30);
 
 /// A machine that waits for its first job, as it was saved.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Vm {
         ignore_shared(&mut vm.monitor)?;
         let uri = format!("exec:cat >{}", path_of(&state).display());
         let saved = vm.monitor.execute("migrate", json!({ "uri": uri }));
-        match saved.and_then(|_| vm.monitor.migrated(MOVE_LIMIT)) {
+        match saved.and_then(|_| vm.monitor.migrated(MAX_MOVE)) {
             Ok(()) => Ok(Booted::Saved(Saved { memory, state, host: vm.host.clone() })),
             Err(QmpError::Refused { .. }) => {
                 vm.monitor.execute("cont", json!({}))?;
@@ -148,7 +148,7 @@ impl Vm {
         ignore_shared(&mut vm.monitor)?;
         let uri = format!("exec:cat {}", path_of(&saved.state).display());
         vm.monitor.execute("migrate-incoming", json!({ "uri": uri }))?;
-        vm.monitor.migrated(MOVE_LIMIT)?;
+        vm.monitor.migrated(MAX_MOVE)?;
         vm.monitor.execute("cont", json!({}))?;
         vm.host = saved.host.clone();
         Ok(vm)

@@ -6,7 +6,7 @@ use crate::message::{Message, Parsed, Parser};
 use crate::report::Counts;
 
 /// Limit on the time for which a message holds, whatever it contains.
-pub const LONGEST: Nanos = 10 * SECOND;
+pub const MAX_VALIDITY: Nanos = 10 * SECOND;
 
 /// Bytes that may come at once, and bytes in a second: further ones wait with QEMU, and then in the
 /// guest. A guest that reports each change of a shell's start sends some 100 bytes a second.
@@ -36,7 +36,7 @@ impl HostEnd {
             Parsed::Message(message) => {
                 if accept(*last, &message, counts) {
                     *last = Some(message.sequence);
-                    let holds = message.valid.min(LONGEST);
+                    let holds = message.valid.min(MAX_VALIDITY);
                     *until = (message.raised > 0).then(|| now.saturating_add(holds));
                 }
             }
@@ -115,10 +115,10 @@ mod tests {
         assert!(!guest.wants_help(3 * SECOND + 5) && guest.counts().expired == 1);
         // However long the message asks for.
         guest.receive(0, &encoded(10, 1, u64::from(u32::MAX)));
-        assert!(guest.wants_help(LONGEST - 1) && !guest.wants_help(LONGEST));
-        guest.receive(LONGEST, &encoded(11, 1, 3_000));
-        guest.receive(LONGEST, &encoded(12, 0, 3_000));
-        assert!(!guest.wants_help(LONGEST));
+        assert!(guest.wants_help(MAX_VALIDITY - 1) && !guest.wants_help(MAX_VALIDITY));
+        guest.receive(MAX_VALIDITY, &encoded(11, 1, 3_000));
+        guest.receive(MAX_VALIDITY, &encoded(12, 0, 3_000));
+        assert!(!guest.wants_help(MAX_VALIDITY));
     }
 
     #[test]
@@ -180,13 +180,13 @@ mod tests {
                 }
                 if guest.wants_help(now) {
                     prop_assert!(guest.counts().messages > 0);
-                    prop_assert!(guest.next().unwrap() <= now + LONGEST);
+                    prop_assert!(guest.next().unwrap() <= now + MAX_VALIDITY);
                 }
                 let counts = guest.counts();
                 let taken = counts.garbage + 24 * (counts.messages + counts.stale + counts.versions);
                 prop_assert!(taken <= bytes);
             }
-            prop_assert!(!guest.wants_help(now + LONGEST));
+            prop_assert!(!guest.wants_help(now + MAX_VALIDITY));
         }
     }
 }

@@ -11,7 +11,7 @@ pub const VERSION: u16 = 1;
 /// Bytes of a message of this version.
 pub const LENGTH: usize = 24;
 /// Limit on the length of a message: later versions may have more fields at the end.
-pub const LONGEST: usize = 256;
+pub const MAX_LENGTH: usize = 256;
 
 /// State of a guest's BFQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,13 +54,13 @@ pub enum Parsed {
 /// and another begin, within a message.
 #[derive(Debug, Clone)]
 pub struct Parser {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_LENGTH],
     length: usize,
 }
 
 impl Default for Parser {
     fn default() -> Self {
-        Self { bytes: [0; LONGEST], length: 0 }
+        Self { bytes: [0; MAX_LENGTH], length: 0 }
     }
 }
 
@@ -94,7 +94,7 @@ fn next(bytes: &[u8]) -> Option<(Parsed, usize)> {
     let short = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (version, length) = (short(4)?, usize::from(short(6)?));
-    if !(LENGTH..=LONGEST).contains(&length) {
+    if !(LENGTH..=MAX_LENGTH).contains(&length) {
         return Some((Parsed::Garbage, 1));
     }
     if bytes.len() < length {

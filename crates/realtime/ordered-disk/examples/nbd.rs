@@ -20,7 +20,7 @@ const REPLY: u32 = 0x6744_6698;
 /// Flags, flush, FUA, trim, write zeroes, several connections.
 const FLAGS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 8;
 /// A request moves at most this (bytes).
-const MOST: usize = 32 << 20;
+const MAX_TRANSFER: usize = 32 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -133,7 +133,7 @@ fn transmit(disk: &OrderedDisk, input: &mut impl Read, output: &mut impl Write) 
         if magic != u64::from(REQUEST) {
             return Err(io::Error::other("a request without its magic number"));
         }
-        if kind <= 1 && length as usize > MOST {
+        if kind <= 1 && length as usize > MAX_TRANSFER {
             return Err(io::Error::other("a request that is too long"));
         }
         // The reply's header and the data read leave in one piece.

@@ -10,7 +10,7 @@ use std::io;
 use crate::host::HostFile;
 use crate::index::{Extent, Source};
 use crate::injected::{has, Bug};
-use crate::record::LONGEST;
+use crate::record::MAX_DATA;
 use crate::ring::Ring;
 use crate::state::CheckpointPlan;
 
@@ -116,7 +116,7 @@ impl Checkpoint {
             let begin = self.buffer.len();
             let Source::Log(address) = extent.source else { break };
             let beside = extent.offset == offset + begin as u64;
-            if count > 0 && (!beside || begin as u64 + extent.length > LONGEST) {
+            if count > 0 && (!beside || begin as u64 + extent.length > MAX_DATA) {
                 break;
             }
             self.buffer.resize(begin + extent.length as usize, 0);

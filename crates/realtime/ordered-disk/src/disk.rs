@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use crate::append::Change;
 use crate::host::HostFile;
-use crate::record::{checksum, LONGEST};
+use crate::record::{checksum, MAX_DATA};
 use crate::shared::{Counters, Shared};
 use crate::state::State;
 use crate::{checkpointer, DiskError, Durability, Options};
@@ -64,7 +64,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
     pub fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<(), DiskError> {
         self.shared.check(offset, data.len() as u64)?;
         let mut at = offset;
-        for part in data.chunks(LONGEST as usize) {
+        for part in data.chunks(MAX_DATA as usize) {
             self.shared.change(at, Change::Data(part, checksum(part)))?;
             at += part.len() as u64;
         }

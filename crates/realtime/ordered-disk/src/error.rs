@@ -73,7 +73,7 @@ pub enum OpenError {
         capacity: u64,
     },
     /// The log's size is too small to work with, or not in whole pages.
-    #[error("a log of {0} bytes; use a multiple of 4096 from {least} on", least = crate::LEAST_LOG)]
+    #[error("a log of {0} bytes; use a multiple of 4096 from {least} on", least = crate::MIN_LOG)]
     LogSize(u64),
     /// The log is of a newer version of the format.
     #[error("{log} is in version {version} of its format, and this program knows up to {VERSION}; use a newer program")]

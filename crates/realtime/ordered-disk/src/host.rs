@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::record::LONGEST;
+use crate::record::MAX_DATA;
 
 /// A file of the host, from any thread. Data written and not synced may be lost, in part and in any
 /// order, when the host's power fails.
@@ -85,9 +85,9 @@ impl HostFile for File {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {}
             Err(error) => return Err(error.into()),
         }
-        let zeroes = vec![0; length.min(LONGEST) as usize];
+        let zeroes = vec![0; length.min(MAX_DATA) as usize];
         while length > 0 {
-            let part = length.min(LONGEST);
+            let part = length.min(MAX_DATA);
             self.write_all_at(&zeroes[..part as usize], offset)?;
             (offset, length) = (offset + part, length - part);
         }

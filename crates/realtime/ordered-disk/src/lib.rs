@@ -50,4 +50,4 @@ pub use shared::Counters;
 pub use stasis_media::Durability;
 
 /// The smallest log (bytes): a few of the longest records.
-pub const LEAST_LOG: u64 = 8 << 20;
+pub const MIN_LOG: u64 = 8 << 20;

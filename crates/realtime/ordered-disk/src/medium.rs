@@ -213,7 +213,7 @@ impl Drop for OrderedMedium {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Options, LEAST_LOG};
+    use crate::{Options, MIN_LOG};
     use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
     /// Without a call that waits: by its descriptor.
@@ -250,7 +250,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let image = folder.path().join("disk");
             OrderedDisk::create(&image, 1 << 20).unwrap();
-            let options = Options { durability, log_bytes: LEAST_LOG, ..Options::default() };
+            let options = Options { durability, log_bytes: MIN_LOG, ..Options::default() };
             let disk = Arc::new(OrderedDisk::open(&image, options).unwrap().0);
             let mut medium = OrderedMedium::new(disk.clone(), durability).unwrap();
             let write = Command::new(Operation::Write, 4096, 1024);

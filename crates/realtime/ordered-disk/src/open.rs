@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use stasis_clock::{Nanos, MILLISECOND};
 
 use crate::host::HostFile;
-use crate::record::{LONGEST, PAGE};
+use crate::record::{MAX_DATA, PAGE};
 use crate::recover::{self, Unrecoverable};
 use crate::state::State;
 use crate::superblock::{NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
-use crate::{Durability, OpenError, OrderedDisk, LEAST_LOG};
+use crate::{Durability, OpenError, OrderedDisk, MIN_LOG};
 
 /// Options for a disk's treatment of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl OrderedDisk {
         let recovered = Recovered { replayed: recovery.replayed, cut: recovery.cut };
         let superblock = recover::apply(&log, &disk, recovery)
             .map_err(host(image, "write to it, or to its log, what the log holds"))?;
-        let limit = options.max_lag_bytes.clamp(LONGEST, superblock.ring / 2);
+        let limit = options.max_lag_bytes.clamp(MAX_DATA, superblock.ring / 2);
         let options = Options { max_lag_bytes: limit, ..options };
         let names = (path.display().to_string(), image.display().to_string());
         let disk = Self::start((log, &names.0), (disk, &names.1), State::new(superblock), options)
@@ -152,7 +152,7 @@ fn open_locked(path: &Path) -> Result<(File, u64), OpenError> {
 /// Makes an empty log, whole or not at all. All of it is written once: a sync
 /// then has no metadata of the host's file system to wait for.
 fn make_log(path: &Path, capacity: u64, size: u64) -> Result<(), OpenError> {
-    if size < LEAST_LOG || !size.is_multiple_of(PAGE) || size >= 1 << 60 {
+    if size < MIN_LOG || !size.is_multiple_of(PAGE) || size >= 1 << 60 {
         return Err(OpenError::LogSize(size));
     }
     let mut name = OsString::from(path);
@@ -175,10 +175,10 @@ fn write_log(path: &Path, capacity: u64, ring: u64) -> io::Result<()> {
     if let Ok(flags) = rustix::fs::ioctl_getflags(&file) {
         let _ = rustix::fs::ioctl_setflags(&file, flags | IFlags::NOCOW);
     }
-    let zeroes = vec![0; LONGEST as usize];
+    let zeroes = vec![0; MAX_DATA as usize];
     let mut at = 0;
     while at < SUPERBLOCKS + ring {
-        let part = (SUPERBLOCKS + ring - at).min(LONGEST);
+        let part = (SUPERBLOCKS + ring - at).min(MAX_DATA);
         file.write(at, &[&zeroes[..part as usize]])?;
         at += part;
     }

@@ -9,7 +9,7 @@ pub const HEADER: u64 = 64;
 pub const PAGE: u64 = 4096;
 
 /// Limit on the data of one record (bytes): longer writes are several records.
-pub const LONGEST: u64 = 1 << 20;
+pub const MAX_DATA: u64 = 1 << 20;
 
 const MAGIC: [u8; 4] = *b"SOr1";
 
@@ -118,7 +118,7 @@ impl Record {
             checksum: word32(bytes, 56),
         };
         let fits = match kind {
-            Kind::Data => record.length <= LONGEST,
+            Kind::Data => record.length <= MAX_DATA,
             Kind::Zeroes => true,
             Kind::Seal => record.length <= 2 * PAGE && record.length.is_multiple_of(HEADER),
         };
@@ -157,7 +157,7 @@ mod tests {
     fn records() -> impl Strategy<Value = Record> {
         let kinds = prop_oneof![Just(Kind::Data), Just(Kind::Zeroes), Just(Kind::Seal)];
         let words = any::<(u64, u64, u64, u64, u32)>();
-        (kinds, words, 0..=LONGEST / HEADER, 0..1u64 << 60).prop_map(
+        (kinds, words, 0..=MAX_DATA / HEADER, 0..1u64 << 60).prop_map(
             |(kind, (incarnation, address, epoch, durable, checksum), length, offset)| {
                 let length = if kind == Kind::Seal { length % 128 * HEADER } else { length * 7 };
                 Record { kind, incarnation, address, epoch, offset, length, durable, checksum }

@@ -6,13 +6,13 @@ use crate::checkpoint::{Checkpoint, Stage};
 use crate::host::HostFile;
 use crate::index::{Index, Source};
 use crate::injected::{has, Bug};
-use crate::record::{checksum, Kind, Record, HEADER, LONGEST, PAGE};
+use crate::record::{checksum, Kind, Record, HEADER, MAX_DATA, PAGE};
 use crate::ring::Ring;
 use crate::state::CheckpointPlan;
 use crate::superblock::{Boot, NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
 
 /// Bytes read at once: a longest record and the header behind it.
-const WINDOW: u64 = 2 * LONGEST;
+const WINDOW: u64 = 2 * MAX_DATA;
 
 /// Reason why a log cannot be recovered.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stasis_ordered_disk::{log_path, Durability, OpenError, Options, OrderedDisk, LEAST_LOG};
+use stasis_ordered_disk::{log_path, Durability, OpenError, Options, OrderedDisk, MIN_LOG};
 
 const CAPACITY: u64 = 32 << 20;
 
 fn options() -> Options {
-    Options { log_bytes: LEAST_LOG, ..Options::default() }
+    Options { log_bytes: MIN_LOG, ..Options::default() }
 }
 
 fn image() -> (tempfile::TempDir, PathBuf) {

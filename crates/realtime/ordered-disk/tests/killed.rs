@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use stasis_ordered_disk::{Options, OrderedDisk, LEAST_LOG};
+use stasis_ordered_disk::{Options, OrderedDisk, MIN_LOG};
 
 const CAPACITY: u64 = 16 << 20;
 const BLOCK: u64 = 4096;
@@ -12,7 +12,7 @@ const BLOCKS: u64 = CAPACITY / BLOCK;
 const IMAGE: &str = "STASIS_TEST_ORDERED_IMAGE";
 
 fn options() -> Options {
-    Options { log_bytes: LEAST_LOG, ..Options::default() }
+    Options { log_bytes: MIN_LOG, ..Options::default() }
 }
 
 /// Place of the write of this number: every block in turn, in no order.

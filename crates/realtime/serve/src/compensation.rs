@@ -3,7 +3,7 @@
 use stasis_clock::Nanos;
 
 /// Longest compensation (ns). Making a completion visible takes a microsecond or so.
-const MOST: Nanos = 5_000;
+const MAX_COMPENSATION: Nanos = 5_000;
 /// Change by one completion (ns).
 const STEP: Nanos = 8;
 
@@ -25,8 +25,8 @@ impl LatencyCompensation {
         // on the core.
         if seen < due {
             self.0 = self.0.saturating_sub(STEP);
-        } else if seen - due <= MOST {
-            self.0 = (self.0 + STEP).min(MOST);
+        } else if seen - due <= MAX_COMPENSATION {
+            self.0 = (self.0 + STEP).min(MAX_COMPENSATION);
         }
     }
 }
@@ -59,6 +59,6 @@ mod tests {
         (0..10_000).for_each(|round| compensation.learn(round, round + 1_000_000));
         assert_eq!(compensation.nanos(), 0);
         (0..10_000).for_each(|round| compensation.learn(round, round + 4_000));
-        assert_eq!(compensation.nanos(), MOST);
+        assert_eq!(compensation.nanos(), MAX_COMPENSATION);
     }
 }

@@ -15,12 +15,12 @@ use stasis_block::units::parse_size;
 use crate::{NewDrive, ServeError, Server};
 
 /// Connections at a time.
-const MOST: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// Longest line (bytes).
-const LONGEST: u64 = 64 << 10;
+const MAX_LINE: u64 = 64 << 10;
 /// Limit on the sockets that are handed over: the capacity of a message (unix(7),
 /// `SCM_MAX_FD`).
-pub const MOST_SOCKETS: usize = 253;
+pub const MAX_SOCKETS: usize = 253;
 
 /// Request over the control socket.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -103,7 +103,7 @@ pub fn serve(
     let control = Arc::new(Control { server, actions, changing: Mutex::default() });
     let accept = move || {
         for stream in listener.incoming().flatten() {
-            if connections.fetch_add(1, Ordering::AcqRel) >= MOST {
+            if connections.fetch_add(1, Ordering::AcqRel) >= MAX_CONNECTIONS {
                 connections.fetch_sub(1, Ordering::AcqRel);
                 continue;
             }
@@ -135,17 +135,17 @@ impl Drop for Guard {
 /// read to its end, and is an error.
 fn line(lines: &mut impl BufRead) -> std::io::Result<Option<Result<Vec<u8>, String>>> {
     let mut line = Vec::new();
-    if lines.take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+    if lines.take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
         return Ok(None);
     }
     let whole = line.pop_if(|last| *last == b'\n').is_some();
-    if whole || (line.len() as u64) < LONGEST {
+    if whole || (line.len() as u64) < MAX_LINE {
         return Ok(Some(Ok(line)));
     }
-    let message = format!("a line of more than {LONGEST} bytes; a request is shorter");
+    let message = format!("a line of more than {MAX_LINE} bytes; a request is shorter");
     loop {
         line.clear();
-        let read = lines.take(LONGEST).read_until(b'\n', &mut line)?;
+        let read = lines.take(MAX_LINE).read_until(b'\n', &mut line)?;
         if read == 0 || line.last() == Some(&b'\n') {
             return Ok(Some(Err(message)));
         }
@@ -227,9 +227,9 @@ fn replace(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
     let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
     let mut out = stream;
     let sockets = match server.check_lasting().and_then(|()| server.share()) {
-        Ok(sockets) if sockets.len() <= MOST_SOCKETS => sockets,
+        Ok(sockets) if sockets.len() <= MAX_SOCKETS => sockets,
         Ok(_) => {
-            let message = format!("more than {MOST_SOCKETS} drives cannot be handed over");
+            let message = format!("more than {MAX_SOCKETS} drives cannot be handed over");
             return writeln!(out, "{}", json!({ "error": message }));
         }
         Err(error) => return writeln!(out, "{}", json!({ "error": error.to_string() })),
@@ -271,7 +271,7 @@ pub fn take_over(
     writeln!(&stream, "{}", json!({ "do": "replace" })).map_err(failed)?;
     let mut space = vec![std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut buffer = vec![0; LONGEST as usize];
+    let mut buffer = vec![0; MAX_LINE as usize];
     let mut vectors = [std::io::IoSliceMut::new(&mut buffer)];
     let received =
         rustix::net::recvmsg(&stream, &mut vectors, &mut ancillary, RecvFlags::CMSG_CLOEXEC)

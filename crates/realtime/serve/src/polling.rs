@@ -23,7 +23,7 @@ pub enum Poll {
 }
 
 /// Longest that a thread spins without work before it waits (ns).
-const MOST_SPIN: Nanos = 200_000;
+const MAX_SPIN: Nanos = 200_000;
 /// Duration of spinning at first (ns).
 const FIRST_SPIN: Nanos = 10_000;
 /// A turn without work that takes longer than this (ns) was interrupted: it takes
@@ -128,8 +128,8 @@ impl Polling {
             if rung {
                 self.window = if after < self.no_spin_until {
                     0
-                } else if after - now < MOST_SPIN {
-                    (self.window * 2).clamp(FIRST_SPIN, MOST_SPIN)
+                } else if after - now < MAX_SPIN {
+                    (self.window * 2).clamp(FIRST_SPIN, MAX_SPIN)
                 } else {
                     self.window / 2
                 };

@@ -12,7 +12,7 @@ use serde_json::Value;
 use stasis_block::inside::Inside;
 use stasis_block::units::format_size;
 use stasis_drive::Layer;
-use stasis_media::{MINIMUM_CAPACITY, SECTOR};
+use stasis_media::{MIN_CAPACITY, SECTOR};
 use stasis_virtio::Config;
 
 use crate::description::Description;
@@ -288,10 +288,10 @@ impl Server {
         let (id, worker) = (entry.id, &self.workers[entry.worker]);
         let refused = |message| ServeError::Impossible { name: name.into(), message };
         let now = capacity(worker, id)?;
-        if bytes < MINIMUM_CAPACITY || !bytes.is_multiple_of(SECTOR) {
+        if bytes < MIN_CAPACITY || !bytes.is_multiple_of(SECTOR) {
             return Err(refused(format!(
                 "a size of {bytes} bytes: a drive has at least {}, and a multiple of {SECTOR} bytes",
-                format_size(MINIMUM_CAPACITY)
+                format_size(MIN_CAPACITY)
             )));
         }
         if bytes < now && !shrink {

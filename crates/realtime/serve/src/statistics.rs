@@ -57,11 +57,11 @@ impl Counts {
 pub struct Durations(Histogram<u64>);
 
 /// Longest duration that is distinguished (ns): longer ones count as this.
-const LONGEST: u64 = 60_000_000_000;
+const MAX_DURATION: u64 = 60_000_000_000;
 
 impl Default for Durations {
     fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST, 3);
+        let histogram = Histogram::new_with_bounds(1, MAX_DURATION, 3);
         // The bounds are right: three digits, 1 to a minute.
         Self(histogram.unwrap_or_else(|_| Histogram::new(3).expect("three digits are possible")))
     }
@@ -69,7 +69,7 @@ impl Default for Durations {
 
 impl Durations {
     pub(crate) fn add(&mut self, nanos: Nanos) {
-        self.0.saturating_record(nanos.clamp(1, LONGEST));
+        self.0.saturating_record(nanos.clamp(1, MAX_DURATION));
     }
 
     /// Summary of the distribution.

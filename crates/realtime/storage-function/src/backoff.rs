@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest pause.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Time for which a function has to be well before its failures are forgotten.
 const SOUND: Duration = Duration::from_secs(60);
 /// Number of attempts for a function that never was well.
@@ -42,7 +42,7 @@ impl Backoff {
             return Decision::GiveUp;
         }
         let doubled = FIRST.saturating_mul(1 << (self.failures - 1).min(16));
-        Decision::Wait(doubled.min(LONGEST))
+        Decision::Wait(doubled.min(MAX_PAUSE))
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
             backoff.failed(SHORT);
             for well in wells {
                 match backoff.failed(well.map(Duration::from_secs)) {
-                    Decision::Wait(pause) => prop_assert!((FIRST..=LONGEST).contains(&pause)),
+                    Decision::Wait(pause) => prop_assert!((FIRST..=MAX_PAUSE).contains(&pause)),
                     Decision::GiveUp => prop_assert!(false),
                 }
             }

@@ -193,16 +193,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LEAST: &str = "init = \"true\"\nhealth = { command = \"true\" }\n";
+    const MINIMAL: &str = "init = \"true\"\nhealth = { command = \"true\" }\n";
 
     fn refused(more: &str) -> String {
-        let text = format!("{more}\n{LEAST}");
+        let text = format!("{more}\n{MINIMAL}");
         Definition::parse(&text, "f.toml").unwrap_err().to_string()
     }
 
     #[test]
     fn little_is_needed() {
-        let definition = Definition::parse(LEAST, "f.toml").unwrap();
+        let definition = Definition::parse(MINIMAL, "f.toml").unwrap();
         assert_eq!((definition.vcpus, definition.memory), (1, 512 << 20));
         assert_eq!(definition.health.deadline, Duration::from_secs(10));
         assert!(definition.recipe().packages.contains(&"iproute2".to_string()));
@@ -239,7 +239,7 @@ mod tests {
         #[test]
         fn any_text_is_a_definition_or_an_error(text in "[a-z\\[\\]{}=\" \\n0-9]{0,80}") {
             let _ = Definition::parse(&text, "x");
-            let _ = Definition::parse(&format!("{text}\n{LEAST}"), "x");
+            let _ = Definition::parse(&format!("{text}\n{MINIMAL}"), "x");
         }
     }
 }

@@ -15,7 +15,7 @@ use stasis_qemu_vm::fd::readable;
 use crate::Error;
 
 /// Limit on the connections of a port at a time; more are closed at once.
-const MOST: usize = 128;
+const MAX_CONNECTIONS: usize = 128;
 /// Limit on the time for a function to accept.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Size of the pieces that are carried (bytes).
@@ -86,7 +86,7 @@ fn accept(listener: &TcpListener, stopped: &UnixStream, to: SocketAddr) {
             }
             Err(_) => continue,
         };
-        if open.fetch_add(1, Ordering::Relaxed) >= MOST {
+        if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         }

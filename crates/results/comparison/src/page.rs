@@ -10,7 +10,7 @@ use crate::{Candidate, Comparison, Difference};
 /// Points of a drawn distribution: evenly, and as many at its upper end; so many together in the
 /// coarsest resolution.
 const POINTS: usize = 1000;
-const LEAST: usize = 24;
+const MIN_POINTS: usize = 24;
 
 /// The subjects that all candidates have, with the distribution of each.
 type Curves = Vec<((String, String), Vec<Vec<(f64, f64)>>)>;
@@ -91,7 +91,7 @@ impl Comparison {
             name: candidate.name.clone(),
             colour,
             stroke: if colour == 0 { Stroke::Band } else { Stroke::Thin },
-            points: thinned(curve, resolution.of(2 * POINTS, LEAST)),
+            points: thinned(curve, resolution.of(2 * POINTS, MIN_POINTS)),
             marks: Vec::new(),
         });
         Cdf {

@@ -13,7 +13,7 @@ const DIGITS: u8 = 3;
 
 /// Largest value of the histogram (ns): 146 years, far beyond any run, and low
 /// enough that its bucket bounds cannot overflow.
-const LARGEST: u64 = 1 << 62;
+const MAX_VALUE: u64 = 1 << 62;
 
 enum Values {
     Exact(Vec<u64>),
@@ -148,11 +148,12 @@ fn curve_ranks(count: u64) -> Vec<u64> {
 }
 
 fn new_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LARGEST, DIGITS).expect("the bounds are constants that it takes")
+    Histogram::new_with_bounds(1, MAX_VALUE, DIGITS)
+        .expect("the bounds are constants that it takes")
 }
 
 fn add(histogram: &mut Histogram<u64>, value: u64) {
-    histogram.saturating_record(value.min(LARGEST));
+    histogram.saturating_record(value.min(MAX_VALUE));
 }
 
 #[cfg(test)]
@@ -205,7 +206,7 @@ mod tests {
             let latency = distribution.latency();
             for ((name, share), (_, found)) in PERCENTILES.into_iter().zip(latency.percentiles()) {
                 let wanted = naive(&values, share);
-                if wanted <= LARGEST {
+                if wanted <= MAX_VALUE {
                     let off = found.abs_diff(wanted);
                     prop_assert!(off as f64 <= wanted as f64 * 0.001, "{} {} {}", name, found, wanted);
                 }

@@ -14,7 +14,7 @@ use crate::plot::Markup;
 use crate::table::Table;
 use crate::ReportError;
 
-pub use resolution::{thinned, Resolution, LIMIT};
+pub use resolution::{thinned, Resolution, MAX_PAGE_SIZE};
 
 /// Scripts that make plots interactive, in one scope together. Without them plots can still be
 /// read.

@@ -12,13 +12,13 @@ use crate::page::{Block, Page, Resolution, Section};
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
 use crate::{flash_page, jobs_page, shared_page, units};
-use drive::{Extent, LEAST};
+use drive::{Extent, MIN_POINTS};
 use kind::Kind;
 
 /// I/Os that the plots over time of one page have at most, all together, and those of a
-/// series at least; in the coarsest resolution as many as [`LEAST`].
+/// series at least; in the coarsest resolution as many as [`MIN_POINTS`].
 const POINTS: usize = 16 << 10;
-const POINTS_LEAST: usize = 128;
+const MIN_TIMELINE_POINTS: usize = 128;
 
 /// The page in some resolution. Its times begin at `begin`, the command's start (ns).
 pub(crate) fn page(
@@ -30,7 +30,8 @@ pub(crate) fn page(
     let kind = Kind::of(summary);
     let mut sections = vec![verdict::section(summary, kind)];
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
-    let points = (resolution.of(POINTS, 0) / series.max(1)).max(resolution.of(POINTS_LEAST, LEAST));
+    let points = (resolution.of(POINTS, 0) / series.max(1))
+        .max(resolution.of(MIN_TIMELINE_POINTS, MIN_POINTS));
     let drawn = drawn(summary, resolution);
     for ((figures, statistics), drawn) in summary.drives.iter().zip(drives).zip(drawn) {
         let extent = Extent { kind, begin, points, resolution, drawn };

@@ -21,7 +21,7 @@ use graph::{knots, Knot};
 use source::RegistrationTable;
 
 /// Files that may form a knot: a type and some parts of its implementation.
-const MOST: usize = 4;
+const MAX_FILES: usize = 4;
 
 /// Objects that are still cut over more files, each with the first file of its knot and the number
 /// of files. Each number is the knot's, so that it can only get smaller.
@@ -61,7 +61,7 @@ const TABLES: &[RegistrationTable] = &[
 fn told(name: &str, knot: &Knot) -> String {
     let files: Vec<_> = knot.files.iter().map(|file| file.display().to_string()).collect();
     format!(
-        "crates/{name}: {} files use each other, at most {MOST} may: {}\n  {}\n",
+        "crates/{name}: {} files use each other, at most {MAX_FILES} may: {}\n  {}\n",
         knot.files.len(),
         files.join(", "),
         knot.arrows.join("\n  ")
@@ -81,7 +81,7 @@ fn files_form_no_large_knots() {
     for folder in folders_below(&crates).iter().flat_map(|wing| folders_below(wing)) {
         read += 1;
         let name = folder.file_name().unwrap().to_str().unwrap();
-        for knot in knots(&folder, TABLES).iter().filter(|knot| knot.files.len() > MOST) {
+        for knot in knots(&folder, TABLES).iter().filter(|knot| knot.files.len() > MAX_FILES) {
             let first = knot.files[0].to_str().unwrap();
             match LARGER.iter().find(|known| **known == (first, knot.files.len())) {
                 Some(known) => larger.push(known),

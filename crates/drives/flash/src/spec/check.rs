@@ -7,15 +7,15 @@ use super::{Precondition, Spec, SpecError};
 use crate::{ftl, gc};
 
 /// The smallest unit of mapping (bytes).
-const UNIT_MIN: u64 = 512;
+const MIN_UNIT: u64 = 512;
 /// Slots that fit their numbers.
-const SLOTS_MAX: u64 = u32::MAX as u64 - 1;
+const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 /// Maximum number of streams.
-const STREAMS_MAX: u16 = 256;
+const MAX_STREAMS: u16 = 256;
 /// Free blocks of a plane that collection needs to begin.
-pub(crate) const FOREGROUND_MIN: u32 = 3;
+pub(crate) const MIN_FOREGROUND: u32 = 3;
 /// The largest drive (bytes).
-const CAPACITY_MAX: u64 = 1 << 50;
+const MAX_CAPACITY: u64 = 1 << 50;
 
 impl Spec {
     /// Whether a drive of `capacity` bytes can be like that.
@@ -24,8 +24,8 @@ impl Spec {
     /// [`SpecError`] names the first value that cannot work, why, and the
     /// nearest that does.
     pub fn check(&self, capacity: u64) -> Result<(), SpecError> {
-        if !(1..=CAPACITY_MAX).contains(&capacity) {
-            let (least, most) = ("1B".to_owned(), format_size(CAPACITY_MAX));
+        if !(1..=MAX_CAPACITY).contains(&capacity) {
+            let (least, most) = ("1B".to_owned(), format_size(MAX_CAPACITY));
             let nearest = if capacity == 0 { least.clone() } else { most.clone() };
             let reason = format!("a drive has {least} to {most}");
             return Err(SpecError::value("capacity", format_size(capacity), reason, nearest));
@@ -74,9 +74,9 @@ impl Spec {
             Err(SpecError::value(key, value, reason, value.clamp(least, most)))
         };
         range("registers", u32::from(self.registers), 1, 2)?;
-        range("streams", u32::from(self.streams), 1, u32::from(STREAMS_MAX))?;
+        range("streams", u32::from(self.streams), 1, u32::from(MAX_STREAMS))?;
         range("endurance", self.endurance, 1, u32::MAX)?;
-        range("gc.foreground", self.gc.foreground, FOREGROUND_MIN, 1 << 16)?;
+        range("gc.foreground", self.gc.foreground, MIN_FOREGROUND, 1 << 16)?;
         range("gc.background", self.gc.background, 0, 1 << 16)?;
         range("gc.choices", self.gc.choices, 1, 1 << 10)?;
         if !self.mapping_line.is_power_of_two() {
@@ -114,23 +114,23 @@ impl Spec {
     fn check_units(&self, capacity: u64) -> Result<(), SpecError> {
         let unit = self.mapping_unit;
         let divides = unit > 0 && self.page_size.is_multiple_of(unit);
-        if unit < UNIT_MIN || !unit.is_power_of_two() || !divides {
+        if unit < MIN_UNIT || !unit.is_power_of_two() || !divides {
             // The largest power of two that divides a page and is no larger.
             let most = 1u64 << self.page_size.trailing_zeros().min(62);
-            let most = most.min(unit.max(UNIT_MIN).next_power_of_two());
+            let most = most.min(unit.max(MIN_UNIT).next_power_of_two());
             let reason = format!(
                 "it is a power of two from {} on that divides `page_size` = {}",
-                format_size(UNIT_MIN),
+                format_size(MIN_UNIT),
                 format_size(self.page_size)
             );
             let value = format_size(unit);
             return Err(SpecError::value("mapping_unit", value, reason, format_size(most)));
         }
         let slots = self.geometry(capacity).total_pages() * u64::from(self.slots());
-        if slots > SLOTS_MAX || capacity.div_ceil(unit) > SLOTS_MAX {
+        if slots > MAX_SLOTS || capacity.div_ceil(unit) > MAX_SLOTS {
             let mut nearest = unit;
             let bytes = slots.saturating_mul(unit).max(capacity);
-            while bytes / nearest > SLOTS_MAX {
+            while bytes / nearest > MAX_SLOTS {
                 nearest *= 2;
             }
             let reason = "the drive has more than 2^32 of it";

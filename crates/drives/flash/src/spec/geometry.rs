@@ -13,7 +13,7 @@ pub(crate) const MAP_ENTRY: u64 = 4;
 const PAGES: u32 = 256;
 /// The fewest pages of a block of a small drive. Fewer would make erases as
 /// frequent as programs.
-const PAGES_MIN: u32 = 8;
+const MIN_PAGES: u32 = 8;
 
 /// Units that hold the map of a drive of `units` units of `unit` bytes.
 pub(crate) fn map_units(units: u64, unit: u64) -> u64 {
@@ -31,7 +31,7 @@ impl Spec {
             return self.pages.unwrap_or(PAGES);
         }
         let mut pages = PAGES;
-        let halves = |pages: u32| pages > PAGES_MIN && self.pattern(pages / 2).is_ok();
+        let halves = |pages: u32| pages > MIN_PAGES && self.pattern(pages / 2).is_ok();
         while halves(pages) && !self.has_room(capacity, pages) {
             pages /= 2;
         }

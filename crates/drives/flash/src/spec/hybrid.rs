@@ -5,7 +5,7 @@ use stasis_block::units::format_size;
 use super::{Spec, SpecError};
 
 /// Maximum number of log blocks of a plane: each write searches them.
-const LOGS_MAX: u32 = 1024;
+const MAX_LOGS: u32 = 1024;
 /// Free blocks of a plane besides its log blocks: one to merge into, and one
 /// that is being erased.
 const WORKING: u32 = 2;
@@ -26,9 +26,9 @@ impl Spec {
             return Err(SpecError::value("mapping_unit", value, reason, nearest));
         }
         let logs = self.log_blocks;
-        if !(1..=LOGS_MAX).contains(&logs) {
-            let reason = format!("it is 1 to {LOGS_MAX}");
-            return Err(SpecError::value("log_blocks", logs, reason, logs.clamp(1, LOGS_MAX)));
+        if !(1..=MAX_LOGS).contains(&logs) {
+            let reason = format!("it is 1 to {MAX_LOGS}");
+            return Err(SpecError::value("log_blocks", logs, reason, logs.clamp(1, MAX_LOGS)));
         }
         let geometry = self.geometry(capacity);
         let (blocks, least) = (geometry.blocks, self.least_blocks(capacity, geometry.pages));

@@ -5,7 +5,7 @@ use stasis_block::units::format_size;
 use super::{Spec, SpecError};
 
 /// Maximum number of units of a page: each is a bit of a mask.
-const UNITS_MAX: u64 = 128;
+const MAX_UNITS: u64 = 128;
 
 impl Spec {
     /// Bytes of a zone.
@@ -34,9 +34,9 @@ impl Spec {
             return Ok(());
         }
         let block = self.block_bytes(self.pages(capacity));
-        if self.page_size / self.mapping_unit > UNITS_MAX {
-            let nearest = format_size(self.page_size / UNITS_MAX);
-            let reason = format!("`{}` has {UNITS_MAX} units of a page at most", self.ftl);
+        if self.page_size / self.mapping_unit > MAX_UNITS {
+            let nearest = format_size(self.page_size / MAX_UNITS);
+            let reason = format!("`{}` has {MAX_UNITS} units of a page at most", self.ftl);
             let value = format_size(self.mapping_unit);
             return Err(SpecError::value("mapping_unit", value, reason, nearest));
         }

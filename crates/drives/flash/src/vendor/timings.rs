@@ -17,21 +17,21 @@
 
 use stasis_block::{VendorCommand, VendorError};
 use stasis_clock::Nanos;
-use stasis_nand::{cells::TYPES_MAX, BusRate, Timing};
+use stasis_nand::{cells::MAX_TYPES, BusRate, Timing};
 
 use super::{CDW12, CDW13, CDW14};
 use crate::Ssd;
 
 /// Numbers in the table.
-const NUMBERS: usize = 2 * TYPES_MAX + 6;
+const NUMBERS: usize = 2 * MAX_TYPES + 6;
 /// The longest time that can be set (ns): an hour. Sums of times must fit.
-const TIME_MAX: u64 = 3_600_000_000_000;
+const MAX_TIME: u64 = 3_600_000_000_000;
 
 fn table(timing: &Timing) -> [u64; NUMBERS] {
     let mut numbers = [0; NUMBERS];
-    numbers[..TYPES_MAX].copy_from_slice(&timing.read);
-    numbers[TYPES_MAX..2 * TYPES_MAX].copy_from_slice(&timing.program);
-    numbers[2 * TYPES_MAX..].copy_from_slice(&[
+    numbers[..MAX_TYPES].copy_from_slice(&timing.read);
+    numbers[MAX_TYPES..2 * MAX_TYPES].copy_from_slice(&timing.program);
+    numbers[2 * MAX_TYPES..].copy_from_slice(&[
         timing.erase,
         timing.bus.bytes_per_second().unwrap_or(0),
         timing.command,
@@ -63,13 +63,13 @@ pub(super) fn set(
     let value = u64::from(command.dwords[CDW14]) << 32 | u64::from(command.dwords[CDW13]);
     let number = command.dwords[CDW12] as usize;
     let mut timing = *ssd.context.array.timing();
-    if number == 2 * TYPES_MAX + 1 {
+    if number == 2 * MAX_TYPES + 1 {
         timing.bus = if value == 0 { BusRate::UNLIMITED } else { BusRate::per_second(value) };
     } else {
-        let tail = |number: usize| number.checked_sub(2 * TYPES_MAX);
+        let tail = |number: usize| number.checked_sub(2 * MAX_TYPES);
         let time = match (number, tail(number)) {
-            (0..TYPES_MAX, _) => timing.read.get_mut(number),
-            (_, None) => timing.program.get_mut(number - TYPES_MAX),
+            (0..MAX_TYPES, _) => timing.read.get_mut(number),
+            (_, None) => timing.program.get_mut(number - MAX_TYPES),
             (_, Some(0)) => Some(&mut timing.erase),
             (_, Some(2)) => Some(&mut timing.command),
             (_, Some(3)) => Some(&mut timing.register_copy),
@@ -77,7 +77,7 @@ pub(super) fn set(
             (_, Some(5)) => Some(&mut timing.resume),
             _ => None,
         };
-        if value > TIME_MAX {
+        if value > MAX_TIME {
             return Err(VendorError::Field);
         }
         *time.ok_or(VendorError::Field)? = value;

@@ -11,9 +11,9 @@ use super::CalibrateError;
 use crate::profile::{Block, Observed, Profile};
 
 /// Minimum number of samples for a separate block size.
-const SAMPLES_MIN: usize = 30;
+const MIN_SAMPLES: usize = 30;
 /// Maximum number of samples that are kept as they are; of more, percentiles are kept.
-const SAMPLES_MAX: usize = 2048;
+const MAX_SAMPLES: usize = 2048;
 
 /// The key of a request under way: device, operation, sector.
 type Key<'a> = (&'a str, Operation, u64);
@@ -72,8 +72,8 @@ pub fn from_blkparse(text: &str) -> Result<Profile, CalibrateError> {
     let mut profile = Profile::new("blktrace", "blkparse, D to C", Observed::Device);
     profile.depth = Some(depth.max(1));
     for (operation, sizes) in samples {
-        let enough = sizes.values().any(|samples| samples.len() >= SAMPLES_MIN);
-        let kept = sizes.into_iter().filter(|(_, s)| !enough || s.len() >= SAMPLES_MIN);
+        let enough = sizes.values().any(|samples| samples.len() >= MIN_SAMPLES);
+        let kept = sizes.into_iter().filter(|(_, s)| !enough || s.len() >= MIN_SAMPLES);
         let blocks = kept.map(|(block_size, samples)| block(block_size, samples)).collect();
         profile.operations.insert(operation, blocks);
     }
@@ -86,7 +86,7 @@ pub fn from_blkparse(text: &str) -> Result<Profile, CalibrateError> {
 }
 
 fn block(block_size: u64, mut samples: Vec<Nanos>) -> Block {
-    if samples.len() <= SAMPLES_MAX {
+    if samples.len() <= MAX_SAMPLES {
         return Block { block_size, samples, ..Block::default() };
     }
     samples.sort_unstable();

@@ -20,9 +20,9 @@ use crate::span::Span;
 use crate::spec::{range, BuildContext, BuildError, Problem};
 
 /// Maximum number of open units.
-const OPEN_MAX: u32 = 1024;
+const MAX_OPEN: u32 = 1024;
 /// The smallest unit (bytes): a page of flash.
-const UNIT_MIN: u64 = 4096;
+const MIN_UNIT: u64 = 4096;
 
 /// A memory card's description: `{ kind = "card", ... }`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub struct CardSpec {
     pub unit: u64,
     /// Units that can be open for writing; 2 if not given.
     #[serde(default = "open_units")]
-    #[schemars(range(min = 1, max = OPEN_MAX))]
+    #[schemars(range(min = 1, max = MAX_OPEN))]
     pub open_units: u32,
     /// Time to close a unit.
     pub close: Span,
@@ -65,11 +65,11 @@ impl Parameters for CardSpec {
     const NAME: &'static str = "card";
 
     fn check(&mut self) -> Result<(), Problem> {
-        if self.unit < UNIT_MIN {
-            let least = units::format_size(UNIT_MIN);
+        if self.unit < MIN_UNIT {
+            let least = units::format_size(MIN_UNIT);
             return Err(Problem::value("unit", format!("must be at least {least}")));
         }
-        range("open_units", self.open_units, OPEN_MAX)
+        range("open_units", self.open_units, MAX_OPEN)
     }
 
     fn build(&self, _label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {

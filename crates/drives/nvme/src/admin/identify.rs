@@ -1,11 +1,11 @@
 //! Identify (NVMe 1.4 section 5.15): the properties of the controller and its namespaces.
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::commands::{most_blocks, most_blocks_of_source, MOST_SOURCES};
+use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, Namespace, LBA_FORMATS};
 use crate::error_log::ERROR_LOG_ENTRIES;
-use crate::events::MOST_EVENT_REQUESTS;
+use crate::events::MAX_EVENT_REQUESTS;
 use crate::features::notices;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::placement::{Placement, ENDURANCE_GROUP};
@@ -130,7 +130,7 @@ fn fill_controller(page: &mut Page, config: &Config, commands: &Commands) {
     page[264] = AVSCC;
     page[524] = FNA;
     page[258] = 3; // Abort Command Limit, 0's based; each is done at once.
-    page[259] = MOST_EVENT_REQUESTS as u8 - 1;
+    page[259] = MAX_EVENT_REQUESTS as u8 - 1;
     page[260] = FRMW;
     page[261] = LPA;
     page[262] = ERROR_LOG_ENTRIES as u8 - 1;
@@ -162,7 +162,7 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
     // Limits of Copy (NVM Command Set Specification 1.0): MSSRL, MCL, MSRC.
     put(page, 74, &most_blocks_of_source(namespace).to_le_bytes());
     put(page, 76, &most_blocks(namespace).to_le_bytes());
-    page[80] = (MOST_SOURCES - 1) as u8;
+    page[80] = (MAX_SOURCES - 1) as u8;
     put(page, 104, &identity.nguid);
     put(page, 120, &identity.eui64);
     // LBA formats, without metadata: log2 of the size in bits 23:16.

@@ -6,29 +6,29 @@ use stasis_block::{Command, Operation};
 use crate::command::{location, SubmissionEntry};
 use crate::config::Namespace;
 use crate::extent::Extent;
-use crate::io::{Io, IoCommand, MOST_REQUESTS};
+use crate::io::{Io, IoCommand, MAX_REQUESTS};
 use crate::registered::{always, CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
 /// Maximum number of source ranges of a command (MSRC, plus one): a page of them.
-pub const MOST_SOURCES: usize = 128;
+pub const MAX_SOURCES: usize = 128;
 /// Size of a source range's entry of format 0 in bytes.
 const ENTRY: usize = 32;
 /// Maximum bytes of one source range: the largest transfer of any controller.
-const LONGEST: u64 = 2 << 20;
+const MAX_SOURCE: u64 = 2 << 20;
 
-const _: () = assert!(MOST_SOURCES * ENTRY == PAGE_SIZE && MOST_SOURCES <= MOST_REQUESTS);
+const _: () = assert!(MAX_SOURCES * ENTRY == PAGE_SIZE && MAX_SOURCES <= MAX_REQUESTS);
 
 /// Maximum blocks of one source range (MSSRL).
 pub fn most_blocks_of_source(namespace: &Namespace) -> u16 {
-    (LONGEST / u64::from(namespace.block_size)) as u16
+    (MAX_SOURCE / u64::from(namespace.block_size)) as u16
 }
 
 /// Maximum blocks of a command (MCL).
 pub fn most_blocks(namespace: &Namespace) -> u32 {
-    u32::from(most_blocks_of_source(namespace)) * MOST_SOURCES as u32
+    u32::from(most_blocks_of_source(namespace)) * MAX_SOURCES as u32
 }
 
 pub const COMMAND: IoCommand = IoCommand {
@@ -47,10 +47,10 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
         return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
     }
     let count = (command.cdw12 & 0xff) as usize + 1;
-    if count > MOST_SOURCES {
+    if count > MAX_SOURCES {
         return Err(StatusCode::CommandSizeLimitExceeded.at(location::CDW12));
     }
-    let mut raw = [0; MOST_SOURCES * ENTRY];
+    let mut raw = [0; MAX_SOURCES * ENTRY];
     let raw = &mut raw[..count * ENTRY];
     io.receive(memory, command, raw)?;
 

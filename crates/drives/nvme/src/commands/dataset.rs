@@ -5,20 +5,20 @@ use stasis_block::{Command, Operation};
 
 use crate::command::{location, SubmissionEntry};
 use crate::extent::Extent;
-use crate::io::{Io, IoCommand, MOST_REQUESTS};
+use crate::io::{Io, IoCommand, MAX_REQUESTS};
 use crate::registered::{always, CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome};
 use crate::{Memory, PAGE_SIZE};
 
 /// Maximum number of ranges of a command.
-pub const MOST_RANGES: usize = 256;
+pub const MAX_RANGES: usize = 256;
 /// Size of a range's definition in bytes (section 6.7.1.1).
 pub const RANGE: usize = 16;
 /// Deallocate, in Dword 11.
 pub const DEALLOCATE: u32 = 1 << 2;
 
-const _: () = assert!(MOST_RANGES * RANGE == PAGE_SIZE && MOST_RANGES <= MOST_REQUESTS);
+const _: () = assert!(MAX_RANGES * RANGE == PAGE_SIZE && MAX_RANGES <= MAX_REQUESTS);
 
 pub const COMMAND: IoCommand = IoCommand {
     opcode: 0x09,
@@ -35,7 +35,7 @@ pub fn receive_ranges<'a>(
     io: &mut Io,
     memory: &dyn Memory,
     command: &SubmissionEntry,
-    raw: &'a mut [u8; MOST_RANGES * RANGE],
+    raw: &'a mut [u8; MAX_RANGES * RANGE],
 ) -> Result<&'a [u8], Failure> {
     let count = (command.cdw10 & 0xff) as usize + 1;
     let raw = &mut raw[..count * RANGE];
@@ -54,7 +54,7 @@ fn dataset_management(
         return Ok(Outcome::Done(0));
     }
     let namespace = io.writable_namespace(command.nsid)?.clone();
-    let mut raw = [0; MOST_RANGES * RANGE];
+    let mut raw = [0; MAX_RANGES * RANGE];
     let raw = receive_ranges(io, memory, command, &mut raw)?;
 
     let mut ranges = 0;

@@ -15,8 +15,8 @@ mod write;
 mod write_uncorrectable;
 mod write_zeroes;
 
-pub use copy::{most_blocks, most_blocks_of_source, MOST_SOURCES};
-pub use dataset::{parse_range, receive_ranges, DEALLOCATE, MOST_RANGES, RANGE};
+pub use copy::{most_blocks, most_blocks_of_source, MAX_SOURCES};
+pub use dataset::{parse_range, receive_ranges, DEALLOCATE, MAX_RANGES, RANGE};
 
 use crate::admin::{self, AdminExecute, Commands};
 use crate::io::IoExecute;

@@ -114,7 +114,7 @@ impl Controller {
         }
         let bytes = self.io.slots.requests.bytes() + self.io.config.max_transfer as usize;
         queue == 0
-            || self.io.slots.requests.has_room(crate::io::MOST_REQUESTS)
+            || self.io.slots.requests.has_room(crate::io::MAX_REQUESTS)
                 && bytes <= self.io.config.max_in_flight_bytes
     }
 

@@ -90,6 +90,11 @@ impl Controller {
         reg::BAR_SIZE
     }
 
+    /// Whether the register at `offset` is a doorbell.
+    pub fn is_doorbell(offset: u64) -> bool {
+        offset >= reg::DOORBELLS
+    }
+
     /// Whether a write to the register at `offset` announces admin commands, before which the
     /// carrier is to call [`Controller::set_health`].
     pub fn is_admin_doorbell(offset: u64) -> bool {
@@ -157,7 +162,7 @@ impl Controller {
     }
 
     /// The next I/O command that has ended without a request for the drive, with an error.
-    /// At most [`crate::MOST_REFUSED`] are kept.
+    /// At most [`crate::MAX_REFUSED`] are kept.
     pub fn pop_refused(&mut self) -> Option<Refused> {
         self.io.outgoing.next_refused()
     }

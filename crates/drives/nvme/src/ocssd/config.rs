@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
 /// Maximum number of chunks of a namespace: their state stays below 32 MiB.
-const MOST_CHUNKS: u64 = 1 << 20;
+const MAX_CHUNKS: u64 = 1 << 20;
 
 /// The geometry of an Open-Channel 2.0 drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -107,7 +107,7 @@ pub enum OcssdError {
     },
     /// Too many chunks.
     #[error(
-        "{chunks} chunks are too many: at most {MOST_CHUNKS}; give each at least {nearest} sectors"
+        "{chunks} chunks are too many: at most {MAX_CHUNKS}; give each at least {nearest} sectors"
     )]
     Count {
         /// How many there would be.
@@ -154,8 +154,8 @@ impl Ocssd {
             return Err(self.wrong_size(units * u64::from(self.sectors), blocks, block));
         }
         let chunks = chunks as u64;
-        if chunks > MOST_CHUNKS {
-            return Err(OcssdError::Count { chunks, nearest: blocks.div_ceil(MOST_CHUNKS) });
+        if chunks > MAX_CHUNKS {
+            return Err(OcssdError::Count { chunks, nearest: blocks.div_ceil(MAX_CHUNKS) });
         }
         let Self { sectors, write_min, cached, .. } = *self;
         let write_optimal = self.write_optimal();

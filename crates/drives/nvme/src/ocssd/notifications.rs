@@ -7,7 +7,7 @@ use crate::PAGE_SIZE;
 /// Size of a notification in bytes.
 const NOTIFICATION: usize = 64;
 /// Notifications that are kept: those of a page.
-const MOST: usize = PAGE_SIZE / NOTIFICATION;
+const MAX_NOTIFICATIONS: usize = PAGE_SIZE / NOTIFICATION;
 /// State of a notification: the sectors or the chunk can no longer be read or written.
 const UNRECOVERABLE: u8 = 1 << 3;
 
@@ -42,7 +42,7 @@ impl Notifications {
         entry[20] = UNRECOVERABLE;
         entry[22] = mask;
         entry[32..34].copy_from_slice(&last.to_le_bytes());
-        if self.entries.len() == MOST {
+        if self.entries.len() == MAX_NOTIFICATIONS {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);

@@ -4,7 +4,7 @@
 use stasis_block::Operation;
 
 use crate::command::{location, SubmissionEntry};
-use crate::commands::{parse_range, receive_ranges, DEALLOCATE, MOST_RANGES, RANGE};
+use crate::commands::{parse_range, receive_ranges, DEALLOCATE, MAX_RANGES, RANGE};
 use crate::config::Config;
 use crate::io::{Io, IoCommand};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
@@ -76,7 +76,7 @@ fn scalar_reset(
         return Ok(Outcome::Done(0));
     }
     io.writable_namespace(command.nsid)?;
-    let mut raw = [0; MOST_RANGES * RANGE];
+    let mut raw = [0; MAX_RANGES * RANGE];
     let raw = receive_ranges(io, memory, command, &mut raw)?;
     let set = io.namespaces.chunked(command.nsid)?;
     let mut chunks = Vec::new();

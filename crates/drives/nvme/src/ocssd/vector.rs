@@ -54,7 +54,7 @@ pub const VECTOR_COPY: IoCommand = IoCommand {
 };
 
 /// Maximum number of addresses of a command.
-const MOST: usize = 64;
+const MAX_ADDRESSES: usize = 64;
 
 /// Vector Chunk Read and Vector Chunk Write.
 fn vector(
@@ -167,7 +167,7 @@ fn vector_lbas(
     if count == 1 {
         return Ok(vec![list]);
     }
-    let mut raw = [0; MOST * 8];
+    let mut raw = [0; MAX_ADDRESSES * 8];
     let raw = &mut raw[..count * 8];
     memory.read(list, raw)?;
     let lba =

@@ -11,7 +11,7 @@ pub const INVALID_PLACEMENT: u8 = 0x03;
 pub const EVENT_TYPES: [u8; 2] = [NOT_FULLY_WRITTEN, INVALID_PLACEMENT];
 
 /// Maximum number of events that a log keeps.
-const MOST: usize = 63;
+const MAX_EVENTS: usize = 63;
 /// Size of the page's header, and of an event, in bytes.
 const ENTRY: usize = 64;
 
@@ -43,7 +43,7 @@ impl EventLog {
         const IDENTIFIER_VALID: u8 = 1;
         const NAMESPACE_VALID: u8 = 1 << 1;
         const LOCATION_VALID: u8 = 1 << 2;
-        if self.events.len() == MOST {
+        if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
         let mut raw = [0; ENTRY];

@@ -2,7 +2,7 @@
 //! (ZNS 1.1 sections 4.1.1 and 4.1.4.2).
 
 /// Maximum number of zones that the log lists.
-const MOST: usize = 511;
+const MAX_LISTED: usize = 511;
 /// Size of the log page in bytes.
 const PAGE: usize = 4096;
 /// Number of Zone Identifiers if there are more than the log can name.
@@ -21,7 +21,7 @@ impl ChangedZones {
         if self.overflowed || self.zones.contains(&start) {
             return;
         }
-        if self.zones.len() == MOST {
+        if self.zones.len() == MAX_LISTED {
             self.overflowed = true;
             self.zones.clear();
             return;

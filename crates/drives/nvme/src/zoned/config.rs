@@ -8,15 +8,15 @@ use stasis_block::units::{self, format_size};
 /// Command Set Identifier of the Zoned Namespace command set.
 pub const CSI: u8 = 2;
 /// Maximum number of zones of a namespace: their state stays below 32 MiB.
-const MOST_ZONES: u64 = 1 << 20;
+const MAX_ZONES: u64 = 1 << 20;
 /// Unit of a zone descriptor extension in bytes (ZNS 1.1 section 4.1.5.1).
 pub const EXTENSION_UNIT: u64 = 64;
 /// Largest zone descriptor extension in bytes: its size is an 8-bit field.
-const LARGEST_EXTENSION: u64 = 255 * EXTENSION_UNIT;
+const MAX_EXTENSION: u64 = 255 * EXTENSION_UNIT;
 /// Limit on the bytes of all extensions of a namespace.
-const MOST_EXTENSIONS: u64 = 64 << 20;
+const MAX_EXTENSIONS: u64 = 64 << 20;
 /// Largest random write area in blocks: its size is a 16-bit field.
-const MOST_ZRWA_BLOCKS: u64 = 0xffff;
+const MAX_ZRWA_BLOCKS: u64 = 0xffff;
 
 /// The zones of a zoned namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -124,7 +124,7 @@ pub enum ZonesError {
         fitting: u64,
     },
     /// Too many zones.
-    #[error("zones of {} are {zones} on this drive, but at most {MOST_ZONES} are possible; make them {}",
+    #[error("zones of {} are {zones} on this drive, but at most {MAX_ZONES} are possible; make them {}",
         format_size(*size), format_size(*nearest))]
     Count {
         /// Size of a zone.
@@ -158,7 +158,7 @@ pub enum ZonesError {
         nearest_active: u32,
     },
     /// The descriptor extension has a wrong size.
-    #[error("a zone descriptor extension of {size} bytes cannot be: a multiple of 64 up to {LARGEST_EXTENSION}, together at most 64MiB; the nearest is {nearest}")]
+    #[error("a zone descriptor extension of {size} bytes cannot be: a multiple of 64 up to {MAX_EXTENSION}, together at most 64MiB; the nearest is {nearest}")]
     Extension {
         /// The value given.
         size: u64,
@@ -199,8 +199,8 @@ impl Zones {
             let fitting = 1 << bytes.trailing_zeros().min(size.trailing_zeros());
             return Err(ZonesError::Drive { size, drive: bytes, below, above, fitting });
         }
-        if bytes / size > MOST_ZONES {
-            let nearest = (bytes / MOST_ZONES).next_power_of_two();
+        if bytes / size > MAX_ZONES {
+            let nearest = (bytes / MAX_ZONES).next_power_of_two();
             return Err(ZonesError::Count { size, zones: bytes / size, nearest });
         }
         let capacity = self.capacity();
@@ -210,7 +210,7 @@ impl Zones {
         }
         self.check_limits()?;
         let extension = self.extension_size;
-        let most = (MOST_EXTENSIONS / (bytes / size)).min(LARGEST_EXTENSION);
+        let most = (MAX_EXTENSIONS / (bytes / size)).min(MAX_EXTENSION);
         let most = most / EXTENSION_UNIT * EXTENSION_UNIT;
         if !extension.is_multiple_of(EXTENSION_UNIT) || extension > most {
             let nearest = extension.div_ceil(EXTENSION_UNIT).saturating_mul(EXTENSION_UNIT);
@@ -236,7 +236,7 @@ impl Zrwa {
         let Self { size, granularity, count } = self;
         let step_fits =
             |step: u64| step > 0 && step.is_multiple_of(block) && capacity.is_multiple_of(step);
-        let most = (MOST_ZRWA_BLOCKS * block).min(capacity);
+        let most = (MAX_ZRWA_BLOCKS * block).min(capacity);
         let size_fits =
             |size: u64, step: u64| size > 0 && size.is_multiple_of(step) && size <= most;
         if step_fits(granularity) && size_fits(size, granularity) && count > 0 {

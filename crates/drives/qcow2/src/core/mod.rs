@@ -17,7 +17,7 @@ use crate::{Durability, Settings};
 
 /// Limit on the bytes of tables that wait to be written: beyond it they are written without being
 /// asked for.
-const WAITING_LIMIT: u64 = 8 << 20;
+const MAX_WAITING: u64 = 8 << 20;
 
 /// Zeroes that are written at once (bytes).
 const PIECE: usize = 1 << 20;
@@ -162,7 +162,7 @@ impl Core {
             self.make_durable().await?;
         }
         let waiting = self.shared.lock().tables.dirty_bytes();
-        if waiting > WAITING_LIMIT {
+        if waiting > MAX_WAITING {
             let access = self.access.read().await;
             self.write_tables(&access, End::Ordered).await?;
         }

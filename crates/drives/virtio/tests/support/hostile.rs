@@ -21,7 +21,7 @@ const QUEUES: u16 = 3;
 const SIZE: u16 = 16;
 /// Limit on the accesses to memory in one call: in each queue twice its entries, each
 /// with as many descriptors, each seen once, and its data in as many pieces.
-const MOST_ACCESSES: u64 = QUEUES as u64 * 2 * SIZE as u64 * (2 * SIZE as u64 + 12) + 64;
+const MAX_ACCESSES: u64 = QUEUES as u64 * 2 * SIZE as u64 * (2 * SIZE as u64 + 12) + 64;
 
 /// Memory that another processor may change at any time.
 struct Ram {
@@ -131,7 +131,7 @@ pub fn run(script: &[u8]) {
     while !script.0.is_empty() {
         world.ram.accesses.set(0);
         world.step(&mut script);
-        assert!(world.ram.accesses.get() <= MOST_ACCESSES, "{}", world.ram.accesses.get());
+        assert!(world.ram.accesses.get() <= MAX_ACCESSES, "{}", world.ram.accesses.get());
         assert!(world.device.device().in_flight() >= world.held.len());
         let bytes: usize = world.held.values().map(|request| request.data.len()).sum();
         assert!(bytes <= MAX_IN_FLIGHT);

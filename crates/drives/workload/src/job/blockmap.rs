@@ -10,7 +10,7 @@ pub struct BlockMap {
 
 impl BlockMap {
     /// Limit on the number of blocks: 1 GiB of bits.
-    pub const BLOCKS_MAX: u64 = 1 << 33;
+    pub const MAX_BLOCKS: u64 = 1 << 33;
 
     /// Of `blocks`, none of which is in it.
     pub fn new(blocks: u64) -> Self {

@@ -53,7 +53,7 @@ pub struct Load {
 }
 
 /// Limit on the number of threads, as results number them.
-const THREADS_MAX: u64 = 65_535;
+const MAX_THREADS: u64 = 65_535;
 
 impl Load {
     /// The load of `file` on a drive of `capacity` bytes. Each thread needs
@@ -67,8 +67,8 @@ impl Load {
         let mut group = 0;
         let total: u64 = file.jobs.iter().map(|job| u64::from(job.numjobs)).sum();
         for (index, job) in file.jobs.iter().enumerate() {
-            if total > THREADS_MAX {
-                let problem = format!("{total} threads in all, but there may be {THREADS_MAX}");
+            if total > MAX_THREADS {
+                let problem = format!("{total} threads in all, but there may be {MAX_THREADS}");
                 return Err(JobError::Job { job: job.name.clone(), problem });
             }
             if index > 0 && (job.stonewall || job.new_group) {

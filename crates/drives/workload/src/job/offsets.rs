@@ -164,7 +164,7 @@ impl Offsets {
             Distribution::Uniform if once => {
                 let smallest = least.into_iter().min().unwrap_or(1);
                 let count = region.length.div_ceil(smallest);
-                if count > BlockMap::BLOCKS_MAX {
+                if count > BlockMap::MAX_BLOCKS {
                     return Err(format!(
                         "a random map of {count} blocks is too large: set norandommap, or make \
                          `size` smaller"

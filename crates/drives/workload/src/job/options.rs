@@ -11,9 +11,9 @@ use super::{Direction, Distribution, Engine, ExitWhat, Job};
 use crate::JobError;
 
 /// Limit on the threads of a job.
-const THREADS_MAX: u64 = 65_535;
+const MAX_THREADS: u64 = 65_535;
 /// Limit on a thread's I/Os in flight.
-const DEPTH_MAX: u64 = 1 << 20;
+const MAX_DEPTH: u64 = 1 << 20;
 
 /// The lines of a section in the order in which fio takes them: `kb_base` before all others,
 /// in whatever line it is.
@@ -72,8 +72,8 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
         Key::Engine => job.engine = engine(value)?,
         Key::Direct => job.direct = boolean(value)?,
         Key::Buffered => job.direct = !boolean(value)?,
-        Key::NumJobs => job.numjobs = within(1, THREADS_MAX)? as u32,
-        Key::IoDepth => job.iodepth = within(1, DEPTH_MAX)? as u32,
+        Key::NumJobs => job.numjobs = within(1, MAX_THREADS)? as u32,
+        Key::IoDepth => job.iodepth = within(1, MAX_DEPTH)? as u32,
         Key::SubmitMode => {
             job.offload = choice(value, &[("inline", false), ("offload", true)])?;
         }

@@ -19,7 +19,7 @@ const MICROSECOND: Nanos = 1000;
 /// Bytes of Tencent's unit.
 const SECTOR: u64 = 512;
 /// Limit on the I/Os of one second that are kept to be spread over it.
-const SPREAD_MOST: usize = 1 << 20;
+const MAX_SPREAD: usize = 1 << 20;
 
 /// The fields of a line, or `None` where there are more or fewer.
 fn fields(line: &str) -> Option<[&str; 5]> {
@@ -109,7 +109,7 @@ impl Spread {
     /// Takes an I/O.
     pub(crate) fn push(&mut self, record: Record) {
         let over = self.second.front().is_some_and(|first| first.at != record.at);
-        if over || self.second.len() >= SPREAD_MOST {
+        if over || self.second.len() >= MAX_SPREAD {
             self.end();
         }
         self.second.push_back(record);
@@ -119,7 +119,7 @@ impl Spread {
     pub(crate) fn end(&mut self) {
         let count = self.second.len().max(1) as u64;
         for (number, mut record) in self.second.drain(..).enumerate() {
-            // Not above SPREAD_MOST times a second.
+            // Not above MAX_SPREAD times a second.
             record.at = record.at.saturating_add(number as u64 * SECOND / count);
             self.ready.push_back(record);
         }

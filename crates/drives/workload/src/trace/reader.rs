@@ -31,12 +31,12 @@ pub enum Format {
 }
 
 /// The longest line (bytes).
-const LINE_MAX: u64 = 64 << 10;
+const MAX_LINE: u64 = 64 << 10;
 /// Limit on the part of a line that an error shows.
 const SHOWN: usize = 120;
 /// Number of I/Os of a run that wait for one that was submitted before them: more than are in
 /// flight while any completes. Then it is one that never did.
-const WAITING_MAX: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 /// A record that waits for those submitted before it.
 #[derive(Debug, PartialEq, Eq)]
@@ -198,7 +198,7 @@ impl<R: BufRead> Reader<R> {
     pub fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
         loop {
             if let State::Ios(_, waiting, next) = &mut self.state {
-                let enough = self.ended || waiting.len() > WAITING_MAX;
+                let enough = self.ended || waiting.len() > MAX_WAITING;
                 let ready =
                     |Reverse(Waiting(first)): &Reverse<Waiting>| enough || first.order <= *next;
                 if waiting.peek().is_some_and(ready) {
@@ -259,7 +259,7 @@ impl<R: BufRead> Reader<R> {
     /// The I/O of the next line, if that is one of the drive's.
     fn read_line(&mut self) -> Result<Option<Record>, TraceError> {
         self.line.clear();
-        let read = (&mut self.input).take(LINE_MAX).read_until(b'\n', &mut self.line)?;
+        let read = (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut self.line)?;
         if read == 0 {
             self.end()?;
             return Ok(None);
@@ -273,8 +273,8 @@ impl<R: BufRead> Reader<R> {
             problem,
             text: line.chars().take(SHOWN).collect(),
         };
-        if read as u64 == LINE_MAX {
-            return Err(bad(format!("the line is longer than {LINE_MAX} bytes")));
+        if read as u64 == MAX_LINE {
+            return Err(bad(format!("the line is longer than {MAX_LINE} bytes")));
         }
         let parsed = match &mut self.state {
             State::Blkparse(action) => of_event(line, action),

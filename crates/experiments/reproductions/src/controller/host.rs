@@ -17,7 +17,7 @@ use super::subject::Subject;
 /// Memory of the software host (bytes).
 pub const MEMORY: u64 = 3 << 30;
 /// Time limit of the whole measurement.
-const LIMIT: Duration = Duration::from_secs(3600);
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
 /// Measures a subject in a software host with the same system as the guest's.
 pub fn measure(
@@ -54,7 +54,7 @@ pub fn measure(
     );
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script]);
     job.send_results = false;
-    job.limit_ms = LIMIT.as_millis() as u64;
+    job.limit_ms = MAX_TIME.as_millis() as u64;
     let (mut said, mut errors) = (Vec::new(), Vec::new());
     let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| match piece {
         Piece::Output(Stream::Output, bytes) => said.extend_from_slice(bytes),

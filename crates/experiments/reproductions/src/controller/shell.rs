@@ -6,7 +6,7 @@ use anyhow::{bail, Context, Result};
 use stasis_qemu_vm::{Job, Piece, Vm};
 
 /// Time limit of a script in a guest (ms).
-const LIMIT: u64 = 300_000;
+const MAX_MS: u64 = 300_000;
 
 /// Runs a script here; returns its standard output.
 pub fn here(script: &str) -> Result<String> {
@@ -33,7 +33,7 @@ pub fn inside(vm: &mut Vm, script: &str) -> Result<String> {
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
     job.keep_processes = true;
     job.send_results = false;
-    job.limit_ms = LIMIT;
+    job.limit_ms = MAX_MS;
     let (mut said, mut errors) = (Vec::new(), Vec::new());
     let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| match piece {
         Piece::Output(stasis_qemu_vm::Stream::Output, bytes) => said.extend_from_slice(bytes),

@@ -18,7 +18,7 @@ pub struct Pattern {
 }
 
 /// Maximum number of readers, and of writers: each has a part of the disk.
-const MOST: u32 = 5;
+const MAX_WORKERS: u32 = 5;
 const NONE: &str = "none";
 
 impl Pattern {
@@ -66,8 +66,10 @@ impl FromStr for Pattern {
         if !rest.is_empty() || readers + writers == 0 {
             return Err(wrong());
         }
-        if readers > MOST || writers > MOST {
-            return Err(format!("`{word}`: at most {MOST} readers and {MOST} writers"));
+        if readers > MAX_WORKERS || writers > MAX_WORKERS {
+            return Err(format!(
+                "`{word}`: at most {MAX_WORKERS} readers and {MAX_WORKERS} writers"
+            ));
         }
         Ok(Self { readers, writers, random })
     }

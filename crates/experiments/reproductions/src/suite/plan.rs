@@ -15,7 +15,7 @@ pub const MEMORY: u64 = 512 << 20;
 pub const MACHINE: &str = "guest";
 /// The publication's samples, and its limit of a start (chapters 7 and 8).
 pub const SAMPLE_MS: u64 = 2_000;
-pub const LIMIT_MS: u64 = 60_000;
+pub const MAX_START_MS: u64 = 60_000;
 /// Longer than Linux's BFQ raises a new reader's weight, 25 s at most: measurements run beside
 /// readers that are not new.
 const SETTLE_MS: u64 = 30_000;
@@ -117,7 +117,7 @@ impl Boot {
             graphical,
             settle_ms: SETTLE_MS,
             gap_ms: GAP_MS,
-            limit_ms: LIMIT_MS,
+            limit_ms: MAX_START_MS,
             sample_ms: SAMPLE_MS,
             phases: self.phases.clone(),
         }
@@ -167,9 +167,9 @@ impl Boot {
         let phases = self.phases.iter().map(|phase| {
             let starts = u64::from(phase.starts) * phase.applications.len() as u64;
             let once =
-                SETTLE_MS + u64::from(phase.samples) * SAMPLE_MS + starts * (LIMIT_MS + GAP_MS);
+                SETTLE_MS + u64::from(phase.samples) * SAMPLE_MS + starts * (MAX_START_MS + GAP_MS);
             // An application that is given up needs time to go.
-            u64::from(phase.repetitions) * (once + LIMIT_MS)
+            u64::from(phase.repetitions) * (once + MAX_START_MS)
         });
         BESIDE_MS + phases.sum::<u64>()
     }

@@ -1,7 +1,7 @@
 //! Inodes: whose a file is, and which blocks it has.
 
 use super::layout::{Layout, Placed, BLOCK, EXTRA, FAST_LINK, INODE, IN_INODE};
-use super::{flag, kind, ATTRIBUTES_MAGIC, CAPABILITY, EXTENT_MAGIC, EXTENT_MAX, SECURITY};
+use super::{flag, kind, ATTRIBUTES_MAGIC, CAPABILITY, EXTENT_MAGIC, MAX_EXTENT, SECURITY};
 use crate::tree::{Id, Kind, Node, Tree, LATEST};
 
 impl Layout {
@@ -64,13 +64,13 @@ impl Layout {
     /// Type, size and links.
     fn facts(&self, tree: &Tree, node: &Node, placed: &Placed) -> (u16, u64, u16) {
         /// Above this the number is not counted (feature dir_nlink).
-        const MOST: usize = 65_000;
-        let names = node.names.min(MOST as u32) as u16;
+        const MAX_LINKS: usize = 65_000;
+        let names = node.names.min(MAX_LINKS as u32) as u16;
         match &node.kind {
             Kind::Folder(children) => {
                 let is_folder = |id: &&Id| matches!(tree.node(**id).kind, Kind::Folder(_));
                 let folders = 2 + children.values().filter(is_folder).count();
-                let links = if folders >= MOST { 1 } else { folders as u16 };
+                let links = if folders >= MAX_LINKS { 1 } else { folders as u16 };
                 (kind::FOLDER, placed.blocks * BLOCK, links)
             }
             Kind::File(content) => (kind::FILE, content.length(), names),
@@ -93,11 +93,11 @@ fn header(entries: u64, most: u64, depth: u16) -> Vec<u8> {
 
 /// A node with a file's extents, which has room for `most`.
 pub(super) fn extents(placed: &Placed, most: u64) -> Vec<u8> {
-    let count = placed.blocks.div_ceil(EXTENT_MAX);
+    let count = placed.blocks.div_ceil(MAX_EXTENT);
     let mut bytes = header(count, most, 0);
     for extent in 0..count {
-        let at = extent * EXTENT_MAX;
-        let length = (placed.blocks - at).min(EXTENT_MAX);
+        let at = extent * MAX_EXTENT;
+        let length = (placed.blocks - at).min(MAX_EXTENT);
         bytes.extend_from_slice(&(at as u32).to_le_bytes());
         bytes.extend_from_slice(&(length as u16).to_le_bytes());
         bytes.extend_from_slice(&[0; 2]);

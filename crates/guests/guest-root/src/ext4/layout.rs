@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::names::folder_blocks;
-use super::{EXTENT_MAX, ROOT_INODE};
+use super::{MAX_EXTENT, ROOT_INODE};
 use crate::tree::{Id, Kind, Tree, ROOT};
 use crate::RootError;
 
@@ -116,9 +116,9 @@ impl Layout {
                 Kind::Link(target) if target.len() > FAST_LINK => 1,
                 _ => 0,
             };
-            let extents = placed.blocks.div_ceil(EXTENT_MAX);
+            let extents = placed.blocks.div_ceil(MAX_EXTENT);
             if extents > IN_BLOCK {
-                let most = (IN_BLOCK * EXTENT_MAX * BLOCK) >> 30;
+                let most = (IN_BLOCK * MAX_EXTENT * BLOCK) >> 30;
                 return Err(tree.fail(format!("a file in it has more than {most} GiB")));
             }
             if extents > IN_INODE {

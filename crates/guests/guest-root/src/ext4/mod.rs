@@ -21,7 +21,7 @@ pub(crate) const ROOT_INODE: u32 = 2;
 /// Mark of an extents' node (ext4/ifork.rst).
 const EXTENT_MAGIC: u16 = 0xf30a;
 /// The longest extent in blocks; a larger number means that the extent is not written.
-const EXTENT_MAX: u64 = 32_768;
+const MAX_EXTENT: u64 = 32_768;
 /// Where an inode's attributes begin with their mark (ext4/attributes.rst), and the number that
 /// stands for `security.`.
 const ATTRIBUTES_MAGIC: u32 = 0xea02_0000;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{flag, incompat, kind, u16_at, u32_at, ATTRIBUTES_MAGIC, CAPABILITY, EXTENT_MAGIC};
-use super::{EXTENT_MAX, MAGIC, MAGIC_AT, ROOT_INODE, SECURITY, SUPERBLOCK, SUPERBLOCK_SIZE};
+use super::{MAGIC, MAGIC_AT, MAX_EXTENT, ROOT_INODE, SECURITY, SUPERBLOCK, SUPERBLOCK_SIZE};
 use crate::content::{Content, Piece, ReadAt};
 use crate::tree::{text, Id, Kind, Limits, Meta, Tree, ROOT};
 use crate::RootError;
@@ -284,7 +284,7 @@ impl FileSystem {
                 let length = u64::from(u16_at(entry, 4));
                 let from = u64::from(u32_at(entry, 8)) | u64::from(u16_at(entry, 6)) << 32;
                 // An extent that is not written yet reads as zeroes.
-                if length <= EXTENT_MAX {
+                if length <= MAX_EXTENT {
                     self.piece(u64::from(u32_at(entry, 0)), from, length, pieces)?;
                 }
             } else {

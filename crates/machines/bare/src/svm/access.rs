@@ -8,7 +8,7 @@ use super::walk;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
 /// Longest instruction (AMD64 APM vol. 3, 1.1).
-const LONGEST: usize = 15;
+const MAX_INSTRUCTION: usize = 15;
 const DIRECTION: u64 = 1 << 10;
 
 /// An access to a device's memory.
@@ -51,10 +51,10 @@ pub(super) fn fetch(vmcb: &Vmcb, nested: &Nested) -> Fetched {
     let rip = vmcb.get(RIP);
     let linear = base.wrapping_add(rip);
     let (bytes, length) = match walk::read_within_page(vmcb, nested, linear) {
-        Some(bytes) => (bytes, LONGEST),
+        Some(bytes) => (bytes, MAX_INSTRUCTION),
         None => {
             let mut bytes = [0; 16];
-            let length = walk::read(vmcb, nested, linear, &mut bytes[..LONGEST]);
+            let length = walk::read(vmcb, nested, linear, &mut bytes[..MAX_INSTRUCTION]);
             (bytes, length)
         }
     };

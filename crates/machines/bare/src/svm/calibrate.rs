@@ -6,7 +6,8 @@
 
 use super::nested::Nested;
 use super::time::{Costs, ExitPath};
-use super::vcpu::{Exit, LongMode, Vcpu};
+use super::vcpu::{LongMode, Vcpu};
+use crate::exit::Exit;
 use crate::layout::{LOW_END, PAGE_TABLES};
 use std::arch::global_asm;
 

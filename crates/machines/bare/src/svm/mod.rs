@@ -17,4 +17,4 @@ pub use cpuid::Leaf;
 pub use nested::{Nested, NotMappable};
 pub(crate) use time::TIMER;
 pub use time::{Costs, ExitPath};
-pub use vcpu::{Exit, LongMode, Registers, Vcpu};
+pub use vcpu::{LongMode, Registers, Vcpu};

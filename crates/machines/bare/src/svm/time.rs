@@ -83,7 +83,7 @@ impl Timer {
     /// The value to write to the timer so that the guest stays from `now` to `until` at most; 0:
     /// none, as the timer goes off in time already.
     pub(super) fn set(&self, now: u64, until: u64, costs: &Costs) -> u64 {
-        const LONGEST: u64 = u32::MAX as u64;
+        const MAX_COUNT: u64 = u32::MAX as u64;
         let stay = until.saturating_sub(now);
         let due = self.due.load(Relaxed);
         // An earlier time does no harm: the guest continues after it.
@@ -91,7 +91,7 @@ impl Timer {
         if in_time || until == u64::MAX {
             0
         } else {
-            stay.saturating_add_signed(costs.timer).clamp(1, LONGEST)
+            stay.saturating_add_signed(costs.timer).clamp(1, MAX_COUNT)
         }
     }
 

@@ -11,34 +11,8 @@ use super::registers::{
 use super::time::{Costs, ExitPath, TIMER};
 use super::vmcb::*;
 use super::walk;
+use crate::exit::Exit;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Why a guest left.
-#[derive(Debug)]
-pub enum Exit<'a> {
-    /// The guest writes these bytes to a port.
-    PortWrite(u16, &'a [u8]),
-    /// The guest reads a port; the bytes are taken at the next entry.
-    PortRead(u16, &'a mut [u8]),
-    /// The guest writes these bytes to a device's memory.
-    MmioWrite(u64, &'a [u8]),
-    /// The guest reads a device's memory; the bytes are taken at the next entry.
-    MmioRead(u64, &'a mut [u8]),
-    /// The guest writes a model-specific register that is not the processor's own.
-    MsrWrite(u32, u64),
-    /// The guest reads such a register; the value is taken at the next entry.
-    MsrRead(u32, &'a mut u64),
-    /// The guest waits for an interrupt.
-    Halt,
-    /// The guest can take an interrupt.
-    Window,
-    /// The time that it was given is over.
-    Timer,
-    /// The guest shut down: a triple fault.
-    Shutdown,
-    /// The guest did something that is not supported here.
-    Unsupported(String),
-}
 
 // Work that an exit leaves for the next entry.
 #[derive(Debug, Clone, Copy)]
@@ -293,7 +267,7 @@ impl Vcpu {
         costs: &Costs,
         mut now: u64,
         until: u64,
-    ) -> (Exit<'_>, u64) {
+    ) -> (Exit, u64) {
         if !self.finish(nested) {
             return (Exit::Unsupported("a device's bytes to no memory".into()), now);
         }
@@ -330,11 +304,11 @@ impl Vcpu {
             match self.serve(nested, code) {
                 Served::Inside => {}
                 Served::Timer if now < until => {}
-                Served::Timer => return (Exit::Timer, now),
-                Served::Outside(what) => return (self.exit(what), now),
+                Served::Timer => return (Exit::Interrupted, now),
+                Served::Outside(exit) => return (exit, now),
             }
             if now >= until {
-                return (Exit::Timer, now);
+                return (Exit::Interrupted, now);
             }
         }
     }
@@ -437,7 +411,7 @@ impl Vcpu {
             }
             VINTR => {
                 self.request_window(false);
-                Served::Outside(What::Window)
+                Served::Outside(Exit::Window)
             }
             CPUID => {
                 self.cpuid();
@@ -445,11 +419,11 @@ impl Vcpu {
             }
             HLT => {
                 self.skip(1);
-                Served::Outside(What::Halt)
+                Served::Outside(Exit::Halt)
             }
             IOIO => self.port(nested),
             MSR => self.msr(),
-            SHUTDOWN => Served::Outside(What::Shutdown),
+            SHUTDOWN => Served::Outside(Exit::Shutdown),
             NPF => self.memory(nested),
             RDPMC => {
                 self.raise(PROTECTION);
@@ -462,7 +436,7 @@ impl Vcpu {
             _ => {
                 let rip = self.vmcb.get(RIP);
                 let text = format!("exit {code:#x} at {rip:#x}");
-                Served::Outside(What::Unsupported(text))
+                Served::Outside(Exit::Unsupported(text))
             }
         }
     }
@@ -491,6 +465,7 @@ impl Vcpu {
             2 => 2,
             _ => 4,
         };
+        self.length = size;
         let mut bytes = [0; 8];
         if info & STRING != 0 {
             let Self { context, vmcb, .. } = self;
@@ -498,7 +473,7 @@ impl Vcpu {
                 if info & IN != 0 { (RDI_NUMBER, true) } else { (RSI_NUMBER, false) };
             let linear = registers::get(context, vmcb, pointer);
             if !input && walk::read(vmcb, nested, linear, &mut bytes[..size]) != size {
-                return Served::Outside(What::Unsupported("OUTS from no memory".into()));
+                return Served::Outside(Exit::Unsupported("OUTS from no memory".into()));
             }
             let back = vmcb.get(RFLAGS) & 1 << 10 != 0;
             let step = if back { (size as u64).wrapping_neg() } else { size as u64 };
@@ -515,19 +490,19 @@ impl Vcpu {
             self.bytes = bytes;
             if input {
                 self.pending = Pending::PortString(linear, size);
-                return Served::Outside(What::PortRead(port, size));
+                return Served::Outside(Exit::PortRead { port });
             }
-            return Served::Outside(What::PortWrite(port, size));
+            return Served::Outside(Exit::PortWrite { port });
         }
         self.vmcb.set(RIP, next);
         self.vmcb.set(INTERRUPT_SHADOW, 0);
         if info & IN != 0 {
             self.bytes = [0xff; 8];
             self.pending = Pending::Port(size);
-            return Served::Outside(What::PortRead(port, size));
+            return Served::Outside(Exit::PortRead { port });
         }
         self.bytes = self.vmcb.get(RAX).to_le_bytes();
-        Served::Outside(What::PortWrite(port, size))
+        Served::Outside(Exit::PortWrite { port })
     }
 
     fn memory(&mut self, nested: &Nested) -> Served {
@@ -543,18 +518,17 @@ impl Vcpu {
         let Some(access) = access else {
             let what = code.decode().map_or("unreadable".into(), |i| format!("{:?}", i.code()));
             let text = format!("{what} at {rip:#x} on the device memory at {address:#x}");
-            return Served::Outside(What::Unsupported(text));
+            return Served::Outside(Exit::Unsupported(text));
         };
         vmcb.set(INTERRUPT_SHADOW, 0);
         match access {
             Access::Write(bytes, size) => {
-                self.bytes = bytes;
-                Served::Outside(What::MmioWrite(address, size))
+                Served::Outside(Exit::MmioWrite { address, data: (bytes, size) })
             }
             Access::Read(size, target) => {
-                self.bytes = [0xff; 8];
+                (self.bytes, self.length) = ([0xff; 8], size);
                 self.pending = Pending::Memory(target, size);
-                Served::Outside(What::MmioRead(address, size))
+                Served::Outside(Exit::MmioRead { address })
             }
         }
     }
@@ -578,7 +552,7 @@ impl Vcpu {
                     None => {
                         self.value = 0;
                         self.pending = Pending::Msr;
-                        return Served::Outside(What::MsrRead(number));
+                        return Served::Outside(Exit::MsrRead { number });
                     }
                 },
             };
@@ -614,13 +588,13 @@ impl Vcpu {
             }
             _ => match self.mtrr.get(number) {
                 Some(place) => *place = value,
-                None => return Served::Outside(What::MsrWrite(number, value)),
+                None => return Served::Outside(Exit::MsrWrite { number, value }),
             },
         }
         Served::Inside
     }
 
-    /// The bytes of the last exit, for a port or a device's memory.
+    /// The bytes of the last exit for a port, or the answer to a load from a device's memory.
     pub fn data(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.length]
     }
@@ -628,28 +602,6 @@ impl Vcpu {
     /// Answers a read of a model-specific register.
     pub fn set_msr_answer(&mut self, value: u64) {
         self.value = value;
-    }
-
-    fn exit(&mut self, what: What) -> Exit<'_> {
-        self.length = match what {
-            What::PortWrite(_, size)
-            | What::PortRead(_, size)
-            | What::MmioWrite(_, size)
-            | What::MmioRead(_, size) => size,
-            _ => 0,
-        };
-        match what {
-            What::PortWrite(port, size) => Exit::PortWrite(port, &self.bytes[..size]),
-            What::PortRead(port, size) => Exit::PortRead(port, &mut self.bytes[..size]),
-            What::MmioWrite(address, size) => Exit::MmioWrite(address, &self.bytes[..size]),
-            What::MmioRead(address, size) => Exit::MmioRead(address, &mut self.bytes[..size]),
-            What::MsrWrite(number, value) => Exit::MsrWrite(number, value),
-            What::MsrRead(number) => Exit::MsrRead(number, &mut self.value),
-            What::Halt => Exit::Halt,
-            What::Window => Exit::Window,
-            What::Shutdown => Exit::Shutdown,
-            What::Unsupported(text) => Exit::Unsupported(text),
-        }
     }
 }
 
@@ -665,21 +617,7 @@ enum Served {
     /// The timer, or an earlier setting of it.
     Timer,
     /// Someone else serves it.
-    Outside(What),
-}
-
-// An [`Exit`] that borrows nothing yet.
-enum What {
-    PortWrite(u16, usize),
-    PortRead(u16, usize),
-    MmioWrite(u64, usize),
-    MmioRead(u64, usize),
-    MsrWrite(u32, u64),
-    MsrRead(u32),
-    Halt,
-    Window,
-    Shutdown,
-    Unsupported(String),
+    Outside(Exit),
 }
 
 const APIC_ADDRESS: u64 = 0xfee0_0000;

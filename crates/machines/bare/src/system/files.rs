@@ -3,12 +3,12 @@
 //! `/dev/stasis-N` is the disk in slot N, and a file of Linux's /sys shows whether the device
 //! zeroes ranges by itself.
 
-use crate::disk::{Disk, Request, MOST, SECTOR};
+use crate::disk::{Disk, Request, MAX_DISKS, SECTOR};
 use std::ffi::CStr;
 
 /// Descriptors of the disks begin here, those of their files in /sys here.
 const FIRST: u64 = 16;
-const TOLD: u64 = FIRST + MOST as u64;
+const TOLD: u64 = FIRST + MAX_DISKS as u64;
 /// Requests go in pieces of at most so many bytes.
 const PIECE: u64 = 1 << 20;
 /// Size in bytes of the buffer for reads that are not of whole sectors.
@@ -23,13 +23,13 @@ pub fn disk_path(index: usize) -> String {
 struct Bounce([u8; BOUNCE]);
 
 static mut BUFFER: Bounce = Bounce([0; BOUNCE]);
-static mut TOLD_ALREADY: [bool; MOST] = [false; MOST];
+static mut TOLD_ALREADY: [bool; MAX_DISKS] = [false; MAX_DISKS];
 
 type Answer = Result<u64, i32>;
 
 fn disk(descriptor: u64) -> Result<Disk, i32> {
     let index = descriptor.wrapping_sub(FIRST);
-    Disk::find(usize::try_from(index).unwrap_or(MOST)).ok_or(libc::EBADF)
+    Disk::find(usize::try_from(index).unwrap_or(MAX_DISKS)).ok_or(libc::EBADF)
 }
 
 /// The descriptor of the file at `path`.
@@ -53,7 +53,7 @@ pub(super) unsafe fn open(path: u64) -> Answer {
     };
     let index = index.filter(|&index| Disk::find(index).is_some()).ok_or(libc::ENOENT)?;
     if first == TOLD {
-        // SAFETY: one thread; an index below MOST, as a disk was found.
+        // SAFETY: one thread; an index below MAX_DISKS, as a disk was found.
         unsafe { TOLD_ALREADY[index] = false };
     }
     Ok(first + index as u64)
@@ -89,7 +89,7 @@ pub(super) unsafe fn read(descriptor: u64, into: u64, length: u64) -> Answer {
     };
     let Some(disk) = Disk::find(index) else { return Ok(0) };
     let text: &[u8] = if disk.zeroes() { b"1\n" } else { b"0\n" };
-    // SAFETY: one thread; an index below MOST; room for two bytes.
+    // SAFETY: one thread; an index below MAX_DISKS; room for two bytes.
     unsafe {
         if length < 2 || std::mem::replace(&mut TOLD_ALREADY[index], true) {
             return Ok(0);
@@ -190,7 +190,7 @@ pub(super) fn flush(descriptor: u64) -> Answer {
 /// fallocate(2): zeroes, by whichever mode.
 pub(super) fn zero(descriptor: u64, mode: u64, offset: u64, length: u64) -> Answer {
     /// A request has its number of sectors in 32 bits; QEMU takes up to 4 GiB.
-    const MOST_AT_ONCE: u64 = 1 << 30;
+    const MAX_AT_ONCE: u64 = 1 << 30;
     let disk = writable(descriptor)?;
     if !disk.zeroes() {
         return Err(libc::EOPNOTSUPP);
@@ -203,7 +203,7 @@ pub(super) fn zero(descriptor: u64, mode: u64, offset: u64, length: u64) -> Answ
     let unmap = mode & libc::FALLOC_FL_PUNCH_HOLE as u64 != 0;
     let mut at = offset;
     while at < end {
-        let bytes = (end - at).min(MOST_AT_ONCE);
+        let bytes = (end - at).min(MAX_AT_ONCE);
         // SAFETY: no memory but the queue's.
         unsafe { disk.perform(Request::Zero { bytes, unmap }, at / SECTOR) }
             .map_err(|_| libc::EIO)?;

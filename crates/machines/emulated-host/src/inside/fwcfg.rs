@@ -19,7 +19,7 @@ const SELECT: u32 = 8;
 /// Longest directory read: QEMU has at most 32 + 16 items by default
 /// (FW_CFG_FILE_SLOTS_DFLT and traditional ones); 64 bytes each.
 const ENTRY: usize = 64;
-const MOST_ITEMS: usize = 1024;
+const MAX_ITEMS: usize = 1024;
 
 /// A transfer's description, all big endian.
 #[repr(C, align(16))]
@@ -54,7 +54,7 @@ impl FwCfg {
         let mut device = Self { items: HashMap::new(), pages, transfer, position: None };
         let mut count = [0; 4];
         device.transfer(DIRECTORY, 0, &mut count).map_err(start)?;
-        let count = (u32::from_be_bytes(count) as usize).min(MOST_ITEMS);
+        let count = (u32::from_be_bytes(count) as usize).min(MAX_ITEMS);
         let mut entries = vec![0; count * ENTRY];
         device.transfer(DIRECTORY, 4, &mut entries).map_err(start)?;
         // size (4), select (2), reserved (2), name (56)

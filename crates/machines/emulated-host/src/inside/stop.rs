@@ -2,7 +2,7 @@
 //! second serial port asks it to stop.
 
 use super::InsideError;
-use crate::items::LIMIT_BYTE;
+use crate::items::TIMEOUT_BYTE;
 use rustix::fs::OFlags;
 use rustix::termios::{tcgetattr, tcsetattr, ControlModes, OptionalActions};
 use std::fs::{File, OpenOptions};
@@ -79,7 +79,7 @@ impl Listener {
     pub(super) fn reason(&self) -> Option<StopReason> {
         self.shared.flag.load(Ordering::Acquire).then(|| {
             match self.shared.byte.load(Ordering::Relaxed) {
-                LIMIT_BYTE => StopReason::WallLimit,
+                TIMEOUT_BYTE => StopReason::WallLimit,
                 _ => StopReason::Cancelled,
             }
         })

@@ -19,7 +19,7 @@ use crate::vcpu::{Registers, SliceEnd, Vcpu};
 /// QEMU's TSC, in kHz: one tick for each instruction, a nanosecond each.
 const KHZ: u64 = 1_000_000;
 /// The longest slice (ticks): the stop flag is looked at between.
-const LONGEST: u64 = 50_000_000;
+const MAX_SLICE: u64 = 50_000_000;
 
 /// The machines made so far, and the costs of guest mode.
 pub struct BareEngine {
@@ -154,32 +154,13 @@ impl Vcpu for Processor {
     }
 
     fn run_slice(&mut self, clock: &mut Clock, until: u64, _: bool) -> Result<SliceEnd, Error> {
-        let end = until.min(clock.now().saturating_add(LONGEST));
+        let end = until.min(clock.now().saturating_add(MAX_SLICE));
         // SAFETY: on the bare machine; the guest's memory is the machine's, which
         // promised it to `add_machine`.
         let (exit, now) = unsafe { self.vcpu.run(&self.nested, &self.costs, clock.now(), end) };
         clock.set(now);
-        let mut overshoot = None;
-        let exit = match exit {
-            svm::Exit::Timer => {
-                overshoot = (now >= until).then(|| now - until);
-                Exit::Interrupted
-            }
-            svm::Exit::Halt => Exit::Halt,
-            svm::Exit::Window => Exit::Window,
-            svm::Exit::MsrWrite(number, value) => Exit::MsrWrite { number, value },
-            svm::Exit::MsrRead(number, _) => Exit::MsrRead { number },
-            svm::Exit::MmioWrite(address, data) => {
-                let mut bytes = [0; 8];
-                bytes[..data.len()].copy_from_slice(data);
-                Exit::MmioWrite { address, data: (bytes, data.len()) }
-            }
-            svm::Exit::MmioRead(address, _) => Exit::MmioRead { address },
-            svm::Exit::PortWrite(port, _) => Exit::PortWrite { port },
-            svm::Exit::PortRead(port, _) => Exit::PortRead { port },
-            svm::Exit::Shutdown => Exit::Shutdown,
-            svm::Exit::Unsupported(what) => Exit::Unknown(what),
-        };
+        let over = exit == Exit::Interrupted && now >= until;
+        let overshoot = over.then(|| now - until);
         Ok(SliceEnd { exit, overshoot })
     }
 }

@@ -48,7 +48,7 @@ impl DriveDevice {
     /// Whether a write to `offset` announces commands.
     pub fn is_doorbell(&self, offset: u64) -> bool {
         match self {
-            Self::Nvme(_) => offset >= 0x1000,
+            Self::Nvme(_) => stasis_nvme::Controller::is_doorbell(offset),
             Self::Virtio(_) => VirtioController::is_doorbell(offset),
         }
     }

@@ -6,7 +6,7 @@ use stasis_block::{Command, Operation, SECTOR};
 
 /// Limit on the number of announced requests that have not come yet. It exceeds the number that a
 /// guest has on their way between its scheduler and its driver; the oldest are forgotten first.
-const MOST: usize = 64;
+const MAX_ANNOUNCED: usize = 64;
 
 /// The sectors at which a guest's next urgent requests begin.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Urgent(VecDeque<u64>);
 
 impl Default for Urgent {
     fn default() -> Self {
-        Self(VecDeque::with_capacity(MOST))
+        Self(VecDeque::with_capacity(MAX_ANNOUNCED))
     }
 }
 
@@ -22,7 +22,7 @@ impl Urgent {
     /// Announces, for the guest, that the requests for these sectors are urgent.
     pub fn expect(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
         for sector in sectors {
-            if self.0.len() == MOST {
+            if self.0.len() == MAX_ANNOUNCED {
                 self.0.pop_front();
             }
             self.0.push_back(sector);
@@ -50,7 +50,7 @@ mod tests {
         urgent.expect(&mut [8, 8, 16].into_iter());
         assert!(urgent.take(&read(8)) && urgent.take(&read(8)) && !urgent.take(&read(8)));
         assert!(!urgent.take(&Command::new(Operation::Discard, 16 * SECTOR, 4096)));
-        urgent.expect(&mut (100..100 + MOST as u64));
+        urgent.expect(&mut (100..100 + MAX_ANNOUNCED as u64));
         assert!(!urgent.take(&read(16)) && urgent.take(&read(100)));
     }
 }

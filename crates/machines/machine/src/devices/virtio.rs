@@ -7,6 +7,7 @@ use stasis_run_events::IoRecord;
 use stasis_virtio::PciDevice;
 
 use super::attached::DriveController;
+use crate::layout::DRIVE_BAR;
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};
 
@@ -32,7 +33,7 @@ impl VirtioController {
         let (vendor, device) = (PciDevice::VENDOR, PciDevice::DEVICE);
         let identity = Identity { vendor, device, class: 0x01_80_00, revision: 1 };
         let function = Function::new(identity)
-            .with_bar(0, PciDevice::bar_size(), false)
+            .with_bar(DRIVE_BAR, PciDevice::bar_size(), false)
             .with_msix(self.device.vectors());
         PciDevice::capabilities().into_iter().fold(function, |function, capability| {
             function.with_capability(VENDOR_SPECIFIC, &capability.body(0))

@@ -8,7 +8,7 @@ use kvm_bindings::{kvm_msr_entry, Msrs};
 
 use crate::boot;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::freeze::{host_tsc, Clock, Costs, ExitPath, Scale};
 use crate::layout::{self, CALIBRATION, LOCAL_APIC};
 use crate::memory::GuestMemory;
@@ -146,12 +146,12 @@ impl Bench<'_> {
                     }
                     Exit::MmioRead { .. } => vcpu.mmio_answer().fill(0),
                     Exit::MsrRead { .. } => vcpu.answer_msr(0),
-                    Exit::Window | Exit::Shutdown | Exit::Unknown(_) => {
+                    Exit::Window | Exit::Shutdown | Exit::Unsupported(_) => {
                         return Err(Error::Guest(format!("{exit:?} while calibrating")));
                     }
                     _ => {}
                 }
-                clock.leave(exit.path(), after);
+                clock.leave(exit::path(&exit), after);
             }
             let regs = vcpu.fd().get_regs().map_err(Error::kvm("read registers"))?;
             Ok(regs.r9.wrapping_sub(regs.r8) as i64)
@@ -169,7 +169,7 @@ impl Bench<'_> {
         loop {
             match vcpu.run(&mut clock, false)?.0 {
                 Exit::Halt => return Ok(left),
-                exit => left |= exit.path() == path,
+                exit => left |= exit::path(&exit) == path,
             }
         }
     }

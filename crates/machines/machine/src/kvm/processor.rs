@@ -10,12 +10,12 @@ use super::kick::Kick;
 use super::vcpu::Vcpu;
 use crate::boot;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::freeze::{host_tsc, Clock, Costs, ExitPath};
 use crate::vcpu::{Registers, SliceEnd};
 
 /// The longest slice, in the host's time: the stop flag is looked at between.
-const LONGEST_SLICE: Duration = Duration::from_millis(20);
+const MAX_SLICE: Duration = Duration::from_millis(20);
 /// The longest time for which a guest is set forward to an event without entering it.
 const SKIPPED: Duration = Duration::from_micros(100);
 /// An event so little ahead (ticks) is not worth an entry.
@@ -56,7 +56,7 @@ impl Timer {
     fn new(host: &Host) -> Result<Self, Error> {
         Ok(Self {
             kick: Kick::new(host.khz).map_err(Error::Timer)?,
-            longest: host.ticks(LONGEST_SLICE),
+            longest: host.ticks(MAX_SLICE),
         })
     }
 
@@ -218,7 +218,7 @@ impl crate::vcpu::Vcpu for Processor {
             let overshoot = match exit {
                 Exit::Interrupted => timer.kicked(vcpu, clock, (entered, until), after),
                 _ => {
-                    timer.left(vcpu, clock, exit.path(), after);
+                    timer.left(vcpu, clock, exit::path(&exit), after);
                     None
                 }
             };

@@ -196,6 +196,6 @@ fn owned(exit: VcpuExit) -> Exit {
         VcpuExit::IoOut(port, _) => Exit::PortWrite { port },
         VcpuExit::IoIn(port, _) => Exit::PortRead { port },
         VcpuExit::Shutdown => Exit::Shutdown,
-        other => Exit::Unknown(format!("{other:?}")),
+        other => Exit::Unsupported(format!("{other:?}")),
     }
 }

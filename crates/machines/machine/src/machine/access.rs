@@ -2,10 +2,13 @@
 
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
-use crate::apic::Effect;
+use crate::apic::{self, Effect};
 use crate::devices::cmos;
 use crate::error::Error;
-use crate::layout::{self, TSC_DEADLINE, X2APIC};
+use crate::layout::{
+    self, APIC_SIZE, CHANNEL_SLOT, DRIVE_BAR, FIRST_DRIVE_SLOT, TSC_DEADLINE, X2APIC,
+};
+use crate::pci::MSIX_BAR;
 use crate::{pvclock, pveoi};
 
 /// The legacy timer's ports. There is none; a counter that reads zero ends
@@ -35,7 +38,7 @@ impl Machine {
             // Not in memory: the guest has no use for it then.
             let _ = self.memory.write(value, &pvclock::wall_clock(cmos::DATE));
         } else if X2APIC.contains(&number) {
-            self.write_apic(timeline, index, number & 0xff, value)?;
+            self.write_apic(timeline, index, apic::register_of(number), value)?;
         }
         // MSRs that KVM does not have take any value.
         Ok(After::Continue)
@@ -75,24 +78,24 @@ impl Machine {
         address: u64,
         data: &[u8],
     ) -> Result<After, Error> {
-        if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
-            self.write_apic(timeline, index, (offset >> 4) as u32, word(data))?;
+        if let Some(offset) = within(address, layout::LOCAL_APIC, APIC_SIZE) {
+            self.write_apic(timeline, index, apic::register_at(offset), word(data))?;
             return Ok(After::Continue);
         }
-        if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
+        if let Some(offset) = within(address, layout::IO_APIC, APIC_SIZE) {
             self.io_apic.write(offset, data);
             return Ok(After::Continue);
         }
         let Some(place) = self.bus.find(address) else { return Ok(After::Continue) };
         match (place.slot, place.bar) {
-            (1, stasis_channel::REGISTERS_BAR)
+            (CHANNEL_SLOT, stasis_channel::REGISTERS_BAR)
                 if place.offset == stasis_channel::DOORBELL_OFFSET =>
             {
                 return self.ring(timeline);
             }
-            (slot, 0) if slot >= 2 => {
+            (slot, DRIVE_BAR) if slot >= FIRST_DRIVE_SLOT => {
                 let now = timeline.clock.now_ns();
-                let drive = slot - 2;
+                let drive = slot - FIRST_DRIVE_SLOT;
                 if drive < self.own && self.drives[drive].is_doorbell(place.offset) {
                     timeline.statistics.exits.doorbell += 1;
                 }
@@ -104,7 +107,7 @@ impl Machine {
                 }
                 self.interrupts(timeline, drive)?;
             }
-            (slot, 4) => {
+            (slot, MSIX_BAR) => {
                 let message =
                     self.bus.function(slot).msix().and_then(|msix| msix.write(place.offset, data));
                 if let Some(message) = message {

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use stasis_block::timeline::Tracks;
-use stasis_block::{splitmix, Doorbells, Link, DRIVES_LIMIT};
+use stasis_block::{splitmix, Doorbells, Link, MAX_DRIVES};
 use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::PciDevice;
@@ -31,7 +31,7 @@ use crate::pvclock::{PvClock, Reads};
 use crate::statistics::{Statistics, TurnsOn};
 use crate::vcpu::{Processor, VcpuSlot};
 use crate::vcpu_pool::VcpuPool;
-use crate::{acpi, layout, PROCESSORS_LIMIT};
+use crate::{acpi, layout, MAX_PROCESSORS};
 
 /// A quantum is at least so many times as long as a slice can end late: a processor would
 /// be ahead of the others by more than that anyway, and hardly ever in guest mode.
@@ -175,14 +175,14 @@ fn watch(
 }
 
 fn check(config: &MachineConfig) -> Result<(), String> {
-    if !(1..=PROCESSORS_LIMIT).contains(&config.vcpus) {
+    if !(1..=MAX_PROCESSORS).contains(&config.vcpus) {
         return Err(format!(
-            "{} vCPUs asked for, but a machine has 1 to {PROCESSORS_LIMIT}",
+            "{} vCPUs asked for, but a machine has 1 to {MAX_PROCESSORS}",
             config.vcpus
         ));
     }
-    const { assert!(DRIVES_LIMIT == SLOTS - 2) };
-    let most = DRIVES_LIMIT - usize::from(config.root.is_some());
+    const { assert!(MAX_DRIVES == SLOTS - layout::FIRST_DRIVE_SLOT) };
+    let most = MAX_DRIVES - usize::from(config.root.is_some());
     if config.drives.len() > most {
         return Err(format!(
             "{} drives asked for, but a machine has at most {most}",

@@ -43,7 +43,7 @@ pub struct Rewind {
 pub struct MachineConfig<'a> {
     /// Its name.
     pub name: String,
-    /// Processors, 1 to [`crate::PROCESSORS_LIMIT`].
+    /// Processors, 1 to [`crate::MAX_PROCESSORS`].
     pub vcpus: u32,
     /// Memory in bytes.
     pub memory: u64,

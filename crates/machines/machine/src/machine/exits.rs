@@ -5,10 +5,14 @@ use stasis_run_events::RunEvent;
 use super::access::{put, within, PIT};
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
+use crate::apic;
 use crate::devices::{cmos, Serial};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::layout::{self, TSC_DEADLINE, X2APIC};
+use crate::layout::{
+    self, APIC_SIZE, CHANNEL_SLOT, DRIVE_BAR, FIRST_DRIVE_SLOT, TSC_DEADLINE, X2APIC,
+};
+use crate::pci::MSIX_BAR;
 
 /// The ports of PCI's configuration space.
 const PCI_PORTS: std::ops::RangeInclusive<u16> = 0xcf8..=0xcff;
@@ -59,7 +63,7 @@ impl Machine {
                 After::Continue
             }
             Exit::Shutdown => After::Panicked,
-            Exit::Unknown(what) => return Err(Error::Guest(what)),
+            Exit::Unsupported(what) => return Err(Error::Guest(what)),
         };
         if let Some(rewind) = &mut self.rewind {
             rewind.seen(timeline.clock.now());
@@ -76,7 +80,7 @@ impl Machine {
         match number {
             TSC_DEADLINE => apic.deadline(),
             number if X2APIC.contains(&number) => {
-                apic.read(number & 0xff, timeline.clock.now_ns()).unwrap_or(0)
+                apic.read(apic::register_of(number), timeline.clock.now_ns()).unwrap_or(0)
             }
             // MSRs that KVM does not have read as zero.
             _ => 0,
@@ -86,17 +90,19 @@ impl Machine {
     fn mmio_read(&mut self, timeline: &Timeline, index: usize, address: u64) {
         let into = self.vcpus[index].mmio_answer();
         into.fill(0xff);
-        if let Some(offset) = within(address, layout::LOCAL_APIC, 0x1000) {
+        if let Some(offset) = within(address, layout::LOCAL_APIC, APIC_SIZE) {
             let now = timeline.clock.now_ns();
-            let value = self.processors[index].apic.read((offset >> 4) as u32, now);
+            let value = self.processors[index].apic.read(apic::register_at(offset), now);
             put(into, value.unwrap_or(0));
-        } else if let Some(offset) = within(address, layout::IO_APIC, 0x1000) {
+        } else if let Some(offset) = within(address, layout::IO_APIC, APIC_SIZE) {
             self.io_apic.read(offset, into);
         } else if let Some(place) = self.bus.find(address) {
             match (place.slot, place.bar) {
-                (1, _) => put(into, u64::from(stasis_channel::VERSION)),
-                (slot, 0) if slot >= 2 => self.drives[slot - 2].read(place.offset, into),
-                (slot, 4) => {
+                (CHANNEL_SLOT, _) => put(into, u64::from(stasis_channel::VERSION)),
+                (slot, DRIVE_BAR) if slot >= FIRST_DRIVE_SLOT => {
+                    self.drives[slot - FIRST_DRIVE_SLOT].read(place.offset, into);
+                }
+                (slot, MSIX_BAR) => {
                     if let Some(msix) = self.bus.function(slot).msix() {
                         msix.read(place.offset, into);
                     }

@@ -4,6 +4,7 @@ use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::apic::{Delivery, Destination, Message};
 use crate::error::Error;
+use crate::layout;
 use crate::pci::Written;
 use crate::pveoi::PvEoi;
 use crate::vcpu::State;
@@ -30,7 +31,9 @@ impl Machine {
         timeline: &mut Timeline,
         written: Written,
     ) -> Result<(), Error> {
-        if let (true, Some(drive)) = (written.reset, written.slot.checked_sub(2)) {
+        if let (true, Some(drive)) =
+            (written.reset, written.slot.checked_sub(layout::FIRST_DRIVE_SLOT))
+        {
             self.drives[drive].reset();
         }
         let released = self.bus.function(written.slot).msix().map(|msix| msix.released());

@@ -3,7 +3,7 @@
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::pvclock::Reads;
 use crate::vcpu::{SliceEnd, State};
 
@@ -113,7 +113,7 @@ impl Machine {
                 processor.state = State::Halted;
                 Ok(After::Continue)
             }
-            exit if exit.is_local() || others.is_none_or(|others| others >= left) => {
+            exit if exit::is_local(&exit) || others.is_none_or(|others| others >= left) => {
                 self.act(timeline, index, exit)
             }
             exit => {

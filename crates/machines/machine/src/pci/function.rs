@@ -3,7 +3,7 @@
 use stasis_block::Link;
 
 use super::express::{self, Express, PortType};
-use super::msix::{Msix, MSIX_BAR_SIZE, MSIX_PENDING, MSIX_VECTORS_LIMIT};
+use super::msix::{Msix, MAX_MSIX_VECTORS, MSIX_BAR, MSIX_BAR_SIZE, MSIX_PENDING};
 
 /// Bytes of the configuration space that holds anything. Behind these bytes a PCI Express function
 /// has an empty list of extended capabilities.
@@ -111,10 +111,10 @@ impl Function {
         self
     }
 
-    /// Adds MSI-X with `vectors` vectors; its table is BAR 4, see [`Msix`].
+    /// Adds MSI-X with `vectors` vectors; its table is in [`MSIX_BAR`].
     pub fn with_msix(mut self, vectors: u16) -> Self {
-        debug_assert!((1..=MSIX_VECTORS_LIMIT).contains(&vectors));
-        self = self.with_bar(4, MSIX_BAR_SIZE, false);
+        debug_assert!((1..=MAX_MSIX_VECTORS).contains(&vectors));
+        self = self.with_bar(MSIX_BAR, MSIX_BAR_SIZE, false);
         self.config[MSIX] = 0x11;
         self.link(MSIX);
         self.config[MSIX + 2..MSIX + 4].copy_from_slice(&(vectors - 1).to_le_bytes());

@@ -16,6 +16,7 @@ use stasis_block::Link;
 pub use express::PortType;
 use function::Wanted;
 pub use function::{Function, Identity};
+pub use msix::MSIX_BAR;
 use port::{RootPort, WINDOW};
 
 /// Limit on the devices on bus 0.

@@ -19,12 +19,14 @@ struct Entry {
     pending: bool,
 }
 
+/// BAR that holds the MSI-X table and pending bits, 64-bit.
+pub const MSIX_BAR: usize = 4;
 /// Size of the BAR that holds the MSI-X table and pending bits.
 pub const MSIX_BAR_SIZE: u64 = 0x2000;
 /// Where the pending bits are in it.
 pub(super) const MSIX_PENDING: u64 = 0x1000;
 /// Limit on the vectors of a device: their table fits before the pending bits.
-pub const MSIX_VECTORS_LIMIT: u16 = 256;
+pub const MAX_MSIX_VECTORS: u16 = 256;
 
 impl Msix {
     /// A table of `vectors` masked entries.

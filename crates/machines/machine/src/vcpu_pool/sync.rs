@@ -8,7 +8,7 @@ pub use std::thread::{current, park, Thread};
 
 /// For how long a thread spins before it sleeps: several times what it takes
 /// to wake one.
-const SPIN_LIMIT: Duration = Duration::from_micros(50);
+const MAX_SPIN: Duration = Duration::from_micros(50);
 /// How often it spins before it looks at the time.
 const SPINS_PER_CHECK: u32 = 64;
 
@@ -30,6 +30,6 @@ impl SpinWait {
         if !self.spins.is_multiple_of(SPINS_PER_CHECK) {
             return true;
         }
-        self.since.get_or_insert_with(Instant::now).elapsed() < SPIN_LIMIT
+        self.since.get_or_insert_with(Instant::now).elapsed() < MAX_SPIN
     }
 }

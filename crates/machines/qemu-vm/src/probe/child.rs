@@ -74,7 +74,7 @@ fn reap(child: libc::pid_t, limit: Duration) -> bool {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(2);
+    const MAX_TIME: Duration = Duration::from_secs(2);
 
     #[test]
     fn a_child_that_hangs_is_killed() {
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn what_a_child_says_comes_back() {
-        assert_eq!(run(LIMIT, || "something".into()).unwrap(), "something");
-        assert_eq!(run(LIMIT, String::new).unwrap(), "");
+        assert_eq!(run(MAX_TIME, || "something".into()).unwrap(), "something");
+        assert_eq!(run(MAX_TIME, String::new).unwrap(), "");
     }
 
     #[test]
     fn a_child_that_dies_is_not_taken_for_one_that_is_content() {
-        let said = run(LIMIT, || {
+        let said = run(MAX_TIME, || {
             // SAFETY: ends this forked child only.
             unsafe { libc::_exit(9) }
         });

@@ -41,13 +41,13 @@ pub(super) const GOT: i32 = 0;
 pub(super) const ABORTED: i32 = -libc::ENODEV;
 
 /// Limit on the entries of a queue: the room for it among the descriptors.
-const MOST_DEPTH: usize = 4096;
+const MAX_DEPTH: usize = 4096;
 /// Bytes of a request's descriptor.
 const DESCRIPTOR: usize = 24;
 
 /// Offset of the descriptors of `queue` in `/dev/ublkcN`, and their length in bytes.
 pub(super) fn descriptors(queue: u16, depth: u16, page: usize) -> (u64, usize) {
-    let most = (MOST_DEPTH * DESCRIPTOR).next_multiple_of(page);
+    let most = (MAX_DEPTH * DESCRIPTOR).next_multiple_of(page);
     let length = (usize::from(depth) * DESCRIPTOR).next_multiple_of(page);
     (u64::from(queue) * most as u64, length)
 }
@@ -126,7 +126,7 @@ impl Parameters {
         const VOLATILE_CACHE: u32 = 1 << 2;
         const FUA: u32 = 1 << 3;
         // Limit on the sectors that one request can discard: 1 GiB.
-        const MOST: u32 = 1 << 21;
+        const MAX_DISCARD: u32 = 1 << 21;
         let mut bytes = [0; Self::LENGTH];
         let mut put = |at: usize, word: u32| {
             bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
@@ -140,8 +140,8 @@ impl Parameters {
         put(16, self.max_bytes / 512);
         // Discards: alignment, granularity, limits on sectors discarded and zeroed, on pieces.
         put(44, self.block);
-        put(48, MOST);
-        put(52, MOST);
+        put(48, MAX_DISCARD);
+        put(52, MAX_DISCARD);
         put(56, 1);
         bytes[24..32].copy_from_slice(&(self.capacity / 512).to_ne_bytes());
         bytes

@@ -22,7 +22,7 @@ const MARK: u64 = u64::from_be_bytes(*b"stasis\0\x01");
 /// Requests of a queue under way at a time.
 const DEPTH: u16 = 128;
 /// Limit on the bytes of a request.
-const MOST: u32 = 512 << 10;
+const MAX_TRANSFER: u32 = 512 << 10;
 /// Time to wait for the kernel's remaining work for a server that was killed.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -80,8 +80,12 @@ pub(crate) fn open(
     let mut control = Control::open().map_err(failed("reach the ublk driver"))?;
     let block = u64::from(wanted.block);
     let capacity = store.properties().capacity / block * block;
-    let parameters =
-        Parameters { block: wanted.block, capacity, max_bytes: MOST, read_only: wanted.read_only };
+    let parameters = Parameters {
+        block: wanted.block,
+        capacity,
+        max_bytes: MAX_TRANSFER,
+        read_only: wanted.read_only,
+    };
     let (info, recovers) = match left(&mut control, wanted, capacity)? {
         Some(info) => {
             patiently(|| control.start_recovery(info.id))
@@ -97,7 +101,7 @@ pub(crate) fn open(
                 queues: wanted.queues,
                 depth: DEPTH,
                 state: 0,
-                max_bytes: MOST,
+                max_bytes: MAX_TRANSFER,
                 // Any free number.
                 id: u32::MAX,
                 server: 0,
@@ -153,7 +157,7 @@ fn left(control: &mut Control, wanted: &Wanted, capacity: u64) -> Result<Option<
         }
     };
     let size = size_of(id);
-    if info.max_bytes == MOST && size == Some(capacity) {
+    if info.max_bytes == MAX_TRANSFER && size == Some(capacity) {
         return Ok(Some(info));
     }
     crate::log::warn(

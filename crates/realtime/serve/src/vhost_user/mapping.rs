@@ -14,7 +14,7 @@ use std::sync::Once;
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Mappings that can exist at a time, in all connections.
-const MOST: usize = 1024;
+const MAX_MAPPINGS: usize = 1024;
 
 /// Data of a mapping for the signal handler.
 struct Entry {
@@ -25,14 +25,14 @@ struct Entry {
     broken: AtomicBool,
 }
 
-static ENTRIES: [Entry; MOST] = [const {
+static ENTRIES: [Entry; MAX_MAPPINGS] = [const {
     Entry {
         taken: AtomicBool::new(false),
         start: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
         broken: AtomicBool::new(false),
     }
-}; MOST];
+}; MAX_MAPPINGS];
 
 /// Number of times that a mapping broke, so that a holder of several need not look at each.
 static BREAKS: AtomicU64 = AtomicU64::new(0);

@@ -9,7 +9,7 @@ use crate::vhost_user::mapping::Mapping;
 use crate::ServeError;
 
 /// Regions that a client may have.
-pub const MOST_REGIONS: usize = 64;
+pub const MAX_REGIONS: usize = 64;
 
 /// A piece of guest memory as a client describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,8 @@ impl GuestMemory {
     pub fn with(&self, place: MemoryRegion, file: &File) -> Result<Self, ServeError> {
         let wrong = |message: String| Err(ServeError::Memory(message));
         let MemoryRegion { guest, client, size, offset } = place;
-        if self.regions.len() >= MOST_REGIONS {
-            return wrong(format!("it has more than {MOST_REGIONS} regions"));
+        if self.regions.len() >= MAX_REGIONS {
+            return wrong(format!("it has more than {MAX_REGIONS} regions"));
         }
         let ends = [guest, client].map(|start| start.checked_add(size));
         if size == 0 || ends.contains(&None) {

@@ -1,10 +1,10 @@
-//! How much of its data a page shows, so that it stays within [`LIMIT`].
+//! How much of its data a page shows, so that it stays within [`MAX_PAGE_SIZE`].
 
 use super::Page;
 
 /// Bytes that a page has at most, unless its tables alone have more: a size that a browser shows at
 /// once.
-pub const LIMIT: usize = 2_000_000;
+pub const MAX_PAGE_SIZE: usize = 2_000_000;
 
 /// Levels of resolution. At the last ones a page shows a few of its plots only.
 const LEVELS: u32 = 14;
@@ -35,11 +35,11 @@ impl Resolution {
 
 impl Page {
     /// The HTML of the page that `draw` makes, in the finest resolution that stays within
-    /// [`LIMIT`].
+    /// [`MAX_PAGE_SIZE`].
     pub fn within_limit(mut draw: impl FnMut(Resolution) -> Self) -> String {
         let mut html = draw(Resolution(0)).to_html();
         for level in 1..LEVELS {
-            if html.len() <= LIMIT {
+            if html.len() <= MAX_PAGE_SIZE {
                 break;
             }
             html = draw(Resolution(level)).to_html();
@@ -81,13 +81,13 @@ mod tests {
         };
         let html = Page::within_limit(|resolution| {
             drawn.push(resolution);
-            page("x".repeat(resolution.of(LIMIT * 5, 1)))
+            page("x".repeat(resolution.of(MAX_PAGE_SIZE * 5, 1)))
         });
-        assert!(html.len() <= LIMIT && html.len() > LIMIT / 2, "{}", html.len());
+        assert!(html.len() <= MAX_PAGE_SIZE && html.len() > MAX_PAGE_SIZE / 2, "{}", html.len());
         assert_eq!(drawn, [0, 1, 2, 3].map(Resolution));
         // A page that no resolution makes small is still a page.
-        let html = Page::within_limit(|_| page("x".repeat(LIMIT)));
-        assert!(html.len() > LIMIT);
+        let html = Page::within_limit(|_| page("x".repeat(MAX_PAGE_SIZE)));
+        assert!(html.len() > MAX_PAGE_SIZE);
     }
 
     #[test]

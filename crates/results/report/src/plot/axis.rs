@@ -4,7 +4,7 @@ use crate::units::{self, TimeUnit};
 
 /// Values beyond this limit stand at an axis's end: it is more than any quantity is, and far enough
 /// from the ends of `f64` for computations.
-const LARGEST: f64 = 1e30;
+const MAX_VALUE: f64 = 1e30;
 
 /// How values are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Axis {
     pub(super) fn fit(&self, values: impl Iterator<Item = f64>) -> Fitted {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| value.is_finite()) {
-            let value = value.clamp(-LARGEST, LARGEST);
+            let value = value.clamp(-MAX_VALUE, MAX_VALUE);
             low = low.min(value);
             high = high.max(value);
         }
@@ -107,7 +107,7 @@ impl Axis {
 
     /// Up to the rarest share below 1.
     fn tail(&self, rarest: f64) -> Fitted {
-        let high = (nines(rarest).max(1.0) + 0.3).min(NINES_MOST);
+        let high = (nines(rarest).max(1.0) + 0.3).min(MAX_NINES);
         let tick = |count: i32| Tick { value: share(count.into()), label: nines_label(count) };
         let ticks = (0..=high.floor() as i32).map(tick).collect();
         self.fitted([0.0, share(high)], Scale::Tail, ticks, self.label.clone())
@@ -239,14 +239,14 @@ impl Fitted {
 }
 
 /// The rarest share that the stretched scale distinguishes from 1, in nines.
-const NINES_MOST: f64 = 12.0;
+const MAX_NINES: f64 = 12.0;
 
 /// How many nines a share has: 1 for 90 %, 2 for 99 %.
 fn nines(share: f64) -> f64 {
     if share < 1.0 {
         -(1.0 - share).log10()
     } else {
-        2.0 * NINES_MOST
+        2.0 * MAX_NINES
     }
 }
 

@@ -10,7 +10,7 @@ use crate::page::Resolution;
 /// of more, means of neighbours are drawn.
 const ROWS: usize = 64;
 const COLUMNS: usize = 128;
-const LEAST: usize = 8;
+const MIN_CELLS: usize = 8;
 /// Number of distinct shades.
 const SHADES: f64 = 20.0;
 /// Room for the frame above the first row and below the last.
@@ -46,7 +46,8 @@ impl Heat {
     /// Draws it in some resolution.
     pub fn draw_in(&self, resolution: Resolution) -> Markup {
         let columns = self.values.iter().map(Vec::len).max().unwrap_or(0);
-        let (most_rows, most_columns) = (resolution.of(ROWS, LEAST), resolution.of(COLUMNS, LEAST));
+        let (most_rows, most_columns) =
+            (resolution.of(ROWS, MIN_CELLS), resolution.of(COLUMNS, MIN_CELLS));
         let (per_row, per_column) =
             (self.values.len().div_ceil(most_rows).max(1), columns.div_ceil(most_columns).max(1));
         let rows: Vec<Vec<f64>> = self

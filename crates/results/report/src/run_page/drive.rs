@@ -5,7 +5,7 @@ use stasis_block::Operation;
 use super::kind::Kind;
 use crate::failed::failed;
 use crate::latency::{carried, error_percent, PERCENTILES};
-use crate::page::{thinned, Block, Resolution, Section, LIMIT};
+use crate::page::{thinned, Block, Resolution, Section, MAX_PAGE_SIZE};
 use crate::plot::{
     Axis, Cdf, CdfSeries, Detail, Line, Lines, Markup, Quantity, Scale, Scatter, ScatterSeries,
     Stroke,
@@ -19,7 +19,7 @@ use crate::Drive;
 use crate::Latency;
 
 /// Points of a curve in the coarsest resolution.
-pub(super) const LEAST: usize = 12;
+pub(super) const MIN_POINTS: usize = 12;
 /// Places of a distribution, and parts of the time, at most.
 const PLACES: usize = 512;
 const PARTS: usize = 128;
@@ -90,7 +90,7 @@ pub(super) fn section(
             true => Block::Plots(plots(&used, statistics, extent)),
             false => Block::Prose(format!(
                 "Its plots are left out, so that the page stays within {} MB; drives with more I/Os have theirs.",
-                LIMIT / 1_000_000
+                MAX_PAGE_SIZE / 1_000_000
             )),
         })
 }
@@ -187,7 +187,7 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec
     };
     let mut plots =
         vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
-    let parts = resolution.of(PARTS, LEAST);
+    let parts = resolution.of(PARTS, MIN_POINTS);
     let courses: Vec<_> =
         used.iter().map(|(operation, _)| of(*operation).timeline.course(parts)).collect();
     let mut course = |title: &str, y: Axis, curve: fn(&Course) -> &Curve| {
@@ -258,7 +258,7 @@ fn curves(
         name: format!("{} {kind}", operation.name()),
         colour: operation as usize,
         stroke,
-        points: thinned(points, resolution.of(PLACES, LEAST)),
+        points: thinned(points, resolution.of(PLACES, MIN_POINTS)),
         marks,
     };
     [

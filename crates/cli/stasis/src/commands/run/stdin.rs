@@ -9,7 +9,7 @@ use rustix::time::Timespec;
 use tempfile::NamedTempFile;
 
 /// Limit on the bytes read of this program's standard input: they go into the guest's memory.
-const LONGEST_STDIN: u64 = 64 << 20;
+const MAX_STDIN: u64 = 64 << 20;
 
 /// How long a pipe may be silent before it counts as empty. A service or a test often has a pipe
 /// without a writer.
@@ -34,13 +34,13 @@ pub fn given() -> Result<Option<NamedTempFile>> {
         return Ok(None);
     }
     let mut file = NamedTempFile::new().context("cannot keep standard input")?;
-    let length = io::copy(&mut stdin.lock().take(LONGEST_STDIN + 1), file.as_file_mut())
+    let length = io::copy(&mut stdin.lock().take(MAX_STDIN + 1), file.as_file_mut())
         .context("cannot read standard input")?;
-    if length > LONGEST_STDIN {
+    if length > MAX_STDIN {
         bail!(
             "standard input has more than {}, which goes into the guest's memory: give the guest the file \
              with --file, or put it on a drive",
-            stasis_block::units::format_size(LONGEST_STDIN)
+            stasis_block::units::format_size(MAX_STDIN)
         );
     }
     file.flush().context("cannot keep standard input")?;

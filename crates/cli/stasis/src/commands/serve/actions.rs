@@ -9,7 +9,7 @@ use anyhow::{bail, Context, Result};
 use serde_json::Value;
 use stasis_block::units::format_size;
 use stasis_experiment::DriveSpec;
-use stasis_media::{MediumSpec, MINIMUM_CAPACITY, SECTOR};
+use stasis_media::{MediumSpec, MIN_CAPACITY, SECTOR};
 use stasis_ordered_disk::OrderedDisk;
 use stasis_runner::failure;
 use stasis_serve::control::Actions;
@@ -92,12 +92,12 @@ fn make(spec: &mut DriveSpec, base: &Path) -> Result<Made> {
             let Some(size) = size.take() else {
                 bail!("say how large {} is to be: size = \"1GiB\"", path.display());
             };
-            if size < MINIMUM_CAPACITY || !size.is_multiple_of(SECTOR) {
+            if size < MIN_CAPACITY || !size.is_multiple_of(SECTOR) {
                 bail!(
                     "{}: a size of {size} bytes: a drive has at least {}, and a multiple of \
                      {SECTOR} bytes",
                     path.display(),
-                    format_size(MINIMUM_CAPACITY)
+                    format_size(MIN_CAPACITY)
                 );
             }
             model.check(size)?;

@@ -13,7 +13,7 @@ use stasis_serve::{DriveReport, ServeError, Server};
 
 /// How long drives may take to become durable: less than the 90 s after which systemd kills a
 /// service (systemd-system.conf(5), `DefaultTimeoutStopSec`).
-const LIMIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Signals within this time are one wish: a terminal's goes to every process of a group, and one of
 /// these may pass it on.
 const TOGETHER: Duration = Duration::from_secs(5);
@@ -62,8 +62,8 @@ pub fn end(server: &Arc<Server>, inside: bool, signals: &mut UnixStream) -> Resu
         if again && begun.elapsed() > TOGETHER {
             break "another signal came".to_owned();
         }
-        if begun.elapsed() > LIMIT {
-            break format!("{} s have passed", LIMIT.as_secs());
+        if begun.elapsed() > MAX_WAIT {
+            break format!("{} s have passed", MAX_WAIT.as_secs());
         }
     };
     let names = names.lock().unwrap_or_else(PoisonError::into_inner).join(", ");

@@ -27,7 +27,7 @@ const COUNT: u32 = 40;
 /// Duration of a turn (ns).
 const TURN: Nanos = 100;
 /// How long a medium may take in reality before it counts as one that will never ring.
-const LIMIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A guest that keeps `depth` requests in flight at a store.
 struct Load {
@@ -91,7 +91,7 @@ impl Load {
         match self.store.next_event() {
             _ if self.rings(Duration::ZERO) => {}
             Some(at) => self.clock = self.clock.max(at),
-            None => assert!(self.rings(LIMIT), "{}: {} are left", self.case, self.in_flight),
+            None => assert!(self.rings(MAX_WAIT), "{}: {} are left", self.case, self.in_flight),
         }
     }
 
@@ -140,7 +140,7 @@ impl Rounds for Load {
     fn turn(&mut self, now: Nanos) -> bool {
         self.clock += TURN;
         let case = &self.case;
-        assert!(self.started.elapsed() < 3 * LIMIT, "{case}: {} in flight", self.in_flight);
+        assert!(self.started.elapsed() < 3 * MAX_WAIT, "{case}: {} in flight", self.in_flight);
         let before = self.progress();
         let work = self.submit(now) | self.advance(now);
         self.progressed = self.progress() != before;
@@ -162,7 +162,7 @@ impl Rounds for Load {
             self.clock += timeout;
             return false;
         }
-        assert!(self.rings(LIMIT), "{}: {} requests are left", self.case, self.in_flight);
+        assert!(self.rings(MAX_WAIT), "{}: {} requests are left", self.case, self.in_flight);
         true
     }
 }

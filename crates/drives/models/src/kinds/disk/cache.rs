@@ -6,7 +6,7 @@ use super::geometry::Position;
 
 /// How far adjacent writes grow into one extent (bytes), so that the arm is
 /// not held for much longer than a rotation. Our choice: no data sheet gives a figure.
-const EXTENT_LIMIT: u64 = 1 << 20;
+const MAX_EXTENT: u64 = 1 << 20;
 
 /// Bytes `start..end` that wait for the platter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,8 +97,7 @@ impl WriteCache {
         let mut low = self.first(|extent| extent.end < start);
         let mut high = self.first(|extent| extent.start <= end).max(low);
         let may_grow = |extent: &Extent| {
-            extent.oldest >= barrier
-                && end.max(extent.end) - start.min(extent.start) <= EXTENT_LIMIT
+            extent.oldest >= barrier && end.max(extent.end) - start.min(extent.start) <= MAX_EXTENT
         };
         if low < high && self.extent(low).end == start && !may_grow(self.extent(low)) {
             low += 1;

@@ -22,13 +22,13 @@ use stasis_clock::{EventQueue, Nanos};
 use self::cache::WriteCache;
 use self::geometry::{Arm, Geometry, Position};
 use self::read_ahead::{Lookup, ReadAhead};
-pub use self::spec::{DiskSpec, Queue, EXTENTS_MAX};
+pub use self::spec::{DiskSpec, Queue, MAX_EXTENTS};
 use crate::span::Span;
 use stasis_block::Random;
 
 /// A command passed over this often for nearer ones is served next, so that the shortest-first
 /// order starves none. Four times the queue of SATA; our choice, as no data sheet gives a figure.
-const PASSES_MAX: u32 = 128;
+const MAX_PASSES: u32 = 128;
 
 /// A command that needs the arm.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +110,7 @@ impl HardDisk {
         let mut random = Random::new(seed);
         let geometry = Geometry::new(spec, spec.seek()?, random.up_to(u64::MAX));
         let extents =
-            if spec.write_cache == 0 { 0 } else { spec.write_cache_extents.min(EXTENTS_MAX) };
+            if spec.write_cache == 0 { 0 } else { spec.write_cache_extents.min(MAX_EXTENTS) };
         Some(Self {
             geometry,
             cache: WriteCache::new(spec.write_cache, extents as u16),
@@ -239,10 +239,10 @@ impl HardDisk {
             (Some(queued), Some(destage), Some(blocked)) => {
                 if self.queue_order == Queue::Fifo {
                     self.queue[queued.0].since <= blocked
-                } else if self.passed_queue >= PASSES_MAX {
+                } else if self.passed_queue >= MAX_PASSES {
                     true
                 } else {
-                    self.passed_blocked < PASSES_MAX && queued.1 <= destage.1
+                    self.passed_blocked < MAX_PASSES && queued.1 <= destage.1
                 }
             }
             (queued, _, _) => queued.is_some(),
@@ -275,7 +275,7 @@ impl HardDisk {
             let settle = if pending.operation == Operation::Read { 0 } else { self.write_settle };
             self.geometry.positioning(arm, &pending.place, settle)
         };
-        if self.queue_order == Queue::Fifo || self.passed_queue >= PASSES_MAX {
+        if self.queue_order == Queue::Fifo || self.passed_queue >= MAX_PASSES {
             return Some((0, cost(first)));
         }
         let window = self.queue.iter().take(self.queue_depth);
@@ -286,7 +286,7 @@ impl HardDisk {
     fn next_destage(&self, arm: Arm) -> Option<(usize, Nanos)> {
         let cost =
             |index| self.geometry.positioning(arm, self.cache.place(index), self.write_settle);
-        if self.queue_order == Queue::Fifo || self.passed_oldest >= PASSES_MAX {
+        if self.queue_order == Queue::Fifo || self.passed_oldest >= MAX_PASSES {
             let index = self.cache.oldest()?;
             return Some((index, cost(index)));
         }

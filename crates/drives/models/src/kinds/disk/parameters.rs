@@ -2,15 +2,15 @@
 
 use stasis_block::{units, Model};
 
-use super::spec::{DiskSpec, EXTENTS_MAX, RPM_MAX, SEGMENTS_MAX, ZONES_MAX};
+use super::spec::{DiskSpec, MAX_EXTENTS, MAX_RPM, MAX_SEGMENTS, MAX_ZONES};
 use super::HardDisk;
 use crate::kinds::Parameters;
 use crate::spec::{range, BuildContext, BuildError, Problem};
 
 /// The largest disk (bytes), so that sums of places fit.
-const CAPACITY_MAX: u64 = 1 << 60;
+const MAX_CAPACITY: u64 = 1 << 60;
 /// The largest write cache and read-ahead (bytes).
-const BUFFER_MAX: u64 = 1 << 40;
+const MAX_BUFFER: u64 = 1 << 40;
 
 impl Parameters for DiskSpec {
     const NAME: &'static str = "disk";
@@ -18,11 +18,11 @@ impl Parameters for DiskSpec {
     fn check(&mut self) -> Result<(), Problem> {
         // Written out where it follows from other values.
         self.inner_rate = Some(self.inner_rate());
-        range("rpm", self.rpm, RPM_MAX)?;
-        range("zones", self.zones, ZONES_MAX)?;
-        range("write_cache_extents", self.write_cache_extents, EXTENTS_MAX)?;
-        range("destage_window", self.destage_window, EXTENTS_MAX)?;
-        range("read_segments", self.read_segments, SEGMENTS_MAX)?;
+        range("rpm", self.rpm, MAX_RPM)?;
+        range("zones", self.zones, MAX_ZONES)?;
+        range("write_cache_extents", self.write_cache_extents, MAX_EXTENTS)?;
+        range("destage_window", self.destage_window, MAX_EXTENTS)?;
+        range("read_segments", self.read_segments, MAX_SEGMENTS)?;
         range("queue_depth", self.queue_depth, u32::MAX)?;
         let bytes = |key, value: u64, min: u64, max: u64| {
             let (low, high) = (units::format_size(min), units::format_size(max));
@@ -30,9 +30,9 @@ impl Parameters for DiskSpec {
             let problem = || Problem::value(key, format!("must be from {low} to {high}"));
             ok.then_some(()).ok_or_else(problem)
         };
-        bytes("capacity", self.capacity, 1, CAPACITY_MAX)?;
-        bytes("write_cache", self.write_cache, 0, BUFFER_MAX)?;
-        bytes("read_ahead", self.read_ahead, 0, BUFFER_MAX)?;
+        bytes("capacity", self.capacity, 1, MAX_CAPACITY)?;
+        bytes("write_cache", self.write_cache, 0, MAX_BUFFER)?;
+        bytes("read_ahead", self.read_ahead, 0, MAX_BUFFER)?;
         if self.inner_rate().bytes_per_second() > self.outer_rate.bytes_per_second() {
             return Err(Problem::value("inner_rate", "must not be more than `outer_rate`"));
         }

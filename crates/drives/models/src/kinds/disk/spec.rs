@@ -9,13 +9,13 @@ use super::geometry::Seek;
 use crate::span::Span;
 
 /// The largest number of extents in a write cache.
-pub const EXTENTS_MAX: u32 = 1024;
+pub const MAX_EXTENTS: u32 = 1024;
 /// The largest number of zones.
-pub(super) const ZONES_MAX: u32 = 256;
+pub(super) const MAX_ZONES: u32 = 256;
 /// The largest number of read segments.
-pub(super) const SEGMENTS_MAX: u32 = 256;
+pub(super) const MAX_SEGMENTS: u32 = 256;
 /// The fastest rotation (rpm); none faster than 15,000 was ever sold.
-pub(super) const RPM_MAX: u32 = 100_000;
+pub(super) const MAX_RPM: u32 = 100_000;
 
 /// The order in which the arm serves commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub struct DiskSpec {
     #[serde(with = "units::size")]
     pub capacity: u64,
     /// Rotations per minute.
-    #[schemars(range(min = 1, max = RPM_MAX))]
+    #[schemars(range(min = 1, max = MAX_RPM))]
     pub rpm: u32,
     /// Sustained rate at the outer edge.
     pub outer_rate: Rate,
@@ -47,7 +47,7 @@ pub struct DiskSpec {
     pub inner_rate: Option<Rate>,
     /// Zones of equally many cylinders; 16 if not given.
     #[serde(default = "usual::zones")]
-    #[schemars(range(min = 1, max = ZONES_MAX))]
+    #[schemars(range(min = 1, max = MAX_ZONES))]
     pub zones: u32,
     /// Seek to the next track (ns).
     #[serde(with = "units::duration")]
@@ -72,11 +72,11 @@ pub struct DiskSpec {
     pub write_cache: u64,
     /// Maximum number of separate pieces in the write cache, up to 1024; 1024 if not given.
     #[serde(default = "usual::write_cache_extents")]
-    #[schemars(range(min = 1, max = EXTENTS_MAX))]
+    #[schemars(range(min = 1, max = MAX_EXTENTS))]
     pub write_cache_extents: u32,
     /// Pieces that are considered for the next destaging; 32 if not given.
     #[serde(default = "usual::destage_window")]
-    #[schemars(range(min = 1, max = EXTENTS_MAX))]
+    #[schemars(range(min = 1, max = MAX_EXTENTS))]
     pub destage_window: u32,
     /// How far the drive reads ahead (bytes); 0 for no read buffer, as if not
     /// given.
@@ -85,7 +85,7 @@ pub struct DiskSpec {
     /// Streams that the read buffer keeps, each with up to `read_ahead` bytes on
     /// either side of its last read; 16 if not given.
     #[serde(default = "usual::read_segments")]
-    #[schemars(range(min = 1, max = SEGMENTS_MAX))]
+    #[schemars(range(min = 1, max = MAX_SEGMENTS))]
     pub read_segments: u32,
     /// The order of service.
     #[serde(default)]
@@ -154,7 +154,7 @@ fn half(rate: Rate) -> Rate {
 mod usual {
     use stasis_clock::{Nanos, MICROSECOND};
 
-    use super::EXTENTS_MAX;
+    use super::MAX_EXTENTS;
     use stasis_block::Rate;
 
     pub(super) fn zones() -> u32 {
@@ -170,7 +170,7 @@ mod usual {
     }
 
     pub(super) fn write_cache_extents() -> u32 {
-        EXTENTS_MAX
+        MAX_EXTENTS
     }
 
     pub(super) fn destage_window() -> u32 {

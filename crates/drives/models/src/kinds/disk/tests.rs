@@ -229,7 +229,7 @@ fn nothing_starves() {
         for completion in done.drain(..) {
             if completion.tag == 1001 {
                 // Command 1000, which was there before it, and those that passed.
-                assert_eq!(passed, 1 + PASSES_MAX);
+                assert_eq!(passed, 1 + MAX_PASSES);
                 return;
             }
             passed += 1;

@@ -32,7 +32,7 @@ pub struct Rating {
     /// Of a command of 4 KiB at queue depth 1.
     pub latency: RatedLatency,
     /// Maximum rate of commands of 4 KiB (commands a second).
-    #[schemars(range(min = 1, max = IOPS_MAX))]
+    #[schemars(range(min = 1, max = MAX_IOPS))]
     #[serde(deserialize_with = "iops")]
     pub iops: u64,
     /// Of large commands.
@@ -82,12 +82,12 @@ impl Parameters for RatedSpec {
 }
 
 /// Maximum rate (commands a second): one a nanosecond.
-const IOPS_MAX: u64 = 1_000_000_000;
+const MAX_IOPS: u64 = 1_000_000_000;
 
 fn iops<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     match u64::deserialize(from)? {
-        iops @ 1..=IOPS_MAX => Ok(iops),
-        iops => Err(D::Error::custom(format_args!("is {iops}: it must be from 1 to {IOPS_MAX}"))),
+        iops @ 1..=MAX_IOPS => Ok(iops),
+        iops => Err(D::Error::custom(format_args!("is {iops}: it must be from 1 to {MAX_IOPS}"))),
     }
 }
 

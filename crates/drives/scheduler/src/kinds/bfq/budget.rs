@@ -3,7 +3,7 @@
 use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use super::fair::Owner;
-use super::queue::{Reason, FIRST_MAX};
+use super::queue::{Reason, MAX_FIRST};
 use super::{Bfq, Level};
 use crate::priority::{Class, CLASS_WAIT};
 use crate::SECTOR;
@@ -19,12 +19,12 @@ const PEAK_STEP: u64 = 8;
 /// (docs/reference/schedulers.md), which is 2 % of its service in 10 s.
 const ROUND: Nanos = 60 * MILLISECOND;
 /// And the least that a turn is worth, in sectors.
-const LEAST: u64 = MEASURE_SECTORS / 4;
+const MIN_SECTORS: u64 = MEASURE_SECTORS / 4;
 /// Length of a turn in the mean of all queues, in units of the cost of changing to it, each queue's
 /// in proportion to its share: nine tenths of the drive's time are service.
 const WORTH: u64 = 9;
 /// Least length of any turn, in the same unit.
-const LEAST_WORTH: u64 = 2;
+const MIN_WORTH: u64 = 2;
 /// Inverse of the latest value's weight in the mean cost of a change of queues.
 const CHANGE_STEP: u64 = 8;
 
@@ -35,7 +35,7 @@ impl Bfq {
             return self.spec.max_budget.div_ceil(SECTOR);
         }
         if self.peak == 0 {
-            return FIRST_MAX;
+            return MAX_FIRST;
         }
         let budget = u128::from(self.peak) * u128::from(self.spec.budget_timeout);
         u64::try_from(budget / u128::from(SECOND)).unwrap_or(u64::MAX).max(1)
@@ -74,8 +74,8 @@ impl Bfq {
             None => &self.root,
         };
         part(level, queue.class, queue.entity);
-        let least = if self.peak == 0 { MEASURE_SECTORS } else { LEAST };
-        let worth = mean.max(change.saturating_mul(LEAST_WORTH));
+        let least = if self.peak == 0 { MEASURE_SECTORS } else { MIN_SECTORS };
+        let worth = mean.max(change.saturating_mul(MIN_WORTH));
         max.min(round.max(worth).max(least))
     }
 

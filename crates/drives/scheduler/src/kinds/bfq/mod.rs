@@ -27,7 +27,7 @@ use fair::{Entities, Entity, Fair, Owner};
 use help::Help;
 use queue::Queue;
 use service::{Current, Decision};
-use spec::RAISE_MAX;
+use spec::MAX_RAISE;
 
 /// Those that compete with each other, by class.
 #[derive(Debug, Default)]
@@ -157,8 +157,8 @@ impl Parameters for BfqSpec {
         lasts("budget_timeout", self.budget_timeout)?;
         lasts("expire_sync", self.expire_sync)?;
         lasts("expire_async", self.expire_async)?;
-        counts("raise", self.raise, RAISE_MAX)?;
-        counts("help_raise", self.help_raise, RAISE_MAX)
+        counts("raise", self.raise, MAX_RAISE)?;
+        counts("help_raise", self.help_raise, MAX_RAISE)
     }
 
     fn build(&self) -> Box<dyn Scheduler> {

@@ -12,10 +12,10 @@ use crate::{QueueSpec, QueueStatistics};
 
 /// The largest budget while the drive's rate is not known: 8 MiB (Valente and
 /// Checconi 2010).
-pub(super) const FIRST_MAX: u64 = 16 * 1024;
+pub(super) const MAX_FIRST: u64 = 16 * 1024;
 /// Budgets go down to this part of the largest: an interactive task of a few
 /// requests still fits (BFQ).
-const SMALLEST: u64 = 32;
+const MIN_DIVISOR: u64 = 32;
 /// A new queue begins with this part of the largest: a small budget finishes
 /// early, so it is served soon, and three that are used up make it the largest.
 const BEGINNING: u64 = 8;
@@ -69,14 +69,14 @@ impl Lane {
     /// Its next budget before the queue has learnt a better one, and never more than `max`.
     pub(super) fn budget(&self, max: u64) -> u64 {
         let budget = if self.budget == 0 { max / BEGINNING } else { self.budget };
-        budget.clamp((max / SMALLEST).max(1), max)
+        budget.clamp((max / MIN_DIVISOR).max(1), max)
     }
 
     /// Budget feedback (2010; own steps): one that uses its budget up gets twice as much, so that
     /// sequential ones soon pay few seeks; one that could not gets the amount it used, so that it
     /// is served the sooner next time.
     pub(super) fn adjust(&mut self, reason: Reason, granted: u64, served: u64, max: u64) {
-        let smallest = (max / SMALLEST).max(1);
+        let smallest = (max / MIN_DIVISOR).max(1);
         let reason = if served >= granted { Reason::Exhausted } else { reason };
         self.budget = match reason {
             Reason::Exhausted => granted.saturating_mul(2).clamp(smallest, max),

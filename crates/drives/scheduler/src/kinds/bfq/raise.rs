@@ -13,8 +13,8 @@ use super::BfqSpec;
 const START: u64 = 700_000_000 / crate::SECTOR;
 /// Bounds of that time (Linux's BFQ: 3 s, below which interactive tasks suffer,
 /// to 25 s, the start of a large application on the slowest drives).
-const SHORTEST: Nanos = 3 * SECOND;
-const LONGEST: Nanos = 25 * SECOND;
+const MIN_TIME: Nanos = 3 * SECOND;
+const MAX_TIME: Nanos = 25 * SECOND;
 /// After an idle time of this length, a queue's next request is a user's doing (Linux's BFQ:
 /// 2 s).
 const USER_PAUSE: Nanos = 2 * SECOND;
@@ -57,8 +57,8 @@ impl Raise {
             return;
         }
         if user {
-            let time = START.saturating_mul(SECOND).checked_div(peak).unwrap_or(LONGEST);
-            self.until = self.until.max(now.saturating_add(time.clamp(SHORTEST, LONGEST)));
+            let time = START.saturating_mul(SECOND).checked_div(peak).unwrap_or(MAX_TIME);
+            self.until = self.until.max(now.saturating_add(time.clamp(MIN_TIME, MAX_TIME)));
         } else if soft {
             self.until = self.until.max(now.saturating_add(SOFT_TIME));
         }

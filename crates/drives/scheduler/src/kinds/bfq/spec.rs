@@ -8,7 +8,7 @@ use stasis_clock::{Nanos, MILLISECOND, SECOND};
 use crate::share::share;
 
 /// Limit on the factor by which a weight is multiplied.
-pub(super) const RAISE_MAX: u32 = 1000;
+pub(super) const MAX_RAISE: u32 = 1000;
 
 /// The parameters of `bfq`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,12 +42,12 @@ pub struct BfqSpec {
     pub low_latency: bool,
     /// Factor of a weight while raised: with 30, the one that is raised has nine tenths of the
     /// drive beside three that are not (Linux's BFQ).
-    #[schemars(range(min = 1, max = RAISE_MAX))]
+    #[schemars(range(min = 1, max = MAX_RAISE))]
     pub raise: u32,
     /// Factor of a weight while help is given. It is more than `raise`: within a start of a second,
     /// beside five readers, nothing of the drive is to be theirs, and their turns are of an eighth
     /// of a second.
-    #[schemars(range(min = 1, max = RAISE_MAX))]
+    #[schemars(range(min = 1, max = MAX_RAISE))]
     pub help_raise: u32,
     /// The part of time for which help is given in the long run, from 0 to 1 (kept in
     /// millionths); 0: never more than `help_burst`. A half leaves the others half

@@ -16,7 +16,7 @@ const ROOT: &str = "/tmp/suite-root";
 /// Interval between two looks for the graphical server's socket.
 const LOOK: Duration = Duration::from_millis(20);
 /// Time limit for the start of the graphical server, alone on the disk.
-const SERVER_LIMIT: Duration = Duration::from_secs(300);
+const MAX_SERVER: Duration = Duration::from_secs(300);
 
 /// Starts applications in the file system on the disk.
 pub struct Starter {
@@ -106,8 +106,8 @@ fn serve() -> Result<()> {
         if let Some(status) = server.try_wait()? {
             bail!("Xvfb ended: {status}");
         }
-        if begun.elapsed() > SERVER_LIMIT {
-            bail!("Xvfb has not started within {} s", SERVER_LIMIT.as_secs());
+        if begun.elapsed() > MAX_SERVER {
+            bail!("Xvfb has not started within {} s", MAX_SERVER.as_secs());
         }
         std::thread::sleep(LOOK);
     }

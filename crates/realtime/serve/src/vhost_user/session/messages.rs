@@ -13,7 +13,7 @@ use vhost::VhostUserMemoryRegionBase;
 
 use super::{Queue, Session, PROTOCOL_FEATURES};
 use crate::vhost_user::inflight::{self, Inflight};
-use crate::vhost_user::memory::{GuestMemory, MemoryRegion, MOST_REGIONS};
+use crate::vhost_user::memory::{GuestMemory, MemoryRegion, MAX_REGIONS};
 use crate::ServeError;
 
 impl VhostUserBackendReqHandlerMut for Session {
@@ -187,7 +187,7 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {
-        Ok(MOST_REGIONS as u64)
+        Ok(MAX_REGIONS as u64)
     }
 
     fn add_mem_region(
