@@ -87,9 +87,12 @@ fn documented(text: &str) -> BTreeMap<String, u32> {
 /// The crates of the workspace that a crate depends on, by the folders' names.
 fn dependencies(manifest: &str) -> Vec<String> {
     let manifest: toml::Table = toml::from_str(manifest).unwrap();
-    ["dependencies", "dev-dependencies", "build-dependencies"]
-        .iter()
-        .filter_map(|section| manifest.get(*section)?.as_table())
+    let targets = manifest.get("target").and_then(|targets| targets.as_table());
+    let targets = targets.into_iter().flat_map(|targets| targets.values());
+    let tables = targets.filter_map(|target| target.as_table()).chain([&manifest]);
+    let sections = ["dependencies", "dev-dependencies", "build-dependencies"];
+    tables
+        .flat_map(|table| sections.iter().filter_map(|section| table.get(*section)?.as_table()))
         .flat_map(|table| table.keys())
         .filter_map(|name| name.strip_prefix("stasis-").map(str::to_owned))
         .collect()
@@ -158,6 +161,9 @@ fn the_table_and_the_manifests_are_read() {
         ["a", "b"]
     );
     let manifest = "[dependencies]\nstasis-block.workspace = true\nlibc = '1'\n\
-                    [dev-dependencies]\nstasis-media = { path = '../media' }\n";
-    assert_eq!(dependencies(manifest), ["block", "media"]);
+                    [dev-dependencies]\nstasis-nand = { path = '../nand' }\n\
+                    [target.'cfg(unix)'.dev-dependencies]\nstasis-media = '1'\n";
+    let mut found = dependencies(manifest);
+    found.sort();
+    assert_eq!(found, ["block", "media", "nand"]);
 }

@@ -1,12 +1,13 @@
 //! The language in which frontends, schedulers, images, models and media talk about block I/O:
 //! commands, and their possible outcomes.
 //!
-//! Promise: plain data, and the interface of a drive's [`Model`].
+//! Promise: plain data, and the interfaces of a drive's [`Model`] and its [`medium`].
 
 pub mod blkparse;
 mod doorbells;
 pub mod inside;
 mod link;
+pub mod medium;
 mod model;
 mod power;
 mod random;

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use stasis_block::inside::Inside;
+use stasis_block::medium::{Finished, Medium, MediumError};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Fate, Health, Operation, Request, Status, VendorCommand, VendorError, SECTOR,
 };
 use stasis_clock::Nanos;
-use stasis_media::{Finished, Medium, MediumError};
 use stasis_models::{Completion, Model};
 
 use crate::slots::{Slot, Slots};

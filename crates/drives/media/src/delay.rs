@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stasis_block::Command;
 
-use crate::{Execution, Finished, Medium, Ticket};
+use crate::{Execution, Finished, HostMedium, Medium, Ticket};
 
 /// Lets no I/O of `inner` finish before a real time has passed since it was
 /// submitted. Under asynchronous execution the waits of I/Os overlap; under
@@ -119,6 +119,8 @@ impl<M: Medium> Medium for Delayed<M> {
         self.inner.discard_zeroes()
     }
 }
+
+impl<M: Medium> HostMedium for Delayed<M> {}
 
 #[cfg(test)]
 mod tests {

@@ -1,108 +1,11 @@
-//! Everything that can go wrong with a medium.
+//! Reasons why a medium cannot be described or opened.
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use stasis_block::units::{format_size, UnitError};
-use stasis_block::Operation;
 
 use crate::{MIN_CAPACITY, SECTOR};
-
-/// Cause of an I/O's failure.
-#[derive(Debug, thiserror::Error)]
-pub enum MediumError {
-    /// The range is not within the medium.
-    #[error(
-        "{} of {length} bytes at {offset} is beyond the medium's end at {capacity}",
-        operation.name()
-    )]
-    OutOfRange {
-        /// The failed operation.
-        operation: Operation,
-        /// First byte of the range.
-        offset: u64,
-        /// Bytes asked for.
-        length: u64,
-        /// The medium's size in bytes.
-        capacity: u64,
-    },
-    /// The buffer is not as long as the range.
-    #[error("{} of {length} bytes with a buffer of {buffer}", operation.name())]
-    Buffer {
-        /// The failed operation.
-        operation: Operation,
-        /// The buffer's length in bytes.
-        buffer: u64,
-        /// Bytes asked for.
-        length: u64,
-    },
-    /// A copy between places that lie in different files.
-    #[error(
-        "copy of {length} bytes from {source_offset} to {offset}: they lie in different media; read \
-         and write them"
-    )]
-    Apart {
-        /// First byte that is copied.
-        source_offset: u64,
-        /// Its offset (bytes).
-        offset: u64,
-        /// Bytes asked for.
-        length: u64,
-    },
-    /// The operating system refused.
-    #[error(
-        "{medium}: {} of {length} bytes at {offset} failed: {source}; \
-         check the disk and its free space",
-        operation.name()
-    )]
-    Os {
-        /// The medium's label.
-        medium: Arc<str>,
-        /// The failed operation.
-        operation: Operation,
-        /// First byte of the range.
-        offset: u64,
-        /// Bytes asked for.
-        length: u64,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// An earlier flush failed, so that no later one can be believed.
-    #[error("{medium}: an earlier flush failed, and what was written may be lost; check the disk")]
-    Lost {
-        /// The medium's label.
-        medium: Arc<str>,
-    },
-    /// No memory for a range that is written for the first time.
-    #[error("no memory left for a RAM medium at {offset}; use a smaller one, or a file")]
-    Memory {
-        /// First byte of the range without memory.
-        offset: u64,
-    },
-    /// A fault that was asked for.
-    #[error("{} at {offset}: an injected fault", operation.name())]
-    Injected {
-        /// The failed operation.
-        operation: Operation,
-        /// First byte of the range.
-        offset: u64,
-    },
-}
-
-impl MediumError {
-    /// The failure and its cause, without the medium's name: where a machine runs within
-    /// another, that name is not its user's.
-    pub fn cause(&self) -> String {
-        match self {
-            Self::Os { operation, offset, length, source, .. } => {
-                format!("{} of {length} bytes at {offset}: {source}", operation.name())
-            }
-            Self::Lost { .. } => "an earlier flush failed".to_owned(),
-            other => other.to_string(),
-        }
-    }
-}
 
 /// Reason why the description of a medium is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Operation};
 
-use crate::{Finished, Medium, MediumError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError, Ticket};
 
 /// The I/Os that fail. They are not carried out at all.
 #[derive(Debug, Clone, Default)]
@@ -93,6 +93,8 @@ impl<M: Medium> Medium for Faults<M> {
         self.inner.discard_zeroes()
     }
 }
+
+impl<M: Medium> HostMedium for Faults<M> {}
 
 #[cfg(test)]
 mod tests {

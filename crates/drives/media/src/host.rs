@@ -8,7 +8,9 @@ use stasis_block::{Command, Operation};
 use crate::spec::delayed;
 use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
-use crate::{open, Execution, Finished, Medium, MediumError, OpenError, OpenOptions, Ticket};
+use crate::{
+    open, Execution, Finished, HostMedium, Medium, MediumError, OpenError, OpenOptions, Ticket,
+};
 
 /// Alignment of the files' beginnings on the drive (bytes).
 const STEP: u64 = 1 << 20;
@@ -27,7 +29,7 @@ pub struct HostFile {
 /// Files side by side. A part of a file that was never written reads as zeroes.
 pub struct HostFiles {
     // With their first bytes, in order.
-    files: Vec<(u64, Box<dyn Medium>)>,
+    files: Vec<(u64, Box<dyn HostMedium>)>,
     capacity: u64,
     early: Vec<Finished>,
 }
@@ -105,13 +107,14 @@ impl Medium for HostFiles {
     fn in_flight(&self) -> usize {
         self.early.len() + self.files.iter().map(|(_, medium)| medium.in_flight()).sum::<usize>()
     }
-
-    fn needs_poll(&self) -> bool {
-        !self.early.is_empty() || self.files.iter().any(|(_, medium)| medium.needs_poll())
-    }
-
     fn discard_zeroes(&self) -> bool {
         self.files.first().is_some_and(|(_, medium)| medium.discard_zeroes())
+    }
+}
+
+impl HostMedium for HostFiles {
+    fn needs_poll(&self) -> bool {
+        !self.early.is_empty() || self.files.iter().any(|(_, medium)| medium.needs_poll())
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -1,5 +1,5 @@
-//! Media: where a drive's bytes live. *When* an I/O completes is a model's
-//! business; a medium only has to be done by then.
+//! Media of this host behind the interface [`Medium`]: where a drive's bytes live. *When* an I/O
+//! completes is a model's business; a medium only has to be done by then.
 //!
 //! Promises:
 //! - An I/O starts when it is submitted. One that is submitted after another has finished sees its
@@ -36,12 +36,13 @@ mod uring;
 mod workers;
 
 pub use boot::boot;
-pub use error::{MediumError, OpenError, SpecError};
+pub use error::{OpenError, SpecError};
 pub use faults::{FaultPlan, Faults};
 pub use host::{HostFile, HostFiles};
 pub use image::{Durability, ImageSettings};
-pub use medium::{Execution, Finished, Medium, Ticket, MIN_CAPACITY, SECTOR};
+pub use medium::{Execution, HostMedium, MIN_CAPACITY, SECTOR};
 pub use pieces::{PieceError, Pieces};
 pub use ram::{Chunks, Ram};
 pub use spec::{MediumSpec, OpenOptions};
+pub use stasis_block::medium::{Finished, Medium, MediumError, Ticket};
 pub use synchronous::{Contents, Synchronous};

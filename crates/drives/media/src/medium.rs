@@ -1,13 +1,11 @@
-//! Operations of a medium, independent of the store behind it.
+//! Limits of media on this host, and what else than a drive needs of them.
 
 use std::os::fd::RawFd;
 
+use stasis_block::medium::{Medium, MediumError};
 use stasis_block::{Command, Operation};
 
-use crate::{MediumError, OpenError};
-
-/// Names an I/O at one medium while it is under way.
-pub type Ticket = u64;
+use crate::OpenError;
 
 /// Smallest medium (bytes): less holds no partition table and file system.
 pub const MIN_CAPACITY: u64 = 1 << 20;
@@ -23,28 +21,14 @@ pub enum Execution {
     Synchronous,
     /// While the caller does other things.
     Asynchronous,
-    /// While the caller polls, or waits for [`Medium::descriptors`]: by
+    /// While the caller polls, or waits for [`HostMedium::descriptors`]: by
     /// io_uring where the kernel has it. An I/O may start as late as at the
     /// next [`Medium::poll`].
     Polled,
 }
 
-/// An I/O that a medium has finished.
-#[derive(Debug)]
-pub struct Finished {
-    /// Ticket of the I/O.
-    pub ticket: Ticket,
-    /// Outcome of the I/O. Data that was read is valid only where this is `Ok`.
-    pub result: Result<(), MediumError>,
-    /// The buffer it was submitted with; for a read, filled.
-    pub data: Vec<u8>,
-}
-
-/// A place for bytes.
-pub trait Medium: Send {
-    /// Capacity in bytes. Only [`Medium::resize`] changes it.
-    fn capacity(&self) -> u64;
-
+/// A medium of this host, which another than a drive can wait for.
+pub trait HostMedium: Medium {
     /// Gives it another capacity: bytes behind the old end are zero, those behind the new end
     /// are gone. Nothing is in flight.
     ///
@@ -54,40 +38,15 @@ pub trait Medium: Send {
         Err(OpenError::Fixed("this medium".into()))
     }
 
-    /// Starts an I/O. `data` holds the data to write, or room for exactly the data to read; it is
-    /// empty for other operations. Errors come back with the I/O.
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>);
-
-    /// Appends finished I/Os, without waiting.
-    fn poll(&mut self, done: &mut Vec<Finished>);
-
-    /// Appends finished I/Os, and waits for at least one I/O if any is under way.
-    fn wait(&mut self, done: &mut Vec<Finished>);
-
-    /// Number of I/Os submitted and not yet handed back.
-    fn in_flight(&self) -> usize;
-
     /// Whether [`Medium::poll`] has something to start or to hand back that no
-    /// descriptor announces: a caller that waits for [`Medium::descriptors`]
+    /// descriptor announces: a caller that waits for [`HostMedium::descriptors`]
     /// polls before.
     fn needs_poll(&self) -> bool {
         self.in_flight() > 0 && self.descriptors().is_empty()
     }
 
-    /// Whether a discarded range reads as zeroes afterwards. Otherwise a
-    /// discard changes nothing. Never changes.
-    fn discard_zeroes(&self) -> bool {
-        true
-    }
-
-    /// Whether [`Medium::submit`] does nothing that takes time, so that how long it
-    /// takes need not be measured. Never changes.
-    fn is_immediate(&self) -> bool {
-        false
-    }
-
     /// Descriptors of which one is readable whenever [`Medium::poll`] has
-    /// something to give, until it did; [`Medium::needs_poll`] has the rest. None where nothing finishes but while
+    /// something to give, until it did; [`HostMedium::needs_poll`] has the rest. None where nothing finishes but while
     /// the medium is called, and under [`Execution::Asynchronous`]. Never
     /// changes.
     fn descriptors(&self) -> Vec<RawFd> {
@@ -95,33 +54,12 @@ pub trait Medium: Send {
     }
 }
 
-impl<M: Medium + ?Sized> Medium for Box<M> {
-    fn capacity(&self) -> u64 {
-        (**self).capacity()
-    }
+impl<M: HostMedium + ?Sized> HostMedium for Box<M> {
     fn resize(&mut self, capacity: u64) -> Result<(), OpenError> {
         (**self).resize(capacity)
     }
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
-        (**self).submit(ticket, command, data);
-    }
-    fn poll(&mut self, done: &mut Vec<Finished>) {
-        (**self).poll(done);
-    }
-    fn wait(&mut self, done: &mut Vec<Finished>) {
-        (**self).wait(done);
-    }
-    fn in_flight(&self) -> usize {
-        (**self).in_flight()
-    }
     fn needs_poll(&self) -> bool {
         (**self).needs_poll()
-    }
-    fn discard_zeroes(&self) -> bool {
-        (**self).discard_zeroes()
-    }
-    fn is_immediate(&self) -> bool {
-        (**self).is_immediate()
     }
     fn descriptors(&self) -> Vec<RawFd> {
         (**self).descriptors()

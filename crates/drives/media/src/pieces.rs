@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use stasis_block::{Command, Operation};
 
 use crate::medium::check;
-use crate::{Finished, Medium, MediumError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError, Ticket};
 
 /// A medium in which other media take the place of some of its bytes.
 ///
@@ -14,7 +14,7 @@ use crate::{Finished, Medium, MediumError, Ticket};
 /// nothing.
 pub struct Pieces {
     // The whole one first.
-    media: Vec<Box<dyn Medium>>,
+    media: Vec<Box<dyn HostMedium>>,
     // In order, without gaps.
     spans: Vec<Span>,
     capacity: u64,
@@ -80,8 +80,8 @@ impl Pieces {
     /// # Errors
     /// [`PieceError`] for one that does not fit, or meets another.
     pub fn new(
-        whole: Box<dyn Medium>,
-        pieces: Vec<(u64, Box<dyn Medium>)>,
+        whole: Box<dyn HostMedium>,
+        pieces: Vec<(u64, Box<dyn HostMedium>)>,
     ) -> Result<Self, PieceError> {
         let capacity = whole.capacity();
         let discard_zeroes =
@@ -266,13 +266,14 @@ impl Medium for Pieces {
     fn in_flight(&self) -> usize {
         self.early.len() + self.jobs.len()
     }
-
-    fn needs_poll(&self) -> bool {
-        !self.early.is_empty() || self.media.iter().any(|medium| medium.needs_poll())
-    }
-
     fn discard_zeroes(&self) -> bool {
         self.discard_zeroes
+    }
+}
+
+impl HostMedium for Pieces {
+    fn needs_poll(&self) -> bool {
+        !self.early.is_empty() || self.media.iter().any(|medium| medium.needs_poll())
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

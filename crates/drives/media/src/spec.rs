@@ -14,8 +14,8 @@ use crate::delay::Delayed;
 use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
 use crate::{
-    open, Durability, Execution, ImageSettings, Medium, OpenError, Ram, SpecError, MIN_CAPACITY,
-    SECTOR,
+    open, Durability, Execution, HostMedium, ImageSettings, OpenError, Ram, SpecError,
+    MIN_CAPACITY, SECTOR,
 };
 
 /// The description of a medium: `ram:1GiB`, `file:disk.img`,
@@ -161,7 +161,7 @@ impl MediumSpec {
     ///
     /// # Errors
     /// An [`OpenError`] that names the path, the cause and the remedy.
-    pub fn open(&self, options: &OpenOptions) -> Result<Box<dyn Medium>, OpenError> {
+    pub fn open(&self, options: &OpenOptions) -> Result<Box<dyn HostMedium>, OpenError> {
         let backing = match self {
             &Self::Ram { size } => {
                 if size < MIN_CAPACITY || size % SECTOR != 0 {
@@ -186,7 +186,10 @@ impl MediumSpec {
     }
 }
 
-pub(crate) fn delayed(medium: impl Medium + 'static, options: &OpenOptions) -> Box<dyn Medium> {
+pub(crate) fn delayed(
+    medium: impl HostMedium + 'static,
+    options: &OpenOptions,
+) -> Box<dyn HostMedium> {
     if options.delay.is_zero() {
         Box::new(medium)
     } else {

@@ -5,7 +5,7 @@ use stasis_block::Command;
 use crate::backing::Backing;
 use crate::direct::Bounce;
 use crate::workers::Perform;
-use crate::{Finished, Medium, MediumError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError, Ticket};
 
 /// Bytes on which an I/O is carried out at once.
 pub trait Contents: Send {
@@ -69,6 +69,8 @@ impl<C: Contents> Medium for Synchronous<C> {
         self.contents.is_immediate()
     }
 }
+
+impl<C: Contents> HostMedium for Synchronous<C> {}
 
 /// A file or a device.
 #[derive(Debug)]

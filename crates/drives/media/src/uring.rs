@@ -15,7 +15,7 @@ use crate::backing::Backing;
 use crate::direct::{is_whole, Bounce};
 use crate::medium::check;
 use crate::workers::{Changes, IoResult, Perform, Workers};
-use crate::{Finished, Medium, MediumError, OpenError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError, OpenError, Ticket};
 
 /// I/Os that the kernel gets at a time; further ones wait their turn.
 const DEPTH: u32 = 256;
@@ -25,7 +25,7 @@ const FILE: types::Fixed = types::Fixed(0);
 
 /// Opens a backing for [`crate::Execution::Polled`]: by io_uring, or where the
 /// kernel refuses it, by threads that ring a bell.
-pub(crate) fn polled(backing: Backing) -> Result<Box<dyn Medium>, OpenError> {
+pub(crate) fn polled(backing: Backing) -> Result<Box<dyn HostMedium>, OpenError> {
     let path = std::path::PathBuf::from(&*backing.label);
     let backing = Arc::new(backing);
     let os = |source| OpenError::Os { path, what: "wait for its I/Os", source };
@@ -387,7 +387,12 @@ impl Medium for Uring {
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len() + self.finished.len()
     }
+    fn discard_zeroes(&self) -> bool {
+        self.backing.punches
+    }
+}
 
+impl HostMedium for Uring {
     fn resize(&mut self, capacity: u64) -> Result<(), OpenError> {
         self.backing.resize(capacity)
     }
@@ -397,10 +402,6 @@ impl Medium for Uring {
         !self.finished.is_empty()
             || self.unsubmitted
             || first.is_some_and(|slot| self.can_begin(slot))
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.backing.punches
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -13,7 +13,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::direct::Bounce;
-use crate::{Finished, Medium, MediumError, OpenError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError, OpenError, Ticket};
 
 /// Threads at most: the queue depth at which common NVMe drives come near
 /// their best rate. They are started when they are first needed.
@@ -28,7 +28,7 @@ pub(crate) trait Perform: Send + Sync + 'static {
     fn capacity(&self) -> u64;
     /// As [`Medium::discard_zeroes`].
     fn discard_zeroes(&self) -> bool;
-    /// As [`Medium::resize`].
+    /// As [`HostMedium::resize`].
     fn resize(&self, capacity: u64) -> Result<(), OpenError>;
     /// Carries `command` out.
     fn perform(&self, command: &Command, data: &mut [u8], bounce: &mut Bounce) -> IoResult;
@@ -159,7 +159,7 @@ impl<B: Perform> Workers<B> {
         Self::with(backing, None)
     }
 
-    /// With a descriptor to wait for ([`Medium::descriptors`]).
+    /// With a descriptor to wait for ([`HostMedium::descriptors`]).
     pub(crate) fn with_bell(backing: B) -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self::with(backing, Some(bell)))
@@ -248,17 +248,18 @@ impl<B: Perform> Medium for Workers<B> {
     fn in_flight(&self) -> usize {
         self.in_flight
     }
+    fn discard_zeroes(&self) -> bool {
+        self.shared.backing.discard_zeroes()
+    }
+}
 
+impl<B: Perform> HostMedium for Workers<B> {
     fn resize(&mut self, capacity: u64) -> Result<(), OpenError> {
         self.shared.backing.resize(capacity)
     }
 
     fn needs_poll(&self) -> bool {
         self.in_flight > 0 && self.shared.bell.is_none()
-    }
-
-    fn discard_zeroes(&self) -> bool {
-        self.shared.backing.discard_zeroes()
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use stasis_block::{Command, Operation};
-use stasis_media::{Execution, Finished, Medium, MediumSpec, OpenOptions, Pieces, Ram};
+use stasis_media::{Execution, Finished, HostMedium, Medium, MediumSpec, OpenOptions, Pieces, Ram};
 
 /// Not a multiple of RAM's chunks.
 const CAPACITY: u64 = (1 << 20) + 4096;
@@ -126,7 +126,7 @@ fn open(
     table: &str,
     execution: Execution,
     delay: Duration,
-) -> (Box<dyn Medium>, tempfile::TempDir) {
+) -> (Box<dyn HostMedium>, tempfile::TempDir) {
     // Beside the build, which is on a real disk: direct I/O needs one.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let spec: MediumSpec = serde_json::from_str(table).unwrap();
@@ -161,13 +161,15 @@ impl Medium for Keeps {
     }
 }
 
+impl HostMedium for Keeps {}
+
 const PIECE: u64 = 1 << 20;
 /// Beginning of the first piece: many I/Os meet both sides of it.
 const BEGIN: u64 = 32 * 512;
 
 /// A file with a file and memory in it, side by side; their end is where many
 /// I/Os are, too.
-fn pieces(execution: Execution, last: Box<dyn Medium>) -> (Pieces, [tempfile::TempDir; 2]) {
+fn pieces(execution: Execution, last: Box<dyn HostMedium>) -> (Pieces, [tempfile::TempDir; 2]) {
     let file = |size| {
         let table = format!(r#"{{"file": "disk.img", "size": {size}}}"#);
         open(&table, execution, Duration::ZERO)
@@ -233,8 +235,8 @@ proptest! {
 
 #[test]
 fn pieces_are_where_they_can_be() {
-    let whole = || Box::new(Ram::new(3 * PIECE)) as Box<dyn Medium>;
-    let piece = || Box::new(Ram::new(PIECE)) as Box<dyn Medium>;
+    let whole = || Box::new(Ram::new(3 * PIECE)) as Box<dyn HostMedium>;
+    let piece = || Box::new(Ram::new(PIECE)) as Box<dyn HostMedium>;
     let at = |places: &[u64]| {
         let pieces = places.iter().map(|&place| (place, piece())).collect();
         Pieces::new(whole(), pieces).map(drop).map_err(|error| error.offset)
@@ -287,7 +289,7 @@ fn a_device() {
 }
 
 /// A medium in memory, in a file and in a file with direct I/O, in each way of execution.
-fn each_medium() -> impl Iterator<Item = (Box<dyn Medium>, tempfile::TempDir)> {
+fn each_medium() -> impl Iterator<Item = (Box<dyn HostMedium>, tempfile::TempDir)> {
     let tables = [
         format!(r#"{{"ram": {CAPACITY}}}"#),
         format!(r#"{{"file": "disk.img", "size": {CAPACITY}}}"#),

@@ -10,7 +10,7 @@ use imago::raw::Raw;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::{Drive, Layer};
-use stasis_media::{Execution, HostFile, HostFiles, Medium, OpenOptions};
+use stasis_media::{Execution, HostFile, HostFiles, HostMedium, OpenOptions};
 
 use crate::chain::{self, Format, Found, Link};
 use crate::core::Core;
@@ -66,7 +66,7 @@ pub fn find(
     path: &Path,
     writable: bool,
     options: &OpenOptions,
-) -> Result<(Opening, Box<dyn Medium>), ImageError> {
+) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
     find_links(chain::links(&options.base.join(path))?, writable, options)
 }
 
@@ -125,7 +125,7 @@ pub fn find_links(
     links: Vec<Link>,
     writable: bool,
     options: &OpenOptions,
-) -> Result<(Opening, Box<dyn Medium>), ImageError> {
+) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
     find_for(links, writable, options, 0)
 }
 
@@ -135,7 +135,7 @@ fn find_for(
     writable: bool,
     options: &OpenOptions,
     size: u64,
-) -> Result<(Opening, Box<dyn Medium>), ImageError> {
+) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
     let mut found = chain::inspect(links)?;
     let mut lengths = Vec::new();
     let mut files = Vec::new();

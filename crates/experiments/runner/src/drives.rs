@@ -10,7 +10,7 @@ use stasis_crash::{FaultInjector, Level, TraceStream};
 use stasis_drive::{Drive, Layer, LoadSpec, Properties, Region, Shared};
 use stasis_experiment::Interface;
 use stasis_machine::{Controller, DriveConfig};
-use stasis_media::{Execution, Medium, MediumSpec, OpenOptions, Pieces};
+use stasis_media::{Execution, HostMedium, Medium, MediumSpec, OpenOptions, Pieces};
 use stasis_models::BuildContext;
 use stasis_qcow2::{Opening, Settings};
 use stasis_workload::JobFile;
@@ -84,7 +84,7 @@ impl<'a> Drives<'a> {
         &mut self,
         number: usize,
         drive: &PlannedDrive,
-    ) -> Result<Vec<(u64, Box<dyn Medium>)>> {
+    ) -> Result<Vec<(u64, Box<dyn HostMedium>)>> {
         let options = self.options(drive);
         let all = self.plan.machines.iter().flat_map(|machine| &machine.drives);
         let mut pieces = Vec::new();
@@ -134,7 +134,7 @@ impl<'a> Drives<'a> {
     fn build(
         &self,
         drive: &PlannedDrive,
-        pieces: Vec<(u64, Box<dyn Medium>)>,
+        pieces: Vec<(u64, Box<dyn HostMedium>)>,
     ) -> Result<Box<dyn Layer>> {
         let options = self.options(drive);
         let (image, mut medium) = match &drive.spec.medium {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{DiskSpec, StateSpec};
-use stasis_media::{Durability, Execution, ImageSettings, Medium, MediumSpec, OpenOptions};
+use stasis_media::{
+    Durability, Execution, HostMedium, ImageSettings, Medium, MediumSpec, OpenOptions,
+};
 use stasis_models::BuildContext;
 use stasis_qcow2::ImageError;
 
@@ -16,7 +18,7 @@ use crate::plan::PlannedDrive;
 /// An open medium, which its lock keeps others from opening.
 pub struct OpenMedium {
     /// The storage of the bytes: for an image, its files side by side.
-    pub medium: Box<dyn Medium>,
+    pub medium: Box<dyn HostMedium>,
     /// Capacity that the guest sees (bytes).
     pub capacity: u64,
     /// For an image: its files, from the top.

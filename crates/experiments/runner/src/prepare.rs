@@ -13,7 +13,7 @@ use stasis_clock::Nanos;
 use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
-use stasis_media::{Medium, MediumSpec};
+use stasis_media::{HostMedium, Medium, MediumSpec};
 
 use crate::attended::Attended;
 use crate::event::SharedObserver;
@@ -62,7 +62,7 @@ pub struct Prepared<'a> {
     /// The reader of a root that is read in place.
     root: Option<Lower>,
     /// Holds the media's locks while a software host uses them.
-    media: Vec<Box<dyn Medium>>,
+    media: Vec<Box<dyn HostMedium>>,
     /// The kept state of each of the machines' drives whose medium lasts.
     keeps: Vec<Option<Keep>>,
     /// Copies of media that a traced run works on, removed at its end.

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use rustix::event::{eventfd, EventfdFlags};
 use stasis_block::{Command, Operation};
-use stasis_media::{Finished, Medium, MediumError, Ticket};
+use stasis_media::{Finished, HostMedium, Medium, MediumError, Ticket};
 
 use crate::{DiskError, Durability, OrderedDisk};
 
@@ -190,7 +190,9 @@ impl Medium for OrderedMedium {
     fn in_flight(&self) -> usize {
         self.finished.len() + self.waiting
     }
+}
 
+impl HostMedium for OrderedMedium {
     fn needs_poll(&self) -> bool {
         !self.finished.is_empty()
     }

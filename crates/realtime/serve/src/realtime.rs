@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use stasis_block::{Command, Completion, Fate, Model, Operation, PowerLoss, Status, Tag};
 use stasis_clock::Nanos;
 use stasis_drive::{Done, Properties};
-use stasis_media::{Finished, Medium, MediumError, OpenError};
+use stasis_media::{Finished, HostMedium, Medium, MediumError, OpenError};
 
 pub use shared::{Shared, SharedLayer};
 
@@ -21,7 +21,7 @@ pub struct RealTime {
     model: Option<Box<dyn Model>>,
     /// Lower bound on the model's time: completions are taken from it a little early.
     reached: Nanos,
-    medium: Box<dyn Medium>,
+    medium: Box<dyn HostMedium>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Completed, in the order in which that became known.
@@ -52,7 +52,7 @@ impl RealTime {
         index: u16,
         name: String,
         model: Option<Box<dyn Model>>,
-        medium: Box<dyn Medium>,
+        medium: Box<dyn HostMedium>,
     ) -> Self {
         let properties = Properties {
             index,

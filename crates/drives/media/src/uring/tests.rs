@@ -5,7 +5,7 @@ use std::time::Duration;
 
 const SIZE: u64 = 4 << 20;
 
-fn open(direct: bool, folder: &std::path::Path) -> Box<dyn Medium> {
+fn open(direct: bool, folder: &std::path::Path) -> Box<dyn HostMedium> {
     let spec = MediumSpec::File { path: "disk".into(), size: Some(SIZE), direct };
     let options = OpenOptions { execution: Execution::Polled, delay: Duration::ZERO, base: folder };
     spec.open(&options).unwrap()

@@ -15,7 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Completion, Model, Operation, Request, Status, Tag};
 use stasis_clock::{EventQueue, Nanos};
 use stasis_drive::{Done, Drive, Layer};
-use stasis_media::{Execution, Medium, OpenError, OpenOptions};
+use stasis_media::{Execution, HostMedium, OpenError, OpenOptions};
 use stasis_qcow2::{Durability, Image, ImageError, Opening, Settings};
 
 /// Random latencies, unlimited parallelism; flushes take long.
@@ -74,7 +74,7 @@ pub fn open_files(
     path: &Path,
     writable: bool,
     options: &OpenOptions,
-) -> Result<(Opening, Box<dyn Medium>), ImageError> {
+) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
     let begun = Instant::now();
     loop {
         match stasis_qcow2::open_files(path, writable, options) {

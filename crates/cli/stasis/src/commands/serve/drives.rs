@@ -9,7 +9,7 @@ use stasis_block::Doorbells;
 use stasis_drive::{FlushBarriers, Layer};
 use stasis_experiment::DriveSpec;
 use stasis_media::{
-    Durability, Execution, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions,
+    Durability, Execution, HostMedium, ImageSettings, Medium, MediumSpec, OpenError, OpenOptions,
 };
 use stasis_models::{BuildContext, Model, ModelSpec, NullSpec};
 use stasis_ordered_disk::{OrderedDisk, OrderedMedium};
@@ -208,7 +208,7 @@ impl Opening {
             MediumSpec::Ordered { path, size, settings } => {
                 let path = base.join(path);
                 let medium = patiently(patience, || open_ordered(&path, *size, settings))?;
-                (None, Box::new(medium) as Box<dyn Medium>)
+                (None, Box::new(medium) as Box<dyn HostMedium>)
             }
             medium => (None, patiently(patience, || Ok(medium.open(&options)?))?),
         };
