@@ -172,3 +172,49 @@ proptest::proptest! {
         let _ = in_file(&format!("[machine]\n{key} = \"{text}\"\r\n"));
     }
 }
+
+/// Files below a folder with one of these endings, but for what is built.
+fn files(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !path.is_symlink() {
+            if !name.starts_with('.') && name != "target" {
+                files(&path, found);
+            }
+        } else if name.ends_with(".toml") || name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn the_projects_tables_are_read_as_by_the_library_alone() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
+    let mut found = Vec::new();
+    files(root.as_ref(), &mut found);
+    let mut read = 0;
+    for path in found {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let blocks: Vec<&str> = match path.extension() {
+            Some(ending) if ending == "md" => {
+                let parts = text.split("```toml\n").skip(1);
+                parts.map(|part| part.split("```").next().unwrap_or_default()).collect()
+            }
+            _ => vec![&text],
+        };
+        for block in blocks {
+            let library = toml::from_str::<Experiment>(block);
+            let own = stasis_config::read_text::<Experiment>(block);
+            match (library, own) {
+                (Ok(library), Ok(own)) => {
+                    assert_eq!(own, library, "{}", path.display());
+                    read += 1;
+                }
+                (Err(_), Err(_)) => {}
+                (library, own) => panic!("{}: {library:?}, but {own:?}", path.display()),
+            }
+        }
+    }
+    assert!(read >= 20, "{read} experiments");
+}

@@ -162,7 +162,7 @@ impl Definition {
     pub fn parse(text: &str, place: &str) -> Result<Self, Error> {
         let wrong = |cause: String| Error::Definition { place: place.into(), cause };
         let definition: Self =
-            toml::from_str(text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
+            stasis_config::read_text(text).map_err(|error| wrong(error.to_string()))?;
         definition.check().map_err(wrong)?;
         Ok(definition)
     }
@@ -217,7 +217,7 @@ mod tests {
             ("memory = \"1 GiBB\"", "GiB"),
             ("drives = [\"a\", \"a\"]", "each name once"),
             ("drives = [\"../x\"]", "drive's name"),
-            ("packges = []", "unknown field `packges`"),
+            ("packges = []", "line 1, column 1: unknown key `packges`; did you mean `packages`?"),
             ("settings = { \"a b\" = \"1\" }", "variable"),
             ("port = [{ name = \"a\", guest = 1, host = 2 }, { name = \"b\", guest = 1, host = 3 }]", "same number"),
             ("port = [{ name = \"a\", guest = 0, host = 2 }]", "no port"),
