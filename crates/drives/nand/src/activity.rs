@@ -156,7 +156,7 @@ mod tests {
         let cells = (Part::Unit(0), Step::Cells, 5, 9, 0);
         let data = (Part::Channel(2), Step::DataOut, 3, 12, 8);
         assert_eq!(all.iter().map(shown).collect::<Vec<_>>(), [cells, data]);
-        (0..LIMIT + 3).for_each(|_| log.transfer(2, &slots[index], 12));
+        (0..MAX_WAITING + 3).for_each(|_| log.transfer(2, &slots[index], 12));
         assert_eq!(log.take(|_| ()), 3);
     }
 }

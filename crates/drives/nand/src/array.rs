@@ -2,10 +2,10 @@
 
 use stasis_clock::Nanos;
 
+use super::access_time::Medium;
 use super::activity::{Activity, Log};
 use super::bus::Channel;
 use super::event_queue::EventQueue;
-use super::medium::Medium;
 use super::slots::{List, Slots, NONE};
 use super::unit::Unit;
 use super::{ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};

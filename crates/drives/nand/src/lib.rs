@@ -14,6 +14,7 @@
 //! instant, everything that ends ends first; then each plane, and after the
 //! planes each channel, decides what starts.
 
+mod access_time;
 mod activity;
 mod array;
 mod bus;
@@ -22,7 +23,6 @@ mod event_queue;
 pub mod faults;
 mod geometry;
 pub mod hash;
-mod medium;
 mod op;
 mod options;
 mod planes;

@@ -1,4 +1,4 @@
-//! How long each step of an operation takes.
+//! The times that an array is given; the time of one operation is in `access_time.rs`.
 
 use stasis_clock::{Nanos, MICROSECOND};
 

@@ -159,23 +159,3 @@ fn capabilities(config: &Config) -> u64 {
         | TIMEOUT << 24
         | NVM_COMMAND_SET
 }
-
-/// The queue of a doorbell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doorbell {
-    /// Tail of a submission queue.
-    SubmissionTail(u16),
-    /// Head of a completion queue.
-    CompletionHead(u16),
-}
-
-/// The doorbell at `offset`, if it is one.
-pub fn doorbell(offset: u64) -> Option<Doorbell> {
-    let index = offset.checked_sub(DOORBELLS)? / 4;
-    let queue = u16::try_from(index / 2).ok()?;
-    Some(if index % 2 == 0 {
-        Doorbell::SubmissionTail(queue)
-    } else {
-        Doorbell::CompletionHead(queue)
-    })
-}

@@ -23,11 +23,11 @@
 mod chain;
 mod core;
 mod create;
-mod durability;
 mod error;
 mod host;
 mod job;
 mod kill_safety;
+mod lag;
 mod layer;
 mod map;
 mod open;

@@ -6,17 +6,17 @@
 //! outside reads back into entries, so the consumer of results need not know where the machine ran.
 
 mod frame;
+mod io_columns;
 mod outcome;
-mod record;
 mod shared;
 mod span;
 pub mod text;
 
 pub use frame::{encode, Decoder, FrameError};
+pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
 };
-pub use record::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 pub use shared::{Service, SharedOutcome, TenantOutcome, WorkloadOutcome};
 
 use stasis_block::timeline::{Span, Track};

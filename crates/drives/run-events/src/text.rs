@@ -1,6 +1,6 @@
 //! Rows of I/Os as text: the heading of `ios.csv`, and a row's fields.
 
-use crate::record::{Column, Kind, COLUMN_COUNT};
+use crate::io_columns::{Column, Kind, COLUMN_COUNT};
 use crate::IoRecord;
 
 /// The first line of `ios.csv`.

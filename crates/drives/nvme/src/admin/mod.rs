@@ -1,4 +1,6 @@
 //! The admin command set (NVMe 1.4 section 5).
+//!
+//! A new command is a file here with an [`AdminCommand`], and a line in [`ADMIN`].
 
 mod abort;
 mod command_sets;
@@ -11,15 +13,26 @@ mod identify;
 mod log;
 mod queues;
 
-pub use abort::ABORT;
 pub use context::{Admin, AdminCommand, AdminExecute, Commands};
-pub use doorbell_buffers::DOORBELL_BUFFER_CONFIG;
-pub use events::ASYNCHRONOUS_EVENT_REQUEST;
-pub use features::{GET_FEATURES, SET_FEATURES};
-pub use format::FORMAT_NVM;
-pub use identify::IDENTIFY;
-pub use log::GET_LOG_PAGE;
-pub use queues::{
-    CREATE_COMPLETION_QUEUE, CREATE_SUBMISSION_QUEUE, DELETE_COMPLETION_QUEUE,
-    DELETE_SUBMISSION_QUEUE,
-};
+
+use crate::registered::Table;
+use crate::{ocssd, placement};
+
+/// Every admin command but those that go to the drive (NVMe 1.4 section 5).
+pub static ADMIN: Table<AdminExecute> = Table::new(&[
+    queues::DELETE_SUBMISSION_QUEUE,
+    queues::CREATE_SUBMISSION_QUEUE,
+    log::GET_LOG_PAGE,
+    queues::DELETE_COMPLETION_QUEUE,
+    queues::CREATE_COMPLETION_QUEUE,
+    identify::IDENTIFY,
+    abort::ABORT,
+    features::SET_FEATURES,
+    features::GET_FEATURES,
+    events::ASYNCHRONOUS_EVENT_REQUEST,
+    placement::DIRECTIVE_SEND,
+    placement::DIRECTIVE_RECEIVE,
+    doorbell_buffers::DOORBELL_BUFFER_CONFIG,
+    format::FORMAT_NVM,
+    ocssd::GEOMETRY,
+]);

@@ -1,9 +1,8 @@
 //! The commands that the controller supports.
 //!
-//! A new one is a file here with an [`IoCommand`](crate::io::IoCommand) or an
-//! [`AdminCommand`](crate::admin::AdminCommand), and a line in [`IO`] or [`ADMIN`]:
-//! execution, the log of commands and effects, Identify and the records of refused
-//! I/Os follow from it.
+//! A new I/O command is a file here with an [`IoCommand`](crate::io::IoCommand), and a line in
+//! [`IO`]; an admin command is a file of [`admin`], and a line in its table. Execution, the log of
+//! commands and effects, Identify and the records of refused I/Os follow from it.
 
 mod compare;
 mod copy;
@@ -18,13 +17,14 @@ mod write_zeroes;
 pub use copy::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 pub use dataset::{parse_range, receive_ranges, DEALLOCATE, MAX_RANGES, RANGE};
 
-use crate::admin::{self, AdminExecute, Commands};
+use crate::admin::{self, Commands};
 use crate::io::IoExecute;
 use crate::registered::Table;
 use crate::{ocssd, placement, zoned};
 
 /// All of them.
-pub static COMMANDS: Commands = Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &ADMIN };
+pub static COMMANDS: Commands =
+    Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::ADMIN };
 
 /// Every I/O command but those of Open-Channel namespaces (NVMe 1.4 section 6).
 static IO: Table<IoExecute> = Table::new(&[
@@ -54,23 +54,4 @@ static OPEN_CHANNEL: Table<IoExecute> = Table::new(&[
     ocssd::VECTOR_WRITE,
     ocssd::VECTOR_READ,
     ocssd::VECTOR_COPY,
-]);
-
-/// Every admin command but those that go to the drive (NVMe 1.4 section 5).
-static ADMIN: Table<AdminExecute> = Table::new(&[
-    admin::DELETE_SUBMISSION_QUEUE,
-    admin::CREATE_SUBMISSION_QUEUE,
-    admin::GET_LOG_PAGE,
-    admin::DELETE_COMPLETION_QUEUE,
-    admin::CREATE_COMPLETION_QUEUE,
-    admin::IDENTIFY,
-    admin::ABORT,
-    admin::SET_FEATURES,
-    admin::GET_FEATURES,
-    admin::ASYNCHRONOUS_EVENT_REQUEST,
-    placement::DIRECTIVE_SEND,
-    placement::DIRECTIVE_RECEIVE,
-    admin::DOORBELL_BUFFER_CONFIG,
-    admin::FORMAT_NVM,
-    ocssd::GEOMETRY,
 ]);

@@ -1,4 +1,5 @@
-//! From a doorbell, in a register or in its shadow, to the commands that it announces.
+//! From a doorbell, in a register or in its shadow, to its queue and the commands that it
+//! announces.
 
 use crate::command::SubmissionEntry;
 use crate::events::Event;
@@ -8,13 +9,33 @@ use crate::Memory;
 
 use super::Controller;
 
+/// The queue of a doorbell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doorbell {
+    /// Tail of a submission queue.
+    SubmissionTail(u16),
+    /// Head of a completion queue.
+    CompletionHead(u16),
+}
+
+/// The doorbell at `offset`, if it is one.
+pub(super) fn doorbell(offset: u64) -> Option<Doorbell> {
+    let index = offset.checked_sub(reg::DOORBELLS)? / 4;
+    let queue = u16::try_from(index / 2).ok()?;
+    Some(if index % 2 == 0 {
+        Doorbell::SubmissionTail(queue)
+    } else {
+        Doorbell::CompletionHead(queue)
+    })
+}
+
 impl Controller {
-    pub(super) fn ring(&mut self, memory: &dyn Memory, doorbell: reg::Doorbell, value: u32) {
+    pub(super) fn ring(&mut self, memory: &dyn Memory, doorbell: Doorbell, value: u32) {
         if !self.host.is_running() {
             return;
         }
         match doorbell {
-            reg::Doorbell::SubmissionTail(queue) => {
+            Doorbell::SubmissionTail(queue) => {
                 let shadowed = self.host.queues.shadow_of(queue).is_some();
                 let Some(sq) = self.host.queues.submission_mut(queue) else {
                     return self.host.event(memory, Event::INVALID_DOORBELL_REGISTER);
@@ -28,7 +49,7 @@ impl Controller {
                 }
                 self.fetch(memory, queue);
             }
-            reg::Doorbell::CompletionHead(queue) => {
+            Doorbell::CompletionHead(queue) => {
                 let shadowed = self.host.queues.shadow_of(queue).is_some();
                 let Some(cq) = self.host.queues.completion_mut(queue) else {
                     return self.host.event(memory, Event::INVALID_DOORBELL_REGISTER);

@@ -129,7 +129,7 @@ impl Controller {
         for (index, part) in data.chunks_exact(4).enumerate() {
             let value = u32::from_le_bytes([part[0], part[1], part[2], part[3]]);
             let at = offset.saturating_add(4 * index as u64);
-            match reg::doorbell(at) {
+            match doorbells::doorbell(at) {
                 Some(_) if data.len() != 4 => {}
                 Some(doorbell) => self.ring(memory, doorbell, value),
                 None if at == reg::CC => self.configure(memory, value),

@@ -10,10 +10,10 @@ use stasis_block::{Command, Operation};
 use tokio::sync::MutexGuard;
 
 use super::{finish, lock, Core, End};
-use crate::durability::Covered;
 use crate::host::HostIo;
 use crate::job::Job;
 use crate::kill_safety::Change;
+use crate::lag::Covered;
 use crate::storage::Handle;
 use crate::tables::{UpdatePlan, Write};
 use crate::Durability;

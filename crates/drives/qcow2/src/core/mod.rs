@@ -9,9 +9,9 @@ use imago::{FormatAccess, Mapping};
 use stasis_block::{Command, Operation, Status};
 use tokio::sync::{Mutex, Notify, RwLock, RwLockReadGuard};
 
-use crate::durability::Lag;
 use crate::host::{HostIo, Shared};
 use crate::kill_safety::KillSafety;
+use crate::lag::Lag;
 use crate::storage::{Handle, Role};
 use crate::{Durability, Settings};
 

@@ -6,9 +6,9 @@
 //! flush or a barrier.
 
 mod log;
-mod plan;
+mod write_order;
 
-pub(crate) use plan::UpdatePlan;
+pub(crate) use write_order::UpdatePlan;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

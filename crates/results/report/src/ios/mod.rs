@@ -1,4 +1,5 @@
-//! One row per I/O, written during the run, in one of several formats.
+//! One row per I/O, written during the run, in one of several formats. Its columns are
+//! [`stasis_run_events::IoRecord::COLUMNS`].
 
 mod as_csv;
 mod csv;

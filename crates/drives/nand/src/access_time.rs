@@ -1,5 +1,5 @@
-//! The medium: what the cells are, how long they take, how worn they are, and with what end they
-//! work.
+//! The time of an operation on the channel and in the cells, and its end: cells, their wear,
+//! retries and faults.
 //!
 //! Invariants: equal accesses of equal numbers at equal times have equal ends, as all that is
 //! random comes from the seed and the operation's number; `plain` only if no access depends on

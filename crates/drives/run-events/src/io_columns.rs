@@ -1,7 +1,7 @@
 //! One I/O as the results keep it: the one description of its columns.
 //!
 //! Everything that writes or reads rows of I/Os follows from [`IoRecord::COLUMNS`]: frames of the
-//! event stream, `ios.csv`, `ios.parquet`, traces that are replayed, `stasis schema ios` and with it
+//! event stream, `ios.csv`, `ios.parquet`, traces that are replayed, `stasis schema results` and with it
 //! the Python package and the reference. A new column is a line of the table below.
 
 use stasis_block::{Command, Operation, Refused};
