@@ -6,7 +6,7 @@ use stasis_clock::Nanos;
 
 use crate::{Control, Done};
 
-/// What a drive is to its user: of a layer, what it makes of the drive below.
+/// Properties of a drive for its user; a layer may change those of the drive below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Properties {
     /// Its place in the experiment.
@@ -30,7 +30,7 @@ pub struct Properties {
 /// [`Layer::advance`] at (or after) each [`Layer::next_event`]. Target times do
 /// not depend on how late that call is.
 pub trait Layer {
-    /// What it is. Nothing of it changes while commands are in flight.
+    /// The drive's properties, which do not change while commands are in flight.
     fn properties(&self) -> &Properties;
 
     /// Takes a command at `now` (ns), which is not before any earlier call's.

@@ -35,7 +35,7 @@ pub struct TenantOutcome {
     pub name: String,
     /// Its weight.
     pub weight: u32,
-    /// What it received.
+    /// Service that it received.
     #[serde(flatten)]
     pub service: Service,
     /// Requests that its guest preferred to its others.

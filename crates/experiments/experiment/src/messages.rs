@@ -11,7 +11,7 @@ use crate::{DiskSpec, DriveSpec, Experiment, GuestSpec, MachineSpec, ServeSpec, 
 /// A value that no key takes.
 const DATE: &str = "1979-05-27";
 
-/// What a message says of the allowed values has one of these.
+/// A message's part about the allowed values has one of these.
 const ALLOWED: &[&str] = &[
     "from ",
     "one of ",

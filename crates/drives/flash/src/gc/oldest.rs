@@ -25,7 +25,7 @@ impl VictimPolicy for Oldest {
             Some((blocks.get(block)?, block))
         });
         let oldest = drawn.max_by_key(|(candidate, _)| candidate.age);
-        // What is full of valid data frees nothing: the drive must go on.
+        // A block full of valid data frees nothing: the drive must go on.
         match oldest {
             Some((candidate, block)) if candidate.valid < candidate.slots => Some(block),
             _ => blocks.least_valid(),

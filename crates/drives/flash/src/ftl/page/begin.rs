@@ -10,7 +10,7 @@ use crate::ftl::Shape;
 use crate::precondition::{choose, fixed_point, plane_shares, valid_counts, Order};
 use crate::spec::Spec;
 
-/// What the beginning depends on beside the drive's parts.
+/// Conditions of the beginning beside the drive's parts.
 #[derive(Debug)]
 pub(super) struct Beginning {
     shape: Shape,

@@ -309,7 +309,7 @@ impl PageFtl {
     }
 }
 
-/// What a layer above needs that keeps its map in units behind the host's.
+/// Functions for a layer above that keeps its map in units behind the host's.
 impl PageFtl {
     /// Whether a unit is in the buffer.
     pub(super) fn holds(&self, unit: u32) -> bool {

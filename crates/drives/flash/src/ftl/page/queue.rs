@@ -417,7 +417,7 @@ mod tests {
         context.finished.sort_unstable();
         assert_eq!(context.finished, [fua.id, flush.id]);
         assert!(matches!(context.requests[fua.id as usize].fate, Fate::Failed { .. }));
-        // What was not acknowledged is not owed.
+        // Data that were not acknowledged are not owed.
         assert_eq!(context.requests[flush.id as usize].fate, Fate::Done);
     }
 
