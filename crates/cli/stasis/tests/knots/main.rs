@@ -6,7 +6,8 @@
 //! field of `self`, or of a field of that and so on, as far as the fields' types are known by their
 //! names. So an object that is cut over several files, each with an `impl` block of the one type, is
 //! a knot as soon as its parts call one another: each part names the type, and is called from its
-//! file. A call of a local variable's method is not seen; the type of the variable is mostly named.
+//! file. A call of a local variable's method is not seen, nor one through a `Vec`, `Box` or `Option`;
+//! the type is mostly named there.
 //!
 //! A file that only exports is no user, code of tests does not count, and neither do the lines of a
 //! registration table.
