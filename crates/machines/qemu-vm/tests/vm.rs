@@ -238,7 +238,7 @@ impl Disks for OneByte {
 #[test]
 #[ignore = "boots a guest: make system-test"]
 fn a_fresh_machine_has_seen_nothing_though_its_boot_is_kept() {
-    // What one check leaves in the guest, its file system and its kernel, no later one finds.
+    // No check finds changes of an earlier one to the guest, its file system or its kernel.
     let script = "head -c 1 /dev/$DISK; ls /run/left 2>/dev/null; cat /proc/sys/kernel/hostname
         cut -d. -f1 /proc/uptime >/run/left; echo left >/proc/sys/kernel/hostname
         printf x >/dev/$DISK; sync";

@@ -248,7 +248,7 @@ impl Impl {
     }
 }
 
-/// What follows `<..>` at the front.
+/// The words after `<..>` at the front.
 fn after_generics(tokens: &[TokenTree]) -> &[TokenTree] {
     let mut depth = 0;
     for (place, token) in tokens.iter().enumerate() {

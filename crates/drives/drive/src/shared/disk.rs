@@ -150,7 +150,7 @@ impl Layer for VirtualDisk {
     }
 }
 
-// What starts with the drive, or is reported of it, is so once for all who share it
+// All who share a drive start it once, and report it once
 // (`Shared::start`, `Shared::report`).
 impl Control for VirtualDisk {
     fn lower(&mut self) -> Option<&mut dyn Control> {
