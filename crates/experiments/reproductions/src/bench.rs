@@ -52,11 +52,32 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// Checks that each drive's model fits the drive.
+    ///
+    /// # Errors
+    /// The first one that does not, with its reason.
+    pub fn check(&self) -> Result<()> {
+        let own = self.experiment.machine.all().iter().flat_map(|machine| &machine.drives);
+        for drive in self.experiment.drives.iter().chain(own) {
+            let size = match drive.medium {
+                MediumSpec::Ram { size } => Some(size),
+                _ => self.disk_size,
+            };
+            let mut model = drive.model.clone();
+            model.resolve(Path::new("."))?;
+            if let Some(size) = size {
+                model.check(size).with_context(|| format!("{}: a drive", self.id))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Describes the experiment for a program that runs it elsewhere.
     ///
     /// # Errors
-    /// If the experiment cannot be written.
+    /// If the experiment cannot be written, or a drive cannot be made.
     pub fn part(&self) -> Result<Part> {
+        self.check()?;
         let machines = self.experiment.machine.all();
         let own = machines.iter().flat_map(|machine| &machine.drives);
         let media = self.experiment.drives.iter().chain(own).map(|drive| match drive.medium {

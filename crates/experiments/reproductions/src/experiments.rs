@@ -53,13 +53,20 @@ pub fn parts(request: &Request, trials: Trials) -> Result<Vec<Part>> {
     trials(&Settings::of(request)?)?.iter().map(Trial::part).collect()
 }
 
+/// The experiments, all of which can begin.
+fn checked(settings: &Settings, trials: Trials) -> Result<Vec<Trial>> {
+    let trials = trials(settings)?;
+    trials.iter().try_for_each(Trial::check)?;
+    Ok(trials)
+}
+
 /// Runs the experiments with these names; returns the failed ones, each with its reason.
 ///
 /// # Errors
 /// [`Stopped`](stasis_runner::batch::Stopped), and where the folder cannot be written.
 pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(String, String)>> {
     let settings = Settings::of(request)?;
-    let mut trials = trials(&settings)?;
+    let mut trials = checked(&settings, trials)?;
     trials.retain(|trial| names.iter().any(|name| name == trial.id));
     if trials.is_empty() {
         return Ok(Vec::new());
@@ -77,7 +84,7 @@ pub fn run(
     evaluate: impl FnOnce(&Settings, &Runs) -> Result<Evaluation>,
 ) -> Result<Findings> {
     let settings = Settings::of(request)?;
-    let runs = Bench::new(request, settings.engine)?.run_all(&trials(&settings)?)?;
+    let runs = Bench::new(request, settings.engine)?.run_all(&checked(&settings, trials)?)?;
     let Evaluation { title, mut sections, figures, failed: more } = evaluate(&settings, &runs)?;
     let engine = runs.all().next().map_or("–", |(_, trial)| trial.summary.engine.as_str());
     let subtitle =

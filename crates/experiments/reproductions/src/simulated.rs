@@ -41,8 +41,10 @@ impl Point {
     /// Describes the point for a program that runs it elsewhere.
     ///
     /// # Errors
-    /// If the point cannot be written as JSON.
+    /// If the point cannot be written as JSON, or cannot be simulated.
     pub fn part(&self) -> Result<Part> {
+        self.model()?.check(self.capacity).with_context(|| format!("{}: the model", self.id))?;
+        self.load().with_context(|| self.id.clone())?;
         Ok(Part {
             name: self.id.clone(),
             what: self.what.clone(),
@@ -51,6 +53,15 @@ impl Point {
             memory: 0,
             timed: None,
         })
+    }
+
+    fn model(&self) -> Result<ModelSpec> {
+        serde_json::from_value(self.model.clone()).context("the model")
+    }
+
+    fn load(&self) -> Result<Load> {
+        let file = JobFile::parse(&self.job, &|_| None).context("the job")?;
+        Load::new(&file, self.capacity, 1, 0).context("the job")
     }
 }
 
@@ -198,12 +209,8 @@ impl Simulator {
     /// # Errors
     /// If the model or the job is invalid, or the simulation is stopped.
     fn run(&self, point: &Point) -> Result<Simulated> {
-        let Point { model, capacity, job, .. } = point;
-        let model: ModelSpec = serde_json::from_value(model.clone()).context("the model")?;
-        let model = model.build(&BuildContext { seed: 1, capacity: *capacity, path: 0 })?;
-        let file = JobFile::parse(job, &|_| None).context("the job")?;
-        let load = Load::new(&file, *capacity, 1, 0).context("the job")?;
-        let mut simulation = Simulation::new(model, load);
+        let context = BuildContext { seed: 1, capacity: point.capacity, path: 0 };
+        let mut simulation = Simulation::new(point.model()?.build(&context)?, point.load()?);
         let mut done = Vec::with_capacity(2 * BATCH);
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         loop {
