@@ -54,7 +54,7 @@ Exit status: that of COMMAND, or with --power-cut 0 if nothing is wrong with wha
 otherwise; 124 if a time limit was reached, 125 if the run failed,
 126 or 127 if COMMAND could not be started, 130 if it was stopped.";
 
-/// What `stasis run` runs. Words win over the experiment's file.
+/// Arguments of `stasis run`. Words win over the experiment's file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = run_help())]
 pub struct RunArguments {
@@ -91,7 +91,7 @@ pub struct RunArguments {
     /// After a power cut, run this in a new guest that has the same drives under the same names
     #[arg(long, value_name = "COMMAND", requires = "power_cut")]
     pub check: Option<String>,
-    /// What to run in the guest, as root
+    /// Command to run in the guest, as root
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -121,7 +121,7 @@ pub struct MachineArguments {
     pub console: bool,
 }
 
-/// What the guest is made of, and what it has beside that.
+/// The guest's system, and the files added to it.
 #[derive(Debug, clap::Args)]
 pub struct GuestArguments {
     /// Copy a file or folder into the guest's /root, or to DESTINATION
@@ -131,7 +131,7 @@ pub struct GuestArguments {
     pub system: SystemArguments,
 }
 
-/// What the guest's system is made of.
+/// The guest's system.
 #[derive(Debug, clap::Args)]
 pub struct SystemArguments {
     /// Debian packages that the guest has beside the usual ones
@@ -156,7 +156,7 @@ impl SystemArguments {
     }
 }
 
-/// What `stasis shell` opens a terminal in. Words win over the experiment's file.
+/// Arguments of `stasis shell`. Words win over the experiment's file.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The terminal is this one: its size, Ctrl-C and Ctrl-Z are the guest's. While the guest only waits
@@ -182,7 +182,7 @@ pub struct ShellArguments {
     /// Folder for the results [default: none are kept]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// What to run in place of a login shell
+    /// Command in place of a login shell
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

@@ -112,7 +112,7 @@ enum Command {
     /// Print the JSON Schema of experiment files or storage functions, or the columns of results
     #[command(after_help = commands::schema::HELP)]
     Schema {
-        /// What the files say
+        /// Format of the files
         #[arg(value_enum, default_value_t)]
         of: commands::schema::Files,
     },
@@ -138,7 +138,7 @@ enum Command {
     },
 }
 
-/// What `stasis models` shows.
+/// Arguments of `stasis models`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stasis models

@@ -10,7 +10,7 @@ use stasis_report::{units, Column, Table};
 use stasis_runner::guest;
 use stasis_runner::software_host;
 
-/// What to do with the cache.
+/// Commands of `stasis cache`.
 #[derive(Debug, clap::Subcommand)]
 pub enum CacheCommand {
     /// Remove what later runs make again in seconds; with --all, guests and downloads as well

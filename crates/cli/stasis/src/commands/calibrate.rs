@@ -13,7 +13,7 @@ use stasis_models::calibrate::{from_text, Form};
 use stasis_models::profile::{Block, Observed};
 use stasis_models::Profile;
 
-/// What `stasis calibrate` reads and writes.
+/// Arguments of `stasis calibrate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fio job.fio --output-format=json+ --output=fio.json && stasis calibrate fio.json

@@ -12,7 +12,7 @@ const PAGE: &str = "comparison.html";
 /// The differences' file.
 const FILE: &str = "comparison.json";
 
-/// What `stasis compare` sets side by side.
+/// Arguments of `stasis compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stasis compare before after

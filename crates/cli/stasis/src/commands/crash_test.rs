@@ -11,7 +11,7 @@ use stasis_terminal::{stop_on_signals, Terminal, STOPPED};
 
 /// The exit status where something was found.
 const FOUND: u8 = 1;
-/// What `stasis crash-test` does.
+/// Arguments of `stasis crash-test`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The experiment runs once, with a trace of everything that its drives are asked. Then the power is cut

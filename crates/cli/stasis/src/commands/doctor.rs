@@ -63,7 +63,7 @@ pub struct Report {
     measured: Option<Measured>,
 }
 
-/// What is asked of `stasis doctor`.
+/// Arguments of `stasis doctor`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit status: 0 if experiments can run here, 1 if something is in the way, \
@@ -80,7 +80,7 @@ pub struct DoctorArguments {
     /// Run two minutes of checks whose right result is known, and say what precision an experiment can count on here
     #[arg(long)]
     measure: bool,
-    /// What is measured: kvm, softkvm, exact or auto, what a run takes
+    /// Engine to measure: kvm, softkvm, exact or auto, a run's own choice
     #[arg(
         long,
         value_name = "ENGINE",

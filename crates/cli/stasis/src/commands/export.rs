@@ -11,7 +11,7 @@ use stasis_report::{keep_inputs, KeptIos, KeptSpans, Summary, SUMMARY_FILE, TIME
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Exported, Inside};
 
-/// What `stasis export` writes.
+/// Arguments of `stasis export`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stasis export results --blktrace trace && blkparse -i trace/drive0

@@ -12,7 +12,7 @@ use stasis_terminal::ensure_guest;
 
 use crate::arguments::SystemArguments;
 
-/// What the guest is made of.
+/// The guest's system.
 #[derive(Debug, clap::Args)]
 pub struct GuestBuildArguments {
     /// An experiment file whose guest it is to be

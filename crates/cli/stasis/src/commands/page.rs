@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{anyhow, Context, Result};
 use stasis_report::page::Page;
 
-/// What `stasis page` draws.
+/// Arguments of `stasis page`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The page is one file with tables and plots that a reader can point at and zoom. Its description is JSON:

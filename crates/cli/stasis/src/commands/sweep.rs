@@ -14,7 +14,7 @@ const SWEEP: &str = "stasis-sweep";
 /// And for `stasis reproduce --on`.
 const REPRODUCE: &str = "stasis-reproduce";
 
-/// What `stasis sweep` hands on.
+/// Arguments of `stasis sweep`, handed on to the Python package.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "`stasis-sweep --help` has the options. Studies come with the Python package; in the sources of Stasis: pip install './python[study]'.

@@ -13,7 +13,7 @@ use crate::spec::{BuildContext, BuildError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TapeSpec {
-    /// What winding past a MiB takes (ns).
+    /// Time to wind past a MiB (ns).
     #[serde(with = "units::duration")]
     pub wind: Nanos,
 }

@@ -18,7 +18,7 @@ use stasis_terminal::{ensure_guest, print, stop_on_signals};
 
 use super::runtime_folder::runtime_folder;
 
-/// What `stasis function` does.
+/// Commands of `stasis function`.
 #[derive(Debug, clap::Subcommand)]
 pub enum FunctionCommand {
     /// Start a function and watch it until it is stopped
@@ -81,7 +81,7 @@ impl PlaceArguments {
     }
 }
 
-/// What `stasis function run` runs.
+/// Arguments of `stasis function run`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "FUNCTION is a name that `stasis function list` lists, or a definition's file or folder. Its drives, in the
@@ -113,7 +113,7 @@ pub struct RunArguments {
     /// Take a drive from the vhost-user-blk socket of a server that runs
     #[arg(long, value_name = "PATH", conflicts_with_all = ["experiment", "drive"])]
     pub socket: Vec<PathBuf>,
-    /// What this one is called [default: the function's name]
+    /// Name of this instance [default: the function's name]
     #[arg(long)]
     pub name: Option<String>,
     /// Change a setting of the definition
@@ -138,7 +138,7 @@ pub struct RunArguments {
     /// user, or tap[:INTERFACE:ADDRESS] [default: tap with KVM, vhost-net and root, else user]
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<String>,
-    /// What runs its instructions: best, kvm or emulation
+    /// Way to run its instructions: best, kvm or emulation
     #[arg(long, value_name = "WORD", default_value = "best", value_parser = ["best", "kvm", "emulation"])]
     pub accelerator: String,
     #[command(flatten)]

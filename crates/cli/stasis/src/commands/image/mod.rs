@@ -14,7 +14,7 @@ use stasis_drive::Drive;
 use stasis_media::{Execution, OpenOptions};
 use stasis_qcow2::{CreateOptions, Format, Image, Settings, ZeroLatency};
 
-/// What can be done with an image.
+/// Commands of `stasis image`.
 #[derive(Debug, Subcommand)]
 pub enum ImageCommand {
     /// Make an empty image
@@ -61,7 +61,7 @@ Example:
     Grow(GrowArguments),
 }
 
-/// What `stasis image create` makes.
+/// Arguments of `stasis image create`.
 #[derive(Debug, clap::Args)]
 pub struct CreateArguments {
     /// The image's file; there must be none yet
@@ -82,7 +82,7 @@ pub struct CreateArguments {
     /// An image below, as this one is to name it: relative to its own folder
     #[arg(long, value_name = "FILE")]
     backing: Option<String>,
-    /// What the image below is [default: as it begins]
+    /// Format of the image below [default: by its first bytes]
     #[arg(long, value_name = "FORMAT", requires = "backing")]
     backing_format: Option<ImageFormat>,
 }
@@ -98,7 +98,7 @@ pub struct FileArguments {
     json: bool,
 }
 
-/// What `stasis image convert` copies.
+/// Arguments of `stasis image convert`.
 #[derive(Debug, clap::Args)]
 pub struct ConvertArguments {
     /// The disk to copy: raw or qcow2, as it begins
@@ -107,18 +107,18 @@ pub struct ConvertArguments {
     /// The new file; there must be none yet
     #[arg(value_name = "TO")]
     to: PathBuf,
-    /// What the new file is to be
+    /// Format of the new file
     #[arg(long = "to", value_name = "FORMAT", default_value = "qcow2")]
     format: ImageFormat,
     /// Copy the disk as it was at this internal snapshot
     #[arg(long, value_name = "NAME")]
     snapshot: Option<String>,
-    /// What the file to copy is [default: as it begins]
+    /// Format of the file to copy [default: by its first bytes]
     #[arg(long, value_name = "FORMAT")]
     from_format: Option<ImageFormat>,
 }
 
-/// What `stasis image grow` changes.
+/// Arguments of `stasis image grow`.
 #[derive(Debug, clap::Args)]
 pub struct GrowArguments {
     /// The image

@@ -24,7 +24,7 @@ use results::Results;
 
 use crate::here::Here;
 
-/// What `stasis serve` serves, and how.
+/// Arguments of `stasis serve`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each drive is a vhost-user-blk socket, NAME.sock in the folder of sockets. The guest's memory must be
