@@ -3,8 +3,8 @@
 //!
 //! Promises:
 //! * A [`Load`] is a function of its job file, the drive's size and a seed.
-//! * Memory does not grow with the number of I/Os, and none is allocated for
-//!   each.
+//! * Memory does not grow with the number of I/Os but for `verify`, whose writes
+//!   are remembered, and none is allocated for each.
 //! * No text and no bytes make a parser panic; its errors name the line.
 
 mod error;

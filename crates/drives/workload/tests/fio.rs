@@ -8,7 +8,7 @@
 // The peer is a program.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -35,8 +35,12 @@ enum Agree {
     InSteps,
     /// By the share of each operation and length, within the spread of their numbers.
     InShares,
+    /// One by one, where places are numbered as they first appear.
+    Renamed,
+    /// As [`Agree::InShares`], and at the end what was written is read by place.
+    ReadAgain,
 }
-use Agree::{AsSet, Exactly, InNumber, InShares, InSteps};
+use Agree::{AsSet, Exactly, InNumber, InShares, InSteps, ReadAgain, Renamed};
 
 /// The battery: options of a job, one after the other.
 const CASES: &[(&str, Agree)] = &[
@@ -137,6 +141,48 @@ const CASES: &[(&str, Agree)] = &[
     ("rw=write size=64k fsync=16 end_fsync=1", Exactly),
     ("rw=write size=64k fsync_on_close=1", Exactly),
     ("rw=read size=64k fsync=4 end_fsync=1", Exactly),
+    // Batches.
+    ("rw=read size=1m ioengine=libaio iodepth=16 iodepth_batch=4", Exactly),
+    ("rw=read size=1m ioengine=libaio iodepth=16 iodepth_batch_submit=0 iodepth_low=4", Exactly),
+    (
+        "rw=write size=1m ioengine=libaio iodepth=16 iodepth_batch=8 iodepth_batch_complete=4 \
+         iodepth_batch_complete_max=8",
+        Exactly,
+    ),
+    ("rw=write size=256k ioengine=libaio iodepth=8 iodepth_batch_complete_min=0", Exactly),
+    // What was written is read again.
+    ("rw=write size=256k verify=crc32c", Exactly),
+    ("rw=write size=256k bs=16k verify=md5 loops=2", Exactly),
+    ("rw=write size=256k bs=16k verify=md5 end_fsync=1", Exactly),
+    ("rw=write size=256k verify=md5 verify_backlog=8", Exactly),
+    ("rw=write size=256k verify=md5 verify_backlog=8 verify_backlog_batch=3", Exactly),
+    ("rw=write size=256k verify=md5 verify_backlog=7 verify_backlog_batch=20", Exactly),
+    ("rw=write size=256k verify=md5 number_ios=20", Exactly),
+    ("rw=write size=256k verify=md5 number_ios=20 verify_backlog=6", Exactly),
+    ("rw=write size=256k io_size=1m verify=md5", Exactly),
+    ("rw=write size=256k verify=md5 ioengine=libaio iodepth=4", Exactly),
+    ("rw=randwrite size=256k verify=md5", Renamed),
+    ("rw=randwrite size=256k verify=md5 norandommap", ReadAgain),
+    ("rw=randwrite size=256k verify=md5 verify_backlog=8", Renamed),
+    ("rw=read size=256k verify=null", Exactly),
+    ("rw=rw size=8m verify=md5", ReadAgain),
+    ("rw=write size=256k verify=null verify_only", Exactly),
+    ("rw=randwrite size=256k verify=null verify_only", AsSet),
+    // Zones.
+    (
+        "rw=read size=1m zonemode=strided zonesize=64k zonerange=256k zoneskip=64k io_size=1m",
+        Exactly,
+    ),
+    ("rw=read size=1m zonemode=strided zonesize=64k", Exactly),
+    ("rw=write size=1m zonemode=strided zonesize=256k zonerange=64k zoneskip=1m", Exactly),
+    ("rw=randread size=1m zonemode=strided zonesize=64k zonerange=256k zoneskip=1m", InNumber),
+    ("rw=read size=1m zonemode=strided zonesize=64k zonerange=256k zoneskip=16m offset=1m loops=2", Exactly),
+    ("rw=read size=1m zonemode=none", Exactly),
+    // Each block trimmed, then written.
+    ("rw=trimwrite size=256k ioengine=null", Exactly),
+    ("rw=trimwrite size=256k number_ios=10 ioengine=null", Exactly),
+    ("rw=trimwrite size=256k bs=4k,4k,8k ioengine=null", Exactly),
+    ("rw=randtrimwrite size=256k ioengine=null", Renamed),
     // Engines, and options that change nothing.
     ("rw=write size=256k ioengine=libaio iodepth=8", Exactly),
     ("rw=read size=256k ioengine=sync", Exactly),
@@ -166,8 +212,16 @@ fn section(name: &str, options: &str) -> String {
 
 /// Runs fio on a dedicated drive, and gives the I/Os of each job by name.
 fn in_fio(text: &str) -> BTreeMap<String, Vec<Access>> {
+    in_fio_on_files(text, 0)
+}
+
+/// The same of several files, each of which begins so many bytes after the one before it.
+fn in_fio_on_files(text: &str, distance: u64) -> BTreeMap<String, Vec<Access>> {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::File::create(folder.path().join("drive")).unwrap().set_len(DRIVE).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_prefix("filename="));
+    for name in names.filter(|name| !name.contains(':')) {
+        std::fs::File::create(folder.path().join(name)).unwrap().set_len(DRIVE).unwrap();
+    }
     let mut logged = String::new();
     for line in text.lines() {
         logged += &format!("{line}\n");
@@ -190,15 +244,17 @@ fn in_fio(text: &str) -> BTreeMap<String, Vec<Access>> {
         if path.extension().is_some_and(|extension| extension == "iolog") {
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
             let text = std::fs::read_to_string(&path).unwrap();
-            jobs.insert(name, text.lines().filter_map(logged_io).collect());
+            jobs.insert(name, text.lines().filter_map(|line| logged_io(line, distance)).collect());
         }
     }
     jobs
 }
 
-/// A line of fio's log, version 3: time, file, action, place, length.
-fn logged_io(line: &str) -> Option<Access> {
-    let mut words = line.split(' ').skip(2);
+/// A line of fio's log, version 3: time, file, action, place, length. The number of one of several
+/// files ends its name.
+fn logged_io(line: &str, distance: u64) -> Option<Access> {
+    let mut words = line.split(' ').skip(1);
+    let number = words.next()?.rsplit('.').next()?.parse().unwrap_or(0u64);
     let what = match words.next()? {
         "read" => 'r',
         "write" => 'w',
@@ -206,7 +262,8 @@ fn logged_io(line: &str) -> Option<Access> {
         "sync" | "datasync" => return Some(('f', 0, 0)),
         _ => return None,
     };
-    let access = (what, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let place = words.next()?.parse::<u64>().ok()? + number * distance;
+    let access = (what, place, words.next()?.parse().ok()?);
     // A cpuio job logs a read of nothing.
     (access.2 > 0).then_some(access)
 }
@@ -243,10 +300,26 @@ fn here(text: &str, latency: u64) -> Result<BTreeMap<String, Vec<Access>>, Strin
     }
 }
 
+/// Numbers of I/Os by operation and length.
+type Counts = BTreeMap<(char, u64), u64>;
+
+/// Whether the shares of each kind of I/O are equal within the spread of their numbers.
+fn same_shares(theirs: &Counts, ours: &Counts) -> bool {
+    let total = |counts: &Counts| counts.values().sum::<u64>() as f64;
+    let (n, m) = (total(theirs), total(ours));
+    theirs.keys().chain(ours.keys()).all(|key| {
+        let of = |counts: &Counts, all| counts.get(key).copied().unwrap_or(0) as f64 / all;
+        let (p, q) = (of(theirs, n), of(ours, m));
+        let share = (p + q) / 2.0;
+        // Five deviations of a difference of shares.
+        (p - q).abs() <= 5.0 * (share * (1.0 - share) * (1.0 / n + 1.0 / m)).sqrt() + 2.0 / n
+    }) && (n / m - 1.0).abs() < 0.1
+}
+
 /// The difference, if there is one.
 fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String> {
     let count = |all: &[Access]| {
-        let mut counts: BTreeMap<(char, u64), u64> = BTreeMap::new();
+        let mut counts = Counts::new();
         all.iter().for_each(|(what, _, length)| *counts.entry((*what, *length)).or_default() += 1);
         counts
     };
@@ -275,20 +348,26 @@ fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String> {
             let step = |two: &[Access]| (two[1].1 == two[0].1 + two[0].2, two[1].1 == two[0].1);
             theirs.len() == ours.len() && theirs.windows(2).map(step).eq(ours.windows(2).map(step))
         }
-        InShares => {
-            let (theirs, ours) = (count(theirs), count(ours));
-            let total = |counts: &BTreeMap<(char, u64), u64>| counts.values().sum::<u64>() as f64;
-            let (n, m) = (total(&theirs), total(&ours));
-            theirs.keys().chain(ours.keys()).all(|key| {
-                let of = |counts: &BTreeMap<_, _>, all| {
-                    counts.get(key).copied().unwrap_or(0) as f64 / all
+        InShares => same_shares(&count(theirs), &count(ours)),
+        Renamed => {
+            let renamed = |all: &[Access]| {
+                let mut names = BTreeMap::new();
+                let mut name = |place: u64| {
+                    let next = names.len();
+                    *names.entry(place).or_insert(next)
                 };
-                let (p, q) = (of(&theirs, n), of(&ours, m));
-                let share = (p + q) / 2.0;
-                // Five deviations of a difference of shares.
-                (p - q).abs()
-                    <= 5.0 * (share * (1.0 - share) * (1.0 / n + 1.0 / m)).sqrt() + 2.0 / n
-            }) && (n / m - 1.0).abs() < 0.1
+                all.iter().map(|io| (io.0, name(io.1), io.2)).collect::<Vec<_>>()
+            };
+            renamed(theirs) == renamed(ours)
+        }
+        ReadAgain => {
+            let read_again = |all: &[Access]| {
+                let written: BTreeSet<_> =
+                    all.iter().filter(|io| io.0 == 'w').map(|io| (io.1, io.2)).collect();
+                let tail = all[all.len().saturating_sub(written.len())..].iter();
+                tail.copied().eq(written.into_iter().map(|(place, length)| ('r', place, length)))
+            };
+            same_shares(&count(theirs), &count(ours)) && read_again(theirs) && read_again(ours)
         }
     };
     let head = |all: &[Access]| format!("{} {:?}", all.len(), &all[..all.len().min(24)]);
@@ -305,23 +384,65 @@ fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String> {
 
 #[test]
 fn options_make_the_same_ios() {
-    const GLOBAL: &str = "[global]\nfilename=drive\ndirect=0\n";
+    // Each has a drive of its own.
     let name = |index: usize| format!("case{index:03}");
-    let mut text = GLOBAL.to_owned();
-    for (index, (options, _)) in CASES.iter().enumerate() {
-        text += &section(&name(index), options);
-    }
+    let job = |index: usize, options: &str| {
+        section(&name(index), &format!("{options} filename={}.drive direct=0", name(index)))
+    };
+    let text: String =
+        CASES.iter().enumerate().map(|(index, (options, _))| job(index, options)).collect();
     let theirs = in_fio(&text);
     let mut wrong = Vec::new();
     for (index, (options, agree)) in CASES.iter().enumerate() {
-        let name = name(index);
-        let told = match here(&(GLOBAL.to_owned() + &section(&name, options)), 10_000) {
+        let told = match here(&job(index, options), 10_000) {
             Err(error) => Some(error),
-            Ok(ours) => differ(&theirs[&name], ours.get(&name).map_or(&[], Vec::as_slice), *agree),
+            Ok(ours) => {
+                let name = name(index);
+                differ(&theirs[&name], ours.get(&name).map_or(&[], Vec::as_slice), *agree)
+            }
         };
         wrong.extend(told.map(|told| format!("== {options}\n{told}")));
     }
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
+}
+
+/// Files lie one behind the other, each of which has room for the largest, at multiples of 64 KiB.
+#[test]
+fn several_files_are_served_alike() {
+    let mut wrong = Vec::new();
+    for (options, largest, agree) in [
+        ("rw=read size=1m nrfiles=4", 260 << 10, Exactly),
+        ("rw=write size=1000k nrfiles=3 bs=16k end_fsync=1", 350 << 10, Exactly),
+        ("rw=read size=1m nrfiles=4 file_service_type=sequential", 260 << 10, Exactly),
+        ("rw=read size=1m nrfiles=4 file_service_type=roundrobin:3", 260 << 10, Exactly),
+        ("rw=write size=1m nrfiles=4 file_service_type=sequential openfiles=1", 260 << 10, Exactly),
+        ("rw=read size=1m nrfiles=4 openfiles=2", 260 << 10, Exactly),
+        ("rw=write filesize=128k nrfiles=5", 128 << 10, Exactly),
+        ("rw=write filesize=128k nrfiles=5 size=256k", 128 << 10, Exactly),
+        ("rw=write filesize=128k nrfiles=5 io_size=1m", 128 << 10, Exactly),
+        ("rw=write size=1m nrfiles=4 loops=2 fsync=5", 260 << 10, Exactly),
+        ("rw=read size=512k nrfiles=4 offset=64k", 196 << 10, Exactly),
+        ("rw=write size=512k nrfiles=4 verify=md5", 132 << 10, Exactly),
+        ("rw=randread size=512k nrfiles=4", 132 << 10, AsSet),
+        ("rw=randwrite size=512k nrfiles=4 norandommap", 132 << 10, InNumber),
+        ("rw=write size=1m nrfiles=8 file_service_type=random", 132 << 10, AsSet),
+        ("rw=write size=1m nrfiles=8 file_service_type=random:4", 132 << 10, AsSet),
+        ("rw=randread size=512k nrfiles=4 file_service_type=zipf:1.2", 132 << 10, InNumber),
+        ("rw=randread size=512k nrfiles=4 file_service_type=gauss:10", 132 << 10, InNumber),
+        ("rw=write filesize=64k-128k nrfiles=64", 128 << 10, InShares),
+    ] {
+        let text = section("s", options);
+        let theirs = in_fio_on_files(&text, u64::next_multiple_of(largest, 64 << 10));
+        let told = match here(&text, 10_000) {
+            Err(error) => Some(error),
+            Ok(ours) => differ(&theirs["s"], &ours["s"], agree),
+        };
+        wrong.extend(told.map(|told| format!("== {options}\n{told}")));
+    }
+    let named = "[n]\nfilename=n.0:n.1\nrw=write\nsize=256k\n";
+    let (theirs, ours) = (in_fio_on_files(named, 192 << 10), here(named, 10_000).unwrap());
+    wrong.extend(differ(&theirs["n"], &ours["n"], Exactly));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Trims need no file in fio's engine `null`, whose drive is as large as the region.
@@ -419,6 +540,8 @@ fn what_fio_refuses_is_refused() {
         "kb_base=1001",
         "rate_process=bell",
         "numjobs=",
+        "zonesize=64k",
+        "zonemode=strided",
         "percentage_random=101",
         "exit_what=none",
     ] {
@@ -465,7 +588,7 @@ fn every_option_of_fio_has_a_verdict() {
 fn the_document_lists_every_option() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/fio-options.md");
     let text = std::fs::read_to_string(path).unwrap();
-    for rows in [fio::simulated_rows(), fio::neutral_rows(), fio::refused_rows()] {
-        assert!(text.contains(&rows), "docs/reference/fio-options.md must have\n{rows}");
-    }
+    let tables = [fio::simulated_rows(), fio::neutral_rows(), fio::refused_rows()];
+    let missing: Vec<_> = tables.iter().filter(|rows| !text.contains(*rows)).collect();
+    assert!(missing.is_empty(), "docs/reference/fio-options.md must have {missing:#?}");
 }

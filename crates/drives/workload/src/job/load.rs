@@ -223,7 +223,7 @@ impl Workload for Load {
             return Ok(None);
         }
         let early = self.threads[place].is_early(at);
-        let command = self.threads[place].take(at);
+        let command = self.threads[place].take();
         let then = if command.is_some() { at.saturating_add(self.path) } else { at };
         self.go_on(place, then);
         self.settle(at);
@@ -232,7 +232,7 @@ impl Workload for Load {
 
     fn complete(&mut self, at: Nanos, io: &Io) {
         let index = usize::from(io.thread);
-        self.threads[index].complete(io.command.operation);
+        self.threads[index].complete(&io.command);
         self.go_on(index, at.saturating_add(self.path));
         self.settle(at);
     }

@@ -3,12 +3,16 @@
 
 mod blockmap;
 mod file;
+mod files;
+mod history;
 mod load;
 mod notes;
 mod offsets;
 mod options;
 mod pace;
 mod plan;
+mod queue;
+mod ranks;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -18,8 +22,10 @@ mod values;
 use stasis_clock::Nanos;
 
 use crate::JobError;
+use files::Service;
 pub use load::Load;
 pub use offsets::Distribution;
+use offsets::Strided;
 pub use values::{Each, Size, Weighted};
 
 /// Operations of a job's I/Os.
@@ -33,6 +39,8 @@ pub enum Direction {
     Trim,
     /// Reads and writes.
     Mixed,
+    /// Each block is discarded, then written.
+    TrimWrite,
 }
 
 /// Way in which an `ioengine` does I/Os.
@@ -43,7 +51,9 @@ pub enum Engine {
     /// As many as `iodepth`.
     Asynchronous {
         /// Whether the thread waits for a flush, as with libaio.
-        waits: bool,
+        waits_for_flush: bool,
+        /// Whether the thread waits for a discard, as with libaio.
+        waits_for_trim: bool,
     },
     /// No I/O; the thread needs a processor (`cpuio`).
     Processor,
@@ -76,9 +86,20 @@ pub struct Job {
     /// Whether it continues for its runtime even if it has done everything.
     pub time_based: bool,
     engine: Engine,
+    /// I/Os that are submitted at once, 0 for `iodepth`.
+    batch: u32,
+    /// Completions that are taken at once, and at most; the latter 0 for as many.
+    complete_min: u32,
+    complete_max: u32,
+    /// I/Os in flight down to which completions are taken, 0 for `iodepth`.
+    iodepth_low: u32,
     /// Whether a thread hands its I/Os to others.
     offload: bool,
-    file: Option<String>,
+    /// Names of its files.
+    file: Vec<String>,
+    nrfiles: u32,
+    openfiles: u32,
+    service: Service,
     direct: bool,
     /// A random offset only every so often (`rw=randread:8`), otherwise 1.
     every: u64,
@@ -96,7 +117,8 @@ pub struct Job {
     offset_align: Option<u64>,
     offset_increment: Size,
     size: Option<Size>,
-    filesize: Option<u64>,
+    /// The least and the greatest.
+    filesize: Option<(u64, u64)>,
     io_size: Option<Size>,
     loops: u64,
     number_ios: Option<u64>,
@@ -129,8 +151,20 @@ pub struct Job {
     kb_base: u64,
     prio: u16,
     prioclass: u16,
+    read_fua: bool,
+    write_fua: bool,
+    /// Whether it uses a part of each zone (`zonemode=strided`).
+    strided: bool,
+    zone_size: u64,
+    zone_range: u64,
+    zone_skip: u64,
     verify: bool,
     do_verify: bool,
+    /// It does no I/O but to read again what it would write.
+    verify_only: bool,
+    /// Writes after which some are read again, 0 for all at the end; and how many then.
+    verify_backlog: u64,
+    verify_batch: u64,
 }
 
 impl Default for Job {
@@ -144,8 +178,15 @@ impl Default for Job {
             random: false,
             time_based: false,
             engine: Engine::Synchronous,
+            batch: 1,
+            complete_min: 1,
+            complete_max: 0,
+            iodepth_low: 0,
             offload: false,
-            file: None,
+            file: Vec::new(),
+            nrfiles: 1,
+            openfiles: 0,
+            service: Service::RoundRobin(1),
             direct: false,
             every: 1,
             identical: false,
@@ -193,8 +234,17 @@ impl Default for Job {
             kb_base: 1024,
             prio: 0,
             prioclass: 0,
+            read_fua: false,
+            write_fua: false,
+            strided: false,
+            zone_size: 0,
+            zone_range: 0,
+            zone_skip: 0,
             verify: false,
             do_verify: true,
+            verify_only: false,
+            verify_backlog: 0,
+            verify_batch: 0,
         }
     }
 }
@@ -268,11 +318,51 @@ impl Job {
             Direction::Write => &[1],
             Direction::Trim => &[2],
             Direction::Mixed => &[0, 1],
+            Direction::TrimWrite => &[1, 2],
         }
     }
 
+    /// Number of files of a thread.
+    fn file_count(&self) -> u32 {
+        match self.file.len() as u32 {
+            0 => self.nrfiles,
+            named => named,
+        }
+    }
+
+    /// Its zones, if it has zones of a fixed distance.
+    fn zones(&self) -> Option<Strided> {
+        // As in fio, zones of a fixed distance are for one open file.
+        let files = match self.openfiles {
+            0 => self.file_count(),
+            files => files.min(self.file_count()),
+        };
+        if !self.strided || files > 1 {
+            return None;
+        }
+        let range = if self.zone_range > 0 { self.zone_range } else { self.zone_size };
+        Some(Strided { size: self.zone_size, range, skip: self.zone_skip })
+    }
+
+    /// Whether random offsets may meet a block again before all were met.
+    fn maps_nothing(&self) -> bool {
+        let least = |d: usize| self.blocks()[d].bounds().0;
+        let aligned = (0..3).any(|d| self.ba[d] > 0 && self.ba[d] != least(d));
+        self.norandommap || self.distribution != Distribution::Uniform || self.random && aligned
+    }
+
+    /// Whether random blocks are in a map.
+    fn has_map(&self) -> bool {
+        self.random && !self.maps_nothing() && !self.lfsr
+    }
+
+    /// Whether it reads again what it wrote.
+    fn reads_again(&self) -> bool {
+        self.verify && self.do_verify && self.writes()
+    }
+
     fn writes(&self) -> bool {
-        matches!(self.direction, Direction::Write | Direction::Mixed)
+        matches!(self.direction, Direction::Write | Direction::Mixed | Direction::TrimWrite)
     }
 
     /// Whether it does I/O at all.
@@ -291,10 +381,29 @@ impl Job {
         if self.rate.iter().any(|rate| *rate > 0) && self.rate_iops.iter().any(|rate| *rate > 0) {
             return wrong("rate and rate_iops exclude each other");
         }
-        if self.verify && self.do_verify && (self.writes() || self.direction == Direction::Trim) {
+        if self.strided && self.zone_size == 0 {
+            return wrong("zonemode=strided needs a zonesize");
+        }
+        if !self.strided && self.zone_size > 0 {
+            return wrong("zonesize needs zonemode=strided, as in fio since 3.12");
+        }
+        let several = self.file_count() > 1;
+        if self.direction == Direction::TrimWrite && self.random {
+            let start = [self.offset, self.offset_increment].iter().any(|size| !size.is_nothing());
+            if start || several || self.zones().is_some() {
+                return wrong(
+                    "rw=randtrimwrite with an offset, zones or several files: fio writes \
+                     elsewhere than it trims; use rw=trimwrite, or leave them away",
+                );
+            }
+        }
+        if !self.file.is_empty() && self.nrfiles > 1 && self.nrfiles < self.file_count() {
+            return wrong("nrfiles is less than the files of `filename`: name as many");
+        }
+        let batched = (self.batch, self.complete_min, self.complete_max, self.iodepth_low);
+        if self.offload && batched != (1, 1, 0, 0) {
             return wrong(
-                "fio reads again what it wrote for `verify`, sim does not: leave it away, or give \
-                 do_verify=0",
+                "fio has batches with io_submit_mode=offload, sim has not: leave one away",
             );
         }
         if self.bsrange.iter().any(Option::is_some) && self.bssplit.iter().any(Option::is_some) {

@@ -25,8 +25,9 @@ pub fn of(jobs: &[Job]) -> Vec<String> {
                 .into(),
         );
     }
-    let files: BTreeSet<_> = io().map(|job| job.file.as_deref().ok_or(&job.name)).collect();
-    let own = |job: &Job| job.file.is_none() && job.numjobs > 1;
+    let files: BTreeSet<_> =
+        io().map(|job| (&job.file, job.file.is_empty().then_some(&job.name))).collect();
+    let own = |job: &Job| job.file.is_empty() && job.numjobs > 1;
     if files.len() > 1 || io().any(own) {
         notes.push(
             "fio has several files here, sim has one drive: regions of the same offset are the \

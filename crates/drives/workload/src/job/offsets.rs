@@ -2,8 +2,9 @@
 
 use super::blockmap::BlockMap;
 use super::options::Blocks;
+use super::ranks::Ranks;
 use super::values::{Each, Weighted};
-use super::Job;
+use super::{Direction, Job};
 use crate::permutation::{mix, Permutation};
 use stasis_block::Random;
 
@@ -25,13 +26,28 @@ pub enum Distribution {
     ZonedBytes(Weighted<(u64, u64)>),
 }
 
-/// The part of the drive that a thread uses.
+/// A file of a thread: the drive, or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// Its first byte.
+    /// Its first byte on the drive.
+    pub base: u64,
+    /// The first byte of the file that the thread uses.
     pub offset: u64,
-    /// Its length.
+    /// How many it uses from there.
     pub length: u64,
+    /// Length of the file.
+    pub size: u64,
+}
+
+/// Zones of a fixed distance, one after the other (`zonemode=strided`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strided {
+    /// Bytes that are done in a zone.
+    pub size: u64,
+    /// Length of a zone.
+    pub range: u64,
+    /// Bytes between a zone and the next.
+    pub skip: u64,
 }
 
 /// Random blocks, one after the other.
@@ -43,12 +59,8 @@ enum Generator {
     Map(BlockMap),
     /// Every block alike.
     Uniform,
-    /// By rank, and the ranks scattered over the region.
-    Zipf(Zipf, Permutation),
-    /// By rank likewise; the exponent of a uniform number.
-    Pareto(f64, Permutation),
-    /// By rank likewise, of a deviation in ranks.
-    Normal(u64, Permutation),
+    /// By rank.
+    Ranked(Ranks),
     /// By zones.
     Zoned(Weighted<(u8, u8)>),
     /// By zones in bytes.
@@ -80,90 +92,224 @@ impl EachOnce {
 
     /// Begins the next pass, in a different order.
     fn reset(&mut self) {
+        if self.next == 0 {
+            return;
+        }
         self.next = 0;
         self.pass += 1;
         self.order = Permutation::new(self.blocks, mix(self.seed, self.pass));
     }
 }
 
-/// Places and lengths of I/Os.
+/// No I/O yet in a direction.
+const NEVER: u64 = u64::MAX;
+
+/// Places of a file's I/Os; bytes are of the file.
 #[derive(Debug, Clone)]
-pub struct Offsets {
+struct File {
     region: Region,
-    /// End of the drive (bytes).
-    capacity: u64,
-    /// Whether it continues from the beginning at the end, within a pass.
-    wraps: bool,
+    /// Where its zone begins, with `zonemode=strided`, and otherwise the region.
+    at: u64,
+    generator: Option<Generator>,
+    /// The end and the beginning of the last I/O of each direction.
+    last: Each<u64>,
+    last_start: Each<u64>,
+}
+
+impl File {
+    fn reset(&mut self) {
+        self.last = [self.at; 3];
+        self.last_start = [NEVER; 3];
+        match &mut self.generator {
+            Some(Generator::EachOnce(each)) => each.reset(),
+            Some(Generator::Map(map)) => map.clear(),
+            _ => {}
+        }
+    }
+}
+
+/// Properties of a job's places.
+#[derive(Debug, Clone)]
+struct Rules {
     blocks: [Blocks; 3],
     /// Divisor of random offsets.
     align: Each<u64>,
-    generator: Option<Generator>,
     percentage: Each<u64>,
     by_place: bool,
     every: u64,
-    /// I/Os until the next random offset.
-    left: u64,
     identical: bool,
     hole: i64,
-    /// The end and the beginning of the last I/O of each direction.
-    last: Each<u64>,
-    last_start: Each<Option<u64>>,
+    /// Whether a sequence continues from the beginning at the end, within a pass.
+    wraps: bool,
+    /// Whether a random map begins anew likewise.
+    renews: bool,
+    zones: Option<Strided>,
+    /// Whether a write goes to where a trim went.
+    follows_trims: bool,
+}
+
+/// Places and lengths of I/Os.
+#[derive(Debug, Clone)]
+pub struct Offsets {
+    rules: Rules,
+    files: Vec<File>,
+    /// I/Os until the next random offset.
+    left: u64,
+    /// Bytes done in the present zone.
+    zone_bytes: u64,
 }
 
 impl Offsets {
-    /// Of a job in its region. `wraps`: it continues from the beginning at the end.
+    /// Of a job in its files. Whatever `renews`, a map begins anew at its end in a job that is
+    /// based on time.
     ///
     /// # Errors
     /// If a map has too many blocks.
-    pub fn new(
-        job: &Job,
-        region: Region,
-        capacity: u64,
-        wraps: bool,
-        seed: u64,
-    ) -> Result<Self, String> {
+    pub fn new(job: &Job, regions: &[Region], renews: bool, seed: u64) -> Result<Self, String> {
         let blocks = job.blocks();
         let least: Each<u64> = std::array::from_fn(|d| blocks[d].bounds().0);
-        let aligned = job.random && job.ba.iter().any(|align| *align > 0);
         let align: Each<u64> = std::array::from_fn(|d| match job.ba[d] {
             align if job.random && align > 0 => align,
             _ => least[d],
         });
-        let mut offsets = Self {
-            region,
-            capacity,
-            wraps: wraps || job.time_based,
+        let rules = Rules {
+            blocks,
             align,
-            generator: None,
             percentage: job.percentage_random.map(u64::from),
             by_place: job.bs_is_seq_rand,
             every: job.every,
-            left: 1,
             identical: job.identical,
             hole: job.hole,
-            last: [region.offset; 3],
-            last_start: [None; 3],
-            blocks,
+            wraps: job.time_based && regions.len() == 1,
+            renews: job.time_based || renews,
+            zones: job.zones(),
+            follows_trims: job.direction == Direction::TrimWrite && job.random,
         };
+        let mut files = Vec::with_capacity(regions.len());
+        for (index, &region) in regions.iter().enumerate() {
+            // The first file's numbers are those of a job's only file.
+            let seed = if index == 0 { seed } else { mix(seed, index as u64) };
+            let generator = rules.generator(job, region, seed)?;
+            files.push(File {
+                region,
+                at: region.offset,
+                generator,
+                last: [region.offset; 3],
+                last_start: [NEVER; 3],
+            });
+        }
+        Ok(Self { rules, files, left: 1, zone_bytes: 0 })
+    }
+
+    /// A pass begins.
+    pub fn reset(&mut self) {
+        self.zone_bytes = 0;
+        for file in &mut self.files {
+            file.at = file.region.offset;
+            file.reset();
+        }
+    }
+
+    /// A file begins anew.
+    pub fn reset_file(&mut self, file: usize) {
+        self.files[file].reset();
+    }
+
+    /// The file of a byte of the drive.
+    pub fn file_at(&self, byte: u64) -> usize {
+        self.files.partition_point(|file| file.region.base <= byte).saturating_sub(1)
+    }
+
+    /// Whether a trim comes before the next write of a file, where each write follows a trim.
+    pub fn trim_is_due(&self, file: usize) -> bool {
+        let last = &self.files[file].last_start;
+        last[1] == last[2]
+    }
+
+    /// The first byte on the drive and the length of the next I/O in direction `d` of a file;
+    /// `None` where the file has no more.
+    pub fn next(&mut self, file: usize, d: usize, random: &mut Random) -> Option<(u64, u64)> {
+        let Self { rules, files, left, zone_bytes } = self;
+        let file = &mut files[file];
+        if let Some(zones) = &rules.zones {
+            rules.zone(zones, file, d, zone_bytes);
+        }
+        let hit = *left <= 1;
+        *left = if hit { rules.every } else { *left - 1 };
+        // Whether it counts in the map.
+        let mut counts = false;
+        let mut drawn = false;
+        let follows = rules.follows_trims && d == 1;
+        let place = if follows {
+            drawn = true;
+            file.last_start[2]
+        } else if file.generator.is_none() {
+            rules.sequential(file, d)?
+        } else if !hit && rules.identical {
+            match file.last_start[d] {
+                NEVER => 0,
+                start => start - file.at,
+            }
+        } else if hit && (rules.percentage[d] == 100 || random.below(100) < rules.percentage[d]) {
+            (counts, drawn) = (true, true);
+            rules.random(file, d, random)?
+        } else {
+            rules.sequential(file, d).or_else(|| rules.random(file, d, random))?
+        };
+        if place >= file.region.length {
+            return None;
+        }
+        let offset = file.at.checked_add(place).filter(|offset| *offset < file.region.size)?;
+        if rules.follows_trims && d == 2 && file.last_start[2] == offset {
+            // Another trim of the same place: its write is still to come.
+            file.last_start[1] = file.last_start[1].wrapping_sub(1);
+        }
+        let by = match rules.by_place {
+            true => usize::from(drawn),
+            false => d,
+        };
+        let mut length = match follows {
+            true => file.last[2] - file.last_start[2],
+            false => rules.length(by, offset, file.region, random)?,
+        };
+        if offset.checked_add(length).is_none_or(|end| end > file.region.size) {
+            return None;
+        }
+        if let (true, Some(Generator::Map(map))) = (counts, &mut file.generator) {
+            let least = rules.blocks[d].bounds().0;
+            let taken = map.take(place / least, length.div_ceil(least));
+            length = length.min(taken.max(1) * least);
+        }
+        *zone_bytes = zone_bytes.saturating_add(length);
+        file.last_start[d] = offset;
+        file.last[d] = offset + length;
+        Some((file.region.base + offset, length))
+    }
+}
+
+impl Rules {
+    /// What draws the random blocks of a file; `None` for sequential I/O.
+    fn generator(&self, job: &Job, region: Region, seed: u64) -> Result<Option<Generator>, String> {
         if !job.random {
-            return Ok(offsets);
+            return Ok(None);
         }
         let used = job.used();
-        let count = used.iter().map(|&d| offsets.last_block(d)).max().unwrap_or(1).max(1);
-        let scattered = || Permutation::new(count, seed);
+        let least: Each<u64> = std::array::from_fn(|d| self.blocks[d].bounds().0);
+        let aligned = job.ba.iter().any(|align| *align > 0);
+        let count = used.iter().map(|&d| self.last_block(d, region)).max().unwrap_or(1).max(1);
         // As in fio, offsets of another alignment have no map.
-        let once = !(job.norandommap || aligned && align != least);
-        let bounds = offsets.blocks[used[0]].bounds();
+        let once = !(job.norandommap || aligned && self.align != least);
+        let bounds = self.blocks[used[0]].bounds();
         let one_size = bounds.0 == bounds.1
             && !job.bs_is_seq_rand
-            && used.iter().all(|&d| offsets.blocks[d].bounds() == bounds && align[d] == bounds.0);
-        offsets.generator = Some(match &job.distribution {
+            && used.iter().all(|&d| self.blocks[d].bounds() == bounds && self.align[d] == bounds.0);
+        Ok(Some(match &job.distribution {
             Distribution::Uniform if job.lfsr || (once && one_size) => {
                 Generator::EachOnce(EachOnce::new(count, seed))
             }
             Distribution::Uniform if once => {
                 let smallest = least.into_iter().min().unwrap_or(1);
-                let count = region.length.div_ceil(smallest);
+                let count = self.extent(region).div_ceil(smallest);
                 if count > BlockMap::MAX_BLOCKS {
                     return Err(format!(
                         "a random map of {count} blocks is too large: set norandommap, or make \
@@ -171,13 +317,6 @@ impl Offsets {
                     ));
                 }
                 Generator::Map(BlockMap::new(count))
-            }
-            Distribution::Uniform => Generator::Uniform,
-            Distribution::Zipf(theta) => Generator::Zipf(Zipf::new(count, *theta), scattered()),
-            Distribution::Pareto(h) => Generator::Pareto(h.ln() / (1.0 - h).ln(), scattered()),
-            Distribution::Normal(deviation) => {
-                let deviation = (count as f64 * deviation / 100.0).ceil() as u64;
-                Generator::Normal(deviation.min(count / 2), scattered())
             }
             Distribution::Zoned(zones) => Generator::Zoned(zones.clone()),
             Distribution::ZonedBytes(zones) => {
@@ -187,91 +326,61 @@ impl Offsets {
                 }
                 Generator::ZonedBytes(zones.clone())
             }
-        });
-        Ok(offsets)
+            ranked => {
+                Ranks::scattered(ranked, count, seed).map_or(Generator::Uniform, Generator::Ranked)
+            }
+        }))
     }
 
-    /// A pass begins.
-    pub fn reset(&mut self) {
-        self.last = [self.region.offset; 3];
-        self.last_start = [None; 3];
-        self.reset_map();
-    }
-
-    fn reset_map(&mut self) {
-        match &mut self.generator {
-            Some(Generator::EachOnce(each)) => each.reset(),
-            Some(Generator::Map(map)) => map.clear(),
-            _ => {}
-        }
+    /// Bytes among which offsets are drawn.
+    fn extent(&self, region: Region) -> u64 {
+        self.zones.map_or(region.length, |zones| zones.range)
     }
 
     /// Number of random places.
-    fn last_block(&self, d: usize) -> u64 {
+    fn last_block(&self, d: usize, region: Region) -> u64 {
         let least = self.blocks[d].bounds().0;
         let spare = least.saturating_sub(self.align[d]);
-        self.region.length.saturating_sub(spare) / self.align[d].max(1)
+        self.extent(region).saturating_sub(spare) / self.align[d].max(1)
     }
 
-    /// The first byte and the length of the next I/O in direction `d`; `None` where the pass
-    /// has no more.
-    pub fn next(&mut self, d: usize, random: &mut Random) -> Option<(u64, u64)> {
-        let hit = self.left <= 1;
-        self.left = if hit { self.every } else { self.left - 1 };
-        // Whether it counts in the map.
-        let mut counts = false;
-        let mut drawn = false;
-        let place = if self.generator.is_none() {
-            self.sequential(d)?
-        } else if !hit && self.identical {
-            self.last_start[d].map_or(0, |start| start - self.region.offset)
-        } else if hit && (self.percentage[d] == 100 || random.below(100) < self.percentage[d]) {
-            (counts, drawn) = (true, true);
-            self.random(d, random)?
-        } else {
-            self.sequential(d).or_else(|| self.random(d, random))?
-        };
-        if place >= self.region.length {
-            return None;
+    /// Goes to the next zone where the present one is done (fio's `setup_strided_zone_mode`).
+    fn zone(&self, zones: &Strided, file: &mut File, d: usize, bytes: &mut u64) {
+        if *bytes >= zones.size {
+            *bytes = 0;
+            file.at = file.at.saturating_add(zones.range).saturating_add(zones.skip);
+            if file.at >= file.region.size {
+                file.at = file.region.offset;
+            }
+            file.last[d] = file.at;
         }
-        let offset = self.region.offset.checked_add(place)?;
-        let by = match self.by_place {
-            true => usize::from(drawn),
-            false => d,
-        };
-        let mut length = self.length(by, place, random)?;
-        if offset.checked_add(length).is_none_or(|end| end > self.capacity) {
-            return None;
+        if file.last[d] >= file.at.saturating_add(zones.range) {
+            file.last[d] = file.at;
         }
-        if let (true, Some(Generator::Map(map))) = (counts, &mut self.generator) {
-            let least = self.blocks[d].bounds().0;
-            let taken = map.take(place / least, length.div_ceil(least));
-            length = length.min(taken.max(1) * least);
+        if bytes.is_multiple_of(zones.range) {
+            file.reset();
         }
-        self.last_start[d] = Some(offset);
-        self.last[d] = offset + length;
-        Some((offset, length))
     }
 
-    /// The place in the region after the last I/O in this direction.
-    fn sequential(&mut self, d: usize) -> Option<u64> {
-        let Region { offset, length } = self.region;
-        if self.wraps && self.last[d] >= offset + length {
-            self.last[d] = offset;
+    /// The place after the last I/O in this direction, from where the file or its zone begins.
+    fn sequential(&self, file: &mut File, d: usize) -> Option<u64> {
+        let Region { offset, length, size, .. } = file.region;
+        if self.wraps && file.last[d] >= offset + length {
+            file.last[d] = file.at;
         }
-        if self.last[d] >= self.capacity {
+        if file.last[d] >= size {
             return None;
         }
         // Backwards from the end, which fio does where there is an offset.
-        if self.last[d] == offset && offset > 0 && self.hole < 0 {
-            self.last[d] = length;
+        if file.last[d] == file.at && file.at > 0 && self.hole < 0 {
+            file.last[d] = length;
         }
-        let mut place = self.last[d].wrapping_sub(offset);
+        let mut place = file.last[d].wrapping_sub(file.at);
         if place != 0 && self.hole != 0 {
             place = place.wrapping_add_signed(self.hole);
-            if place >= self.capacity {
+            if place >= size {
                 place = match self.hole > 0 {
-                    true => offset,
+                    true => file.at,
                     false => length.wrapping_add_signed(self.hole),
                 };
             }
@@ -279,42 +388,27 @@ impl Offsets {
         Some(place)
     }
 
-    fn random(&mut self, d: usize, random: &mut Random) -> Option<u64> {
-        let block = match self.block(d, random) {
-            None if self.wraps => {
-                self.reset();
-                self.block(d, random)
+    fn random(&self, file: &mut File, d: usize, random: &mut Random) -> Option<u64> {
+        let block = match self.block(file, d, random) {
+            None if self.renews => {
+                file.reset();
+                self.block(file, d, random)
             }
             block => block,
         };
         block?.checked_mul(self.align[d])
     }
 
-    fn block(&mut self, d: usize, random: &mut Random) -> Option<u64> {
-        let count = self.last_block(d);
+    fn block(&self, file: &mut File, d: usize, random: &mut Random) -> Option<u64> {
+        let count = self.last_block(d, file.region);
         if count == 0 {
             return None;
         }
-        Some(match self.generator.as_mut()? {
+        Some(match file.generator.as_mut()? {
             Generator::EachOnce(each) => each.next()?,
             Generator::Map(map) => map.next_free(random.below(count))?,
             Generator::Uniform => random.below(count),
-            Generator::Zipf(zipf, scattered) => {
-                scattered.of(zipf.sample(random) - 1).min(count - 1)
-            }
-            Generator::Pareto(power, scattered) => {
-                let rank = (scattered.count() - 1) as f64 * random.unit().powf(*power);
-                scattered.of((rank as u64).min(scattered.count() - 1)).min(count - 1)
-            }
-            Generator::Normal(deviation, scattered) => {
-                let ranks = scattered.count();
-                let sum: u128 = (0..12).map(|_| u128::from(random.up_to(ranks))).sum();
-                let mean = sum.div_ceil(12) as i128;
-                let off =
-                    i128::from(random.below((*deviation).max(1))) - i128::from(*deviation / 2);
-                let rank = (mean + off).rem_euclid(i128::from(ranks));
-                scattered.of(rank as u64).min(count - 1)
-            }
+            Generator::Ranked(ranks) => ranks.sample(random).min(count - 1),
             Generator::Zoned(zones) => {
                 let (first, last) = zones.choose(random.below(100));
                 let part = |percent: u8| (u128::from(count) * u128::from(percent) / 100) as u64;
@@ -328,15 +422,16 @@ impl Offsets {
         })
     }
 
-    /// The length of an I/O at `place` of the region, by the block sizes of direction `d`.
-    fn length(&self, d: usize, place: u64, random: &mut Random) -> Option<u64> {
+    /// The length of an I/O at `offset` of a file, by the block sizes of direction `d`.
+    fn length(&self, d: usize, offset: u64, region: Region, random: &mut Random) -> Option<u64> {
         /// Draws before the smallest is taken, which always fits.
         const DRAWS: usize = 1000;
         let (least, most) = self.blocks[d].bounds();
         if least == most {
             return Some(least);
         }
-        let fits = |length: u64| place + length <= self.region.length;
+        let end = region.offset.saturating_add(region.length);
+        let fits = |length: u64| offset.saturating_add(length) <= end;
         if !fits(least) {
             return None;
         }
@@ -352,78 +447,28 @@ impl Offsets {
     }
 }
 
-/// Zipf's distribution over `1..=count` in constant time and memory:
-/// rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to
-/// generate variates from monotone discrete distributions", 1996).
-#[derive(Debug, Clone)]
-pub struct Zipf {
-    count: f64,
-    theta: f64,
-    first: f64,
-    last: f64,
-    sure: f64,
-}
-
-impl Zipf {
-    fn new(count: u64, theta: f64) -> Self {
-        let mut zipf = Self { count: count as f64, theta, first: 0.0, last: 0.0, sure: 0.0 };
-        zipf.first = zipf.integral(1.5) - 1.0;
-        zipf.last = zipf.integral(zipf.count + 0.5);
-        zipf.sure = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.height(2.0));
-        zipf
-    }
-
-    fn sample(&self, random: &mut Random) -> u64 {
-        loop {
-            let u = self.last + random.unit() * (self.first - self.last);
-            let x = self.inverse(u);
-            let k = x.round().clamp(1.0, self.count);
-            if k - x <= self.sure || u >= self.integral(k + 0.5) - self.height(k) {
-                return k as u64;
-            }
-        }
-    }
-
-    fn height(&self, x: f64) -> f64 {
-        (-self.theta * x.ln()).exp()
-    }
-
-    /// The integral of the height from 1, also where theta is 1.
-    fn integral(&self, x: f64) -> f64 {
-        let log = x.ln();
-        let t = (1.0 - self.theta) * log;
-        if t.abs() > 1e-8 {
-            t.exp_m1() / t * log
-        } else {
-            log * (1.0 + t / 2.0)
-        }
-    }
-
-    fn inverse(&self, y: f64) -> f64 {
-        let t = (y * (1.0 - self.theta)).max(-1.0);
-        let factor = if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 };
-        (factor * y).exp()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::job::values::zones;
 
-    const REGION: Region = Region { offset: 1 << 20, length: 1000 * 4096 };
-    const END: u64 = REGION.offset + REGION.length;
+    const REGION: Region = region(1 << 20, 1000 * 4096);
+
+    /// A file that ends with its region.
+    const fn region(offset: u64, length: u64) -> Region {
+        Region { base: 0, offset, length, size: offset + length }
+    }
 
     fn job(random: bool) -> Job {
         Job { random, norandommap: true, time_based: true, ..Job::default() }
     }
 
     fn counts(job: &Job, draws: usize) -> Vec<u64> {
-        let mut offsets = Offsets::new(job, REGION, END, false, 3).unwrap();
+        let mut offsets = Offsets::new(job, &[REGION], false, 3).unwrap();
         let mut random = Random::new(1);
         let mut counts = vec![0; 1000];
         for _ in 0..draws {
-            let (offset, length) = offsets.next(0, &mut random).unwrap();
+            let (offset, length) = offsets.next(0, 0, &mut random).unwrap();
             let place = offset - REGION.offset;
             assert_eq!((place % 4096, length), (0, 4096));
             counts[(place / 4096) as usize] += 1;
@@ -496,10 +541,10 @@ mod tests {
             time_based: false,
             ..job(true)
         };
-        let mut offsets = Offsets::new(&job, REGION, END, false, 3).unwrap();
+        let mut offsets = Offsets::new(&job, &[REGION], false, 3).unwrap();
         let mut random = Random::new(1);
         let mut seen = vec![0; 1000];
-        while let Some((offset, length)) = offsets.next(0, &mut random) {
+        while let Some((offset, length)) = offsets.next(0, 0, &mut random) {
             let first = ((offset - REGION.offset) / 4096) as usize;
             seen[first..first + (length / 4096) as usize].iter_mut().for_each(|n| *n += 1);
         }
@@ -518,10 +563,9 @@ mod tests {
     #[test]
     fn sequential_offsets_wrap_by_direction() {
         let job = Job { bs: [10; 3], ..job(false) };
-        let region = Region { offset: 100, length: 20 };
-        let mut offsets = Offsets::new(&job, region, 120, false, 0).unwrap();
+        let mut offsets = Offsets::new(&job, &[region(100, 20)], false, 0).unwrap();
         let mut random = Random::new(0);
-        let mut next = |direction| offsets.next(direction, &mut random).unwrap().0;
+        let mut next = |direction| offsets.next(0, direction, &mut random).unwrap().0;
         assert_eq!([next(0), next(0), next(1), next(0)], [100, 110, 100, 100]);
     }
 }

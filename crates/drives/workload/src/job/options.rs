@@ -3,6 +3,7 @@
 use stasis_clock::{MICROSECOND, SECOND};
 
 use super::file::Line;
+use super::files::Service;
 use super::table::{self, Key, Verdict};
 use super::values::{
     absolute_zones, boolean, bssplit, bytes, each, flag, size, time, zones, Units, Weighted,
@@ -12,6 +13,8 @@ use crate::JobError;
 
 /// Limit on the threads of a job.
 const MAX_THREADS: u64 = 65_535;
+/// Limit on a thread's files.
+const MAX_FILES: u64 = 1 << 20;
 /// Limit on a thread's I/Os in flight.
 const MAX_DEPTH: u64 = 1 << 20;
 
@@ -55,6 +58,7 @@ fn set(job: &mut Job, key: Key, value: Option<&str>) -> Result<(), String> {
         Key::NoRandomMap => job.norandommap = flag(value)?,
         Key::Stonewall => job.stonewall = flag(value)?,
         Key::NewGroup => job.new_group = flag(value)?,
+        Key::VerifyOnly => job.verify_only = flag(value)?,
         // As in fio, whatever its value.
         Key::ExitAll => job.exitall = flag(value).map(|_| true)?,
         _ => return with_value(job, key, value.ok_or("needs a value")?, units),
@@ -65,15 +69,23 @@ fn set(job: &mut Job, key: Key, value: Option<&str>) -> Result<(), String> {
 fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), String> {
     let within = |least: u64, most: u64| within(value, units, least, most);
     let number = || within(0, u64::MAX);
+    let depth = || within(0, u64::from(u32::MAX)).map(|number| number as u32);
     let bytes = |word: &str| bytes(word, units);
     match key {
         Key::Name => job.name = named(value)?,
-        Key::FileName => job.file = Some(file(value)?),
+        Key::FileName => job.file = files(value)?,
+        Key::NrFiles => job.nrfiles = within(1, MAX_FILES)? as u32,
+        Key::OpenFiles => job.openfiles = within(0, u64::from(u32::MAX))? as u32,
+        Key::FileServiceType => job.service = service(value, units)?,
         Key::Engine => job.engine = engine(value)?,
         Key::Direct => job.direct = boolean(value)?,
         Key::Buffered => job.direct = !boolean(value)?,
         Key::NumJobs => job.numjobs = within(1, MAX_THREADS)? as u32,
         Key::IoDepth => job.iodepth = within(1, MAX_DEPTH)? as u32,
+        Key::IoDepthBatch => job.batch = depth()?,
+        Key::CompleteMin => job.complete_min = depth()?,
+        Key::CompleteMax => job.complete_max = depth()?,
+        Key::IoDepthLow => job.iodepth_low = depth()?,
         Key::SubmitMode => {
             job.offload = choice(value, &[("inline", false), ("offload", true)])?;
         }
@@ -112,10 +124,12 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
         Key::OffsetIncrement => job.offset_increment = size(value, units)?,
         Key::Size => job.size = Some(size(value, units)?).filter(|size| !size.is_nothing()),
         Key::FileSize => {
-            if value.contains('-') {
-                return Err("a range is for files, and there is one drive: give one size".into());
+            let (least, most) = value.split_once(['-', ':']).unwrap_or((value, value));
+            let (least, most) = (bytes(least)?, bytes(most)?);
+            if most < least {
+                return Err(format!("`{value}` is no range"));
             }
-            job.filesize = Some(bytes(value)?).filter(|size| *size > 0);
+            job.filesize = Some((least, most)).filter(|(least, _)| *least > 0);
         }
         Key::IoSize => job.io_size = Some(size(value, units)?).filter(|size| !size.is_nothing()),
         Key::Loops => job.loops = within(0, u64::from(u32::MAX))?.max(1),
@@ -165,7 +179,16 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
         Key::PrioClass => job.prioclass = within(0, 3)? as u16,
         Key::Verify => job.verify = !matches!(value, "0" | "none"),
         Key::DoVerify => job.do_verify = boolean(value)?,
+        Key::VerifyBacklog => job.verify_backlog = number()?,
+        Key::VerifyBacklogBatch => job.verify_batch = number()?,
+        Key::ReadFua => job.read_fua = boolean(value)?,
+        Key::WriteFua => job.write_fua = boolean(value)?,
+        Key::ZoneMode => job.strided = strided(value)?,
+        Key::ZoneSize => job.zone_size = bytes(value)?,
+        Key::ZoneRange => job.zone_range = bytes(value)?,
+        Key::ZoneSkip => job.zone_skip = bytes(value)?,
         Key::TimeBased | Key::NoRandomMap | Key::Stonewall | Key::NewGroup | Key::ExitAll => {}
+        Key::VerifyOnly => {}
     }
     Ok(())
 }
@@ -196,16 +219,56 @@ fn named(value: &str) -> Result<String, String> {
     }
 }
 
-/// The one file of a job.
-fn file(value: &str) -> Result<String, String> {
-    let colon = value.match_indices(':').any(|(at, _)| !value[..at].ends_with('\\'));
-    if colon {
+/// The files of a job.
+fn files(value: &str) -> Result<Vec<String>, String> {
+    let (mut names, mut begin) = (Vec::new(), 0);
+    let colons = value.match_indices(':').map(|(at, _)| at);
+    let ends = colons.filter(|&at| !value[..at].ends_with('\\')).chain([value.len()]);
+    for end in ends {
+        names.push(named(&value[begin..end])?);
+        begin = end + 1;
+    }
+    if names.len() > 1 && names.iter().any(|name| name.starts_with("/dev/")) {
         return Err(format!(
-            "`{value}` are several files: fio goes from one to the next, sim has one drive: a job \
-             for each, with offset and size"
+            "`{value}` are several drives: fio goes from one to the next, sim has one drive: run \
+             fio in a guest with a drive for each"
         ));
     }
-    named(value)
+    Ok(names)
+}
+
+/// A service's distribution, or the I/Os that a file gets at a time.
+fn service(value: &str, units: Units) -> Result<Service, String> {
+    let (kind, after) = value.split_once(':').unwrap_or((value, ""));
+    let ios = || match after {
+        "" => Ok(1),
+        ios => within(ios, units, 1, u64::from(u32::MAX)),
+    };
+    Ok(match kind {
+        "roundrobin" => Service::RoundRobin(ios()?),
+        "random" => Service::Random(ios()?),
+        "sequential" => Service::Sequential,
+        "zipf" | "pareto" | "normal" => Service::Ranked(distribution(value, units)?),
+        "gauss" => Service::Ranked(distribution(&value.replace("gauss", "normal"), units)?),
+        _ => {
+            return Err(format!(
+                "`{kind}` is none of random, zipf, pareto, normal, gauss, roundrobin, sequential"
+            ))
+        }
+    })
+}
+
+fn strided(value: &str) -> Result<bool, String> {
+    match value {
+        "none" => Ok(false),
+        "strided" => Ok(true),
+        "zbd" => {
+            Err("fio has `zbd`, sim has not: its drives have no zones; run fio in a guest on \
+                      a zoned drive"
+                .into())
+        }
+        _ => Err(format!("`{value}` is none of none, strided, zbd")),
+    }
 }
 
 fn engine(value: &str) -> Result<Engine, String> {
@@ -213,8 +276,10 @@ fn engine(value: &str) -> Result<Engine, String> {
         return Ok(Engine::Synchronous);
     }
     if table::ASYNCHRONOUS.contains(&value) {
-        // A flush is one of the I/Os in flight of io_uring's, and is waited for elsewhere.
-        return Ok(Engine::Asynchronous { waits: !value.starts_with("io_uring") });
+        return Ok(Engine::Asynchronous {
+            waits_for_flush: table::WAITS_FOR_FLUSH.contains(&value),
+            waits_for_trim: table::WAITS_FOR_TRIM.contains(&value),
+        });
     }
     match value {
         "cpuio" => Ok(Engine::Processor),
@@ -243,14 +308,12 @@ fn direction(job: &mut Job, value: &str, units: Units) -> Result<(), String> {
         "randwrite" => (Direction::Write, true),
         "randtrim" => (Direction::Trim, true),
         "randrw" => (Direction::Mixed, true),
-        "trimwrite" | "randtrimwrite" => {
-            return Err(format!(
-                "fio has `{word}`, sim has not: use a job of trims and one of writes"
-            ))
-        }
+        "trimwrite" => (Direction::TrimWrite, false),
+        "randtrimwrite" => (Direction::TrimWrite, true),
         _ => {
             return Err(format!(
-                "`{word}` is none of read, write, randread, randwrite, rw, randrw, trim, randtrim"
+                "`{word}` is none of read, write, randread, randwrite, rw, randrw, trim, randtrim, \
+                 trimwrite, randtrimwrite"
             ))
         }
     };

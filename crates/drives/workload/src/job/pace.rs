@@ -148,17 +148,15 @@ impl Pauses {
         self.seen = self.length == 0;
     }
 
-    /// Decides at `now`, from the counts of I/Os issued, completed, and in flight of `depth`.
+    /// Decides at `now`, from the counts of I/Os issued and completed, and whether any is in
+    /// flight.
     pub fn look(
         &mut self,
         now: Nanos,
         (issued, completed): (u64, u64),
-        (in_flight, depth): (u32, u32),
+        in_flight: bool,
     ) -> Pausing {
         if !self.seen {
-            if in_flight >= depth {
-                return Pausing::Waits;
-            }
             self.seen = true;
             let count = if self.by_issue { issued } else { completed };
             let by_time = self.time > 0
@@ -170,7 +168,7 @@ impl Pauses {
             }
         }
         if let Some((count, time)) = self.due {
-            if in_flight > 0 {
+            if in_flight {
                 return Pausing::Waits;
             }
             (self.due, self.last, self.last_time) = (None, count, time);

@@ -33,12 +33,16 @@ fn wrong_options_and_values_are_named() {
         ("[a]\nbs\n", "bs: needs a value"),
         ("[a]\niodepth=0\n", "iodepth: is 0, but must be from 1"),
         ("[a]\nrw=randreed\n", "`randreed` is none of"),
-        ("[a]\nrw=trimwrite\n", "fio has `trimwrite`, sim has not"),
+        ("[a]\nrw=randtrimwrite\noffset=1m\n", "elsewhere than it trims"),
         ("[a]\nbs=0\n", "a block size is 0"),
         ("[a]\nsize=1.5m\n", "what is before the point"),
-        ("[a]\nzonemode=zbd\n", "zonemode: fio has it, sim has not"),
+        ("[a]\nzonemode=zbd\n", "zonemode: fio has `zbd`, sim has not"),
+        ("[a]\nzonemode=strided\n", "needs a zonesize"),
+        ("[a]\nzonesize=1m\n", "zonesize needs zonemode=strided"),
+        ("[a]\nfile_service_type=first\n", "none of random, zipf"),
+        ("[a]\nio_submit_mode=offload\niodepth_batch=4\n", "sim has not: leave one away"),
         ("[a]\nflow=8\n", "flow: fio has it, sim has not"),
-        ("[a]\nfilename=/dev/a:/dev/b\n", "several files"),
+        ("[a]\nfilename=/dev/a:/dev/b\n", "several drives"),
         ("[a]\nioengine=net\n", "fio has `net`, sim has not"),
         ("[a]\nioengine=nett\n", "no engine of block I/O"),
         ("[a]\nrandom_distribution=zipf:x\n", "`x` is no number"),
@@ -46,7 +50,6 @@ fn wrong_options_and_values_are_named() {
         ("[a]\nruntime=5q\n", "unknown unit `q`"),
         ("[a]\nstonewall=\n", "no whole number"),
         ("[a]\ntime_based\n", "needs a runtime"),
-        ("[a]\nverify=crc32c\nrw=write\n", "do_verify=0"),
         ("[a]\nrate=1m\nrate_iops=5\n", "exclude each other"),
         ("[a]\nwait_for=b\n[b]\n", "no job `b` before it"),
         ("[a]\nioengine=cpuio\n", "goes on for ever"),
@@ -75,6 +78,8 @@ fn jobs_that_do_not_fit_say_why() {
         ("[a]\nnumjobs=40000\n[b]\nnumjobs=40000\n", "80000 threads"),
         ("[a]\noffset=512k\nsize=512k\noffset_increment=4k\nnumjobs=2\n", "ends beyond"),
         ("[a]\nrw=randread\nrandom_distribution=zoned_abs:100/2m\n", "beyond the region"),
+        ("[a]\nnrfiles=4\n", "the files are new"),
+        ("[a]\nnrfiles=4\nsize=1m\noffset=64k\n", "ends beyond the drive"),
     ] {
         match Load::new(&parse(text).unwrap(), 1 << 20, 0, 0) {
             Err(error) => assert!(error.to_string().contains(expected), "{error}"),
@@ -98,8 +103,8 @@ fn regions_are_fios() {
         ("kb_base=1000\nsize=8MiB\nbs=1024KiB", 0, 8 << 20, 8 << 20),
     ] {
         let file = parse(&format!("[a]\n{options}\n")).unwrap();
-        let plan = file.jobs[0].plan(0, 64 << 20).unwrap();
-        let found = (plan.region.offset, plan.region.length, plan.size);
+        let plan = file.jobs[0].plan(0, 64 << 20, 0).unwrap();
+        let found = (plan.files[0].offset, plan.files[0].length, plan.size);
         assert_eq!(found, (offset, length, size), "{options}");
     }
 }

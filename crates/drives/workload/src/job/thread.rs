@@ -3,9 +3,12 @@
 use stasis_block::{Command, Operation, Random};
 use stasis_clock::Nanos;
 
+use super::files::{Choice, Files};
+use super::history::History;
 use super::offsets::Offsets;
 use super::pace::{Pauses, Pausing, Rates};
 use super::plan::Plan;
+use super::queue::{Queue, Turn};
 use super::{Direction, Engine, Job};
 use crate::permutation::mix;
 use crate::JobError;
@@ -13,7 +16,7 @@ use crate::JobError;
 /// A thread's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The thread submits its prepared I/O, at that time (ns).
+    /// The thread submits an I/O, at that time (ns).
     Submit(Nanos),
     /// The thread looks again at that time (ns).
     Look(Nanos),
@@ -28,10 +31,25 @@ pub(super) enum Next {
 enum Phase {
     /// A pass: I/Os are submitted.
     Pass,
-    /// Its I/Os complete; then perhaps a flush.
+    /// Its I/Os complete; then perhaps a flush of each file.
     Closing,
-    /// The flush completes, if there is one; then perhaps another pass.
+    /// All have completed.
     Closed,
+    /// What was written is read again.
+    Verify,
+    /// The reads complete; then perhaps another pass.
+    Verified,
+}
+
+/// What comes next in a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sample {
+    /// An I/O.
+    Io(Command),
+    /// Nothing before an I/O in flight has completed.
+    Busy,
+    /// Nothing more.
+    None,
 }
 
 /// A thread of a job.
@@ -39,9 +57,11 @@ enum Phase {
 pub(super) struct Thread {
     direction: Direction,
     offsets: Offsets,
+    files: Files,
     random: Random,
     priority: u16,
-    depth: u32,
+    fua: [bool; 3],
+    queue: Queue,
     does_io: bool,
     /// Whether a pass continues at the end of its region until the runtime is over.
     time_based: bool,
@@ -59,22 +79,40 @@ pub(super) struct Thread {
     repeats: bool,
     largest: u64,
     loops: u64,
-    issued_bytes: u64,
-    pass_bytes: u64,
-    /// I/Os but for flushes.
+    /// Bytes and I/Os that were prepared, without what was read again.
+    issued_bytes: Each,
     issued: Each,
+    /// The same with what was read again: in all, and in this pass.
+    moved_bytes: u64,
+    moved: u64,
+    pass_bytes: u64,
+    /// I/Os that have completed but for flushes, and the last one's operation.
     completed: u64,
+    last_completed: Option<Operation>,
 
     rwmixread: u64,
     mix: usize,
     mix_until: u64,
     fsync: u64,
     fdatasync: u64,
-    end_fsync: bool,
-    writes: bool,
+    /// Flushes at the end of a pass, one for each file; and how many are left.
+    end_flushes: usize,
+    flushes_left: usize,
     last: Option<Operation>,
     waits_for_flush: bool,
-    flushing: bool,
+    waits_for_trim: bool,
+    /// Whether it waits for a flush or a trim.
+    waiting: bool,
+
+    /// Writes to read again, if they are.
+    history: Option<History>,
+    /// Whether there is any verification, even without reads.
+    verifies: bool,
+    verify_only: bool,
+    backlog: u64,
+    backlog_batch: u64,
+    /// Reads that are still to follow one another.
+    backlog_left: u64,
 
     rates: Rates,
     drains: bool,
@@ -88,71 +126,97 @@ pub(super) struct Thread {
     /// The I/O that comes next, and the earliest time for it.
     next: Option<Command>,
     earliest: Nanos,
-    in_flight: u32,
 }
 
 /// Reads, writes, trims.
 type Each = super::Each<u64>;
+
+/// The place of an operation in [`Each`].
+fn place(operation: Operation) -> usize {
+    match operation {
+        Operation::Read => 0,
+        Operation::Write => 1,
+        _ => 2,
+    }
+}
 
 impl Thread {
     /// Thread `clone` of `job` on a drive of `capacity`.
     pub(super) fn new(job: &Job, clone: u32, capacity: u64, seed: u64) -> Result<Self, JobError> {
         let does_io = job.does_io();
         let plan = match does_io {
-            true => job.plan(clone, capacity)?,
-            false => Plan {
-                region: super::offsets::Region { offset: 0, length: 0 },
-                size: 0,
-                io_size: None,
-            },
+            true => job.plan(clone, capacity, mix(seed, 2))?,
+            false => Plan::nothing(),
         };
         let blocks = job.blocks();
         let largest = blocks.iter().map(|blocks| blocks.bounds().1).max().unwrap_or(1);
         let least = std::array::from_fn(|d| blocks[d].bounds().0);
-        let beyond = plan.io_size.is_some_and(|bytes| bytes > plan.size);
         let wrong = |problem| JobError::Job { job: job.name.clone(), problem };
-        let wraps = job.writes() && beyond;
-        let offsets = match does_io {
-            true => Offsets::new(job, plan.region, capacity, wraps, mix(seed, 1)),
-            false => Offsets::new(&Job::default(), plan.region, capacity, wraps, 0),
-        };
+        let idle = Job::default();
+        let planned = if does_io { job } else { &idle };
+        let offsets = Offsets::new(planned, &plan.files, Files::renews(job), mix(seed, 1));
         let limit = plan.io_size.unwrap_or(plan.size);
-        let pass_limit = match (job.writes() && job.random && job.maps_nothing(), plan.io_size) {
-            (true, Some(bytes)) => plan.size.max(bytes),
-            _ => plan.size,
+        let history = match job.reads_again() && does_io {
+            true => Some(job.history(&plan).map_err(wrong)?),
+            false => None,
+        };
+        let (waits_for_flush, waits_for_trim) = match job.engine {
+            _ if job.offload => (false, false),
+            Engine::Asynchronous { waits_for_flush, waits_for_trim } => {
+                (waits_for_flush, waits_for_trim)
+            }
+            Engine::Synchronous | Engine::Processor => (true, true),
         };
         Ok(Self {
             direction: job.direction,
             offsets: offsets.map_err(wrong)?,
+            files: Files::new(job, plan.files.len(), mix(seed, 3)),
             random: Random::new(seed),
             priority: job.prioclass << 13 | job.prio,
-            depth: job.in_flight_max(),
+            fua: [job.read_fua, job.write_fua, false],
+            queue: Queue::new(job),
             does_io,
             time_based: job.time_based,
             with_others: job.exit_on_io_done,
             phase: Phase::Pass,
             terminated: false,
-            pass_limit,
+            pass_limit: job.pass_limit(&plan),
             limit,
             all_limit: limit.saturating_mul(job.loops),
-            ios_limit: job.number_ios.map_or(u64::MAX, |ios| ios.saturating_mul(job.loops)),
+            ios_limit: job.ios_limit(),
             repeats: plan.io_size.is_some(),
             largest,
             loops: job.loops,
-            issued_bytes: 0,
-            pass_bytes: 0,
+            issued_bytes: [0; 3],
             issued: [0; 3],
+            moved_bytes: 0,
+            moved: 0,
+            pass_bytes: 0,
             completed: 0,
+            last_completed: None,
             rwmixread: job.rwmixread.into(),
             mix: 0,
             mix_until: 0,
             fsync: job.fsync,
             fdatasync: job.fdatasync,
-            end_fsync: job.end_fsync || job.fsync_on_close,
-            writes: job.writes(),
+            end_flushes: match (job.end_fsync || job.fsync_on_close) && job.writes() {
+                true => plan.files.len(),
+                false => 0,
+            },
+            flushes_left: 0,
             last: None,
-            waits_for_flush: !matches!(job.engine, Engine::Asynchronous { waits: false }),
-            flushing: false,
+            waits_for_flush,
+            waits_for_trim,
+            waiting: false,
+            history,
+            verifies: job.verify,
+            verify_only: job.verify_only && job.writes(),
+            backlog: job.verify_backlog,
+            backlog_batch: match job.verify_batch {
+                0 => job.verify_backlog,
+                batch => batch,
+            },
+            backlog_left: 0,
             rates: Rates::new(job, least),
             drains: !job.offload,
             pauses: Pauses::new(job),
@@ -162,7 +226,6 @@ impl Thread {
             deadline: Nanos::MAX,
             next: None,
             earliest: 0,
-            in_flight: 0,
         })
     }
 
@@ -195,9 +258,6 @@ impl Thread {
 
     /// Its next action at `now`. An I/O to submit stays prepared until it is taken.
     pub(super) fn next(&mut self, now: Nanos) -> Next {
-        if self.flushing {
-            return Next::Wait;
-        }
         let over = self.terminated || now >= self.deadline;
         if !self.does_io {
             return match over || self.runtime.is_none() && !self.with_others {
@@ -206,69 +266,241 @@ impl Thread {
                 false => Next::Wait,
             };
         }
-        if self.phase == Phase::Pass {
-            if let Some(next) = self.pass(now, over) {
-                return next;
+        loop {
+            match self.queue.turn() {
+                Turn::Submit => return Next::Submit(now),
+                Turn::Wait => return Next::Wait,
+                Turn::Free if self.waiting => return Next::Wait,
+                Turn::Free => {}
             }
-            self.next = None;
-            self.phase = Phase::Closing;
-        }
-        if self.in_flight > 0 {
-            return Next::Wait;
-        }
-        if self.phase == Phase::Closing {
-            self.phase = Phase::Closed;
-            if self.end_fsync && self.writes && self.last != Some(Operation::Flush) {
-                self.next = Some(Command::flush());
+            match self.phase {
+                Phase::Pass => match self.pass(now, over) {
+                    Some(Step::Next(next)) => return next,
+                    Some(Step::Go) => {}
+                    None => {
+                        self.next = None;
+                        self.queue.drain();
+                        self.phase = Phase::Closing;
+                        let synced = self.last == Some(Operation::Flush) || self.verify_only;
+                        self.flushes_left = if synced { 0 } else { self.end_flushes };
+                    }
+                },
+                Phase::Closing if self.flushes_left > 0 => {
+                    self.flushes_left -= 1;
+                    self.alone(Command::flush());
+                }
+                Phase::Closing => self.phase = Phase::Closed,
+                Phase::Closed if over || self.history.is_none() || self.pass_bytes == 0 => {
+                    if over || !self.again() {
+                        return Next::Over;
+                    }
+                    self.begin_pass();
+                }
+                Phase::Closed => self.phase = Phase::Verify,
+                Phase::Verify => {
+                    let read = match over {
+                        true => None,
+                        false => self.history.as_mut().and_then(History::next),
+                    };
+                    match read {
+                        Some(read) => self.read_again(read),
+                        None => {
+                            self.queue.drain();
+                            self.phase = Phase::Verified;
+                        }
+                    }
+                }
+                Phase::Verified => {
+                    if over || !self.again() {
+                        return Next::Over;
+                    }
+                    self.begin_pass();
+                }
             }
         }
-        if self.next.is_some() {
-            return Next::Submit(now);
-        }
-        if over || !self.again() {
-            return Next::Over;
-        }
-        (self.phase, self.pass_bytes, self.last, self.mix_until) = (Phase::Pass, 0, None, 0);
-        self.offsets.reset();
-        self.next(now)
     }
 
-    /// Its next action in a pass; `None` where the pass is over.
-    fn pass(&mut self, now: Nanos, over: bool) -> Option<Next> {
+    fn begin_pass(&mut self) {
+        (self.phase, self.pass_bytes, self.last, self.mix_until) = (Phase::Pass, 0, None, 0);
+        if self.direction == Direction::TrimWrite {
+            // As in fio, in each pass anew.
+            self.ios_limit = self.ios_limit.saturating_mul(2);
+        }
+        self.offsets.reset();
+        self.files.reset();
+    }
+
+    /// Its next step in a pass, whose queue has nothing to do; `None` where the pass is over.
+    fn pass(&mut self, now: Nanos, over: bool) -> Option<Step> {
         if over {
+            return None;
+        }
+        if self.verify_only {
+            self.suppose();
             return None;
         }
         if self.next.is_none() {
             let issued = self.issued.iter().sum();
-            match self.pauses.look(now, (issued, self.completed), (self.in_flight, self.depth)) {
+            match self.pauses.look(now, (issued, self.completed), self.queue.is_used()) {
                 Pausing::No => {}
-                Pausing::Waits => return Some(Next::Wait),
-                Pausing::Until(at) => return Some(Next::Look(at.min(self.deadline))),
+                Pausing::Waits => {
+                    self.queue.drain();
+                    return Some(Step::Go);
+                }
+                Pausing::Until(at) => {
+                    return Some(Step::Next(Next::Look(at.min(self.deadline))));
+                }
             }
-            if self.in_flight >= self.depth {
-                return Some(Next::Wait);
-            }
-            let done = self.pass_bytes >= self.pass_limit || self.exceeded();
-            if done && !self.time_based {
+            if self.exceeded() && !self.time_based {
                 return None;
             }
-            self.next = Some(self.sample(now)?);
+            // As in fio, a pass that is read again ends also where the time does not.
+            if self.pass_bytes >= self.pass_limit && (!self.time_based || self.verifies) {
+                return None;
+            }
+            if !self.queue.has_room() {
+                self.queue.wait();
+                return Some(Step::Go);
+            }
+            if let Some(read) = self.due_again() {
+                self.read_again(read);
+                self.pauses.issue();
+                return Some(Step::Go);
+            }
+            match self.sample(now) {
+                Sample::Io(command) => self.next = Some(command),
+                Sample::Busy => {
+                    if self.queue.is_used() {
+                        self.queue.wait();
+                    }
+                    return Some(Step::Go);
+                }
+                Sample::None => return None,
+            }
         }
-        if self.earliest <= now {
-            return Some(Next::Submit(now));
+        if self.earliest > now {
+            // As in fio, one that is ahead of its rate first waits for its I/Os in flight.
+            if self.drains && self.queue.is_used() {
+                self.queue.drain();
+                return Some(Step::Go);
+            }
+            return Some(Step::Next(Next::Look(self.earliest.min(self.deadline))));
         }
-        // As in fio, one that is ahead of its rate first waits for its I/Os in flight.
-        if self.drains && self.in_flight > 0 {
-            return Some(Next::Wait);
+        self.issue();
+        Some(Step::Go)
+    }
+
+    /// Prepares the I/O that comes next; or first sends off what is held back, where it has to
+    /// go alone.
+    fn issue(&mut self) {
+        let Some(command) = self.next else { return };
+        let alone = match command.operation {
+            Operation::Flush => self.waits_for_flush,
+            Operation::Discard => self.waits_for_trim,
+            _ => false,
+        };
+        if alone && self.queue.holds_back() {
+            self.queue.commit();
+            self.queue.wait();
+            return;
         }
-        match self.earliest < self.deadline {
-            true => Some(Next::Submit(self.earliest)),
-            false => Some(Next::Look(self.deadline)),
+        self.next = None;
+        self.last = Some(command.operation);
+        if command.operation != Operation::Flush {
+            let d = place(command.operation);
+            let length = command.length;
+            self.files.begin(self.offsets.file_at(command.offset));
+            self.issued[d] += 1;
+            self.issued_bytes[d] = self.issued_bytes[d].saturating_add(length);
+            self.count(length);
+            self.rates.issue(d, length, &mut self.random);
+            self.pauses.issue();
+            if d == 1 {
+                if let Some(history) = &mut self.history {
+                    history.write(command.offset, length);
+                }
+            }
+        }
+        match alone {
+            true => self.alone(command),
+            false => self.queue.prepare(command),
         }
     }
 
+    /// Submits a command, and waits for it.
+    fn alone(&mut self, command: Command) {
+        self.queue.alone(command);
+        self.waiting = true;
+    }
+
+    fn count(&mut self, length: u64) {
+        self.moved += 1;
+        self.moved_bytes = self.moved_bytes.saturating_add(length);
+        self.pass_bytes = self.pass_bytes.saturating_add(length);
+    }
+
+    /// Reads again what was written.
+    fn read_again(&mut self, (offset, length): (u64, u64)) {
+        let mut command = Command::new(Operation::Read, offset, length);
+        command.priority = self.priority;
+        command.fua = self.fua[0];
+        self.files.begin(self.offsets.file_at(offset));
+        self.count(length);
+        if self.phase == Phase::Pass {
+            self.rates.issue(0, length, &mut self.random);
+        }
+        self.last = Some(Operation::Read);
+        self.queue.prepare(command);
+    }
+
+    /// The write that is read again within a pass, if it is time for one (fio's
+    /// `check_get_verify`).
+    fn due_again(&mut self) -> Option<(u64, u64)> {
+        let history = self.history.as_mut()?;
+        if self.backlog == 0 || history.len() == 0 {
+            return None;
+        }
+        if self.backlog_left == 0 {
+            let due = history.len().is_multiple_of(self.backlog)
+                && self.last_completed != Some(Operation::Read);
+            if !due {
+                return None;
+            }
+            self.backlog_left = self.backlog_batch;
+        }
+        let read = history.next()?;
+        self.backlog_left -= 1;
+        Some(read)
+    }
+
+    /// A pass whose I/Os are only supposed (`verify_only`; fio's `do_dry_run`).
+    fn suppose(&mut self) {
+        while !self.exceeded() {
+            let Sample::Io(command) = self.sample(0) else { return };
+            let d = place(command.operation);
+            self.last = Some(command.operation);
+            if command.operation == Operation::Flush {
+                continue;
+            }
+            self.issued[d] += 1;
+            self.issued_bytes[d] = self.issued_bytes[d].saturating_add(command.length);
+            self.count(command.length);
+            if let (1, Some(history)) = (d, &mut self.history) {
+                history.add(command.offset, command.length);
+            }
+        }
+    }
+
+    /// Whether as much was done as all passes do.
     fn exceeded(&self) -> bool {
-        self.issued_bytes >= self.all_limit || self.issued.iter().sum::<u64>() >= self.ios_limit
+        let [read, write, trim] = self.issued_bytes;
+        let bytes = match self.direction {
+            Direction::Mixed => read.saturating_add(write),
+            Direction::Read => read,
+            Direction::Write | Direction::TrimWrite => write,
+            Direction::Trim => trim,
+        };
+        bytes >= self.all_limit || self.moved >= self.ios_limit
     }
 
     /// Whether there is another pass after one.
@@ -283,10 +515,10 @@ impl Thread {
             self.loops -= 1;
             return true;
         }
-        if self.issued.iter().sum::<u64>() >= self.ios_limit {
+        if self.moved >= self.ios_limit {
             return false;
         }
-        self.repeats && self.limit.saturating_sub(self.issued_bytes) >= self.largest
+        self.repeats && self.limit.saturating_sub(self.moved_bytes) >= self.largest
     }
 
     /// The flush that is due after a write.
@@ -295,14 +527,38 @@ impl Thread {
         self.last == Some(Operation::Write) && (due(self.fsync) || due(self.fdatasync))
     }
 
-    fn sample(&mut self, now: Nanos) -> Option<Command> {
-        self.earliest = 0;
-        if self.flush_is_due() {
-            return Some(Command::flush());
+    /// What comes next: a file, a direction, and a place.
+    fn sample(&mut self, now: Nanos) -> Sample {
+        loop {
+            let file = match self.files.choose(&mut self.random) {
+                Choice::File(file) => file,
+                Choice::Busy => return Sample::Busy,
+                Choice::Over => return Sample::None,
+            };
+            self.earliest = 0;
+            if self.flush_is_due() {
+                return Sample::Io(Command::flush());
+            }
+            let d = self.direction(file, now);
+            if let Some((offset, length)) = self.offsets.next(file, d, &mut self.random) {
+                let operation = [Operation::Read, Operation::Write, Operation::Discard][d];
+                let mut command = Command::new(operation, offset, length);
+                command.priority = self.priority;
+                command.fua = self.fua[d];
+                return Sample::Io(command);
+            }
+            self.files.end(file);
+            if self.files.is_renewed() {
+                self.offsets.reset_file(file);
+            }
         }
+    }
+
+    /// The direction of the next I/O, as a number; sets the earliest time for it.
+    fn direction(&mut self, file: usize, now: Nanos) -> usize {
         let (d, other) = match self.direction {
             Direction::Read => (0, None),
-            Direction::Write => (1, None),
+            Direction::Write | Direction::TrimWrite => (1, None),
             Direction::Trim => (2, None),
             Direction::Mixed => {
                 self.mix();
@@ -316,11 +572,10 @@ impl Thread {
             self.mix = d;
         }
         self.earliest = earliest;
-        let (offset, length) = self.offsets.next(d, &mut self.random)?;
-        let operation = [Operation::Read, Operation::Write, Operation::Discard][d];
-        let mut command = Command::new(operation, offset, length);
-        command.priority = self.priority;
-        Some(command)
+        match self.direction {
+            Direction::TrimWrite if self.offsets.trim_is_due(file) => 2,
+            _ => d,
+        }
     }
 
     /// The direction of the next I/O of a mix. As in fio, a direction is kept until it has its
@@ -337,38 +592,32 @@ impl Thread {
         self.mix = drawn;
     }
 
-    /// Takes the prepared I/O at `now`, if it is still to be submitted.
-    pub(super) fn take(&mut self, now: Nanos) -> Option<Command> {
-        let over = self.terminated || now >= self.deadline;
-        if self.phase == Phase::Pass && (over || self.earliest > now) {
-            return None;
-        }
-        let command = self.next.take()?;
-        self.in_flight += 1;
-        self.last = Some(command.operation);
-        if command.operation == Operation::Flush {
-            self.flushing = self.waits_for_flush;
-            return Some(command);
-        }
-        let d = match command.operation {
-            Operation::Read => 0,
-            Operation::Write => 1,
-            _ => 2,
-        };
-        self.issued[d] += 1;
-        self.issued_bytes = self.issued_bytes.saturating_add(command.length);
-        self.pass_bytes = self.pass_bytes.saturating_add(command.length);
-        self.rates.issue(d, command.length, &mut self.random);
-        self.pauses.issue();
-        Some(command)
+    /// Takes the I/O that goes to the drive, if there is one.
+    pub(super) fn take(&mut self) -> Option<Command> {
+        self.queue.submit()
     }
 
     /// One of its I/Os has completed.
-    pub(super) fn complete(&mut self, operation: Operation) {
-        self.in_flight -= 1;
-        match operation {
-            Operation::Flush => self.flushing = false,
-            _ => self.completed += 1,
+    pub(super) fn complete(&mut self, command: &Command) {
+        self.queue.complete();
+        let operation = command.operation;
+        let alone = match operation {
+            Operation::Flush => self.waiting && (self.waits_for_flush || self.phase != Phase::Pass),
+            Operation::Discard => self.waiting && self.waits_for_trim,
+            _ => false,
+        };
+        if alone {
+            self.waiting = false;
+            self.queue.take_one();
+        }
+        if operation == Operation::Flush {
+            return;
+        }
+        self.completed += 1;
+        self.last_completed = Some(operation);
+        self.files.complete(self.offsets.file_at(command.offset));
+        if let (Operation::Write, Some(history)) = (operation, &mut self.history) {
+            history.complete(command.offset, command.length);
         }
     }
 
@@ -377,8 +626,8 @@ impl Thread {
         let part = |done: u64, total: u64| done as f64 / (total as f64).max(1.0);
         let mut most: f64 = 0.0;
         if !self.time_based {
-            most = part(self.issued.iter().sum(), self.ios_limit);
-            most = most.max(part(self.issued_bytes, self.all_limit));
+            most = part(self.moved, self.ios_limit);
+            most = most.max(part(self.issued_bytes.iter().sum(), self.all_limit));
         }
         if let Some(runtime) = self.runtime.filter(|_| self.deadline < Nanos::MAX) {
             let whole = self.ramp_time.saturating_add(runtime);
@@ -389,9 +638,10 @@ impl Thread {
     }
 }
 
-impl Job {
-    /// Whether random offsets may meet a block again before all were met.
-    fn maps_nothing(&self) -> bool {
-        self.norandommap || self.distribution != super::Distribution::Uniform
-    }
+/// A step of a pass.
+enum Step {
+    /// The thread's next action.
+    Next(Next),
+    /// The queue has something to do, perhaps.
+    Go,
 }

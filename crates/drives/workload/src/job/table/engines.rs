@@ -6,7 +6,6 @@ const VERIFY: &str = "data are not checked here: run fio in a guest";
 const PLACEMENT: &str = "streams and placement are not simulated by jobs: run fio in a guest";
 const OTHER: &str = "the engine that it belongs to is not simulated";
 const PRIORITY: &str = "priorities of single I/Os are not simulated here: use prioclass and prio";
-const FUA: &str = "forced unit access is not simulated by jobs: use fsync=1";
 const PROCESSORS: &str = "Processors and memory of a host are not simulated";
 const PASS: &str = "How I/Os reach the kernel is not simulated: `--path` is what that takes";
 
@@ -66,8 +65,8 @@ pub const OPTIONS: &[FioOption] = &[
     refused(&["cmdprio_class"], &[], PRIORITY),
     refused(&["cmdprio"], &[], PRIORITY),
     refused(&["cmdprio_bssplit"], &[], PRIORITY),
-    refused(&["readfua"], &["0"], FUA),
-    refused(&["writefua"], &["0"], FUA),
+    simulated(&["readfua"], Key::ReadFua, "each read is one with forced unit access"),
+    simulated(&["writefua"], Key::WriteFua, "each write is one with forced unit access"),
     refused(&["write_mode"], &["write"], "use rw"),
     refused(&["verify_mode"], &["read"], VERIFY),
     refused(&["verify_bytchk"], &["0"], VERIFY),

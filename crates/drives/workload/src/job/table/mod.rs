@@ -30,11 +30,18 @@ pub enum Verdict {
 pub enum Key {
     Name,
     FileName,
+    NrFiles,
+    OpenFiles,
+    FileServiceType,
     Engine,
     Direct,
     Buffered,
     NumJobs,
     IoDepth,
+    IoDepthBatch,
+    CompleteMin,
+    CompleteMax,
+    IoDepthLow,
     SubmitMode,
     Rw,
     RwSequencer,
@@ -85,6 +92,15 @@ pub enum Key {
     PrioClass,
     Verify,
     DoVerify,
+    VerifyOnly,
+    VerifyBacklog,
+    VerifyBacklogBatch,
+    ReadFua,
+    WriteFua,
+    ZoneMode,
+    ZoneSize,
+    ZoneRange,
+    ZoneSkip,
 }
 
 /// Options of fio's command line, which no job file has.
@@ -146,15 +162,20 @@ pub const ASYNCHRONOUS: &[&str] = &[
     "rados",
     "libblkio",
     "libiscsi",
-    "libzbc",
     "xnvme",
     "guasi",
 ];
 
+/// The asynchronous engines whose threads wait for a flush.
+pub const WAITS_FOR_FLUSH: &[&str] = &["libaio", "windowsaio", "solarisaio", "sg", "guasi"];
+
+/// The asynchronous engines whose threads wait for a discard (fio's `FIO_ASYNCIO_SYNC_TRIM`).
+pub const WAITS_FOR_TRIM: &[&str] = &["libaio", "posixaio", "io_uring", "io_uring_cmd"];
+
 /// The engines that wait for each I/O.
 pub const SYNCHRONOUS: &[&str] = &[
     "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "libpmem", "pmemblk",
-    "dev-dax", "mtd",
+    "dev-dax", "mtd", "libzbc",
 ];
 
 /// fio's engines that do no I/O on blocks of a drive.
