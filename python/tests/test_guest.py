@@ -39,7 +39,7 @@ def test_a_command_that_fails_is_no_exception(here: Path) -> None:
     assert result.files["a"].read_text() == "content"
 
 
-def test_points_with_a_guest_repeat_to_the_byte_on_another_worker(here: Path) -> None:
+def test_points_with_a_guest_repeat_to_the_byte(here: Path) -> None:
     study = stasis.Study("guests", experiment=experiment(), axes={"seed": "1..3"}, ios="parquet")
     result = stasis.sweep(study, workers=2, verify=3, progress=False)
     assert result.ok, (result.failures, result.differences)
@@ -47,5 +47,4 @@ def test_points_with_a_guest_repeat_to_the_byte_on_another_worker(here: Path) ->
     lines = [json.loads(line) for line in (result.folder / "log.jsonl").read_text().splitlines()]
     repeats = [line for line in lines if line["event"] == "repeats"]
     assert len(repeats) == 3
-    assert all(line["worker"] != line["before"] for line in repeats)
     assert len(result.ios) > 150

@@ -86,7 +86,7 @@ def test_results_and_comparisons_show_plots(here: Path) -> None:
     compared = html.unescape(both._repr_html_())
     assert "<svg" in compared
     assert "fast drive0 read" in compared
-    assert both.to_polars()["results"].to_list() == ["disk", "fast", "slow"]
+    assert both.figures["results"].to_pylist() == ["disk", "fast", "slow"]
     # Percentiles that a thousand I/Os do not carry are left out.
     assert "p99.99" not in page
     with pytest.raises(stasis.ResultsError, match=r"summary.json is missing"):

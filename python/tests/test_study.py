@@ -94,6 +94,8 @@ def test_a_study_gives_one_data_set_and_a_report(study: Path, executor: concurre
     assert set(frame["seed"]) == {1, 2, 3}
     assert set(frame["model.gc.policy"]) == {"greedy", "cost-benefit"}
     assert frame["count"].to_list() == [1000] * 6
+    assert frame["iops"].to_list() == [1000 / seconds for seconds in frame["virtual_seconds"]]
+    assert result.figures.schema.field("bytes_per_second").metadata[b"unit"] == b"B/s"
     assert result.figures.schema.field("delivered_p99_ns").metadata[b"unit"] == b"ns"
     assert len(result.ios) == 6000
     assert "policy" in result._repr_html_()
@@ -254,12 +256,17 @@ def test_a_study_of_which_no_point_succeeds_has_a_report(here: Path, executor: c
     assert "invalid value" in page
 
 
-def test_a_script_that_calls_sweep_when_it_is_imported(here: Path, study: Path) -> None:
+def test_a_local_study_needs_neither_dask_nor_a_main(here: Path, study: Path) -> None:
     script = here / "script.py"
-    script.write_text(f"import stasis\nstasis.sweep({str(study)!r}, workers=1, progress=False)\n")
+    script.write_text(
+        "import sys\nsys.modules['distributed'] = sys.modules['dask'] = None\nimport stasis\n"
+        f"result = stasis.sweep({str(study)!r}, workers=2, verify=2, progress=False)\n"
+        "print(result.ok, result.computed, result.verified, result.workers)\n"
+        f"stasis.sweep({str(study)!r}, on='tcp://127.0.0.1:9', verify=1)\n"
+    )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert 'call `sweep` below `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
+    assert done.stdout == "True 6 2 2\n", done.stderr
+    assert "clusters are reached by Dask, which is not here (distributed)" in done.stderr.splitlines()[-1]
 
 
 def test_workers_in_other_processes(study: Path) -> None:
@@ -286,6 +293,8 @@ def test_a_cluster_that_is_not_there(study: Path, monkeypatch: pytest.MonkeyPatc
         sweep(study, on="tcp://127.0.0.1:9")
     with pytest.raises(StudyError, match="cannot run on 'moon'"):
         sweep(study, on="moon")
+    with pytest.raises(StudyError, match="cannot run on int; give an executor"):
+        sweep(study, on=3)
     with pytest.raises(StudyError, match=r"at tls://127\.0\.0\.1:9 cannot be reached.*certificates"):
         sweep(study, on="tls://127.0.0.1:9")
     study.write_bytes(b"PAR1\xb5\x00")
@@ -440,7 +449,7 @@ def test_the_command_line(study: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_an_interrupted_study_goes_on(here: Path) -> None:
-    """By the command itself, on a Dask cluster of its own."""
+    """By the command itself, on this machine."""
     (here / "long.fio").write_text(ENDLESS)
     study = here / "both.toml"
     study.write_text(

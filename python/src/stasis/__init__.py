@@ -5,8 +5,13 @@ result = stasis.simulate("samsung-980-pro", workload="job.fio")
 result.ios.to_polars()
 """
 
+from importlib import metadata
+
+from ._collect import Collection, collect
 from ._compare import Comparison, compare
+from ._distribution import DISTRIBUTION
 from ._executable import executable
+from ._models import model, models
 from ._run import CrashTest, crash_test, crash_test_async, run, run_async, simulate, simulate_async
 from .errors import (
     ExperimentError,
@@ -29,17 +34,27 @@ from .experiment import (
     Zones,
     Zrwa,
 )
+from .frame import Frame
 from .ios import Ios
 from .result import Result
 from .study import ReproductionResult, Study, StudyResult, reproduce, sweep
 
+try:
+    #: The package's version, which is that of the program in its wheel.
+    __version__ = metadata.version(DISTRIBUTION)
+except metadata.PackageNotFoundError:
+    # From a folder of sources that is not installed.
+    __version__ = "unknown"
+
 __all__ = [
+    "Collection",
     "Comparison",
     "CrashTest",
     "Disk",
     "Drive",
     "Experiment",
     "ExperimentError",
+    "Frame",
     "Guest",
     "Interrupted",
     "Ios",
@@ -58,10 +73,14 @@ __all__ = [
     "Workload",
     "Zones",
     "Zrwa",
+    "__version__",
+    "collect",
     "compare",
     "crash_test",
     "crash_test_async",
     "executable",
+    "model",
+    "models",
     "reproduce",
     "run",
     "run_async",

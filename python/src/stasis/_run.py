@@ -7,12 +7,11 @@ import contextlib
 import functools
 import itertools
 import json
-import tempfile
 import threading
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union
 
 import tomli_w
 
@@ -20,7 +19,7 @@ from ._executable import executable
 from ._paths import absolute, model_with_paths, with_paths
 from ._process import Completed, run_program
 from ._progress import Progress
-from .errors import ExperimentError, Interrupted, ProgramError, ProgramNotFound
+from .errors import ExperimentError, Interrupted, ProgramError, ProgramNotFound, ResultsError
 from .experiment import Experiment, Model, Size
 from .result import Result, read_json
 
@@ -33,6 +32,11 @@ __all__ = [
     "simulate",
     "simulate_async",
 ]
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
 
 AnyPath = Union[str, Path]
 T = TypeVar("T")
@@ -117,18 +121,37 @@ def _result(done: Completed, results: Path, before: Optional[tuple[int, int]]) -
     return Result(results, output=done.output)
 
 
-@contextlib.contextmanager
-def _experiment_file(experiment: Union[Experiment, AnyPath]) -> Iterator[Path]:
-    """The file that the program reads."""
+#: First line of an input that this package has written, which it may write again.
+_OURS = "# Written by the Python package of Stasis: "
+
+
+def _written(folder: Path, name: str, text: str) -> Path:
+    """Writes an input that has no file of its own beside the results, so that a message, a report and
+    the command line that repeats the run name a file that is there.
+
+    Raises ``ResultsError`` where it cannot be written.
+    """
+    stem, dot, suffix = name.rpartition(".")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            path = folder / (name if number == 1 else f"{stem}-{number}{dot}{suffix}")
+            # A file of the user's stays.
+            if not path.exists() or path.read_bytes().startswith(_OURS.encode()):
+                break
+        path.write_text(f"{_OURS}it is what the run beside it was given\n{text}", encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"cannot write {name} to {folder}: {error.strerror}; name another folder") from error
+    return path
+
+
+def _experiment_file(experiment: Union[Experiment, AnyPath], folder: Path) -> Path:
+    """The file that the program reads: of an `Experiment`, one beside the results."""
     if not isinstance(experiment, Experiment):
-        yield Path(experiment)
-        return
+        return Path(experiment)
     base = experiment.base or Path.cwd()
     values = with_paths(experiment.to_dict(), absolute(base))
-    with tempfile.TemporaryDirectory(prefix="stasis-") as folder:
-        path = Path(folder) / "experiment.toml"
-        path.write_text(tomli_w.dumps(values), encoding="utf-8")
-        yield path
+    return _written(folder, "experiment.toml", tomli_w.dumps(values))
 
 
 def run(
@@ -138,17 +161,27 @@ def run(
     engine: Optional[str] = None,
     seed: Optional[int] = None,
     ios: Optional[str] = None,
+    timeline: bool = False,
     stdin: Optional[bytes] = None,
     echo: bool = False,
     progress: bool = True,
     cancel: Optional[threading.Event] = None,
 ) -> Result:
-    """Runs an experiment, given as an `Experiment` or as a file, and returns its results.
+    """Runs an experiment and returns its results.
 
-    ``results`` is their folder; by default that of the experiment, or a new one below ``results/``.
-    ``ios`` is the format of the I/Os: ``parquet`` (the default), ``csv``, ``zst`` or ``none``.
-    ``stdin`` is the command's standard input; ``echo`` shows the command's output during the run. A
-    command that fails is no exception: see `Result.exit_status`.
+    ``experiment``: an `Experiment`, or an experiment file. Of an `Experiment`, the file is written
+    as ``experiment.toml`` beside the results.
+    ``results``: their folder; by default that of the experiment, or a new one below ``results/``.
+    ``engine``: ``auto``, ``kvm``, ``softkvm`` or ``exact``; by default the experiment's.
+    ``seed``: of everything random, 0 to 2^64 - 1; by default the experiment's.
+    ``ios``: form of the I/Os: ``parquet`` (the default), ``csv``, ``zst`` or ``none``.
+    ``timeline``: whether `Result.timeline` is kept.
+    ``stdin``: the command's standard input, at most 64 MiB.
+    ``echo``: whether the command's output is shown during the run.
+    ``progress``: whether a bar is shown.
+    ``cancel``: ends the run when it is set, as Ctrl-C does.
+
+    A command that fails is no exception: see `Result.exit_status`.
 
     Raises `ProgramError` with the program's message, and `Interrupted` after Ctrl-C or ``cancel``.
     """
@@ -156,9 +189,9 @@ def run(
     folder = Path(named) if named is not None else new_folder("run")
     before = _stamp(folder / "summary.json")
     options = {"--engine": engine, "--seed": seed, "--ios": ios}
-    with _experiment_file(experiment) as path:
-        words = ["run", str(path), "--results", str(folder), *_words(options)]
-        done = _start(words, "booting", folder, progress=progress, cancel=cancel, echo=echo, stdin=stdin)
+    path = _experiment_file(experiment, folder)
+    words = ["run", str(path), "--results", str(folder), *_words(options), *["--timeline"] * timeline]
+    done = _start(words, "booting", folder, progress=progress, cancel=cancel, echo=echo, stdin=stdin)
     return _result(done, folder, before)
 
 
@@ -178,6 +211,7 @@ def simulate(
     path: Optional[str] = None,
     limit: Optional[str] = None,
     ios: Optional[str] = None,
+    timeline: bool = False,
     trace_drive: Optional[str] = None,
     scale: Optional[float] = None,
     closed: Optional[int] = None,
@@ -187,13 +221,29 @@ def simulate(
     progress: bool = True,
     cancel: Optional[threading.Event] = None,
 ) -> Result:
-    """Drives a model without a guest (docs/reference/sim.md), and returns the results.
+    """Drives a model without a guest, and returns the results (docs/reference/sim.md).
 
-    ``model`` is a word (``"samsung-980-pro"``), a table, or a TOML file; ``workload`` a fio job
-    file, or the text of one, which has ``[`` in it; ``variables`` are those that it names as
-    ``${NAME}``.
+    ``model``: a name (`models` lists them), a word (``"fixed:100us"``), a table, or a TOML file.
+    ``workload``: a fio job file, or the text of one, which has ``[`` in it.
+    ``trace``: in place of ``workload``, the I/Os of a run (its folder or file), or a trace's file.
+    ``results``: folder of the results; by default a new one below ``results/``. Of a model or a job
+    that has no file, one is written there.
+    ``size``: of the drive, bytes or a text (``"1TiB"``); by default the model's own, or what the
+    load needs. ``block_size``: 512 (the default) or 4096.
+    ``seed``: of everything random, 0 to 2^64 - 1 (default 0).
+    ``path``: time that software adds to each I/O of a thread (``"4us"``). ``limit``: of virtual
+    time (``"10s"``); the exit status is 124 where it is reached.
+    ``ios``: form of the I/Os: ``parquet`` (the default), ``csv``, ``zst`` or ``none``.
+    ``timeline``: whether `Result.timeline` is kept.
+    ``trace_drive``: the drive to replay, of a trace of several. ``scale``: factor by which the
+    trace's times are stretched (default 1). ``closed``: number of I/Os in flight, in place of the
+    trace's times. ``exact_times``: whether a run's I/Os come at their very times, its boot
+    included. ``wrap``: whether I/Os beyond the drive are taken modulo its size.
+    ``variables``: those that the job file names as ``${NAME}``.
+    ``progress``: whether a bar is shown. ``cancel``: ends the simulation when it is set.
 
-    Raises `ProgramError` with the program's message, and `Interrupted` after Ctrl-C or ``cancel``.
+    Raises `ExperimentError` unless there is either a workload or a trace, `ProgramError` with the
+    program's message, and `Interrupted` after Ctrl-C or ``cancel``.
     """
     if (workload is None) == (trace is None):
         raise ExperimentError("a simulation has either a workload or a trace; give one of the two")
@@ -205,30 +255,25 @@ def simulate(
         "--limit": limit, "--ios": ios, "--results": folder,
     }  # fmt: skip
     env = {name: str(value) for name, value in (variables or {}).items()}
-    with tempfile.TemporaryDirectory(prefix="stasis-") as temporary:
-        words = ["sim", _model_word(model, Path(temporary)), *_words(options)]
-        words += ["--exact-times"] * exact_times + ["--wrap"] * wrap
-        if workload is not None:
-            words += ["--workload", str(_job_file(workload, Path(temporary)))]
-        done = _start(words, "simulating", folder, progress=progress, cancel=cancel, env=env)
+    words = ["sim", _model_word(model, folder), *_words(options)]
+    words += ["--exact-times"] * exact_times + ["--wrap"] * wrap + ["--timeline"] * timeline
+    if workload is not None:
+        words += ["--workload", str(_job_file(workload, folder))]
+    done = _start(words, "simulating", folder, progress=progress, cancel=cancel, env=env)
     return _result(done, folder, before)
 
 
-def _model_word(model: Union[Model, AnyPath], temporary: Path) -> str:
+def _model_word(model: Union[Model, AnyPath], folder: Path) -> str:
     if not isinstance(model, Mapping):
         return str(model)
     table = model_with_paths(dict(model), absolute(Path.cwd()))
-    path = temporary / "model.toml"
-    path.write_text(tomli_w.dumps({"model": table}), encoding="utf-8")
-    return str(path)
+    return str(_written(folder, "model.toml", tomli_w.dumps({"model": table})))
 
 
-def _job_file(workload: AnyPath, temporary: Path) -> Path:
+def _job_file(workload: AnyPath, folder: Path) -> Path:
     if isinstance(workload, Path) or "[" not in workload:
         return Path(workload)
-    path = temporary / "job.fio"
-    path.write_text(workload, encoding="utf-8")
-    return path
+    return _written(folder, "job.fio", workload)
 
 
 @dataclass
@@ -260,7 +305,7 @@ def crash_test(
     states: Optional[int] = None,
     state: Optional[int] = None,
     seed: Optional[int] = None,
-    record: Optional[AnyPath] = None,
+    trace: Optional[AnyPath] = None,
     results: Optional[AnyPath] = None,
     check: Optional[str] = None,
     check_every: Optional[int] = None,
@@ -272,23 +317,37 @@ def crash_test(
     progress: bool = True,
     cancel: Optional[threading.Event] = None,
 ) -> CrashTest:
-    """Cuts the power of a run's drives many times, and checks the drives after each cut.
+    """Cuts the power of a run's drives many times, and checks the drives after each cut
+    (docs/reference/power-cuts.md).
 
-    ``check_limit`` is the longest that a check may take (``"5min"``); with ``strict``, a flush covers
-    nothing that was in flight when it was submitted.
+    ``experiment``: an `Experiment`, or an experiment file. Of an `Experiment`, the file is written
+    as ``experiment.toml`` beside the results.
+    ``states``: number of power cuts, at least (default 1000). ``state``: only the one with this
+    number. ``seed``: of the power cuts (default 0).
+    ``trace``: folder of an earlier test, whose trace is used in place of a run.
+    ``results``: folder of the results; by default the experiment's, or a new one below ``results/``.
+    ``check``: shell command that checks each state in a guest; by default the experiment's.
+    ``check_every``: runs the check on one of so many states (default 1). ``check_limit``: the
+    longest that a check may take (``"5min"``).
+    ``strict``: whether a flush covers nothing that was in flight when it was submitted.
+    ``checkers``: number of guests that check at a time; by default one for each processor.
+    ``inject``: a fault below the guest, to test the test: ``dropped-barrier``,
+    ``early-acknowledgement`` or ``swapped-tables``.
+    ``engine``: ``auto``, ``kvm``, ``softkvm`` or ``exact``.
+    ``progress``: whether a bar is shown. ``cancel``: ends the test when it is set.
 
     Raises `ProgramError` with the program's message, and `Interrupted` after Ctrl-C or ``cancel``.
     """
     named = results or (experiment.results if isinstance(experiment, Experiment) else None)
     folder = Path(named) if named is not None else new_folder("crash-test")
     options = {
-        "--states": states, "--state": state, "--seed": seed, "--record": record,
+        "--states": states, "--state": state, "--seed": seed, "--trace": trace,
         "--results": folder, "--check": check, "--check-every": check_every,
         "--check-limit": check_limit, "--checkers": checkers, "--inject": inject, "--engine": engine,
     }  # fmt: skip
-    with _experiment_file(experiment) as path:
-        words = ["crash-test", str(path), "--json", *_words(options), *["--strict"] * strict]
-        done = _start(words, "booting", folder, progress=progress, cancel=cancel)
+    path = _experiment_file(experiment, folder)
+    words = ["crash-test", str(path), "--json", *_words(options), *["--strict"] * strict]
+    done = _start(words, "booting", folder, progress=progress, cancel=cancel)
     if done.stopped:
         raise Interrupted("the crash test was stopped", status=done.status, command_line=done.command_line)
     if done.status not in (0, 1):
@@ -300,13 +359,14 @@ def crash_test(
     return CrashTest(folder=folder, summary=summary, found=done.status == 1)
 
 
-def _asynchronous(function: Callable[..., T]) -> Callable[..., Awaitable[T]]:
+def _asynchronous(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """The same to be awaited; cancelled, it ends the run and waits for its end."""
 
     @functools.wraps(function)
-    async def awaited(*arguments: Any, **options: Any) -> T:
-        cancel = threading.Event()
-        call = functools.partial(function, *arguments, cancel=cancel, **options)
+    async def awaited(*arguments: P.args, **options: P.kwargs) -> T:
+        given = options.pop("cancel", None)
+        cancel = given if isinstance(given, threading.Event) else threading.Event()
+        call = functools.partial(function, *arguments, cancel=cancel, **options)  # type: ignore[arg-type]
         loop = asyncio.get_running_loop()
         # A separate thread, not one of a pool that limits the number of concurrent runs.
         future: asyncio.Future[T] = loop.create_future()

@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Optional, TypeVar, Union
 
@@ -60,7 +60,7 @@ class Table:
 
     #: The table's name in messages.
     PLACE: ClassVar[str] = ""
-    #: Former names of keys, which are read as well.
+    #: Former names of keys, which a file may have, as the program reads them.
     OLDER: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
@@ -206,12 +206,6 @@ class Drive(Table):
     path: Optional[str] = None
     zones: Optional[Zones] = _table("Zones")
     ocssd: Optional[Ocssd] = _table("Ocssd")
-    #: The older name of ``ocssd``.
-    physical: InitVar[Optional[Ocssd]] = None
-
-    def __post_init__(self, physical: Optional[Ocssd]) -> None:
-        if self.ocssd is None:
-            self.ocssd = physical
 
 
 @dataclass

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -14,56 +14,25 @@ import pyarrow.parquet
 
 from ._columns import TYPES, WORDS, with_units
 from .errors import ResultsError
+from .frame import Frame
 
-if TYPE_CHECKING:
-    import pandas
-    import polars
-
-__all__ = ["Ios", "read_ios"]
+__all__ = ["Ios", "find_ios", "read_ios", "read_timeline"]
 
 #: Names of files that `find_ios` looks for, the quickest to read first.
 FILES = ("ios.parquet", "ios.csv", "ios.csv.zst")
 
 
-class Ios:
-    """One row for each I/O, in the order of completion.
-
-    Whatever takes Arrow's C stream (Polars, DuckDB, pandas, pyarrow) takes this.
-    """
-
-    def __init__(self, table: pa.Table) -> None:
-        #: The table. Each column's field has its ``unit`` and ``description`` as metadata.
-        self.table = table
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
+class Ios(Frame):
+    """One row for each I/O, in the order of completion (docs/reference/results.md has the columns)."""
 
     def __repr__(self) -> str:
         return f"<{len(self):,} I/Os: {', '.join(self.table.column_names)}>"
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.table.__arrow_c_stream__(requested_schema)
-
-    def __getitem__(self, column: str) -> pa.ChunkedArray:
-        return self.table.column(column)
-
-    def to_pandas(self, **options: Any) -> pandas.DataFrame:
-        """The same as a frame of pandas, with Arrow's types, so that nothing is copied."""
-        import pandas
-
-        return self.table.to_pandas(types_mapper=pandas.ArrowDtype, **options)
-
-    def to_polars(self) -> polars.DataFrame:
-        """The same as a frame of Polars, which shares the memory of the columns."""
-        import polars
-
-        # One chunk for each column would be a copy.
-        frame = polars.from_arrow(self.table, rechunk=False)
-        assert isinstance(frame, polars.DataFrame)
-        return frame
-
     def latency_ns(self, which: str = "delivered") -> pa.ChunkedArray:
-        """Latencies in nanoseconds: ``delivered`` to the guest, or as the model's ``target``."""
+        """Latencies (ns), one for each row: ``delivered`` to the guest, or as the model's ``target``.
+
+        Raises ``KeyError`` for another ``which``.
+        """
         import pyarrow.compute as pc
 
         return pc.subtract(self[f"{which}_ns"], self["submit_ns"])
@@ -153,3 +122,18 @@ def read_ios(path: Path) -> Ios:
     if "submit_ns" not in table.column_names:
         raise ResultsError(f"{path} has no column submit_ns: it is none of a run's")
     return Ios(with_units(table))
+
+
+def read_timeline(path: Path) -> Frame:
+    """Reads a run's ``timeline.parquet``.
+
+    Raises ``ResultsError`` for a file that is missing, cut off, or something else.
+    """
+    if not path.is_file():
+        raise ResultsError(f"{path} is missing: the run kept no timeline; run it with `timeline=True`, or --timeline")
+    try:
+        return Frame(pa.parquet.ParquetFile(path).read())
+    except (pa.ArrowException, OSError) as error:
+        raise ResultsError(
+            f"cannot read {path}: {error}. The file is cut off or is none of a run's; run it again"
+        ) from error

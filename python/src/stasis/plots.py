@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
+from ._units import bandwidth, nanos
 from .errors import ProgramError, ProgramNotFound, ResultsError
 from .pages import Axis, Page, Section, Series, distribution, drawn, framed
 
@@ -37,14 +38,6 @@ CARRIED = {"p99": 100, "p99.9": 1_000, "p99.99": 10_000}
 
 #: The axis of latencies.
 LATENCY = Axis("Delivered latency", "time", "log")
-
-
-def nanos(value: float) -> str:
-    """A time with its unit."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(value) >= size:
-            return f"{value / size:.4g} {unit}"
-    return f"{value:.4g} ns"
 
 
 def _distribution(result: Result, drive: str, operation: str, figures: dict[str, Any], steps: int) -> Series:
@@ -96,9 +89,14 @@ def figures_table(results: Sequence[Result]) -> str:
                     nanos(delivered[name]) if count >= CARRIED.get(name, 1) else "–"
                     for name in ("mean", "p50", "p99", "p99.9", "max")
                 ]
-                yield [result.label, drive, operation, f"{count:,}", *cells]
+                rates = (
+                    [f"{figures['iops']:,.0f}", bandwidth(figures["bytes_per_second"])]
+                    if "iops" in figures
+                    else ["–"] * 2
+                )
+                yield [result.label, drive, operation, f"{count:,}", *rates, *cells]
 
-    header = ["results", "drive", "operation", "I/Os", "mean", "p50", "p99", "p99.9", "max"]
+    header = ["results", "drive", "operation", "I/Os", "IOPS", "bandwidth", "mean", "p50", "p99", "p99.9", "max"]
     return html_table(header, rows())
 
 

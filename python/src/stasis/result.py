@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from . import plots
+from ._figures import operations_of
+from ._units import bandwidth
 from .errors import ResultsError
-from .ios import Ios, find_ios, read_ios
+from .frame import Frame
+from .ios import Ios, find_ios, read_ios, read_timeline
 
 __all__ = ["Result"]
 
@@ -21,7 +24,10 @@ _LIST = ".stasis-results"
 class Result:
     """A results folder (docs/reference/results.md). Shows itself as plots in a notebook.
 
-    ``Result(folder)`` opens one that any run has left.
+    ``Result(folder)`` opens one that any run has left. ``label`` is its name in comparisons, by
+    default the folder's; ``output`` the command's standard output, where it is known.
+
+    Raises ``ResultsError`` for a folder without results.
     """
 
     def __init__(self, folder: Union[str, Path], *, output: str = "", label: Optional[str] = None) -> None:
@@ -35,13 +41,27 @@ class Result:
 
     @functools.cached_property
     def summary(self) -> dict[str, Any]:
-        """``summary.json``."""
+        """``summary.json``: times in virtual seconds, latencies in ns. Each operation of each of its
+        ``drives`` has ``count``, ``bytes``, ``errors``, ``iops`` (1/s), ``bytes_per_second`` (B/s)
+        and the latencies ``target_ns`` and ``delivered_ns``."""
         return read_json(self.folder / "summary.json")
 
     @functools.cached_property
     def ios(self) -> Ios:
-        """One row for each I/O, read when first asked for."""
+        """One row for each I/O, read when first asked for.
+
+        Raises ``ResultsError`` where the run kept none, and for a file that is cut off.
+        """
         return read_ios(find_ios(self.folder))
+
+    @functools.cached_property
+    def timeline(self) -> Frame:
+        """What happened inside, one row for each span of virtual time, as
+        docs/reference/results.md describes ``timeline.parquet``; of a run with ``timeline=True``.
+
+        Raises ``ResultsError`` where the run kept none.
+        """
+        return read_timeline(self.folder / "timeline.parquet")
 
     @property
     def report(self) -> Path:
@@ -70,17 +90,28 @@ class Result:
 
     def operations(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """The drive, the operation and its figures, of each that has an I/O."""
-        for drive in self.summary["drives"]:
-            for name, figures in drive.items():
-                if isinstance(figures, dict) and figures.get("count"):
-                    yield drive["name"], name, figures
+        for drive, name, figures in operations_of(self.summary):
+            yield drive["name"], name, figures
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{drive}: {figures['count']:,} {name}" for drive, name, figures in self.operations())
-        return f"<Result {self.folder}: {self.ending}, status {self.exit_status}; {counts or 'no I/Os'}>"
+        told = ", ".join(f"{drive}: {_told(name, figures)}" for drive, name, figures in self.operations())
+        return f"<Result {self.folder}: {self.ending}, status {self.exit_status}; {told or 'no I/Os'}>"
 
     def _repr_html_(self) -> str:
         return plots.shown([self])
+
+
+def _told(operation: str, figures: Mapping[str, Any]) -> str:
+    """An operation's count and, where the summary has them, its rates."""
+    count = f"{figures['count']:,} {operation}"
+    if "iops" not in figures:
+        return count
+    return f"{count} ({figures['iops']:,.0f} IOPS, {bandwidth(figures['bytes_per_second'])})"
+
+
+def is_results(folder: Path) -> bool:
+    """Whether a folder has a run's results."""
+    return (folder / "summary.json").is_file()
 
 
 def read_json(path: Path) -> dict[str, Any]:

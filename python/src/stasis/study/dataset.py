@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 
+from .._figures import figures_of, schema_of
 from ..errors import ResultsError
 from ..result import read_json
 from .axes import Values
 from .points import Point
 
-__all__ = ["figures_of", "read_dataset", "write_dataset"]
+__all__ = ["read_dataset", "write_dataset"]
 
 #: The longest name of a partition; a file system's limit is 255 bytes (NAME_MAX).
 _LONGEST = 200
@@ -28,7 +29,7 @@ _LONGEST = 200
 def write_dataset(folder: Path, finished: Sequence[Point], ios: bool) -> None:
     """Writes ``figures`` and, where points kept their I/Os, ``ios``, each at once."""
     rows = {point.key: figures_of(read_json(folder / "points" / point.key / "summary.json")) for point in finished}
-    schema = _schema(row for point in rows.values() for row in point)
+    schema = schema_of((row for point in rows.values() for row in point), first=("point",))
     with _replaced(folder / "figures") as figures:
         for point in finished:
             to = figures / _partition(point.values) / f"{point.key[:16]}.parquet"
@@ -81,53 +82,6 @@ def _partition(values: Values) -> Path:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def figures_of(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row for each drive and operation that has an I/O, without figures that do not repeat."""
-    rows = []
-    for drive in summary["drives"]:
-        inside = _numbers(drive.get("inside", {}), "inside")
-        for operation, figures in drive.items():
-            if not isinstance(figures, dict) or not figures.get("count"):
-                continue
-            row: dict[str, Any] = {
-                "drive": drive["name"],
-                "operation": operation,
-                "exit_status": summary["exit_status"],
-                "virtual_seconds": float(summary["virtual_seconds"]),
-                "count": figures["count"],
-                "bytes": figures["bytes"],
-                "errors": figures["errors"],
-            }
-            for which in ("target_ns", "delivered_ns"):
-                for name, value in figures[which].items():
-                    row[f"{which[:-3]}_{name}_ns"] = float(value)
-            rows.append({**row, **inside})
-    return rows
-
-
-def _numbers(values: Any, name: str) -> dict[str, float]:
-    """The numbers of a table, by their dotted names."""
-    found: dict[str, float] = {}
-    for key, value in values.items() if isinstance(values, dict) else ():
-        if isinstance(value, dict):
-            found.update(_numbers(value, f"{name}.{key}"))
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[f"{name}.{key}"] = float(value)
-    return found
-
-
-def _schema(rows: Iterable[Mapping[str, Any]]) -> pa.Schema:
-    """The columns of all points: those that some do not have are empty there."""
-    fields: dict[str, pa.DataType] = {"point": pa.string()}
-    for row in rows:
-        for name, value in row.items():
-            if name not in fields:
-                fields[name] = {str: pa.string(), int: pa.int64(), float: pa.float64()}[type(value)]
-    # Units as in ios.parquet.
-    units = {name: {"unit": "ns"} for name in fields if name.endswith("_ns")}
-    return pa.schema([pa.field(name, kind, metadata=units.get(name)) for name, kind in fields.items()])
 
 
 def read_dataset(folder: Path) -> pa.Table:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 import pyarrow as pa
 
 from ..errors import ProgramError, ProgramNotFound, ResultsError
+from ..frame import pandas_of, polars_of
 from ..ios import Ios
 from ..pages import framed
 from ..result import Result
@@ -100,15 +101,11 @@ class StudyResult:
 
     def to_pandas(self) -> pandas.DataFrame:
         """`figures` as a frame of pandas."""
-        return self.figures.to_pandas()
+        return pandas_of(self.figures)
 
     def to_polars(self) -> polars.DataFrame:
         """`figures` as a frame of Polars."""
-        import polars
-
-        frame = polars.from_arrow(self.figures, rechunk=False)
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return polars_of(self.figures)
 
     def __repr__(self) -> str:
         state = f"{len(self.finished):,} of {self.total:,} points"

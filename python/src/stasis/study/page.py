@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._units import nanos
 from ..pages import Axis, Page, Section, Series, distribution, drawn, lines, table
-from ..plots import CARRIED, LATENCY, PERCENTILES, carried_percentiles, nanos
+from ..plots import CARRIED, LATENCY, PERCENTILES, carried_percentiles
 
 if TYPE_CHECKING:
     from .outcome import Failure, StudyResult

@@ -1,4 +1,4 @@
-"""Where points are computed: on a Dask cluster, or by any executor of `concurrent.futures`."""
+"""Where points are computed: by this machine, by any executor of `concurrent.futures`, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Protocol, Union
@@ -14,7 +15,7 @@ from .._distribution import STUDIES
 from ..errors import StudyError
 from .task import Outcome, Task, compute, who
 
-__all__ = ["DaskPool", "ExecutorPool", "Pool", "pool_of"]
+__all__ = ["DaskPool", "ExecutorPool", "LocalPool", "Pool", "pool_of"]
 
 #: How long a scheduler has to answer, and a cluster's first worker to be there (s).
 CONNECT = 10.0
@@ -85,6 +86,9 @@ class ExecutorPool:
     def workers(self) -> int:
         return int(self._workers)
 
+    def _submit(self, task: Task, contents: Contents) -> concurrent.futures.Future[Outcome]:
+        return self._executor.submit(compute, task, contents)
+
     def run(
         self, tasks: Sequence[Task], contents: Contents, avoid: Optional[Mapping[str, str]] = None
     ) -> Iterator[Outcome]:
@@ -94,7 +98,7 @@ class ExecutorPool:
 
         def more() -> None:
             for task in waiting:
-                futures[self._executor.submit(compute, task, _of(task, contents))] = task
+                futures[self._submit(task, _of(task, contents))] = task
                 if len(futures) >= 4 * self.workers():
                     return
 
@@ -109,6 +113,27 @@ class ExecutorPool:
             raise StudyError(
                 f"the executor has broken: {error}. What is finished stays: run the study again"
             ) from error
+
+
+class LocalPool(ExecutorPool):
+    """Threads of this process, each of which waits for a program of its own."""
+
+    def __init__(self, workers: int) -> None:
+        self._threads = concurrent.futures.ThreadPoolExecutor(workers, thread_name_prefix="stasis")
+        super().__init__(self._threads, workers)
+        self.name = "this machine"
+        self._cancel = threading.Event()
+
+    def _submit(self, task: Task, contents: Contents) -> concurrent.futures.Future[Outcome]:
+        return self._executor.submit(compute, task, contents, self._cancel)
+
+    def __enter__(self) -> LocalPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the programs that still run, as after Ctrl-C, and waits for their end."""
+        self._cancel.set()
+        self._threads.shutdown(cancel_futures=True)
 
 
 def _outcome(future: Any, task: Task) -> Outcome:
@@ -247,7 +272,10 @@ class _Sent:
 
 
 def _needs_dask(error: ImportError) -> StudyError:
-    return StudyError(f"sweeps run on Dask, which is not here ({error.name}): {STUDIES}; or give an executor")
+    return StudyError(
+        f"clusters are reached by Dask, which is not here ({error.name}): {STUDIES}; or run the study on this machine, "
+        "or on an executor"
+    )
 
 
 @contextlib.contextmanager
@@ -259,9 +287,16 @@ def pool_of(
 
     Raises `StudyError` for a cluster that is not there.
     """
+    if on is None or on == "local":
+        with LocalPool(_local(workers, memory)) as pool:
+            yield pool
+        return
     if isinstance(on, concurrent.futures.Executor):
         yield ExecutorPool(on, workers)
         return
+    if isinstance(on, str) and on != "slurm" and "://" not in on:
+        where = '"local", "tcp://HOST:PORT" of a Dask scheduler, or "slurm"'
+        raise StudyError(f"a study cannot run on {on!r}; write {where}")
     try:
         import distributed
     except ImportError as error:
@@ -272,20 +307,22 @@ def pool_of(
     import dask
 
     with dask.config.set(SETTINGS), contextlib.ExitStack() as stack:
-        if on is None or on == "local":
-            yield DaskPool(_local(stack, workers, memory), "this machine")
-        elif on == "slurm":
+        if on == "slurm":
             yield DaskPool(_slurm(stack, workers, memory), "Slurm")
-        elif isinstance(on, str) and "://" in on:
+        elif isinstance(on, str):
             yield DaskPool(_existing(stack, on), on)
         else:
-            where = '"local", "tcp://HOST:PORT" of a Dask scheduler, or "slurm"'
-            raise StudyError(f"a study cannot run on {on!r}; write {where}")
+            raise StudyError(
+                f"a study cannot run on {type(on).__name__}; give an executor of `concurrent.futures`, a client of "
+                "Dask's, or a text"
+            )
 
 
-def _local(stack: contextlib.ExitStack, workers: Optional[int], memory: int) -> Any:
-    import distributed
+def _local(workers: Optional[int], memory: int) -> int:
+    """The number of points that this machine computes at a time.
 
+    Raises `StudyError` where its memory does not suffice for one.
+    """
     cores = len(os.sched_getaffinity(0))
     has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if memory > has:
@@ -293,26 +330,7 @@ def _local(stack: contextlib.ExitStack, workers: Optional[int], memory: int) -> 
             f"a point takes {memory / 2**30:.1f} GiB of memory, and this machine has {has / 2**30:.1f}; "
             "say `memory` in the study if that is wrong, or run it --on a cluster"
         )
-    count = workers or max(1, min(cores, has // memory))
-    try:
-        cluster = stack.enter_context(
-            distributed.LocalCluster(
-                n_workers=count,
-                threads_per_worker=1,
-                processes=True,
-                # The program's memory is not the worker's, which would watch its own only.
-                memory_limit=0,
-                dashboard_address=None,
-                silence_logs="CRITICAL",
-            )
-        )
-    except RuntimeError as error:
-        # Python starts a worker by importing the script that starts it.
-        raise StudyError(
-            f"the workers do not start ({error}); in a script of your own, call `sweep` below "
-            '`if __name__ == "__main__":`'
-        ) from error
-    return stack.enter_context(distributed.Client(cluster))
+    return workers or max(1, min(cores, has // memory))
 
 
 def _existing(stack: contextlib.ExitStack, address: str) -> Any:

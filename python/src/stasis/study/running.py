@@ -42,10 +42,15 @@ def sweep(
 ) -> StudyResult:
     """Computes each point of a study that is not finished, and returns all results together.
 
-    ``on`` selects the workers: by default this machine's, one process for each core;
-    ``"tcp://..."`` of a Dask scheduler; ``"slurm"``; a `concurrent.futures.Executor`; or a client
-    of Dask's. ``workers`` is their number; ``verify`` is the number of points that are computed
-    again on another worker and compared, byte for byte.
+    ``study``: a `Study`, or its file.
+    ``on``: the workers: by default this machine's, one program for each core, which needs no Dask;
+    ``"tcp://HOST:PORT"`` of a Dask scheduler; ``"slurm"``; a `concurrent.futures.Executor`; or a
+    client of Dask's.
+    ``workers``: their number; by default as many as there are, or as memory suffices for.
+    ``verify``: number of points that are computed again and compared, byte for byte; on a cluster
+    by another worker than before.
+    ``results``: folder of the results; by default the study's.
+    ``progress``: whether a bar is shown; by default on a terminal and in a notebook.
 
     Points that fail are in the result and do not stop others. After an interruption, the same call
     continues.

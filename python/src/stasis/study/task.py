@@ -92,8 +92,11 @@ def who() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def compute(task: Task, contents: Optional[Mapping[str, bytes]] = None) -> Outcome:
-    """Computes a point. ``contents`` has the files that the worker may not see, by digest.
+def compute(
+    task: Task, contents: Optional[Mapping[str, bytes]] = None, cancel: Optional[threading.Event] = None
+) -> Outcome:
+    """Computes a point. ``contents`` has the files that the worker may not see, by digest; ``cancel``
+    ends the program when it is set.
 
     A failure of the point is in the outcome: it raises no exception.
     """
@@ -104,7 +107,7 @@ def compute(task: Task, contents: Optional[Mapping[str, bytes]] = None) -> Outco
     began = time.monotonic()
     try:
         with _own_folder(study, task.key) as folder:
-            return _computed(task, folder, study, contents or {})
+            return _computed(task, folder, study, contents or {}, cancel or threading.Event())
     except (StasisError, OSError) as error:
         return Outcome(task.key, failed=str(error) or repr(error), worker=who(), seconds=time.monotonic() - began)
 
@@ -130,7 +133,9 @@ def _own_folder(study: Optional[Path], key: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _computed(task: Task, folder: Path, study: Optional[Path], contents: Mapping[str, bytes]) -> Outcome:
+def _computed(
+    task: Task, folder: Path, study: Optional[Path], contents: Mapping[str, bytes], cancel: threading.Event
+) -> Outcome:
     from .._run import program
 
     here = program()
@@ -142,7 +147,7 @@ def _computed(task: Task, folder: Path, study: Optional[Path], contents: Mapping
         bring_guest(*guest, contents)
     _bring(task, folder / "inputs", contents)
     began = time.monotonic()
-    results = _run(task, here, folder)
+    results = _run(task, here, folder, cancel)
     seconds = time.monotonic() - began
     kept = _kept(task, results)
     digests = {
@@ -208,7 +213,7 @@ def _bring(task: Task, folder: Path, contents: Mapping[str, bytes]) -> None:
             to.symlink_to(source)
 
 
-def _run(task: Task, program: Path, folder: Path) -> Path:
+def _run(task: Task, program: Path, folder: Path, cancel: threading.Event) -> Path:
     """Runs the program, and returns its results' folder."""
     import tomli_w
 
@@ -225,8 +230,8 @@ def _run(task: Task, program: Path, folder: Path) -> Path:
     else:
         words = [*simulation_words(job, folder), *ios]
     command_line = [str(program), "--quiet", *words, "--results", "results"]
-    # The thread that computes may not be the main one, and is not asked to stop: the worker ends.
-    done = run_program(command_line, cwd=folder, env=task.variables, cancel=threading.Event())
+    # The thread that computes may not be the main one, which alone has signals: `cancel` ends the program.
+    done = run_program(command_line, cwd=folder, env=task.variables, cancel=cancel)
     if done.status not in (0, 124) and _ending(results) != "exited":
         raise ProgramError(done.message(), status=done.status, command_line=command_line)
     return results

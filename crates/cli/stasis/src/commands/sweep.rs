@@ -17,7 +17,7 @@ const REPRODUCE: &str = "stasis-reproduce";
 /// Arguments of `stasis sweep`, handed on to the Python package.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "`stasis-sweep --help` has the options. Studies come with the Python package; in the sources of Stasis: pip install './python[study]'.
+    after_help = "`stasis-sweep --help` has the options. Studies come with the Python package; in the sources of Stasis: pip install ./python (for a cluster './python[study]').
 
 Examples:
   stasis sweep study.toml
@@ -54,7 +54,7 @@ fn become_package(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
     if error.kind() == ErrorKind::NotFound {
         bail!(
             "studies need the Python package, which has the command `{name}`; in the sources of \
-             Stasis: pip install './python[study]'"
+             Stasis: pip install ./python (for a cluster './python[study]')"
         );
     }
     bail!("cannot start {}: {error}", program.display())
