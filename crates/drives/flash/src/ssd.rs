@@ -35,7 +35,9 @@ pub struct Ssd {
     // The write buffer's memory.
     memory: Link,
     faults: LogicalFaults,
-    // Commands on their way to the translation layer.
+    // When the last command had crossed the link and the controller.
+    entered: Nanos,
+    // Commands on their way to the translation layer, the next first.
     arriving: VecDeque<(Nanos, RequestId)>,
     // Completions that cross the link.
     leaving: VecDeque<Completion>,
@@ -90,9 +92,10 @@ impl Ssd {
             asked_over_provisioning: spec.expected_over_provisioning(capacity),
             unit: spec.mapping_unit as u32,
             controller: spec.controller,
-            link: Link::new(spec.link),
+            link: Link::new(spec.interface_rate),
             memory: Link::new(spec.buffer_rate),
             faults: LogicalFaults::new(&spec.faults, capacity, seed),
+            entered: 0,
             arriving: VecDeque::with_capacity(IN_FLIGHT),
             leaving: VecDeque::with_capacity(IN_FLIGHT),
             in_flight: 0,
@@ -240,6 +243,7 @@ impl Ssd {
         self.context.free.clear();
         self.context.finished.clear();
         self.in_flight = 0;
+        self.entered = 0;
         self.link.reset();
         self.memory.reset();
         let mut cut = PowerCut { dropped: &dropped, lost: Vec::new() };
@@ -268,16 +272,18 @@ impl Model for Ssd {
         }
         self.in_flight += 1;
         self.ftl.expect(&request);
-        let received = if operation == Operation::Write {
-            let received = self.link.receive(now, request.length);
-            self.memory.receive(received, request.length)
-        } else {
-            now
+        let write = operation == Operation::Write;
+        let received = if write { self.link.receive(now, request.length) } else { now };
+        // Behind earlier commands: a command without data does not overtake on the link.
+        self.entered = self.entered.max(received.saturating_add(self.controller));
+        let at = match operation {
+            Operation::Write => self.memory.receive(self.entered, request.length),
+            Operation::Read | Operation::Verify => self.entered,
+            _ => self.arriving.back().map_or(self.entered, |(last, _)| self.entered.max(*last)),
         };
-        let at = received.saturating_add(self.controller);
-        // Behind earlier commands: a command without data does not overtake.
-        let at = self.arriving.back().map_or(at, |(last, _)| at.max(*last));
-        self.arriving.push_back((at, id));
+        // Reads need nothing of the buffer's memory, and pass writes that wait for it.
+        let place = self.arriving.iter().rposition(|(earlier, _)| *earlier <= at);
+        self.arriving.insert(place.map_or(0, |place| place + 1), (at, id));
     }
 
     fn next_event(&self) -> Option<Nanos> {

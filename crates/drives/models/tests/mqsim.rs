@@ -5,7 +5,7 @@ mod common;
 use common::{build, numbers, run, REGION};
 use serde::Deserialize;
 use stasis_block::Command;
-use stasis_block::Operation::{Read, Write};
+use stasis_block::Operation::{Discard, Read, Write};
 
 /// The recorded output of MQSim's program, with its inputs.
 const RECORDED: &str = include_str!("data/mqsim.json");
@@ -17,49 +17,57 @@ struct Recorded {
 
 #[derive(Deserialize)]
 struct Figure {
+    size: u64,
     read_percent: u64,
     depth: u32,
     iops: u64,
 }
 
-/// How far the model may be from the program (%), by share of reads and queue depth.
+/// How far the model may be from the program (%), by share of reads.
 ///
-/// Both schedule one operation of a chip at a time. MQSim begins it only while the
-/// channel is idle, and a chip's turn comes with its channel's, which shows where queues are long.
-const ALLOWED: [(u64, [(u32, f64); 4]); 3] = [
-    (100, [(1, 3.0), (4, 4.0), (16, 8.0), (64, 27.0)]),
-    (50, [(1, 20.0), (4, 22.0), (16, 14.0), (64, 13.0)]),
-    (0, [(1, 2.0), (4, 2.0), (16, 2.0), (64, 2.0)]),
-];
+/// Of the mix, MQSim's programs begin while their data enter the cache's memory, not after it, and
+/// transfer only what was written of a page: at depth 1 that is 2.3 % (with it changed, MQSim has
+/// 11,260 for its 11,519, and the model 11,116).
+const ALLOWED: [(u64, f64); 3] = [(100, 1.0), (50, 4.0), (0, 1.0)];
 
-/// Commands a second: 4 KiB at random places, `depth` at a time.
-fn rate(read_percent: u64, depth: u32) -> f64 {
+/// Commands a second: `size` bytes at the beginning of random pages, `depth` at a time.
+///
+/// In MQSim's run a write meets a page that was never written, and a read gives such a page a
+/// place in the cells. Here the drive's first half is written, for the reads, and the second is
+/// not.
+fn rate(size: u64, read_percent: u64, depth: u32) -> f64 {
     const COUNT: u32 = 12_000;
     const PAGE: u64 = 8192;
-    let mut number = numbers();
+    const PAGES: u64 = REGION / PAGE;
+    let (mut number, mut written) = (numbers(), PAGES / 2);
     let command = || {
         let number = number();
-        let operation = if number % 100 < read_percent { Read } else { Write };
-        Command::new(operation, (number >> 8) % (REGION / PAGE) * PAGE, 4096)
+        if number % 100 < read_percent {
+            return Command::new(Read, (number >> 8) % (PAGES / 2) * PAGE, size);
+        }
+        written += 1;
+        Command::new(Write, (written - 1) * PAGE, size)
     };
-    let mut model = build("mqsim-mlc", 0);
-    let (_, last) = run(model.as_mut(), (COUNT as usize, depth), 0, command);
-    f64::from(COUNT) / (last as f64 / 1e9)
+    let (mut model, mut done) = (build("mqsim-mlc", 0), Vec::new());
+    model.submit(0, 0, &Command::new(Discard, PAGES / 2 * PAGE, PAGES / 2 * PAGE));
+    model.advance(1_000, &mut done);
+    assert_eq!(done.len(), 1);
+    let (_, last) = run(model.as_mut(), 1_000, (COUNT as usize, depth), 0, command);
+    f64::from(COUNT) / ((last - 1_000) as f64 / 1e9)
 }
 
 #[test]
 fn mqsim_mlc_is_near_mqsims_program() {
     let recorded: Recorded = serde_json::from_str(RECORDED).unwrap();
-    assert_eq!(recorded.figures.len(), 12);
+    assert_eq!(recorded.figures.len(), 24);
     let mut outside = Vec::new();
-    for Figure { read_percent, depth, iops } in recorded.figures {
+    for Figure { size, read_percent, depth, iops } in recorded.figures {
         let (_, allowed) = ALLOWED.iter().find(|row| row.0 == read_percent).unwrap();
-        let (_, allowed) = allowed.iter().find(|cell| cell.0 == depth).unwrap();
-        let ours = rate(read_percent, depth);
+        let ours = rate(size, read_percent, depth);
         let error = (ours / iops as f64 - 1.0) * 100.0;
-        println!("{read_percent} % reads at depth {depth}: {ours:.0} for {iops}: {error:+.1} %");
+        println!("{size} bytes, {read_percent} % reads, depth {depth}: {ours:.0} for {iops}: {error:+.1} %");
         if error.abs() > *allowed {
-            outside.push((read_percent, depth, error));
+            outside.push((size, read_percent, depth, error));
         }
     }
     assert!(outside.is_empty(), "{outside:?}");

@@ -20,7 +20,7 @@ fn run(
 ) -> (Vec<Nanos>, Nanos) {
     let mut number = numbers();
     let place = move || number() % (REGION / length) * length;
-    common::run(model, load, pause, at(operation, length, place))
+    common::run(model, 0, load, pause, at(operation, length, place))
 }
 
 /// The same, one behind the other from the region's beginning.
@@ -35,7 +35,7 @@ fn run_in_order(
         next += length;
         (next - length) % (REGION / length * length)
     };
-    common::run(model, load, 0, at(operation, length, place))
+    common::run(model, 0, load, 0, at(operation, length, place))
 }
 
 fn at(

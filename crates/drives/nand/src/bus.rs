@@ -2,13 +2,17 @@
 
 use super::slots::{List, Phase, NONE};
 use super::unit::Stopwatch;
-use super::{Array, Priority, Scheduling};
+use super::{Array, ChannelOrder, Priority, Scheduling};
+
+/// Priorities of operations.
+const PRIORITIES: usize = 3;
 
 /// A channel.
 #[derive(Debug)]
 pub(super) struct Channel {
-    /// Ready operations, by priority; in one list where that does not count.
-    queues: [List; 3],
+    /// Ready operations by priority, in one list where that does not count; behind these, where
+    /// data of reads comes first, those that wait for another phase.
+    queues: [List; 2 * PRIORITIES],
     /// The operation that has it.
     pub busy: u32,
     /// Whether it is in the list of those that may start something.
@@ -20,7 +24,7 @@ pub(super) struct Channel {
 impl Channel {
     pub fn new() -> Self {
         Self {
-            queues: [List::EMPTY; 3],
+            queues: [List::EMPTY; 2 * PRIORITIES],
             busy: NONE,
             dirty: false,
             housekeeping: Stopwatch::default(),
@@ -42,6 +46,10 @@ impl Array {
         let class = match self.options.scheduling {
             Scheduling::Fifo => 0,
             Scheduling::ReadFirst => slot.op.priority as usize,
+        };
+        let class = match (self.options.channel_order, phase) {
+            (ChannelOrder::DataFirst, Phase::Command | Phase::DataIn) => PRIORITIES + class,
+            _ => class,
         };
         self.slots.push_ready(&mut this.queues[class], index);
         self.touch_channel(channel);

@@ -42,7 +42,7 @@ pub use cells::{CellPattern, PageType, PatternError};
 pub use faults::{Fault, FaultError, FaultRule, Faults};
 pub use geometry::{Geometry, GeometryError, PageAddress, PlaneId};
 pub use op::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority, Scope};
-pub use options::{ArrayOptions, PlaneMode, Scheduling};
+pub use options::{ArrayOptions, ChannelOrder, PlaneMode, Scheduling};
 pub use prefetch::prefetch;
 pub use timing::{BusRate, Timing};
 pub use usage::Usage;

@@ -20,6 +20,18 @@ pub enum Scheduling {
     ReadFirst,
 }
 
+/// Which transfers of a channel come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChannelOrder {
+    /// All as [`Scheduling`] orders them.
+    #[default]
+    Fifo,
+    /// Data of reads before commands and data of programs, each as [`Scheduling`] orders them: an
+    /// idle LUN waits for its next command until no read's data waits, as in MQSim (Tavakkol et
+    /// al., FAST 2018).
+    DataFirst,
+}
+
 /// How an array works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrayOptions {
@@ -31,6 +43,8 @@ pub struct ArrayOptions {
     pub suspensions: u8,
     /// Who comes first where several wait.
     pub scheduling: Scheduling,
+    /// Which transfers of a channel come first.
+    pub channel_order: ChannelOrder,
 }
 
 impl Default for ArrayOptions {
@@ -40,6 +54,7 @@ impl Default for ArrayOptions {
             planes: PlaneMode::default(),
             suspensions: 0,
             scheduling: Scheduling::default(),
+            channel_order: ChannelOrder::default(),
         }
     }
 }

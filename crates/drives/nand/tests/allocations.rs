@@ -1,6 +1,8 @@
 //! Once it is warm, the NAND array allocates nothing per operation.
 
-use stasis_nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling, Scope};
+use stasis_nand::{
+    Array, ArrayOptions, ChannelOrder, Op, OpKind, PlaneMode, Priority, Scheduling, Scope,
+};
 use stasis_nand::{
     CellPattern, Fault, FaultRule, Faults, Geometry, PageAddress, PlaneId, Timing, Variation,
 };
@@ -52,6 +54,7 @@ fn a_warm_array_allocates_nothing() {
         planes: PlaneMode::Lockstep,
         suspensions: 4,
         scheduling: Scheduling::ReadFirst,
+        channel_order: ChannelOrder::DataFirst,
     };
     let cells = CellPattern::parse("tlc", 32).unwrap();
     let timing = Timing { command: 200, ..Timing::preset("tlc").unwrap() };

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
-use stasis_nand::{ArrayOptions, CellPattern, PlaneMode, Scheduling};
+use stasis_nand::{ArrayOptions, CellPattern, ChannelOrder, PlaneMode, Scheduling};
 
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
@@ -45,6 +45,17 @@ pub enum Order {
     Fifo,
     /// Host reads before host writes before housekeeping.
     ReadFirst,
+}
+
+/// What comes first on a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transfers {
+    /// First ready, first served.
+    #[default]
+    Fifo,
+    /// Data of reads before commands and data of programs.
+    DataFirst,
 }
 
 /// How worn blocks are spared.
@@ -160,6 +171,8 @@ pub struct Spec {
     pub suspensions: u8,
     /// Who comes first at a plane or channel.
     pub scheduling: Order,
+    /// What comes first on a channel; among equals as `scheduling` says.
+    pub channel_order: Transfers,
 
     /// A translation layer of [`crate::ftl::FTLS`].
     #[schemars(extend("enum" = ftl::FTLS.iter().map(|ftl| ftl.name).collect::<Vec<_>>()))]
@@ -206,9 +219,9 @@ pub struct Spec {
     /// The time of a command before it reaches the translation layer (ns).
     #[serde(with = "units::duration")]
     pub controller: Nanos,
-    /// The host link, each way; not a limit if not given.
+    /// The rate of the host interface, each way; not a limit if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub link: Option<Rate>,
+    pub interface_rate: Option<Rate>,
     /// The state that the drive begins in; if not given, `sequential`. Zones and
     /// chunks begin empty.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,6 +258,7 @@ impl Default for Spec {
             plane_mode: Planes::default(),
             suspensions: 0,
             scheduling: Order::default(),
+            channel_order: Transfers::default(),
             ftl: "page".into(),
             mapping_unit: 4 << 10,
             mapping_cache: 1 << 20,
@@ -261,7 +275,7 @@ impl Default for Spec {
             wear_levelling: WearLevelling::default(),
             endurance: 3_000,
             controller: 2 * MICROSECOND,
-            link: None,
+            interface_rate: None,
             precondition: None,
             gc: GcSpec::default(),
             timing: TimingSpec::default(),
@@ -309,6 +323,10 @@ impl Spec {
             scheduling: match self.scheduling {
                 Order::Fifo => Scheduling::Fifo,
                 Order::ReadFirst => Scheduling::ReadFirst,
+            },
+            channel_order: match self.channel_order {
+                Transfers::Fifo => ChannelOrder::Fifo,
+                Transfers::DataFirst => ChannelOrder::DataFirst,
             },
         }
     }

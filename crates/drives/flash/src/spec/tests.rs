@@ -23,6 +23,7 @@ fn everything_can_be_said() {
         plane_mode = "lockstep"
         suspensions = 3
         scheduling = "read-first"
+        channel_order = "data-first"
         mapping_unit = "16KiB"
         over_provisioning = 0.28
         stripe = "plane,channel,lun"
@@ -32,7 +33,7 @@ fn everything_can_be_said() {
         hot_cold = true
         wear_levelling = "static"
         controller = "5us"
-        link = "3.2GB/s"
+        interface_rate = "3.2GB/s"
         precondition = "steady"
         gc = { policy = "d-choices", choices = 5, blocking = "channel", background = 20 }
         [timing]

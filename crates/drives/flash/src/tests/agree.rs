@@ -11,7 +11,9 @@ use stasis_block::{Command, Fate, Model, Operation, Status};
 
 use super::basics::small;
 use super::load::shadowed;
-use crate::spec::{Blocking, FaultKind, FaultSpec, GcSpec, Order, Planes, WearLevelling};
+use crate::spec::{
+    Blocking, FaultKind, FaultSpec, GcSpec, Order, Planes, Transfers, WearLevelling,
+};
 use crate::{Spec, Ssd};
 
 pub const CAPACITY: u64 = 2 << 20;
@@ -37,6 +39,7 @@ pub fn spec(choices: u64) -> Spec {
         registers: 1 + pick(20, 2) as u8,
         suspensions: pick(21, 3) as u8,
         scheduling: [Order::Fifo, Order::ReadFirst][pick(24, 2) as usize],
+        channel_order: [Transfers::Fifo, Transfers::DataFirst][pick(36, 2) as usize],
         buffer: [0, 0, 4096, 65_536][pick(25, 4) as usize],
         plp: pick(28, 2) == 1,
         streams: 1 + pick(29, 3) as u16,

@@ -95,7 +95,7 @@ fn planes_in_lockstep_write_together() {
 
 #[test]
 fn a_link_carries_one_transfer_after_another() {
-    let spec = Spec { link: Some(Rate::per_second(1_000_000_000)), ..small() };
+    let spec = Spec { interface_rate: Some(Rate::per_second(1_000_000_000)), ..small() };
     let mut ssd = shadowed(&spec, 16 * MIB, 1);
     let write = alone(&mut ssd, 0, &on(Operation::Write, 0, 1)).1;
     assert_eq!(write, 4_096 + 1_000 + 10_240 + 500_000);
@@ -105,6 +105,28 @@ fn a_link_carries_one_transfer_after_another() {
     assert_eq!(alone(&mut ssd, 20_000_000, &on(Operation::Verify, 0, 1)).1, 61_240);
     let copy = Command { source: 0, ..on(Operation::Copy, 64, 1) };
     assert_eq!(alone(&mut ssd, 30_000_000, &copy).1, 61_240 + 510_240);
+}
+
+#[test]
+fn reads_pass_writes_that_wait_for_the_buffers_memory_and_flushes_do_not() {
+    let spec = Spec { buffer_rate: Some(Rate::per_second(4_096_000)), buffer: 1 << 20, ..small() };
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    let commands = [
+        on(Operation::Write, 0, 1),
+        on(Operation::Write, 1, 1),
+        on(Operation::Read, 100, 1),
+        Command::flush(),
+        on(Operation::Read, 200, 1),
+    ];
+    (0..).zip(&commands).for_each(|(tag, command)| ssd.submit(0, tag, command));
+    let mut done = Vec::new();
+    while let Some(now) = ssd.next_event() {
+        ssd.advance(now, &mut done);
+    }
+    let at = |tag| done.iter().find(|completion| completion.tag == tag).unwrap().at;
+    assert_eq!((at(0), at(1)), (1_001_000, 2_001_000), "one after another");
+    assert!(at(2) < 200_000 && at(4) < 200_000, "{} {}", at(2), at(4));
+    assert!(at(3) > 2_001_000 + 500_000, "behind both writes: {}", at(3));
 }
 
 /// Mean time per read of random reads beside random writes that collect.

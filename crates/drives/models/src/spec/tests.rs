@@ -208,6 +208,23 @@ fn a_named_model_can_be_changed() {
     assert_eq!(labelled.label(), "x");
 }
 
+/// A key that every table may have would hide a kind's own of the same name.
+#[test]
+fn no_kind_has_a_key_of_all_tables() {
+    for kind in KINDS {
+        let keys = (kind.keys)();
+        for common in ["kind", "base", "label", "link"] {
+            assert!(!keys.iter().any(|key| key == common), "{} {common}", kind.name);
+        }
+    }
+    let rate = r#"{ kind = "flash", interface_rate = "1GB/s", link = "PCIe 4.0 x4" }"#;
+    let spec = from_toml(rate).unwrap();
+    let flash = spec.kind().get::<stasis_flash::Spec>().unwrap();
+    assert_eq!(flash.interface_rate, Some(stasis_flash::spec::Rate::per_second(1_000_000_000)));
+    assert_eq!(spec.link(), Link::new(4, 4));
+    assert_eq!(ModelSpec::of_table(spec.to_map().unwrap()).unwrap(), spec);
+}
+
 #[test]
 fn links_are_those_of_the_data_sheets_or_the_tables_own() {
     let link = |text: &str| from_toml(text).unwrap().link().map(|link| link.to_string());

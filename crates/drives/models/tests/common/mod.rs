@@ -23,17 +23,18 @@ pub fn numbers() -> impl FnMut() -> u64 {
     }
 }
 
-/// `count` commands, `depth` at a time, each `pause` ns after the one before it. Latencies in
-/// the order of completion, and the time when the last completed.
+/// `count` commands from `begin` on, `depth` at a time, each `pause` ns after the one before it.
+/// Latencies in the order of completion, and the time when the last completed.
 pub fn run(
     model: &mut dyn Model,
+    begin: Nanos,
     (count, depth): (usize, u32),
     pause: Nanos,
     mut command: impl FnMut() -> Command,
 ) -> (Vec<Nanos>, Nanos) {
-    let mut submitted = vec![0; depth as usize];
-    let (mut latencies, mut done, mut last) = (Vec::with_capacity(count), Vec::new(), 0);
-    (0..depth).for_each(|tag| model.submit(0, tag, &command()));
+    let mut submitted = vec![begin; depth as usize];
+    let (mut latencies, mut done, mut last) = (Vec::with_capacity(count), Vec::new(), begin);
+    (0..depth).for_each(|tag| model.submit(begin, tag, &command()));
     while latencies.len() < count {
         let now = model.next_event().expect("commands are under way");
         model.advance(now, &mut done);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use stasis_nand::{
-    Array, ArrayOptions, Op, OpKind, OpStatus, PlaneMode, Priority, Scheduling, Scope,
+    Array, ArrayOptions, ChannelOrder, Op, OpKind, OpStatus, PlaneMode, Priority, Scheduling, Scope,
 };
 use stasis_nand::{BusRate, Faults, PageAddress, PageType, PlaneId, Timing, Variation};
 
@@ -71,12 +71,14 @@ pub(super) fn timings() -> impl Strategy<Value = Timing> {
 pub(super) fn options() -> impl Strategy<Value = ArrayOptions> {
     let planes = prop_oneof![Just(PlaneMode::Independent), Just(PlaneMode::Lockstep)];
     let scheduling = prop_oneof![Just(Scheduling::Fifo), Just(Scheduling::ReadFirst)];
-    (any::<bool>(), planes, 0u8..4, scheduling).prop_map(
-        |(cache_register, planes, suspensions, scheduling)| ArrayOptions {
+    let channel_order = prop_oneof![Just(ChannelOrder::Fifo), Just(ChannelOrder::DataFirst)];
+    (any::<bool>(), planes, 0u8..4, scheduling, channel_order).prop_map(
+        |(cache_register, planes, suspensions, scheduling, channel_order)| ArrayOptions {
             cache_register,
             planes,
             suspensions,
             scheduling,
+            channel_order,
         },
     )
 }

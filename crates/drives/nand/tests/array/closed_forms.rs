@@ -1,9 +1,10 @@
 //! Where theory or arithmetic gives the answer, the array gives the same.
 
 use stasis_nand::{
-    Array, ArrayOptions, Breakdown, Op, OpDone, OpKind, PlaneMode, Priority, Scheduling, Scope,
+    Array, ArrayOptions, Breakdown, ChannelOrder, Op, OpDone, OpKind, PlaneMode, Priority,
+    Scheduling,
 };
-use stasis_nand::{BusRate, CellTimes, Faults, PageAddress, PlaneId, Timing, Variation};
+use stasis_nand::{BusRate, CellTimes, Faults, PageAddress, PlaneId, Scope, Timing, Variation};
 
 use super::{array, cells, closed_loop, geometry, op, run};
 
@@ -16,6 +17,7 @@ const SINGLE: ArrayOptions = ArrayOptions {
     planes: PlaneMode::Independent,
     suspensions: 0,
     scheduling: Scheduling::Fifo,
+    channel_order: ChannelOrder::Fifo,
 };
 const DOUBLE: ArrayOptions = ArrayOptions { cache_register: true, ..SINGLE };
 
@@ -200,6 +202,31 @@ fn who_is_ready_first_transfers_first_unless_reads_are() {
     assert_eq!(
         fifo(Scheduling::ReadFirst),
         [(0, first), (1, 2 * TRANSFER), (2, 3 * TRANSFER), (3, 4 * TRANSFER + 5_000)]
+    );
+}
+
+#[test]
+fn commands_wait_behind_data_where_that_comes_first() {
+    // Two reads' data are ready while a transfer is under way, and a command before them.
+    let reads = |channel_order| {
+        let options = ArrayOptions { channel_order, ..SINGLE };
+        let timing = Timing { command: 100, ..Timing::uniform(10_000, 5_000, 1, BUS) };
+        let mut array = array(geometry(1, 4, 1), timing, options);
+        (0..3).for_each(|plane| array.submit(0, op(OpKind::Read, plane, u64::from(plane))));
+        array.submit(10_150, op(OpKind::Read, 3, 3));
+        ends(&run(&mut array))
+    };
+    let first = 100 + 10_000 + TRANSFER;
+    let data = |nth: u64, command: u64| (nth, first + command + nth * TRANSFER);
+    assert_eq!(
+        reads(ChannelOrder::Fifo),
+        [(0, first), data(1, 100), data(2, 100), data(3, 100)],
+        "the command goes first"
+    );
+    assert_eq!(
+        reads(ChannelOrder::DataFirst),
+        [(0, first), data(1, 0), data(2, 0), data(3, 100 + 10_000)],
+        "the plane is idle until no data waits"
     );
 }
 

@@ -2,8 +2,8 @@
 //! the rules themselves. Every operation has a current step, and each nanosecond is booked to that
 //! step.
 
-use stasis_nand::{ArrayOptions, Breakdown, Op, OpKind, PlaneMode, Priority, Scheduling, Scope};
-use stasis_nand::{CellPattern, Geometry, Timing};
+use stasis_nand::{ArrayOptions, Breakdown, ChannelOrder, Op, OpKind, PlaneMode, Priority};
+use stasis_nand::{CellPattern, Geometry, Scheduling, Scope, Timing};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wants {
@@ -465,7 +465,9 @@ impl Reference {
                 Scheduling::Fifo => Priority::Read,
                 Scheduling::ReadFirst => run.op.priority,
             };
-            (class, run.ready, *index)
+            let data_first = self.options.channel_order == ChannelOrder::DataFirst;
+            let data = run.doing == Doing::WaitingForChannel(Wants::DataOut);
+            (data_first && !data, class, run.ready, *index)
         };
         let next = (0..self.runs.len()).filter(waits).min_by_key(order);
         if let Some(index) = next {
