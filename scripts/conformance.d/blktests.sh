@@ -1,9 +1,8 @@
 # Runs in the guest: blktests' tests of a drive, of the groups block, nvme and zbd, or those that are named.
 #
 # A test without test_device() makes its own devices (null_blk, scsi_debug, fabrics) and meets no drive of ours.
-set -u
+. /root/conformance-guest
 cd /root/suite || exit 1
-mkdir -p /results
 useradd user
 printf 'TIMEOUT=5\nRUN_ZONED_TESTS=1\nNORMAL_USER=user\n' >config
 # Asked for by its old name, deadline, which loads nothing; where a machine has a disk, it is there.
@@ -16,7 +15,6 @@ if [ "$release" != "${release/+/-}" ]; then
     printf '#!/bin/sh\n/usr/bin/uname "$@" | sed s/+/-/\n' >/usr/local/bin/uname
     chmod +x /usr/local/bin/uname
 fi
-printf 'kernel\t%s\n' "$release" >/results/tests.tsv
 
 # run DRIVE TEST...: prints one line with the outcome of each.
 run() {
@@ -35,18 +33,10 @@ run() {
 
 of_drives() { grep --files-with-matches '^test_device()' "$@" | sed 's|^tests/||'; }
 
-never=' '
-while [ $# -gt 0 ] && [ "${1#-}" != "$1" ]; do
-    never="$never${1#-} "
-    shift
-done
-if [ $# -eq 0 ]; then
-    # shellcheck disable=SC2046
-    set -- $(of_drives tests/block/[0-9][0-9][0-9] tests/nvme/[0-9][0-9][0-9] tests/zbd/[0-9][0-9][0-9])
-fi
+# shellcheck disable=SC2046
+choose $(of_drives tests/block/[0-9][0-9][0-9] tests/nvme/[0-9][0-9][0-9] tests/zbd/[0-9][0-9][0-9])
 plain=() zoned=() whole=()
-for test in "$@"; do
-    case $never in *" $test "*) continue ;; esac
+for test in "${tests[@]}"; do
     case $test in
         # It looks for a zone whose capacity is its size.
         zbd/004) whole+=("$test") ;;
@@ -54,7 +44,6 @@ for test in "$@"; do
         *) plain+=("$test") ;;
     esac
 done
-printf 'planned\t%s\n' "${plain[@]}" "${zoned[@]}" "${whole[@]}" >>/results/tests.tsv
 run /dev/nvme0n1 "${plain[@]}"
 run /dev/nvme1n1 "${zoned[@]}"
 run /dev/nvme2n1 "${whole[@]}"

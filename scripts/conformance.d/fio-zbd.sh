@@ -1,21 +1,15 @@
 # Runs in the guest: fio's tests of zones on /dev/nvme0n1, all or those whose numbers are given.
-set -u
+. /root/conformance-guest
 cd /root/suite/t/zbd || exit 1
-mkdir -p /results
-printf 'kernel\t%s\n' "$(uname -r)" >/results/tests.tsv
-never=' ' options=()
-while [ $# -gt 0 ] && [ "${1#-}" != "$1" ]; do
-    never="$never${1#-} "
-    shift
+# Results name the tests with two digits.
+for index in "${!only[@]}"; do
+    only[index]=$(printf '%02d' "$((10#${only[index]}))")
 done
-if [ $# -eq 0 ]; then
-    # shellcheck disable=SC2046
-    set -- $(sed -nE 's/^test([0-9]+)\(\).*/\1/p' test-zbd-support | sort -n)
-fi
-for test in "$@"; do
-    case $never in *" $test "*) continue ;; esac
-    options+=(-t "$test")
-    printf 'planned\t%02d\n' "$((10#$test))" >>/results/tests.tsv
+# shellcheck disable=SC2046
+choose $(sed -nE 's/^test([0-9]+)\(\).*/\1/p' test-zbd-support | sort -n | xargs printf '%02d ')
+options=()
+for test in "${tests[@]}"; do
+    options+=(-t "$((10#$test))")
 done
 # -w: a drive with a limit of open zones needs its zones reset before each test that writes.
 bash ./test-zbd-support -w "${options[@]}" /dev/nvme0n1 2>&1 | tee /results/output.txt

@@ -1,11 +1,8 @@
 # Runs in the guest: nvme-cli's tests of a drive on /dev/nvme0, all or the modules that are given.
-set -u
+. /root/conformance-guest
 cd /root/suite || exit 1
-mkdir -p /results
-printf 'kernel\t%s\n' "$(uname -r)" >/results/tests.tsv
-runs=("$@")
-[ $# -gt 0 ] || runs=("")
-for module in "${runs[@]}"; do
+[ ${#only[@]} -gt 0 ] || only=("")
+for module in "${only[@]}"; do
     # shellcheck disable=SC2086
     python3 tests/nvme-cli-e2e --controller /dev/nvme0 --ns1 /dev/nvme0n1 --nvme-bin /root/suite/.build/nvme \
         --log-dir /tmp/log --plugins none $module 2>&1

@@ -1,25 +1,11 @@
 # Runs in the guest: xfstests with ext4 on /dev/nvme0n1 and /dev/nvme1n1, a short list or the tests that are named.
 #
 # The list has tests in which a drive's order decides: shutdowns, logs that are replayed, writes that dm-flakey drops.
-set -u
+. /root/conformance-guest
 cd /root/suite || exit 1
-mkdir -p /results /mnt/test /mnt/scratch
+mkdir -p /mnt/test /mnt/scratch
 useradd --create-home fsgqa
-printf 'kernel\t%s\n' "$(uname -r)" >/results/tests.tsv
-never=' '
-while [ $# -gt 0 ] && [ "${1#-}" != "$1" ]; do
-    never="$never${1#-} "
-    shift
-done
-if [ $# -eq 0 ]; then
-    set -- generic/{001,013,047,073,311,321,322,325,335,336,341,342,343,376,388,475}
-fi
-tests=()
-for test in "$@"; do
-    case $never in *" $test "*) continue ;; esac
-    tests+=("$test")
-    printf 'planned\t%s\n' "$test" >>/results/tests.tsv
-done
+choose generic/{001,013,047,073,311,321,322,325,335,336,341,342,343,376,388,475}
 cat >local.config <<'END'
 export FSTYP=ext4 TEST_DEV=/dev/nvme0n1 TEST_DIR=/mnt/test SCRATCH_DEV=/dev/nvme1n1 SCRATCH_MNT=/mnt/scratch
 END

@@ -1,16 +1,9 @@
 # Runs in the guest: xNVMe's test programs by each of Linux's interfaces, all or those that are named.
 #
 # A test is PROGRAM.COMMAND.INTERFACE, as `xnvme_tests_PROGRAM COMMAND DEVICE --be INTERFACE`.
-set -u
+. /root/conformance-guest
 cd /root/suite/build/tests || exit 1
 mkdir -p /results/logs
-printf 'kernel\t%s\n' "$(uname -r)" >/results/tests.tsv
-never=' '
-while [ $# -gt 0 ] && [ "${1#-}" != "$1" ]; do
-    never="$never${1#-} "
-    shift
-done
-wanted=" $* "
 
 # io_uring_cmd takes the generic character device; the others the block device.
 device() {
@@ -21,19 +14,18 @@ device() {
 }
 
 # each DRIVE PROGRAM COMMAND [OPTION...]: the command by each interface.
-tests=()
+declare -A commands
+names=()
 each() {
     local drive=$1 program=$2 command=$3 interface
     shift 3
     for interface in io_uring_cmd io_uring thrpool emu; do
         local name=$program.$command.$interface
-        case $never in *" $name "*) continue ;; esac
-        [ "$wanted" = "  " ] || case $wanted in *" $name "*) ;; *) continue ;; esac
-        printf 'planned\t%s\n' "$name" >>/results/tests.tsv
         # This program chooses its interface itself.
         local options="--be $interface"
         [ "$program" != znd_explicit_open ] || options=
-        tests+=("$name ./xnvme_tests_$program $command $(device "$drive" $interface) $options $*")
+        names+=("$name")
+        commands[$name]="./xnvme_tests_$program $command $(device "$drive" $interface) $options $*"
     done
 }
 
@@ -55,12 +47,13 @@ each 1 znd_append verify
 each 1 znd_explicit_open test_open_zdptr
 each 1 znd_state changes
 each 1 znd_state transition
-for test in "${tests[@]}"; do
-    name=${test%% *}
-    echo "== $test"
+choose "${names[@]}"
+for name in "${tests[@]}"; do
+    command=${commands[$name]-}
+    echo "== $name $command"
     # A program that hangs is a failure, not the end of the run: all but the writes of whole drives take seconds.
     # shellcheck disable=SC2086
-    if timeout 600 ${test#* } >"/results/logs/$name.txt" 2>&1; then
+    if timeout 600 $command >"/results/logs/$name.txt" 2>&1; then
         printf '%s\tpassed\t\n' "$name"
     else
         printf '%s\tfailed\tstatus %s: %s\n' "$name" $? "$(grep . "/results/logs/$name.txt" | tail -1 | tr '\t' ' ')"
