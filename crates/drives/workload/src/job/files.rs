@@ -3,8 +3,7 @@
 
 use stasis_block::Random;
 
-use super::ranks::Ranks;
-use super::{Distribution, Job};
+use super::ranks::{Distribution, Ranks};
 
 /// How a thread goes from file to file (`file_service_type`).
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +16,13 @@ pub enum Service {
     Random(u64),
     /// Any, by a distribution; a file begins anew at its end.
     Ranked(Distribution),
+}
+
+impl Service {
+    /// Whether a file begins anew at its end.
+    pub fn renews(&self) -> bool {
+        matches!(self, Self::Ranked(_))
+    }
 }
 
 /// Shares of a file in a distribution of files (fio's `FIO_FSERVICE_SHIFT`).
@@ -59,23 +65,23 @@ pub struct Files {
 }
 
 impl Files {
-    /// Of a job with `count` files.
-    pub fn new(job: &Job, count: usize, seed: u64) -> Self {
-        let ranks = match &job.service {
+    /// `count` files, of which `openfiles` are open at a time, or all if that is 0.
+    pub fn new(service: &Service, openfiles: u32, count: usize, seed: u64) -> Self {
+        let ranks = match service {
             Service::Ranked(distribution) => {
                 Ranks::adjacent(distribution, count as u64 * SHARES, seed)
             }
             _ => None,
         };
         Self {
-            service: job.service.clone(),
+            service: service.clone(),
             ranks,
             states: vec![State::default(); count],
             present: None,
             left: 0,
             next: 0,
             open: 0,
-            open_max: match job.openfiles as usize {
+            open_max: match openfiles as usize {
                 0 => count,
                 files => files.min(count),
             },
@@ -84,13 +90,8 @@ impl Files {
     }
 
     /// Whether a file begins anew at its end.
-    pub fn renews(job: &Job) -> bool {
-        matches!(job.service, Service::Ranked(_))
-    }
-
-    /// As [`Files::renews`].
     pub fn is_renewed(&self) -> bool {
-        matches!(self.service, Service::Ranked(_))
+        self.service.renews()
     }
 
     /// A pass begins: all files are closed, and none is done.
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     fn files(service: Service, count: usize, openfiles: u32) -> Files {
-        Files::new(&Job { service, openfiles, ..Job::default() }, count, 1)
+        Files::new(&service, openfiles, count, 1)
     }
 
     fn chosen(files: &mut Files, times: usize) -> Vec<usize> {

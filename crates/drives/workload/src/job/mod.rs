@@ -24,8 +24,8 @@ use stasis_clock::Nanos;
 use crate::JobError;
 use files::Service;
 pub use load::Load;
-pub use offsets::Distribution;
 use offsets::Strided;
+pub use ranks::Distribution;
 pub use values::{Each, Size, Weighted};
 
 /// Operations of a job's I/Os.

@@ -2,29 +2,11 @@
 
 use super::blockmap::BlockMap;
 use super::options::Blocks;
-use super::ranks::Ranks;
+use super::ranks::{Distribution, Ranks};
 use super::values::{Each, Weighted};
 use super::{Direction, Job};
 use crate::permutation::{mix, Permutation};
 use stasis_block::Random;
-
-/// Distribution of random offsets (`random_distribution`).
-#[derive(Debug, Clone, PartialEq)]
-pub enum Distribution {
-    /// Every block alike.
-    Uniform,
-    /// The block of rank k in proportion to k^-theta.
-    Zipf(f64),
-    /// A share h of the I/Os goes to a share 1 - h of the blocks, and so on
-    /// within each.
-    Pareto(f64),
-    /// The mean of twelve uniform ranks, off by up to half of this many percent.
-    Normal(f64),
-    /// Shares of the region with shares of the I/Os.
-    Zoned(Weighted<(u8, u8)>),
-    /// Parts of the region with shares of the I/Os.
-    ZonedBytes(Weighted<(u64, u64)>),
-}
 
 /// A file of a thread: the drive, or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,26 @@
 
 use stasis_block::Random;
 
-use super::Distribution;
+use super::values::Weighted;
 use crate::permutation::{mix, Permutation};
+
+/// Distribution of random numbers: offsets (`random_distribution`), files (`file_service_type`).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Distribution {
+    /// Every block alike.
+    Uniform,
+    /// The block of rank k in proportion to k^-theta.
+    Zipf(f64),
+    /// A share h of the I/Os goes to a share 1 - h of the blocks, and so on
+    /// within each.
+    Pareto(f64),
+    /// The mean of twelve uniform ranks, off by up to half of this many percent.
+    Normal(f64),
+    /// Shares of the region with shares of the I/Os.
+    Zoned(Weighted<(u8, u8)>),
+    /// Parts of the region with shares of the I/Os.
+    ZonedBytes(Weighted<(u64, u64)>),
+}
 
 /// Numbers below a count.
 #[derive(Debug, Clone)]

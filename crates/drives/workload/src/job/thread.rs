@@ -154,7 +154,7 @@ impl Thread {
         let wrong = |problem| JobError::Job { job: job.name.clone(), problem };
         let idle = Job::default();
         let planned = if does_io { job } else { &idle };
-        let offsets = Offsets::new(planned, &plan.files, Files::renews(job), mix(seed, 1));
+        let offsets = Offsets::new(planned, &plan.files, job.service.renews(), mix(seed, 1));
         let limit = plan.io_size.unwrap_or(plan.size);
         let history = match job.reads_again() && does_io {
             true => Some(job.history(&plan).map_err(wrong)?),
@@ -170,7 +170,7 @@ impl Thread {
         Ok(Self {
             direction: job.direction,
             offsets: offsets.map_err(wrong)?,
-            files: Files::new(job, plan.files.len(), mix(seed, 3)),
+            files: Files::new(&job.service, job.openfiles, plan.files.len(), mix(seed, 3)),
             random: Random::new(seed),
             priority: job.prioclass << 13 | job.prio,
             fua: [job.read_fua, job.write_fua, false],
