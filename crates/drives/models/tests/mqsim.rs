@@ -23,12 +23,22 @@ struct Figure {
     iops: u64,
 }
 
-/// How far the model may be from the program (%), by share of reads.
+/// How far the model may be from the program (%).
 ///
 /// Of the mix, MQSim's programs begin while their data enter the cache's memory, not after it, and
 /// transfer only what was written of a page: at depth 1 that is 2.3 % (with it changed, MQSim has
-/// 11,260 for its 11,519, and the model 11,116).
-const ALLOWED: [(u64, f64); 3] = [(100, 1.0), (50, 4.0), (0, 1.0)];
+/// 11,260 for its 11,519, and the model 11,116). Of several pages, MQSim joins some reads of both
+/// planes of a die that meet by chance.
+fn allowed(size: u64, read_percent: u64, depth: u32) -> f64 {
+    match (read_percent, depth) {
+        (50, 1) => 4.0,
+        (50, 4 | 16) => 3.0,
+        _ if size > PAGE => 2.0,
+        _ => 1.0,
+    }
+}
+
+const PAGE: u64 = 8192;
 
 /// Commands a second: `size` bytes at the beginning of random pages, `depth` at a time.
 ///
@@ -37,19 +47,19 @@ const ALLOWED: [(u64, f64); 3] = [(100, 1.0), (50, 4.0), (0, 1.0)];
 /// not.
 fn rate(size: u64, read_percent: u64, depth: u32) -> f64 {
     const COUNT: u32 = 12_000;
-    const PAGE: u64 = 8192;
-    const PAGES: u64 = REGION / PAGE;
-    let (mut number, mut written) = (numbers(), PAGES / 2);
+    let stride = size.max(PAGE);
+    let half = REGION / stride / 2;
+    let (mut number, mut written) = (numbers(), half);
     let command = || {
         let number = number();
         if number % 100 < read_percent {
-            return Command::new(Read, (number >> 8) % (PAGES / 2) * PAGE, size);
+            return Command::new(Read, (number >> 8) % half * stride, size);
         }
         written += 1;
-        Command::new(Write, (written - 1) * PAGE, size)
+        Command::new(Write, (written - 1) * stride, size)
     };
     let (mut model, mut done) = (build("mqsim-mlc", 0), Vec::new());
-    model.submit(0, 0, &Command::new(Discard, PAGES / 2 * PAGE, PAGES / 2 * PAGE));
+    model.submit(0, 0, &Command::new(Discard, half * stride, half * stride));
     model.advance(1_000, &mut done);
     assert_eq!(done.len(), 1);
     let (_, last) = run(model.as_mut(), 1_000, (COUNT as usize, depth), 0, command);
@@ -59,14 +69,13 @@ fn rate(size: u64, read_percent: u64, depth: u32) -> f64 {
 #[test]
 fn mqsim_mlc_is_near_mqsims_program() {
     let recorded: Recorded = serde_json::from_str(RECORDED).unwrap();
-    assert_eq!(recorded.figures.len(), 24);
+    assert_eq!(recorded.figures.len(), 30);
     let mut outside = Vec::new();
     for Figure { size, read_percent, depth, iops } in recorded.figures {
-        let (_, allowed) = ALLOWED.iter().find(|row| row.0 == read_percent).unwrap();
         let ours = rate(size, read_percent, depth);
         let error = (ours / iops as f64 - 1.0) * 100.0;
         println!("{size} bytes, {read_percent} % reads, depth {depth}: {ours:.0} for {iops}: {error:+.1} %");
-        if error.abs() > *allowed {
+        if error.abs() > allowed(size, read_percent, depth) {
             outside.push((size, read_percent, depth, error));
         }
     }
