@@ -33,6 +33,8 @@ struct Cli {
 enum Command {
     /// Run a command in a guest on modelled drives
     Run(Box<RunArguments>),
+    /// Run a command on several modelled drives, and set them side by side
+    On(Box<commands::on::Arguments>),
     /// Open a terminal in a guest on modelled drives
     Shell(Box<ShellArguments>),
     /// Cut the power of a run's drives many times, and look at what is left
@@ -199,6 +201,7 @@ pub fn main() -> Result<ExitCode> {
     }
     match command {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
+        Command::On(arguments) => commands::on::main(*arguments, quiet),
         Command::Shell(arguments) => commands::guest_shell::main(*arguments, quiet),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => stasis_simulation::main(&arguments, quiet),

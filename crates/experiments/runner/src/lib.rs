@@ -66,6 +66,7 @@ pub use attended::Attended;
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
 pub use plan::{describe, drive_seed, parameters};
+pub use prepare::check_drives;
 pub use program::enter;
 pub use relay::OUTPUT_FILE;
 pub use run::{Results, Runner};

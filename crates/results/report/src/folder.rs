@@ -35,7 +35,7 @@ impl ResultsFolder {
         Self::check(path, inputs)?;
         let mut folder = Self::join(path)?;
         // Files before the folders that they are in.
-        for name in folder.names()?.iter().rev() {
+        for name in names_of_run(path).iter().rev() {
             let path = path.join(name);
             let gone = match fs::symlink_metadata(&path) {
                 Ok(there) if there.is_dir() => fs::remove_dir(&path),
@@ -134,13 +134,25 @@ fn names_in(list: &[u8]) -> Vec<String> {
     text.lines().filter(|name| is_inside(Path::new(name))).map(str::to_owned).collect()
 }
 
-/// The names of what a run has left in the folder `path`; none where no run has.
+/// The names of what a run has left in the folder `path`; none where no run has. A listed folder
+/// that has a list of its own is followed by what its list names, and by the list.
 pub(crate) fn names_of_run(path: &Path) -> Vec<String> {
     let names = fs::read(path.join(LIST_FILE)).map(|list| names_in(&list)).unwrap_or_default();
-    match names.is_empty() && has_older_results(path) {
-        true => OLDER_FILES.map(str::to_owned).to_vec(),
-        false => names,
+    if names.is_empty() && has_older_results(path) {
+        return OLDER_FILES.map(str::to_owned).to_vec();
     }
+    let mut all = Vec::with_capacity(names.len());
+    for name in names {
+        let below = path.join(&name);
+        let is_folder = fs::symlink_metadata(&below).is_ok_and(|there| there.is_dir());
+        let list = is_folder.then(|| fs::read(below.join(LIST_FILE)).ok()).flatten();
+        all.push(name.clone());
+        if let Some(list) = list {
+            all.push(format!("{name}/{LIST_FILE}"));
+            all.extend(names_in(&list).iter().map(|inner| format!("{name}/{inner}")));
+        }
+    }
+    all
 }
 
 /// Results of versions of Stasis that kept no list.
@@ -191,6 +203,28 @@ mod tests {
         left.sort();
         assert_eq!(left, [LIST_FILE, "logs", "notes.txt"]);
         assert_eq!(fs::read_dir(path.join("logs")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_run_s_folder_within_goes_with_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut outer = ResultsFolder::claim(folder.path(), &[]).unwrap();
+        for name in ["a", "b"] {
+            let inner = outer.file(name).unwrap();
+            let mut inner = ResultsFolder::claim(&inner, &[]).unwrap();
+            fs::write(inner.file(IOS_FILE).unwrap(), "").unwrap();
+        }
+        drop(outer);
+        fs::write(folder.path().join("b/notes.txt"), "mine").unwrap();
+        // An input within is seen before anything is removed.
+        let input = folder.path().join("a").join(IOS_FILE);
+        ResultsFolder::claim(folder.path(), std::slice::from_ref(&input)).unwrap_err();
+        assert!(input.exists());
+        let outer = ResultsFolder::claim(folder.path(), &[]).unwrap();
+        assert!(!outer.path().join("a").exists());
+        let left: Vec<_> = fs::read_dir(outer.path().join("b")).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].file_name(), "notes.txt");
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod guest;
 pub mod guest_shell;
 pub mod image;
 pub mod models;
+pub mod on;
 pub mod page;
 pub mod run;
 pub mod runtime_folder;

@@ -20,7 +20,7 @@ medium = { ram = "64MiB" }
 "#;
 
 #[test]
-fn examples_of_run_work() {
+fn examples_that_boot_work() {
     let bench = Bench::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     std::fs::copy(root.join("examples/job.fio"), bench.path("job.fio")).unwrap();
@@ -40,7 +40,10 @@ fn examples_of_run_work() {
     };
     shell("stasis image create disk.qcow2 256MiB && stasis calibrate sdb.txt -o sdb.json");
     let all = help::examples().into_iter().flat_map(|(_, examples)| examples);
-    let runs: BTreeSet<_> = all.filter(|example| example.starts_with("stasis run ")).collect();
-    assert!(runs.len() >= 6, "{runs:?}");
+    let boots = |example: &String| {
+        ["stasis run ", "stasis on "].iter().any(|command| example.starts_with(command))
+    };
+    let runs: BTreeSet<_> = all.filter(boots).collect();
+    assert!(runs.len() >= 9, "{runs:?}");
     runs.iter().for_each(|example| shell(example));
 }

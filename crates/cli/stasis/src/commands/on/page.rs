@@ -1,0 +1,229 @@
+//! The drives side by side: tables, the page and the file of figures.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use stasis_block::Operation;
+use stasis_comparison::{Candidate, Comparison};
+use stasis_report::page::{Block, Page, Section};
+use stasis_report::{
+    latency_figures, units, Column, DriveSummary, OperationSummary, ResultsFolder, Summary, Table,
+    REPORT_FILE,
+};
+
+/// The figures of all runs, for other programs.
+const TABLE_FILE: &str = "drives.csv";
+/// The page with the distributions of latency.
+const COMPARISON_FILE: &str = "comparison.html";
+
+/// A run: the model's name and the figures.
+pub type Run<'a> = (&'a str, &'a Summary);
+
+/// Writes the pages and the figures, and prints the tables.
+///
+/// # Errors
+/// If a file cannot be written, or the I/Os of a run cannot be read.
+pub fn write(
+    folder: &mut ResultsFolder,
+    command: &[String],
+    runs: &[Run],
+    quiet: bool,
+) -> Result<()> {
+    let csv = folder.file(TABLE_FILE)?;
+    std::fs::write(&csv, figures(runs))
+        .with_context(|| format!("cannot write {}", csv.display()))?;
+    let (page, comparison) = (folder.file(REPORT_FILE)?, folder.file(COMPARISON_FILE)?);
+    let [times, latencies] = [times(runs), latencies(runs)];
+    let sentence = verdict(runs);
+    report(command, runs, &sentence, [&times, &latencies]).write(folder.path(), REPORT_FILE)?;
+    let compared = distributions(folder.path(), runs)?;
+    if let Some(html) = &compared {
+        stasis_report::page::write(folder.path(), COMPARISON_FILE, html)?;
+    }
+    if !quiet {
+        stasis_terminal::print(&format!("{}\n{}", times.to_text(), latencies.to_text()))?;
+        eprintln!("{sentence}");
+        eprintln!("page: {}", page.display());
+        if compared.is_some() {
+            eprintln!("distributions: {}", comparison.display());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a run's command reached its end and succeeded, so that its time can be compared.
+fn succeeded(summary: &Summary) -> bool {
+    summary.ending == "exited" && summary.exit_status == 0
+}
+
+/// The answer in one or two sentences.
+fn verdict(runs: &[Run]) -> String {
+    let whole = runs.iter().filter(|(_, summary)| succeeded(summary));
+    let by_time = |a: &&&Run, b: &&&Run| a.1.virtual_seconds.total_cmp(&b.1.virtual_seconds);
+    let (Some(fastest), Some(slowest)) = (
+        whole.clone().min_by(|a, b| by_time(&a, &b)),
+        whole.clone().max_by(|a, b| by_time(&a, &b)),
+    ) else {
+        return "The command failed on every drive.".to_owned();
+    };
+    let time = |run: &Run| units::duration(run.1.virtual_seconds * 1e9);
+    let mut sentence = format!("The command takes {} on {}", time(fastest), fastest.0);
+    if fastest.0 != slowest.0 {
+        let ratio = slowest.1.virtual_seconds / fastest.1.virtual_seconds.max(1e-9);
+        let ratio = units::significant(ratio, 3);
+        let _ = write!(sentence, ", and {} on {}: {ratio} times as long", time(slowest), slowest.0);
+    }
+    sentence.push('.');
+    let failed = runs.len() - whole.count();
+    if failed > 0 {
+        let _ = write!(sentence, " It failed on {failed} of {}.", runs.len());
+    }
+    sentence
+}
+
+/// The command's time on each drive.
+fn times(runs: &[Run]) -> Table {
+    let mut columns = vec![Column::left("on")];
+    let figures = ["command", "of the first", "I/Os", "amount", "within"];
+    columns.extend(figures.map(Column::right));
+    columns.push(Column::left("end"));
+    let mut table = Table::new(columns);
+    let first = runs.first().map_or(0.0, |(_, summary)| summary.virtual_seconds);
+    for (name, summary) in runs {
+        let used = || summary.drives.iter().flat_map(DriveSummary::used);
+        let bytes = used().map(|(_, used)| used.bytes).sum();
+        let end = match succeeded(summary) {
+            true => String::new(),
+            false if summary.ending == "exited" => format!("status {}", summary.exit_status),
+            false => summary.ending.replace('-', " "),
+        };
+        table.push(vec![
+            (*name).to_owned(),
+            units::duration(summary.virtual_seconds * 1e9),
+            format!("{} %", units::significant(summary.virtual_seconds / first * 100.0, 4)),
+            units::count(summary.ios()),
+            units::bytes(bytes),
+            units::deviation(summary.max_error_percent().map(f64::abs)),
+            end,
+        ]);
+    }
+    table
+}
+
+/// Each drive's rates and latencies by operation.
+fn latencies(runs: &[Run]) -> Table {
+    let several = runs.iter().any(|(_, summary)| summary.drives.len() > 1);
+    let mut columns = vec![Column::left("on")];
+    columns.extend(several.then(|| Column::left("drive")));
+    columns.push(Column::left("op"));
+    columns.extend(["IOPS", "bandwidth", "p50", "p99", "p99.9"].map(Column::right));
+    let mut table = Table::new(columns);
+    let mut last = "";
+    for (name, drive, operation, used) in rows(runs) {
+        let mut row = vec![if last == name { String::new() } else { name.to_owned() }];
+        last = name;
+        row.extend(several.then(|| drive.described.name.clone()));
+        row.push(operation.name().to_owned());
+        row.push(units::significant(used.iops, 4));
+        row.push(units::bandwidth(used.bytes_per_second));
+        // Without the mean.
+        row.extend(latency_figures(&used.delivered_ns, used.count).into_iter().skip(1));
+        table.push(row);
+    }
+    table
+}
+
+/// The rows of all runs: run, drive, operation.
+fn rows<'a>(
+    runs: &'a [Run],
+) -> impl Iterator<Item = (&'a str, &'a DriveSummary, Operation, &'a OperationSummary)> {
+    runs.iter().flat_map(|(name, summary)| {
+        let used = |drive: &'a DriveSummary| drive.used().map(move |(op, used)| (drive, op, used));
+        let of_run = summary.drives.iter().flat_map(used);
+        of_run.map(move |(drive, operation, used)| (*name, drive, operation, used))
+    })
+}
+
+/// The figures as CSV, a line for each operation of each drive of each run.
+fn figures(runs: &[Run]) -> String {
+    let mut csv = String::from(
+        "on,model,command_s,exit_status,drive,operation,ios,bytes,errors,iops,bytes_per_second,\
+         mean_ns,p50_ns,p99_ns,p999_ns\n",
+    );
+    let times = |name: &str| runs.iter().find(|run| run.0 == name).map(|run| run.1);
+    for (name, drive, operation, used) in rows(runs) {
+        let Some(summary) = times(name) else { continue };
+        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+        let latency = &used.delivered_ns;
+        let _ = writeln!(
+            csv,
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            quoted(name),
+            quoted(&drive.described.model),
+            summary.virtual_seconds,
+            summary.exit_status,
+            quoted(&drive.described.name),
+            operation.name(),
+            used.count,
+            used.bytes,
+            used.errors,
+            used.iops,
+            used.bytes_per_second,
+            latency.mean,
+            latency.p50,
+            latency.p99,
+            latency.p99_9,
+        );
+    }
+    csv
+}
+
+fn report(command: &[String], runs: &[Run], sentence: &str, tables: [&Table; 2]) -> Page {
+    let fastest = runs
+        .iter()
+        .filter(|(_, summary)| succeeded(summary))
+        .min_by(|a, b| a.1.virtual_seconds.total_cmp(&b.1.virtual_seconds));
+    let of_runs = |of: fn(&Summary) -> f64| {
+        units::duration(runs.iter().map(|run| of(run.1)).sum::<f64>() * 1e9)
+    };
+    let facts = vec![
+        ("Fastest".to_owned(), fastest.map_or("none", |run| run.0).to_owned()),
+        ("Virtual time of all".to_owned(), of_runs(|summary| summary.virtual_seconds)),
+        ("Wall-clock time of all".to_owned(), of_runs(|summary| summary.wall_seconds)),
+    ];
+    let [times, latencies] = tables.map(Clone::clone);
+    let mut head =
+        Section::new("").with(Block::Facts(facts)).with(Block::Prose(sentence.to_owned()));
+    for (name, summary) in runs {
+        for warning in &summary.warnings {
+            head = head.with(Block::Prose(format!("{name}: not to be trusted: {warning}.")));
+        }
+    }
+    let caption =
+        "Virtual time of the command; the largest deviation of a delivered percentile of \
+                   latency from the model's.";
+    head = head.with(Block::Table(caption.into(), times));
+    let caption =
+        "Rates are over the time from a drive's first submission to its last completion; \
+                   latency is what the guest got.";
+    head = head.with(Block::Table(caption.into(), latencies));
+    Page {
+        title: format!("{} drives", runs.len()),
+        subtitle: command.join(" "),
+        sections: vec![head],
+    }
+}
+
+/// The page of the distributions; none where there is nothing to compare.
+fn distributions(folder: &Path, runs: &[Run]) -> Result<Option<String>> {
+    let with_ios = runs.iter().filter(|(_, summary)| summary.ios() > 0);
+    let read = |(name, _): &Run| {
+        let mut candidate = Candidate::read(&folder.join(name))?;
+        candidate.name = (*name).to_owned();
+        anyhow::Ok(candidate)
+    };
+    let candidates = with_ios.map(read).collect::<Result<_>>()?;
+    let comparison = Comparison::of(candidates).filter(|one| !one.differences.is_empty());
+    Ok(comparison.map(|comparison| comparison.to_html()))
+}
