@@ -53,7 +53,7 @@ pub fn overlays(
                 continue;
             }
             MediumSpec::File { path, .. } => (path, ImageSettings::default(), Format::Raw),
-            MediumSpec::Qcow2 { path, settings } => (path, settings.clone(), Format::Qcow2),
+            MediumSpec::Qcow2 { path, settings } => (path, *settings, Format::Qcow2),
         };
         let below = std::fs::canonicalize(base.join(path))
             .with_context(|| format!("cannot find {}", path.display()))?;
