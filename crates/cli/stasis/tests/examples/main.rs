@@ -30,6 +30,7 @@ const RUN: &[&str] = &[
 /// Commands that do not run here, and why.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("stasis run ", "boots a guest: tests/system/examples.rs"),
+    ("stasis on ", "boots guests: tests/system/examples.rs"),
     ("stasis shell", "boots a guest and takes a terminal: tests/system/shell.rs"),
     ("stasis crash-test ", "boots a guest: tests/system/crash.rs"),
     ("stasis doctor", "boots a guest: tests/cli.rs, tests/system/measure.rs"),
