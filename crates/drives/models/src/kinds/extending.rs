@@ -63,5 +63,5 @@ fn its_name_and_its_keys_are_known_everywhere() {
     let schema = stasis_config::schema::<Drive>();
     let tables = schema["$defs"]["model"]["anyOf"][1]["oneOf"].as_array().unwrap();
     let tape = tables.iter().find(|table| table["properties"]["kind"]["const"] == "tape").unwrap();
-    assert_eq!(tape["properties"]["wind"]["description"], "What winding past a MiB takes.");
+    assert_eq!(tape["properties"]["wind"]["description"], "Time to wind past a MiB.");
 }
