@@ -45,7 +45,6 @@ drives.csv with the figures.
 Examples:
   stasis on samsung-980-pro,optane-p4800x -- fio --name=r --filename=/dev/nvme0n1 --rw=randread --direct=1 --number_ios=1000
   stasis on fixed:100us,fixed:1ms experiment.toml --results slower
-  stasis on samsung-870-evo,samsung-980-pro --drive model=null,medium=ram:8GiB,name=data -- mkfs.ext4 -q /dev/nvme0n1
 
 Exit status: 0 if every command succeeded, else the greatest of theirs; 125 if a run failed, 130 if
 it was stopped."
