@@ -65,7 +65,7 @@ fn what_cannot_be_compared_is_refused_before_a_boot() {
         (&["fixed:1us", "--to=data", "--drive=model=null,medium=ram:1MiB", "--", "true"], "drive0"),
         (&["fixed:1us", "several.toml"], "stasis sweep"),
         (
-            &["fixed:1us", "--drive=model=null,medium=file:disk.img,zones=16MiB", "--", "true"],
+            &["fixed:1us", "--drive=model=null,medium=file:disk.img,zone-size=16MiB", "--", "true"],
             "use ram:SIZE",
         ),
         (&["fixed:1us"], "command"),
