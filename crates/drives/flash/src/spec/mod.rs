@@ -47,7 +47,7 @@ pub enum Order {
     ReadFirst,
 }
 
-/// What comes first on a channel.
+/// Order of commands and data on a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transfers {
@@ -171,7 +171,7 @@ pub struct Spec {
     pub suspensions: u8,
     /// Who comes first at a plane or channel.
     pub scheduling: Order,
-    /// What comes first on a channel; among equals as `scheduling` says.
+    /// Order of commands and data on a channel; among equals as `scheduling` says.
     pub channel_order: Transfers,
 
     /// A translation layer of [`crate::ftl::FTLS`].

@@ -270,7 +270,7 @@ impl Offsets {
 }
 
 impl Rules {
-    /// What draws the random blocks of a file; `None` for sequential I/O.
+    /// The generator of a file's random blocks; `None` for sequential I/O.
     fn generator(&self, job: &Job, region: Region, seed: u64) -> Result<Option<Generator>, String> {
         if !job.random {
             return Ok(None);

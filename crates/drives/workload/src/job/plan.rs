@@ -18,7 +18,7 @@ pub struct Plan {
     pub io_size: Option<u64>,
 }
 
-/// What the beginning of each of several files is a multiple of (bytes): a block of any drive.
+/// Alignment of the beginning of each of several files (bytes): a block of any drive.
 const FILE_ALIGN: u64 = 1 << 16;
 
 impl Plan {

@@ -35,13 +35,13 @@ enum Phase {
     Closing,
     /// All have completed.
     Closed,
-    /// What was written is read again.
+    /// Reads of the blocks written before.
     Verify,
     /// The reads complete; then perhaps another pass.
     Verified,
 }
 
-/// What comes next in a pass.
+/// The next step of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sample {
     /// An I/O.

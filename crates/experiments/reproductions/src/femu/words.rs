@@ -16,8 +16,8 @@ const RUNS: [(&str, &str); 3] =
     [("words-controller", "controller"), ("words-channel", "channel"), ("words-plane", "plane")];
 /// Drives that the text is on.
 const DRIVES: usize = 4;
-/// Size of a drive: the least at which over-provisioning of 15 % has room for the open blocks of 64
-/// planes.
+/// Size of a drive: the least power of two at which over-provisioning of 15 % has room for the open
+/// blocks of 64 planes.
 const SIZE: u64 = 1 << 30;
 /// Memory of the guest.
 const MEMORY: u64 = 1 << 30;

@@ -57,14 +57,17 @@ fn succeeded(summary: &Summary) -> bool {
     summary.ending == "exited" && summary.exit_status == 0
 }
 
+/// The run whose command took the shortest time, of those that succeeded.
+fn fastest<'a>(runs: &'a [Run<'a>]) -> Option<&'a Run<'a>> {
+    let whole = runs.iter().filter(|(_, summary)| succeeded(summary));
+    whole.min_by(|a, b| a.1.virtual_seconds.total_cmp(&b.1.virtual_seconds))
+}
+
 /// The answer in one or two sentences.
 fn verdict(runs: &[Run]) -> String {
     let whole = runs.iter().filter(|(_, summary)| succeeded(summary));
-    let by_time = |a: &&&Run, b: &&&Run| a.1.virtual_seconds.total_cmp(&b.1.virtual_seconds);
-    let (Some(fastest), Some(slowest)) = (
-        whole.clone().min_by(|a, b| by_time(&a, &b)),
-        whole.clone().max_by(|a, b| by_time(&a, &b)),
-    ) else {
+    let slowest = whole.clone().max_by(|a, b| a.1.virtual_seconds.total_cmp(&b.1.virtual_seconds));
+    let (Some(fastest), Some(slowest)) = (fastest(runs), slowest) else {
         return "The command failed on every drive.".to_owned();
     };
     let time = |run: &Run| units::duration(run.1.virtual_seconds * 1e9);
@@ -120,8 +123,8 @@ fn latencies(runs: &[Run]) -> Table {
     columns.extend(["IOPS", "bandwidth", "p50", "p99", "p99.9"].map(Column::right));
     let mut table = Table::new(columns);
     let mut last = "";
-    for (name, drive, operation, used) in rows(runs) {
-        let mut row = vec![if last == name { String::new() } else { name.to_owned() }];
+    for ((name, _), drive, operation, used) in rows(runs) {
+        let mut row = vec![if last == *name { String::new() } else { (*name).to_owned() }];
         last = name;
         row.extend(several.then(|| drive.described.name.clone()));
         row.push(operation.name().to_owned());
@@ -136,12 +139,12 @@ fn latencies(runs: &[Run]) -> Table {
 
 /// The rows of all runs: run, drive, operation.
 fn rows<'a>(
-    runs: &'a [Run],
-) -> impl Iterator<Item = (&'a str, &'a DriveSummary, Operation, &'a OperationSummary)> {
-    runs.iter().flat_map(|(name, summary)| {
+    runs: &'a [Run<'a>],
+) -> impl Iterator<Item = (&'a Run<'a>, &'a DriveSummary, Operation, &'a OperationSummary)> {
+    runs.iter().flat_map(|run| {
         let used = |drive: &'a DriveSummary| drive.used().map(move |(op, used)| (drive, op, used));
-        let of_run = summary.drives.iter().flat_map(used);
-        of_run.map(move |(drive, operation, used)| (*name, drive, operation, used))
+        let of_run = run.1.drives.iter().flat_map(used);
+        of_run.map(move |(drive, operation, used)| (run, drive, operation, used))
     })
 }
 
@@ -151,9 +154,7 @@ fn figures(runs: &[Run]) -> String {
         "on,model,command_s,exit_status,drive,operation,ios,bytes,errors,iops,bytes_per_second,\
          mean_ns,p50_ns,p99_ns,p999_ns\n",
     );
-    let times = |name: &str| runs.iter().find(|run| run.0 == name).map(|run| run.1);
-    for (name, drive, operation, used) in rows(runs) {
-        let Some(summary) = times(name) else { continue };
+    for ((name, summary), drive, operation, used) in rows(runs) {
         let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
         let latency = &used.delivered_ns;
         let _ = writeln!(
@@ -180,15 +181,11 @@ fn figures(runs: &[Run]) -> String {
 }
 
 fn report(command: &[String], runs: &[Run], sentence: &str, tables: [&Table; 2]) -> Page {
-    let fastest = runs
-        .iter()
-        .filter(|(_, summary)| succeeded(summary))
-        .min_by(|a, b| a.1.virtual_seconds.total_cmp(&b.1.virtual_seconds));
     let of_runs = |of: fn(&Summary) -> f64| {
         units::duration(runs.iter().map(|run| of(run.1)).sum::<f64>() * 1e9)
     };
     let facts = vec![
-        ("Fastest".to_owned(), fastest.map_or("none", |run| run.0).to_owned()),
+        ("Fastest".to_owned(), fastest(runs).map_or("none", |run| run.0).to_owned()),
         ("Virtual time of all".to_owned(), of_runs(|summary| summary.virtual_seconds)),
         ("Wall-clock time of all".to_owned(), of_runs(|summary| summary.wall_seconds)),
     ];
