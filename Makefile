@@ -92,12 +92,14 @@ test-intel: guest ## The engine kvm on Intel's VMX, in a processor that Bochs em
 test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
 	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]
 
-conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI=, ZONEFS=, XNVME=, XFSTESTS= say where their sources are (docs/development/conformance.md)
-	@test -n "$(BLKTESTS)$(FIO)$(NVME_CLI)$(ZONEFS)$(XNVME)$(XFSTESTS)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, NVME_CLI=DIR, ZONEFS=DIR, XNVME=DIR, XFSTESTS=DIR (docs/development/conformance.md)" >&2; exit 2; }
+conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI=, ZONEFS=, XNVME=, XFSTESTS= say where their sources are, FIO_JOBS= a folder of fio job files (docs/development/conformance.md)
+	@test -n "$(BLKTESTS)$(FIO)$(FIO_JOBS)$(NVME_CLI)$(ZONEFS)$(XNVME)$(XFSTESTS)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, FIO_JOBS=DIR, NVME_CLI=DIR, ZONEFS=DIR, XNVME=DIR, XFSTESTS=DIR (docs/development/conformance.md)" >&2; exit 2; }
 	@status=0; \
 	test -z "$(BLKTESTS)" || scripts/conformance blktests "$(BLKTESTS)" $(STASIS) || status=1; \
 	test -z "$(FIO)" || PATH="$(abspath $(FIO)):$$PATH" cargo test --locked --release -p stasis-workload --test fio || status=1; \
 	test -z "$(FIO)" || scripts/conformance fio-zbd "$(FIO)" $(STASIS) || status=1; \
+	test -z "$(FIO_JOBS)" || FIO_JOBS="$(abspath $(FIO_JOBS))" FIO_REPORT="$(abspath results/conformance)/fio-jobs.tsv" \
+		PATH="$(if $(FIO),$(abspath $(FIO)):)$$PATH" cargo test --locked --release -p stasis-workload --test jobs -- --ignored --nocapture || status=1; \
 	test -z "$(NVME_CLI)" || scripts/conformance nvme-cli "$(NVME_CLI)" $(STASIS) || status=1; \
 	test -z "$(ZONEFS)" || scripts/conformance zonefs "$(ZONEFS)" $(STASIS) || status=1; \
 	test -z "$(XNVME)" || scripts/conformance xnvme "$(XNVME)" $(STASIS) || status=1; \

@@ -1,23 +1,24 @@
 //! Errors in a job file or a trace.
 
+use crate::job::Place;
 use crate::trace::Position;
 
 /// Reason why a job file makes no load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// A line is not right.
-    #[error("line {line}: {problem}")]
+    #[error("{place}: {problem}")]
     Line {
-        /// Its place in the file, from 1.
-        line: usize,
+        /// Its place.
+        place: Place,
         /// The fault, and its remedy.
         problem: String,
     },
     /// A key that fio does not have.
-    #[error("line {line}: unknown key `{key}`{}", did_you_mean(.nearest))]
+    #[error("{place}: unknown key `{key}`{}", did_you_mean(.nearest))]
     Key {
-        /// Its place in the file, from 1.
-        line: usize,
+        /// Its place.
+        place: Place,
         /// The key as written.
         key: String,
         /// The valid key nearest to the written one.

@@ -15,6 +15,9 @@ mod source;
 pub mod trace;
 
 pub use error::{JobError, TraceError};
-pub use job::{table as fio, Direction, Distribution, Each, Job, JobFile, Load, Size, Weighted};
+pub use job::{
+    table as fio, Direction, Distribution, Each, Include, Included, Job, JobFile, JobText, Load,
+    Place, Size, Weighted,
+};
 pub use simulation::{Finished, Pause, Simulation};
 pub use source::{Io, Workload};

@@ -13,7 +13,6 @@ use stasis_machine::{Controller, DriveConfig};
 use stasis_media::{Execution, HostMedium, Medium, MediumSpec, OpenOptions, Pieces};
 use stasis_models::BuildContext;
 use stasis_qcow2::{Opening, Settings};
-use stasis_workload::JobFile;
 
 use crate::plan::{drive_seed, PlannedDrive, RunPlan, SharedRegion};
 
@@ -47,7 +46,7 @@ impl<'a> Drives<'a> {
             let place = &load.place;
             let spec = LoadSpec {
                 name: load.name.clone(),
-                jobs: JobFile::parse(&load.job, &|_| None)?,
+                jobs: load.jobs()?,
                 region: Region { offset: place.offset, length: place.length },
                 queue: place.tenant.queue().map_err(|error| anyhow!(error))?,
                 group: load.group_weight,

@@ -44,6 +44,7 @@ pub mod guest;
 pub mod input;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod inside;
+pub mod job_file;
 pub mod keep;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod local;

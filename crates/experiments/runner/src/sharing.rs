@@ -11,6 +11,7 @@ use stasis_media::MediumSpec;
 use stasis_scheduler::{Kind, NoneSpec, SchedulerSpec};
 use stasis_workload::{Direction, JobError, JobFile, Load};
 
+use crate::job_file;
 use crate::media::{absolute, check_order, OpenMedium};
 use crate::plan::{PlannedDrive, PlannedMachine, PlannedWorkload, SharedRegion};
 
@@ -139,12 +140,13 @@ impl<'a> Sharing<'a> {
             (None, Some(job), _) => job.clone(),
             (None, None, Some(path)) => {
                 let path = self.base.join(path);
-                std::fs::read_to_string(&path)
-                    .with_context(|| format!("cannot read {}", path.display()))?
+                let text = job_file::read(&path)?;
+                job_file::of(&text).with_context(|| path.display().to_string())?;
+                text.to_string()
             }
             (None, None, None) => bail!("it does not say what it does"),
         };
-        let jobs = JobFile::parse(&job, &|name| std::env::var(name).ok())?;
+        let jobs = jobs_of(&job)?;
         Load::new(&jobs, place.length, 0, 0)?;
         let name = spec.name.clone().unwrap_or_default();
         Ok(PlannedWorkload { name, job, place, group_weight: spec.group_weight })
@@ -281,6 +283,11 @@ impl PlannedWorkload {
     /// # Errors
     /// [`JobError`] if they are not right, which a plan's are.
     pub fn jobs(&self) -> Result<JobFile, JobError> {
-        JobFile::parse(&self.job, &|name| std::env::var(name).ok())
+        jobs_of(&self.job)
     }
+}
+
+/// The jobs of a plan's text.
+fn jobs_of(text: &str) -> Result<JobFile, JobError> {
+    JobFile::parse(text, &|name| std::env::var(name).ok())
 }

@@ -9,10 +9,11 @@ use serde_json::{json, Value};
 use stasis_clock::Nanos;
 use stasis_report::units::count;
 use stasis_report::{KeptIos, Summary, SUMMARY_FILE};
+use stasis_runner::job_file;
 use stasis_workload::trace::{
     Format, LeftOut, Merged, Pace, Placed, Reader, Replay, ReplayOptions,
 };
-use stasis_workload::{Io, JobFile, Load, TraceError, Workload};
+use stasis_workload::{Io, Load, TraceError, Workload};
 use zstd::stream::read::Decoder;
 
 use crate::points::Point;
@@ -144,8 +145,7 @@ pub fn open(arguments: &Arguments, point: &Point, drive: DriveInfo) -> Result<Op
 
 fn jobs(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
     let shown = || path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown()))?;
-    let file = JobFile::parse(&text, &|name| std::env::var(name).ok()).with_context(shown)?;
+    let file = job_file::parse(path)?;
     let warnings = file.warnings.iter().map(|warning| format!("{}: {warning}", shown())).collect();
     let capacity = drive.capacity.or_else(|| file.least_capacity()).ok_or_else(|| {
         anyhow!("{}: how large is the drive? Give --size, or `size` in every job", shown())

@@ -1,12 +1,13 @@
 //! The form of a job file: sections of keys (fio's HOWTO, "Job file format").
 
+use super::text::{meaning, JobText, Place};
 use crate::JobError;
 
 /// A line `key=value`, or a key alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Its place in the file, from 1.
-    pub number: usize,
+    /// Its place.
+    pub place: Place,
     /// The key.
     pub key: String,
     /// The value after the `=`, if there is one.
@@ -18,23 +19,19 @@ pub struct Line {
 pub struct Section {
     /// The name between the brackets.
     pub name: String,
-    /// The place of its heading in the file, from 1.
-    pub number: usize,
     /// Its lines.
     pub lines: Vec<Line>,
 }
 
 /// Reads the sections. `${NAME}` is replaced by the result of `variable` for it.
 pub fn sections(
-    text: &str,
+    text: &JobText,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<Section>, JobError> {
     let mut sections: Vec<Section> = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let number = index + 1;
-        let wrong = |problem: String| JobError::Line { line: number, problem };
-        // In fio these begin a comment wherever they stand.
-        let line = line.split([';', '#']).next().unwrap_or_default().trim();
+    for (place, line) in text.lines() {
+        let wrong = |problem: String| JobError::Line { place: place.clone(), problem };
+        let line = meaning(line);
         if line.is_empty() {
             continue;
         }
@@ -45,7 +42,7 @@ pub fn sections(
             if !after.is_empty() {
                 return Err(wrong(format!("`{after}` stands after a section's heading")));
             }
-            sections.push(Section { name: name.to_owned(), number, lines: Vec::new() });
+            sections.push(Section { name: name.to_owned(), lines: Vec::new() });
             continue;
         }
         let (key, value) = match line.split_once('=') {
@@ -59,7 +56,7 @@ pub fn sections(
                 "`{key}` stands before the first section, such as [global]"
             )));
         };
-        section.lines.push(Line { number, key, value });
+        section.lines.push(Line { place: place.clone(), key, value });
     }
     Ok(sections)
 }
@@ -86,12 +83,13 @@ mod tests {
     fn sections_comments_and_variables_are_read() {
         let text = "; a comment\n[global]\nbs = 4k\t; small\ngroup_reporting\n\n\
                     [a job]\nsize=${SIZE}m#large\nthread=\n";
-        let read = sections(text, &|name| (name == "SIZE").then(|| "64".into())).unwrap();
+        let variable = |name: &str| (name == "SIZE").then(|| "64".into());
+        let read = sections(&JobText::alone(text).unwrap(), &variable).unwrap();
         assert_eq!(read.len(), 2);
-        assert_eq!((read[1].name.as_str(), read[1].number), ("a job", 6));
-        let line = |number, key: &str, value: Option<&str>| {
+        assert_eq!(read[1].name, "a job");
+        let line = |line, key: &str, value: Option<&str>| {
             let value = value.map(str::to_owned);
-            Line { number, key: key.into(), value }
+            Line { place: Place { line, file: None }, key: key.into(), value }
         };
         let expected = [line(3, "bs", Some("4k")), line(4, "group_reporting", None)];
         assert_eq!(read[0].lines, expected);
@@ -106,7 +104,8 @@ mod tests {
             ("[a] b\n", "after a section's heading"),
             ("[a]\nsize=${NO}\n", "line 2: the environment has no variable `NO`"),
         ] {
-            let error = sections(text, &|_| None).unwrap_err().to_string();
+            let error =
+                sections(&JobText::alone(text).unwrap(), &|_| None).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -16,6 +16,7 @@ mod ranks;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 mod thread;
 mod values;
 
@@ -26,6 +27,7 @@ use files::Service;
 pub use load::Load;
 use offsets::Strided;
 pub use ranks::Distribution;
+pub use text::{Include, Included, JobText, Place};
 pub use values::{Each, Size, Weighted};
 
 /// Operations of a job's I/Os.
@@ -259,11 +261,20 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// Reads a job file; `variable` gives the value of an environment variable.
+    /// Reads a job file that includes no other; `variable` gives the value of an environment
+    /// variable.
     ///
     /// # Errors
     /// [`JobError`], which names the line and for an unknown option the nearest.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, JobError> {
+        Self::of(&JobText::alone(text)?, variable)
+    }
+
+    /// Reads a job file with those that it includes.
+    ///
+    /// # Errors
+    /// As [`JobFile::parse`].
+    pub fn of(text: &JobText, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, JobError> {
         let mut global = Job::default();
         let mut jobs: Vec<Job> = Vec::new();
         for section in file::sections(text, variable)? {

@@ -27,16 +27,18 @@ pub fn in_order(lines: &[Line]) -> impl Iterator<Item = &Line> {
 
 /// Takes a line into `job`.
 pub fn apply(job: &mut Job, line: &Line) -> Result<(), JobError> {
-    let Line { number: place, key, value } = line;
-    let wrong =
-        |problem: String| JobError::Line { line: *place, problem: format!("{key}: {problem}") };
+    let Line { place, key, value } = line;
+    let wrong = |problem: String| JobError::Line {
+        place: place.clone(),
+        problem: format!("{key}: {problem}"),
+    };
     let Some(option) = table::option(key) else {
         let name = key.to_ascii_lowercase();
         if table::COMMAND_LINE.contains(&name.as_str()) {
             return Err(wrong("is an option of fio's command line, not of a job file".into()));
         }
         let nearest = table::nearest(&name);
-        return Err(JobError::Key { line: *place, key: key.clone(), nearest });
+        return Err(JobError::Key { place: place.clone(), key: key.clone(), nearest });
     };
     match option.verdict {
         Verdict::Simulated(key, _) => set(job, key, value.as_deref()).map_err(wrong),
@@ -73,7 +75,7 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
     let bytes = |word: &str| bytes(word, units);
     match key {
         Key::Name => job.name = named(value)?,
-        Key::FileName => job.file = files(value)?,
+        Key::FileName => add_files(&mut job.file, value)?,
         Key::NrFiles => job.nrfiles = within(1, MAX_FILES)? as u32,
         Key::OpenFiles => job.openfiles = within(0, u64::from(u32::MAX))? as u32,
         Key::FileServiceType => job.service = service(value, units)?,
@@ -188,7 +190,8 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
         Key::ZoneRange => job.zone_range = bytes(value)?,
         Key::ZoneSkip => job.zone_skip = bytes(value)?,
         Key::TimeBased | Key::NoRandomMap | Key::Stonewall | Key::NewGroup | Key::ExitAll => {}
-        Key::VerifyOnly => {}
+        // The lines of the file stand in its place.
+        Key::VerifyOnly | Key::Include => {}
     }
     Ok(())
 }
@@ -219,22 +222,31 @@ fn named(value: &str) -> Result<String, String> {
     }
 }
 
-/// The files of a job.
-fn files(value: &str) -> Result<Vec<String>, String> {
-    let (mut names, mut begin) = (Vec::new(), 0);
+/// Adds files of a job to those that an earlier `filename` gave it, as fio does.
+fn add_files(files: &mut Vec<String>, value: &str) -> Result<(), String> {
+    let mut begin = 0;
     let colons = value.match_indices(':').map(|(at, _)| at);
     let ends = colons.filter(|&at| !value[..at].ends_with('\\')).chain([value.len()]);
     for end in ends {
-        names.push(named(&value[begin..end])?);
+        let name = named(&value[begin..end])?;
         begin = end + 1;
+        if files.contains(&name) {
+            return Err(format!(
+                "`{name}` is named twice (a further `filename` adds to those before it, as in fio): \
+                 fio then goes over it in two places at once, sim does not: name it once"
+            ));
+        }
+        files.push(name);
     }
-    if names.len() > 1 && names.iter().any(|name| name.starts_with("/dev/")) {
+    if files.len() > 1 && files.iter().any(|name| name.starts_with("/dev/")) {
         return Err(format!(
-            "`{value}` are several drives: fio goes from one to the next, sim has one drive: run \
-             fio in a guest with a drive for each"
+            "`{}` are several drives (a further `filename` adds to those before it, as in fio): fio \
+             goes from one to the next, sim has one drive: name one, or run fio in a guest with a \
+             drive for each",
+            files.join(":")
         ));
     }
-    Ok(names)
+    Ok(())
 }
 
 /// A service's distribution, or the I/Os that a file gets at a time.

@@ -20,7 +20,7 @@ pub const OPTIONS: &[FioOption] = &[
     neutral(&["description"], RESULTS),
     simulated(&["name"], Key::Name, "the job's name, in place of its section's"),
     simulated(&["wait_for"], Key::WaitFor, "the job begins when all threads of that job have ended"),
-    simulated(&["filename"], Key::FileName, "one, whatever its name, is the drive; several, with colons between, lie on it one behind the other"),
+    simulated(&["filename"], Key::FileName, "one, whatever its name, is the drive; several, with colons between or of several lines, as of `[global]` and the job, lie on it one behind the other"),
     neutral(&["filetype"], FILES),
     refused(&["lockfile"], &["none"], "I/Os of several jobs are not serialized here"),
     neutral(&["directory"], FILES),
@@ -268,5 +268,5 @@ pub const OPTIONS: &[FioOption] = &[
     refused(&["steadystate_duration", "ss_dur"], &["0"], "give a runtime"),
     refused(&["steadystate_ramp_time", "ss_ramp"], &["0"], "give a runtime"),
     refused(&["steadystate_check_interval", "ss_interval"], &[], "give a runtime"),
-    refused(&["include"], &[], "copy the lines of the other file here"),
+    simulated(&["include"], Key::Include, "the lines of another file, which has no sections: `include FILE`, looked for as named and then beside the file in which it stands"),
 ];

@@ -101,6 +101,7 @@ pub enum Key {
     ZoneSize,
     ZoneRange,
     ZoneSkip,
+    Include,
 }
 
 /// Options of fio's command line, which no job file has.

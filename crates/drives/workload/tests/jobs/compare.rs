@@ -1,0 +1,129 @@
+//! Comparison of a thread's I/Os.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::common::{same_shares, Access, Counts};
+use crate::peer::Logged;
+use crate::prepare::PreparedJob;
+
+/// Parts of a range whose shares are compared.
+const PARTS: u64 = 8;
+
+/// The difference, if there is one.
+pub fn differ(theirs: &[Logged], ours: &[Access], job: &PreparedJob) -> Option<String> {
+    let mut ours = ours.to_vec();
+    if job.threads > 1 {
+        // fio's log of several threads has no flushes.
+        ours.retain(|io| io.0 != 'f');
+    }
+    let mut theirs: Vec<Logged> = theirs.to_vec();
+    if theirs.is_empty() != ours.is_empty() {
+        return Some(format!("fio: {} I/Os, here: {}", theirs.len(), ours.len()));
+    }
+    if job.timed {
+        let both = theirs.len().min(ours.len());
+        theirs.truncate(both);
+        ours.truncate(both);
+    }
+    let distance = distance(&theirs, &ours);
+    let theirs: Vec<Access> = theirs
+        .iter()
+        .map(|logged| {
+            let (what, place, length) = logged.io;
+            (what, place + if what == 'f' { 0 } else { logged.file * distance }, length)
+        })
+        .collect();
+    let lengths: BTreeSet<_> =
+        ours.iter().filter(|io| io.0 != 'f').map(|io| (io.0, io.2)).collect();
+    let what = match job.drawn {
+        false if lengths.len() <= 2 => (theirs != ours).then(|| at(&theirs, &ours))?,
+        _ => drawn(&theirs, &ours, job)?,
+    };
+    let head = |all: &[Access]| format!("{} {:?}", all.len(), &all[..all.len().min(8)]);
+    Some(format!("{what}\nfio: {}\nhere: {}", head(&theirs), head(&ours)))
+}
+
+/// The first place in which two sequences differ.
+fn at(theirs: &[Access], ours: &[Access]) -> String {
+    match theirs.iter().zip(ours).position(|(a, b)| a != b) {
+        Some(at) => format!("I/O {at}: fio {:?}, here {:?}", theirs[at], ours[at]),
+        None => format!("fio has {} I/Os, here are {}", theirs.len(), ours.len()),
+    }
+}
+
+/// The distance of files here.
+fn distance(theirs: &[Logged], ours: &[Access]) -> u64 {
+    let first = theirs.iter().zip(ours).find(|(logged, _)| logged.file > 0 && logged.io.0 != 'f');
+    first.map_or(0, |(logged, io)| io.1.saturating_sub(logged.io.1) / logged.file)
+}
+
+/// The difference of I/Os of which something is drawn: in their shares.
+fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String> {
+    let (a, b) = (Shares::of(theirs), Shares::of(ours));
+    let lengths: BTreeSet<_> = ours.iter().filter(|io| io.0 != 'f').map(|io| io.2).collect();
+    if lengths.len() == 1 && !job.timed && a.total != b.total {
+        return Some(format!("fio has {} I/Os, here are {}", a.total, b.total));
+    }
+    let mut parts = vec![
+        ("operations and lengths", &a.kinds, &b.kinds),
+        ("repetitions", &a.repetitions, &b.repetitions),
+    ];
+    if job.uniform && !job.several {
+        parts.push(("places", &a.places, &b.places));
+    }
+    if let Some((what, a, b)) = parts.into_iter().find(|(_, a, b)| !same_shares(a, b)) {
+        return Some(format!("{what}: fio {a:?}, here {b:?}"));
+    }
+    // At the end of a pass fio's map gives the next free block, which may be the one behind.
+    let part = |shares: &Shares| shares.behind as f64 / shares.total.max(1) as f64;
+    if (part(&a) - part(&b)).abs() > 0.03 + 3.0 / (a.total.max(1) as f64).sqrt() {
+        return Some(format!("behind the one before: fio {}, here {}", a.behind, b.behind));
+    }
+    // Places reach the bounds nearly, of many.
+    let near =
+        |a: u64, b: u64| a.abs_diff(b) <= a.max(b) / 8 + lengths.last().copied().unwrap_or(0);
+    (job.uniform && !job.several && a.total > 200 && !near(a.end, b.end))
+        .then(|| format!("places end at {} in fio, at {} here", a.end, b.end))
+}
+
+/// Numbers that random places must not change but within their spread.
+#[derive(Default)]
+struct Shares {
+    total: u64,
+    end: u64,
+    /// By operation and length.
+    kinds: Counts,
+    /// I/Os behind the one before them of the same operation.
+    behind: u64,
+    /// I/Os at a place that was met before, by operation.
+    repetitions: Counts,
+    /// I/Os by part of the range.
+    places: Counts,
+}
+
+impl Shares {
+    fn of(all: &[Access]) -> Self {
+        let mut shares = Self::default();
+        let mut last: BTreeMap<char, u64> = BTreeMap::new();
+        let mut met = BTreeSet::new();
+        // A range of a power of two is the same for both.
+        let end = all.iter().map(|io| io.1 + io.2).max().unwrap_or(0);
+        let range = end.next_power_of_two().max(PARTS);
+        for &(what, place, length) in all {
+            *shares.kinds.entry((what, length)).or_default() += 1;
+            if what == 'f' {
+                continue;
+            }
+            shares.total += 1;
+            let before = last.insert(what, place + length);
+            shares.behind += u64::from(before == Some(place));
+            *shares
+                .repetitions
+                .entry((what, u64::from(!met.insert((what, place)))))
+                .or_default() += 1;
+            *shares.places.entry((what, place / (range / PARTS))).or_default() += 1;
+        }
+        shares.end = end;
+        shares
+    }
+}
