@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod help;
 mod here;
+mod metrics;
 mod separator;
 
 use std::process::ExitCode;

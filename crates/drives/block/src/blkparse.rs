@@ -5,7 +5,7 @@
 //! sequence, time, process, action, kind, sector, number of sectors. A flush
 //! has no sectors.
 
-use stasis_clock::{Nanos, SECOND};
+use crate::clock::{Nanos, SECOND};
 
 use crate::Operation;
 

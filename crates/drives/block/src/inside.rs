@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stasis_clock::Nanos;
 
 use crate::Health;
 

@@ -4,10 +4,12 @@
 //! Promise: plain data, and the interfaces of a drive's [`Model`] and its [`medium`].
 
 pub mod blkparse;
+pub mod clock;
 mod doorbells;
 pub mod inside;
 mod link;
 pub mod medium;
+pub mod memory;
 mod model;
 mod power;
 mod random;

@@ -3,16 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::{Command, Operation};
-
-/// Names an I/O at one medium while it is under way.
-pub type Ticket = u64;
+use crate::{Operation, Request, Tag};
 
 /// An I/O that a medium has finished.
 #[derive(Debug)]
 pub struct Finished {
-    /// Ticket of the I/O.
-    pub ticket: Ticket,
+    /// The request's tag.
+    pub tag: Tag,
     /// Outcome of the I/O. Data that was read is valid only where this is `Ok`.
     pub result: Result<(), MediumError>,
     /// The buffer it was submitted with; for a read, filled.
@@ -23,9 +20,8 @@ pub struct Finished {
 pub trait Medium: Send {
     /// Capacity in bytes, which does not change while I/Os are under way.
     fn capacity(&self) -> u64;
-    /// Starts an I/O. `data` holds the data to write, or room for exactly the data to read; it is
-    /// empty for other operations. Errors come back with the I/O.
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>);
+    /// Starts an I/O. Its tag is unique among those under way. Errors come back with the I/O.
+    fn submit(&mut self, request: Request);
 
     /// Appends finished I/Os, without waiting.
     fn poll(&mut self, done: &mut Vec<Finished>);
@@ -52,8 +48,8 @@ impl<M: Medium + ?Sized> Medium for Box<M> {
     fn capacity(&self) -> u64 {
         (**self).capacity()
     }
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
-        (**self).submit(ticket, command, data);
+    fn submit(&mut self, request: Request) {
+        (**self).submit(request);
     }
     fn poll(&mut self, done: &mut Vec<Finished>) {
         (**self).poll(done);

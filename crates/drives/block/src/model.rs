@@ -1,7 +1,7 @@
 //! The interface of a drive model: *when* a command completes, and whether.
 
+use crate::clock::Nanos;
 use serde::{Deserialize, Serialize};
-use stasis_clock::Nanos;
 
 use crate::inside::Inside;
 use crate::timeline::{Spans, Tracks};

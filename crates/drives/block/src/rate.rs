@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::clock::Nanos;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use stasis_clock::Nanos;
 
 use crate::units::{format_size, parse_size, UnitError};
 

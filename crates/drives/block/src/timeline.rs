@@ -4,8 +4,8 @@
 //! span is one thing that it did. A source of spans announces its tracks once ([`Tracks::add`]),
 //! and keeps its spans in a [`Spans`] until they are taken.
 
+use crate::clock::Nanos;
 use serde::{Deserialize, Serialize};
-use stasis_clock::Nanos;
 
 /// Spans that one [`Spans`] keeps at most.
 const MAX_SPANS: usize = 1 << 16;

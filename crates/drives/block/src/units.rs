@@ -9,7 +9,7 @@ mod config;
 #[cfg(test)]
 mod tests;
 
-use stasis_clock::Nanos;
+use crate::clock::Nanos;
 
 pub use config::{duration, duration_option, size, size_option};
 

@@ -7,7 +7,8 @@
 //! - [`read_text`]: a text in TOML read into a type, with errors that name line, column, key, the
 //!   value found, the allowed ones and the nearest;
 //! - [`Words`]: `KEY=VALUE,...` of a command line, read in the same way;
-//! - [`read`]: a table of a program's, read in the same way;
+//! - [`read_table`]: a table of a program's, read in the same way; [`read`], for a part of one,
+//!   without the ranges of a schema;
 //! - [`Erased`]: parameters of one of several types, which a word selects;
 //! - [`schema`]: the JSON Schema (draft 2020-12) of a type, in words of the configuration.
 //!
@@ -24,6 +25,7 @@ mod words;
 
 pub use erased::{AnyParameters, Erased};
 pub use error::{guess, listed, nearest, Problem, ReadError, Step};
+pub use limits::read_table;
 pub use reader::read;
 pub use schema::{keys, keys_agree, keys_read, older_name, schema, tagged, Tag};
 pub use text::{read_text, TextError};

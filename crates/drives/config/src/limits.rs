@@ -1,21 +1,39 @@
 //! Ranges and words that a schema allows: for values that `Deserialize` takes, and for its errors.
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use crate::schema::{alternatives, resolve};
+use crate::reader::read_tree;
+use crate::schema::{alternatives, resolve, schema};
 use crate::tree::{Tree, Value};
 use crate::{Problem, ReadError, Step};
+
+/// Reads a table of a program's into `T`, as [`crate::read_text`] reads one of a text: with the
+/// ranges and words of the schema.
+///
+/// # Errors
+/// [`ReadError`], which names the place, the fault, and the right value.
+pub fn read_table<T: DeserializeOwned + JsonSchema>(value: Json) -> Result<T, ReadError> {
+    read_within(&schema::<T>(), &value.into())
+}
+
+/// Reads a tree into the type of a schema, and checks it against the schema.
+pub(crate) fn read_within<T: DeserializeOwned>(schema: &Json, tree: &Tree) -> Result<T, ReadError> {
+    let value = read_tree(tree).map_err(|error| refine(schema, tree, error))?;
+    check(schema, tree).map(|()| value)
+}
 
 /// Checks numbers and words against the ranges and the lists of a schema.
 ///
 /// # Errors
 /// The first value that is not allowed.
-pub(crate) fn check(schema: &Json, tree: &Tree) -> Result<(), ReadError> {
+fn check(schema: &Json, tree: &Tree) -> Result<(), ReadError> {
     check_at(schema, schema, tree)
 }
 
 /// The error with the range, or an example, that the schema has at its place.
-pub(crate) fn refine(schema: &Json, tree: &Tree, mut error: ReadError) -> ReadError {
+fn refine(schema: &Json, tree: &Tree, mut error: ReadError) -> ReadError {
     let Some(place) = at(schema, tree, error.path()) else { return error };
     let Problem::Type { found, expected } = &mut error.problem else { return error };
     if let Some((least, most)) = range(schema, place) {

@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
-use crate::reader::read_tree;
+use crate::limits::read_within;
 use crate::tree::{Entry, Tree, Value};
-use crate::{limits, schema, Problem, ReadError};
+use crate::{schema, Problem, ReadError};
 
 /// Error in a text, with line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,13 +34,7 @@ pub struct TextError {
 pub fn read_text<T: DeserializeOwned + JsonSchema>(text: &str) -> Result<T, TextError> {
     let of_text = |error| TextError::new(text, error);
     let tree = parse(text).map_err(of_text)?;
-    let read = read_tree(&tree);
-    // The schema is made for an error, and for a number or word that may be out of its range.
-    let schema = schema::<T>();
-    match read {
-        Ok(value) => limits::check(&schema, &tree).map(|()| value).map_err(of_text),
-        Err(error) => Err(of_text(limits::refine(&schema, &tree, error))),
-    }
+    read_within(&schema::<T>(), &tree).map_err(of_text)
 }
 
 fn parse(text: &str) -> Result<Tree, ReadError> {

@@ -10,8 +10,7 @@ use std::ops::Range;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use crate::limits;
-use crate::reader::read_tree;
+use crate::limits::read_within;
 use crate::schema::{alternatives, resolve, DEPTH, OLDER};
 use crate::tree::{Entry, Tree, Value};
 use crate::{nearest, Problem, ReadError, Step};
@@ -171,8 +170,7 @@ impl Words {
                 .map_err(|problem| error(word.key.start, problem))?;
         }
         let tree = Tree { value: Value::Table(table), span: Some(0..text.len()) };
-        let read = read_tree(&tree).map_err(|error| limits::refine(&self.schema, &tree, error));
-        read.and_then(|value| limits::check(&self.schema, &tree).map(|()| value)).map_err(|found| {
+        read_within(&self.schema, &tree).map_err(|found: ReadError| {
             let at = found.span().map_or(0, |span| span.start);
             WordsError { key: self.key_of(&found), ..error(at, self.problem(found)) }
         })

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
 use stasis_block::medium::MediumError;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Health, VendorCommand, VendorError};
-use stasis_clock::Nanos;
 
 /// Health, a vendor's commands, and reports of internal activity. Every method is by default that
 /// of the layer below; below a drive there is nothing to ask.

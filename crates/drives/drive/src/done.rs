@@ -1,7 +1,7 @@
 //! A completed command.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Status, Tag};
-use stasis_clock::Nanos;
 use stasis_run_events::{IoRecord, IoStatus};
 
 /// A command that a layer has completed.

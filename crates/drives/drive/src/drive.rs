@@ -3,35 +3,29 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
-use stasis_block::medium::{Finished, Medium, MediumError};
+use stasis_block::medium::{Medium, MediumError};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
-    Command, Fate, Health, Operation, Request, Status, VendorCommand, VendorError, SECTOR,
+    Command, Fate, Health, Operation, Request, Status, Tag, VendorCommand, VendorError,
 };
-use stasis_clock::Nanos;
 use stasis_models::{Completion, Model};
 
-use crate::slots::{Slot, Slots};
-use crate::{Control, Done, Layer, Properties};
+use crate::{Control, Done, Join, Layer, Properties};
 
 /// A model with a medium.
 pub struct Drive {
     properties: Properties,
     model: Box<dyn Model>,
-    medium: Box<dyn Medium>,
+    join: Join<dyn Medium>,
     // The host's clock, if the guest stands still for the medium. It changes nothing but `frozen`.
     host_clock: Option<fn() -> Instant>,
-    slots: Slots,
     // Completed by the model, and not yet handed out.
     due: Vec<Completion>,
     // Barriers under way, in the order of their times.
     barriers: VecDeque<Completion>,
-    // Finished by the medium, on their way to their slots.
-    finished: Vec<Finished>,
     frozen: Duration,
-    submitted: u64,
-    error: Option<MediumError>,
 }
 
 impl Drive {
@@ -49,14 +43,10 @@ impl Drive {
             properties,
             model,
             host_clock: None,
-            medium,
-            slots: Slots::default(),
+            join: Join::new(medium),
             due: Vec::new(),
             barriers: VecDeque::new(),
-            finished: Vec::new(),
             frozen: Duration::ZERO,
-            submitted: 0,
-            error: None,
         }
     }
 
@@ -65,7 +55,7 @@ impl Drive {
     /// more than an I/O in memory does.
     #[must_use]
     pub fn with_host_clock(mut self, clock: fn() -> Instant) -> Self {
-        self.host_clock = (!self.medium.is_immediate()).then_some(clock);
+        self.host_clock = (!self.join.medium().is_immediate()).then_some(clock);
         self
     }
 
@@ -86,20 +76,13 @@ impl Drive {
         }
     }
 
-    /// Waits until the medium has finished with a slot.
-    fn wait_for(&mut self, index: u32) {
-        let mut start = None;
-        let clock = self.host_clock;
-        while self.slots.get_mut(index).is_some_and(|slot| slot.outcome.is_none()) {
-            start = start.or_else(|| clock.map(|clock| clock()));
-            self.medium.wait(&mut self.finished);
-            if self.finished.is_empty() {
-                debug_assert!(false, "the medium forgot a command");
-                break;
-            }
-            self.settle();
+    /// Waits until the medium has finished a slot's command: the guest stands still.
+    fn wait_for(&mut self, slot: Tag) {
+        if self.join.awaits_medium(slot) {
+            let start = self.host_clock.map(|clock| clock());
+            self.join.wait_for(slot);
+            self.count_frozen(start);
         }
-        self.count_frozen(start);
     }
 
     /// Adds the host's time since `start` to that for which the guest stood still.
@@ -107,60 +90,6 @@ impl Drive {
         if let (Some(clock), Some(start)) = (self.host_clock, start) {
             self.frozen += clock().duration_since(start);
         }
-    }
-
-    /// Brings the medium's finished I/Os to their slots.
-    fn settle(&mut self) {
-        for Finished { ticket, result, data } in self.finished.drain(..) {
-            let slot = u32::try_from(ticket).ok().and_then(|index| self.slots.get_mut(index));
-            debug_assert!(slot.is_some(), "the medium finished a command that is not in flight");
-            if let Some(slot) = slot {
-                slot.outcome = Some((result, data));
-            }
-        }
-    }
-
-    /// Flips a bit of a copied range: the drive read its source wrong. The medium's own copy was
-    /// right.
-    fn damage_copy(&mut self, copy: &Command, seed: u64) {
-        let Some(bit) = seed.checked_rem(copy.length.saturating_mul(8)) else { return };
-        let at = copy.offset + bit / 8;
-        let sector = at / SECTOR * SECTOR;
-        let read = Command::new(Operation::Read, sector, SECTOR);
-        let (status, mut data) = self.instant(read, vec![0; SECTOR as usize]);
-        if status == Status::Ok {
-            flip(&mut data, 8 * (at - sector) + bit % 8);
-            self.instant(Command { operation: Operation::Write, ..read }, data);
-        }
-    }
-
-    fn complete(&mut self, slot: Slot, Completion { at, fate, .. }: Completion) -> Done {
-        let Slot { tag, queue, command, submit, order, outcome } = slot;
-        let failure = command.operation.failure();
-        let mut failed_at = 0;
-        let (status, data) = match outcome {
-            Some((Ok(()), mut data)) => match fate {
-                Fate::Done => (Status::Ok, data),
-                Fate::Failed { status, at } => {
-                    failed_at = at;
-                    (status, data)
-                }
-                Fate::Corrupted { seed } => {
-                    match command.operation {
-                        Operation::Read => flip(&mut data, seed),
-                        Operation::Copy => self.damage_copy(&command, seed),
-                        _ => {}
-                    }
-                    (Status::Ok, data)
-                }
-            },
-            Some((Err(error), data)) => {
-                self.error.get_or_insert(error);
-                (failure, data)
-            }
-            None => (failure, Vec::new()),
-        };
-        Done { tag, queue, command, status, failed_at, data, submit, order, at }
     }
 }
 
@@ -170,7 +99,7 @@ impl Layer for Drive {
     }
 
     fn in_flight(&self) -> usize {
-        self.slots.len()
+        self.join.in_flight()
     }
 
     fn submit(&mut self, now: Nanos, request: Request) {
@@ -179,14 +108,9 @@ impl Layer for Drive {
         if self.model.next_event().is_some_and(|at| at <= now) {
             self.model.advance(now, &mut self.due);
         }
-        let Request { tag, queue, command, data, .. } = request;
-        let order = self.submitted;
-        self.submitted += 1;
-        if command.operation == Operation::Barrier {
+        if request.command.operation == Operation::Barrier {
             // Order costs the drive's mechanics nothing; nothing waits for it.
-            let outcome = Some((Ok(()), data));
-            let slot = Slot { tag, queue, command, submit: now, order, outcome };
-            let slot = self.slots.insert(slot);
+            let slot = self.join.submit_without_medium(now, request);
             let barrier = self.properties.barrier;
             let fate = match barrier {
                 Some(_) => Fate::Done,
@@ -196,12 +120,11 @@ impl Layer for Drive {
             self.barriers.push_back(Completion { tag: slot, at, fate });
             return;
         }
-        let slot = Slot { tag, queue, command, submit: now, order, outcome: None };
-        let slot = self.slots.insert(slot);
-        self.model.submit(now, slot, &command);
+        let command = request.command;
         let start = self.host_clock.map(|clock| clock());
-        self.medium.submit(u64::from(slot), command, data);
+        let slot = self.join.submit(now, request);
         self.count_frozen(start);
+        self.model.submit(now, slot, &command);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -221,16 +144,13 @@ impl Layer for Drive {
         if self.due.is_empty() {
             return;
         }
-        self.medium.poll(&mut self.finished);
-        self.settle();
+        self.join.poll(|_| {});
         let mut due = std::mem::take(&mut self.due);
-        for completion in due.drain(..) {
-            self.wait_for(completion.tag);
-            let Some(slot) = self.slots.remove(completion.tag) else {
-                debug_assert!(false, "the model completed a command that is not in flight");
-                continue;
-            };
-            done.push(self.complete(slot, completion));
+        for Completion { tag: slot, at, fate } in due.drain(..) {
+            self.wait_for(slot);
+            let completed = self.join.complete(slot, at, fate);
+            debug_assert!(completed.is_some(), "the model completed what is not in flight");
+            done.extend(completed);
         }
         self.due = due;
     }
@@ -239,21 +159,7 @@ impl Layer for Drive {
         if command.operation == Operation::Barrier {
             return (Status::Ok, data);
         }
-        let slot = Slot { tag: 0, queue: 0, command, submit: 0, order: 0, outcome: None };
-        let slot = self.slots.insert(slot);
-        self.medium.submit(u64::from(slot), command, data);
-        self.medium.poll(&mut self.finished);
-        self.settle();
-        self.wait_for(slot);
-        let outcome = self.slots.remove(slot).and_then(|slot| slot.outcome);
-        match outcome {
-            Some((Ok(()), data)) => (Status::Ok, data),
-            Some((Err(error), data)) => {
-                self.error.get_or_insert(error);
-                (command.operation.failure(), data)
-            }
-            None => (command.operation.failure(), Vec::new()),
-        }
+        self.join.instant(command, data)
     }
 
     fn control(&mut self) -> &mut dyn Control {
@@ -296,14 +202,7 @@ impl Control for Drive {
     }
 
     fn take_error(&mut self) -> Option<MediumError> {
-        self.error.take()
-    }
-}
-
-/// Flips one bit.
-fn flip(data: &mut [u8], seed: u64) {
-    if let Some(bit) = seed.checked_rem(8 * data.len() as u64) {
-        data[(bit / 8) as usize] ^= 1 << (bit % 8);
+        self.join.take_error()
     }
 }
 

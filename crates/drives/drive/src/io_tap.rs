@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status, Tag};
-use stasis_clock::Nanos;
 
 use crate::{Decorator, Done, Layer};
 

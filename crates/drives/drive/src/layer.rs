@@ -1,8 +1,8 @@
 //! The interface common to a drive and every layer above one: it accepts commands and completes
 //! them later.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, PowerLoss, Request, Status};
-use stasis_clock::Nanos;
 
 use crate::{Control, Done};
 

@@ -1,11 +1,11 @@
 //! A scheduler before a drive that several share.
 
+use slab::Slab;
+use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Request, Status, Tag, VendorCommand, VendorError};
-use stasis_clock::Nanos;
 use stasis_scheduler::{Dispatcher, GroupId, QueueId, QueueSpec, QueueStatistics, SchedulerSpec};
 
-use crate::slots::Slots;
 use crate::turns::{Sent, Turns};
 use crate::{Control, Decorator, Done, Layer};
 
@@ -44,7 +44,7 @@ pub struct Scheduled {
     lower: Box<dyn Layer>,
     dispatcher: Dispatcher,
     first: Tenant,
-    slots: Slots<Held>,
+    slots: Slab<Held>,
     // Of each tenant.
     submitted: Vec<u64>,
     // Completed, and not yet handed out.
@@ -59,7 +59,7 @@ impl Scheduled {
     pub fn new(spec: &SchedulerSpec, lower: Box<dyn Layer>) -> Self {
         let mut dispatcher = Dispatcher::new(spec.build(), spec.depth);
         let first = Tenant(dispatcher.scheduler().create(0, &QueueSpec::default()));
-        let (slots, due, done) = (Slots::default(), Vec::new(), Vec::new());
+        let (slots, due, done) = (Slab::new(), Vec::new(), Vec::new());
         Self { lower, dispatcher, first, slots, submitted: Vec::new(), due, done, turns: None }
     }
 
@@ -111,7 +111,7 @@ impl Scheduled {
         self.submitted[tenant.index()] += 1;
         let sent = None;
         let held = Held { tenant, tag, queue, command, submit: now, order, data, sent };
-        let slot = self.slots.insert(held);
+        let slot = self.slots.insert(held) as Tag;
         let request =
             stasis_scheduler::Request { urgent, ..stasis_scheduler::Request::new(slot, command) };
         if let Err(refused) = self.dispatcher.submit(now, tenant.0, &request) {
@@ -147,7 +147,7 @@ impl Scheduled {
 
     fn fill(&mut self, now: Nanos) {
         while let Some(slot) = self.dispatcher.next(now) {
-            let Some(held) = self.slots.get_mut(slot) else {
+            let Some(held) = self.slots.get_mut(slot as usize) else {
                 debug_assert!(false, "the scheduler sent what is not here");
                 continue;
             };
@@ -166,8 +166,8 @@ impl Scheduled {
         }
     }
 
-    fn finish(&mut self, slot: u32, (status, failed_at): (Status, u64), data: Vec<u8>, at: Nanos) {
-        let Some(held) = self.slots.remove(slot) else { return };
+    fn finish(&mut self, slot: Tag, (status, failed_at): (Status, u64), data: Vec<u8>, at: Nanos) {
+        let Some(held) = self.slots.try_remove(slot as usize) else { return };
         let Held { tenant, tag, queue, command, submit, order, sent, .. } = held;
         if let (Some(turns), Some(sent)) = (&mut self.turns, sent) {
             turns.ended(at, (tenant.index(), order), sent, &command);

@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use stasis_block::clock::Nanos;
 use stasis_block::timeline::Tracks;
 use stasis_block::{Operation, Request};
-use stasis_clock::Nanos;
 use stasis_run_events::{Service, SharedOutcome, TenantOutcome};
 use stasis_scheduler::{QueueSpec, QueueStatistics, SchedulerSpec, SECTOR};
 use stasis_workload::{JobError, JobFile};

@@ -1,9 +1,9 @@
 //! The commands in flight. A command's slot is its name at the model and at the medium, independent
 //! of the caller's tags.
 
+use stasis_block::clock::Nanos;
 use stasis_block::medium::MediumError;
 use stasis_block::{Command, Tag};
-use stasis_clock::Nanos;
 
 /// A command in flight.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Turns of a host's scheduler, and each tenant's requests at the drive, as spans.
 
+use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_block::Command;
-use stasis_clock::Nanos;
 
 /// An open turn: the requests that the scheduler sends for one tenant until it sends one of another
 /// tenant, or the drive is empty and the scheduler waits for nobody.

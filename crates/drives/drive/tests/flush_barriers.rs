@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use common::{Latencies, Moody};
 use proptest::prelude::*;
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status};
-use stasis_clock::Nanos;
 use stasis_drive::{Done, Drive, FlushBarriers, IoTap, Layer, TraceSink};
 use stasis_media::{FaultPlan, Faults, Ram};
 

@@ -1,6 +1,6 @@
 //! The host link: each way, one transfer after another.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_nand::BusRate;
 
 use crate::spec::Rate;

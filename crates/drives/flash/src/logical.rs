@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Operation, Status};
-use stasis_clock::Nanos;
 use stasis_nand::hash::{bits, unit};
 
 use crate::ftl::Request;

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use stasis_block::clock::Nanos;
 use stasis_block::inside::{FlashInside, Inside};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
 };
-use stasis_clock::Nanos;
 use stasis_nand::{Array, Breakdown, Faults};
 
 use crate::buffer::IN_FLIGHT;

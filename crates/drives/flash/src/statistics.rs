@@ -2,8 +2,8 @@
 
 mod inside;
 
+use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, Op, OpKind};
 
 pub(crate) use self::inside::Sizes;

@@ -1,7 +1,7 @@
 //! The work of the drive's parts, as spans for an observer ([`stasis_block::Model::watch`]).
 
+use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Cause, Span, Spans, Step, Track, TrackKind, Tracks, What};
-use stasis_clock::Nanos;
 use stasis_nand::{Activity, Array, OpKind, Part, PlaneId, Priority};
 
 /// The tracks of a drive: its channels, then its planes or LUNs, then the collection of each

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use stasis_block::Command;
+use stasis_block::{Request, Tag};
 
-use crate::{Execution, Finished, HostMedium, Medium, Ticket};
+use crate::{Execution, Finished, HostMedium, Medium};
 
 /// Lets no I/O of `inner` finish before a real time has passed since it was
 /// submitted. Under asynchronous execution the waits of I/Os overlap; under
@@ -23,7 +23,7 @@ pub(crate) struct Delayed<M> {
 
 #[derive(Debug)]
 struct Held {
-    ticket: Ticket,
+    tag: Tag,
     deadline: Instant,
     state: State,
 }
@@ -43,9 +43,10 @@ impl<M: Medium> Delayed<M> {
 
     fn hold(&mut self) {
         for finished in self.early.drain(..) {
-            let under_way = self.held.iter_mut().find(|held| {
-                held.ticket == finished.ticket && matches!(held.state, State::UnderWay)
-            });
+            let under_way = self
+                .held
+                .iter_mut()
+                .find(|held| held.tag == finished.tag && matches!(held.state, State::UnderWay));
             if let Some(held) = under_way {
                 held.state = State::Finished(finished);
             }
@@ -74,13 +75,14 @@ impl<M: Medium> Medium for Delayed<M> {
         self.inner.capacity()
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn submit(&mut self, request: Request) {
+        let tag = request.tag;
         let deadline = Instant::now() + self.delay;
-        self.inner.submit(ticket, command, data);
+        self.inner.submit(request);
         if self.execution == Execution::Synchronous {
             std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
         }
-        self.held.push_back(Held { ticket, deadline, state: State::UnderWay });
+        self.held.push_back(Held { tag, deadline, state: State::UnderWay });
         self.in_flight += 1;
     }
 
@@ -126,15 +128,17 @@ impl<M: Medium> HostMedium for Delayed<M> {}
 mod tests {
     use super::*;
     use crate::Ram;
-    use stasis_block::Operation;
+    use stasis_block::{Command, Operation};
 
     const DELAY: Duration = Duration::from_millis(20);
 
-    fn run(execution: Execution, ios: u64) -> (Duration, Duration) {
+    fn run(execution: Execution, ios: u32) -> (Duration, Duration) {
         let mut medium = Delayed::new(Ram::new(1 << 20), DELAY, execution);
         let command = |offset| Command::new(Operation::Read, offset, 512);
         let start = Instant::now();
-        (0..ios).for_each(|ticket| medium.submit(ticket, command(ticket * 512), vec![1; 512]));
+        for tag in 0..ios {
+            medium.submit(Request::new(tag, command(512 * u64::from(tag)), vec![1; 512]));
+        }
         let submitted = start.elapsed();
         let mut done = Vec::new();
         while medium.in_flight() > 0 {
@@ -142,7 +146,7 @@ mod tests {
             medium.wait(&mut done);
             assert!(done.len() > before);
         }
-        assert_eq!(done.iter().map(|finished| finished.ticket).sum::<u64>(), (0..ios).sum::<u64>());
+        assert_eq!(done.iter().map(|finished| finished.tag).sum::<u32>(), (0..ios).sum::<u32>());
         assert!(done.iter().all(|finished| finished.result.is_ok() && finished.data[0] == 0));
         assert!(medium.held.is_empty());
         (submitted, start.elapsed())

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Request};
 
-use crate::{Finished, HostMedium, Medium, MediumError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError};
 
 /// The I/Os that fail. They are not carried out at all.
 #[derive(Debug, Clone, Default)]
@@ -62,13 +62,13 @@ impl<M: Medium> Medium for Faults<M> {
         self.inner.capacity()
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
-        if self.fails(&command) {
-            let Command { operation, offset, .. } = command;
+    fn submit(&mut self, request: Request) {
+        if self.fails(&request.command) {
+            let Request { tag, command: Command { operation, offset, .. }, data, .. } = request;
             let result = Err(MediumError::Injected { operation, offset });
-            self.failed.push(Finished { ticket, result, data });
+            self.failed.push(Finished { tag, result, data });
         } else {
-            self.inner.submit(ticket, command, data);
+            self.inner.submit(request);
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
         let mut medium = Faults::new(Ram::new(1 << 20), plan);
         let mut done = Vec::new();
         let one = |command: &Command| {
-            medium.submit(7, *command, vec![0; command.length as usize]);
+            medium.submit(Request::new(7, *command, vec![0; command.length as usize]));
             assert_eq!(medium.in_flight(), 1);
             medium.wait(&mut done);
             done.pop().unwrap().result.is_err()

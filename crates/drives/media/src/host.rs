@@ -3,14 +3,12 @@
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Request};
 
 use crate::spec::delayed;
 use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
-use crate::{
-    open, Execution, Finished, HostMedium, Medium, MediumError, OpenError, OpenOptions, Ticket,
-};
+use crate::{open, Execution, Finished, HostMedium, Medium, MediumError, OpenError, OpenOptions};
 
 /// Alignment of the files' beginnings on the drive (bytes).
 const STEP: u64 = 1 << 20;
@@ -69,8 +67,8 @@ impl Medium for HostFiles {
         self.capacity
     }
 
-    fn submit(&mut self, ticket: Ticket, mut command: Command, data: Vec<u8>) {
-        let Command { operation, offset, length, .. } = command;
+    fn submit(&mut self, request: Request) {
+        let Command { operation, offset, length, .. } = request.command;
         // Only the first file is ever written.
         let index = match operation {
             Operation::Flush | Operation::Barrier => 0,
@@ -78,13 +76,15 @@ impl Medium for HostFiles {
         };
         match self.files.get_mut(index) {
             Some((start, medium)) if operation != Operation::Copy || index == 0 => {
-                command.offset = offset.saturating_sub(*start);
-                medium.submit(ticket, command, data);
+                let offset = offset.saturating_sub(*start);
+                let command = Command { offset, ..request.command };
+                medium.submit(Request { command, ..request });
             }
             _ => {
                 let capacity = self.capacity;
                 let error = MediumError::OutOfRange { operation, offset, length, capacity };
-                self.early.push(Finished { ticket, result: Err(error), data });
+                let Request { tag, data, .. } = request;
+                self.early.push(Finished { tag, result: Err(error), data });
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_block::units;
-use stasis_clock::{Nanos, MILLISECOND};
 
 /// Condition for the end of a guest's flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -44,5 +44,5 @@ pub use medium::{Execution, HostMedium, MIN_CAPACITY, SECTOR};
 pub use pieces::{PieceError, Pieces};
 pub use ram::{Chunks, Ram};
 pub use spec::{MediumSpec, OpenOptions};
-pub use stasis_block::medium::{Finished, Medium, MediumError, Ticket};
+pub use stasis_block::medium::{Finished, Medium, MediumError};
 pub use synchronous::{Contents, Synchronous};

@@ -3,10 +3,11 @@
 
 use std::os::fd::RawFd;
 
-use stasis_block::{Command, Operation};
+use slab::Slab;
+use stasis_block::{Command, Operation, Request, Tag};
 
 use crate::medium::check;
-use crate::{Finished, HostMedium, Medium, MediumError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError};
 
 /// A medium in which other media take the place of some of its bytes.
 ///
@@ -49,7 +50,7 @@ struct Span {
 /// An I/O as it was submitted.
 #[derive(Debug)]
 struct Job {
-    ticket: Ticket,
+    tag: Tag,
     // With its parts while those have it.
     data: Vec<u8>,
     left: usize,
@@ -124,41 +125,41 @@ impl Pieces {
             .min(self.spans.len().saturating_sub(1))
     }
 
-    fn end(&mut self, ticket: Ticket, result: Result<(), MediumError>, data: Vec<u8>) {
-        self.early.push(Finished { ticket, result, data });
+    fn end(&mut self, tag: Tag, result: Result<(), MediumError>, data: Vec<u8>) {
+        self.early.push(Finished { tag, result, data });
     }
 
     /// Submits all of an I/O to one medium.
-    fn pass(&mut self, ticket: Ticket, medium: usize, command: Command, data: Vec<u8>) {
-        let job = self.jobs.insert(Job { ticket, data: Vec::new(), left: 1, error: None });
+    fn pass(&mut self, tag: Tag, medium: usize, command: Command, data: Vec<u8>) {
+        let job = self.jobs.insert(Job { tag, data: Vec::new(), left: 1, error: None });
         self.give(job, Share::Whole, medium, command, data);
     }
 
     fn give(&mut self, job: usize, share: Share, medium: usize, command: Command, data: Vec<u8>) {
         let part = self.parts.insert(Part { job, share });
-        self.media[medium].submit(part as Ticket, command, data);
+        self.media[medium].submit(Request::new(part as Tag, command, data));
     }
 
     /// Submits the same to every medium.
-    fn give_all(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn give_all(&mut self, tag: Tag, command: Command, data: Vec<u8>) {
         let left = self.media.len();
-        let job = self.jobs.insert(Job { ticket, data, left, error: None });
+        let job = self.jobs.insert(Job { tag, data, left, error: None });
         for medium in 0..left {
             self.give(job, Share::Other, medium, command, Vec::new());
         }
     }
 
     /// Submits its share of a range to each medium.
-    fn divide(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn divide(&mut self, tag: Tag, command: Command, data: Vec<u8>) {
         let end = command.offset + command.length;
         let (first, last) = (self.span(command.offset), self.span(end.saturating_sub(1)));
         if first >= last {
             let Span { medium, origin, .. } = self.spans[first];
             let command = Command { offset: command.offset - origin, ..command };
-            return self.pass(ticket, medium, command, data);
+            return self.pass(tag, medium, command, data);
         }
         let left = last - first + 1;
-        let job = self.jobs.insert(Job { ticket, data, left, error: None });
+        let job = self.jobs.insert(Job { tag, data, left, error: None });
         for number in first..=last {
             let span = self.spans[number];
             let (from, to) = (span.start.max(command.offset), span.end.min(end));
@@ -177,7 +178,7 @@ impl Pieces {
         }
     }
 
-    fn copy(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn copy(&mut self, tag: Tag, command: Command, data: Vec<u8>) {
         let Command { source, offset, length, .. } = command;
         let place = |at: u64| {
             let span = self.spans[self.span(at)];
@@ -187,10 +188,10 @@ impl Pieces {
             (Some(from), Some(to)) if from == to => {
                 let (medium, origin) = to;
                 let (source, offset) = (source - origin, offset - origin);
-                self.pass(ticket, medium, Command { source, offset, ..command }, data);
+                self.pass(tag, medium, Command { source, offset, ..command }, data);
             }
             _ => self.end(
-                ticket,
+                tag,
                 Err(MediumError::Apart { source_offset: source, offset, length }),
                 data,
             ),
@@ -199,8 +200,8 @@ impl Pieces {
 
     /// Brings the media's finished parts to their I/Os.
     fn settle(&mut self, done: &mut Vec<Finished>) {
-        for Finished { ticket, result, data } in self.finished.drain(..) {
-            let part = self.parts.remove(ticket as usize);
+        for Finished { tag, result, data } in self.finished.drain(..) {
+            let part = self.parts.try_remove(tag as usize);
             let Some(Part { job: number, share }) = part else {
                 debug_assert!(false, "a medium finished what it was not given");
                 continue;
@@ -216,9 +217,8 @@ impl Pieces {
             }
             job.left -= 1;
             if job.left == 0 {
-                if let Some(Job { ticket, data, error, .. }) = self.jobs.remove(number) {
-                    done.push(Finished { ticket, result: error.map_or(Ok(()), Err), data });
-                }
+                let Job { tag, data, error, .. } = self.jobs.remove(number);
+                done.push(Finished { tag, result: error.map_or(Ok(()), Err), data });
             }
         }
     }
@@ -229,20 +229,21 @@ impl Medium for Pieces {
         self.capacity
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn submit(&mut self, request: Request) {
+        let Request { tag, command, data, .. } = request;
         if let Err(error) = check(&command, data.len(), self.capacity) {
-            return self.end(ticket, Err(error), data);
+            return self.end(tag, Err(error), data);
         }
         match command.operation {
-            Operation::Flush => self.give_all(ticket, command, data),
+            Operation::Flush => self.give_all(tag, command, data),
             // Order is the drive's.
-            Operation::Barrier => self.end(ticket, Ok(()), data),
+            Operation::Barrier => self.end(tag, Ok(()), data),
             Operation::Discard if !self.discard_zeroes => match command.fua {
-                true => self.give_all(ticket, Command::flush(), data),
-                false => self.end(ticket, Ok(()), data),
+                true => self.give_all(tag, Command::flush(), data),
+                false => self.end(tag, Ok(()), data),
             },
-            Operation::Copy => self.copy(ticket, command, data),
-            _ => self.divide(ticket, command, data),
+            Operation::Copy => self.copy(tag, command, data),
+            _ => self.divide(tag, command, data),
         }
     }
 
@@ -278,47 +279,5 @@ impl HostMedium for Pieces {
 
     fn descriptors(&self) -> Vec<RawFd> {
         self.media.iter().flat_map(|medium| medium.descriptors()).collect()
-    }
-}
-
-/// Values with small numbers, used again.
-#[derive(Debug)]
-struct Slab<T> {
-    values: Vec<Option<T>>,
-    free: Vec<usize>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Self {
-        Self { values: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Slab<T> {
-    fn insert(&mut self, value: T) -> usize {
-        match self.free.pop() {
-            Some(number) => {
-                self.values[number] = Some(value);
-                number
-            }
-            None => {
-                self.values.push(Some(value));
-                self.values.len() - 1
-            }
-        }
-    }
-
-    fn get_mut(&mut self, number: usize) -> Option<&mut T> {
-        self.values.get_mut(number)?.as_mut()
-    }
-
-    fn remove(&mut self, number: usize) -> Option<T> {
-        let value = self.values.get_mut(number)?.take()?;
-        self.free.push(number);
-        Some(value)
-    }
-
-    fn len(&self) -> usize {
-        self.values.len() - self.free.len()
     }
 }

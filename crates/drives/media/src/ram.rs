@@ -136,6 +136,7 @@ fn pieces(offset: u64, length: u64) -> impl Iterator<Item = (u64, std::ops::Rang
 mod tests {
     use super::*;
     use crate::Medium;
+    use stasis_block::Request;
 
     #[test]
     fn memory_is_taken_where_something_was_written_and_given_back() {
@@ -143,7 +144,7 @@ mod tests {
         let mut ram = Ram::new(1 << 50);
         let command = |operation, offset, length| Command::new(operation, offset, length);
         let mut run = |command: Command, data: Vec<u8>| {
-            ram.submit(0, command, data);
+            ram.submit(Request::new(0, command, data));
             let mut done = Vec::new();
             ram.poll(&mut done);
             let finished = done.pop().unwrap();

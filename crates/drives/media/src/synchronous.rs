@@ -1,11 +1,11 @@
 //! Media in place: an I/O is over when its submission returns.
 
-use stasis_block::Command;
+use stasis_block::{Command, Request};
 
 use crate::backing::Backing;
 use crate::direct::Bounce;
 use crate::workers::Perform;
-use crate::{Finished, HostMedium, Medium, MediumError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError};
 
 /// Bytes on which an I/O is carried out at once.
 pub trait Contents: Send {
@@ -44,9 +44,10 @@ impl<C: Contents> Medium for Synchronous<C> {
         self.contents.capacity()
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command, mut data: Vec<u8>) {
+    fn submit(&mut self, request: Request) {
+        let Request { tag, command, mut data, .. } = request;
         let result = self.contents.perform(&command, &mut data);
-        self.finished.push(Finished { ticket, result, data });
+        self.finished.push(Finished { tag, result, data });
     }
 
     fn poll(&mut self, done: &mut Vec<Finished>) {

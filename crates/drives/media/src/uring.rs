@@ -8,14 +8,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types, IoUring};
-use stasis_block::{Command, Operation};
+use slab::Slab;
+use stasis_block::{Command, Operation, Request, Tag};
 
 use crate::aligned::{Aligned, Buffers};
 use crate::backing::Backing;
 use crate::direct::{is_whole, Bounce};
 use crate::medium::check;
 use crate::workers::{Changes, IoResult, Perform, Workers};
-use crate::{Finished, HostMedium, Medium, MediumError, OpenError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError, OpenError};
 
 /// I/Os that the kernel gets at a time; further ones wait their turn.
 const DEPTH: u32 = 256;
@@ -64,7 +65,7 @@ impl Perform for Arc<Backing> {
 
 /// An I/O.
 struct Slot {
-    ticket: Ticket,
+    tag: Tag,
     command: Command,
     data: Vec<u8>,
     /// Aligned memory that direct I/O passes through.
@@ -80,8 +81,7 @@ struct Uring {
     backing: Arc<Backing>,
     ring: IoUring,
     /// By index, which the kernel and the threads get as the I/O's name.
-    slots: Vec<Option<Slot>>,
-    free: Vec<usize>,
+    slots: Slab<Slot>,
     /// Submitted, and not yet given to the kernel or to a thread.
     ready: VecDeque<usize>,
     /// Flushes, each with the number of changes that it has to wait for.
@@ -109,8 +109,7 @@ impl Uring {
         Self {
             backing,
             ring,
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slab::new(),
             ready: VecDeque::new(),
             flushes: VecDeque::new(),
             changes: Changes::default(),
@@ -128,7 +127,7 @@ impl Uring {
     /// Submits the I/Os that may begin.
     fn pump(&mut self) {
         while let Some(&index) = self.ready.front() {
-            let Some(Some(slot)) = self.slots.get(index) else {
+            let Some(slot) = self.slots.get(index) else {
                 self.ready.pop_front();
                 continue;
             };
@@ -180,15 +179,15 @@ impl Uring {
 
     /// Hands an I/O to a thread.
     fn delegate(&mut self, index: usize) {
-        if let Some(Some(slot)) = self.slots.get_mut(index) {
+        if let Some(slot) = self.slots.get_mut(index) {
             let data = std::mem::take(&mut slot.data);
-            self.workers.submit(index as Ticket, slot.command, data);
+            self.workers.submit(Request::new(index as Tag, slot.command, data));
         }
     }
 
     /// Hands an I/O to the kernel.
     fn push(&mut self, index: usize) {
-        let Some(Some(slot)) = self.slots.get_mut(index) else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
         let Command { operation, offset, length, fua, .. } = slot.command;
         let (pointer, fixed) = match operation {
             Operation::Flush => (std::ptr::null_mut(), None),
@@ -244,18 +243,18 @@ impl Uring {
         }
         let mut finished = std::mem::take(&mut self.by_workers);
         self.workers.poll(&mut finished);
-        for Finished { ticket, result, data } in finished.drain(..) {
-            if let Some(Some(slot)) = self.slots.get_mut(ticket as usize) {
+        for Finished { tag, result, data } in finished.drain(..) {
+            if let Some(slot) = self.slots.get_mut(tag as usize) {
                 slot.data = data;
             }
-            self.finish(ticket as usize, result);
+            self.finish(tag as usize, result);
         }
         self.by_workers = finished;
     }
 
     /// The kernel has done an I/O.
     fn end(&mut self, index: usize, result: i32) {
-        let Some(Some(slot)) = self.slots.get_mut(index) else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
         let Command { operation, length, .. } = slot.command;
         if operation == Operation::Flush {
             let result = if result < 0 {
@@ -291,8 +290,7 @@ impl Uring {
 
     /// An I/O is over.
     fn finish(&mut self, index: usize, result: Result<(), MediumError>) {
-        let Some(slot) = self.slots.get_mut(index).and_then(Option::take) else { return };
-        self.free.push(index);
+        let Some(slot) = self.slots.try_remove(index) else { return };
         if let Some(change) = slot.change {
             self.changing -= 1;
             if slot.alone {
@@ -307,7 +305,7 @@ impl Uring {
                 self.ready.push_back(flush);
             }
         }
-        self.finished.push(Finished { ticket: slot.ticket, result, data: slot.data });
+        self.finished.push(Finished { tag: slot.tag, result, data: slot.data });
     }
 }
 
@@ -326,9 +324,10 @@ impl Medium for Uring {
         self.backing.capacity()
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn submit(&mut self, request: Request) {
+        let Request { tag, command, data, .. } = request;
         if let Err(error) = check(&command, data.len(), self.backing.capacity()) {
-            self.finished.push(Finished { ticket, result: Err(error), data });
+            self.finished.push(Finished { tag, result: Err(error), data });
             return;
         }
         let Command { operation, offset, length, .. } = command;
@@ -339,17 +338,8 @@ impl Medium for Uring {
         let before = self.changes.started();
         let change = changes.then(|| self.changes.start());
         let alone = changes && self.backing.direct && !is_whole(offset, length, self.backing.block);
-        let slot = Slot { ticket, command, data, aligned: None, change, alone };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.slots[index] = Some(slot);
-                index
-            }
-            None => {
-                self.slots.push(Some(slot));
-                self.slots.len() - 1
-            }
-        };
+        let slot = Slot { tag, command, data, aligned: None, change, alone };
+        let index = self.slots.insert(slot);
         if operation == Operation::Flush && before > self.changes.first {
             self.flushes.push_back((before, index));
         } else {
@@ -385,7 +375,7 @@ impl Medium for Uring {
     }
 
     fn in_flight(&self) -> usize {
-        self.slots.len() - self.free.len() + self.finished.len()
+        self.slots.len() + self.finished.len()
     }
     fn discard_zeroes(&self) -> bool {
         self.backing.punches
@@ -398,7 +388,7 @@ impl HostMedium for Uring {
     }
 
     fn needs_poll(&self) -> bool {
-        let first = self.ready.front().and_then(|&index| self.slots.get(index)?.as_ref());
+        let first = self.ready.front().and_then(|&index| self.slots.get(index));
         !self.finished.is_empty()
             || self.unsubmitted
             || first.is_some_and(|slot| self.can_begin(slot))

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Request, Tag};
 
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::direct::Bounce;
-use crate::{Finished, HostMedium, Medium, MediumError, OpenError, Ticket};
+use crate::{Finished, HostMedium, Medium, MediumError, OpenError};
 
 /// Threads at most: the queue depth at which common NVMe drives come near
 /// their best rate. They are started when they are first needed.
@@ -67,7 +67,7 @@ struct State {
 
 #[derive(Debug)]
 struct Job {
-    ticket: Ticket,
+    tag: Tag,
     command: Command,
     data: Vec<u8>,
     change: Option<u64>,
@@ -114,7 +114,7 @@ impl<B: Perform> Shared<B> {
 
     /// Performs one job and makes its end known.
     fn perform(&self, job: Job, bounce: &mut Bounce) -> MutexGuard<'_, State> {
-        let Job { ticket, command, mut data, change } = job;
+        let Job { tag, command, mut data, change } = job;
         let result = self.backing.perform(&command, &mut data, bounce);
         let mut state = self.lock();
         if let Some(change) = change {
@@ -128,7 +128,7 @@ impl<B: Perform> Shared<B> {
             // This thread itself takes the first.
             (1..released).for_each(|_| self.work.notify_one());
         }
-        state.finished.push(Finished { ticket, result, data });
+        state.finished.push(Finished { tag, result, data });
         self.done.notify_one();
         if let Some(bell) = &self.bell {
             ring(bell);
@@ -189,10 +189,11 @@ impl<B: Perform> Medium for Workers<B> {
         self.shared.backing.capacity()
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn submit(&mut self, request: Request) {
+        let Request { tag, command, data, .. } = request;
         self.in_flight += 1;
         let mut state = self.shared.lock();
-        let mut job = Job { ticket, command, data, change: None };
+        let mut job = Job { tag, command, data, change: None };
         match command.operation {
             Operation::Read | Operation::Verify | Operation::Barrier => {}
             Operation::Flush => {
@@ -330,13 +331,13 @@ mod tests {
         let mut medium = Workers::new(OrderProbe::default());
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let (mut done, mut changes) = (Vec::new(), 0);
-        for ticket in 0..2000 {
+        for tag in 0..2000 {
             let flush = random.next_u64() % 8 == 0;
             let operation = if flush { Operation::Flush } else { Operation::Write };
             changes += u64::from(!flush);
             let length = random.next_u64() % 300;
             let command = Command::new(operation, changes, length);
-            medium.submit(ticket, command, vec![2; usize::from(flush)]);
+            medium.submit(Request::new(tag, command, vec![2; usize::from(flush)]));
             while medium.in_flight() > 64 {
                 medium.wait(&mut done);
             }
@@ -352,9 +353,9 @@ mod tests {
     #[test]
     fn what_is_under_way_is_finished_in_the_end() {
         let mut medium = Workers::new(OrderProbe::default());
-        for ticket in 0..200 {
+        for tag in 0..200 {
             let command = Command::new(Operation::Write, 0, 1000);
-            medium.submit(ticket, command, vec![]);
+            medium.submit(Request::new(tag, command, vec![]));
         }
         let shared = Arc::clone(&medium.shared);
         drop(medium);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Request, Tag};
 use stasis_media::{Execution, Finished, HostMedium, Medium, MediumSpec, OpenOptions, Pieces, Ram};
 
 /// Not a multiple of RAM's chunks.
@@ -58,7 +58,7 @@ fn overlap(a: &Io, b: &Io) -> bool {
 fn run(medium: &mut dyn Medium, ios: &[Io]) {
     let capacity = medium.capacity() as usize;
     let mut contents = vec![0u8; capacity];
-    let mut under_way: Vec<(u64, &Io, Vec<u8>)> = Vec::new();
+    let mut under_way: Vec<(Tag, &Io, Vec<u8>)> = Vec::new();
     let mut done: Vec<Finished> = Vec::new();
     let shift = capacity as u64 - (64 + 500) * 512 - 512;
     // Half of the I/Os near the medium's end.
@@ -68,7 +68,7 @@ fn run(medium: &mut dyn Medium, ios: &[Io]) {
         _ => io.clone(),
     };
     let ios: Vec<Io> = ios.iter().map(moved).collect();
-    for (ticket, io) in ios.iter().enumerate() {
+    for (tag, io) in ios.iter().enumerate() {
         while under_way.len() > io.depth || under_way.iter().any(|(_, other, _)| overlap(io, other))
         {
             medium.wait(&mut done);
@@ -96,8 +96,8 @@ fn run(medium: &mut dyn Medium, ios: &[Io]) {
             _ => {}
         }
         let command = Command { fua: io.fua, ..Command::new(io.operation, io.offset, io.length) };
-        medium.submit(ticket as u64, command, data);
-        under_way.push((ticket as u64, io, expected));
+        medium.submit(Request::new(tag as Tag, command, data));
+        under_way.push((tag as Tag, io, expected));
     }
     while medium.in_flight() > 0 {
         medium.wait(&mut done);
@@ -106,17 +106,17 @@ fn run(medium: &mut dyn Medium, ios: &[Io]) {
     assert!(under_way.is_empty());
 
     let command = Command::new(Operation::Read, 0, capacity as u64);
-    medium.submit(0, command, vec![1; capacity]);
+    medium.submit(Request::new(0, command, vec![1; capacity]));
     medium.wait(&mut done);
     let all = done.pop().unwrap();
     all.result.unwrap();
     assert!(all.data == contents, "the medium's contents differ in the end");
 }
 
-fn settle(under_way: &mut Vec<(u64, &Io, Vec<u8>)>, done: &mut Vec<Finished>) {
+fn settle(under_way: &mut Vec<(Tag, &Io, Vec<u8>)>, done: &mut Vec<Finished>) {
     for finished in done.drain(..) {
-        let at = under_way.iter().position(|(ticket, ..)| *ticket == finished.ticket);
-        let (_, io, expected) = under_way.swap_remove(at.expect("a ticket that is under way"));
+        let at = under_way.iter().position(|(tag, ..)| *tag == finished.tag);
+        let (_, io, expected) = under_way.swap_remove(at.expect("a tag that is under way"));
         finished.result.unwrap();
         assert!(finished.data == expected, "{io:?} came back with other data");
     }
@@ -141,11 +141,12 @@ impl Medium for Keeps {
     fn capacity(&self) -> u64 {
         self.0.capacity()
     }
-    fn submit(&mut self, ticket: u64, mut command: Command, data: Vec<u8>) {
+    fn submit(&mut self, request: Request) {
+        let Request { tag, mut command, data, .. } = request;
         if command.operation == Operation::Discard {
             command = Command::flush();
         }
-        self.0.submit(ticket, command, data);
+        self.0.submit(Request::new(tag, command, data));
     }
     fn poll(&mut self, done: &mut Vec<Finished>) {
         self.0.poll(done);
@@ -251,7 +252,7 @@ fn pieces_are_where_they_can_be() {
     let mut copies = |source, offset| {
         let command = Command { source, ..Command::new(Operation::Copy, offset, 4096) };
         let mut done = Vec::new();
-        medium.submit(1, command, Vec::new());
+        medium.submit(Request::new(1, command, Vec::new()));
         medium.wait(&mut done);
         done[0].result.is_ok()
     };
@@ -304,7 +305,8 @@ fn what_is_out_of_bounds_fails_by_itself() {
     for (mut medium, _folder) in each_medium() {
         let mut run = |operation, offset, length, buffer| {
             let mut done = Vec::new();
-            medium.submit(1, Command::new(operation, offset, length), vec![1; buffer]);
+            let command = Command::new(operation, offset, length);
+            medium.submit(Request::new(1, command, vec![1; buffer]));
             medium.wait(&mut done);
             (done.len(), done[0].result.is_ok())
         };
@@ -328,7 +330,7 @@ fn a_copy_moves_contents_within_the_medium() {
     for (mut medium, _folder) in each_medium() {
         let mut run = |command, data: Vec<u8>| {
             let mut done = Vec::new();
-            medium.submit(1, command, data);
+            medium.submit(Request::new(1, command, data));
             medium.wait(&mut done);
             let Finished { result, data, .. } = done.pop().unwrap();
             result.map(|()| data)

@@ -6,10 +6,10 @@
 //! and its own cost has passed; a write with FUA likewise, for itself and what
 //! is before it. Data overwritten in the cache is written out twice.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{
     CacheKind, Command, Model, Operation, PowerLoss, Random, Status, TimePerByte, SECTOR,
 };
-use stasis_clock::Nanos;
 
 use crate::latency::{Independent, Latency};
 use crate::span::Span;

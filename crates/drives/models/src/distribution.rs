@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// How latencies between two percentiles are filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

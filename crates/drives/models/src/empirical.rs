@@ -1,7 +1,7 @@
 //! A model that draws from a measured profile.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Random, Status};
-use stasis_clock::Nanos;
 
 use crate::distribution::Distribution;
 use crate::latency::Latency;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use stasis_block::clock::{EventQueue, Nanos};
 use stasis_block::{Command, Completion, Fate, Model, Operation, PowerLoss, Random, Status, Tag};
-use stasis_clock::{EventQueue, Nanos};
 
 use crate::span::Span;
 

@@ -6,8 +6,8 @@
 mod client;
 mod flash;
 
+use stasis_block::clock::{Nanos, MICROSECOND};
 use stasis_block::{Link, Operation, Rate};
-use stasis_clock::{Nanos, MICROSECOND};
 
 use crate::distribution::Interpolation;
 use crate::kinds::card::CardSpec;

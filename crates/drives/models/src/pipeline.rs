@@ -1,8 +1,8 @@
 //! The pipeline that a drive's commands share: each command holds it for its own time, in the
 //! order of submission. It bounds the rate of a model whose latencies are independent.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Status, TimePerByte};
-use stasis_clock::Nanos;
 
 use crate::latency::Latency;
 

@@ -1,7 +1,7 @@
 //! A model's performance in the figures of a data sheet, measured by driving it.
 
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Command, Model, Operation};
-use stasis_clock::{Nanos, SECOND};
 
 use crate::spec::{BuildContext, BuildError, ModelSpec};
 

@@ -6,9 +6,9 @@ use std::fmt;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use stasis_block::clock::Nanos;
 use stasis_block::units::{format_duration, parse_duration, UnitError};
 use stasis_block::Random;
-use stasis_clock::Nanos;
 
 /// A duration, or an interval of durations drawn from uniformly: `100us`, or
 /// `200us-400us` with both ends included.

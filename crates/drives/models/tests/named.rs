@@ -3,9 +3,9 @@
 mod common;
 
 use common::{build, numbers, REGION};
+use stasis_block::clock::Nanos;
 use stasis_block::Operation::{Flush, Read, Write};
 use stasis_block::{Command, Fate, Operation, Status};
-use stasis_clock::Nanos;
 use stasis_models::{
     BuildContext, DiskSpec, Model, ModelSpec, NamedModel, RatedLatency, RatedSpec, NAMED,
 };

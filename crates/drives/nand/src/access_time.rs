@@ -5,7 +5,7 @@
 //! random comes from the seed and the operation's number; `plain` only if no access depends on
 //! anything but its page's type.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::slots::{Phase, Slot};
 use super::wear::Wear;

@@ -1,6 +1,6 @@
 //! Activities of an array's parts with their times, kept on demand until they are taken.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::slots::{Phase, Slot, Slots};
 use super::unit::{State, Unit};

@@ -1,6 +1,6 @@
 //! The array: operations in, their ends out.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::access_time::Medium;
 use super::activity::{Activity, Log};

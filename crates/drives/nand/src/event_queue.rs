@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// A bucket is 2^9 ns wide, about the time between two events of a busy array.
 const SHIFT: u32 = 9;

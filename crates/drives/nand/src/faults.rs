@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::hash::{bits, unit};
 use crate::{Geometry, PageAddress};

@@ -1,6 +1,6 @@
 //! Operations of an array, and how they end.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::{PageAddress, PlaneId};
 

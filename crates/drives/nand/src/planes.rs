@@ -1,6 +1,6 @@
 //! The planes: which operation starts where, and when.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::slots::{Phase, NONE};
 use super::unit::State;

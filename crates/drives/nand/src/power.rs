@@ -1,6 +1,6 @@
 //! A power cut: nothing that is under way ever ends.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::bus::Channel;
 use super::slots::{List, Slots, NONE};

@@ -1,6 +1,6 @@
 //! Operations in flight, and the lists that they stand in.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::{Breakdown, Op, OpDone, OpStatus};
 use crate::prefetch;

@@ -1,6 +1,6 @@
 //! A plane's steps: the cells begin to work, and what follows the end of a step.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::slots::{Phase, NONE};
 use super::unit::State;

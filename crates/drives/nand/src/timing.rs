@@ -1,6 +1,6 @@
 //! The times that an array is given; the time of one operation is in `access_time.rs`.
 
-use stasis_clock::{Nanos, MICROSECOND};
+use stasis_block::clock::{Nanos, MICROSECOND};
 
 use crate::cells::{PageType, MAX_TYPES};
 

@@ -1,6 +1,6 @@
 //! The state of a unit, which works as one: a plane, or a LUN with planes in lockstep.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::slots::{List, NONE};
 

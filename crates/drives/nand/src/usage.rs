@@ -1,6 +1,6 @@
 //! How busy channels and LUNs were over time, in few numbers.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// Buckets of time: twice as many are merged.
 const BUCKETS: usize = 64;

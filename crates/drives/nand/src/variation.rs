@@ -4,7 +4,7 @@
 //! The properties of a place follow from the seed and its address by a hash, so no page has a
 //! state.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::hash::{bits, normal, unit};
 

@@ -1,6 +1,6 @@
 //! The wear of each block, in four bytes.
 
-use stasis_clock::{Nanos, SECOND};
+use stasis_block::clock::{Nanos, SECOND};
 
 /// Bits of the number of erases; above them the hour of the last, plus one.
 const ERASES_BITS: u32 = 20;

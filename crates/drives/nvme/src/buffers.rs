@@ -1,6 +1,6 @@
 //! Memory that commands work with, used again so that an I/O allocates nothing.
 
-use stasis_memory::{Pool, Segment};
+use stasis_block::memory::{Pool, Segment};
 
 use crate::command::SubmissionEntry;
 use crate::status::Failure;

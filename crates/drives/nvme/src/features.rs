@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::condition::{Condition, WARNING_TEMPERATURE};
 use crate::config::Config;
@@ -88,7 +88,7 @@ impl Features {
         // Origin: set by the host, or else cleared at reset.
         const SET_BY_HOST: u64 = 1 << 49;
         let (then, at) = self.timestamp;
-        let passed = now.saturating_sub(at) / stasis_clock::MILLISECOND;
+        let passed = now.saturating_sub(at) / stasis_block::clock::MILLISECOND;
         let origin = if self.timestamp_was_set { SET_BY_HOST } else { 0 };
         (then + passed) & 0xffff_ffff_ffff | origin
     }

@@ -1,7 +1,7 @@
 //! The host's side of a controller: its registers and queues, and its notifications: completions,
 //! errors and events.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::command::{CommandId, CompletionEntry};
 use crate::config::Config;

@@ -1,6 +1,6 @@
 //! Which interrupt vectors are to be signalled, and when (NVMe 1.4 section 7.5).
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// Unit of the aggregation time: 100 us (NVMe 1.4 section 5.21.1.8).
 const AGGREGATION_UNIT: Nanos = 100_000;

@@ -1,8 +1,8 @@
 //! The parts of the controller that I/O commands act on (NVMe 1.4 section 6): the namespaces, and
 //! the way from a command to the requests that it becomes.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request};
-use stasis_clock::Nanos;
 
 use crate::buffers::Buffers;
 use crate::command::{location, SubmissionEntry};
@@ -147,7 +147,7 @@ impl Io {
         let mut segments = self.buffers.segments_of(memory, command, bytes)?;
         let mut data = self.buffers.take(bytes);
         if what == Transfer::Write {
-            let gathered = stasis_memory::gather(memory, &segments, &mut data);
+            let gathered = stasis_block::memory::gather(memory, &segments, &mut data);
             // A write needs its places no more; a read's wait for its data.
             self.buffers.give_segments(std::mem::take(&mut segments));
             if let Err(error) = gathered {
@@ -248,7 +248,7 @@ impl Io {
         data: &mut [u8],
     ) -> Result<(), Failure> {
         self.buffers.with_segments(memory, command, data.len(), |segments| {
-            stasis_memory::gather(memory, segments, data).map_err(Failure::from)
+            stasis_block::memory::gather(memory, segments, data).map_err(Failure::from)
         })
     }
 
@@ -260,7 +260,7 @@ impl Io {
         data: &[u8],
     ) -> Result<(), Failure> {
         self.buffers.with_segments(memory, command, data.len(), |segments| {
-            stasis_memory::scatter(memory, segments, data).map_err(Failure::from)
+            stasis_block::memory::scatter(memory, segments, data).map_err(Failure::from)
         })
     }
 }

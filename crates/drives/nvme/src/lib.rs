@@ -70,7 +70,7 @@ pub use kept::{KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
-pub use stasis_memory::{Memory, OutOfMemoryRange};
+pub use stasis_block::memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 pub use vendor::VendorRequest;
 pub use zoned::{KeptZones, ZoneState, Zones, ZonesError, Zrwa};

@@ -1,7 +1,7 @@
 //! Physical Region Pages: where in guest memory a command's data is (NVMe 1.4
 //! section 4.3).
 
-use stasis_memory::Segment;
+use stasis_block::memory::Segment;
 
 use crate::command::{location, SubmissionEntry, PSDT};
 use crate::sgl::{self, push};

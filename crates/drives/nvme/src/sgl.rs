@@ -1,7 +1,7 @@
 //! Scatter Gather Lists: the alternative to PRPs for the places of a command's data (NVMe
 //! 1.4 section 4.4).
 
-use stasis_memory::{append, Segment, NOWHERE};
+use stasis_block::memory::{append, Segment, NOWHERE};
 
 use crate::command::{location, SubmissionEntry};
 use crate::status::{Failure, StatusCode};

@@ -1,8 +1,8 @@
 //! The requests that the drive holds, and which commands they belong to.
 
 use slab::Slab;
+use stasis_block::memory::{PendingRequest, Requests, Segment};
 use stasis_block::{Command, Operation};
-use stasis_memory::{Request, Requests, Segment};
 
 use crate::command::CommandId;
 use crate::status::StatusCode;
@@ -91,7 +91,7 @@ impl Slot {
     }
 }
 
-impl Request for Slot {
+impl PendingRequest for Slot {
     fn bytes(&self) -> usize {
         self.bytes
     }

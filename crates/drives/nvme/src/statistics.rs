@@ -3,8 +3,8 @@
 //! Power is on from the making of a controller to its end: [`POWER_CYCLES`]. No reset is a power
 //! cycle, nor an unsafe shutdown, which is a loss of power without a shutdown before.
 
+use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 
 /// Power Cycles: the one in which the controller was made.
 pub const POWER_CYCLES: u128 = 1;

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::memory::{gather, scatter, Segment};
 use stasis_block::{VendorCommand, VendorError};
-use stasis_memory::{gather, scatter, Segment};
 
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::io::Io;

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status};
-use stasis_clock::Nanos;
 
 use crate::tables::Tables;
 use crate::Counters;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::{Counters, Settings};
 

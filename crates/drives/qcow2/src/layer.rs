@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation, Request, Status, Tag, VendorCommand, VendorError};
-use stasis_clock::Nanos;
 use stasis_drive::{Control, Done, Layer, Properties};
 
 use crate::core::{lock, Core};

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
+use slab::Slab;
+
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Tasks that run when they were woken.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    tasks: Vec<Option<(Task, Waker)>>,
-    free: Vec<usize>,
+    tasks: Slab<(Task, Waker)>,
     ready: Arc<Mutex<VecDeque<usize>>>,
 }
 
@@ -33,14 +34,11 @@ impl Wake for Ready {
 impl Tasks {
     /// Adds a task, ready to run.
     pub(crate) fn spawn(&mut self, task: impl Future<Output = ()> + 'static) {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.tasks.push(None);
-            self.tasks.len() - 1
-        });
+        let place = self.tasks.vacant_entry();
         let queue = Arc::clone(&self.ready);
-        let waker = Waker::from(Arc::new(Ready { task: index, queue }));
+        let waker = Waker::from(Arc::new(Ready { task: place.key(), queue }));
         waker.wake_by_ref();
-        self.tasks[index] = Some((Box::pin(task), waker));
+        place.insert((Box::pin(task), waker));
     }
 
     /// Runs until every task waits.
@@ -48,11 +46,10 @@ impl Tasks {
         loop {
             let next = self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(index) = next else { return };
-            let Some(Some((task, waker))) = self.tasks.get_mut(index) else { continue };
+            let Some((task, waker)) = self.tasks.get_mut(index) else { continue };
             let waker = waker.clone();
             if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
-                self.tasks[index] = None;
-                self.free.push(index);
+                drop(self.tasks.remove(index));
             }
         }
     }
@@ -93,9 +90,10 @@ mod tests {
         tasks.run();
         assert_eq!(*log.lock().unwrap(), [2, 0]);
         // A place is used again.
+        assert!(tasks.tasks.vacant_key() < 3);
         let copy = Arc::clone(&log);
         tasks.spawn(async move { copy.lock().unwrap().push(9) });
         tasks.run();
-        assert_eq!((log.lock().unwrap().len(), tasks.tasks.len()), (3, 3));
+        assert_eq!((log.lock().unwrap().len(), tasks.tasks.len()), (3, 1));
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Completion, Model, Tag};
-use stasis_clock::Nanos;
 
 /// Completes every command at once.
 #[derive(Debug, Default)]

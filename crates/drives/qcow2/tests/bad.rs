@@ -12,10 +12,10 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use rand_xoshiro::rand_core::RngCore;
-use stasis_block::{Command, Operation, Status};
+use stasis_block::{Command, Operation, Request, Status};
 use stasis_drive::Drive;
 use stasis_fuzz_corpus::{cases, corpus, inputs};
-use stasis_media::{Finished, Medium, MediumError, Ticket};
+use stasis_media::{Finished, Medium, MediumError};
 use stasis_qcow2::{Durability, Image, ImageError, Settings, ZeroLatency, MAX_DEPTH};
 
 fn open_image(path: &Path) -> Result<Image, ImageError> {
@@ -179,13 +179,14 @@ impl Medium for Full {
     fn capacity(&self) -> u64 {
         self.inner.capacity()
     }
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
+    fn submit(&mut self, request: Request) {
+        let Request { tag, command, data, .. } = request;
         let end = command.offset + command.length;
         if command.operation == Operation::Write && end > self.limit.load(Ordering::Relaxed) {
             let result = Err(MediumError::Memory { offset: command.offset });
-            self.failed.push(Finished { ticket, result, data });
+            self.failed.push(Finished { tag, result, data });
         } else {
-            self.inner.submit(ticket, command, data);
+            self.inner.submit(Request::new(tag, command, data));
         }
     }
     fn poll(&mut self, done: &mut Vec<Finished>) {

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use common::*;
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request};
-use stasis_clock::Nanos;
 use stasis_drive::{Decorator, Drive, Layer};
 use stasis_qcow2::{create, CreateOptions, Durability};
 

@@ -4,8 +4,8 @@
 //! event stream, `ios.csv`, `ios.parquet`, traces that are replayed, `stasis schema results` and with it
 //! the Python package and the reference. A new column is a line of the table below.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Refused};
-use stasis_clock::Nanos;
 
 /// Bytes of an LBA in rows.
 pub const BLOCK: u64 = 512;

@@ -19,8 +19,8 @@ pub use outcome::{
 };
 pub use shared::{Service, SharedOutcome, TenantOutcome, WorkloadOutcome};
 
+use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_clock::Nanos;
 
 /// One event of a run.
 #[derive(Debug, Clone, PartialEq)]

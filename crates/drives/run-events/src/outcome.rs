@@ -1,8 +1,8 @@
 //! Outcome of a run, and its cost.
 
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
-use stasis_clock::Nanos;
 
 use crate::SharedOutcome;
 

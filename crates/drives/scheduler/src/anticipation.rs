@@ -3,7 +3,7 @@
 //! after the last on the drive ("deceptive idleness": Iyer and Druschel,
 //! "Anticipatory Scheduling", SOSP 2001).
 
-use stasis_clock::{Nanos, MILLISECOND};
+use stasis_block::clock::{Nanos, MILLISECOND};
 
 use crate::pool::Held;
 

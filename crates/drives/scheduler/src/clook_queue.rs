@@ -11,7 +11,7 @@
 //! Klimko and Ryan, "Analysis of Scanning Policies for Reducing Disk Seek Times",
 //! SIAM Journal on Computing 1(3), 1972): a stream upwards overtakes nothing.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::pool::{Fifo, Held, Pool};
 use crate::tree_arena::{Root, TreeArena};

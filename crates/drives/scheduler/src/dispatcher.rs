@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Operation, Tag};
-use stasis_clock::Nanos;
 
 use crate::pool::TagMap;
 use crate::{QueueId, Refused, Request, Scheduler};

@@ -30,8 +30,8 @@ pub use kinds::{
 pub use priority::{Class, Priority};
 pub use spec::{SchedulerSpec, SpecError};
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Tag};
-use stasis_clock::Nanos;
 
 /// Bytes in a sector, the unit of budgets (as in block layers everywhere, independent of the
 /// drive's own).

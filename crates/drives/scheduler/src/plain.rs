@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
+use stasis_block::clock::Nanos;
 use stasis_block::Tag;
-use stasis_clock::Nanos;
 
 use crate::pool::{Held, Pool};
 use crate::queues::Slab;

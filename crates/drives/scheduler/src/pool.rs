@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Tag};
-use stasis_clock::Nanos;
 
 use crate::{sectors, Refused, Request};
 

@@ -1,7 +1,7 @@
 //! I/O priorities, as in ioprio_set(2) and virtio-blk's request header.
 
 use serde::{Deserialize, Serialize};
-use stasis_clock::{Nanos, MILLISECOND};
+use stasis_block::clock::{Nanos, MILLISECOND};
 
 use crate::DEFAULT_WEIGHT;
 

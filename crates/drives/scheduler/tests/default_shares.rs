@@ -6,7 +6,7 @@ mod common;
 
 use common::{Client, Serial, World, DISK, FLASH};
 use proptest::prelude::*;
-use stasis_clock::{Nanos, SECOND};
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_scheduler::{Bfq, BfqSpec, QueueSpec};
 
 const WEIGHTS: [u32; 4] = [1, 2, 5, 10];

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Client, World, DISK, FLASH};
-use stasis_clock::{Nanos, SECOND};
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_scheduler::{Bfq, BfqSpec, QueueSpec};
 
 const TIME: Nanos = 100 * SECOND;

@@ -5,8 +5,8 @@ mod common;
 
 use common::Numbers;
 use proptest::prelude::*;
+use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_block::{Command, Operation};
-use stasis_clock::{MILLISECOND, SECOND};
 use stasis_scheduler::{sectors, Bfq, BfqSpec, QueueId, QueueSpec, Request, Scheduler};
 
 /// Observable state of a queue.

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Client, Got, World, DISK};
+use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_block::{Command, Operation};
-use stasis_clock::{MILLISECOND, SECOND};
 use stasis_scheduler::{Bfq, BfqSpec, QueueSpec, Request, Scheduler as _};
 
 /// A reader, the writes of its tenant if `writes`, and another tenant that reads.

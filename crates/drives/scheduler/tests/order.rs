@@ -4,8 +4,8 @@ mod common;
 
 use common::Numbers;
 use proptest::prelude::*;
+use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_block::{Command, Operation};
-use stasis_clock::{Nanos, MILLISECOND};
 use stasis_scheduler::{
     BfqSpec, Class, ClookSpec, DeadlineSpec, Dispatcher, Kind, Parameters, Priority, QueueId,
     QueueSpec, Refused, Registered, Request, Scheduler, SchedulerSpec, KINDS,

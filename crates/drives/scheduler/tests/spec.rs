@@ -1,6 +1,6 @@
 //! Schedulers as experiments describe them.
 
-use stasis_clock::{MILLISECOND, SECOND};
+use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_scheduler::{BfqSpec, Kind, SchedulerSpec, KINDS};
 
 #[derive(Debug, serde::Deserialize, serde::Serialize)]

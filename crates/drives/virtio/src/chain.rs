@@ -1,7 +1,7 @@
 //! Chains of descriptors: where in guest memory a request is (virtio 1.2
 //! sections 2.7.4 to 2.7.5.3).
 
-use stasis_memory::{append, Segment};
+use stasis_block::memory::{append, Segment};
 
 use crate::ring::{Fault, Ring, DESCRIPTOR};
 use crate::Memory;

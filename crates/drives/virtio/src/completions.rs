@@ -1,7 +1,7 @@
 //! From the drive's completions to the entry in the used ring.
 
+use stasis_block::memory::scatter;
 use stasis_block::{Operation, Status};
-use stasis_memory::scatter;
 
 use crate::device::Device;
 use crate::ring::Fault;

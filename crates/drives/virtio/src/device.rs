@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::memory::Pool;
 use stasis_block::{Doorbells, Refused, Request, Status, Tag};
-use stasis_memory::Pool;
 
 use crate::chain::Chain;
 use crate::config::{Config, ConfigError};

@@ -41,7 +41,7 @@ pub use device::{Device, Interrupt, Statistics, MAX_REFUSED};
 pub use features::feature;
 pub use pci::{Capability, PciDevice};
 pub use ring::{Fault, QueueSetup, Track};
-pub use stasis_memory::{Memory, OutOfMemoryRange};
+pub use stasis_block::memory::{Memory, OutOfMemoryRange};
 
 /// Unit of the protocol's addresses and lengths in bytes, independent of the block size is (virtio
 /// 1.2 section 5.2.6).

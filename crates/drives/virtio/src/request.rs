@@ -1,7 +1,7 @@
 //! From chains of descriptors to requests (virtio 1.2 section 5.2.6).
 
+use stasis_block::memory::{gather, scatter};
 use stasis_block::{Command, Operation, Refused, Request};
-use stasis_memory::{gather, scatter};
 
 use crate::chain::{cut_last, skip, total, Chain};
 use crate::completions::RequestStatus;

@@ -1,8 +1,8 @@
 //! The requests that the drive holds, and which chains they belong to.
 
 use slab::Slab;
+use stasis_block::memory::{PendingRequest, Requests, Segment};
 use stasis_block::Operation;
-use stasis_memory::{Request, Requests, Segment};
 
 /// A request of the guest's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Slot {
     pub segments: Vec<Segment>,
 }
 
-impl Request for Slot {
+impl PendingRequest for Slot {
     fn bytes(&self) -> usize {
         self.bytes
     }

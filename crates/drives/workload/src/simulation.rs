@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Completion, Fate, Model, Operation, Status};
-use stasis_clock::Nanos;
 
 use crate::{Io, TraceError, Workload};
 

@@ -1,7 +1,7 @@
 //! Interface of a source of I/Os.
 
+use stasis_block::clock::Nanos;
 use stasis_block::Command;
-use stasis_clock::Nanos;
 
 use crate::TraceError;
 

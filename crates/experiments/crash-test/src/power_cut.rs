@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use anyhow::{bail, Result};
+use stasis_block::clock::Nanos;
 use stasis_block::units::{format_duration, parse_duration};
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 use stasis_crash::{Cut, CutPoint, EventKind, StateSampler, Trace};
 use stasis_drive::Sampling;
 use stasis_experiment::Experiment;

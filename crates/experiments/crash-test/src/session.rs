@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_crash::{
     Check, Contents, Cut, CutPoint, DriveCrashState, Enumerator, Oracle, Promise, StateReader,
     StateSampler, Trace, Verdict,

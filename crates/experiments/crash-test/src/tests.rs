@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
+use stasis_block::clock::{EventQueue, Nanos};
 use stasis_block::{
     splitmix, CacheKind, Command, Completion, Model, Operation, PowerLoss, Request, Status, Tag,
 };
-use stasis_clock::{EventQueue, Nanos};
 use stasis_crash::{
     Check, Fault, FaultInjector, Frame, Level, StateReader, TraceHeader, TraceStream, TraceWriter,
     TracedDrive, Verdict,

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// The disks after a power cut, as the machine finds them when it starts again.
 pub trait StateReader {

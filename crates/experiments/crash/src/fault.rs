@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status, Tag};
-use stasis_clock::Nanos;
 use stasis_drive::{Decorator, Done, Layer};
 
 /// A fault that can be injected.

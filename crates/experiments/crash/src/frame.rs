@@ -1,8 +1,8 @@
 //! Events of a run's drives as a stream of frames: the form in which they leave the machine
 //! (docs/reference/power-cuts.md).
 
+use stasis_block::clock::Nanos;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
-use stasis_clock::Nanos;
 
 /// The end of a drive at which a command was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

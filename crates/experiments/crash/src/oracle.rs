@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
+use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 
 use crate::sectors::Content;
 use crate::trace::{CutPoint, Request, RequestLog};

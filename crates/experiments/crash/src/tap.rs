@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Status};
-use stasis_clock::Nanos;
 use stasis_drive::{IoTap, Layer, Properties, TraceSink};
 
 use crate::frame::{Frame, Level};

@@ -4,8 +4,8 @@ mod loader;
 
 use std::io::{self, Read};
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, PowerLoss};
-use stasis_clock::Nanos;
 use stasis_drive::ZoneLayout;
 
 use self::loader::Loader;

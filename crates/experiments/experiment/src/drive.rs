@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
-use stasis_clock::Nanos;
 use stasis_config::{Key, Words};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
@@ -159,6 +159,18 @@ impl DriveSpec {
         Ok(drive)
     }
 
+    /// Reads a table, as the control interface of `stasis serve` takes it.
+    ///
+    /// # Errors
+    /// Returns the key, the value found, the allowed ones and the nearest.
+    pub fn from_table(table: serde_json::Value) -> Result<Self, ExperimentError> {
+        let wrong = |message| ExperimentError::Value(format!("the drive's table: {message}"));
+        let drive: Self =
+            stasis_config::read_table(table).map_err(|error| wrong(error.to_string()))?;
+        drive.check().map_err(wrong)?;
+        Ok(drive)
+    }
+
     /// Has its relative paths begin in `folder`: its medium's, and its model's, whose files are
     /// read.
     ///
@@ -214,6 +226,23 @@ mod tests {
         let drive = DriveSpec::parse(word).unwrap();
         assert_eq!(drive, toml::from_str(&table.replace("'ram:1GiB'", "{ram='1GiB'}")).unwrap());
         assert_eq!((drive.namespaces, drive.placement), (2, Placement::Streams { max: 4 }));
+    }
+
+    #[test]
+    fn tables_of_programs_are_checked() {
+        let table = |text: &str| DriveSpec::from_table(serde_json::from_str(text).unwrap());
+        let drive = table(r#"{"model": "null", "medium": "ram:1GiB", "queues": 2}"#).unwrap();
+        assert_eq!(drive, DriveSpec::parse("model=null,medium=ram:1GiB,queues=2").unwrap());
+        for (key, expected) in [
+            (r#""queues": 65"#, "from 1 to 64"),
+            (r#""modle": "null""#, "did you mean `model`?"),
+            (r#""block-size": 1024"#, "512 or 4096"),
+            (r#""zones": {"sice": 1}"#, "did you mean `size`?"),
+        ] {
+            let text = format!(r#"{{"model": "null", "medium": "ram:1GiB", {key}}}"#);
+            let message = table(&text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{key}: {message}");
+        }
     }
 
     #[test]

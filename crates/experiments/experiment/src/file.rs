@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::{units, MAX_DRIVES};
-use stasis_clock::Nanos;
 use stasis_config::{guess, listed};
 
 use crate::{

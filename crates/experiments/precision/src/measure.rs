@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
 use serde::Serialize;
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_experiment::{DriveSpec, Engine, Experiment};
 use stasis_report::{Ios, Summary};
 use stasis_run_events::{Overshoot, Stage};

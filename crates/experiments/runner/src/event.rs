@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_run_events::Stage;
 
 /// Something that happened.

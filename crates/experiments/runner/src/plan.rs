@@ -2,8 +2,8 @@
 //! path but those of media, and nothing that depends on where it runs.
 
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_channel::Job;
-use stasis_clock::Nanos;
 use stasis_experiment::{CpuSpeed, DriveSpec, Interface, MachineSpec, TenantSpec};
 use stasis_models::ModelSpec;
 use stasis_report::Drive;

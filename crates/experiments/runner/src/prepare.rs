@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
+use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_channel::{Job, RootDevice};
-use stasis_clock::Nanos;
 use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
 use stasis_guest_image::{FileSystemKind, Guest, Lower};

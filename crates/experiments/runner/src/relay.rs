@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_crash::{Frame, TraceWriter};
 use stasis_nvme::KeptState;
 use stasis_report::{ResultsFolder, ResultsWriter};

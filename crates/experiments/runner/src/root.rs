@@ -72,6 +72,7 @@ impl Contents for ReadOnly {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stasis_block::Request;
     use stasis_media::Medium;
 
     fn command(operation: Operation, offset: u64, length: u64) -> Command {
@@ -89,10 +90,10 @@ mod tests {
         });
         let contents = ReadOnly { source, capacity: 8192, label: "root".into() };
         let mut medium = Synchronous::of(contents);
-        medium.submit(1, command(Operation::Read, 512 + 7, 3), vec![0; 3]);
-        medium.submit(2, command(Operation::Read, 4096, 512), vec![0; 512]);
-        medium.submit(3, command(Operation::Write, 0, 512), vec![1; 512]);
-        medium.submit(4, command(Operation::Flush, 0, 0), Vec::new());
+        medium.submit(Request::new(1, command(Operation::Read, 512 + 7, 3), vec![0; 3]));
+        medium.submit(Request::new(2, command(Operation::Read, 4096, 512), vec![0; 512]));
+        medium.submit(Request::new(3, command(Operation::Write, 0, 512), vec![1; 512]));
+        medium.submit(Request::new(4, command(Operation::Flush, 0, 0), Vec::new()));
         let mut done = Vec::new();
         medium.wait(&mut done);
         assert!(done[0].result.is_ok());

@@ -3,21 +3,34 @@
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use stasis_models::ModelSpec;
+
+/// The part of a file that names a model. Other keys are an experiment's.
+#[derive(Deserialize, JsonSchema)]
+struct File {
+    model: Option<ModelSpec>,
+    #[serde(default, rename = "drive")]
+    drives: Vec<Drive>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Drive {
+    model: Option<ModelSpec>,
+}
 
 /// Reads MODEL: a word, an inline table, or a TOML file with a `[model]` table
 /// or one `[[drive]]`. Its files are read as well.
 pub fn read(word: &str) -> Result<ModelSpec> {
     let (mut model, base) = if word.trim_start().starts_with('{') {
-        let table = toml::from_str(&format!("model = {word}")).context("MODEL")?;
-        (of_table(table).context("MODEL")?, Path::new("."))
+        (of_text(&format!("model = {word}")).context("MODEL")?, Path::new("."))
     } else if word.ends_with(".toml") {
         let path = Path::new(word);
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the model {word}"))?;
-        let table = toml::from_str(&text).with_context(|| word.to_owned())?;
         let base = path.parent().unwrap_or(Path::new("."));
-        (of_table(table).with_context(|| word.to_owned())?, base)
+        (of_text(&text).with_context(|| word.to_owned())?, base)
     } else {
         (ModelSpec::parse(word)?, Path::new("."))
     };
@@ -25,18 +38,16 @@ pub fn read(word: &str) -> Result<ModelSpec> {
     Ok(model)
 }
 
-fn of_table(mut table: toml::Table) -> Result<ModelSpec> {
-    let value = match (table.remove("model"), table.remove("drive")) {
-        (Some(model), _) => model,
-        (None, Some(toml::Value::Array(mut drives))) => match (drives.pop(), drives.len()) {
-            (Some(toml::Value::Table(mut drive)), 0) => {
-                drive.remove("model").context("its [[drive]] has no `model`")?
-            }
-            _ => bail!("it has several [[drive]]: keep one, or write a [model] table"),
-        },
-        _ => bail!("it has neither a [model] table nor a [[drive]]"),
-    };
-    Ok(value.try_into()?)
+fn of_text(text: &str) -> Result<ModelSpec> {
+    let File { model, mut drives } = stasis_config::read_text(text)?;
+    match (model, drives.pop()) {
+        (Some(model), _) => Ok(model),
+        (None, Some(drive)) if drives.is_empty() => {
+            drive.model.context("its [[drive]] has no `model`")
+        }
+        (None, Some(_)) => bail!("it has several [[drive]]: keep one, or write a [model] table"),
+        (None, None) => bail!("it has neither a [model] table nor a [[drive]]"),
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +81,7 @@ mod tests {
             ("dcpm", "did you mean `dcpmm`?"),
             ("{ kind = 'fxed' }", "did you mean `fixed`?"),
             ("{ kind = ", "MODEL"),
+            ("{ kind = 'fixed', raed = '80us' }", "line 1, column 9: model: unknown key `raed`"),
             ("missing.toml", "cannot read the model missing.toml"),
         ] {
             let error = format!("{:#}", read(word).unwrap_err());

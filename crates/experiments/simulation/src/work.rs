@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{json, Value};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_report::units::count;
 use stasis_report::{KeptIos, Summary, SUMMARY_FILE};
 use stasis_runner::job_file;

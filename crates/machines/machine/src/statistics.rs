@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
-use stasis_clock::Nanos;
 use stasis_run_events::{Ending, Exits, Outcome, Overshoot, ProcessorOutcome, Processors};
 
 use crate::freeze::Clock;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::time::{clock_gettime, ClockId};
-use stasis_clock::{Nanos, SECOND};
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_guest_agent::bfq_tracer::BfqTracer;
 
 use crate::guest_end::{GuestEnd, HintTiming};

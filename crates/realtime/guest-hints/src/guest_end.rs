@@ -1,7 +1,7 @@
 //! In the guest: when to send which message.
 
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_channel::help::{LINGER, SLOTS};
-use stasis_clock::{Nanos, SECOND};
 
 use crate::message::Message;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::cgroup::Cgroup;
 use crate::drive::Drive;

@@ -1,6 +1,6 @@
 //! On the host: whether one guest asks for help, by its messages.
 
-use stasis_clock::{Nanos, MILLISECOND, SECOND};
+use stasis_block::clock::{Nanos, MILLISECOND, SECOND};
 
 use crate::message::{Message, Parsed, Parser};
 use crate::report::Counts;

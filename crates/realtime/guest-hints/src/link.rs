@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use stasis_clock::{Nanos, MILLISECOND};
+use stasis_block::clock::{Nanos, MILLISECOND};
 
 /// Interval at which a socket is tried that is not there yet.
 const RETRY: Nanos = 500 * MILLISECOND;

@@ -1,6 +1,6 @@
 //! From guests' requests to raised cgroups, within bounds.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_scheduler::Help;
 
 use crate::host_end::HostEnd;
@@ -75,7 +75,7 @@ impl Mapping {
 mod tests {
     use super::*;
     use crate::message::Message;
-    use stasis_clock::SECOND;
+    use stasis_block::clock::SECOND;
 
     fn say(mapping: &mut Mapping, now: Nanos, guest: usize, sequence: u32, raised: u32) {
         let message = Message { sequence, raised, valid: 3 * SECOND };

@@ -3,8 +3,8 @@
 //! There is one kind of message: the present state, and the time for which it holds if no other
 //! message comes. So a lost one does no harm, and a dead guest's help ends.
 
+use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_channel::help::MAGIC;
-use stasis_clock::{Nanos, MILLISECOND};
 
 /// The format's version.
 pub const VERSION: u16 = 1;

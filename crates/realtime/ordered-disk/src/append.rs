@@ -8,7 +8,7 @@ use crate::injected::{has, Bug};
 use crate::record::{data_size, Kind, HEADER};
 use crate::ring::Ring;
 use crate::state::{State, SyncPoint};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// New content of a range, for a record.
 #[derive(Debug, Clone, Copy)]

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rustix::event::{eventfd, EventfdFlags};
-use stasis_block::{Command, Operation};
-use stasis_media::{Finished, HostMedium, Medium, MediumError, Ticket};
+use stasis_block::{Command, Operation, Request, Tag};
+use stasis_media::{Finished, HostMedium, Medium, MediumError};
 
 use crate::{DiskError, Durability, OrderedDisk};
 
 /// An I/O that waits for the log to be durable.
 #[derive(Debug)]
 struct Waiting {
-    ticket: Ticket,
+    tag: Tag,
     command: Command,
     data: Vec<u8>,
 }
@@ -56,9 +56,9 @@ impl OrderedMedium {
                     let result = worker.make_durable();
                     let mut heard = true;
                     let last = all.len() - 1;
-                    for (index, Waiting { ticket, command, data }) in all.into_iter().enumerate() {
+                    for (index, Waiting { tag, command, data }) in all.into_iter().enumerate() {
                         let result = result.clone().map_err(|error| told(&command, error));
-                        let finished = Finished { ticket, result, data };
+                        let finished = Finished { tag, result, data };
                         heard &= done.send((finished, index == last)).is_ok();
                     }
                     if !heard {
@@ -132,7 +132,8 @@ impl Medium for OrderedMedium {
         self.disk.capacity()
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command, mut data: Vec<u8>) {
+    fn submit(&mut self, request: Request) {
+        let Request { tag, command, mut data, .. } = request;
         let moves = matches!(command.operation, Operation::Read | Operation::Write);
         let buffer = data.len() as u64;
         let result = if moves && buffer != command.length {
@@ -145,10 +146,10 @@ impl Medium for OrderedMedium {
             (Ok(true), Some(thread)) => {
                 self.waiting += 1;
                 // The thread ends after this is gone.
-                let _ = thread.send(Waiting { ticket, command, data });
+                let _ = thread.send(Waiting { tag, command, data });
             }
             (result, _) => {
-                self.finished.push(Finished { ticket, result: result.map(|_| ()), data });
+                self.finished.push(Finished { tag, result: result.map(|_| ()), data });
             }
         }
     }
@@ -220,7 +221,7 @@ mod tests {
 
     /// Without a call that waits: by its descriptor.
     fn heard(medium: &mut OrderedMedium, command: Command) {
-        medium.submit(5, command, vec![]);
+        medium.submit(Request::new(5, command, vec![]));
         let mut done = Vec::new();
         medium.poll(&mut done);
         while done.is_empty() {
@@ -239,10 +240,10 @@ mod tests {
     }
 
     fn run(medium: &mut OrderedMedium, command: Command, data: Vec<u8>) -> Finished {
-        medium.submit(9, command, data);
+        medium.submit(Request::new(9, command, data));
         let mut done = Vec::new();
         medium.wait(&mut done);
-        assert_eq!((done.len(), medium.in_flight(), done[0].ticket), (1, 0, 9));
+        assert_eq!((done.len(), medium.in_flight(), done[0].tag), (1, 0, 9));
         done.pop().unwrap()
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, IFlags};
 use rustix::io::Errno;
-use stasis_clock::{Nanos, MILLISECOND};
+use stasis_block::clock::{Nanos, MILLISECOND};
 
 use crate::host::HostFile;
 use crate::record::{MAX_DATA, PAGE};

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::append::{self, Change};
 use crate::host::HostFile;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::index::{Extent, Index, Source};
 use crate::injected::{has, Bug};

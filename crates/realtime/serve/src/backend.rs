@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use stasis_block::clock::Nanos;
 use stasis_block::Refused;
-use stasis_clock::Nanos;
 use stasis_drive::Done;
 use stasis_run_events::IoRecord;
 

@@ -1,6 +1,6 @@
 //! Time by which a completion is begun early, so that the guest sees it on time.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// Longest compensation (ns). Making a completion visible takes a microsecond or so.
 const MAX_COMPENSATION: Nanos = 5_000;

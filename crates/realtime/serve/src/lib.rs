@@ -33,7 +33,6 @@ mod error;
 mod io_records;
 pub mod log;
 mod mailbox;
-pub mod metrics;
 mod new_drive;
 pub mod polling;
 mod realtime;

@@ -31,8 +31,6 @@ pub struct NewDrive {
     pub description: Arc<dyn Description>,
     /// A file that was made for it.
     pub made: Made,
-    /// Its model with all its parameters, for reports.
-    pub parameters: serde_json::Value,
     /// Medium of its bytes, for reports.
     pub medium: String,
     /// Makes the place where its I/Os are written down, once it is open, if they are.

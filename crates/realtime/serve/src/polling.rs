@@ -7,7 +7,7 @@
 //! taken off it for as long as they like, a waiting one gets it when it is rung.
 
 use serde::{Deserialize, Serialize};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// Way in which a thread looks for work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -7,10 +7,10 @@ mod shared;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-use stasis_block::{Command, Completion, Fate, Model, Operation, PowerLoss, Status, Tag};
-use stasis_clock::Nanos;
-use stasis_drive::{Done, Properties};
-use stasis_media::{Finished, HostMedium, Medium, MediumError, OpenError};
+use stasis_block::clock::Nanos;
+use stasis_block::{Completion, Fate, Model, PowerLoss, Tag};
+use stasis_drive::{Done, Join, Properties};
+use stasis_media::{HostMedium, OpenError};
 
 pub use shared::{Shared, SharedLayer};
 
@@ -21,29 +21,13 @@ pub struct RealTime {
     model: Option<Box<dyn Model>>,
     /// Lower bound on the model's time: completions are taken from it a little early.
     reached: Nanos,
-    medium: Box<dyn HostMedium>,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    join: Join<dyn HostMedium>,
     /// Completed, in the order in which that became known.
     ready: VecDeque<Done>,
     completions: Vec<Completion>,
-    finished: Vec<Finished>,
-    submitted: u64,
+    /// Slots that the medium has finished, on their way to `ready`.
+    settled: Vec<Tag>,
     completed: u64,
-    error: Option<MediumError>,
-}
-
-/// A command under way.
-struct Slot {
-    tag: Tag,
-    queue: u16,
-    command: Command,
-    submit: Nanos,
-    order: u64,
-    /// Outcome at the medium, with the command's buffer.
-    outcome: Option<(Result<(), MediumError>, Vec<u8>)>,
-    /// Time and outcome of its completion by the model.
-    target: Option<(Nanos, Fate)>,
 }
 
 impl RealTime {
@@ -68,22 +52,18 @@ impl RealTime {
             properties,
             model,
             reached: 0,
-            medium,
-            slots: Vec::new(),
-            free: Vec::new(),
+            join: Join::new(medium),
             ready: VecDeque::new(),
             completions: Vec::new(),
-            finished: Vec::new(),
-            submitted: 0,
+            settled: Vec::new(),
             completed: 0,
-            error: None,
         }
     }
 
     /// Descriptors of which one is readable when the medium has finished
     /// something.
     pub fn descriptors(&self) -> Vec<RawFd> {
-        self.medium.descriptors()
+        self.join.medium().descriptors()
     }
 
     /// Whether a model holds completions back.
@@ -96,12 +76,9 @@ impl RealTime {
     pub fn set_model(&mut self, now: Nanos, model: Option<Box<dyn Model>>) {
         self.turn(now);
         self.model = model;
-        for index in 0..self.slots.len() as u32 {
-            let slot = &mut self.slots[index as usize];
-            if !self.free.contains(&index) && slot.target.is_none() {
-                slot.target = Some((now, Fate::Done));
-                self.try_finish(now, index);
-            }
+        for slot in self.join.without_target() {
+            self.join.set_target(slot, now, Fate::Done);
+            self.try_finish(now, slot);
         }
     }
 
@@ -115,32 +92,26 @@ impl RealTime {
         capacity: u64,
         model: Option<Box<dyn Model>>,
     ) -> Result<(), OpenError> {
-        self.medium.resize(capacity)?;
-        self.properties.capacity = self.medium.capacity();
+        self.join.medium_mut().resize(capacity)?;
+        self.properties.capacity = self.join.medium().capacity();
         self.set_model(now, model);
         Ok(())
     }
 
     /// Submissions and completions so far: a number that grows whenever something happens.
     pub fn progress(&self) -> u64 {
-        self.submitted + self.completed
+        self.join.submitted() + self.completed
     }
 
     /// Handles the progress of the medium and the model by `now`.
     pub fn turn(&mut self, now: Nanos) {
-        if self.slots.len() == self.free.len() {
+        if self.join.in_flight() == 0 {
             return;
         }
-        let mut finished = std::mem::take(&mut self.finished);
-        self.medium.poll(&mut finished);
-        for Finished { ticket, result, data } in finished.drain(..) {
-            let index = ticket as u32;
-            if let Some(slot) = self.slots.get_mut(index as usize) {
-                slot.outcome = Some((result, data));
-                self.try_finish(now, index);
-            }
-        }
-        self.finished = finished;
+        let mut settled = std::mem::take(&mut self.settled);
+        self.join.poll(|slot| settled.push(slot));
+        settled.drain(..).for_each(|slot| self.try_finish(now, slot));
+        self.settled = settled;
         if let Some(model) = &mut self.model {
             // From event to event, and no further: `now` may be a little ahead of the clock, and
             // the next event must not come too late for the model.
@@ -149,54 +120,20 @@ impl RealTime {
                 self.reached = at.max(self.reached);
             }
             let mut completions = std::mem::take(&mut self.completions);
-            for Completion { tag, at, fate } in completions.drain(..) {
-                if let Some(slot) = self.slots.get_mut(tag as usize) {
-                    slot.target = Some((at, fate));
-                    self.try_finish(now, tag);
-                }
+            for Completion { tag: slot, at, fate } in completions.drain(..) {
+                self.join.set_target(slot, at, fate);
+                self.try_finish(now, slot);
             }
             self.completions = completions;
         }
     }
 
     /// Completes a command that both have done.
-    fn try_finish(&mut self, now: Nanos, index: u32) {
-        let timed = self.model.is_some();
-        let Some(slot) = self.slots.get_mut(index as usize) else { return };
-        if slot.outcome.is_none() || timed && slot.target.is_none() {
-            return;
+    fn try_finish(&mut self, now: Nanos, slot: Tag) {
+        let untimed = self.model.is_none().then_some(now);
+        if let Some(done) = self.join.take_complete(slot, untimed) {
+            self.completed += 1;
+            self.ready.push_back(done);
         }
-        let (at, fate) = slot.target.take().unwrap_or((now, Fate::Done));
-        let Slot { tag, queue, command, submit, order, .. } = *slot;
-        let Some((result, mut data)) = slot.outcome.take() else { return };
-        self.free.push(index);
-        let mut failed_at = 0;
-        let status = match (result, fate) {
-            (Ok(()), Fate::Done) => Status::Ok,
-            (Ok(()), Fate::Failed { status, at }) => {
-                failed_at = at;
-                status
-            }
-            (Ok(()), Fate::Corrupted { seed }) => {
-                if command.operation == Operation::Read {
-                    flip(&mut data, seed);
-                }
-                Status::Ok
-            }
-            (Err(error), _) => {
-                self.error.get_or_insert(error);
-                command.operation.failure()
-            }
-        };
-        self.completed += 1;
-        let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
-        self.ready.push_back(done);
-    }
-}
-
-/// Flips one bit.
-fn flip(data: &mut [u8], seed: u64) {
-    if let Some(bit) = seed.checked_rem(8 * data.len() as u64) {
-        data[(bit / 8) as usize] ^= 1 << (bit % 8);
     }
 }

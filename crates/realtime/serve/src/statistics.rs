@@ -2,8 +2,8 @@
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 use stasis_run_events::IoRecord;
 
 /// Counts since the server began.

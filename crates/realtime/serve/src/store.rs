@@ -3,8 +3,8 @@
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Model, Request, Status};
-use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer, Properties};
 use stasis_media::{MediumError, OpenError};
 

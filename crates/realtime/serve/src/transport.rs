@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use stasis_block::clock::Nanos;
 use stasis_block::Model;
-use stasis_clock::Nanos;
 
 use crate::backend::Backend;
 use crate::statistics::{InUse, Snapshot};

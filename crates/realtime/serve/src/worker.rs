@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::mailbox::{mailbox, Bell, Inbox, Mailbox};
 use crate::polling::{Poll, Polling, Rounds};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_clock::Nanos;
 use stasis_run_events::{IoRecord, Outcome};
 
 use crate::distribution::EXACT_BOUND;

@@ -1,7 +1,7 @@
 //! Statistics of a drive's I/Os, kept until the end of a run.
 
+use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 use stasis_run_events::IoRecord;
 
 use crate::distribution::Distribution;

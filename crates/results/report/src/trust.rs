@@ -3,7 +3,7 @@
 //! The thresholds, which docs/reference/results.md lists too. Under `exact` the figures are what
 //! they should be by construction, for drives that take 20 us or more.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::summary::Summary;
 use crate::units;

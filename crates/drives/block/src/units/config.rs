@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::clock::Nanos;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::ser::{Serialize, Serializer};
-use stasis_clock::Nanos;
 
 use super::{format_duration, format_size, parse, Kind, DURATION, SIZE};
 #[cfg(doc)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use stasis_block::clock::Nanos;
 use stasis_block::medium::MediumError;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Health, Operation, Request, Status, VendorCommand, VendorError};
-use stasis_clock::Nanos;
 
 use super::{Region, Shared};
 use crate::{Control, Done, Layer, Properties};

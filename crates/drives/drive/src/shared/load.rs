@@ -1,7 +1,7 @@
 //! A host workload on a shared drive, and its service.
 
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Operation, Request, Status};
-use stasis_clock::{Nanos, SECOND};
 use stasis_run_events::{Service, WorkloadOutcome};
 use stasis_workload::{Io, JobError, Load, Workload};
 

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, PowerLoss, Status};
-use stasis_clock::Nanos;
 use stasis_drive::{IoTap, Layer, Sampling, Survival, TraceSink, VolatileCache};
 
 const SECTOR: usize = stasis_block::SECTOR as usize;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stasis_block::{Command, Operation, Tag};
-use stasis_clock::{EventQueue, Nanos};
-use stasis_media::{Finished, Medium, Ticket};
+use stasis_block::clock::{EventQueue, Nanos};
+use stasis_block::{Command, Operation, Request, Tag};
+use stasis_media::{Finished, Medium};
 use stasis_models::{Completion, Model};
 
 /// Bytes in which tests count.
@@ -96,7 +96,7 @@ pub struct Moody {
     contents: Arc<Mutex<Contents>>,
     random: Xoshiro256PlusPlus,
     // In the order of submission.
-    under_way: Vec<(Ticket, Command, Vec<u8>)>,
+    under_way: Vec<(Tag, Command, Vec<u8>)>,
 }
 
 impl Moody {
@@ -110,11 +110,11 @@ impl Moody {
     /// Performs one I/O, any but a flush with changes before it.
     fn step(&mut self, done: &mut Vec<Finished>) {
         let pick = self.random.next_u64() as usize % self.under_way.len();
-        let is = |io: &(Ticket, Command, Vec<u8>), operation| io.1.operation == operation;
+        let is = |io: &(Tag, Command, Vec<u8>), operation| io.1.operation == operation;
         let blocked = is(&self.under_way[pick], Operation::Flush)
             && self.under_way[..pick].iter().any(|io| !is(io, Operation::Read));
         let pick = if blocked { 0 } else { pick };
-        let (ticket, command, mut data) = self.under_way.remove(pick);
+        let (tag, command, mut data) = self.under_way.remove(pick);
         let range = command.offset as usize..(command.offset + command.length) as usize;
         let mut contents = self.contents.lock().unwrap();
         let Contents { now, durable } = &mut *contents;
@@ -132,7 +132,7 @@ impl Moody {
         if command.fua {
             durable[range.clone()].copy_from_slice(&now[range]);
         }
-        done.push(Finished { ticket, result: Ok(()), data });
+        done.push(Finished { tag, result: Ok(()), data });
     }
 }
 
@@ -141,8 +141,9 @@ impl Medium for Moody {
         self.contents.lock().unwrap().now.len() as u64
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command, data: Vec<u8>) {
-        self.under_way.push((ticket, command, data));
+    fn submit(&mut self, request: Request) {
+        let Request { tag, command, data, .. } = request;
+        self.under_way.push((tag, command, data));
     }
 
     fn poll(&mut self, done: &mut Vec<Finished>) {

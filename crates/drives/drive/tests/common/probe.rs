@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     CacheKind, Command, Health, Operation, PowerLoss, Request, Status, VendorCommand, VendorError,
 };
-use stasis_clock::Nanos;
 use stasis_drive::{Control, Done, Layer, Properties};
 use stasis_media::MediumError;
 

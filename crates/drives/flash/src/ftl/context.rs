@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Operation, Status, Tag};
-use stasis_clock::Nanos;
 use stasis_nand::{Array, Breakdown, Op, OpKind, OpStatus};
 
 use crate::statistics::Statistics;

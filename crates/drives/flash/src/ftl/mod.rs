@@ -9,8 +9,8 @@ pub mod page;
 mod shape;
 mod zones;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Health, PowerLoss};
-use stasis_clock::Nanos;
 use stasis_nand::OpDone;
 use std::fmt::Debug;
 

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::units;
-use stasis_clock::Nanos;
 use stasis_nand::{faults::Where, Fault, FaultRule};
 
 /// The kind of fault.

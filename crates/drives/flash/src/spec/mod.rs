@@ -14,8 +14,8 @@ mod zones;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::{Nanos, MICROSECOND, MILLISECOND};
 use stasis_block::units;
-use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
 use stasis_nand::{ArrayOptions, CellPattern, ChannelOrder, PlaneMode, Scheduling};
 
 pub use self::error::SpecError;

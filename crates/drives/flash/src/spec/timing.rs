@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::units;
-use stasis_clock::Nanos;
 use stasis_nand::{cells::PRESETS, BusRate, CellPattern, Timing};
 
 use super::{Rate, SpecError};

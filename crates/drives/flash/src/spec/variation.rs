@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::units;
-use stasis_clock::{Nanos, SECOND};
 use stasis_nand::{CellTimes, Retry, Variation};
 
 /// How cell times are distributed around their mean.

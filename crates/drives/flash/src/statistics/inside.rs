@@ -1,10 +1,10 @@
 //! The part of the results on a drive's inside.
 
+use stasis_block::clock::Nanos;
 use stasis_block::inside::{
     ArrayGeometry, FlashInside, LatencyMeans, OperationCounts, Usages, WearLevel,
 };
 use stasis_block::{Health, Operation};
-use stasis_clock::Nanos;
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
 use super::{Statistics, Sums};

@@ -1,8 +1,8 @@
 //! Opcode 0xCA, to the host: what the health log says, as JSON in UTF-8. Dword 0
 //! of the completion is its length in bytes.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Model, VendorCommand, VendorError};
-use stasis_clock::Nanos;
 
 use crate::Ssd;
 

@@ -4,8 +4,8 @@
 //! is longer than a transfer can be read piece by piece; what is behind its end
 //! is zero. Dword 0 of the completion is the length of the whole text in bytes.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{VendorCommand, VendorError};
-use stasis_clock::Nanos;
 
 use super::CDW12;
 use crate::Ssd;

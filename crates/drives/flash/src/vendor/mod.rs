@@ -9,8 +9,8 @@ mod health;
 mod inside;
 mod timings;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{VendorCommand, VendorError};
-use stasis_clock::Nanos;
 
 use crate::Ssd;
 

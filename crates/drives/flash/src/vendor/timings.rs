@@ -15,8 +15,8 @@
 //! Dword 0 of its completion is 22. Opcode 0xC0, without data, sets number CDW12
 //! to CDW13 (low half) and CDW14 (high half), for steps that begin later.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{VendorCommand, VendorError};
-use stasis_clock::Nanos;
 use stasis_nand::{cells::MAX_TYPES, BusRate, Timing};
 
 use super::{CDW12, CDW13, CDW14};

@@ -1,8 +1,8 @@
 //! Each unit has one place for ever, as on a memory that can be overwritten:
 //! what a translation layer must do, and nothing else.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Health};
-use stasis_clock::Nanos;
 use stasis_flash::ftl::{Context, Ftl, PowerCut, Request, Shape};
 use stasis_flash::{Spec, SpecError};
 use stasis_nand::{Op, OpDone, OpKind, Priority};

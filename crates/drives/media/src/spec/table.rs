@@ -9,8 +9,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::units::{self, format_duration, format_size};
-use stasis_clock::Nanos;
 
 use super::{ordered, MediumSpec, KINDS};
 use crate::{Durability, ImageSettings, SpecError};

@@ -17,13 +17,13 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn run(medium: &mut dyn Medium, command: Command, data: Vec<u8>) -> Vec<u8> {
-    medium.submit(7, command, data);
+    medium.submit(Request::new(7, command, data));
     let mut done = Vec::new();
     while done.is_empty() {
         medium.wait(&mut done);
     }
     let finished = done.pop().unwrap();
-    assert_eq!(finished.ticket, 7);
+    assert_eq!(finished.tag, 7);
     finished.result.unwrap();
     finished.data
 }
@@ -70,7 +70,7 @@ proptest! {
         let mut model = vec![0u8; SIZE as usize];
         let (mut done, mut expected) = (Vec::new(), std::collections::HashMap::new());
         let mut busy: Vec<std::ops::Range<u64>> = Vec::new();
-        for (ticket, step) in steps.iter().enumerate() {
+        for (tag, step) in steps.iter().enumerate() {
             let (from, to) = (step.sector * 512, (step.sector + step.sectors) * 512);
             if busy.iter().any(|other| other.start < to && from < other.end) {
                 while medium.in_flight() > 0 {
@@ -86,7 +86,7 @@ proptest! {
             match step.operation {
                 Operation::Read => {
                     data = vec![0xee; range.len()];
-                    expected.insert(ticket as u64, model[range].to_vec());
+                    expected.insert(tag as Tag, model[range].to_vec());
                 }
                 Operation::Write => {
                     data = vec![step.value; range.len()];
@@ -95,7 +95,7 @@ proptest! {
                 Operation::Flush => command = Command::flush(),
                 _ => model[range].fill(0),
             }
-            medium.submit(ticket as u64, command, data);
+            medium.submit(Request::new(tag as Tag, command, data));
             medium.poll(&mut done);
         }
         while medium.in_flight() > 0 {
@@ -104,7 +104,7 @@ proptest! {
         prop_assert_eq!(done.len(), steps.len());
         for finished in done {
             prop_assert!(finished.result.is_ok(), "{:?}", finished.result);
-            if let Some(expected) = expected.get(&finished.ticket) {
+            if let Some(expected) = expected.get(&finished.tag) {
                 prop_assert_eq!(&finished.data, expected);
             }
         }
@@ -127,7 +127,7 @@ fn a_descriptor_is_readable_when_something_has_finished() {
     ] {
         let mut medium = open(direct, folder.path());
         let mut done = Vec::new();
-        medium.submit(1, command, data);
+        medium.submit(Request::new(1, command, data));
         medium.poll(&mut done);
         while done.is_empty() {
             let raw = medium.descriptors();
@@ -152,9 +152,10 @@ fn many_more_than_the_kernel_takes_at_a_time_all_end() {
     let folder = folder();
     let mut medium = open(true, folder.path());
     let mut done = Vec::new();
-    for ticket in 0..2000 {
-        let offset = ticket % (SIZE / 4096) * 4096;
-        medium.submit(ticket, Command::new(Operation::Read, offset, 4096), vec![1; 4096]);
+    for tag in 0..2000 {
+        let offset = u64::from(tag) % (SIZE / 4096) * 4096;
+        let command = Command::new(Operation::Read, offset, 4096);
+        medium.submit(Request::new(tag, command, vec![1; 4096]));
     }
     while medium.in_flight() > 0 {
         medium.wait(&mut done);
@@ -171,7 +172,7 @@ fn what_no_descriptor_announces_needs_a_poll() {
     let write = Command::new(Operation::Write, 0, 4096);
     let beyond = Command::new(Operation::Read, SIZE, 4096);
     for (command, data) in [(write, vec![1; 4096]), (beyond, vec![0; 4096])] {
-        medium.submit(1, command, data);
+        medium.submit(Request::new(1, command, data));
         assert!(medium.needs_poll(), "{command:?} is not begun, or not handed back");
         let mut done = Vec::new();
         medium.poll(&mut done);

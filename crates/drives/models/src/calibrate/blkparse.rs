@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use stasis_block::blkparse::{parse, SECTOR};
+use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 
 use super::CalibrateError;
 use crate::profile::{Block, Observed, Profile};

@@ -11,8 +11,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::{units, Command, Model, Operation, Random, Rate, TimePerByte};
-use stasis_clock::Nanos;
 
 use super::Parameters;
 use crate::latency::{Independent, Latency};

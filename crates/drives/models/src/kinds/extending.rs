@@ -1,8 +1,8 @@
 //! The kind of model in `docs/guides/extending.md` is registered here as the page says, for tests.
 
 use serde::Deserialize;
+use stasis_block::clock::MILLISECOND;
 use stasis_block::{Command, Operation};
-use stasis_clock::MILLISECOND;
 
 use crate::spec::{BuildContext, ModelSpec};
 

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::{units, Command, Model};
-use stasis_clock::Nanos;
 
 use super::Parameters;
 use crate::latency::{Independent, Latency};

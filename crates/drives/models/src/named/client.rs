@@ -1,7 +1,7 @@
 //! The named client SSDs: by their data sheets, with a volatile write
 //! cache.
 
-use stasis_clock::{Nanos, MICROSECOND, MILLISECOND};
+use stasis_block::clock::{Nanos, MICROSECOND, MILLISECOND};
 
 use super::{fixed, rating, sold_as, NamedModel, LINK};
 use crate::kinds::rated::RatedSpec;

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::{units, Rate};
-use stasis_clock::Nanos;
 
 use crate::span::Span;
 use crate::spec::Problem;

@@ -1,6 +1,6 @@
 //! The surroundings for which a model is built.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// The surroundings for which a model is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

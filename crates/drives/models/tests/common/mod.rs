@@ -1,7 +1,7 @@
 //! A closed loop of commands against a model.
 
+use stasis_block::clock::Nanos;
 use stasis_block::Command;
-use stasis_clock::Nanos;
 use stasis_models::{BuildContext, Model, ModelSpec};
 
 /// The region of the publication's experiments (section 5): 4 GB.

@@ -158,18 +158,20 @@ impl Controller {
         }
         match slot.purpose {
             Purpose::Deliver | Purpose::Format => {
-                let sent = stasis_memory::scatter(memory, &slot.segments, data);
+                let sent = stasis_block::memory::scatter(memory, &slot.segments, data);
                 sent.err().map(|_| (StatusCode::DataTransferError, 0))
             }
             Purpose::Compare => {
                 let mut wanted = self.io.buffers.take(slot.bytes);
-                let failure = match stasis_memory::gather(memory, &slot.segments, &mut wanted) {
-                    Err(_) => Some((StatusCode::DataTransferError, 0)),
-                    Ok(()) => {
-                        let differs = wanted.iter().zip(data).position(|(one, other)| one != other);
-                        differs.map(|at| (StatusCode::CompareFailure, at as u64))
-                    }
-                };
+                let failure =
+                    match stasis_block::memory::gather(memory, &slot.segments, &mut wanted) {
+                        Err(_) => Some((StatusCode::DataTransferError, 0)),
+                        Ok(()) => {
+                            let differs =
+                                wanted.iter().zip(data).position(|(one, other)| one != other);
+                            differs.map(|at| (StatusCode::CompareFailure, at as u64))
+                        }
+                    };
                 self.io.buffers.give(wanted);
                 failure
             }

@@ -8,8 +8,8 @@ mod lifecycle;
 
 pub use completions::Ended;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Health, Refused, Request, VendorError};
-use stasis_clock::Nanos;
 
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, ConfigError};

@@ -1,7 +1,7 @@
 //! From runs of sectors to grouped requests.
 
+use stasis_block::memory::{Segment, NOWHERE};
 use stasis_block::{Command, Operation};
-use stasis_memory::{Segment, NOWHERE};
 
 use crate::command::SubmissionEntry;
 use crate::io::Io;
@@ -63,7 +63,7 @@ pub fn transfer_runs(
     let mut whole = Vec::new();
     if operation == Operation::Write {
         whole = io.buffers.take(bytes);
-        if let Err(error) = stasis_memory::gather(memory, &segments, &mut whole) {
+        if let Err(error) = stasis_block::memory::gather(memory, &segments, &mut whole) {
             io.buffers.give_segments(segments);
             io.buffers.give(whole);
             return Err(error.into());

@@ -10,7 +10,7 @@ use stasis_nvme::{
     Zones, Zrwa,
 };
 
-#[path = "../../../memory/tests/common/hostile.rs"]
+#[path = "../../../block/tests/common/hostile.rs"]
 pub mod common;
 use common::Script;
 

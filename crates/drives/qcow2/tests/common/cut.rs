@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use rand_xoshiro::rand_core::RngCore;
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Status};
-use stasis_clock::Nanos;
 use stasis_drive::{Drive, Layer, LoadSpec, Region, Sampling, Shared};
 use stasis_media::{Medium, Pieces, Ram};
 use stasis_qcow2::{check, Durability, Settings, ZeroLatency};

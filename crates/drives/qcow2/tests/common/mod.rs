@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use stasis_block::clock::{EventQueue, Nanos};
 use stasis_block::{Command, Completion, Model, Operation, Request, Status, Tag};
-use stasis_clock::{EventQueue, Nanos};
 use stasis_drive::{Done, Drive, Layer};
 use stasis_media::{Execution, HostMedium, OpenError, OpenOptions};
 use stasis_qcow2::{Durability, Image, ImageError, Opening, Settings};

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_block::{units, Tag};
-use stasis_clock::{Nanos, MILLISECOND};
 
 use super::{lasts, Parameters, Problem};
 use crate::anticipation::Anticipation;

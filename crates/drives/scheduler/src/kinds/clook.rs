@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::Parameters;
 use crate::clook_queue::{ClookQueue, Requests};

@@ -19,7 +19,7 @@ use std::fmt::Debug;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 pub use self::bfq::{Bfq, BfqSpec};
 pub use self::cfq::{Cfq, CfqSpec};

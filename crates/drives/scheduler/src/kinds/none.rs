@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::Parameters;
 use crate::plain::{Order, Plain};

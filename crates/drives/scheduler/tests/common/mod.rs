@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::clock::{EventQueue, Nanos, SECOND};
 use stasis_block::{Command, Operation, Tag};
-use stasis_clock::{EventQueue, Nanos, SECOND};
 use stasis_scheduler::{sectors, Dispatcher, QueueId, QueueSpec, Request, Scheduler};
 
 /// A drive that works off one request after the other: `overhead`, `seek` if it

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use stasis_block::{Doorbells, Operation, Request, Status};
 use stasis_virtio::{Config, Memory, OutOfMemoryRange, PciDevice};
 
-#[path = "../../../memory/tests/common/hostile.rs"]
+#[path = "../../../block/tests/common/hostile.rs"]
 pub mod common;
 use common::Script;
 

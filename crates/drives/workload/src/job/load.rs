@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::thread::{Next, Thread};
 use super::{ExitWhat, Job, JobFile};

@@ -20,7 +20,7 @@ mod text;
 mod thread;
 mod values;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use crate::JobError;
 use files::Service;

@@ -1,6 +1,6 @@
 //! Meaning of each option.
 
-use stasis_clock::{MICROSECOND, SECOND};
+use stasis_block::clock::{MICROSECOND, SECOND};
 
 use super::file::Line;
 use super::files::Service;

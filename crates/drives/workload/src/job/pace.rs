@@ -1,7 +1,7 @@
 //! When a thread may do its next I/O: rates and pauses (fio's backend.c and io_u.c).
 
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::Random;
-use stasis_clock::{Nanos, SECOND};
 
 use super::values::Each;
 use super::Job;

@@ -1,7 +1,7 @@
 //! One thread of a job: its next action, and the earliest time of it (fio's backend.c).
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Random};
-use stasis_clock::Nanos;
 
 use super::files::{Choice, Files};
 use super::history::History;

@@ -1,7 +1,7 @@
 //! fio's ways to write numbers, sizes, times and lists (fio's HOWTO, "Parameter
 //! types").
 
-use stasis_clock::{Nanos, MICROSECOND, MILLISECOND, SECOND};
+use stasis_block::clock::{Nanos, MICROSECOND, MILLISECOND, SECOND};
 
 /// A size: bytes, or a share of something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Command, Operation};
-use stasis_clock::{Nanos, SECOND};
 
 use super::{Parsed, Reason, Record};
 

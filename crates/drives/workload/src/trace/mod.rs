@@ -11,8 +11,8 @@ mod replay;
 use std::fmt;
 use std::iter::Sum;
 
+use stasis_block::clock::Nanos;
 use stasis_block::Command;
-use stasis_clock::Nanos;
 
 pub use merged::Merged;
 pub use reader::{Format, Reader};

@@ -3,8 +3,8 @@
 //! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. Timestamps
 //! are Windows file times, ticks of 100 ns; offsets and sizes are in bytes.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation};
-use stasis_clock::Nanos;
 
 use super::{Parsed, Reason, Record};
 

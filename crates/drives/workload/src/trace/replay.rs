@@ -2,8 +2,8 @@
 
 use std::io::BufRead;
 
+use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 
 use super::{Format, LeftOut, Merged, Record};
 use crate::{Io, TraceError, Workload};

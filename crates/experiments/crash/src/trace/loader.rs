@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Status};
-use stasis_clock::Nanos;
 
 use super::{
     BaseReader, CutPoint, DriveTrace, Event, EventKind, Request, RequestLog, Trace, TraceError,

@@ -26,6 +26,7 @@ use stasis_report::REPORT_FILE;
 use stasis_runner::batch::{self, KeptResults, Stopped};
 use stasis_runner::engine;
 use stasis_runner::guest::recipe;
+use stasis_scheduler::SchedulerSpec;
 use stasis_terminal::{ensure_guest, FAILURE, STOPPED};
 
 use applications::Applications;
@@ -131,13 +132,10 @@ impl Arguments {
         let applications = Applications::new(&names, &self.command, &self.packages);
         let applications = applications.map_err(|error| anyhow!("--application: {error}"))?;
         for name in &self.device {
-            let spec: ModelSpec = serde_json::from_value(name.clone().into())
-                .with_context(|| format!("--device {name}"))?;
-            drop(spec);
+            ModelSpec::parse(name).with_context(|| format!("--device {name}"))?;
         }
         for word in &self.host_scheduler {
-            serde_json::from_value::<stasis_scheduler::SchedulerSpec>(word.clone().into())
-                .with_context(|| format!("--host-scheduler {word}"))?;
+            SchedulerSpec::parse(word).with_context(|| format!("--host-scheduler {word}"))?;
         }
         const KERNEL: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
         if let Some(word) = self.guest_scheduler.iter().find(|word| !KERNEL.contains(&&***word)) {

@@ -209,12 +209,6 @@ impl Inside {
             Box::new(move || stop.poll()) as Box<dyn Fn()>
         })
     }
-
-    /// Calls `hook`, on another thread, right after the stop flag was set:
-    /// for a signal that gets a thread out of `KVM_RUN`.
-    pub fn on_stop(&self, hook: impl Fn() + Send + 'static) {
-        self.stop.hook(Box::new(hook));
-    }
 }
 
 /// The part of a job that belongs to a run and not to its machine.

@@ -8,7 +8,7 @@ use rustix::termios::{tcgetattr, tcsetattr, ControlModes, OptionalActions};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Why the outer side asks to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +19,10 @@ pub enum StopReason {
     WallLimit,
 }
 
-type Hook = Box<dyn Fn() + Send>;
-
 #[derive(Default)]
 struct Shared {
     flag: Arc<AtomicBool>,
     byte: AtomicU8,
-    hook: Mutex<Option<Hook>>,
 }
 
 /// A thread that waits for the byte.
@@ -46,9 +43,6 @@ impl Listener {
             if matches!(port.read(&mut byte), Ok(1)) {
                 told.byte.store(byte[0], Ordering::Relaxed);
                 told.flag.store(true, Ordering::Release);
-                if let Some(hook) = &*told.hook.lock().unwrap_or_else(PoisonError::into_inner) {
-                    hook();
-                }
             }
         };
         std::thread::Builder::new().name("stop".into()).spawn(wait).map_err(failed)?;
@@ -83,15 +77,6 @@ impl Listener {
                 _ => StopReason::Cancelled,
             }
         })
-    }
-
-    pub(super) fn hook(&self, hook: Hook) {
-        let mut place = self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked before the hook was there: the hook is called at once.
-        if self.shared.flag.load(Ordering::Acquire) {
-            hook();
-        }
-        *place = Some(hook);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A drive behind a controller, as far as it does not depend on the kind of controller.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Refused, Request};
-use stasis_clock::Nanos;
 use stasis_drive::{Control, Done, Layer, TenantHandle};
 use stasis_run_events::IoRecord;
 

@@ -1,6 +1,6 @@
 //! A drive on the PCI bus, with any interface.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_drive::Control;
 use stasis_run_events::IoRecord;
 

@@ -1,7 +1,7 @@
 //! An NVMe controller on the PCI bus.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Health, Refused, Request, Status};
-use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer};
 use stasis_nvme::{Ended, Memory, OutOfMemoryRange, VendorRequest};
 use stasis_run_events::{IoRecord, IoStatus};

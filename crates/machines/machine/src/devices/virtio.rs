@@ -1,7 +1,7 @@
 //! A virtio block device on the PCI bus.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Refused, Request};
-use stasis_clock::Nanos;
 use stasis_drive::{Done, Layer};
 use stasis_run_events::IoRecord;
 use stasis_virtio::PciDevice;

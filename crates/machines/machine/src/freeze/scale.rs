@@ -1,7 +1,7 @@
 //! The virtual clock's scale: TSC ticks as the guest counts them, and
 //! nanoseconds.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// Converts between ticks of the guest's TSC and nanoseconds.
 #[derive(Debug, Clone, Copy)]

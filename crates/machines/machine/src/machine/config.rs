@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Instant;
 
+use stasis_block::clock::Nanos;
 use stasis_block::Link;
 use stasis_channel::Job;
-use stasis_clock::Nanos;
 use stasis_drive::{Layer, Shared, TenantHandle};
 
 use crate::devices::CommandSource;

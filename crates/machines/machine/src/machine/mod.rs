@@ -20,7 +20,7 @@ mod watch;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_drive::Shared;
 use stasis_run_events::{Ending, EventSink, Outcome, RunEvent, SharedOutcome};
 

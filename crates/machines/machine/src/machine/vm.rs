@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_run_events::Ending;
 
 use super::rewind::RewindState;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
-use stasis_clock::Nanos;
 
 use crate::freeze::Scale;
 

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
 use stasis_block::{Command, Health, Request, Status, VendorCommand, VendorError};
-use stasis_clock::Nanos;
 use stasis_drive::{Control, Done, Layer, Properties};
 use stasis_media::MediumError;
 

@@ -14,8 +14,8 @@ use std::fs::File;
 use std::io;
 use std::time::Instant;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status};
-use stasis_clock::Nanos;
 use stasis_drive::Done;
 
 use crate::backend::{Backend, Counted, GRACE};

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::atomic::Ordering;
 
-use stasis_memory::{Memory, OutOfMemoryRange};
+use stasis_block::memory::{Memory, OutOfMemoryRange};
 
 use crate::vhost_user::mapping::Mapping;
 use crate::ServeError;

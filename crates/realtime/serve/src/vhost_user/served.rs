@@ -8,8 +8,8 @@ use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Doorbells, Model};
-use stasis_clock::Nanos;
 use stasis_drive::Done;
 use stasis_virtio::{Config, Device, Interrupt};
 

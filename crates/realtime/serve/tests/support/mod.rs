@@ -85,7 +85,6 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
         },
         description: Arc::new(Plain { lasting: !medium.starts_with("ram") }),
         made: Made::default(),
-        parameters: serde_json::Value::Null,
         medium: medium.into(),
         record: None,
         open: Box::new(move || {

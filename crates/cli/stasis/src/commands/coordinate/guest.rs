@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anyhow::{bail, Result};
+use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_block::units::format_duration;
-use stasis_clock::{MILLISECOND, SECOND};
 use stasis_guest_hints::guest::{run, GuestCounts};
 use stasis_guest_hints::guest_end::HintTiming;
 use stasis_guest_hints::PORT_NAME;

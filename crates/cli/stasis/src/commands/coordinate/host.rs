@@ -8,7 +8,6 @@ use std::sync::PoisonError;
 use anyhow::{Context, Result};
 use stasis_guest_hints::drive;
 use stasis_guest_hints::host::{Guest, Host, Settings};
-use stasis_guest_hints::report;
 use stasis_scheduler::WEIGHTS;
 use stasis_serve::systemd;
 
@@ -98,8 +97,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let host = Host::new(&arguments.guests, &settings)?;
     if let Some(address) = &arguments.metrics {
         let reports = host.reports();
-        stasis_metrics::answer(address, move || {
-            report::metrics(&reports.lock().unwrap_or_else(PoisonError::into_inner))
+        crate::metrics::answer(address, move || {
+            super::metrics::text(&reports.lock().unwrap_or_else(PoisonError::into_inner))
         })
         .with_context(|| format!("cannot listen on {address}"))?;
     }

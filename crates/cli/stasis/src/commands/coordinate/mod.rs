@@ -2,6 +2,7 @@
 
 mod guest;
 mod host;
+mod metrics;
 
 use std::process::ExitCode;
 

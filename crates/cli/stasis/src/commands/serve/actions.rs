@@ -15,7 +15,7 @@ use stasis_runner::failure;
 use stasis_serve::control::Actions;
 use stasis_serve::{Made, NewDrive};
 
-use super::drives;
+use super::drives::{self, Planned};
 use super::results::Writing;
 
 /// Where drives that are asked for later come from.
@@ -42,7 +42,7 @@ impl Later {
     fn describe(&self, description: Value, create: bool, index: usize) -> Result<NewDrive> {
         let mut spec = match description {
             Value::String(word) => DriveSpec::parse(&word)?,
-            table => serde_json::from_value(table).context("the drive's table")?,
+            table => DriveSpec::from_table(table)?,
         };
         // A client of the interface does not wait for files that another program holds.
         let (base, folder) = (&self.base, &self.folder);
@@ -59,9 +59,10 @@ impl Later {
                 Made::default()
             }
         };
-        let mut drive = NewDrive { made, ..new(&spec)? };
+        let Planned { new, shown } = new(&spec)?;
+        let mut drive = NewDrive { made, ..new };
         if let Some(results) = &self.results {
-            results.add(&mut drive);
+            results.add(&mut drive, shown);
         }
         Ok(drive)
     }

@@ -26,6 +26,12 @@ const SEGMENTS: u16 = 126;
 /// Limit on the bytes of a piece.
 const SEGMENT: u32 = 64 << 10;
 
+/// A drive to be served, and the same drive as results describe it.
+pub struct Planned {
+    pub new: NewDrive,
+    pub shown: stasis_report::Drive,
+}
+
 /// A drive to be served in `folder`. `patience`: how long to wait for a medium that is locked or a
 /// device in use.
 pub fn new(
@@ -35,7 +41,7 @@ pub fn new(
     base: &Path,
     folder: &Path,
     patience: Duration,
-) -> Result<NewDrive> {
+) -> Result<Planned> {
     let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
     let context = format!("drive {name}");
     checked(spec, index, seed, base, folder, name, patience).context(context)
@@ -49,7 +55,7 @@ fn checked(
     folder: &Path,
     name: String,
     patience: Duration,
-) -> Result<NewDrive> {
+) -> Result<Planned> {
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
         bail!(
             "its name is part of its socket's and may have letters, digits, `-`, `_` and `.` only"
@@ -73,7 +79,9 @@ fn checked(
         base: base.to_owned(),
         model,
     };
-    let parameters = stasis_runner::parameters(&described.model);
+    let interface = "vhost-user-blk";
+    let label = spec.medium.label();
+    let shown = stasis_runner::describe(name.clone(), &described.model, interface, label.clone());
     let description = Arc::new(described);
     let described = Arc::clone(&description);
     let opening = Opening { name: name.clone(), description: described, medium, patience, discard };
@@ -88,7 +96,7 @@ fn checked(
         notify: Doorbells::Lazy,
         ..Config::default()
     };
-    Ok(NewDrive {
+    let new = NewDrive {
         ublk: false,
         path: folder.join(format!("{name}.sock")),
         listener: None,
@@ -96,16 +104,18 @@ fn checked(
         config,
         description,
         made: Made::default(),
-        parameters,
-        medium: spec.medium.label(),
+        medium: label,
         record: None,
         open: Box::new(move || opening.open().map_err(|error| failure::told(&error))),
         name,
-    })
+    };
+    Ok(Planned { new, shown })
 }
 
 /// Makes the drive a block device of this host's, with a link to it in `folder`.
-pub fn as_ublk(drive: &mut NewDrive, spec: &DriveSpec, folder: &Path) {
+pub fn as_ublk(planned: &mut Planned, spec: &DriveSpec, folder: &Path) {
+    planned.shown.interface = "ublk".into();
+    let drive = &mut planned.new;
     drive.ublk = true;
     drive.path = folder.join(format!("{}.ublk", drive.name));
     // One thread serves all of them; more only spare the host's locks.
@@ -140,7 +150,7 @@ impl Description for Described {
 
     fn with_model(&self, model: serde_json::Value) -> Result<Arc<dyn Description>, String> {
         let read = || -> Result<ModelSpec> {
-            let mut model: ModelSpec = serde_json::from_value(model).context("the model")?;
+            let mut model: ModelSpec = stasis_config::read_table(model).context("the model")?;
             model.resolve(&self.base)?;
             Ok(model)
         };

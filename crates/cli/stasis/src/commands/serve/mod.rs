@@ -3,6 +3,7 @@
 mod actions;
 mod drives;
 mod ending;
+mod metrics;
 #[cfg(test)]
 mod no_request_left;
 mod results;
@@ -16,7 +17,7 @@ use anyhow::{bail, Context, Result};
 use stasis_experiment::{DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
 use stasis_report::units::{bytes, duration};
-use stasis_serve::{confine, control, metrics, systemd, Poll, Server};
+use stasis_serve::{confine, control, systemd, Poll, Server};
 
 use super::runtime_folder::runtime_folder;
 use actions::Later;
@@ -197,7 +198,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     // Before any drive is opened or made: the address may be in use.
     if let Some(address) = &serve.metrics {
         let server = Arc::clone(&server);
-        stasis_metrics::answer(address, move || metrics::text(&server.report()))
+        crate::metrics::answer(address, move || metrics::text(&server.report()))
             .with_context(|| format!("cannot listen on {address}"))?;
     }
     let later = Later::new(
@@ -207,16 +208,17 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         results.as_ref().map(Results::writing),
     );
     for (index, spec) in experiment.drives.iter().enumerate() {
-        let mut drive =
+        let mut planned =
             drives::new(spec, index, experiment.seed, &base, &folder, drives::PATIENCE)?;
-        if serve.ublk.contains(&drive.name) {
-            drives::as_ublk(&mut drive, spec, &folder);
+        if serve.ublk.contains(&planned.new.name) {
+            drives::as_ublk(&mut planned, spec, &folder);
         }
+        let drives::Planned { new: mut drive, shown } = planned;
         let name = &drive.name;
         drive.own = !given.contains_key(name);
         drive.listener = given.remove(name).or_else(|| left.remove(name));
         if let Some(results) = &results {
-            results.writing().add(&mut drive);
+            results.writing().add(&mut drive, shown);
         }
         let (name, path) = (drive.name.clone(), drive.path.clone());
         server.attach(drive)?;

@@ -13,8 +13,8 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status};
-use stasis_clock::Nanos;
 use stasis_drive::Done;
 use stasis_experiment::DriveSpec;
 use stasis_qcow2::{create, CreateOptions};
@@ -207,7 +207,7 @@ fn each_load(mut run: impl FnMut(Load)) {
             let table = format!("name = 'd'\nmodel = '{model}'\nmedium = {medium}");
             let spec: DriveSpec = toml::from_str(&table).unwrap();
             let new = super::drives::new(&spec, 0, 0, folder.path(), folder.path(), Duration::ZERO);
-            let store = (new.unwrap().open)().unwrap_or_else(|error| panic!("{case}: {error}"));
+            let store = (new.unwrap().new.open)().unwrap_or_else(|error| panic!("{case}: {error}"));
             run(Load::new(store, depth, seed, case));
         }
     }

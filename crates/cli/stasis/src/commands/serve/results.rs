@@ -49,15 +49,8 @@ impl Writing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The I/Os of `new` are written down as well, once it is served.
-    pub fn add(&self, new: &mut NewDrive) {
-        let drive = Drive {
-            name: new.name.clone(),
-            model: new.description.label(),
-            parameters: new.parameters.clone(),
-            interface: if new.ublk { "ublk" } else { "vhost-user-blk" }.into(),
-            medium: new.medium.clone(),
-        };
+    /// The I/Os of `new`, described as `drive`, are written down as well, once it is served.
+    pub fn add(&self, new: &mut NewDrive, drive: Drive) {
         let open = self.clone();
         new.record = Some(Box::new(move || open.lock().add(drive)));
     }

@@ -1,7 +1,7 @@
 //! Requests that wait until the entries of their units are in memory.
 
+use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_clock::Nanos;
 use stasis_nand::{OpDone, OpStatus};
 
 use super::{Dftl, FETCH};

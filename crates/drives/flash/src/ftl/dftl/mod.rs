@@ -21,8 +21,8 @@ mod updates;
 
 use std::collections::VecDeque;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Health, PowerLoss};
-use stasis_clock::Nanos;
 use stasis_nand::OpDone;
 
 use self::cache::Cache;

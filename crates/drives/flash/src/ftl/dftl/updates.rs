@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_nand::{OpDone, OpStatus};
 
 use super::{Dftl, UPDATE};

@@ -1,6 +1,6 @@
 //! The host's requests: reads, writes in their order, trims.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_nand::{Op, OpDone, OpKind, Priority};
 
 use super::plane::Write;

@@ -3,7 +3,7 @@
 //! The mapping changes as a whole once the last page is programmed: a merge that
 //! a failed program or a power cut puts an end to has changed nothing.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_nand::{Op, OpDone, OpKind, OpStatus, Priority};
 
 use super::{Context, Hybrid, MERGE_PROGRAM, MERGE_READ, PAD};

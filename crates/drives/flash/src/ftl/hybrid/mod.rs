@@ -18,8 +18,8 @@ mod plane;
 
 use std::collections::{BTreeSet, VecDeque};
 
+use stasis_block::clock::Nanos;
 use stasis_block::{CacheKind, Health, Operation, PowerLoss};
-use stasis_clock::Nanos;
 use stasis_nand::{hash::bits, OpDone, OpKind, OpStatus};
 
 use self::host::Waiting;

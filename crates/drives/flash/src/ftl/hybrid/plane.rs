@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Status};
-use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
 
 use super::merge::Merge;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, PlaneId, Priority, Scope};
 
 use super::blocks::{PageEnd, State};

@@ -1,6 +1,6 @@
 //! Multi-plane operations: operations of several planes of a LUN that begin together.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// Groups operations of one LUN at one time, of each of its planes one.
 ///

@@ -23,8 +23,8 @@ mod testing;
 mod token;
 mod victims;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Health, Operation, PowerLoss, Status};
-use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
 
 pub(super) use self::above::{Above, Change, Event};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a block chosen for its space takes fewer pages after the move than before.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::blocks::Blocks;
 use crate::gc::{self, VictimPolicy};

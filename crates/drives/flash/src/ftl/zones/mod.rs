@@ -17,8 +17,8 @@ mod write;
 
 use std::collections::{BTreeSet, VecDeque};
 
+use stasis_block::clock::Nanos;
 use stasis_block::{CacheKind, Health, Operation, PowerLoss, SECTOR};
-use stasis_clock::Nanos;
 use stasis_nand::{Op, OpDone, OpKind, Priority};
 
 use self::layout::Layout;

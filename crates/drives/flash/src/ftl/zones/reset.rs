@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Status};
-use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::write::Stage;

@@ -1,7 +1,7 @@
 //! Writes: into memory, and from there page by page into the blocks.
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Status};
-use stasis_clock::Nanos;
 use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::{Context, Request, RequestId, Zones, NONE, PROGRAM};

@@ -6,7 +6,7 @@
 //! takes the time of its length, and ends exactly where the next byte
 //! begins.
 
-use stasis_clock::{Nanos, SECOND};
+use stasis_block::clock::{Nanos, SECOND};
 
 use super::DiskSpec;
 use stasis_block::{Rate, TimePerByte};

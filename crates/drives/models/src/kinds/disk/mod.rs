@@ -14,10 +14,10 @@ mod spec;
 
 use std::collections::VecDeque;
 
+use stasis_block::clock::{EventQueue, Nanos};
 use stasis_block::{
     CacheKind, Command, Completion, Model, Operation, PowerLoss, Tag, TimePerByte, SECTOR,
 };
-use stasis_clock::{EventQueue, Nanos};
 
 use self::cache::WriteCache;
 use self::geometry::{Arm, Geometry, Position};

@@ -1,7 +1,7 @@
 //! The read buffer: data that was read, and data that the head passes over next while the arm is
 //! idle.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::geometry::Geometry;
 

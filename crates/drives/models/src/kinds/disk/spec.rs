@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
 use stasis_block::{units, Rate};
-use stasis_clock::Nanos;
 
 use super::geometry::Seek;
 use crate::span::Span;
@@ -152,7 +152,7 @@ fn half(rate: Rate) -> Rate {
 
 /// Default values; the reasons are at the fields of [`DiskSpec`].
 mod usual {
-    use stasis_clock::{Nanos, MICROSECOND};
+    use stasis_block::clock::{Nanos, MICROSECOND};
 
     use super::MAX_EXTENTS;
     use stasis_block::Rate;

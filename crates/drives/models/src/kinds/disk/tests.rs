@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use stasis_clock::MILLISECOND;
+use stasis_block::clock::MILLISECOND;
 
 use super::*;
 use stasis_block::Rate;

@@ -10,8 +10,8 @@
 
 mod spec;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Random, Rate, TimePerByte};
-use stasis_clock::Nanos;
 
 pub use self::spec::{RatedLatency, RatedSpec, Rating};
 use crate::distribution::Distribution;

@@ -1,6 +1,6 @@
 //! Budget of a queue in a turn, and the measured rate of the drive that it depends on.
 
-use stasis_clock::{Nanos, MILLISECOND, SECOND};
+use stasis_block::clock::{Nanos, MILLISECOND, SECOND};
 
 use super::fair::Owner;
 use super::queue::{Reason, MAX_FIRST};

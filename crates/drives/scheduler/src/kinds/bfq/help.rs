@@ -7,7 +7,7 @@
 //! `share` x t of help, all n together at most n x `burst` + `share` x t, and
 //! one that always asks takes nothing from the buckets of those that rarely do.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 /// A part of time is counted in millionths, a bucket in millionths of a ns.
 const WHOLE: u128 = 1_000_000;

@@ -14,8 +14,8 @@ mod waiting;
 
 pub use spec::BfqSpec;
 
+use stasis_block::clock::Nanos;
 use stasis_block::Tag;
-use stasis_clock::Nanos;
 
 use super::{counts, lasts, Parameters, Problem};
 use crate::clook_queue::Requests;

@@ -1,6 +1,6 @@
 //! A queue of `bfq`: its waiting requests, its budget, its apparent behaviour.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::raise::Raise;
 use super::BfqSpec;

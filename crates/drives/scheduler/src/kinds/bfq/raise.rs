@@ -2,7 +2,7 @@
 //! raised for a while (Valente and Andreolini, "Improving Application Responsiveness with the BFQ
 //! Disk I/O Scheduler", SYSTOR 2012; vIrtical D3.6, 2.3 and 2.4).
 
-use stasis_clock::{Nanos, MILLISECOND, SECOND};
+use stasis_block::clock::{Nanos, MILLISECOND, SECOND};
 
 use super::BfqSpec;
 

@@ -1,7 +1,7 @@
 //! The queue that has the drive: how it gets the drive, sends requests and loses the drive.
 
+use stasis_block::clock::{Nanos, MILLISECOND, SECOND};
 use stasis_block::Tag;
-use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use super::fair::Owner;
 use super::queue::{self, Queue, Reason, ASYNC, LANES, SYNC, URGENT};

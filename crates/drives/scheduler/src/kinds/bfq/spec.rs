@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::{Nanos, MILLISECOND, SECOND};
 use stasis_block::units;
-use stasis_clock::{Nanos, MILLISECOND, SECOND};
 
 use crate::share::share;
 

@@ -1,6 +1,6 @@
 //! Start of a queue's, and its group's, wait for the drive.
 
-use stasis_clock::Nanos;
+use stasis_block::clock::Nanos;
 
 use super::queue::Queue;
 use super::Bfq;

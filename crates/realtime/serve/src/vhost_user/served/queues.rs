@@ -54,7 +54,8 @@ impl Served {
             // The used ring has the number of requests given back, and the buffer those taken
             // besides. A client whose connection ended may have looked before the last server was
             // done: its claim about the queue's position is not relied on.
-            if let Ok(used) = stasis_memory::Memory::load(memory, setup.used.wrapping_add(2)) {
+            if let Ok(used) = stasis_block::memory::Memory::load(memory, setup.used.wrapping_add(2))
+            {
                 if let Some((under_way, log)) = inflight.queue(queue, setup.size, used) {
                     setup.next = used;
                     heads = under_way;

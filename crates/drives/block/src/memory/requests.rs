@@ -6,7 +6,7 @@ use slab::Slab;
 const MAX_REQUESTS: usize = 64 << 10;
 
 /// A request that a drive holds.
-pub trait Request {
+pub trait PendingRequest {
     /// Length in bytes of the data that it moves; 0 where it moves none.
     fn bytes(&self) -> usize;
 }
@@ -24,7 +24,7 @@ impl<R> Default for Requests<R> {
     }
 }
 
-impl<R: Request> Requests<R> {
+impl<R: PendingRequest> Requests<R> {
     /// Requests in flight.
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -73,7 +73,7 @@ impl<R: Request> Requests<R> {
 mod tests {
     use super::*;
 
-    impl Request for usize {
+    impl PendingRequest for usize {
         fn bytes(&self) -> usize {
             *self
         }

@@ -1,9 +1,9 @@
-//! Metrics of drives for Prometheus.
+//! Metrics of served drives, for Prometheus.
 
-use stasis_metrics::Kind::{Counter, Gauge, Summary};
-use stasis_metrics::{Metric, Text};
+use stasis_serve::DriveReport;
 
-use crate::DriveReport;
+use crate::metrics::Kind::{Counter, Gauge, Summary};
+use crate::metrics::{Metric, Text};
 
 /// The metrics.
 pub fn text(drives: &[DriveReport]) -> String {

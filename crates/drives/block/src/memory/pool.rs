@@ -1,6 +1,6 @@
 //! Buffers that are used again, so that an I/O allocates nothing.
 
-use crate::Segment;
+use super::Segment;
 
 /// Smallest class of data buffers: 512 bytes.
 const MIN_SHIFT: u32 = 9;

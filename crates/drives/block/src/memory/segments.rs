@@ -1,6 +1,6 @@
 //! Data that lies in guest memory in pieces.
 
-use crate::{Memory, OutOfMemoryRange};
+use super::{Memory, OutOfMemoryRange};
 
 /// Address of data that is thrown away (an NVMe bit bucket): no piece of memory can begin there.
 pub const NOWHERE: u64 = u64::MAX;

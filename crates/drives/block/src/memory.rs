@@ -11,7 +11,7 @@ mod requests;
 mod segments;
 
 pub use pool::Pool;
-pub use requests::{Request, Requests};
+pub use requests::{PendingRequest, Requests};
 pub use segments::{append, gather, scatter, Segment, NOWHERE};
 
 /// An access outside guest memory.
