@@ -95,7 +95,7 @@ impl Backing {
     }
 
     /// Whether a flush that ended well can be believed.
-    pub(crate) fn believed(&self) -> Result<(), MediumError> {
+    fn believed(&self) -> Result<(), MediumError> {
         match self.flush_failed.load(Ordering::Relaxed) {
             true => Err(MediumError::Lost { medium: self.label.clone() }),
             false => Ok(()),
@@ -104,7 +104,9 @@ impl Backing {
 
     fn flush(&self, command: &Command) -> Result<(), MediumError> {
         self.believed()?;
-        self.file.sync_data().map_err(|source| self.lost(command, source))
+        self.file.sync_data().map_err(|source| self.lost(command, source))?;
+        // Another that failed meanwhile was told of what this one has not written either.
+        self.believed()
     }
 
     fn read(&self, offset: u64, data: &mut [u8], bounce: &mut Bounce) -> io::Result<()> {

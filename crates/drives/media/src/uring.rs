@@ -1,6 +1,10 @@
-//! Files and devices by io_uring: whole blocks are read, written and made
-//! durable by the kernel behind the caller's back, without a thread of ours;
-//! everything else is left to the threads of [`Workers`].
+//! Files and devices by io_uring: whole blocks are read and written by the kernel behind the
+//! caller's back, without a thread of ours; everything else is left to the threads of [`Workers`].
+//!
+//! Nothing is left to the kernel's own threads (io-wq): an I/O that would have to wait in the kernel
+//! comes back (`RWF_NOWAIT`) and goes to [`Workers`], as flushes do at once. On Linux 6.18, one of
+//! some 100,000 flushes that io-wq had got on a busy host was never done: no thread was there for
+//! it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -95,6 +99,8 @@ struct Uring {
     in_kernel: u32,
     /// Whether the ring has entries that the kernel has not taken yet.
     unsubmitted: bool,
+    /// Whether the file system has reads, and writes, that never wait.
+    never_wait: (bool, bool),
     workers: Workers<Arc<Backing>>,
     buffers: Buffers,
     finished: Vec<Finished>,
@@ -117,6 +123,7 @@ impl Uring {
             alone: false,
             in_kernel: 0,
             unsubmitted: false,
+            never_wait: (true, true),
             workers,
             buffers: Buffers::default(),
             finished: Vec::new(),
@@ -166,15 +173,15 @@ impl Uring {
     /// Whether the kernel does it as it is.
     fn is_quick(&self, command: &Command) -> bool {
         let Command { operation, offset, length, .. } = *command;
-        match operation {
-            Operation::Read | Operation::Write => {
-                length > 0
-                    && length <= 1 << 30
-                    && (!self.backing.direct || is_whole(offset, length, self.backing.block))
-            }
-            Operation::Flush => true,
+        let never_waits = match operation {
+            Operation::Read => self.never_wait.0,
+            Operation::Write => self.never_wait.1,
             _ => false,
-        }
+        };
+        never_waits
+            && length > 0
+            && length <= 1 << 30
+            && (!self.backing.direct || is_whole(offset, length, self.backing.block))
     }
 
     /// Hands an I/O to a thread.
@@ -189,9 +196,8 @@ impl Uring {
     fn push(&mut self, index: usize) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Command { operation, offset, length, fua, .. } = slot.command;
-        let (pointer, fixed) = match operation {
-            Operation::Flush => (std::ptr::null_mut(), None),
-            _ if self.backing.direct => {
+        let (pointer, fixed) = match self.backing.direct {
+            true => {
                 let aligned = slot.aligned.insert(self.buffers.take(length as usize, &self.ring));
                 let memory = aligned.memory(length as usize);
                 if operation == Operation::Write {
@@ -199,27 +205,27 @@ impl Uring {
                 }
                 (memory.as_mut_ptr(), aligned.registered())
             }
-            _ => (slot.data.as_mut_ptr(), None),
+            false => (slot.data.as_mut_ptr(), None),
         };
         let length = length as u32;
-        let durable = if fua { DSYNC } else { 0 };
+        let flags = NOWAIT | if fua && operation == Operation::Write { DSYNC } else { 0 };
         let entry = match (operation, fixed) {
-            (Operation::Read, None) => {
-                opcode::Read::new(FILE, pointer, length).offset(offset).build()
-            }
-            (Operation::Read, Some(buffer)) => {
-                opcode::ReadFixed::new(FILE, pointer, length, buffer).offset(offset).build()
-            }
             (Operation::Write, None) => {
-                opcode::Write::new(FILE, pointer, length).offset(offset).rw_flags(durable).build()
+                opcode::Write::new(FILE, pointer, length).offset(offset).rw_flags(flags).build()
             }
             (Operation::Write, Some(buffer)) => {
                 opcode::WriteFixed::new(FILE, pointer, length, buffer)
                     .offset(offset)
-                    .rw_flags(durable)
+                    .rw_flags(flags)
                     .build()
             }
-            _ => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+            (_, None) => {
+                opcode::Read::new(FILE, pointer, length).offset(offset).rw_flags(flags).build()
+            }
+            (_, Some(buffer)) => opcode::ReadFixed::new(FILE, pointer, length, buffer)
+                .offset(offset)
+                .rw_flags(flags)
+                .build(),
         };
         self.submit_entry(&entry.user_data(index as u64));
         self.in_kernel += 1;
@@ -256,14 +262,6 @@ impl Uring {
     fn end(&mut self, index: usize, result: i32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Command { operation, length, .. } = slot.command;
-        if operation == Operation::Flush {
-            let result = if result < 0 {
-                Err(self.backing.lost(&slot.command, os(result)))
-            } else {
-                self.backing.believed()
-            };
-            return self.finish(index, result);
-        }
         if result >= 0 && result as u64 == length {
             if let Some(mut aligned) = slot.aligned.take() {
                 if operation == Operation::Read {
@@ -276,8 +274,12 @@ impl Uring {
         if let Some(aligned) = slot.aligned.take() {
             self.buffers.give(aligned);
         }
-        if result >= 0 || [-EINTR, -EAGAIN].contains(&result) {
-            // Part of it: a thread does it again, and finds out why.
+        if result == -EOPNOTSUPP {
+            let (reads, writes) = &mut self.never_wait;
+            *(if operation == Operation::Read { reads } else { writes }) = false;
+        }
+        if result >= 0 || [-EINTR, -EAGAIN, -EOPNOTSUPP].contains(&result) {
+            // Nothing or a part of it: a thread does it again, may wait, and finds out why.
             return self.delegate(index);
         }
         let error = if slot.command.fua {
@@ -311,9 +313,13 @@ impl Uring {
 
 /// `RWF_DSYNC` (linux/fs.h).
 const DSYNC: i32 = 2;
+/// `RWF_NOWAIT` (linux/fs.h).
+const NOWAIT: i32 = 8;
 /// As a completion gives them (asm-generic/errno-base.h).
 const EINTR: i32 = 4;
 const EAGAIN: i32 = 11;
+/// As a completion gives it (asm-generic/errno.h).
+const EOPNOTSUPP: i32 = 95;
 
 fn os(result: i32) -> io::Error {
     io::Error::from_raw_os_error(-result)

@@ -113,29 +113,49 @@ impl Limit {
     }
 }
 
-/// Ends everything else in the guest, as process 1 may; whether all of it is
-/// gone.
-pub(crate) fn kill_the_rest() -> bool {
+/// Ends everything else in the guest, as process 1 may. Returns the processes that stay: name,
+/// number, state of proc(5), and place in the kernel at which it waits.
+pub(crate) fn kill_the_rest() -> Vec<String> {
     /// For a process that waits for a drive that never answers.
     const TIMEOUT_MS: u16 = 5_000;
     if kill(Pid::from_raw(-1), Signal::SIGKILL).is_err() {
         // There is none.
-        return true;
+        return Vec::new();
     }
-    let Ok(orphans) = child_signals() else { return false };
+    let Ok(orphans) = child_signals() else { return those_left() };
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) => {
                 let mut waiting = [PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
                 match poll(&mut waiting, PollTimeout::from(TIMEOUT_MS)) {
                     Ok(n) if n > 0 => while let Ok(Some(_)) = orphans.read_signal() {},
-                    _ => return false,
+                    _ => return those_left(),
                 }
             }
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return true,
+            Err(_) => return Vec::new(),
         }
     }
+}
+
+/// The children of this process, as [`kill_the_rest`] describes them.
+fn those_left() -> Vec<String> {
+    let own = format!(" {} ", std::process::id());
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let described = entries.filter_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // "PID (NAME) STATE PARENT ...", where the name may hold anything.
+        let (head, rest) = stat.rsplit_once(") ")?;
+        let (state, rest) = rest.split_at_checked(1)?;
+        let name = head.split_once('(')?.1;
+        let place = fs::read_to_string(entry.path().join("stack")).unwrap_or_default();
+        let places: Vec<_> =
+            place.lines().filter_map(|line| line.split_whitespace().nth(1)).take(6).collect();
+        let waits = format!("{name} (process {pid}, state {state}, in {})", places.join(" < "));
+        rest.starts_with(&own).then_some(waits)
+    });
+    described.collect()
 }
 
 /// Finds the program and puts its surroundings together; on failure the

@@ -72,8 +72,9 @@ fn root_device(announcements: &Announcements) -> Result<Option<RootDevice>, Agen
 
 /// Ends what a job has left behind and reports the processes that it could not end.
 fn tidy(client: &mut Client<Port>, root: Option<&RootDevice>, job: &Job) -> Result<(), AgentError> {
-    if !command::kill_the_rest() {
-        client.log("processes of the command do not end")?;
+    let left = command::kill_the_rest();
+    if !left.is_empty() {
+        client.log(&format!("processes of the command do not end: {}", left.join(", ")))?;
     }
     for place in root::unmount_drives(root) {
         client.log(&format!("{} cannot be unmounted", place.display()))?;

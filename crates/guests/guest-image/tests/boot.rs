@@ -88,7 +88,7 @@ fn run_with(job: &Job, input: &[u8], machine: &[&str], words: &str) -> Run {
     let root = format!("memmap={}M!768M", size >> 20);
     let line = format!("console=ttyS0 panic=-1 {words} mitigations=off stasis_test=1 {root}");
     let mut qemu = Command::new("qemu-system-x86_64")
-        .args(["-machine", "q35", "-cpu", "EPYC", "-m", "1536"])
+        .args(["-machine", "q35", "-cpu", "EPYC", "-m", "1536", "-smp", "1,maxcpus=2"])
         .args(machine)
         .args(["-nodefaults", "-display", "none", "-no-reboot", "-serial", &serial])
         .args(["-object", &backend, "-device", "ivshmem-plain,memdev=m", "-device", &loader])
@@ -241,7 +241,18 @@ fn what_cannot_start_is_told() {
 fn without_a_channel_the_guest_says_so_and_stops() {
     let guest = guest();
     let output = Command::new("timeout")
-        .args(["120", "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg", "-m", "512"])
+        .args([
+            "120",
+            "qemu-system-x86_64",
+            "-machine",
+            "q35",
+            "-accel",
+            "tcg",
+            "-m",
+            "512",
+            "-smp",
+            "1,maxcpus=2",
+        ])
         .args(["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"])
         .args(["-append", "console=ttyS0 panic=-1 quiet", "-kernel"])
         .arg(&guest.vmlinux)

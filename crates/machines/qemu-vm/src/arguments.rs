@@ -10,6 +10,13 @@ use std::path::Path;
 /// (hw/i386/pc_q35.c). Smaller machines have all of it there.
 const MAX_LOW: u64 = 2 << 30;
 
+/// Smallest limit on the processors of an emulated machine. For one processor QEMU's TCG translates
+/// locked instructions as plain ones (`tcg_cpu_init_cflags`, accel/tcg/tcg-accel-ops-mttcg.c, up to
+/// 10.0 at least), and Linux's full memory barrier is one (`lock addl`): the virtqueue's checks for
+/// notifications then race with the thread that does the I/O, and one of some 10,000,000 I/Os waits
+/// forever.
+const MIN_EMULATED: u32 = 2;
+
 /// The kernel's command line, in every machine.
 ///
 /// - `norandmaps nokaslr`: under emulation code that has moved is translated
@@ -65,6 +72,7 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
         add("-cpu", "max".into());
     }
     let most = config.vcpus.max(1) + config.spare_vcpus;
+    let most = if kvm { most } else { most.max(MIN_EMULATED) };
     add("-smp", format!("{},maxcpus={most}", config.vcpus).into());
     // The root file system's image is memory of a second node without
     // processors: the host's page cache, shared by all machines, read-only.
@@ -258,7 +266,7 @@ mod tests {
     #[test]
     fn there_may_be_room_for_more_processors() {
         let mut config = config();
-        assert!(text(&config).contains("-smp 1,maxcpus=1 "));
+        assert!(text(&config).contains("-smp 1,maxcpus=2 "), "locked instructions are atomic");
         config.spare_vcpus = 2;
         assert!(text(&config).contains("-smp 1,maxcpus=3 "));
         assert!(text(&config).contains("memdev=ram,cpus=0-2 "));

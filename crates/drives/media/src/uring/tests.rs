@@ -56,6 +56,29 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
+/// Threads of the kernel that do I/Os of this process.
+fn kernel_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("iou-wrk")).count()
+}
+
+#[test]
+fn nothing_is_left_to_threads_of_the_kernel() {
+    let folder = folder();
+    for direct in [false, true] {
+        let mut medium = open(direct, folder.path());
+        for offset in (0..SIZE).step_by(64 << 10) {
+            // Its block is not there yet, and a direct write has to wait for one.
+            run(&mut *medium, Command::new(Operation::Write, offset, 4096), vec![7; 4096]);
+            run(&mut *medium, Command::flush(), Vec::new());
+            run(&mut *medium, Command::new(Operation::Read, offset, 8192), vec![0; 8192]);
+        }
+        // They stay for some seconds after their last I/O.
+        assert_eq!(kernel_threads(), 0, "direct: {direct}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
