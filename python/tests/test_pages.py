@@ -73,8 +73,8 @@ def test_a_study_s_report_is_interactive(here: Path, tmp_path: Path) -> None:
     study = stasis.sweep(made, workers=1, progress=False)
     page = study.report.read_text()
     assert "prefers-color-scheme: dark" in page
-    # Reads and writes: the distributions of the points, and latencies over the counts.
-    check(browsed(driven(page), tmp_path), 4)
+    # Reads and writes: maps of mean and p99, the distributions of the points, latencies over the counts.
+    check(browsed(driven(page), tmp_path), 8)
 
 
 #: Tells what is in the frames of a notebook.

@@ -100,8 +100,11 @@ def test_a_study_gives_one_data_set_and_a_report(study: Path, executor: concurre
     assert len(result.ios) == 6000
     assert "policy" in result._repr_html_()
     page = result.report.read_text()
-    # The distribution of each point. Seeds are repetitions, not places on an axis.
-    assert page.count("<svg") == 1
+    # The distribution of each point, and intervals: seeds are repetitions, not places on an axis.
+    assert page.count("<svg") == 2
+    assert 'class="sentence">Of 6 points, ' in page
+    assert "Over seeds: mean, least and greatest" in page
+    assert "<dt>Verdict</dt><dd>complete</dd>" in page
     assert "seed = 2, model.gc.policy = greedy" in page or "model.gc.policy = greedy, seed = 2" in page
     assert "Latency by seed" in page
     assert "http" not in page

@@ -6,12 +6,25 @@ import html
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from ._process import run_program
 from .errors import ProgramError
 
-__all__ = ["Axis", "Page", "Section", "Series", "distribution", "drawn", "framed", "lines", "table"]
+__all__ = [
+    "Axis",
+    "Head",
+    "Page",
+    "Section",
+    "Series",
+    "distribution",
+    "dots",
+    "drawn",
+    "framed",
+    "heat_map",
+    "lines",
+    "table",
+]
 
 #: Limit on the bytes of a page, as for the program's own pages.
 LIMIT = 2_000_000
@@ -43,6 +56,21 @@ class Section:
 
     heading: str
     blocks: list[dict[str, Any]] = field(default_factory=list)
+    #: Whether it is shown only when the reader asks for it.
+    folded: bool = False
+
+
+@dataclass
+class Head:
+    """The answer that a page begins with: a sentence, three tiles (the verdict and two more) and a
+    `table`. ``tone`` is "good", "bad" or "neutral"."""
+
+    sentence: str
+    verdict: str
+    tiles: Sequence[tuple[str, str]]
+    tone: str = "neutral"
+    remarks: list[str] = field(default_factory=list)
+    table: Optional[dict[str, Any]] = None
 
 
 @dataclass
@@ -52,6 +80,7 @@ class Page:
     title: str
     subtitle: str = ""
     sections: list[Section] = field(default_factory=list)
+    head: Optional[Head] = None
 
 
 def distribution(title: str, x: Axis, series: Iterable[Series]) -> dict[str, Any]:
@@ -62,6 +91,25 @@ def distribution(title: str, x: Axis, series: Iterable[Series]) -> dict[str, Any
 def lines(title: str, x: Axis, y: Axis, series: Iterable[Series]) -> dict[str, Any]:
     """Lines."""
     return {"lines": {"title": title, "x": vars(x), "y": vars(y), "series": [vars(each) for each in series]}}
+
+
+def dots(title: str, x: Axis, rows: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> dict[str, Any]:
+    """Figures in rows: of each its label, and dots of ``name``, ``value`` and ``interval``."""
+    described = [{"label": label, "dots": list(each)} for label, each in rows]
+    return {"dots": {"title": title, "x": vars(x), "rows": described}}
+
+
+def heat_map(
+    title: str,
+    axes: tuple[str, str],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[Optional[float]]],
+    quantity: str = "number",
+) -> dict[str, Any]:
+    """Figures by two axes, of which the first goes down: by row and column, None where there is none."""
+    described = {"title": title, "axes": list(axes), "rows": list(rows), "columns": list(columns)}
+    return {"map": {**described, "quantity": quantity, "values": [list(row) for row in values]}}
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", words: int = 1) -> dict[str, Any]:
@@ -87,7 +135,10 @@ def _drawn(page: Page) -> str:
     from ._run import program
 
     command_line = [str(program()), "page", "-"]
-    described = json.dumps({**vars(page), "sections": [vars(each) for each in page.sections]}, allow_nan=False)
+    # A table of a head is no block of a section.
+    head = {**vars(page.head), **(page.head.table or {})} if page.head else None
+    sections = [vars(each) for each in page.sections]
+    described = json.dumps({**vars(page), "head": head, "sections": sections}, allow_nan=False)
     done = run_program(command_line, stdin=described.encode())
     if done.status != 0:
         raise ProgramError(done.message(), status=done.status, command_line=command_line)

@@ -12,6 +12,9 @@
 
 mod check;
 mod disks;
+mod evidence;
+mod groups;
+mod page;
 pub mod power_cut;
 mod qemu_img;
 mod report;
@@ -36,6 +39,8 @@ use stasis_runner::provenance::Provenance;
 use stasis_runner::{guest, input, Event, Observer, Runner, TraceOptions, OUTPUT_FILE};
 
 use check::{CheckSetup, GuestCheck};
+pub use evidence::{Evidence, LostChange, NearEvent};
+pub use groups::Group;
 pub use report::Report;
 use session::{Control, Session, StateChecks};
 pub use session::{Finding, Kind, Outcome};
@@ -135,7 +140,7 @@ impl CrashTest<'_> {
         let (file, page) = (results.file(FILE)?, results.file(PAGE)?);
         let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
         std::fs::write(&file, &json).with_context(|| format!("cannot write {}", file.display()))?;
-        report.page().write(&folder, PAGE)?;
+        stasis_report::page::write(&folder, PAGE, &report.to_html())?;
         Ok(Tested { report, json, file, page })
     }
 

@@ -58,6 +58,20 @@ pub struct DriveCrashState {
     pub print: u128,
 }
 
+/// What a power cut takes of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// All of it.
+    Whole,
+    /// A part: so many sectors of all are left.
+    Torn {
+        /// Sectors that are left.
+        left: u64,
+        /// Sectors of the change.
+        of: u64,
+    },
+}
+
 /// Enumerates the crash states of a trace, cut point after cut point, forwards.
 #[derive(Debug)]
 pub struct Enumerator<'a> {
@@ -144,35 +158,59 @@ impl<'a> Enumerator<'a> {
 
     /// Returns the state of each drive after a power cut now.
     pub fn cut(&self, sampling: Sampling) -> Vec<DriveCrashState> {
-        let each = self.drives.iter().enumerate().map(|(index, present)| {
-            let sampling = match sampling {
-                Sampling::Random(seed) => Sampling::Random(hash(seed, index as u64)),
-                other => other,
-            };
-            self.crashed(index, present, sampling)
-        });
-        each.collect()
+        (0..self.drives.len()).map(|index| self.crashed(index, sampling)).collect()
     }
 
-    fn crashed(&self, index: usize, present: &Present, sampling: Sampling) -> DriveCrashState {
-        let log = self.trace.drives[index].cached();
-        let chosen = present.cache.sample(sampling);
-        let mut chosen = chosen.iter().peekable();
+    /// The changes of `drive` that a power cut now leaves out, wholly or in part: the place of each
+    /// in the log of the drive with the cache, in the order of submission.
+    pub fn losses(&self, drive: usize, sampling: Sampling) -> Vec<(usize, Loss)> {
+        let log = self.trace.drives[drive].cached();
+        let loss = |(place, survival): (usize, Survival)| {
+            let sectors = log.sectors(place).count();
+            let left = (0..sectors).filter(|within| survival.has(*within)).count();
+            match (left, sectors) {
+                (left, sectors) if left == sectors => None,
+                (0, _) => Some((place, Loss::Whole)),
+                (left, of) => Some((place, Loss::Torn { left: left as u64, of: of as u64 })),
+            }
+        };
+        self.survivals(drive, sampling).into_iter().filter_map(loss).collect()
+    }
+
+    /// What is left of each change of a drive that is not settled, in the order of submission.
+    fn survivals(&self, index: usize, sampling: Sampling) -> Vec<(usize, Survival)> {
+        let sampling = match sampling {
+            Sampling::Random(seed) => Sampling::Random(hash(seed, index as u64)),
+            other => other,
+        };
+        let cache = &self.drives[index].cache;
+        let mut chosen = cache.sample(sampling).into_iter().peekable();
+        let survivals = cache.unsettled().map(|(place, durable)| {
+            let survival = match chosen.next_if(|(chosen, _)| *chosen == place) {
+                Some((_, survival)) => survival,
+                None if durable => Survival::Whole,
+                None => Survival::Lost,
+            };
+            (place, survival)
+        });
+        survivals.collect()
+    }
+
+    fn crashed(&self, index: usize, sampling: Sampling) -> DriveCrashState {
+        let (log, present) = (self.trace.drives[index].cached(), &self.drives[index]);
         let mut crashed =
             DriveCrashState { print: present.settled.print(), ..DriveCrashState::default() };
         let mut pointers = present.pointers.clone();
-        for (place, durable) in present.cache.unsettled() {
-            let survival = match chosen.next_if(|(chosen, _)| *chosen == place) {
-                Some((_, survival)) => survival,
-                None if durable => &Survival::Whole,
-                None => continue,
-            };
+        for (place, survival) in self.survivals(index, sampling) {
+            if survival == Survival::Lost {
+                continue;
+            }
             for (within, (sector, content)) in log.sectors(place).enumerate() {
                 if survival.has(within) {
                     crashed.set(sector, content, &present.settled);
                 }
             }
-            move_pointers(&mut pointers, log.zones, &log.requests[place], survival);
+            move_pointers(&mut pointers, log.zones, &log.requests[place], &survival);
         }
         crashed.pointers = pointers.into_iter().collect();
         for (zone, written) in &crashed.pointers {

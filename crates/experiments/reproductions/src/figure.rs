@@ -1,7 +1,7 @@
 //! A publication's figures: read from its data file, and beside ours.
 
 use serde::de::DeserializeOwned;
-use stasis_report::figures::Figure;
+use stasis_report::figures::{Figure, Relation};
 
 /// A figure beside its publication's.
 pub fn figure(
@@ -16,6 +16,7 @@ pub fn figure(
         what: what.into(),
         unit: unit.to_owned(),
         published: published.into(),
+        relation: Relation::Value,
         closed_form: None,
         measured,
     }

@@ -185,7 +185,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let Findings { title, subtitle, mut sections, figures, failed } = findings;
     sections.extend(provenance.section());
     let folder = &request.folder;
-    Page { title: title.into(), subtitle, sections }.write(folder, REPORT_FILE)?;
+    let head = Some(figures::head(&figures, &failed));
+    Page { title: title.into(), subtitle, head, sections }.write(folder, REPORT_FILE)?;
     figures::write_figures(folder, &figures)?;
     stasis_terminal::print(&figures::figures_table(&figures).to_text())?;
     eprintln!("figures: {}", folder.join(FIGURES_FILE).display());

@@ -4,18 +4,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use stasis_block::Operation;
 use stasis_report::{KeptIos, ReportError, IOS_FILES};
 
-/// Delivered latencies (ns), rising, by drive and operation.
-pub type Latencies = BTreeMap<(String, String), Vec<u64>>;
+use crate::setup::Setup;
+
+/// A drive's name, and an operation.
+pub type Subject = (String, Operation);
+
+/// The I/Os of one operation to one drive.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ios {
+    /// Delivered latencies (ns), rising.
+    pub latencies: Vec<u64>,
+    /// I/Os a second, over the time from the drive's first submission to its last completion; 0
+    /// where that is no time.
+    pub iops: f64,
+    /// Bytes a second over the same time.
+    pub bytes_per_second: f64,
+}
+
+/// One run.
+#[derive(Debug, Clone, Default)]
+pub struct Run {
+    /// Its I/Os by drive and operation.
+    pub ios: BTreeMap<Subject, Ios>,
+    /// Its set-up, as far as its results tell.
+    pub setup: Setup,
+}
 
 /// Something that is compared.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// Its name: its path as it was given.
     pub name: String,
-    /// The latencies of each of its runs.
-    pub runs: Vec<Latencies>,
+    /// Its runs.
+    pub runs: Vec<Run>,
 }
 
 impl Candidate {
@@ -33,13 +57,13 @@ impl Candidate {
     /// If there are no results, or they cannot be read.
     pub fn read(path: &Path) -> Result<Self, ReportError> {
         let runs =
-            folders(path).iter().map(|folder| latencies(folder)).collect::<Result<_, _>>()?;
+            folders(path).iter().map(|folder| Run::read(folder)).collect::<Result<_, _>>()?;
         Ok(Self { name: path.display().to_string(), runs })
     }
 
     /// The drives and operations that any run has.
-    pub fn subjects(&self) -> impl Iterator<Item = &(String, String)> {
-        self.runs.iter().flat_map(BTreeMap::keys)
+    pub fn subjects(&self) -> impl Iterator<Item = &Subject> {
+        self.runs.iter().flat_map(|run| run.ios.keys())
     }
 
     /// The names of its drives.
@@ -50,15 +74,20 @@ impl Candidate {
     /// Calls its drives `name`; it has one.
     pub(crate) fn rename(&mut self, name: &str) {
         for run in &mut self.runs {
-            let old = std::mem::take(run);
-            *run = old.into_iter().map(|((_, op), all)| ((name.to_owned(), op), all)).collect();
+            let old = std::mem::take(&mut run.ios);
+            run.ios = old.into_iter().map(|((_, op), all)| ((name.to_owned(), op), all)).collect();
+            run.setup.rename(name);
         }
     }
 
+    /// Its runs' I/Os of a drive and operation.
+    pub fn of<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = &'a Ios> {
+        self.runs.iter().filter_map(|run| run.ios.get(subject))
+    }
+
     /// The latencies of all runs together, rising.
-    pub fn together(&self, subject: &(String, String)) -> Vec<u64> {
-        let mut all: Vec<u64> =
-            self.runs.iter().filter_map(|run| run.get(subject)).flatten().copied().collect();
+    pub fn together(&self, subject: &Subject) -> Vec<u64> {
+        let mut all: Vec<u64> = self.of(subject).flat_map(|ios| &ios.latencies).copied().collect();
         all.sort_unstable();
         all
     }
@@ -80,21 +109,48 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn latencies(path: &Path) -> Result<Latencies, ReportError> {
-    let mut kept = KeptIos::open(path)?;
-    let mut found: BTreeMap<(u16, &'static str), Vec<u64>> = BTreeMap::new();
-    for record in kept.by_ref() {
-        let record = record?;
-        if record.boot || record.failed() {
-            continue;
+/// The I/Os of a drive while they are read.
+#[derive(Default)]
+struct Found {
+    /// Latencies and bytes by operation.
+    by_operation: BTreeMap<Operation, (Vec<u64>, u64)>,
+    /// The first submission and the last completion (ns).
+    span: Option<(u64, u64)>,
+}
+
+impl Run {
+    fn read(path: &Path) -> Result<Self, ReportError> {
+        let mut kept = KeptIos::open(path)?;
+        let mut found: BTreeMap<u16, Found> = BTreeMap::new();
+        for record in kept.by_ref() {
+            let record = record?;
+            if record.boot || record.refused() {
+                continue;
+            }
+            let drive = found.entry(record.drive).or_default();
+            let (first, last) = drive.span.unwrap_or((record.submit, record.delivered));
+            drive.span = Some((first.min(record.submit), last.max(record.delivered)));
+            if record.failed() {
+                continue;
+            }
+            let (latencies, bytes) = drive.by_operation.entry(record.operation).or_default();
+            latencies.push(record.delivered.saturating_sub(record.submit));
+            *bytes = bytes.saturating_add(record.bytes);
         }
-        let latency = record.delivered.saturating_sub(record.submit);
-        found.entry((record.drive, record.operation.name())).or_default().push(latency);
+        let drives = kept.drives();
+        let named = found.into_iter().flat_map(|(drive, Found { by_operation, span })| {
+            let seconds = span.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9);
+            let rate = move |amount: u64| match seconds > 0.0 {
+                true => amount as f64 / seconds,
+                false => 0.0,
+            };
+            by_operation.into_iter().map(move |(operation, (mut latencies, bytes))| {
+                latencies.sort_unstable();
+                let (iops, bytes_per_second) = (rate(latencies.len() as u64), rate(bytes));
+                let ios = Ios { latencies, iops, bytes_per_second };
+                ((drives[usize::from(drive)].clone(), operation), ios)
+            })
+        });
+        Ok(Self { ios: named.collect(), setup: Setup::beside(path) })
     }
-    let drives = kept.drives();
-    let named = found.into_iter().map(|((drive, operation), mut values)| {
-        values.sort_unstable();
-        ((drives[usize::from(drive)].clone(), operation.to_owned()), values)
-    });
-    Ok(named.collect())
 }

@@ -22,6 +22,9 @@ pub struct Interval {
     pub low: f64,
     /// The interval's upper end.
     pub high: f64,
+    /// Whether the ends are known; else they are the figure itself.
+    #[serde(skip)]
+    known: bool,
 }
 
 impl Interval {
@@ -30,8 +33,18 @@ impl Interval {
         self.low > other.high || self.high < other.low
     }
 
+    /// A figure whose interval is not known.
+    pub(crate) fn exactly(value: f64) -> Self {
+        Self { value, low: value, high: value, known: false }
+    }
+
+    /// Whether the interval is known.
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
     fn around(value: f64, half: f64) -> Self {
-        Self { value, low: value - half, high: value + half }
+        Self { value, low: value - half, high: value + half, known: true }
     }
 }
 
@@ -50,7 +63,8 @@ pub fn percentile(sorted: &[u64], percent: f64) -> Option<Interval> {
         sorted[place] as f64
     };
     let (middle, half) = (count * share - 1e-6, NORMAL * (count * share * (1.0 - share)).sqrt());
-    Some(Interval { value: at(middle), low: at(middle - half), high: at(middle + half + 1.0) })
+    let (low, high) = (at(middle - half), at(middle + half + 1.0));
+    Some(Interval { value: at(middle), low, high, known: true })
 }
 
 /// The arithmetic mean, by the normal approximation.

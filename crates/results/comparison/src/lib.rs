@@ -1,5 +1,5 @@
-//! Results of runs side by side: percentiles of latency with their confidence intervals, and
-//! which differences matter.
+//! Results of runs side by side: rates, percentiles of latency with their confidence intervals,
+//! which differences matter, and what differs in the set-up.
 //!
 //! [`Candidate::read`] takes a folder of results, or one with such folders in it, such as the
 //! seeds of a study. [`Comparison::of`] sets candidates beside the first one.
@@ -15,7 +15,9 @@ mod candidate;
 mod compared;
 mod interval;
 mod page;
+mod setup;
 
-pub use candidate::{Candidate, Latencies};
-pub use compared::{Comparison, Difference, Statistic};
+pub use candidate::{Candidate, Ios, Run, Subject};
+pub use compared::{Comparison, Difference, Statistic, Unit};
 pub use interval::{mean, of_runs, percentile, Interval};
+pub use setup::Setup;

@@ -1,7 +1,8 @@
 //! Intervals against what is known of distributions.
 
 use proptest::prelude::*;
-use stasis_comparison::{mean, of_runs, percentile, Candidate, Comparison};
+use stasis_block::Operation;
+use stasis_comparison::{mean, of_runs, percentile, Candidate, Comparison, Ios, Run, Setup};
 
 /// A sequence that is spread evenly (Weyl), for tests that need no randomness.
 fn spread(seed: u64, count: u64) -> Vec<u64> {
@@ -13,9 +14,17 @@ fn spread(seed: u64, count: u64) -> Vec<u64> {
 }
 
 fn candidate(name: &str, runs: &[&[u64]]) -> Candidate {
-    let subject = || ("drive".to_owned(), "read".to_owned());
-    let runs = runs.iter().map(|values| [(subject(), values.to_vec())].into()).collect();
-    Candidate { name: name.into(), runs }
+    let run = |values: &&[u64]| Run {
+        ios: [(("drive".to_owned(), Operation::Read), ios(values))].into(),
+        setup: Setup([("drive: model".to_owned(), name.to_owned())].into()),
+    };
+    Candidate { name: name.into(), runs: runs.iter().map(run).collect() }
+}
+
+/// I/Os of 4 KiB that follow one another.
+fn ios(latencies: &[u64]) -> Ios {
+    let iops = latencies.len() as f64 * 1e9 / latencies.iter().sum::<u64>().max(1) as f64;
+    Ios { latencies: latencies.to_vec(), iops, bytes_per_second: iops * 4096.0 }
 }
 
 #[test]
@@ -71,8 +80,25 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     let found: Vec<_> = other.slower_by(10.0).collect();
     assert!(found.iter().any(|one| one.statistic == "mean"), "{found:?}");
     assert_eq!(other.slower_by(30.0).count(), 0);
-    assert!(other.differences[0].significant);
-    assert!(other.to_html().contains("c against a"));
+    // By figure in order, rates first; a single run's rates have no interval.
+    let order: Vec<_> = other.differences.iter().map(|one| one.statistic.as_str()).collect();
+    assert_eq!(order, ["IOPS", "bandwidth", "mean", "p50", "p95", "p99", "p99.9"]);
+    let rate = &other.differences[0];
+    assert!(rate.is_slower() && !rate.significant && (-17.0..-16.0).contains(&rate.percent));
+    assert_eq!(other.setup, [("drive: model".into(), vec!["a".into(), "c".into()])]);
+    let html = other.to_html();
+    for part in [
+        "c against a",
+        "<p class=\"sentence\">c is slower than a at ",
+        "<dd>slower</dd>",
+        "<dt>Slower</dt><dd>5 of 5 latencies</dd>",
+        "<td class=\"figure bad\">+20",
+        "What differs in the set-up",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    let html = same.to_html();
+    assert!(html.contains("<dd>no difference</dd>") && !html.contains("<td class=\"figure bad"));
     assert!(Comparison::of(vec![a]).is_none());
 }
 
@@ -81,9 +107,10 @@ fn many_results_make_a_page_of_less_than_two_megabytes() {
     let values = spread(1, 5000);
     let candidates = (0..12u64).map(|number| {
         let mut one = candidate(&format!("c{number}"), &[&values]);
-        for operation in ["write", "flush", "discard", "copy"] {
-            let slower = values.iter().map(|value| value * (10 + number) / 10).collect();
-            one.runs[0].insert(("drive".into(), operation.into()), slower);
+        use Operation::{Copy, Discard, Flush, Write};
+        for operation in [Write, Flush, Discard, Copy] {
+            let slower: Vec<u64> = values.iter().map(|value| value * (10 + number) / 10).collect();
+            one.runs[0].ios.insert(("drive".into(), operation), ios(&slower));
         }
         one
     });
@@ -96,9 +123,9 @@ fn many_results_make_a_page_of_less_than_two_megabytes() {
 fn what_only_one_has_is_told() {
     let a = candidate("a", &[&[1, 2, 3]]);
     let mut b = candidate("b", &[&[1, 2, 3]]);
-    b.runs[0].insert(("drive".into(), "write".into()), vec![1, 2]);
+    b.runs[0].ios.insert(("drive".into(), Operation::Write), ios(&[1, 2]));
     let comparison = Comparison::of(vec![a, b]).unwrap();
-    assert_eq!(comparison.apart, [("drive".into(), "write".into(), vec!["b".into()])]);
+    assert_eq!(comparison.apart, [("drive".into(), Operation::Write, vec!["b".into()])]);
 }
 
 proptest! {

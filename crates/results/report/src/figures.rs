@@ -7,10 +7,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{make_folder, write_whole};
 use crate::latency::error_percent;
-use crate::plot::{Axis, Bar, Bars, Markup, Quantity, Scale, Segment};
-use crate::table::{Column, Table};
+use crate::page::Head;
+use crate::plot::{Axis, Bar, Bars, Dot, Dots, Markup, Quantity, Row, Scale, Segment};
+use crate::table::{Column, Table, Tone};
 use crate::units;
 use crate::{ReportError, FIGURES_FILE};
+
+/// What the published figure says of the measured one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// Its value.
+    #[default]
+    Value,
+    /// An upper bound.
+    AtMost,
+    /// A lower bound.
+    AtLeast,
+    /// Nothing: it is of another system, or of another machine's speed.
+    Incomparable,
+}
 
 /// A figure of a publication beside ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +39,9 @@ pub struct Figure {
     pub unit: String,
     /// As published; `null` where the publication gives none.
     pub published: Option<f64>,
+    /// What the published figure says of the measured one.
+    #[serde(default)]
+    pub relation: Relation,
     /// Value of a formula that does not depend on the measurement; `null` where there is none.
     #[serde(default)]
     pub closed_form: Option<f64>,
@@ -31,10 +50,70 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// How far the measured figure lies from the published one, or where there is none
-    /// from the formula's, in percent.
+    /// The same, which the published figure bounds from above.
+    #[must_use]
+    pub fn at_most(self) -> Self {
+        Self { relation: Relation::AtMost, ..self }
+    }
+
+    /// The same, which the published figure bounds from below.
+    #[must_use]
+    pub fn at_least(self) -> Self {
+        Self { relation: Relation::AtLeast, ..self }
+    }
+
+    /// The same, which the published figure says nothing of.
+    #[must_use]
+    pub fn incomparable(self) -> Self {
+        Self { relation: Relation::Incomparable, ..self }
+    }
+
+    /// Whether what the publication bounds holds here; none where it bounds nothing, or nothing was
+    /// measured.
+    pub fn holds(&self) -> Option<bool> {
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        let (published, measured) = (finite(self.published)?, finite(self.measured)?);
+        match self.relation {
+            Relation::AtMost => Some(measured <= published),
+            Relation::AtLeast => Some(measured >= published),
+            Relation::Value | Relation::Incomparable => None,
+        }
+    }
+
+    /// How far the measured figure lies from the published value, or where there is none
+    /// from the formula's, in percent; none for bounds, and for what cannot be compared.
     pub fn deviation_percent(&self) -> Option<f64> {
-        error_percent(self.measured?, self.published.or(self.closed_form)?)
+        let published = match self.relation {
+            Relation::Value => self.published,
+            _ => None,
+        };
+        let deviation = error_percent(self.measured?, published.or(self.closed_form)?)?;
+        Some(deviation).filter(|percent| percent.is_finite())
+    }
+
+    /// The published figure for a reader.
+    fn show_published(&self) -> String {
+        let sign = match self.relation {
+            Relation::AtMost => "≤ ",
+            Relation::AtLeast => "≥ ",
+            Relation::Value | Relation::Incomparable => "",
+        };
+        match self.published.is_some_and(f64::is_finite) {
+            true => format!("{sign}{}", self.show(self.published)),
+            false => self.show(None),
+        }
+    }
+
+    /// The verdict for a reader, and its judgement.
+    fn verdict(&self) -> (String, Tone) {
+        match (self.holds(), self.relation) {
+            (Some(true), _) => ("holds".to_owned(), Tone::Good),
+            (Some(false), _) => ("does not hold".to_owned(), Tone::Bad),
+            (None, Relation::Incomparable) if self.published.is_some() => {
+                ("not comparable".to_owned(), Tone::Neutral)
+            }
+            _ => (units::deviation(self.deviation_percent()), Tone::Neutral),
+        }
     }
 
     /// How long its unit is (ns), where it is one of time.
@@ -85,18 +164,114 @@ pub fn figures_table(figures: &[Figure]) -> Table {
     columns.push(Column::right("measured"));
     let units = figures.iter().any(|figure| !figure.shown_unit().is_empty());
     columns.extend(units.then(|| Column::left("unit")));
-    columns.push(Column::right("deviation"));
+    columns.push(Column::right("verdict"));
     let mut table = Table::new(columns);
     for figure in figures {
-        let mut cells = vec![figure.id.clone(), figure.what.clone(), figure.show(figure.published)];
+        let mut cells = vec![figure.id.clone(), figure.what.clone(), figure.show_published()];
         cells.extend(formulas.then(|| figure.show(figure.closed_form)));
         cells.push(figure.show(figure.measured));
         cells.extend(units.then(|| figure.shown_unit().to_owned()));
-        let deviation = figure.deviation_percent().filter(|percent| percent.is_finite());
-        cells.push(units::deviation(deviation));
+        let (verdict, tone) = figure.verdict();
+        cells.push(verdict);
         table.push(cells);
+        if tone != Tone::Neutral {
+            table.judge(table.columns.len() - 1, tone);
+        }
     }
     table
+}
+
+/// The head of the page of figures: how many of the bounds hold, how far values are off, and which
+/// table or figure of the publication has what.
+pub fn head(figures: &[Figure], failed: &[(String, String)]) -> Head {
+    let held = |all: &[&Figure]| all.iter().filter(|one| one.holds() == Some(true)).count();
+    let bounds: Vec<&Figure> = figures.iter().filter(|one| one.holds().is_some()).collect();
+    let broken = bounds.len() - held(&bounds);
+    let deviations = |all: &[&Figure]| {
+        let mut all: Vec<f64> =
+            all.iter().filter_map(|one| one.deviation_percent()).map(f64::abs).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    };
+    let all: Vec<&Figure> = figures.iter().collect();
+    let off = deviations(&all);
+    let median = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied();
+    let percent = |value: Option<f64>| match value {
+        Some(value) => format!("{} %", units::significant(value, 3)),
+        None => "–".to_owned(),
+    };
+    let verdict = match (broken, bounds.len(), failed.len()) {
+        (.., 1..) => ("incomplete", Tone::Bad),
+        (0, 0, _) => ("measured", Tone::Neutral),
+        (0, ..) => ("holds", Tone::Good),
+        _ => ("does not hold", Tone::Bad),
+    };
+    let claims = match (bounds.len(), broken) {
+        (0, _) => "The publication bounds none of what was measured".to_owned(),
+        (1, 0) => "The one bound of the publication holds here".to_owned(),
+        (all, 0) => format!("All {all} bounds of the publication hold here"),
+        (all, broken) => format!("{broken} of {all} bounds of the publication do not hold here"),
+    };
+    let values = match off.len() {
+        0 => String::new(),
+        1 => format!("; one value can be compared, and is off by {}", percent(median(&off))),
+        count => format!(
+            "; of {count} values that can be compared half are off by {} or less",
+            percent(median(&off))
+        ),
+    };
+    let missing = match failed.len() {
+        0 => String::new(),
+        1 => "; one experiment failed".to_owned(),
+        many => format!("; {many} experiments failed"),
+    };
+    let tiles = [
+        ("Bounds that hold", format!("{} of {}", bounds.len() - broken, bounds.len())),
+        ("Median deviation", percent(median(&off))),
+    ];
+    let mut table = Table::new(vec![
+        Column::left("part"),
+        Column::right("bounds that hold"),
+        Column::right("values compared"),
+        Column::right("median deviation"),
+        Column::right("largest"),
+        Column::right("not comparable"),
+        Column::right("not measured"),
+    ]);
+    let mut ids: Vec<&str> = Vec::new();
+    for figure in figures {
+        if !ids.contains(&figure.id.as_str()) {
+            ids.push(&figure.id);
+        }
+    }
+    for id in ids {
+        let part: Vec<&Figure> = figures.iter().filter(|figure| figure.id == id).collect();
+        let bounds: Vec<&Figure> =
+            part.iter().copied().filter(|one| one.holds().is_some()).collect();
+        let off = deviations(&part);
+        let count = |is: fn(&Figure) -> bool| {
+            let count = part.iter().filter(|figure| is(figure)).count();
+            units::count(count as u64)
+        };
+        table.push(vec![
+            id.to_owned(),
+            match bounds.len() {
+                0 => "–".to_owned(),
+                all => format!("{} of {all}", held(&bounds)),
+            },
+            units::count(off.len() as u64),
+            percent(median(&off)),
+            percent(off.last().copied()),
+            count(|one| one.relation == Relation::Incomparable && one.published.is_some()),
+            count(|one| one.measured.is_none()),
+        ]);
+        if !bounds.is_empty() {
+            let tone = if held(&bounds) == bounds.len() { Tone::Good } else { Tone::Bad };
+            table.judge(1, tone);
+        }
+    }
+    Head::new(verdict, format!("{claims}{values}{missing}."), tiles)
+        .with("By the publication's tables and figures", table)
 }
 
 /// Published figures are drawn in this colour, measured ones in the first.
@@ -118,24 +293,13 @@ pub fn figures_plots(figures: &[Figure]) -> Vec<Markup> {
         let first = figures.iter().position(|other| other.id == figure.id).unwrap_or(0);
         groups.entry((first, unit)).or_default().push(figure);
     }
-    groups.into_values().map(|group| plot(&group).draw()).collect()
+    groups.into_values().map(|group| plot(&group)).collect()
 }
 
-fn plot(figures: &[&Figure]) -> Bars {
+fn plot(figures: &[&Figure]) -> Markup {
     let values = |figure: &Figure| {
         let scale = figure.time_unit().unwrap_or(1.0);
         [figure.published, figure.measured].map(|value| value.unwrap_or(0.0) * scale)
-    };
-    let bar = |figure: &&Figure| {
-        let [published, measured] = values(figure);
-        let segment = |name: &str, colour, value| Segment { name: name.to_owned(), colour, value };
-        Bar {
-            label: figure.what.clone(),
-            segments: vec![
-                segment("published", PUBLISHED, published),
-                segment("measured", 0, measured),
-            ],
-        }
     };
     let all = || figures.iter().flat_map(|figure| values(figure));
     let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
@@ -145,14 +309,36 @@ fn plot(figures: &[&Figure]) -> Bars {
         (None, "") => ("Value".to_owned(), Quantity::Number("")),
         (None, unit) => (unit.to_owned(), Quantity::Number("")),
     };
-    // A logarithmic axis begins at 1.
-    let scale = if low >= 1.0 && high > WIDE * low { Scale::Log } else { Scale::FromZero };
-    Bars {
-        title: format!("{}: published and measured", first.id),
-        axis: Axis::new(label, scale, quantity),
-        stacked: false,
-        bars: figures.iter().map(bar).collect(),
+    let title = format!("{}: published and measured", first.id);
+    let parts = |figure: &&Figure| {
+        let [published, measured] = values(figure);
+        [("published", PUBLISHED, published), ("measured", 0, measured)]
+    };
+    // A logarithmic axis begins at 1, and the length of a bar on it means nothing.
+    if low >= 1.0 && high > WIDE * low {
+        let rows = figures.iter().map(|figure| Row {
+            label: figure.what.clone(),
+            dots: Vec::from(parts(figure).map(|(name, colour, value)| Dot {
+                name: name.to_owned(),
+                colour,
+                value,
+                interval: None,
+                about: String::new(),
+            })),
+        });
+        let axis = Axis::new(label, Scale::Log, quantity);
+        return Dots { title, axis, apart: false, rows: rows.collect() }.draw();
     }
+    let bars = figures.iter().map(|figure| Bar {
+        label: figure.what.clone(),
+        segments: Vec::from(parts(figure).map(|(name, colour, value)| Segment {
+            name: name.to_owned(),
+            colour,
+            value,
+        })),
+    });
+    let axis = Axis::new(label, Scale::FromZero, quantity);
+    Bars { title, axis, stacked: false, bars: bars.collect() }.draw()
 }
 
 #[cfg(test)]
@@ -161,7 +347,8 @@ mod tests {
 
     fn figure(published: Option<f64>, measured: Option<f64>) -> Figure {
         let [id, what, unit] = ["Table 2", "read, p50", "us"].map(str::to_owned);
-        Figure { id, what, unit, published, closed_form: None, measured }
+        let relation = Relation::Value;
+        Figure { id, what, unit, published, relation, closed_form: None, measured }
     }
 
     #[test]
@@ -185,7 +372,7 @@ mod tests {
         let text = figures_table(&[formula, figure(Some(1.0), Some(1.0))]).to_text();
         let columns: Vec<_> = text.lines().next().unwrap().split("  ").map(str::trim).collect();
         let columns: Vec<_> = columns.into_iter().filter(|name| !name.is_empty()).collect();
-        let expected = ["id", "what", "published", "closed form", "measured", "deviation"];
+        let expected = ["id", "what", "published", "closed form", "measured", "verdict"];
         assert_eq!(columns, expected, "{text}");
         let row = text.lines().find(|line| line.contains("+5.00 %")).unwrap();
         assert!(row.contains('–'), "{text}");
@@ -228,6 +415,56 @@ mod tests {
         .to_text();
         let last: Vec<_> =
             text.lines().map(|line| line.rsplit("  ").next().unwrap().trim()).collect();
-        assert_eq!(last, ["deviation", "+5.00 %", "–", "–", "–"]);
+        assert_eq!(last, ["verdict", "+5.00 %", "–", "–", "–"]);
+    }
+
+    #[test]
+    fn a_bound_holds_or_does_not_and_other_systems_have_no_deviation() {
+        let all = [
+            figure(Some(2.0), Some(1.0)).at_most(),
+            figure(Some(2.0), Some(2.5)).at_most(),
+            figure(Some(80.0), Some(80.0)).at_least(),
+            figure(Some(2.0), None).at_least(),
+            figure(Some(2.0), Some(1.0)).incomparable(),
+            figure(Some(4.0), Some(5.0)),
+        ];
+        assert_eq!(
+            all.each_ref().map(Figure::holds),
+            [Some(true), Some(false), Some(true), None, None, None]
+        );
+        let table = figures_table(&all);
+        let verdicts: Vec<_> =
+            table.rows.iter().map(|row| [row[2].as_str(), row.last().unwrap()].join("|")).collect();
+        assert_eq!(
+            verdicts,
+            [
+                "≤ 2 µs|holds",
+                "≤ 2 µs|does not hold",
+                "≥ 80 µs|holds",
+                "≥ 2 µs|–",
+                "2 µs|not comparable",
+                "4 µs|+25.00 %"
+            ]
+        );
+        let head = head(&all, &[]);
+        let sentence =
+            "1 of 3 bounds of the publication do not hold here; one value can be compared, and is \
+                        off by 25 %.";
+        assert_eq!((head.sentence.as_str(), head.tone), (sentence, Tone::Bad));
+        let row = ["Table 2", "2 of 3", "1", "25 %", "25 %", "1", "1"].map(str::to_owned);
+        assert_eq!(head.table.rows, [row]);
+        let json = serde_json::to_value(&all[0]).unwrap();
+        assert_eq!(json["relation"], "at-most");
+    }
+
+    #[test]
+    fn values_far_apart_are_dots_with_whole_labels() {
+        let what = "a label that is longer than what stands beside a bar";
+        let mut all = [figure(Some(1.0), Some(2.0)), figure(Some(900.0), Some(1.0))];
+        all[0].what = what.into();
+        let plots = figures_plots(&all);
+        let drawn = plots[0].as_str();
+        assert!(drawn.contains("class=\"dot c0\"") && !drawn.contains("<rect"), "{drawn}");
+        assert!(drawn.contains(&format!(">{what}</text>")), "{drawn}");
     }
 }

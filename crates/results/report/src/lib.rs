@@ -63,7 +63,7 @@ pub use spans::KeptSpans;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
 };
-pub use table::{Align, Column, Table};
+pub use table::{Align, Column, Table, Tone};
 pub use text::{figures as latency_figures, text_summary};
 
 /// Name of the file with one row per I/O.

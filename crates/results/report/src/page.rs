@@ -3,6 +3,7 @@
 //! or dark. Its plots can be pointed at, zoomed, and shown with another scale.
 
 mod described;
+mod head;
 mod resolution;
 
 use std::path::Path;
@@ -14,15 +15,19 @@ use crate::plot::Markup;
 use crate::table::Table;
 use crate::ReportError;
 
+pub use head::Head;
 pub use resolution::{thinned, Resolution, MAX_PAGE_SIZE};
 
 /// Scripts that make plots interactive, in one scope together. Without them plots can still be
 /// read.
-const SCRIPTS: [&str; 3] = [
+const PLOTS: [&str; 3] = [
     include_str!("interactive/axis.js"),
     include_str!("interactive/marks.js"),
     include_str!("interactive/figure.js"),
 ];
+
+/// Script that gives each command line a button which copies it.
+const COPY: &str = include_str!("interactive/copy.js");
 
 /// Writes a page's HTML into `folder`, which is made if it is not there.
 ///
@@ -48,6 +53,8 @@ pub enum Block {
     Figures(Vec<Figure>),
     /// A text in its own lines under a title, shown when the reader asks for it.
     Details(String, String),
+    /// A command line, with a button that copies it.
+    Command(String),
     /// Terms and their meanings.
     Terms(Vec<(String, String)>),
 }
@@ -91,6 +98,8 @@ pub struct Page {
     pub title: String,
     /// A line under the title.
     pub subtitle: String,
+    /// The answer that it begins with.
+    pub head: Option<Head>,
     /// Its parts.
     pub sections: Vec<Section>,
 }
@@ -118,6 +127,9 @@ impl Page {
             out.push_str(&format!("<p>{}</p>\n", escape(&self.subtitle)));
         }
         out.push_str("</header>\n<main>\n");
+        if let Some(head) = &self.head {
+            head.to_html(&mut out);
+        }
         for section in &self.sections {
             let heading = match section.heading.as_str() {
                 "" => String::new(),
@@ -135,10 +147,18 @@ impl Page {
             out.push_str(&end);
         }
         out.push_str("</main>\n");
-        if out.contains("<svg ") {
+        let [has_plots, has_commands] =
+            ["<svg ", "<pre class=\"command\""].map(|mark| out.contains(mark));
+        let mut script = |parts: &[&str]| {
             out.push_str("<script>\n\"use strict\";\n(() => {\n");
-            SCRIPTS.iter().for_each(|script| out.push_str(script));
+            parts.iter().for_each(|part| out.push_str(part));
             out.push_str("})();\n</script>\n");
+        };
+        if has_plots {
+            script(&PLOTS);
+        }
+        if has_commands {
+            script(&[COPY]);
         }
         out.push_str("</body>\n</html>\n");
         out
@@ -158,6 +178,8 @@ impl Block {
                 escape(title),
                 escape(text)
             )),
+            Self::Command(text) => out
+                .push_str(&format!("<pre class=\"command\"><code>{}</code></pre>\n", escape(text))),
             Self::Facts(facts) => pairs(out, "facts", facts),
             Self::Terms(terms) => pairs(out, "terms", terms),
             Self::Table(caption, table) => {

@@ -28,7 +28,8 @@ pub(crate) fn page(
     resolution: Resolution,
 ) -> Page {
     let kind = Kind::of(summary);
-    let mut sections = vec![verdict::section(summary, kind)];
+    let head = Some(verdict::head(summary, kind));
+    let mut sections = Vec::new();
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
     let points = (resolution.of(POINTS, 0) / series.max(1))
         .max(resolution.of(MIN_TIMELINE_POINTS, MIN_POINTS));
@@ -60,7 +61,7 @@ pub(crate) fn page(
             format!("The run did not end with its command: {other}. {message}")
         }
     };
-    Page { title: title(summary), subtitle: ended, sections }
+    Page { title: title(summary), subtitle: ended, head, sections }
 }
 
 /// Which drives have plots: those with the most I/Os, where the page has no room for all.

@@ -1,5 +1,7 @@
 //! One kind of table, for the terminal and for pages.
 
+use std::collections::BTreeMap;
+
 use crate::escape::escape;
 
 /// Which side of a column its cells keep to.
@@ -41,6 +43,29 @@ impl Column {
     }
 }
 
+/// A judgement that pages show in colour, beside words or signs that say the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// None.
+    #[default]
+    Neutral,
+    /// As it should be, or better.
+    Good,
+    /// Not as it should be, or worse.
+    Bad,
+}
+
+impl Tone {
+    /// The class of the page's style; empty for none.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Neutral => "",
+            Self::Good => "good",
+            Self::Bad => "bad",
+        }
+    }
+}
+
 /// A table of texts. Missing cells are empty, cells beyond the columns are
 /// left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,17 +74,26 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Its rows.
     pub rows: Vec<Vec<String>>,
+    /// The judgement on cells that have one, by row and column.
+    pub tones: BTreeMap<(usize, usize), Tone>,
 }
 
 impl Table {
     /// A table without rows.
     pub fn new(columns: Vec<Column>) -> Self {
-        Self { columns, rows: Vec::new() }
+        Self { columns, ..Self::default() }
     }
 
     /// Adds a row.
     pub fn push(&mut self, row: Vec<String>) {
         self.rows.push(row);
+    }
+
+    /// Judges a cell of the last row.
+    pub fn judge(&mut self, column: usize, tone: Tone) {
+        if let Some(row) = self.rows.len().checked_sub(1) {
+            self.tones.insert((row, column), tone);
+        }
     }
 
     fn cell(row: &[String], column: usize) -> &str {
@@ -107,14 +141,15 @@ impl Table {
         }
         out.push_str("<tr>");
         for (index, column) in self.columns.iter().enumerate() {
-            let class = self.class(index);
+            let class = self.class(index, Tone::Neutral);
             out.push_str(&format!("<th scope=\"col\"{class}>{}</th>", escape(&column.heading)));
         }
         out.push_str("</tr></thead><tbody>\n");
-        for row in &self.rows {
+        for (number, row) in self.rows.iter().enumerate() {
             out.push_str("<tr>");
             for index in 0..self.columns.len() {
-                let (cell, class) = (escape(Self::cell(row, index)), self.class(index));
+                let tone = self.tones.get(&(number, index)).copied().unwrap_or_default();
+                let (cell, class) = (escape(Self::cell(row, index)), self.class(index, tone));
                 out.push_str(&if index == 0 {
                     format!("<th scope=\"row\"{class}>{cell}</th>")
                 } else {
@@ -126,16 +161,20 @@ impl Table {
         out.push_str("</tbody></table></div>\n");
     }
 
-    /// Right-aligned columns, and those that begin a group.
-    fn class(&self, index: usize) -> &'static str {
+    /// Right-aligned columns, those that begin a group, and judged cells.
+    fn class(&self, index: usize, tone: Tone) -> String {
         let column = &self.columns[index];
         let left = index.checked_sub(1).map(|left| &self.columns[left].group);
         let begins = column.group.is_some() && left != Some(&column.group);
-        match (column.align, begins) {
-            (Align::Left, false) => "",
-            (Align::Right, false) => " class=\"figure\"",
-            (Align::Left, true) => " class=\"begins\"",
-            (Align::Right, true) => " class=\"figure begins\"",
+        let classes = [
+            if column.align == Align::Right { "figure" } else { "" },
+            if begins { "begins" } else { "" },
+            tone.class(),
+        ];
+        let classes: Vec<_> = classes.into_iter().filter(|class| !class.is_empty()).collect();
+        match classes.is_empty() {
+            true => String::new(),
+            false => format!(" class=\"{}\"", classes.join(" ")),
         }
     }
 }
@@ -175,6 +214,16 @@ mod tests {
         assert!(html.contains("<th colspan=\"2\" class=\"group\" scope=\"colgroup\">read</th>"));
         assert!(html.contains("[31m&lt;b&gt;</th>"));
         assert!(!html.contains("<b>"));
+    }
+
+    #[test]
+    fn judged_cells_have_their_class() {
+        let mut table = table();
+        table.judge(2, Tone::Bad);
+        let mut html = String::new();
+        table.to_html(&mut html);
+        assert!(html.contains("<td class=\"figure bad\"></td>"), "{html}");
+        assert_eq!(html.matches("bad").count(), 1);
     }
 
     #[test]

@@ -57,6 +57,7 @@ def _unknown(kind: str, program: Path, point: Point) -> str | None:
             (folder / "experiment.toml").write_text(tomli_w.dumps(job), encoding="utf-8")
             words = ["run", "experiment.toml"]
         done = run_program([str(program), "--quiet", *words], cwd=folder, env=point.variables)
-    # The files are of this function's making.
-    message = re.sub(r"^(model|experiment)\.toml: ", "", done.message())
+    # The files are of this function's making: their names, places and lines tell a reader nothing.
+    placed_at = r"^(model|experiment)\.toml: (line \d+, column \d+: )?(model: )?"
+    message = re.sub(placed_at, "", done.message()).partition("\n")[0]
     return message if done.status not in (0, 124) and _UNKNOWN.search(message) else None

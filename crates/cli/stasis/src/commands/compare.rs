@@ -56,8 +56,10 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let comparison = Comparison::of(candidates).context("nothing to compare: name two results")?;
     if comparison.differences.is_empty() {
         let drives = comparison.candidates.iter().map(|candidate| {
-            let has: Vec<_> =
-                candidate.subjects().map(|(drive, op)| format!("{drive} ({op})")).collect();
+            let has: Vec<_> = candidate
+                .subjects()
+                .map(|(drive, op)| format!("{drive} ({})", op.name()))
+                .collect();
             let has = if has.is_empty() { "no I/O".to_owned() } else { has.join(", ") };
             format!("{} has {has}", candidate.name)
         });

@@ -87,9 +87,10 @@ fn latency(measured: &Measured) -> (&'static str, Vec<Figure>) {
         ] {
             let of = |figures: [f64; 2]| place.filter(|_| is_mean).map(|place| figures[place]);
             let total = of(PUBLISHED.write_total);
-            all.push(figure(id, format!("{name}: total"), "us", total, time(way)));
+            all.push(figure(id, format!("{name}: total"), "us", total, time(way)).incomparable());
             let more = added(measured, way, time);
-            all.push(figure(id, format!("{name}: added"), "us", of(PUBLISHED.write_added), more));
+            let what = format!("{name}: added");
+            all.push(figure(id, what, "us", of(PUBLISHED.write_added), more).incomparable());
         }
         let times = |way| ratio(added(measured, &measured.trap, time), added(measured, way, time));
         let published = is_mean.then_some(initial / optimized);
@@ -127,7 +128,10 @@ fn throughput(measured: &Measured) -> (&'static str, Vec<Figure>) {
             ("optimized", &measured.polled, Some(PUBLISHED.iops[index])),
             ("optimized, the server's memory", &measured.own, None),
         ] {
-            all.push(figure(id, format!("{kind}, {name}"), "I/Os a s", published, way.iops[index]));
+            all.push(
+                figure(id, format!("{kind}, {name}"), "I/Os a s", published, way.iops[index])
+                    .incomparable(),
+            );
         }
         let more = ratio(measured.polled.iops[index], measured.trap.iops[index]);
         let published = PUBLISHED.improvement[index];
@@ -149,9 +153,9 @@ fn network(measured: &Measured) -> (&'static str, Vec<Figure>) {
     let [bare_ping, _] = PUBLISHED.ping_bare;
     let [halting, polling] = PUBLISHED.ping_guest;
     let mut all = vec![
-        figure("Ping flood", "bare", "us", bare_ping, bare.ping_us),
-        figure("Ping flood", "guest, halting", "us", halting, trap.ping_us),
-        figure("Ping flood", "guest, polling", "us", polling, polled.ping_us),
+        figure("Ping flood", "bare", "us", bare_ping, bare.ping_us).incomparable(),
+        figure("Ping flood", "guest, halting", "us", halting, trap.ping_us).incomparable(),
+        figure("Ping flood", "guest, polling", "us", polling, polled.ping_us).incomparable(),
         figure(
             "Ping flood",
             "halting against polling",
@@ -214,11 +218,12 @@ mod tests {
             ..Measured::default()
         };
         let Findings { sections, figures, .. } = findings(&measured, true);
-        let page = Page { title: String::new(), subtitle: String::new(), sections };
+        let page = Page { sections, ..Page::default() };
         let of = |what: &str| figures.iter().find(|f| f.what == what).unwrap().clone();
         assert_eq!(of("added: initial against optimized").measured, Some(7.0));
         assert_eq!(of("optimized: added").measured, Some(7.0));
         assert_eq!(of("optimized: added").published, Some(6.6));
+        assert_eq!(of("optimized: added").deviation_percent(), None);
         assert_eq!(of("read: optimized against initial").measured, Some(7.3));
         assert_eq!(of("optimized against bare").measured, None);
         assert!(page.to_html().contains("Not measured: x: y"));

@@ -63,7 +63,7 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         mean(&alike.collect::<Vec<_>>())
     });
     let what = "likeness to the DCPMM, mean of p1 to p99";
-    figures.push(figure("Table 3", what, "%", PUBLISHED.rewind_agreement, agreement));
+    figures.push(figure("Table 3", what, "%", PUBLISHED.rewind_agreement, agreement).at_least());
     let section = Section::new("5.3 A drive faster than the guest: DCPMM")
         .with(Block::Prose(
             "Without rewind, the guest's own way to an NVMe drive and back comes on top of the \

@@ -237,20 +237,18 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     };
     let measurements: Vec<Measurement> = outcomes.iter().flatten().flatten().cloned().collect();
     write_scenarios(folder, &measurements)?;
-    let table = tables::scenarios(&measurements);
+    let failed = batch::failed(&boots, &outcomes);
     let mut page = Page {
         title: "Throughput and start-up".into(),
         subtitle: "A guest and its host on one drive.".into(),
-        sections: vec![Section::new("Scenarios")
-            .with(Block::Plots(tables::plots(&measurements)))
-            .with(Block::Table(String::new(), table.clone()))],
+        head: Some(tables::head(&measurements, &failed)),
+        sections: vec![Section::new("Scenarios").with(Block::Plots(tables::plots(&measurements)))],
     };
     page.sections.extend(provenance.section());
     page.write(folder, REPORT_FILE)?;
-    stasis_terminal::print(&table.to_text())?;
+    stasis_terminal::print(&tables::scenarios(&measurements).to_text())?;
     eprintln!("statistics: {}", folder.join(SCENARIOS_FILE).display());
     eprintln!("report: {}", folder.join(REPORT_FILE).display());
-    let failed = batch::failed(&boots, &outcomes);
     for (name, why) in &failed {
         eprintln!("stasis: {name} failed: {why}");
     }

@@ -141,7 +141,7 @@ class Figure {
     svg.addEventListener("dblclick", () => this.reset());
     svg.addEventListener("pointerdown", (event) => {
       const [x, y] = this.at(event);
-      if (event.button !== 0 || event.pointerType === "touch" || !this.frame.holds(x, y)) return;
+      if (!this.x || event.button !== 0 || event.pointerType === "touch" || !this.frame.holds(x, y)) return;
       this.leave();
       this.drag = { x, y, box: svg.appendChild(make("rect", { class: "zoom" })) };
       // Events that a script made have no pointer to capture.
@@ -212,7 +212,7 @@ class Figure {
 
   point(event) {
     const [x, y] = this.at(event);
-    const box = event.target.tagName === "rect" && event.target.dataset.t;
+    const box = !event.target.dataset.v && event.target.dataset.t;
     if (box) {
       this.here.setAttribute("visibility", "hidden");
       return this.tell(box, x, y);

@@ -121,6 +121,21 @@ class Box {
   }
 }
 
+/** A dot in a row. */
+class Dot {
+  constructor(element) {
+    this.element = element;
+    this.across = numbers(element.dataset.x);
+    this.up = [];
+  }
+
+  draw({ frame, x }) {
+    const at = frame.x(x.place(this.across[0]));
+    this.element.setAttribute("cx", short(at));
+    this.element.style.visibility = at < frame.left - 1 || at > frame.right + 1 ? "hidden" : "";
+  }
+}
+
 /** The lines of a box plot. */
 class Whiskers {
   constructor(element) {
@@ -141,7 +156,7 @@ class Whiskers {
 
 function markOf(element) {
   if (element.dataset.box) return new Whiskers(element);
-  if (element.dataset.x) return new Box(element);
+  if (element.dataset.x) return element.tagName === "circle" ? new Dot(element) : new Box(element);
   return element.dataset.kind ? new Path(element) : new Spot(element);
 }
 

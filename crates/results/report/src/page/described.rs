@@ -3,9 +3,12 @@
 
 use serde::Deserialize;
 
-use super::{Block, Page, Section};
-use crate::plot::{Axis, Cdf, CdfSeries, Line, Lines, Markup, Quantity, Scale, Stroke, COLOURS};
-use crate::table::{Column, Table};
+use super::{Block, Head, Page, Section};
+use crate::plot::{
+    Axis, Cdf, CdfSeries, Dot, Dots, Grid, Line, Lines, Markup, Quantity, Row, Scale, Stroke,
+    COLOURS,
+};
+use crate::table::{Column, Table, Tone};
 
 impl Page {
     /// The page that a text in JSON describes (docs/reference/results.md#pages-of-your-own).
@@ -23,7 +26,30 @@ struct Described {
     title: String,
     #[serde(default)]
     subtitle: String,
+    head: Option<DescribedHead>,
     sections: Vec<DescribedSection>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DescribedHead {
+    sentence: String,
+    verdict: String,
+    #[serde(default)]
+    tone: DescribedTone,
+    tiles: [(String, String); 2],
+    #[serde(default)]
+    remarks: Vec<String>,
+    table: Option<DescribedTable>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+enum DescribedTone {
+    #[default]
+    Neutral,
+    Good,
+    Bad,
 }
 
 #[derive(Deserialize)]
@@ -31,6 +57,8 @@ struct Described {
 struct DescribedSection {
     #[serde(default)]
     heading: String,
+    #[serde(default)]
+    folded: bool,
     blocks: Vec<DescribedBlock>,
 }
 
@@ -74,6 +102,41 @@ enum DescribedPlot {
         y: DescribedAxis,
         series: Vec<Series>,
     },
+    /// Figures with their intervals, in rows.
+    Dots {
+        title: String,
+        x: DescribedAxis,
+        rows: Vec<DescribedRow>,
+    },
+    /// Figures by two axes.
+    Map {
+        title: String,
+        /// Names of the axes: down, across.
+        axes: [String; 2],
+        rows: Vec<String>,
+        columns: Vec<String>,
+        #[serde(default)]
+        quantity: DescribedQuantity,
+        /// By row and column; null where there is none.
+        values: Vec<Vec<Option<f64>>>,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DescribedRow {
+    label: String,
+    dots: Vec<DescribedDot>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DescribedDot {
+    name: String,
+    value: f64,
+    interval: Option<[f64; 2]>,
+    #[serde(default)]
+    about: String,
 }
 
 #[derive(Deserialize)]
@@ -118,16 +181,46 @@ struct Series {
 
 impl From<Described> for Page {
     fn from(described: Described) -> Self {
-        let section = |DescribedSection { heading, blocks }| Section {
+        let section = |DescribedSection { heading, folded, blocks }| Section {
             heading,
             blocks: blocks.into_iter().map(Block::from).collect(),
-            folded: false,
+            folded,
         };
         Self {
             title: described.title,
             subtitle: described.subtitle,
+            head: described.head.map(Head::from),
             sections: described.sections.into_iter().map(section).collect(),
         }
+    }
+}
+
+impl From<DescribedHead> for Head {
+    fn from(described: DescribedHead) -> Self {
+        let DescribedHead { sentence, verdict, tone, tiles, remarks, table } = described;
+        let tone = match tone {
+            DescribedTone::Neutral => Tone::Neutral,
+            DescribedTone::Good => Tone::Good,
+            DescribedTone::Bad => Tone::Bad,
+        };
+        let (caption, table) = table.map(DescribedTable::table).unwrap_or_default();
+        Self { sentence, verdict, tone, tiles, remarks, caption, table }
+    }
+}
+
+impl DescribedTable {
+    /// The caption and the table.
+    fn table(self) -> (String, Table) {
+        let named = self.columns.into_iter().enumerate().map(|(index, name)| {
+            if index < self.words {
+                Column::left(name)
+            } else {
+                Column::right(name)
+            }
+        });
+        let mut table = Table::new(named.collect());
+        table.rows = self.rows;
+        (self.caption, table)
     }
 }
 
@@ -136,15 +229,9 @@ impl From<DescribedBlock> for Block {
         match described {
             DescribedBlock::Prose(text) => Self::Prose(text),
             DescribedBlock::Facts(facts) => Self::Facts(facts),
-            DescribedBlock::Table(DescribedTable { caption, columns, words, rows }) => {
-                let named = columns.into_iter().enumerate().map(|(index, name)| {
-                    if index < words {
-                        Column::left(name)
-                    } else {
-                        Column::right(name)
-                    }
-                });
-                Self::Table(caption, Table { columns: named.collect(), rows })
+            DescribedBlock::Table(described) => {
+                let (caption, table) = described.table();
+                Self::Table(caption, table)
             }
             DescribedBlock::Plots(plots) => {
                 Self::Plots(plots.into_iter().map(DescribedPlot::draw).collect())
@@ -175,6 +262,27 @@ impl DescribedPlot {
                 });
                 Lines { title, x: x.into(), y: y.into(), lines: lines.collect() }.draw()
             }
+            Self::Dots { title, x, rows } => {
+                let mut names: Vec<String> = Vec::new();
+                let mut row = |DescribedRow { label, dots }| {
+                    let dots =
+                        dots.into_iter().map(|DescribedDot { name, value, interval, about }| {
+                            let place = names.iter().position(|each| *each == name);
+                            let colour = place.unwrap_or_else(|| {
+                                names.push(name.clone());
+                                names.len() - 1
+                            });
+                            Dot { name, colour: colour % COLOURS, value, interval, about }
+                        });
+                    Row { label, dots: dots.collect() }
+                };
+                let rows = rows.into_iter().map(&mut row).collect();
+                Dots { title, axis: x.into(), apart: true, rows }.draw()
+            }
+            Self::Map { title, axes: names, rows, columns, quantity, values } => {
+                let (labels, quantity) = ([rows, columns], quantity.into());
+                Grid { title, names, labels, quantity, values }.draw()
+            }
         }
     }
 }
@@ -188,21 +296,26 @@ fn stroke(index: usize) -> Stroke {
     }
 }
 
+impl From<DescribedQuantity> for Quantity {
+    fn from(quantity: DescribedQuantity) -> Self {
+        match quantity {
+            DescribedQuantity::Time => Self::Time,
+            DescribedQuantity::Bytes => Self::Bytes,
+            DescribedQuantity::Bandwidth => Self::Bandwidth,
+            DescribedQuantity::Share => Self::Share,
+            DescribedQuantity::Number => Self::Number(""),
+        }
+    }
+}
+
 impl From<DescribedAxis> for Axis {
     fn from(DescribedAxis { label, quantity, scale }: DescribedAxis) -> Self {
-        let quantity = match quantity {
-            DescribedQuantity::Time => Quantity::Time,
-            DescribedQuantity::Bytes => Quantity::Bytes,
-            DescribedQuantity::Bandwidth => Quantity::Bandwidth,
-            DescribedQuantity::Share => Quantity::Share,
-            DescribedQuantity::Number => Quantity::Number(""),
-        };
         let scale = match scale {
             DescribedScale::Linear => Scale::Linear,
             DescribedScale::FromZero => Scale::FromZero,
             DescribedScale::Log => Scale::Log,
         };
-        Self::new(label, scale, quantity)
+        Self::new(label, scale, quantity.into())
     }
 }
 
@@ -210,7 +323,9 @@ impl From<DescribedAxis> for Axis {
 mod tests {
     use super::*;
 
-    const PAGE: &str = r#"{"title": "A <study>", "sections": [{"heading": "ssd: read", "blocks": [
+    const PAGE: &str = r#"{"title": "A <study>", "head": {"sentence": "b is <faster>.", "verdict": "faster",
+        "tone": "good", "tiles": [["points", "2 of 2"], ["axes", "seed"]],
+        "table": {"columns": ["point", "p99"], "rows": [["b", "1 µs"]]}}, "sections": [{"heading": "ssd: read", "blocks": [
         {"prose": "Two points."}, {"facts": [["points", "2"]]},
         {"table": {"caption": "by seed", "columns": ["seed", "why", "p99"], "words": 2, "rows": [["1", "x", "2 µs"]]}},
         {"plots": [
@@ -218,7 +333,11 @@ mod tests {
                 "series": [{"name": "seed = 1", "points": [[100, 0.5], [200, 1]]}]}},
             {"lines": {"title": "by depth", "x": {"label": "depth"},
                 "y": {"label": "p99", "quantity": "time", "scale": "from-zero"},
-                "series": [{"name": "p99", "points": [[1, 10.5], [2, 1e6]]}]}}]}]}]}"#;
+                "series": [{"name": "p99", "points": [[1, 10.5], [2, 1e6]]}]}},
+            {"dots": {"title": "seeds", "x": {"label": "p99", "quantity": "time"},
+                "rows": [{"label": "b", "dots": [{"name": "p99", "value": 1000, "interval": [900, 1100]}]}]}},
+            {"map": {"title": "two axes", "axes": ["ftl", "depth"], "rows": ["page", "dftl"], "columns": ["1", "2"],
+                "quantity": "time", "values": [[1000, 2000], [null, 4000]]}}]}]}]}"#;
 
     #[test]
     fn a_page_is_what_its_description_says() {
@@ -230,6 +349,12 @@ mod tests {
             "<td>x</td><td class=\"figure\">2 µs</td>",
             "data-kind=\"steps\" data-v=\"100 0.5 100 1\"",
             "data-kind=\"line\" data-v=\"1 10.5 1 1000000\"",
+            "<p class=\"sentence\">b is &lt;faster&gt;.</p>",
+            "<dl class=\"facts tiles good\">",
+            "<dt>Verdict</dt><dd>faster</dd>",
+            "<th scope=\"row\">b</th><td class=\"figure\">1 µs</td>",
+            "b p99: 1 µs [900 ns, 1.1 µs]",
+            "ftl page, depth 2: 2 µs",
             "<script>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
@@ -243,7 +368,7 @@ mod tests {
             ("\"title\": \"A", "\"name\": \"A", "unknown field `name`"),
             ("[[1, 10.5]", "[[1]", "invalid length 1"),
             ("\"log\"", "\"bog\"", "unknown variant `bog`"),
-            ("[[1, 10.5]", "[[1, NaN]", "expected value at line 9"),
+            ("[[1, 10.5]", "[[1, NaN]", "expected value at line 11"),
         ] {
             assert!(PAGE.contains(from));
             let error = Page::from_json(&PAGE.replace(from, to)).unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! Horizontal bars, beside or behind each other.
 
 use super::axis::Axis;
-use super::canvas::{shortened, text_width, Canvas, Key, Span};
+use super::canvas::{Canvas, Key, Labels, Span};
 use super::Markup;
 
 /// One bar, or a part of one.
@@ -43,8 +43,6 @@ const THICK: f64 = 15.0;
 const GAP: f64 = 11.0;
 /// Room for the frame above the first and below the last.
 const AROUND: f64 = 60.0;
-/// Characters of a label that are shown.
-const LABEL: usize = 36;
 
 impl Bars {
     /// Draws them.
@@ -56,11 +54,10 @@ impl Bars {
             }
         }
         let rows = |bar: &Bar| if self.stacked { 1 } else { bar.segments.len().max(1) };
-        let height: f64 =
-            AROUND + self.bars.iter().map(|bar| rows(bar) as f64 * THICK + GAP).sum::<f64>();
-        let labels = self.bars.iter().map(|bar| text_width(&shortened(&bar.label, LABEL)));
-        let left = labels.fold(40.0, f64::max) + 14.0;
-        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, left);
+        let labels = Labels::of(self.bars.iter().map(|bar| bar.label.as_str()));
+        let each = |bar: &Bar| labels.above + rows(bar) as f64 * THICK + GAP;
+        let height = AROUND + self.bars.iter().map(each).sum::<f64>();
+        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.left);
         let lengths = self.bars.iter().flat_map(|bar| {
             let values = bar.segments.iter().map(|segment| length(segment.value));
             if self.stacked {
@@ -77,7 +74,8 @@ impl Bars {
         let mut y = canvas.y(1.0) + GAP / 2.0;
         for (number, bar) in self.bars.iter().enumerate() {
             let tall = rows(bar) as f64 * THICK;
-            canvas.text(left - 8.0, y + tall / 2.0 + 4.0, "end", &shortened(&bar.label, LABEL));
+            labels.draw(&mut canvas, &bar.label, y, tall);
+            y += labels.above;
             let mut from = 0.0;
             let mut shown = 0.0;
             for (index, segment) in bar.segments.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Box plots: where the middle half of each group lies, and how far the rest.
 
 use super::axis::Axis;
-use super::canvas::{shortened, text_width, Canvas, Key, Span};
+use super::canvas::{Canvas, Key, Labels, Span};
 use super::{Markup, COLOURS};
 
 /// The figures of one group.
@@ -71,8 +71,6 @@ const SHADE: f64 = 30.0;
 const STEP: f64 = 38.0;
 /// Room for the frame above the first and below the last.
 const AROUND: f64 = 60.0;
-/// Characters of a label that are shown.
-const LABEL: usize = 28;
 /// The shade's colour: grey.
 const GREY: usize = 4;
 
@@ -81,18 +79,19 @@ impl Boxes {
     pub fn draw(&self) -> Markup {
         let keys: Vec<Key<'_>> =
             if self.shade.is_empty() { Vec::new() } else { vec![(&self.shade, GREY, "band")] };
-        let height = AROUND + self.groups.len().max(1) as f64 * STEP;
-        let labels = self.groups.iter().map(|group| text_width(&shortened(&group.label, LABEL)));
-        let left = labels.fold(40.0, f64::max) + 14.0;
-        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, left);
+        let labels = Labels::of(self.groups.iter().map(|group| group.label.as_str()));
+        let step = labels.above + STEP;
+        let height = AROUND + self.groups.len().max(1) as f64 * step;
+        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.left);
         let axis = self.axis.fit(self.groups.iter().flat_map(Group::figures));
         canvas.x_axis(&axis);
         if self.groups.is_empty() {
             canvas.nothing();
         }
-        let mut middle = canvas.y(1.0) + STEP / 2.0;
+        let mut middle = canvas.y(1.0) + labels.above + STEP / 2.0;
         for group in &self.groups {
-            canvas.text(left - 8.0, middle + 4.0, "end", &shortened(&group.label, LABEL));
+            let top = middle - STEP / 2.0 - labels.above;
+            labels.draw(&mut canvas, &group.label, top, STEP);
             let place = |value: f64| {
                 let value = if value.is_finite() { value } else { 0.0 };
                 axis.place(value)
@@ -128,7 +127,7 @@ impl Boxes {
             let values = [low_, first_, median_, third_, high_];
             let class = format!("stroke c{}", group.colour % COLOURS);
             canvas.whiskers(&class, values, places, [top, middle, bottom]);
-            middle += STEP;
+            middle += step;
         }
         canvas.finish()
     }

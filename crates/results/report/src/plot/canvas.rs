@@ -21,6 +21,9 @@ const BOTTOM: f64 = 44.0;
 /// An entry of a legend: name, colour, CSS class of its sample.
 pub(super) type Key<'a> = (&'a str, usize, &'static str);
 
+/// A shade of a map: its meaning, and its opacity.
+pub(super) type Shade = (String, f64);
+
 /// How the page's script draws a series again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -49,6 +52,40 @@ impl Span {
         let series = self.series.map_or(String::new(), |series| format!(" data-s=\"{series}\""));
         let row = self.row.map_or(String::new(), |row| format!(" data-row=\"{row}\""));
         format!("{series}{row} data-x=\"{} {}\"", exact(self.from), exact(self.to))
+    }
+}
+
+/// Characters that a label beside its row has at most; longer ones stand above it.
+const BESIDE: usize = 36;
+/// Height of a label above its row.
+const ABOVE: f64 = 17.0;
+
+/// The labels of rows: beside them, or, where one is long, above them.
+pub(super) struct Labels {
+    /// Room at the left of the frame.
+    pub(super) left: f64,
+    /// Room above each row.
+    pub(super) above: f64,
+}
+
+impl Labels {
+    pub(super) fn of<'a>(labels: impl Iterator<Item = &'a str> + Clone) -> Self {
+        if labels.clone().any(|label| label.chars().count() > BESIDE) {
+            return Self { left: 14.0, above: ABOVE };
+        }
+        Self { left: labels.map(text_width).fold(40.0, f64::max) + 14.0, above: 0.0 }
+    }
+
+    /// Draws the label of a row that takes `tall` below the label's own room, which begins at `top`.
+    pub(super) fn draw(&self, canvas: &mut Canvas, label: &str, top: f64, tall: f64) {
+        match self.above {
+            0.0 => canvas.text(self.left - 8.0, top + tall / 2.0 + 4.0, "end", label),
+            above => {
+                let most = (WIDTH - self.left) / CHARACTER;
+                let (x, y) = (canvas.x(0.0) + 2.0, top + above - 5.0);
+                canvas.text(x, y, "label", &shortened(label, most as usize));
+            }
+        }
     }
 }
 
@@ -96,17 +133,44 @@ impl Canvas {
         height: f64,
         left: f64,
     ) -> Self {
-        let mut out = format!("<figure><figcaption>{}</figcaption>", escape(title));
+        let mut legend = String::new();
         if !keys.is_empty() {
-            out.push_str("<div class=\"legend\">");
+            legend.push_str("<div class=\"legend\">");
             for (series, (name, colour, class)) in keys.iter().enumerate() {
                 let (name, colour) = (escape(name), colour % COLOURS);
-                out.push_str(&format!(
+                legend.push_str(&format!(
                     "<span class=\"c{colour}\" data-s=\"{series}\"><i class=\"{class}\"></i>{name}</span>"
                 ));
             }
-            out.push_str("</div>");
+            legend.push_str("</div>");
         }
+        Self::framed(title, description, &legend, height, left)
+    }
+
+    /// A canvas whose legend tells what shades mean.
+    pub(super) fn shaded(
+        title: &str,
+        description: &str,
+        shades: &[Shade],
+        height: f64,
+        left: f64,
+    ) -> Self {
+        let shade = |(name, opacity): &Shade| {
+            let name = escape(name);
+            format!("<span class=\"c0\"><i class=\"fill\" style=\"opacity:{opacity:.2}\"></i>{name}</span>")
+        };
+        let all: String = shades.iter().map(shade).collect();
+        Self::framed(
+            title,
+            description,
+            &format!("<div class=\"legend\">{all}</div>"),
+            height,
+            left,
+        )
+    }
+
+    fn framed(title: &str, description: &str, legend: &str, height: f64, left: f64) -> Self {
+        let out = format!("<figure><figcaption>{}</figcaption>{legend}", escape(title));
         let mut canvas = Self { out, width: WIDTH, height, left, bottom: BOTTOM };
         let frame = [canvas.x(0.0), canvas.y(1.0), canvas.x(1.0), canvas.y(0.0)].map(number);
         canvas.out.push_str(&format!(
@@ -162,16 +226,21 @@ impl Canvas {
             self.path("grid", &format!("M{} {}H{}", number(left), number(y), number(right)));
             self.text(left - GAP, y + 4.0, "end", &tick.label);
         }
-        let middle = number(self.y(0.5));
-        self.out.push_str(&format!(
-            "<text class=\"axis middle\" transform=\"translate(11 {middle}) rotate(-90)\">{}</text>\n</g>\n",
-            escape(&axis.caption)
-        ));
+        self.upright(11.0, self.y(0.5), &axis.caption);
+        self.out.push_str("</g>\n");
     }
 
     pub(super) fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
         let (x, y, text) = (number(x), number(y), escape(text));
         self.out.push_str(&format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>\n"));
+    }
+
+    /// The name of an axis, upwards.
+    pub(super) fn upright(&mut self, x: f64, y: f64, text: &str) {
+        let (x, y, text) = (number(x), number(y), escape(text));
+        self.out.push_str(&format!(
+            "<text class=\"axis middle\" transform=\"translate({x} {y}) rotate(-90)\">{text}</text>\n"
+        ));
     }
 
     pub(super) fn path(&mut self, class: &str, data: &str) {
@@ -234,24 +303,47 @@ impl Canvas {
         ));
     }
 
+    /// A dot that shows `text` when pointed at.
+    pub(super) fn dot(
+        &mut self,
+        (x, y): (f64, f64),
+        radius: f64,
+        of: Span,
+        colour: usize,
+        text: &str,
+    ) {
+        let (x, y, text, of) = (number(x), number(y), escape(text), of.attributes());
+        self.out.push_str(&format!(
+            "<circle class=\"dot c{colour}\"{of} cx=\"{x}\" cy=\"{y}\" r=\"{radius}\">\
+             <title>{text}</title></circle>\n"
+        ));
+    }
+
     /// A filled box that shows `text` when pointed at.
     pub(super) fn bar(&mut self, place: [f64; 4], of: Span, colour: usize, text: &str) {
-        self.rectangle(&format!("fill c{}", colour % COLOURS), "", place, of, text);
+        self.rectangle(&format!("fill c{}", colour % COLOURS), "", place, Some(of), text);
     }
 
     /// The same, so pale that what lies behind and before it is seen.
     pub(super) fn shade(&mut self, place: [f64; 4], of: Span, colour: usize, text: &str) {
-        self.rectangle(&format!("fill shade c{}", colour % COLOURS), "", place, of, text);
+        self.rectangle(&format!("fill shade c{}", colour % COLOURS), "", place, Some(of), text);
     }
 
-    /// A box of the first colour, with a given opacity.
-    pub(super) fn cell(&mut self, place: [f64; 4], of: Span, opacity: f64, text: &str) {
+    /// A box of the first colour, with a given opacity; without a span it stays where it is.
+    pub(super) fn cell(&mut self, place: [f64; 4], of: Option<Span>, opacity: f64, text: &str) {
         self.rectangle("fill c0", &format!(" fill-opacity=\"{opacity:.2}\""), place, of, text);
     }
 
-    fn rectangle(&mut self, class: &str, style: &str, place: [f64; 4], of: Span, text: &str) {
+    fn rectangle(
+        &mut self,
+        class: &str,
+        style: &str,
+        place: [f64; 4],
+        of: Option<Span>,
+        text: &str,
+    ) {
         let [x, y, width, height] = place.map(number);
-        let (text, of) = (escape(text), of.attributes());
+        let (text, of) = (escape(text), of.as_ref().map_or_else(String::new, Span::attributes));
         self.out.push_str(&format!(
             "<rect class=\"{class}\"{style}{of} x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">\
              <title>{text}</title></rect>\n"
@@ -309,9 +401,12 @@ pub(super) fn exact(value: f64) -> String {
     }
 }
 
+/// About how wide a character of a label is.
+const CHARACTER: f64 = 6.5;
+
 /// About how wide a label is.
 pub(super) fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.5
+    text.chars().count() as f64 * CHARACTER
 }
 
 /// A text of at most `limit` characters.

@@ -1,7 +1,7 @@
 //! A map of shares: resources below each other, time to the right, the fuller
 //! the darker.
 
-use super::axis::Axis;
+use super::axis::{Axis, Quantity};
 use super::canvas::{Canvas, Span};
 use super::Markup;
 use crate::page::Resolution;
@@ -65,8 +65,9 @@ impl Heat {
             .collect();
         let count = rows.len().max(1) as f64;
         let tall = (count * THICK).clamp(TALL.0, TALL.1);
-        let mut canvas =
-            Canvas::sized(&self.title, &format!("share by {}", self.row), &[], tall + AROUND, LEFT);
+        let legend = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| (Quantity::Share.show(share), share));
+        let description = format!("share by {}", self.row);
+        let mut canvas = Canvas::shaded(&self.title, &description, &legend, tall + AROUND, LEFT);
         let axis = self.x.fit([0.0, self.width * columns as f64].into_iter()).fixed();
         canvas.x_axis(&axis);
         if rows.is_empty() || columns == 0 {
@@ -100,7 +101,7 @@ impl Heat {
                 let percent = (opacity * 100.0).round();
                 canvas.cell(
                     [left, y, (right - left).max(0.0), thick],
-                    Span { from: begin, to: end, ..Span::default() },
+                    Some(Span { from: begin, to: end, ..Span::default() }),
                     opacity,
                     &format!("{} {number}, {when} to {until}: {percent} %", self.row),
                 );

@@ -1,4 +1,5 @@
-//! Plots as inline SVG: distribution functions, scatters, lines, bars and boxes.
+//! Plots as inline SVG: distribution functions, scatters, lines, bars, boxes,
+//! dots and maps.
 //!
 //! Plots take their colours from the style of [`crate::page::Page`], which has a set for light and
 //! one for dark that readers with impaired colour vision can distinguish (after Okabe and Ito,
@@ -14,6 +15,8 @@ mod bars;
 mod boxes;
 mod canvas;
 mod cdf;
+mod dots;
+mod grid;
 mod heat;
 mod lines;
 mod scatter;
@@ -22,6 +25,8 @@ pub use axis::{Axis, Quantity, Scale};
 pub use bars::{Bar, Bars, Segment};
 pub use boxes::{Boxes, Group};
 pub use cdf::{Cdf, CdfSeries};
+pub use dots::{Dot, Dots, Row};
+pub use grid::Grid;
 pub use heat::Heat;
 pub use lines::{Line, Lines};
 pub use scatter::{Detail, Scatter, ScatterSeries};

@@ -1,34 +1,26 @@
-//! The answer at the head of a run's page: one sentence, three tiles, one table of all drives.
+//! The head of a run's page, with all drives in its table.
 
 use stasis_block::Operation;
 
 use super::kind::Kind;
-use crate::page::{Block, Section};
+use crate::page::Head;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
-use crate::table::{Column, Table};
+use crate::table::{Column, Table, Tone};
 use crate::{text, units};
 
 /// The head of the page.
-pub(super) fn section(summary: &Summary, kind: Kind) -> Section {
-    let (tile, sentence) = verdict(summary, kind);
+pub(super) fn head(summary: &Summary, kind: Kind) -> Head {
+    let (tile, tone, sentence) = verdict(summary, kind);
     let seconds = |seconds: f64| units::duration(seconds * 1e9);
-    let mut facts = vec![("Verdict", tile)];
-    match kind {
-        Kind::Server => facts.push(("Served for", seconds(summary.wall_seconds))),
-        _ => facts.extend([
+    let tiles = match kind {
+        Kind::Server => {
+            [("Served for", seconds(summary.wall_seconds)), ("I/Os", units::count(summary.ios()))]
+        }
+        _ => [
             ("Virtual time", seconds(summary.virtual_seconds)),
             ("Wall-clock time", seconds(summary.wall_seconds)),
-        ]),
-    }
-    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let mut section = Section::new("").with(Block::Facts(facts)).with(Block::Prose(sentence));
-    for warning in &summary.warnings {
-        section = section.with(Block::Prose(format!("Not to be trusted: {warning}.")));
-    }
-    let table = drives(summary, kind);
-    if table.rows.is_empty() {
-        return section;
-    }
+        ],
+    };
     let latency = match kind {
         Kind::Guest => "Latency is what the guest got.",
         Kind::Simulation => "Latency is the model's.",
@@ -37,26 +29,31 @@ pub(super) fn section(summary: &Summary, kind: Kind) -> Section {
     let caption = format!(
         "{latency} Rates are over the time from a drive's first submission to its last completion."
     );
-    section.with(Block::Table(caption, table))
+    let mut head = Head::new((tile, tone), sentence, tiles).with(caption, drives(summary, kind));
+    let untrusted = |warning: &String| format!("Not to be trusted: {warning}.");
+    head.remarks = summary.warnings.iter().map(untrusted).collect();
+    head
 }
 
-/// The verdict in a word or two, and in a sentence.
-fn verdict(summary: &Summary, kind: Kind) -> (String, String) {
+/// The verdict in a word or two, whether it is good, and in a sentence.
+fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
     let ios = summary.ios();
     if summary.ending != "exited" {
         let message = summary.message.as_deref().unwrap_or_default();
         let sentence =
             format!("The run did not end with its command: {}. {message}", summary.ending);
-        return (summary.ending.replace('-', " "), sentence.trim_end().to_owned());
+        return (summary.ending.replace('-', " "), Tone::Bad, sentence.trim_end().to_owned());
     }
     if summary.exit_status != 0 {
         let status = summary.exit_status;
-        return (format!("status {status}"), format!("The command failed with status {status}."));
+        let sentence = format!("The command failed with status {status}.");
+        return (format!("status {status}"), Tone::Bad, sentence);
     }
     let errors: u64 = used(summary).map(|(.., figures)| figures.errors).sum();
     let busiest = used(summary).max_by_key(|(.., figures)| figures.count);
     let Some((drive, operation, figures)) = busiest else {
-        return ("no I/O".to_owned(), "No I/O reached a modelled drive.".to_owned());
+        let sentence = "No I/O reached a modelled drive.".to_owned();
+        return ("no I/O".to_owned(), Tone::Neutral, sentence);
     };
     let rate = format!(
         "{} I/Os; most are {}s of {}: {} a second, {}, half within {}",
@@ -72,8 +69,11 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, String) {
         _ => format!(" {} of them failed.", units::count(errors)),
     };
     if kind == Kind::Simulation {
-        let tile = if errors > 0 { "I/Os failed" } else { "simulated" };
-        return (tile.to_owned(), format!("{rate}.{failed}"));
+        let (tile, tone) = match errors {
+            0 => ("simulated", Tone::Neutral),
+            _ => ("I/Os failed", Tone::Bad),
+        };
+        return (tile.to_owned(), tone, format!("{rate}.{failed}"));
     }
     let error = summary.max_error_percent();
     let precision = match error {
@@ -83,13 +83,15 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, String) {
             units::deviation(error)
         ),
     };
-    let tile = match (summary.warnings.is_empty(), errors, error) {
-        (false, ..) => "not to be trusted".to_owned(),
-        (true, 1.., _) => "I/Os failed".to_owned(),
-        (true, 0, Some(0.0)) => "exact".to_owned(),
-        (true, 0, error) => format!("within {}", units::deviation(error.map(f64::abs))),
+    let (tile, tone) = match (summary.warnings.is_empty(), errors, error) {
+        (false, ..) => ("not to be trusted".to_owned(), Tone::Bad),
+        (true, 1.., _) => ("I/Os failed".to_owned(), Tone::Bad),
+        (true, 0, Some(0.0)) => ("exact".to_owned(), Tone::Good),
+        (true, 0, error) => {
+            (format!("within {}", units::deviation(error.map(f64::abs))), Tone::Good)
+        }
     };
-    (tile, format!("{rate}.{failed} {precision}"))
+    (tile, tone, format!("{rate}.{failed} {precision}"))
 }
 
 fn used<'a>(

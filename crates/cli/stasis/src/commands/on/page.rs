@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use stasis_block::Operation;
 use stasis_comparison::{Candidate, Comparison};
-use stasis_report::page::{Block, Page, Section};
+use stasis_report::page::{Block, Head, Page, Section};
 use stasis_report::{
     latency_figures, units, Column, DriveSummary, OperationSummary, ResultsFolder, Summary, Table,
-    REPORT_FILE,
+    Tone, REPORT_FILE,
 };
 
 /// The figures of all runs, for other programs.
@@ -184,31 +184,34 @@ fn report(command: &[String], runs: &[Run], sentence: &str, tables: [&Table; 2])
     let of_runs = |of: fn(&Summary) -> f64| {
         units::duration(runs.iter().map(|run| of(run.1)).sum::<f64>() * 1e9)
     };
-    let facts = vec![
-        ("Fastest".to_owned(), fastest(runs).map_or("none", |run| run.0).to_owned()),
-        ("Virtual time of all".to_owned(), of_runs(|summary| summary.virtual_seconds)),
-        ("Wall-clock time of all".to_owned(), of_runs(|summary| summary.wall_seconds)),
+    let tiles = [
+        ("Virtual time of all", of_runs(|summary| summary.virtual_seconds)),
+        ("Wall-clock time of all", of_runs(|summary| summary.wall_seconds)),
     ];
+    let failed = runs.iter().filter(|(_, summary)| !succeeded(summary)).count();
+    let verdict = match (fastest(runs), failed) {
+        (Some(run), 0) => (format!("fastest: {}", run.0), Tone::Neutral),
+        _ => (format!("failed on {failed} of {}", runs.len()), Tone::Bad),
+    };
     let [times, latencies] = tables.map(Clone::clone);
-    let mut head =
-        Section::new("").with(Block::Facts(facts)).with(Block::Prose(sentence.to_owned()));
-    for (name, summary) in runs {
-        for warning in &summary.warnings {
-            head = head.with(Block::Prose(format!("{name}: not to be trusted: {warning}.")));
-        }
-    }
     let caption =
         "Virtual time of the command; the largest deviation of a delivered percentile of \
                    latency from the model's.";
-    head = head.with(Block::Table(caption.into(), times));
+    let mut head = Head::new(verdict, sentence, tiles).with(caption, times);
+    let untrusted = runs.iter().flat_map(|(name, summary)| {
+        let warned = move |warning| format!("{name}: not to be trusted: {warning}.");
+        summary.warnings.iter().map(warned)
+    });
+    head.remarks = untrusted.collect();
     let caption =
         "Rates are over the time from a drive's first submission to its last completion; \
                    latency is what the guest got.";
-    head = head.with(Block::Table(caption.into(), latencies));
+    let rates = Section::new("Rates and latencies").with(Block::Table(caption.into(), latencies));
     Page {
         title: format!("{} drives", runs.len()),
         subtitle: command.join(" "),
-        sections: vec![head],
+        head: Some(head),
+        sections: vec![rates],
     }
 }
 

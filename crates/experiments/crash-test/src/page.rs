@@ -1,0 +1,353 @@
+//! The page of a crash test.
+
+use stasis_block::units::format_duration;
+use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
+use stasis_report::plot::{Axis, Dot, Dots, Quantity, Row, Scale};
+use stasis_report::{units, Column, Table, Tone};
+
+use crate::evidence::Evidence;
+use crate::groups::Group;
+use crate::report::{repeated, DriveLoss, Report};
+use crate::session::{Finding, Kind};
+
+/// Findings that are on the page.
+const LISTED: usize = 200;
+/// Groups that have a section, and power cuts and other instants of a row of the timeline, in the
+/// finest resolution and in the coarsest.
+const GROUPS: usize = 12;
+const INSTANTS: (usize, usize) = (2000, 100);
+
+/// Kinds of findings, with their title on the page and their meaning.
+const KINDS: [(Kind, &str, &str); 6] = [
+    (Kind::Lost, "durable data lost", "what was acknowledged as durable is gone."),
+    (Kind::Order, "order violated", "something is there without what was ordered before it."),
+    (Kind::Unknown, "never written", "something is there that nobody wrote."),
+    (Kind::Image, "image unsound", "an image's tables do not agree with each other."),
+    (Kind::Check, "broken", "the check in a guest found it broken."),
+    (
+        Kind::Late,
+        "check too slow",
+        "the check did not end in its time, and says nothing of the disks.",
+    ),
+];
+
+/// The title of a kind.
+pub(crate) fn title(kind: Kind) -> &'static str {
+    KINDS.iter().find(|(each, ..)| *each == kind).map_or("", |(_, title, _)| title)
+}
+
+/// Colours of the timeline: of what is well, and of the trace.
+const WELL: usize = 2;
+const TRACE: usize = 4;
+const FOUND: usize = 1;
+
+impl Report {
+    /// The page, as HTML: the verdict, the timeline, the findings by kind and cause, and every
+    /// finding up to [`LISTED`].
+    pub fn to_html(&self) -> String {
+        Page::within_limit(|resolution| self.page(resolution))
+    }
+
+    fn page(&self, resolution: Resolution) -> Page {
+        let outcome = &self.outcome;
+        let mut sections = vec![self.timeline(resolution)];
+        let shown = resolution.of(GROUPS, 1);
+        sections.extend(self.groups.iter().take(shown).map(|group| self.group(group)));
+        if !outcome.findings.is_empty() {
+            sections.push(self.findings(resolution.of(LISTED, 10)).folded());
+        }
+        sections.push(self.figures().folded());
+        let terms = KINDS.map(|(_, name, meaning)| (name.to_owned(), meaning.to_owned()));
+        let terms = Section::new("What is looked for").with(Block::Terms(terms.to_vec()));
+        sections.push(terms.folded());
+        sections.extend(stasis_report::provenance(&self.provenance).map(Section::folded));
+        let subtitle = self
+            .fault
+            .map_or(String::new(), |fault| format!("With an injected fault: {}.", fault.name()));
+        Page {
+            title: format!("Crash test of {}", self.experiment.display()),
+            subtitle,
+            head: Some(self.head()),
+            sections,
+        }
+    }
+
+    /// The answer: whether a promise was broken, in how many states, and why.
+    fn head(&self) -> Head {
+        let outcome = &self.outcome;
+        let (cuts, found) = (outcome.cuts, outcome.findings.len());
+        let late = self.found(Kind::Late);
+        let verdict = match (found, outcome.stopped) {
+            (0, false) => ("nothing found", Tone::Good),
+            (0, true) => ("interrupted", Tone::Neutral),
+            (found, _) if found == late => ("check too slow", Tone::Bad),
+            _ => ("broken", Tone::Bad),
+        };
+        let states = format!(
+            "{} power cuts, which left {} different states",
+            units::count(cuts),
+            units::count(outcome.distinct)
+        );
+        let interrupted = match outcome.stopped {
+            true => format!(" Interrupted: {} were asked for.", units::count(self.asked)),
+            false => String::new(),
+        };
+        let sentence = match self.groups.first() {
+            None => format!("None of {states} had what a power cut must not leave.{interrupted}"),
+            Some(first) => {
+                let causes = match self.groups.len() {
+                    1 => "one cause".to_owned(),
+                    many => format!("{many} causes"),
+                };
+                let findings = match found {
+                    1 => "one finding".to_owned(),
+                    many => format!("{} findings", units::count(many as u64)),
+                };
+                let most = format!("{}, {}", title(first.kind), of_drive(first.drive.as_ref()));
+                format!("{states}: {findings} of {causes}, most of them {most}.{interrupted}")
+            }
+        };
+        let flushes = self.course.flushes.iter().flatten();
+        let (all, cut) =
+            flushes.fold((0, 0), |(all, cut), (_, is_cut)| (all + 1, cut + u64::from(*is_cut)));
+        let tiles = [
+            ("Different states", units::count(outcome.distinct)),
+            (
+                "Flushes cut before and after",
+                // Of an interrupted test only the order of the cuts is known.
+                match outcome.stopped {
+                    true => "not known: interrupted".to_owned(),
+                    false => format!("{} of {}", units::count(cut), units::count(all)),
+                },
+            ),
+        ];
+        let mut table = Table::new(
+            [Column::left("looked for")]
+                .into_iter()
+                .chain(["findings", "causes", "first cut", "last cut"].map(Column::right))
+                .collect(),
+        );
+        let looked_for =
+            KINDS.iter().filter(|(kind, ..)| !kind.is_of_a_check() || outcome.checked > 0);
+        for (kind, name, _) in looked_for {
+            let of_kind = || outcome.findings.iter().filter(|finding| finding.kind == *kind);
+            let count = of_kind().count();
+            let causes = self.groups.iter().filter(|group| group.kind == *kind).count();
+            let time = |at: Option<u64>| at.map_or("–".to_owned(), format_duration);
+            table.push(vec![
+                (*name).to_owned(),
+                units::count(count as u64),
+                units::count(causes as u64),
+                time(of_kind().map(|finding| finding.at).min()),
+                time(of_kind().map(|finding| finding.at).max()),
+            ]);
+            table.judge(1, if count > 0 { Tone::Bad } else { Tone::Good });
+        }
+        Head::new(verdict, sentence, tiles)
+            .with("Times are virtual, since the machine was made.", table)
+    }
+
+    /// The flushes and lines of the run with the cuts on them.
+    fn timeline(&self, resolution: Resolution) -> Section {
+        let most = resolution.of(INSTANTS.0, INSTANTS.1);
+        let dot = |name: &str, colour, at: u64, about: String| Dot {
+            name: name.to_owned(),
+            colour,
+            value: at as f64,
+            interval: None,
+            about,
+        };
+        let row = |label: String, dots: Vec<Dot>, most: usize| {
+            let places: Vec<usize> = (0..dots.len()).collect();
+            let kept = thinned(&places, most).into_iter().map(|place| dots[place].clone());
+            Row { label, dots: kept.collect() }
+        };
+        let [cut_name, well_name] = match self.outcome.stopped {
+            true => ["cut planned before and after", "cut planned, or nothing found"],
+            false => ["cut before and after", "cut, nothing found"],
+        };
+        let mut rows = Vec::new();
+        for (drive, flushes) in self.drives.iter().zip(&self.course.flushes) {
+            let mark = |(at, cut): &(u64, bool)| match cut {
+                true => dot(cut_name, WELL, *at, String::new()),
+                false => dot("not cut", TRACE, *at, String::new()),
+            };
+            let label = format!("flushes of {}", drive.name);
+            rows.push(row(label, flushes.iter().map(mark).collect(), most));
+        }
+        let lines = self.course.lines.iter();
+        let lines = lines.map(|(at, line)| dot("line of output", TRACE, *at, line.clone()));
+        rows.push(row("promised steps".into(), lines.collect(), most));
+        let broken = |state: u64| self.outcome.findings.iter().any(|one| one.state == state);
+        let well = self.course.cuts.iter().filter(|(state, _)| !broken(*state));
+        let well = well.map(|(state, at)| dot(well_name, WELL, *at, format!("state {state}")));
+        rows.push(row("power cuts".into(), well.collect(), most));
+        for (kind, name, _) in KINDS {
+            let found = self.outcome.findings.iter().filter(|finding| finding.kind == kind);
+            let about = |finding: &Finding| {
+                format!("state {}: {}", finding.state, first_line(&finding.what))
+            };
+            let found: Vec<_> = found
+                .map(|finding| dot("cut with a finding", FOUND, finding.at, about(finding)))
+                .collect();
+            if !found.is_empty() {
+                rows.push(row(name.to_owned(), found, most));
+            }
+        }
+        rows.retain(|row| !row.dots.is_empty());
+        let plot = Dots {
+            title: "Flushes, promised steps, and power cuts".into(),
+            axis: Axis::new(
+                "Virtual time since the machine was made",
+                Scale::Linear,
+                Quantity::Time,
+            ),
+            apart: false,
+            rows,
+        };
+        Section::new("Timeline").with(Block::Plots(vec![plot.draw()]))
+    }
+
+    /// One group of findings, with the surroundings of one of its power cuts.
+    fn group(&self, group: &Group) -> Section {
+        let Some(finding) = self.outcome.findings.get(group.example) else {
+            return Section::default();
+        };
+        let states: Vec<_> = group.states.iter().map(ToString::to_string).collect();
+        let more = if group.count > states.len() as u64 { ", …" } else { "" };
+        let heading = format!(
+            "{}, {}: {}",
+            title(group.kind),
+            of_drive(group.drive.as_ref()),
+            match group.count {
+                1 => "one finding".to_owned(),
+                many => format!("{} findings", units::count(many)),
+            }
+        );
+        let text = format!(
+            "Cuts at {} to {}; states {}{more}. State {}, at {}:",
+            format_duration(group.at.0),
+            format_duration(group.at.1),
+            states.join(", "),
+            finding.state,
+            format_duration(finding.at)
+        );
+        let mut section = Section::new(heading).with(Block::Prose(text));
+        section = match finding.what.trim_end() {
+            what if what.contains('\n') => {
+                section.with(Block::Details(first_line(what).to_owned(), what.to_owned()))
+            }
+            what => section.with(Block::Prose(what.to_owned())),
+        };
+        if let Some(said) = repeated(finding) {
+            section = section.with(Block::Prose(format!("It was {said}.")));
+        }
+        if let Some(evidence) = &group.evidence {
+            section = around(section, evidence, finding.at);
+        }
+        let repeat = self.repeat.get(group.example).cloned().unwrap_or_default();
+        section.with(Block::Prose("To repeat it:".into())).with(Block::Command(repeat))
+    }
+
+    fn findings(&self, most: usize) -> Section {
+        let findings = &self.outcome.findings;
+        let named = ["drive", "kind", "what", "alone"].map(Column::left);
+        let columns = [Column::right("state"), Column::right("cut at")].into_iter().chain(named);
+        let mut table = Table::new(columns.collect());
+        for finding in findings.iter().take(most) {
+            table.push(vec![
+                finding.state.to_string(),
+                format_duration(finding.at),
+                finding.drive.clone().unwrap_or_default(),
+                title(finding.kind).to_owned(),
+                finding.what.clone(),
+                repeated(finding).unwrap_or_default().to_owned(),
+            ]);
+        }
+        let caption = match findings.len() > most {
+            true => format!("The first {most}; all are in {}.", crate::FILE),
+            false => String::new(),
+        };
+        Section::new("All findings").with(Block::Table(caption, table))
+    }
+
+    fn figures(&self) -> Section {
+        let outcome = &self.outcome;
+        let mut facts = vec![
+            ("Power cuts", units::count(outcome.cuts)),
+            ("Commands of the guest", units::count(self.guest_commands)),
+            ("Commands of the drives", units::count(self.drive_commands)),
+            ("States per hour", units::decimals(self.states_per_hour, 0)),
+        ];
+        if outcome.checked > 0 {
+            facts.push(("Checked in a guest", units::count(outcome.checked)));
+            facts.push(("Repaired by it", units::count(outcome.repaired)));
+        }
+        let mut facts: Vec<(String, String)> =
+            facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let loss =
+            |drive: &DriveLoss| (format!("Drive {}", drive.name), drive.power_loss.to_string());
+        facts.extend(self.drives.iter().map(loss));
+        Section::new("More figures").with(Block::Facts(facts))
+    }
+}
+
+/// Tables of the writes that a state lacks, and of the events around its cut.
+fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
+    let since = |at: u64| match at > cut {
+        true => format!("+{}", units::duration((at - cut) as f64)),
+        false if at == cut => "0".to_owned(),
+        false => format!("−{}", units::duration((cut - at) as f64)),
+    };
+    let mut lost = Table::new(
+        [Column::left("write"), Column::left("drive")]
+            .into_iter()
+            .chain(["at byte", "length", "submitted", "acknowledged", "left"].map(Column::right))
+            .collect(),
+    );
+    for loss in &evidence.losses {
+        lost.push(vec![
+            loss.operation.name().to_owned(),
+            loss.drive.clone(),
+            format!("{:#x}", loss.offset),
+            units::bytes(loss.length),
+            since(loss.submitted),
+            loss.acknowledged.map_or("no".to_owned(), since),
+            match loss.left {
+                0 => "nothing".to_owned(),
+                left => format!("torn: {}", units::bytes(left)),
+            },
+        ]);
+    }
+    let all = evidence.missing + evidence.torn;
+    let shown = match evidence.losses.len() as u64 {
+        shown if shown < all => format!("; the last {shown}"),
+        _ => String::new(),
+    };
+    let caption = format!(
+        "Writes of the trace that this state lacks: {} missing, {} torn{shown}. Times from the cut.",
+        units::count(evidence.missing),
+        units::count(evidence.torn)
+    );
+    let mut events = Table::new(vec![Column::right("from the cut"), Column::left("event")]);
+    let mut is_cut = false;
+    for event in &evidence.events {
+        if !event.before && !is_cut {
+            events.push(vec!["0".to_owned(), "power cut".to_owned()]);
+            events.judge(1, Tone::Bad);
+            is_cut = true;
+        }
+        events.push(vec![since(event.at), event.what.clone()]);
+    }
+    section
+        .with(Block::Table(caption, lost))
+        .with(Block::Table("Events around the cut.".to_owned(), events))
+}
+
+fn of_drive(drive: Option<&String>) -> String {
+    drive.map_or("all drives".to_owned(), |name| format!("drive {name}"))
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
