@@ -6,7 +6,7 @@ use crate::clock::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Health;
+use crate::{Health, Operation};
 
 /// Internal activity of a drive or a layer, by its kind. As JSON each kind is told by its fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,15 @@ impl Inside {
         match self {
             Self::Flash(flash) => Some(flash),
             Self::Image { below, .. } => below.as_ref()?.flash(),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn flash_mut(&mut self) -> Option<&mut FlashInside> {
+        match self {
+            Self::Flash(flash) => Some(flash),
+            Self::Image { below, .. } => below.as_mut()?.flash_mut(),
             Self::Other(_) => None,
         }
     }
@@ -109,26 +118,102 @@ pub struct OperationCounts {
     pub housekeeping: u64,
 }
 
-/// Where the time of the host's commands of one kind went (ns, means): of each
-/// command, the parts of the operation that ended it.
+/// The parts of commands' time at a flash SSD; together they are the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Parts<T> {
+    /// On the link, in the controller, and into the buffer's memory.
+    pub controller: T,
+    /// Waiting for a plane or channel; of a flush, for earlier programs too.
+    pub queue: T,
+    /// Waiting for, and copying to and from, the cache register.
+    pub register: T,
+    /// The cells at work.
+    pub cell: T,
+    /// On the channel.
+    pub channel: T,
+    /// Waiting while housekeeping has the plane or the channel.
+    pub gc: T,
+    /// Waiting for the write buffer, or in it, while the host's data is programmed.
+    pub buffer: T,
+    /// Waiting for the write buffer while housekeeping holds up the programs that empty it.
+    pub buffer_gc: T,
+    /// Everything else.
+    pub other: T,
+}
+
+impl<T: Copy> Parts<T> {
+    /// Each part with its name for readers, in the order of a command's way.
+    pub fn named(&self) -> [(&'static str, T); 9] {
+        [
+            ("controller", self.controller),
+            ("buffer full", self.buffer),
+            ("buffer full behind a collection", self.buffer_gc),
+            ("queue", self.queue),
+            ("collection", self.gc),
+            ("cell", self.cell),
+            ("register", self.register),
+            ("channel", self.channel),
+            ("other", self.other),
+        ]
+    }
+
+    /// The same with each part changed.
+    pub fn map<U>(&self, mut change: impl FnMut(T) -> U) -> Parts<U> {
+        Parts {
+            controller: change(self.controller),
+            queue: change(self.queue),
+            register: change(self.register),
+            cell: change(self.cell),
+            channel: change(self.channel),
+            gc: change(self.gc),
+            buffer: change(self.buffer),
+            buffer_gc: change(self.buffer_gc),
+            other: change(self.other),
+        }
+    }
+
+    /// Changes each part by the other's.
+    pub fn change_by(&mut self, by: &Self, mut change: impl FnMut(&mut T, T)) {
+        change(&mut self.controller, by.controller);
+        change(&mut self.queue, by.queue);
+        change(&mut self.register, by.register);
+        change(&mut self.cell, by.cell);
+        change(&mut self.channel, by.channel);
+        change(&mut self.gc, by.gc);
+        change(&mut self.buffer, by.buffer);
+        change(&mut self.buffer_gc, by.buffer_gc);
+        change(&mut self.other, by.other);
+    }
+}
+
+/// Where the time of the host's commands of one kind went (ns, means).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LatencyMeans {
     /// Commands.
     pub count: u64,
     /// From submission to completion.
     pub latency: f64,
-    /// Waiting for a plane or channel.
-    pub queue: f64,
-    /// Waiting for, and copying to and from, the cache register.
-    pub register: f64,
-    /// The cells at work.
-    pub cell: f64,
-    /// On the channel.
-    pub channel: f64,
-    /// Waiting for housekeeping.
-    pub gc: f64,
-    /// Everything else: controller, buffer, link, and earlier operations.
-    pub other: f64,
+    /// Its parts.
+    #[serde(flatten)]
+    pub parts: Parts<f64>,
+}
+
+/// A slow command of the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowCommand {
+    /// Its operation.
+    pub operation: Operation,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// When the drive got it (ns).
+    pub begin: Nanos,
+    /// When the drive completed it (ns).
+    pub end: Nanos,
+    /// Where its time went (ns).
+    pub parts: Parts<Nanos>,
 }
 
 /// How busy each of several resources was over time.
@@ -223,6 +308,9 @@ pub struct FlashInside {
     pub operations: BTreeMap<String, OperationCounts>,
     /// By operation of the host's.
     pub latency: BTreeMap<String, LatencyMeans>,
+    /// The host's slowest commands, the slowest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slowest: Vec<SlowCommand>,
     /// Channels.
     pub channels: Usages,
     /// LUNs, counted through the array.

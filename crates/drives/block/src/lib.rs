@@ -15,6 +15,7 @@ mod power;
 mod random;
 mod rate;
 mod request;
+pub mod slowest;
 pub mod splitmix;
 pub mod timeline;
 pub mod units;

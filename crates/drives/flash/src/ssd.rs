@@ -10,7 +10,7 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
 };
-use stasis_nand::{Array, Breakdown, Faults};
+use stasis_nand::{Array, Breakdown, Faults, OpKind, Priority};
 
 use crate::buffer::IN_FLIGHT;
 use crate::ftl::context::Open;
@@ -140,7 +140,9 @@ impl Ssd {
 
     /// A request reaches the translation layer.
     fn arrive(&mut self, now: Nanos, id: RequestId) {
-        let request = self.context.requests[id as usize].request;
+        let open = &mut self.context.requests[id as usize];
+        open.drained = self.context.drain.parts;
+        let request = open.request;
         match self.faults.strike(now, &request) {
             Fortune::Well => {}
             // The piece that it waits for never ends.
@@ -180,6 +182,10 @@ impl Ssd {
             let read = !matches!(open.fate, Fate::Failed { .. });
             if let (Some(to), true) = (open.copy_to.take(), read) {
                 // The data read, correct or not, is now written.
+                let times = std::mem::take(&mut open.times);
+                self.context.passed(id, now, &times);
+                let open = &mut self.context.requests[id as usize];
+                open.drained = self.context.drain.parts;
                 open.request = Request { operation: Operation::Write, offset: to, ..open.request };
                 open.pieces = 1;
                 let request = open.request;
@@ -188,12 +194,14 @@ impl Ssd {
                 self.context.finish_ok(id);
                 continue;
             }
-            let Open { tag, request, fate, since, times, .. } = *open;
+            let open = *open;
+            let Open { tag, request, fate, since, .. } = open;
             self.context.free.push(id);
             let crosses =
                 request.operation == Operation::Read && !matches!(fate, Fate::Failed { .. });
             let at = if crosses { self.link.send(now, request.length) } else { now };
-            self.context.statistics.complete(&request, at - since, &times);
+            let parts = open.parts(now, at - now, &self.context.drain.parts);
+            self.context.statistics.complete(&request, (since, at), &parts);
             let completion = Completion { tag, at, fate };
             if at > now {
                 self.leaving.push_back(completion);
@@ -264,9 +272,7 @@ impl Model for Ssd {
         }
         // No range of a hostile command leaves the drive.
         request.length = length.min(self.capacity - offset).min(self.capacity - request.offset);
-        let (pieces, fate, times) = (1, Fate::Done, Breakdown::default());
-        let open = Open { tag, request, copy_to, since: now, pieces, fate, times };
-        let id = self.context.begin(open);
+        let id = self.context.begin(Open::new(tag, request, copy_to, now));
         if self.in_flight == 0 {
             self.ftl.host_active(now, true, &mut self.context);
         }
@@ -281,6 +287,7 @@ impl Model for Ssd {
             Operation::Read | Operation::Verify => self.entered,
             _ => self.arriving.back().map_or(self.entered, |(last, _)| self.entered.max(*last)),
         };
+        self.context.requests[id as usize].entered = at;
         // Reads need nothing of the buffer's memory, and pass writes that wait for it.
         let place = self.arriving.iter().rposition(|(earlier, _)| *earlier <= at);
         self.arriving.insert(place.map_or(0, |place| place + 1), (at, id));
@@ -303,6 +310,9 @@ impl Model for Ssd {
                     shadow.done(&ended);
                 }
                 self.context.statistics.ended(&ended.op);
+                if ended.op.kind == OpKind::Program && ended.op.priority == Priority::Write {
+                    self.context.drain.ended(&ended);
+                }
                 self.ftl.done(ended.at, &ended, &mut self.context);
                 self.settle(ended.at, done);
                 continue;
@@ -338,6 +348,7 @@ impl Model for Ssd {
     }
 
     fn start(&mut self, _: Nanos) {
+        self.context.statistics.slowest.clear();
         self.before = self.context.statistics.clone();
     }
 

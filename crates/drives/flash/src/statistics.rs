@@ -3,8 +3,10 @@
 mod inside;
 
 use stasis_block::clock::Nanos;
+use stasis_block::inside::{Parts, SlowCommand};
+use stasis_block::slowest::Slowest;
 use stasis_block::Operation;
-use stasis_nand::{Breakdown, Op, OpKind};
+use stasis_nand::{Op, OpKind};
 
 pub(crate) use self::inside::Sizes;
 use crate::ftl::Request;
@@ -19,7 +21,7 @@ const PRIORITIES: usize = 3;
 struct Sums {
     count: u64,
     latency: Nanos,
-    times: Breakdown,
+    parts: Parts<Nanos>,
 }
 
 /// Counts of a drive at work.
@@ -27,6 +29,7 @@ struct Sums {
 pub struct Statistics {
     ops: [[u64; PRIORITIES]; KINDS],
     latency: [Sums; Operation::ALL.len()],
+    pub(crate) slowest: Slowest<SlowCommand>,
     /// Units that the host read.
     pub read_units: u64,
     /// Those of them that were never written, so that no cell was read.
@@ -57,14 +60,9 @@ impl Statistics {
             *ops -= before;
         }
         for (sums, before) in since.latency.iter_mut().zip(&before.latency) {
-            let Breakdown { queue, register, cell, channel, gc } = before.times;
             sums.count -= before.count;
             sums.latency = sums.latency.wrapping_sub(before.latency);
-            sums.times.queue -= queue;
-            sums.times.register -= register;
-            sums.times.cell -= cell;
-            sums.times.channel -= channel;
-            sums.times.gc -= gc;
+            sums.parts.change_by(&before.parts, |sum, part| *sum -= part);
         }
         since.read_units -= before.read_units;
         since.unwritten_units -= before.unwritten_units;
@@ -88,17 +86,22 @@ impl Statistics {
         self.pages += u64::from(matches!(op.kind, OpKind::Program | OpKind::Copyback));
     }
 
-    /// A request of the host's is complete after `latency`, of which its last
-    /// operation took `times`.
-    pub(crate) fn complete(&mut self, request: &Request, latency: Nanos, times: &Breakdown) {
+    /// A request of the host's is complete, with its first and its last instant; its time went
+    /// where `parts` has it.
+    pub(crate) fn complete(
+        &mut self,
+        request: &Request,
+        (begin, end): (Nanos, Nanos),
+        parts: &Parts<Nanos>,
+    ) {
         let sums = &mut self.latency[request.operation as usize];
         sums.count += 1;
-        sums.latency = sums.latency.wrapping_add(latency);
-        sums.times.queue += times.queue;
-        sums.times.cell += times.cell;
-        sums.times.register += times.register;
-        sums.times.channel += times.channel;
-        sums.times.gc += times.gc;
+        sums.latency = sums.latency.wrapping_add(end - begin);
+        sums.parts.change_by(parts, |sum, part| *sum += part);
+        let &Request { operation, offset, length: bytes, .. } = request;
+        let parts = *parts;
+        let describe = || SlowCommand { operation, offset, bytes, begin, end, parts };
+        self.slowest.record(end - begin, describe);
     }
 
     /// A block was emptied, which took so long.

@@ -1,5 +1,7 @@
 //! Operations of an array, and how they end.
 
+use std::ops::{AddAssign, Sub};
+
 use stasis_block::clock::Nanos;
 
 use crate::{PageAddress, PlaneId};
@@ -87,6 +89,44 @@ impl Breakdown {
     /// The operation's whole time (ns).
     pub fn total(&self) -> Nanos {
         self.queue + self.cell + self.register + self.channel + self.gc
+    }
+
+    /// The parts of its last `last` ns: an operation waits first, and works at its end.
+    #[must_use]
+    pub fn ending(&self, last: Nanos) -> Self {
+        let mut left = last;
+        let mut take = |part: Nanos| {
+            let taken = part.min(left);
+            left -= taken;
+            taken
+        };
+        let [cell, channel, register] = [self.cell, self.channel, self.register].map(&mut take);
+        let [gc, queue] = [self.gc, self.queue].map(take);
+        Self { queue, cell, register, channel, gc }
+    }
+}
+
+impl AddAssign for Breakdown {
+    fn add_assign(&mut self, other: Self) {
+        self.queue += other.queue;
+        self.cell += other.cell;
+        self.register += other.register;
+        self.channel += other.channel;
+        self.gc += other.gc;
+    }
+}
+
+impl Sub for Breakdown {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            queue: self.queue - other.queue,
+            cell: self.cell - other.cell,
+            register: self.register - other.register,
+            channel: self.channel - other.channel,
+            gc: self.gc - other.gc,
+        }
     }
 }
 

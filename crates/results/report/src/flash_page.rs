@@ -1,6 +1,6 @@
 //! The part of `report.html` about a flash SSD's inside.
 
-use stasis_block::inside::{FlashInside, Inside, Usages};
+use stasis_block::inside::{FlashInside, Inside, Parts, Usages};
 
 use crate::page::{Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Markup, Quantity, Scale, Segment};
@@ -124,15 +124,13 @@ fn bar(label: &str, parts: &[(&str, f64)]) -> Bar {
 }
 
 fn latency(inside: &FlashInside) -> Markup {
+    let is_something =
+        |place: &usize| inside.latency.values().any(|means| means.parts.named()[*place].1 > 0.0);
+    // The same parts in each bar, so that each has its colour.
+    let places: Vec<usize> =
+        (0..Parts::<f64>::default().named().len()).filter(is_something).collect();
     let bars = inside.latency.iter().map(|(operation, means)| {
-        let parts = [
-            ("queue", means.queue),
-            ("register", means.register),
-            ("cell", means.cell),
-            ("channel", means.channel),
-            ("GC", means.gc),
-            ("other", means.other),
-        ];
+        let parts: Vec<_> = places.iter().map(|&place| means.parts.named()[place]).collect();
         bar(operation, &parts)
     });
     Bars {
@@ -202,9 +200,11 @@ fn terms() -> Vec<(String, String)> {
         ),
         (
             "Where the time went",
-            "the parts of the operation that ended each command: waiting for a plane or channel (queue), \
-             for the cache register (register), the cells at work, the transfer on the channel, waiting \
-             for garbage collection and wear levelling; other is the controller, the buffer, the link and earlier operations.",
+            "of each command: the link and the controller; waiting for room in the write buffer, while the host's data is \
+             programmed (buffer full) or while that is held up by garbage collection (buffer full behind a collection); of \
+             the operation that ended the command and those before it: waiting for a plane or channel (queue), waiting \
+             for garbage collection and wear levelling (collection), the cells at work, the cache register, and the \
+             transfer on the channel. Of operations at the same time the last to end counts.",
         ),
     ];
     terms.into_iter().map(|(term, text)| (term.to_owned(), text.to_owned())).collect()

@@ -39,6 +39,7 @@ mod provenance;
 mod results_writer;
 mod run_page;
 mod shared_page;
+mod slowest;
 mod spans;
 mod statistics;
 mod summary;
@@ -59,6 +60,7 @@ pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
 pub use provenance::section as provenance;
 pub use results_writer::ResultsWriter;
+pub use slowest::SlowIo;
 pub use spans::KeptSpans;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,

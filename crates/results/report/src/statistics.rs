@@ -1,10 +1,12 @@
 //! Statistics of a drive's I/Os, kept until the end of a run.
 
 use stasis_block::clock::Nanos;
+use stasis_block::slowest::Slowest;
 use stasis_block::Operation;
 use stasis_run_events::IoRecord;
 
 use crate::distribution::Distribution;
+use crate::slowest::SlowIo;
 use crate::summary::{DriveSummary, FirstError, OperationSummary};
 use crate::timeline::{Point, Timeline};
 use crate::Drive;
@@ -96,6 +98,7 @@ pub(crate) struct DriveStatistics {
     refused: u64,
     first_error: Option<FirstError>,
     active: ActiveTime,
+    slowest: Slowest<IoRecord>,
     /// In the order of [`Operation::ALL`].
     pub(crate) operations: [OperationStatistics; Operation::ALL.len()],
 }
@@ -109,6 +112,7 @@ impl DriveStatistics {
             refused: 0,
             first_error: None,
             active: ActiveTime::default(),
+            slowest: Slowest::default(),
             operations,
         }
     }
@@ -125,6 +129,8 @@ impl DriveStatistics {
                 self.first_error = Some(FirstError { operation, code: record.code, cause: None });
             }
             self.active.record(record);
+            let latency = record.delivered.saturating_sub(record.submit);
+            self.slowest.record(latency, || *record);
             self.operations[record.operation as usize].record(record);
         }
     }
@@ -153,6 +159,7 @@ impl DriveStatistics {
             verify,
             barrier,
             first_error: self.first_error.clone(),
+            slowest: self.slowest.sorted().iter().map(SlowIo::of).collect(),
             inside: None,
         }
     }

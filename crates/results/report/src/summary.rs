@@ -12,6 +12,7 @@ use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, Proce
 
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
+use crate::slowest::{self, SlowIo};
 use crate::Drive;
 
 /// Fields of a summary that depend on the wall clock, the machine or the build. All others
@@ -170,6 +171,9 @@ pub struct DriveSummary {
     /// The first I/O that failed, where one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_error: Option<FirstError>,
+    /// The slowest I/Os, the slowest first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub slowest: Vec<SlowIo>,
     /// Internal activity of the drive, where it reports any.
     #[serde(serialize_with = "by_name", skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<Inside>,
@@ -249,6 +253,7 @@ impl Summary {
         };
         for (drive, inside) in drives.iter_mut().zip(&outcome.inside) {
             drive.inside.clone_from(inside);
+            slowest::join(&mut drive.slowest, &mut drive.inside);
         }
         for (drive, error) in drives.iter_mut().zip(&outcome.medium_errors) {
             if let Some(first) = &mut drive.first_error {

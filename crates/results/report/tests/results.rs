@@ -698,7 +698,7 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
     assert_eq!(page.matches("<h2>Inside ").count(), 1);
     for shown in [
         "Inside flash",
-        "read GC: 20 µs",
+        "read collection: 20 µs",
         "erase in the background: 7",
         // Columns of one share are one box.
         "channel 0, 1 µs to 3 µs: 50 %",

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use stasis_block::clock::Nanos;
+use stasis_block::inside::Parts;
 use stasis_block::{Fate, Operation, Status, Tag};
-use stasis_nand::{Array, Breakdown, Op, OpKind, OpStatus};
+use stasis_nand::{Array, Breakdown, Op, OpDone, OpKind, OpStatus};
 
 use crate::statistics::Statistics;
 use crate::watch::Watch;
@@ -109,6 +110,71 @@ pub(crate) struct Open {
     pub fate: Fate,
     // Of the piece that was last.
     pub times: Breakdown,
+    // When it had crossed the link and the controller.
+    pub entered: Nanos,
+    // Of what it waited for since, before its last piece began: all of the time until then.
+    pub before: Breakdown,
+    // Of the programs that had ended when it reached the translation layer.
+    pub drained: Breakdown,
+}
+
+impl Open {
+    /// A request that the drive gets at `now`.
+    pub fn new(tag: Tag, request: Request, copy_to: Option<u64>, now: Nanos) -> Self {
+        let none = Breakdown::default();
+        let (since, entered, pieces, fate) = (now, now, 1, Fate::Done);
+        let (times, before, drained) = (none, none, none);
+        Self { tag, request, copy_to, since, pieces, fate, times, entered, before, drained }
+    }
+
+    /// Where the time of the request went, which the translation layer finishes at `now`, and whose
+    /// data crosses the link for `link` after that. `drained`: of the programs that have ended.
+    pub fn parts(&self, now: Nanos, link: Nanos, drained: &Breakdown) -> Parts<Nanos> {
+        let own = (now - self.entered).saturating_sub(self.before.total());
+        let mut times = self.times.ending(own);
+        let rest = own - times.total();
+        let (mut buffer, mut buffer_gc, mut other) = (0, 0, 0);
+        match self.request.operation {
+            Operation::Write | Operation::WriteZeroes if times == Breakdown::default() => {
+                buffer_gc = (*drained - self.drained).ending(rest).gc;
+                buffer = rest - buffer_gc;
+            }
+            Operation::Write | Operation::WriteZeroes => buffer = rest,
+            Operation::Flush => times.queue += rest,
+            _ => other = rest,
+        }
+        times += self.before;
+        let Breakdown { queue, cell, register, channel, gc } = times;
+        let controller = self.entered - self.since + link;
+        Parts { controller, queue, register, cell, channel, gc, buffer, buffer_gc, other }
+    }
+}
+
+/// The programs of the host's data one after the other: each has the time since the one before
+/// ended, in which the write buffer stayed full if writes waited for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Drain {
+    /// Their parts.
+    pub parts: Breakdown,
+    until: Nanos,
+    // No block was free for the next one.
+    starved: bool,
+}
+
+impl Drain {
+    /// A program has ended.
+    pub fn ended(&mut self, done: &OpDone) {
+        let since = done.at.saturating_sub(self.until);
+        let mut parts = done.times.ending(since);
+        let before = since - parts.total();
+        if self.starved {
+            parts.gc += before;
+        } else {
+            parts.queue += before;
+        }
+        self.parts += parts;
+        (self.until, self.starved) = (done.at, false);
+    }
 }
 
 /// The array, the counts, and the requests under way, for a translation layer.
@@ -123,6 +189,7 @@ pub struct Context {
     pub(crate) finished: Vec<RequestId>,
     // The collections that have ended, while the drive is watched.
     pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) drain: Drain,
     #[cfg(test)]
     pub(crate) shadow: Option<Box<crate::shadow::Shadow>>,
 }
@@ -136,6 +203,7 @@ impl Context {
             free: Vec::with_capacity(IN_FLIGHT),
             finished: Vec::with_capacity(IN_FLIGHT),
             watch: None,
+            drain: Drain::default(),
             #[cfg(test)]
             shadow: None,
         }
@@ -181,6 +249,21 @@ impl Context {
         if open.pieces == 0 {
             self.finished.push(id);
         }
+    }
+
+    /// What a request waited for has ended at `now`, and its own pieces begin; `times` is the
+    /// breakdown of the operation that it waited for.
+    pub fn passed(&mut self, id: RequestId, now: Nanos, times: &Breakdown) {
+        let open = &mut self.requests[id as usize];
+        let since = (now - open.entered).saturating_sub(open.before.total());
+        let mut parts = times.ending(since);
+        parts.queue += since - parts.total();
+        open.before += parts;
+    }
+
+    /// The host's data waits for a free block.
+    pub fn starve(&mut self) {
+        self.drain.starved = true;
     }
 
     /// Ends a piece of a request that reads a damaged unit, at the byte `at` of the request. The

@@ -101,6 +101,7 @@ impl Context {
             collection_time: (counted.collecting / counted.collections.max(1)) as f64,
             operations: operations.into(),
             latency: done.map(|(operation, sums)| (operation.name().into(), means(sums))).collect(),
+            slowest: counted.slowest.sorted(),
             channels: usages(array.channel_usage(), geometry.channels),
             luns: usages(&array.lun_usage(), geometry.total_luns()),
             wear: wear(array),
@@ -118,17 +119,8 @@ fn millionths(value: f64) -> f64 {
 fn means(sums: &Sums) -> LatencyMeans {
     // To the picosecond: a value written as text reads back equal.
     let mean = |sum: Nanos| (sum as f64 / sums.count.max(1) as f64 * 1e3).round() / 1e3;
-    let times = &sums.times;
-    LatencyMeans {
-        count: sums.count,
-        latency: mean(sums.latency),
-        queue: mean(times.queue),
-        register: mean(times.register),
-        cell: mean(times.cell),
-        channel: mean(times.channel),
-        gc: mean(times.gc),
-        other: mean(sums.latency.saturating_sub(times.total())),
-    }
+    let parts = sums.parts.map(mean);
+    LatencyMeans { count: sums.count, latency: mean(sums.latency), parts }
 }
 
 fn usages(usage: &Usage, resources: u32) -> Usages {

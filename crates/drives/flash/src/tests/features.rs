@@ -1,6 +1,6 @@
 //! Each thing that can be chosen makes the difference that it should.
 
-use stasis_block::inside::Inside;
+use stasis_block::inside::{Inside, Parts};
 use stasis_block::{Command, Completion, Model, Operation};
 use stasis_nand::OpKind;
 
@@ -231,6 +231,82 @@ fn streams_and_heat_keep_apart_what_dies_apart() {
     assert!(heat < 0.97 * together, "{heat} {together}");
 }
 
+/// The parts of the slowest commands of an operation: their sum is the time, and nothing of it is
+/// left without a name.
+fn slowest(ssd: &Ssd, operation: Operation) -> Vec<Parts<u64>> {
+    let slowest = ssd.report(u64::MAX / 2).slowest;
+    let of = slowest.iter().filter(|one| one.operation == operation);
+    of.map(|one| {
+        let sum: u64 = one.parts.named().iter().map(|(_, part)| part).sum();
+        assert_eq!((sum, one.parts.other), (one.end - one.begin, 0), "{one:?}");
+        one.parts
+    })
+    .collect()
+}
+
+#[test]
+fn the_slowest_commands_tell_where_their_time_went() {
+    // A read alone, and one behind a program of its plane.
+    let mut ssd = shadowed(&small(), 16 * MIB, 1);
+    alone(&mut ssd, 0, &on(Operation::Write, 0, 1));
+    alone(&mut ssd, MIB, &on(Operation::Read, 0, 1));
+    let read = Parts { controller: 1_000, cell: 50_000, channel: 10_240, ..Parts::default() };
+    assert_eq!(slowest(&ssd, Operation::Read), [read]);
+    // A write that finds the buffer full of the host's data.
+    let buffered = Spec { buffer: 65_536, ..small() };
+    let mut ssd = shadowed(&buffered, 16 * MIB, 1);
+    (0..16).for_each(|unit| {
+        alone(&mut ssd, unit, &on(Operation::Write, unit, 1));
+    });
+    let (_, waits) = alone(&mut ssd, 20_000, &on(Operation::Write, 100, 1));
+    let write = Parts { controller: 1_000, buffer: waits - 1_000, ..Parts::default() };
+    assert_eq!(slowest(&ssd, Operation::Write)[0], write);
+    // A part of a unit is read before it is written.
+    let mut ssd = shadowed(&small(), 16 * MIB, 1);
+    alone(&mut ssd, 0, &on(Operation::Write, 0, 1));
+    alone(&mut ssd, MIB, &Command::new(Operation::Write, 512, 512));
+    let part = slowest(&ssd, Operation::Write)[0];
+    assert_eq!((part.cell, part.channel), (550_000, 2 * 10_240));
+    // Full of collections: nearly all that the slowest writes wait for is that.
+    let mut ssd = shadowed(&Spec { over_provisioning: Some(0.1), ..buffered }, 16 * MIB, 1);
+    run(&mut ssd, 0, 16, 4_096, |n| on(Operation::Write, n, 1));
+    let mut draw = scattered(1, 4_096);
+    ssd.start(1 << 40);
+    run(&mut ssd, 1 << 40, 4, 20_000, |_| on(Operation::Write, draw(), 1));
+    let writes = slowest(&ssd, Operation::Write);
+    let sum = |of: fn(&Parts<u64>) -> u64| writes.iter().map(of).sum::<u64>();
+    let (behind, full) = (sum(|parts| parts.buffer_gc), sum(|parts| parts.buffer));
+    assert!(writes.len() == 20 && behind > full, "{behind} {full}");
+    // What the drive did before its start is not among them.
+    assert!(ssd.report(0).slowest.iter().all(|one| one.begin >= 1 << 40));
+}
+
+#[test]
+fn the_slowest_commands_of_each_layer_add_up() {
+    for (ftl, buffer) in [("page", 65_536), ("dftl", 65_536), ("dftl", 0), ("hybrid", 0)] {
+        let spec = Spec { ftl: ftl.into(), buffer, mapping_cache: 4_096, ..small() };
+        let mut ssd = shadowed(&spec, 16 * MIB, 1);
+        let mut draw = scattered(7, 4_000);
+        run(&mut ssd, 0, 16, 8_000, |n| match n % 64 {
+            0 => Command::flush(),
+            1 => Command {
+                operation: Operation::Copy,
+                source: draw() * 4096,
+                ..on(Operation::Copy, draw(), 2)
+            },
+            2 => Command { fua: true, ..on(Operation::Write, draw(), 3) },
+            3 => Command::new(Operation::Write, draw() * 4096 + 512, 5_000),
+            n if n % 2 == 0 => on(Operation::Read, draw(), 4),
+            _ => on(Operation::Write, draw(), 1),
+        });
+        let all = Operation::ALL.map(|operation| slowest(&ssd, operation).len());
+        assert_eq!(all.iter().sum::<usize>(), 20, "{ftl}");
+        for (name, means) in &ssd.report(0).latency {
+            assert!(means.parts.other.abs() < 1.0, "{ftl} {name} {means:?}");
+        }
+    }
+}
+
 #[test]
 fn trimmed_units_are_not_moved() {
     let with = |trim: bool| {
@@ -259,11 +335,11 @@ fn the_inside_adds_up() {
     let read: Inside = serde_json::from_str(&text).unwrap();
     assert!(read == Inside::Flash(Box::new(inside.clone())));
     for (name, means) in &inside.latency {
-        let parts = means.queue + means.register + means.cell + means.channel + means.gc;
-        assert!((parts + means.other - means.latency).abs() < 1e-3 * means.latency, "{name}");
-        assert!(means.count == 10_000 && means.gc > 0.0, "{name} {means:?}");
+        let parts: f64 = means.parts.named().iter().map(|(_, part)| part).sum();
+        assert!((parts - means.latency).abs() < 1e-3 * means.latency, "{name}");
+        assert!(means.count == 10_000 && means.parts.gc > 0.0, "{name} {means:?}");
     }
-    assert!((inside.latency["write"].cell - 500_000.0).abs() < 1.0);
+    assert!((inside.latency["write"].parts.cell - 500_000.0).abs() < 1.0);
     let blocks: u64 = inside.wear.iter().map(|level| level.blocks).sum();
     assert_eq!(blocks, inside.ftl["blocks"].as_u64().unwrap());
     for busy in inside.luns.busy.iter().chain(&inside.channels.busy) {

@@ -1,6 +1,8 @@
 //! A drive of a run: its figures, and the plots of its I/Os.
 
+use stasis_block::slowest::SLOWEST;
 use stasis_block::Operation;
+use stasis_run_events::BLOCK;
 
 use super::kind::Kind;
 use crate::failed::failed;
@@ -8,8 +10,9 @@ use crate::latency::{carried, error_percent, PERCENTILES};
 use crate::page::{thinned, Block, Resolution, Section, MAX_PAGE_SIZE};
 use crate::plot::{
     Axis, Cdf, CdfSeries, Detail, Line, Lines, Markup, Quantity, Scale, Scatter, ScatterSeries,
-    Stroke,
+    Stroke, COLOURS,
 };
+use crate::slowest::{self, SlowIo};
 use crate::statistics::{DriveStatistics, OperationStatistics};
 use crate::summary::{DriveSummary, OperationSummary};
 use crate::table::{Column, Table};
@@ -23,8 +26,10 @@ pub(super) const MIN_POINTS: usize = 12;
 /// Places of a distribution, and parts of the time, at most.
 const PLACES: usize = 512;
 const PARTS: usize = 128;
-/// Bytes of an LBA.
-const BLOCK: u64 = 512;
+/// The slowest I/Os that are listed in the coarsest resolution.
+const MIN_SLOWEST: usize = 3;
+/// The colour of the slowest I/Os among the others: the last of all.
+const SLOWEST_COLOUR: usize = COLOURS - 1;
 /// How a drive is drawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
@@ -72,7 +77,7 @@ pub(super) fn section(
         Some(text) => section.with(Block::Prose(text)),
         None => section,
     };
-    section
+    let section = section
         .with(Block::Table(
             match kind {
                 Kind::Guest => {
@@ -87,12 +92,18 @@ pub(super) fn section(
             percentiles(&used, kind),
         ))
         .with(match extent.drawn {
-            true => Block::Plots(plots(&used, statistics, extent)),
+            true => Block::Plots(plots(&used, &figures.slowest, statistics, extent)),
             false => Block::Prose(format!(
                 "Its plots are left out, so that the page stays within {} MB; drives with more I/Os have theirs.",
                 MAX_PAGE_SIZE / 1_000_000
             )),
-        })
+        });
+    if figures.slowest.is_empty() || !extent.drawn {
+        return section;
+    }
+    let most = extent.resolution.of(SLOWEST, MIN_SLOWEST);
+    let (caption, table) = slowest::table(&figures.slowest, extent.begin, most);
+    section.with(Block::Table(caption, table))
 }
 
 /// An operation that a drive was used for.
@@ -149,7 +160,12 @@ fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
     table
 }
 
-fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec<Markup> {
+fn plots(
+    used: &[Used<'_>],
+    slowest: &[SlowIo],
+    statistics: &DriveStatistics,
+    extent: Extent,
+) -> Vec<Markup> {
     let Extent { kind, begin, points, resolution, .. } = extent;
     let of = |operation: Operation| &statistics.operations[operation as usize];
     let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
@@ -175,6 +191,13 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec
     let clouds = used
         .iter()
         .map(|(operation, _)| cloud(*operation, &of(*operation).timeline.at_most(points), since));
+    let slow: Vec<_> = slowest.iter().map(point).collect();
+    let slow = ScatterSeries {
+        name: "the slowest".to_owned(),
+        colour: SLOWEST_COLOUR,
+        ..cloud(Operation::Read, &slow, since)
+    };
+    let marked = slowest.len() < used.iter().map(|(_, figures)| figures.count as usize).sum();
     let over_time = Scatter {
         title: format!(
             "{} over time: {}",
@@ -183,7 +206,8 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec
         ),
         x: time(),
         y: latency(),
-        series: clouds.collect(),
+        // Where there are others.
+        series: clouds.chain(marked.then_some(slow)).collect(),
     };
     let mut plots =
         vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
@@ -216,6 +240,12 @@ fn plots(used: &[Used<'_>], statistics: &DriveStatistics, extent: Extent) -> Vec
     let depth = axis("I/Os in flight, mean", Quantity::Number(""));
     course("Queue depth over time", depth, |c| &c.depth);
     plots
+}
+
+/// One of the slowest I/Os as a point of the plot over time.
+fn point(io: &SlowIo) -> Point {
+    let &SlowIo { order, lba, bytes, delivered_ns, .. } = io;
+    Point { at: delivered_ns, latency: io.latency(), offset: lba * BLOCK, bytes, order }
 }
 
 /// The I/Os of an operation, each with the details that distinguish it.

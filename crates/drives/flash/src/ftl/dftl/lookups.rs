@@ -2,7 +2,7 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_nand::{OpDone, OpStatus};
+use stasis_nand::{Breakdown, OpDone, OpStatus};
 
 use super::{Dftl, FETCH};
 use crate::buffer::NONE;
@@ -113,7 +113,7 @@ impl Dftl {
     /// Reads a unit of the map, or finds it in the buffer.
     fn fetch(&mut self, now: Nanos, home: u32, context: &mut Context) {
         if !self.read_map(now, home, FETCH, context) {
-            self.arrived(now, home, context);
+            self.arrived(now, home, &Breakdown::default(), context);
         }
     }
 
@@ -142,11 +142,12 @@ impl Dftl {
             self.rebuild(home);
         }
         self.page.read_ended(now, done, context);
-        self.arrived(now, home, context);
+        self.arrived(now, home, &done.times, context);
     }
 
-    /// A unit of the map is in memory: the requests that waited for it continue.
-    fn arrived(&mut self, now: Nanos, home: u32, context: &mut Context) {
+    /// A unit of the map is in memory: the requests that waited for it continue. `times`: the
+    /// breakdown of its read.
+    fn arrived(&mut self, now: Nanos, home: u32, times: &Breakdown, context: &mut Context) {
         let mut index = std::mem::replace(&mut self.fetches[home as usize], NONE);
         while index != NONE {
             let Waiter { lookup, first, last, next } = self.waiters[index as usize];
@@ -157,6 +158,9 @@ impl Dftl {
             }
             self.lookups[lookup as usize].missing -= 1;
             let Lookup { request, missing } = self.lookups[lookup as usize];
+            if missing == 0 {
+                context.passed(request.id, now, times);
+            }
             let reads = !matches!(request.operation, Operation::Write | Operation::WriteZeroes);
             if missing == 0 && reads && !self.writes.contains(&lookup) {
                 self.lookups_free.push(lookup);
@@ -181,6 +185,8 @@ impl Dftl {
             }
             self.writes.pop_front();
             self.lookups_free.push(number);
+            // It may have waited for earlier ones.
+            context.passed(request.id, now, &Breakdown::default());
             self.page.write(now, &request, context);
             context.finish_ok(request.id);
         }

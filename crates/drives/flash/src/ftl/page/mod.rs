@@ -256,6 +256,7 @@ impl PageFtl {
             while self.queue.buffer_mut().wants_page(stream as u16, self.shape.slots) {
                 let Some(choice) = self.frontier.choose(stream, self.placement.blocks_mut()) else {
                     self.placement.blocks_mut().set_exhausted(true);
+                    context.starve();
                     return;
                 };
                 let plane = choice.plane;

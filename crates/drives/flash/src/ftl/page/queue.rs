@@ -156,6 +156,7 @@ impl WriteQueue {
         }
         if reads == 0 {
             self.partial_free.push(number);
+            context.passed(request.id, done.at, &done.times);
             self.enqueue(&request, barriers);
         }
     }
@@ -354,15 +355,7 @@ mod tests {
     fn request(context: &mut Context, offset: u64, length: u64, fua: bool) -> Request {
         let operation = Operation::Write;
         let request = Request { id: 0, operation, offset, length, stream: 0, fua };
-        let id = context.begin(Open {
-            tag: 0,
-            request,
-            copy_to: None,
-            since: 0,
-            pieces: 0,
-            fate: Fate::Done,
-            times: Breakdown::default(),
-        });
+        let id = context.begin(Open::new(0, request, None, 0));
         Request { id, ..request }
     }
 
