@@ -88,6 +88,8 @@ pub struct Job {
     /// Whether it continues for its runtime even if it has done everything.
     pub time_based: bool,
     engine: Engine,
+    /// Whether its files are drives, whatever their names.
+    of_drives: bool,
     /// I/Os that are submitted at once, 0 for `iodepth`.
     batch: u32,
     /// Completions that are taken at once, and at most; the latter 0 for as many.
@@ -180,6 +182,7 @@ impl Default for Job {
             random: false,
             time_based: false,
             engine: Engine::Synchronous,
+            of_drives: false,
             batch: 1,
             complete_min: 1,
             complete_max: 0,
@@ -277,6 +280,7 @@ impl JobFile {
     pub fn of(text: &JobText, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, JobError> {
         let mut global = Job::default();
         let mut jobs: Vec<Job> = Vec::new();
+        let mut timeless = None;
         for section in file::sections(text, variable)? {
             // As in fio, whatever follows.
             let is_global = section.name.starts_with("global");
@@ -291,13 +295,18 @@ impl JobFile {
                 global = job;
                 continue;
             }
+            if job.time_based && job.runtime.is_none() {
+                job.time_based = false;
+                timeless.get_or_insert_with(|| notes::timeless(&job.name));
+            }
             job.check(&jobs)?;
             jobs.push(job);
         }
         if jobs.is_empty() {
             return Err(JobError::Empty);
         }
-        let warnings = notes::of(&jobs);
+        let mut warnings = notes::of(&jobs);
+        warnings.extend(timeless);
         Ok(Self { jobs, warnings })
     }
 
@@ -339,6 +348,11 @@ impl Job {
             0 => self.nrfiles,
             named => named,
         }
+    }
+
+    /// Whether its only file is named more than once: fio then goes over it in as many places.
+    fn is_repeated(&self) -> bool {
+        self.file.len() > 1 && self.file.iter().all(|name| *name == self.file[0])
     }
 
     /// Its zones, if it has zones of a fixed distance.
@@ -386,8 +400,28 @@ impl Job {
         let wrong = |problem: &str| {
             Err(JobError::Job { job: self.name.clone(), problem: problem.to_owned() })
         };
-        if self.time_based && self.runtime.is_none() {
-            return wrong("time_based needs a runtime");
+        let of_drives = self.of_drives || self.file.iter().any(|name| name.starts_with("/dev/"));
+        if self.is_repeated() {
+            let ranked = matches!(self.service, Service::Ranked(_));
+            if ranked || self.verify || self.openfiles > 0 {
+                return wrong(
+                    "filename: a drive that is named more than once (a further `filename` adds to \
+                     those before it, as in fio) has here no verify, no openfiles and no \
+                     distribution of files: name it once",
+                );
+            }
+        } else if self.file.iter().enumerate().any(|(at, name)| self.file[..at].contains(name)) {
+            return wrong(
+                "filename: one of several files is named more than once (a further `filename` adds \
+                 to those before it, as in fio): name each once",
+            );
+        } else if self.file.len() > 1 && of_drives {
+            return wrong(&format!(
+                "filename: `{}` are several drives (a further `filename` adds to those before it, as \
+                 in fio): fio goes from one to the next, sim has one drive: name one, or run fio in \
+                 a guest with a drive for each",
+                self.file.join(":")
+            ));
         }
         if self.rate.iter().any(|rate| *rate > 0) && self.rate_iops.iter().any(|rate| *rate > 0) {
             return wrong("rate and rate_iops exclude each other");

@@ -25,6 +25,14 @@ pub fn of(jobs: &[Job]) -> Vec<String> {
                 .into(),
         );
     }
+    for job in io().filter(|job| job.is_repeated()) {
+        notes.push(format!(
+            "job `{}`: its `filename` is named {} times (a further one adds to those before it): as \
+             fio does, it goes over the drive in as many places in turn, each with its part of `size`",
+            job.name,
+            job.file.len()
+        ));
+    }
     let files: BTreeSet<_> =
         io().map(|job| (&job.file, job.file.is_empty().then_some(&job.name))).collect();
     let own = |job: &Job| job.file.is_empty() && job.numjobs > 1;
@@ -43,4 +51,9 @@ pub fn of(jobs: &[Job]) -> Vec<String> {
         notes.push(format!("job `{}`: {why}, so it does no I/O", job.name));
     }
     notes
+}
+
+/// The note of a job that is to go on for a time that it does not have.
+pub fn timeless(job: &str) -> String {
+    format!("job `{job}`: time_based has no effect without a runtime, as in fio")
 }

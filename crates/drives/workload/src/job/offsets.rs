@@ -139,6 +139,9 @@ pub struct Offsets {
     left: u64,
     /// Bytes done in the present zone.
     zone_bytes: u64,
+    /// Random numbers of the lengths of writes and of trims, where a write is as long as the trim
+    /// before it: twice the same.
+    lengths: Option<[Random; 2]>,
 }
 
 impl Offsets {
@@ -180,7 +183,9 @@ impl Offsets {
                 last_start: [NEVER; 3],
             });
         }
-        Ok(Self { rules, files, left: 1, zone_bytes: 0 })
+        let pairs = job.direction == Direction::TrimWrite && !job.random;
+        let lengths = pairs.then(|| [Random::new(seed), Random::new(seed)]);
+        Ok(Self { rules, files, left: 1, zone_bytes: 0, lengths })
     }
 
     /// A pass begins.
@@ -211,7 +216,7 @@ impl Offsets {
     /// The first byte on the drive and the length of the next I/O in direction `d` of a file;
     /// `None` where the file has no more.
     pub fn next(&mut self, file: usize, d: usize, random: &mut Random) -> Option<(u64, u64)> {
-        let Self { rules, files, left, zone_bytes } = self;
+        let Self { rules, files, left, zone_bytes, lengths } = self;
         let file = &mut files[file];
         if let Some(zones) = &rules.zones {
             rules.zone(zones, file, d, zone_bytes);
@@ -252,7 +257,13 @@ impl Offsets {
         };
         let mut length = match follows {
             true => file.last[2] - file.last_start[2],
-            false => rules.length(by, offset, file.region, random)?,
+            false => {
+                let random = match lengths {
+                    Some(lengths) if d > 0 => &mut lengths[d - 1],
+                    _ => random,
+                };
+                rules.length(by, offset, file.region, random)?
+            }
         };
         if offset.checked_add(length).is_none_or(|end| end > file.region.size) {
             return None;
@@ -419,7 +430,7 @@ impl Rules {
         }
         let draw = |random: &mut Random| {
             let drawn = match &self.blocks[d] {
-                Blocks::Split(split) => split.choose(random.below(100)),
+                Blocks::Split(split) => split.choose_fitting(random.below(100), fits),
                 Blocks::Range(..) => least + (most as f64 * random.unit()) as u64,
             };
             (drawn - drawn % least).min(most)

@@ -79,7 +79,7 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
         Key::NrFiles => job.nrfiles = within(1, MAX_FILES)? as u32,
         Key::OpenFiles => job.openfiles = within(0, u64::from(u32::MAX))? as u32,
         Key::FileServiceType => job.service = service(value, units)?,
-        Key::Engine => job.engine = engine(value)?,
+        Key::Engine => (job.engine, job.of_drives) = engine(value)?,
         Key::Direct => job.direct = boolean(value)?,
         Key::Buffered => job.direct = !boolean(value)?,
         Key::NumJobs => job.numjobs = within(1, MAX_THREADS)? as u32,
@@ -230,21 +230,7 @@ fn add_files(files: &mut Vec<String>, value: &str) -> Result<(), String> {
     for end in ends {
         let name = named(&value[begin..end])?;
         begin = end + 1;
-        if files.contains(&name) {
-            return Err(format!(
-                "`{name}` is named twice (a further `filename` adds to those before it, as in fio): \
-                 fio then goes over it in two places at once, sim does not: name it once"
-            ));
-        }
         files.push(name);
-    }
-    if files.len() > 1 && files.iter().any(|name| name.starts_with("/dev/")) {
-        return Err(format!(
-            "`{}` are several drives (a further `filename` adds to those before it, as in fio): fio \
-             goes from one to the next, sim has one drive: name one, or run fio in a guest with a \
-             drive for each",
-            files.join(":")
-        ));
     }
     Ok(())
 }
@@ -283,18 +269,35 @@ fn strided(value: &str) -> Result<bool, String> {
     }
 }
 
-fn engine(value: &str) -> Result<Engine, String> {
+/// An engine, and whether its files are drives.
+fn engine(value: &str) -> Result<(Engine, bool), String> {
+    let file = value.strip_prefix("external:").unwrap_or(value);
+    let loaded = file.rsplit_once('/').map(|(_, name)| name);
+    let value = match loaded {
+        None => value,
+        Some(name) => {
+            let known = table::LOADED.iter().find(|(file, _)| *file == name);
+            known.map(|(_, engine)| *engine).ok_or_else(|| {
+                format!(
+                    "`{value}` is an engine of its own, which fio loads and sim does not: name one \
+                     that does I/Os in the same way, such as libaio, or run fio in a guest"
+                )
+            })?
+        }
+    };
+    let of_drives = table::OF_DRIVES.contains(&value);
     if table::SYNCHRONOUS.contains(&value) {
-        return Ok(Engine::Synchronous);
+        return Ok((Engine::Synchronous, of_drives));
     }
     if table::ASYNCHRONOUS.contains(&value) {
-        return Ok(Engine::Asynchronous {
+        let engine = Engine::Asynchronous {
             waits_for_flush: table::WAITS_FOR_FLUSH.contains(&value),
             waits_for_trim: table::WAITS_FOR_TRIM.contains(&value),
-        });
+        };
+        return Ok((engine, of_drives));
     }
     match value {
-        "cpuio" => Ok(Engine::Processor),
+        "cpuio" => Ok((Engine::Processor, false)),
         _ if table::OTHER_ENGINES.contains(&value) => Err(format!(
             "fio has `{value}`, sim has not: it does no I/O on blocks of a drive, or has to be run"
         )),
@@ -355,8 +358,11 @@ fn splits<T: Clone>(
     let mut values = before.clone();
     let mut last = None;
     for (index, value) in values.iter_mut().enumerate() {
-        if let Some(part) = parts.get(index) {
-            last = Some(read(part.trim())?);
+        match parts.get(index).map(|part| part.trim()) {
+            // An empty place keeps its value.
+            Some("") => continue,
+            Some(part) => last = Some(read(part)?),
+            None => {}
         }
         if let Some(last) = &last {
             value.clone_from(last);

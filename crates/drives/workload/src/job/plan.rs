@@ -95,8 +95,15 @@ impl Job {
         let least = self.least_block();
         let (files, length) = match self.file_count() {
             1 => {
-                let region = self.region(clone, capacity, least);
+                let region = self.region(clone, capacity, least, self.size);
                 (vec![region], region.length)
+            }
+            _ if self.is_repeated() => {
+                let files: Vec<_> = (0..self.file_count())
+                    .map(|file| self.region(clone, capacity, least, self.share(file)))
+                    .collect();
+                let length = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.length));
+                (files, length)
             }
             _ => self.several(clone, seed).map_err(wrong)?,
         };
@@ -139,14 +146,14 @@ impl Job {
     }
 
     /// The region of a job's only file, which is the drive.
-    fn region(&self, clone: u32, capacity: u64, least: u64) -> Region {
+    fn region(&self, clone: u32, capacity: u64, least: u64, size: Option<Size>) -> Region {
         let offset = self.start(clone, capacity).unwrap_or(u64::MAX);
-        let mut length = match (self.filesize, self.size) {
+        let mut length = match (self.filesize, size) {
             (Some((end, _)), _) => end.saturating_sub(offset),
             (None, Some(Size::Bytes(bytes))) => bytes,
             (None, _) => capacity.saturating_sub(offset),
         };
-        if let Some(size @ Size::Percent(percent)) = self.size {
+        if let Some(size @ Size::Percent(percent)) = size {
             if percent != 100 {
                 let whole = length.saturating_add(offset);
                 length = size.of(whole).min(length);
@@ -154,6 +161,15 @@ impl Job {
             }
         }
         Region { base: 0, offset, length, size: capacity }
+    }
+
+    /// The share of one of several files in `size`. The first get what the others leave over.
+    fn share(&self, file: u32) -> Option<Size> {
+        let Some(Size::Bytes(size)) = self.size else { return self.size };
+        let (count, least) = (u64::from(self.file_count()), self.least_block());
+        let share = size / count;
+        let more = u64::from(file) < (size - share * count) / least;
+        Some(Size::Bytes(share + if more { least } else { 0 }))
     }
 
     /// Several files, which lie one behind the other, and the sum of their lengths.
@@ -181,12 +197,10 @@ impl Job {
                     let drawn = if least_size == most_size { drawn } else { drawn - drawn % least };
                     drawn.checked_sub(offset).ok_or("its offset is beyond a file's end")?
                 }
-                (None, Some(Size::Bytes(size))) => {
-                    // The first files get what the others leave over.
-                    let share = size / count;
-                    share + if file < (size - share * count) / least { least } else { 0 }
-                }
-                (None, _) => 0,
+                (None, _) => match self.share(file as u32) {
+                    Some(Size::Bytes(share)) => share,
+                    _ => 0,
+                },
             };
             sum = sum.saturating_add(length);
             let base = extent.saturating_mul(file);
@@ -212,7 +226,7 @@ impl Job {
         if !self.does_io() {
             return Some(0);
         }
-        if self.file_count() > 1 {
+        if self.file_count() > 1 && !self.is_repeated() {
             let plan = self.plan(0, u64::MAX, 0).ok()?;
             let last = plan.files.last()?;
             let most = self.most_of_a_file()?;
@@ -236,7 +250,7 @@ impl Job {
         bytes(self.offset_increment)?
             .checked_mul(clones)?
             .checked_add(bytes(self.offset)?)?
-            .checked_add(bytes(self.size?)?)
+            .checked_add(bytes(self.share(0)?)?)
     }
 
     /// Divisors of the offsets and lengths of its I/Os.

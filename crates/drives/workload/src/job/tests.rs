@@ -44,7 +44,8 @@ fn wrong_options_and_values_are_named() {
         ("[a]\nflow=8\n", "flow: fio has it, sim has not"),
         ("[a]\nfilename=/dev/a:/dev/b\n", "several drives"),
         ("[global]\nfilename=/dev/a\n[a]\nfilename=/dev/b\n", "`/dev/a:/dev/b` are several drives"),
-        ("[global]\nfilename=/dev/a\n[a]\nfilename=/dev/a\n", "`/dev/a` is named twice"),
+        ("[global]\nfilename=/dev/a\n[a]\nfilename=/dev/a\nverify=md5\n", "more than once"),
+        ("[a]\nfilename=a:b:a\nsize=1m\n", "named more than once"),
         ("[a]\ninclude x\n", "line 2: include: a job that stands in no file"),
         ("[a]\nioengine=net\n", "fio has `net`, sim has not"),
         ("[a]\nioengine=nett\n", "no engine of block I/O"),
@@ -52,7 +53,9 @@ fn wrong_options_and_values_are_named() {
         ("[a]\nrandom_distribution=bell:5\n", "none of random, zipf"),
         ("[a]\nruntime=5q\n", "unknown unit `q`"),
         ("[a]\nstonewall=\n", "no whole number"),
-        ("[a]\ntime_based\n", "needs a runtime"),
+        ("[a]\nioengine=./plugin\n", "engine of its own"),
+        ("[a]\nioengine=build/fio/spdk_nvme\nfilename=a:b\n", "several drives"),
+        ("[a]\nioengine=spdk_bdev\nfilename=Nvme0n1:Nvme1n1\n", "several drives"),
         ("[a]\nrate=1m\nrate_iops=5\n", "exclude each other"),
         ("[a]\nwait_for=b\n[b]\n", "no job `b` before it"),
         ("[a]\nioengine=cpuio\n", "goes on for ever"),
@@ -110,6 +113,21 @@ fn regions_are_fios() {
         let found = (plan.files[0].offset, plan.files[0].length, plan.size);
         assert_eq!(found, (offset, length, size), "{options}");
     }
+}
+
+/// SPDK's engines do the same I/Os by another way.
+#[test]
+fn spdks_engines_are_read() {
+    for engine in ["spdk", "spdk_bdev", "./build/fio/spdk_nvme", "external:/opt/spdk/fio_plugin"] {
+        let text = format!("[a]\nioengine={engine}\niodepth=32\nfilename=trtype=PCIe ns=1\n");
+        assert_eq!(parse(&text).unwrap().jobs[0].in_flight_max(), 32, "{engine}");
+    }
+}
+
+#[test]
+fn time_without_an_end_is_told() {
+    let file = parse("[a]\ntime_based\ndirect=1\nfilename=x\n").unwrap();
+    assert!(!file.jobs[0].time_based && file.warnings[0].contains("without a runtime"), "{file:?}");
 }
 
 #[test]

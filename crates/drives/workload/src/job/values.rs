@@ -61,10 +61,20 @@ impl<T: Copy> Weighted<T> {
         }
     }
 
-    /// The choice for a number that is uniform in `0..100`.
+    /// The choice for a number that is uniform in `0..100`. What is missing to 100 is the last
+    /// one's.
     pub fn choose(&self, percent: u64) -> T {
         let place = self.parts.partition_point(|(sum, _)| *sum <= percent);
         self.parts[place.min(self.parts.len() - 1)].1
+    }
+
+    /// The same among those that fit: the next that does, in the order of the shares; or the last
+    /// one, whether it fits or not.
+    pub fn choose_fitting(&self, percent: u64, fits: impl Fn(T) -> bool) -> T {
+        let place = self.parts.partition_point(|(sum, _)| *sum <= percent);
+        let later = self.parts.get(place..).unwrap_or_default();
+        let found = later.iter().find(|(_, value)| fits(*value));
+        found.or(self.parts.last()).map_or_else(|| self.choose(percent), |(_, value)| *value)
     }
 
     /// Every choice.
@@ -231,23 +241,38 @@ pub fn each<T: Copy>(
     Ok(values)
 }
 
-/// `4k/60:64k/40`: block sizes with their shares; those without one share
-/// the rest.
+/// `4k/60:64k/40`: block sizes with their shares (fio's options.c: `bssplit_ddir`). Those without
+/// one, or with 0, share the rest; sizes without a share count for alignment.
 pub fn bssplit(word: &str, units: Units) -> Result<Weighted<u64>, String> {
-    let mut parts = Vec::new();
-    for part in word.split(':') {
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    // As in fio, an empty one ends the list.
+    for part in word.split(':').take_while(|part| !part.is_empty()) {
         let (size, share) = match part.split_once('/') {
-            Some((size, "")) => (size, None),
-            Some((size, share)) => (size, Some(digits(share)?)),
-            None => (part, None),
+            Some((size, "")) => (size, 0),
+            Some((size, share)) => (size, digits(share)?.min(100)),
+            None => (part, 0),
         };
         let size = bytes(size, units)?;
         if size == 0 {
             return Err("a block size is 0".into());
         }
-        parts.push((size, share));
+        parts.push((share, size));
     }
-    weighted(parts, word)
+    let given: u64 = parts.iter().map(|part| part.0).sum();
+    let open = parts.iter().filter(|part| part.0 == 0).count() as u64;
+    match (parts.len(), 100u64.checked_sub(given)) {
+        (0, _) => return Err("needs a size".into()),
+        (_, None) if open > 0 => {
+            return Err(format!("`{word}`: the shares make {given}, more than 100"))
+        }
+        (_, rest) => {
+            let each = rest.unwrap_or(0) / open.max(1);
+            parts.iter_mut().filter(|part| part.0 == 0).for_each(|part| part.0 = each);
+        }
+    }
+    // In this order, what is above 100 is cut off, and what is missing is the last one's.
+    parts.sort_by_key(|part| part.0);
+    Ok(Weighted::new(parts.into_iter()))
 }
 
 /// `60/10:30/20:8/30:2/40`: percent of the I/Os over percent of the region.
@@ -376,7 +401,16 @@ mod tests {
         let count = |size| (0..100).filter(|&percent| split.choose(percent) == size).count();
         assert_eq!((count(4096), count(65536), count(32768)), (10, 50, 40));
         assert_eq!(bssplit("4k", KIBI).unwrap().only(), Some(4096));
-        for word in ["4k/60:8k/50", "4k/60:8k/30", "0/100", "4k/x", ""] {
+        // As fio takes what does not make 100: the rest is that of the largest share.
+        let count = |word, size| {
+            let split = bssplit(word, KIBI).unwrap();
+            (0..100).filter(|&percent| split.choose(percent) == size).count()
+        };
+        assert_eq!((count("4k/60:8k/30:", 4096), count("4k/60:8k/30", 8192)), (70, 30));
+        assert_eq!((count("4k/80:8k/50", 4096), count("4k/80:8k/50", 8192)), (50, 50));
+        assert_eq!((count("4k/0:8k/40", 4096), count("4k/0:8k/100", 4096)), (60, 0));
+        assert_eq!(bssplit("4k/0:8k/100", KIBI).unwrap().all().min(), Some(4096));
+        for word in ["4k/120:8k/50:16k", "0/100", "4k/x", "", ":4k"] {
             assert!(bssplit(word, KIBI).is_err(), "{word}");
         }
         let zones = zones("60/10:30/20:8/30:2/40").unwrap();

@@ -36,6 +36,8 @@ pub enum Agree {
     Renamed,
     /// As [`Agree::InShares`], and at the end what was written is read by place.
     ReadAgain,
+    /// By their bytes; and each write is as long as the trim before it, at its place.
+    Pairs,
 }
 
 pub fn fio(arguments: &[&str], folder: &Path) -> Output {
@@ -57,7 +59,9 @@ pub fn in_fio(text: &str) -> BTreeMap<String, Vec<Access>> {
 pub fn in_fio_on_files(text: &str, distance: u64) -> BTreeMap<String, Vec<Access>> {
     let folder = tempfile::tempdir().unwrap();
     let names = text.lines().filter_map(|line| line.strip_prefix("filename="));
-    for name in names.filter(|name| !name.contains(':')) {
+    // Without a distance all are drives, which are there before.
+    let names = names.filter(|names| distance == 0 || !names.contains(':'));
+    for name in names.flat_map(|names| names.split(':')) {
         std::fs::File::create(folder.path().join(name)).unwrap().set_len(DRIVE).unwrap();
     }
     let mut logged = String::new();
@@ -197,6 +201,17 @@ pub fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String
                 all.iter().map(|io| (io.0, name(io.1), io.2)).collect::<Vec<_>>()
             };
             renamed(theirs) == renamed(ours)
+        }
+        Agree::Pairs => {
+            let pairs = |all: &[Access]| {
+                all.len() > 100
+                    && all.chunks(2).all(|two| match two {
+                        [('t', place, length), ('w', at, long)] => (place, length) == (at, long),
+                        _ => false,
+                    })
+            };
+            let bytes = |all: &[Access]| all.iter().map(|io| io.2).sum::<u64>();
+            pairs(theirs) && pairs(ours) && bytes(theirs).abs_diff(bytes(ours)) <= 16 << 10
         }
         Agree::ReadAgain => {
             let read_again = |all: &[Access]| {

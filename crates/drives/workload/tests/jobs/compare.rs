@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{same_shares, Access, Counts};
+use crate::common::{Access, Counts};
 use crate::peer::Logged;
 use crate::prepare::PreparedJob;
 
@@ -12,20 +12,26 @@ const PARTS: u64 = 8;
 /// The difference, if there is one.
 pub fn differ(theirs: &[Logged], ours: &[Access], job: &PreparedJob) -> Option<String> {
     let mut ours = ours.to_vec();
-    if job.threads > 1 {
-        // fio's log of several threads has no flushes.
+    if job.by_latency {
+        // fio's log of latencies has no flushes.
         ours.retain(|io| io.0 != 'f');
     }
     let mut theirs: Vec<Logged> = theirs.to_vec();
-    if theirs.is_empty() != ours.is_empty() {
+    if theirs.is_empty() != ours.is_empty() && !job.exits {
         return Some(format!("fio: {} I/Os, here: {}", theirs.len(), ours.len()));
     }
     if job.timed {
         let both = theirs.len().min(ours.len());
         theirs.truncate(both);
         ours.truncate(both);
+        if both == 0 {
+            return None;
+        }
     }
-    let distance = distance(&theirs, &ours);
+    let distance = match job.drawn {
+        true => 1 << 50,
+        false => distance(&theirs, &ours),
+    };
     let theirs: Vec<Access> = theirs
         .iter()
         .map(|logged| {
@@ -61,8 +67,18 @@ fn distance(theirs: &[Logged], ours: &[Access]) -> u64 {
 fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String> {
     let (a, b) = (Shares::of(theirs), Shares::of(ours));
     let lengths: BTreeSet<_> = ours.iter().filter(|io| io.0 != 'f').map(|io| io.2).collect();
-    if lengths.len() == 1 && !job.timed && a.total != b.total {
+    let exact = !job.timed && !job.sum_is_drawn;
+    if lengths.len() == 1 && exact && a.total != b.total {
         return Some(format!("fio has {} I/Os, here are {}", a.total, b.total));
+    }
+    // With drawn lengths the bytes are those of the region, unless the number of I/Os is the limit.
+    let largest = lengths.last().copied().unwrap_or(0);
+    let same_bytes = a.bytes.abs_diff(b.bytes) <= 2 * largest;
+    if exact && lengths.len() > 1 && a.total != b.total && !same_bytes {
+        return Some(format!(
+            "fio has {} bytes in {}, here are {} in {}",
+            a.bytes, a.total, b.bytes, b.total
+        ));
     }
     let mut parts = vec![
         ("operations and lengths", &a.kinds, &b.kinds),
@@ -71,12 +87,14 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
     if job.uniform && !job.several {
         parts.push(("places", &a.places, &b.places));
     }
-    if let Some((what, a, b)) = parts.into_iter().find(|(_, a, b)| !same_shares(a, b)) {
+    if let Some((what, a, b)) = parts.into_iter().find(|(_, a, b)| !alike(a, b)) {
         return Some(format!("{what}: fio {a:?}, here {b:?}"));
     }
     // At the end of a pass fio's map gives the next free block, which may be the one behind.
     let part = |shares: &Shares| shares.behind as f64 / shares.total.max(1) as f64;
-    if (part(&a) - part(&b)).abs() > 0.03 + 3.0 / (a.total.max(1) as f64).sqrt() {
+    if (part(&a) - part(&b)).abs()
+        > 0.03 + 3.0 / (a.total.max(1) as f64).sqrt() + 1.0 / (b.distinct.max(1) as f64).sqrt()
+    {
         return Some(format!("behind the one before: fio {}, here {}", a.behind, b.behind));
     }
     // Places reach the bounds nearly, of many.
@@ -86,10 +104,26 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
         .then(|| format!("places end at {} in fio, at {} here", a.end, b.end))
 }
 
+/// Whether the shares of each kind of I/O are equal within the spread of their numbers.
+fn alike(theirs: &Counts, ours: &Counts) -> bool {
+    let total = |counts: &Counts| (counts.values().sum::<u64>() as f64).max(1.0);
+    let (n, m) = (total(theirs), total(ours));
+    theirs.keys().chain(ours.keys()).all(|key| {
+        let of = |counts: &Counts, all| counts.get(key).copied().unwrap_or(0) as f64 / all;
+        let (p, q) = (of(theirs, n), of(ours, m));
+        let share = (p + q) / 2.0;
+        // Five deviations of a difference of shares, and three I/Os.
+        let spread = (share * (1.0 - share) * (1.0 / n + 1.0 / m)).sqrt();
+        (p - q).abs() <= 5.0 * spread + 3.0 / n.min(m)
+    })
+}
+
 /// Numbers that random places must not change but within their spread.
 #[derive(Default)]
 struct Shares {
     total: u64,
+    bytes: u64,
+    distinct: u64,
     end: u64,
     /// By operation and length.
     kinds: Counts,
@@ -115,6 +149,7 @@ impl Shares {
                 continue;
             }
             shares.total += 1;
+            shares.bytes += length;
             let before = last.insert(what, place + length);
             shares.behind += u64::from(before == Some(place));
             *shares
@@ -124,6 +159,7 @@ impl Shares {
             *shares.places.entry((what, place / (range / PARTS))).or_default() += 1;
         }
         shares.end = end;
+        shares.distinct = met.len() as u64;
         shares
     }
 }

@@ -8,10 +8,10 @@ use stasis_workload::{JobFile, Load, Workload};
 use crate::common::Access;
 
 /// I/Os at most of all threads.
-pub const IOS: usize = 2_000_000;
+pub const IOS: usize = 400_000;
 
 /// Time of an I/O (ns).
-const LATENCY: u64 = 100_000;
+const LATENCY: u64 = 1_000_000;
 
 /// I/Os of a run.
 pub struct Run {

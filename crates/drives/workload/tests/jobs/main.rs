@@ -73,8 +73,10 @@ fn both(ours: &Prepared, theirs: &str) -> Outcome {
     };
     let there = match peer::run(theirs, ours) {
         Ok(there) => there,
-        Err(peer::Failure::Refused(message)) => return Outcome::RefusedByFio(message),
-        Err(peer::Failure::NotRun(message)) => return Outcome::NotRun(message),
+        Err(peer::Failure::Refused(message)) => {
+            return Outcome::RefusedByFio(message + "\n" + &ours.text)
+        }
+        Err(peer::Failure::NotRun(message)) => return Outcome::NotRun(message + "\n" + &ours.text),
     };
     let mut told = String::new();
     for (thread, (ours_io, theirs_io)) in here.threads.iter().zip(&there).enumerate() {
@@ -85,7 +87,7 @@ fn both(ours: &Prepared, theirs: &str) -> Outcome {
     }
     match told.is_empty() {
         true => Outcome::Agrees,
-        false => Outcome::Differs(told),
+        false => Outcome::Differs(told + "\n" + &ours.text),
     }
 }
 

@@ -32,7 +32,7 @@ pub fn run(text: &str, prepared: &Prepared) -> Result<Vec<Vec<Logged>>, Failure>
     let next = |job: Option<usize>| Some(job.map_or(0, |job| job + 1));
     // The logs are options of each job, at its end.
     let end = |job: Option<usize>, is_job: bool| match job.filter(|_| is_job) {
-        Some(job) if prepared.jobs[job].threads == 1 => format!("write_iolog=job{job}.iolog\n"),
+        Some(job) if !prepared.jobs[job].by_latency => format!("write_iolog=job{job}.iolog\n"),
         Some(job) => format!("write_lat_log=job{job}\nper_job_logs=1\nlog_offset=1\n"),
         None => String::new(),
     };
@@ -55,7 +55,7 @@ pub fn run(text: &str, prepared: &Prepared) -> Result<Vec<Vec<Logged>>, Failure>
     std::fs::write(path("job.fio"), &logged).unwrap();
     // No run takes as long, but for one that lays out a file.
     let output = Command::new("timeout")
-        .args(["-s", "KILL", "60", "fio", "job.fio", "--output=report"])
+        .args(["-s", "KILL", "20", "fio", "job.fio", "--output=report"])
         .current_dir(folder.path())
         .output()
         .expect("timeout");
@@ -68,19 +68,22 @@ pub fn run(text: &str, prepared: &Prepared) -> Result<Vec<Vec<Logged>>, Failure>
     }
     let mut threads = Vec::new();
     for (index, job) in prepared.jobs.iter().enumerate() {
-        for _ in 0..job.threads {
-            let name = match job.threads {
-                1 => format!("job{index}.iolog"),
-                _ => format!("job{index}_lat.{}.log", threads.len() + 1),
+        let before = threads.len();
+        for clone in 0..job.threads as usize {
+            // fio numbers the clones of a thread from the last one down.
+            let number = before + 1 + if clone == 0 { 0 } else { job.threads as usize - clone };
+            let name = match job.by_latency {
+                false => format!("job{index}.iolog"),
+                true => format!("job{index}_lat.{number}.log"),
             };
             let lines = std::fs::read_to_string(path(&name));
             if lines.is_err() && !output.status.success() {
                 return Err(Failure::NotRun(format!("{}: {message}", output.status)));
             }
             let lines = lines.unwrap_or_default();
-            threads.push(match job.threads {
-                1 => iolog(&lines),
-                _ => lines.lines().filter_map(latency).collect(),
+            threads.push(match job.by_latency {
+                false => iolog(&lines),
+                true => lines.lines().filter_map(latency).collect(),
             });
         }
     }
@@ -135,7 +138,7 @@ fn latency(line: &str) -> Option<Logged> {
         "2" => 't',
         _ => return None,
     };
-    let length = words.next()?.parse().ok()?;
+    let length = words.next()?.parse().ok().filter(|length| *length > 0)?;
     let place = words.next()?;
     let place = match place.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok()?,

@@ -10,15 +10,15 @@ use crate::common::{Access, DRIVE};
 use crate::here;
 
 /// I/Os of a thread at most.
-const THREAD_IOS: u64 = 2000;
+const THREAD_IOS: u64 = 1000;
 /// Bytes that a thread moves at most, as they are written to a disk.
-const THREAD_BYTES: u64 = 64 << 20;
+const THREAD_BYTES: u64 = 16 << 20;
 /// Threads of a job at most.
 const THREADS: u32 = 3;
 /// I/Os of all threads after which a file is long.
-const PROBE: usize = 300_000;
+const PROBE: usize = 60_000;
 /// Runtime of a job that goes on for a time.
-const RUNTIME: &str = "300ms";
+const RUNTIME: &str = "200ms";
 
 /// Options of the machine on which fio runs, which change no I/O, and would fail here or spoil what
 /// is logged: they are left away for both.
@@ -91,14 +91,20 @@ fn stand_in(name: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if has(&["ENGINE"]) {
         "libaio"
+    } else if has(&["DIRECT"]) {
+        "1"
+    } else if has(&["SYNC"]) {
+        "0"
+    } else if has(&["MIX"]) {
+        "70"
+    } else if has(&["RATE"]) {
+        "1000"
     } else if has(&["RW", "READWRITE", "PATTERN", "MODE"]) {
         "randrw"
-    } else if has(&["BS", "BLOCK"]) {
+    } else if has(&["BS", "BLOCK", "BLK"]) {
         "4k"
     } else if has(&["SIZE"]) {
         "64m"
-    } else if has(&["MIX"]) {
-        "70"
     } else if has(&["OFF"]) {
         "0"
     } else if has(&["DIR", "FILE", "DEV", "DISK", "PATH", "MNT", "NAME"]) {
@@ -144,8 +150,10 @@ pub fn capacity(file: &JobFile) -> u64 {
     // Where some jobs take what there is, it is as large as the others need.
     while file.least_capacity().is_none()
         && capacity < 1 << 50
-        && stasis_workload::Load::new(file, capacity, 1, 0)
-            .is_err_and(|error| error.to_string().contains("beyond the drive"))
+        && stasis_workload::Load::new(file, capacity, 1, 0).is_err_and(|error| {
+            let told = error.to_string();
+            told.contains("beyond the drive") || told.contains("smaller than a block")
+        })
     {
         capacity *= 2;
     }
@@ -161,12 +169,19 @@ pub struct PreparedJob {
     pub threads: u32,
     /// Whether its end is one of time, or of another job's.
     pub timed: bool,
+    /// Whether another job's end may be before its first I/O.
+    pub exits: bool,
     /// Whether its places or sizes are drawn.
     pub drawn: bool,
     /// Whether all places are as probable.
     pub uniform: bool,
     /// Whether it has several files.
     pub several: bool,
+    /// Whether its I/Os are in fio's log of latencies: those of several threads; those of the engine
+    /// `null` with a queue, which logs some twice.
+    pub by_latency: bool,
+    /// Whether even the sum of its I/Os is drawn.
+    pub sum_is_drawn: bool,
 }
 
 /// A file to run.
@@ -238,6 +253,9 @@ impl Prepared {
         let original = Self::scaled(text, file, 1)?;
         let probe = here::run(&original.text, original.capacity, 20_000)?;
         let largest = probe.threads.iter().flatten().map(|io| io.2).max().unwrap_or(4096).max(1);
+        if largest > THREAD_BYTES {
+            return Err("its blocks are too large to run here".into());
+        }
         let (mut prepared, mut factor) = (original, 1);
         // First as it is: perhaps it is small. Otherwise regions are made smaller, so that the ends
         // of passes are seen.
@@ -251,7 +269,7 @@ impl Prepared {
             if run.ended && run.threads.iter().enumerate().all(fits) {
                 break;
             }
-            factor *= 4;
+            factor *= 8;
             match Self::scaled(text, file, factor) {
                 Ok(next) if here::run(&next.text, next.capacity, 1).is_ok() => prepared = next,
                 _ => break,
@@ -280,7 +298,10 @@ impl Prepared {
             else {
                 continue;
             };
-            if OF_THE_MACHINE.contains(&key.as_str()) {
+            let of_the_path = fio::option(&key).is_some_and(|option| {
+                matches!(option.verdict, fio::Verdict::NoEffect(why) if why.starts_with("How I/Os reach"))
+            });
+            if of_the_path || OF_THE_MACHINE.contains(&key.as_str()) {
                 continue;
             }
             if key == "filename" {
@@ -291,6 +312,9 @@ impl Prepared {
                 continue;
             }
             options.insert(key.clone(), value.clone());
+            if key == "ioengine" {
+                continue;
+            }
             let regions = ["size", "io_size", "filesize", "offset", "offset_increment"];
             let bytes =
                 plain_bytes(&value).filter(|_| factor > 1 && regions.contains(&key.as_str()));
@@ -319,7 +343,9 @@ impl Prepared {
             let trims = matches!(job.direction, Direction::Trim | Direction::TrimWrite);
             let engine =
                 engine(if of("ioengine").is_empty() { fio::ENGINE } else { of("ioengine") }, trims);
-            let several = of("filename").contains(':') || !["", "1"].contains(&of("nrfiles"));
+            let names: Vec<_> = of("filename").split(':').collect();
+            let repeated = names.len() > 1 && names.iter().all(|name| *name == names[0]);
+            let several = !repeated && (names.len() > 1 || !["", "1"].contains(&of("nrfiles")));
             let threads = job.numjobs.min(THREADS);
             let paced =
                 ["rate", "rate_iops", "thinktime"].iter().any(|key| !["", "0"].contains(&of(key)));
@@ -330,12 +356,15 @@ impl Prepared {
                 || of("file_service_type").starts_with(['r', 'z', 'p', 'n', 'g'])
                     && of("file_service_type").split(':').next() != Some("roundrobin");
             let distribution = of("random_distribution").split(':').next().unwrap_or("");
-            let uniform = ["", "random", "zoned", "zoned_abs"].contains(&distribution)
+            let uniform = job.random
+                && ["", "random", "zoned", "zoned_abs"].contains(&distribution)
                 && of("percentage_random").is_empty();
             let mut set = |key: &str, value: &str| {
                 let _ = writeln!(out, "{key}={value}");
             };
             set("ioengine", engine);
+            // One process, which can be ended.
+            set("thread", "1");
             set("numjobs", &threads.to_string());
             set("direct", "0");
             set("ramp_time", "0");
@@ -343,6 +372,21 @@ impl Prepared {
             set("continue_on_error", "all");
             set("fallocate", "none");
             set("runtime", if timed { RUNTIME } else { "0" });
+            // fio before 3.37 reads only once what a job that reads verifies.
+            let verifies = !["", "0", "none"].contains(&of("verify"));
+            let once = verifies && job.direction == Direction::Read;
+            if !of("loops").is_empty() {
+                let loops = plain_bytes(of("loops")).unwrap_or(1).min(if once { 1 } else { 3 });
+                set("loops", &loops.to_string());
+            }
+            // The engine `null` has no drive whose size there is.
+            let size = of("size").strip_suffix('%').map(|percent| percent.parse().unwrap_or(100));
+            if engine == "null"
+                && (of("size").is_empty() || size.is_some())
+                && of("filesize").is_empty()
+            {
+                set("size", &(capacity(file) / factor / 100 * size.unwrap_or(100u64)).to_string());
+            }
             if !["", "0"].contains(&of("thinktime")) {
                 set("thinktime", "20us");
             }
@@ -350,15 +394,18 @@ impl Prepared {
             match several {
                 true if of("filename").is_empty() => {}
                 true => set("filename", of("filename")),
-                false => set("filename", &drive),
+                false => set("filename", &vec![drive; names.len()].join(":")),
             }
             jobs.push(PreparedJob {
                 name: job.name.clone(),
                 threads,
                 timed,
+                exits,
                 drawn,
                 uniform,
                 several,
+                by_latency: threads > 1 || engine == "null" && !["", "1"].contains(&of("iodepth")),
+                sum_is_drawn: verifies && job.direction == Direction::Mixed,
             });
         }
         let made = JobFile::parse(&out, &|_| None).map_err(|error| format!("prepared: {error}"))?;

@@ -5,6 +5,7 @@ use super::{neutral, refused, simulated, FioOption, Key};
 const VERIFY: &str = "data are not checked here: run fio in a guest";
 const PLACEMENT: &str = "streams and placement are not simulated by jobs: run fio in a guest";
 const OTHER: &str = "the engine that it belongs to is not simulated";
+const ZONES: &str = "zones are not simulated here: run fio in a guest on a zoned drive";
 const PRIORITY: &str = "priorities of single I/Os are not simulated here: use prioclass and prio";
 const PROCESSORS: &str = "Processors and memory of a host are not simulated";
 const PASS: &str = "How I/Os reach the kernel is not simulated: `--path` is what that takes";
@@ -135,4 +136,31 @@ pub const OPTIONS: &[FioOption] = &[
     refused(&["serverip"], &[], OTHER),
     refused(&["sync_direct_write_to_pmem", "direct_write_to_pmem"], &[], OTHER),
     refused(&["busy_wait_polling"], &[], OTHER),
+    neutral(&["spdk_conf"], PASS),
+    neutral(&["spdk_json_conf"], PASS),
+    neutral(&["spdk_mem"], PASS),
+    neutral(&["spdk_single_seg"], PASS),
+    neutral(&["spdk_rpc_listen_addr"], PASS),
+    neutral(&["spdk_tracing"], PASS),
+    neutral(&["env_context"], PASS),
+    neutral(&["log_flags"], PASS),
+    neutral(&["mem_size_mb"], PASS),
+    neutral(&["shm_id"], PASS),
+    neutral(&["hostnqn"], PASS),
+    neutral(&["enable_interrupts"], PASS),
+    neutral(&["enable_sgl"], PASS),
+    neutral(&["sge_size"], PASS),
+    neutral(&["disable_pcie_sgl_merge"], PASS),
+    neutral(&["bit_bucket_data_len"], PASS),
+    neutral(&["digest_enable"], PASS),
+    neutral(&["enable_vmd"], PASS),
+    neutral(&["print_qid_mappings"], PASS),
+    refused(&["enable_wrr"], &["0"], PRIORITY),
+    neutral(&["arbitration_burst"], "Only `enable_wrr` uses it"),
+    neutral(&["low_weight"], "Only `enable_wrr` uses it"),
+    neutral(&["medium_weight"], "Only `enable_wrr` uses it"),
+    neutral(&["high_weight"], "Only `enable_wrr` uses it"),
+    neutral(&["wrr_priority"], "Only `enable_wrr` uses it"),
+    refused(&["zone_append"], &["0"], ZONES),
+    refused(&["initial_zone_reset"], &["0"], ZONES),
 ];

@@ -165,7 +165,17 @@ pub const ASYNCHRONOUS: &[&str] = &[
     "libiscsi",
     "xnvme",
     "guasi",
+    "spdk",
+    "spdk_bdev",
 ];
+
+/// SPDK's engines by the name of the file that fio loads, with the names that they have in fio.
+pub const LOADED: &[(&str, &str)] =
+    &[("spdk_nvme", "spdk"), ("spdk_bdev", "spdk_bdev"), ("fio_plugin", "spdk")];
+
+/// The engines whose `filename` is a drive, whatever its name.
+pub const OF_DRIVES: &[&str] =
+    &["spdk", "spdk_bdev", "sg", "io_uring_cmd", "libblkio", "xnvme", "libzbc", "mtd"];
 
 /// The asynchronous engines whose threads wait for a flush.
 pub const WAITS_FOR_FLUSH: &[&str] = &["libaio", "windowsaio", "solarisaio", "sg", "guasi"];
