@@ -25,14 +25,29 @@ fn a_slower_drive_is_found_and_the_same_one_is_not() {
 
     let same = stasis(folder, &["compare", "before", "again", "--fail-above", "5%"]);
     assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stderr));
-    let slower = stasis(folder, &["compare", "before", "slower", "--fail-above", "5%"]);
+    let words = ["compare", "before", "slower", "--fail-above", "5%", "--junit", "tests.xml"];
+    let slower = stasis(folder, &words);
     assert_eq!(slower.status.code(), Some(1), "{}", String::from_utf8_lossy(&slower.stderr));
     let table = String::from_utf8(slower.stdout).unwrap();
     assert!(table.contains("p99") && table.contains("slower"), "{table}");
 
+    // The tests that fail are those of the exit status: each latency, and no rate.
+    let tests = std::fs::read_to_string(folder.join("tests.xml")).unwrap();
+    let failed = tests.matches("<failure ").count();
+    assert!(failed >= 3 && tests.contains(&format!(" failures=\"{failed}\"")), "{tests}");
+    assert!(
+        tests.contains("<testcase classname=\"slower.drive0.read\" name=\"p99\">\n<failure "),
+        "{tests}"
+    );
+    assert!(tests.contains("name=\"IOPS\">\n<system-out>"), "{tests}");
+
     // Ten in a hundred: not by more than a quarter.
-    let bound = stasis(folder, &["compare", "before", "slower", "--fail-above", "25", "--quiet"]);
+    let words =
+        ["compare", "before", "slower", "--fail-above", "25", "--quiet", "--junit", "tests.xml"];
+    let bound = stasis(folder, &words);
     assert_eq!(bound.status.code(), Some(0));
+    let tests = std::fs::read_to_string(folder.join("tests.xml")).unwrap();
+    assert!(tests.contains(" failures=\"0\"") && !tests.contains("<failure"), "{tests}");
     let json = std::fs::read(folder.join("comparison/comparison.json")).unwrap();
     let differences: Vec<serde_json::Value> = serde_json::from_slice(&json).unwrap();
     let mean = differences.iter().find(|one| one["statistic"] == "mean").unwrap();
@@ -108,12 +123,14 @@ fn no_command_destroys_what_it_reads() {
         vec!["compare", "results", "several", "--results", "results"],
         vec!["compare", "results", "several", "--results", "several"],
         vec!["compare", "results", "several", "--results", one],
+        vec!["compare", "results", "several", "--junit", "results/summary.json"],
         vec!["export", "results", "--perfetto", "results/ios.parquet"],
         vec!["export", "link/ios.parquet", "--perfetto", "results/summary.json"],
         vec!["export", "results", "--perfetto", "linked/ios.parquet"],
         vec!["run", "--drive", medium, "--", "true"],
         vec!["run", "--drive", "model=null,medium=ram:1MiB", "--file", "link", "--", "true"],
         vec!["crash-test", "cut.toml"],
+        vec!["crash-test", "cut.toml", "--results", "cut", "--junit", "cut.toml"],
         vec!["serve", "--drive", medium, "--results", "results", "--sockets", "sockets"],
     ] {
         let refused = stasis(folder, &words);

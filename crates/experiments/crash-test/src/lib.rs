@@ -14,6 +14,7 @@ mod check;
 mod disks;
 mod evidence;
 mod groups;
+mod junit;
 mod page;
 pub mod power_cut;
 mod qemu_img;
@@ -81,6 +82,8 @@ pub struct CrashTest<'a> {
     pub checkers: Option<NonZeroUsize>,
     /// A fault to inject below the drives as the guest sees them.
     pub fault: Option<Fault>,
+    /// File for the findings as tests in JUnit's XML.
+    pub junit: Option<&'a Path>,
 }
 
 /// Results of a test.
@@ -108,6 +111,12 @@ impl CrashTest<'_> {
         }
         if self.states == 0 && self.state.is_none() {
             bail!("--states 0: no power cut would be looked at; ask for one at least");
+        }
+        let mut inputs = input::paths(self.experiment, self.base);
+        inputs.push(self.path.to_owned());
+        inputs.extend(self.trace.map(Path::to_owned));
+        if let Some(path) = self.junit {
+            stasis_report::keep_inputs(path, &inputs)?;
         }
         let provenance = Provenance::begin(true);
         let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());
@@ -141,6 +150,9 @@ impl CrashTest<'_> {
         let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
         std::fs::write(&file, &json).with_context(|| format!("cannot write {}", file.display()))?;
         stasis_report::page::write(&folder, PAGE, &report.to_html())?;
+        if let Some(path) = self.junit {
+            report.to_junit().write(path)?;
+        }
         Ok(Tested { report, json, file, page })
     }
 

@@ -18,7 +18,7 @@ const GROUPS: usize = 12;
 const INSTANTS: (usize, usize) = (2000, 100);
 
 /// Kinds of findings, with their title on the page and their meaning.
-const KINDS: [(Kind, &str, &str); 6] = [
+pub(crate) const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Lost, "durable data lost", "what was acknowledged as durable is gone."),
     (Kind::Order, "order violated", "something is there without what was ordered before it."),
     (Kind::Unknown, "never written", "something is there that nobody wrote."),
@@ -344,10 +344,10 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
         .with(Block::Table("Events around the cut.".to_owned(), events))
 }
 
-fn of_drive(drive: Option<&String>) -> String {
+pub(crate) fn of_drive(drive: Option<&String>) -> String {
     drive.map_or("all drives".to_owned(), |name| format!("drive {name}"))
 }
 
-fn first_line(text: &str) -> &str {
+pub(crate) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }

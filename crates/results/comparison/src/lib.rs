@@ -14,6 +14,7 @@
 mod candidate;
 mod compared;
 mod interval;
+mod junit;
 mod page;
 mod setup;
 

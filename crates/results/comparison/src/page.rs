@@ -269,7 +269,7 @@ fn figure(value: f64, unit: Unit) -> String {
 }
 
 /// A figure with its interval, where that is known.
-fn shown(interval: &Interval, unit: Unit) -> String {
+pub(crate) fn shown(interval: &Interval, unit: Unit) -> String {
     let [value, low, high] =
         [interval.value, interval.low, interval.high].map(|value| figure(value, unit));
     match interval.is_known() {

@@ -6,6 +6,7 @@
 //! * [`KeptIos`] reads the I/Os of a run that is over, [`KeptSpans`] what happened inside it.
 //! * [`text_summary`] has the same in a few lines of text.
 //! * [`figures`] sets measured figures beside published ones.
+//! * [`junit`] has results as tests, for continuous integration.
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
 //!
 //! Promises:
@@ -32,6 +33,7 @@ mod inputs;
 mod ios;
 mod jobs;
 mod jobs_page;
+pub mod junit;
 mod latency;
 pub mod page;
 pub mod plot;

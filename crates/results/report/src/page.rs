@@ -20,9 +20,10 @@ pub use resolution::{thinned, Resolution, MAX_PAGE_SIZE};
 
 /// Scripts that make plots interactive, in one scope together. Without them plots can still be
 /// read.
-const PLOTS: [&str; 3] = [
+const PLOTS: [&str; 4] = [
     include_str!("interactive/axis.js"),
     include_str!("interactive/marks.js"),
+    include_str!("interactive/take.js"),
     include_str!("interactive/figure.js"),
 ];
 

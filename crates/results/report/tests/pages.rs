@@ -140,6 +140,42 @@ fn a_reader_points_zooms_hides_and_switches() {
     let curve = seen["curve"].as_str().unwrap();
     assert!(curve.contains("target min: ") || curve.contains("target p1: "), "{curve}");
     assert!(!seen["bar"].as_str().unwrap_or_default().is_empty(), "{seen:#}");
+    taken_away(&browser, &seen);
+}
+
+/// The files of the plot over time, and of the first one of bars.
+fn taken_away(browser: &Browser, seen: &Value) {
+    let name = "drive-fast-delivered-latency-over-time-every-i-o";
+    let file = |kind: &str| seen["taken"][format!("{name}.{kind}")].as_str().unwrap_or_default();
+    let csv: Vec<&str> = file("csv").lines().collect();
+    let header =
+        "series,Virtual time since the command began (ns),Latency (ns),length (B),LBA,order";
+    assert_eq!(csv.first(), Some(&header), "{:#}", seen["taken"]);
+    // Every I/O, and the slowest once more.
+    assert_eq!(csv.len(), 1 + 1500 + 20);
+    // The second I/O of all: a read of 8 KiB.
+    let second = record(1);
+    let [at, latency] = [second.delivered - BEGIN, second.delivered - second.submit];
+    let row = format!("read,{at},{latency},8192,{},1", second.offset / 512);
+    assert!(csv.contains(&row.as_str()), "{row}");
+    let svg = file("svg");
+    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{svg:.200}");
+    for part in [">Delivered latency over time: every I/O</text>", ">read</text>", ">write</text>"]
+    {
+        assert!(svg.contains(part), "{part}");
+    }
+    assert!(!svg.contains("data-"), "what only the page needs is left out");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plot.svg");
+    std::fs::write(&path, svg).unwrap();
+    // It has its colours without the page.
+    let (colours, _) = browser.colours(&path, false);
+    assert!(colours["#0072b2"].as_u64() > Some(50), "{colours}");
+    let png = file("png");
+    assert!(png.starts_with("1680 x ") && png.contains(" data:image/png;base64,iVBOR"), "{png}");
+    let bars = seen["takenBars"].as_object().unwrap();
+    let csv = bars.iter().find(|(name, _)| name.ends_with(".csv")).unwrap().1.as_str().unwrap();
+    assert!(csv.starts_with("what,figure,from: ") && csv.lines().count() > 2, "{csv}");
 }
 
 #[test]

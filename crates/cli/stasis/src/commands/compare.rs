@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use stasis_comparison::{Candidate, Comparison};
-use stasis_report::ResultsFolder;
+use stasis_report::{keep_inputs, ResultsFolder};
 
 /// The page's file.
 const PAGE: &str = "comparison.html";
@@ -17,7 +17,7 @@ const FILE: &str = "comparison.json";
 #[command(after_help = "Examples:
   stasis compare before after
   stasis compare greedy cost-benefit --results comparison
-  stasis compare main branch --fail-above 5%
+  stasis compare main branch --fail-above 5% --junit compare.xml
 
 Each of A, B, ... is a folder of results, or a folder of such folders, such as one for each
 seed. Intervals of 95 % are told with each figure; a difference is significant where they do
@@ -39,6 +39,9 @@ pub struct Arguments {
     /// Exit with 1 if a latency is significantly greater than the base's by more than this
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
+    /// Write the figures as tests in JUnit's XML to this file: those that --fail-above finds fail
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
 }
 
 fn percent(word: &str) -> Result<f64, String> {
@@ -74,11 +77,17 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     for (candidate, name) in &comparison.renamed {
         eprintln!("{candidate}: its only drive, {name}, is compared with {drive} of {}", base.name);
     }
+    if let Some(path) = &arguments.junit {
+        keep_inputs(path, &inputs)?;
+    }
     let mut folder = ResultsFolder::claim(&arguments.folder, &inputs)?;
     let (file, page) = (folder.file(FILE)?, folder.file(PAGE)?);
     let json = serde_json::to_string_pretty(&comparison.differences)?;
     std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
     stasis_report::page::write(&arguments.folder, PAGE, &comparison.to_html())?;
+    if let Some(path) = &arguments.junit {
+        comparison.to_junit(arguments.fail_above).write(path)?;
+    }
     if !quiet {
         let table = comparison.table(false);
         if table.rows.is_empty() {

@@ -37,6 +37,7 @@ Examples:
   stasis crash-test crash.toml
   stasis crash-test crash.toml --check 'sh /root/crash-check.sh' --check-every 10
   stasis crash-test crash.toml --states 10000 --trace results
+  stasis crash-test crash.toml --junit crash.xml
   stasis crash-test crash.toml --seed 3 --state 1234    # repeats one finding
   stasis crash-test crash.toml --inject dropped-barrier    # tests the test
 
@@ -84,6 +85,9 @@ pub struct Arguments {
     /// Where the machine runs: auto, kvm, softkvm or exact
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
+    /// Write the findings as tests in JUnit's XML to this file, for continuous integration
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -124,6 +128,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         check_every: arguments.check_every,
         checkers: arguments.checkers,
         fault: arguments.fault,
+        junit: arguments.junit.as_deref(),
     };
     let tested = test.run(&stop_on_signals()?, &mut Terminal::new(false))?;
     stasis_terminal::print(&match arguments.json {

@@ -47,7 +47,10 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
         bench.finish(bench.command(&[&["crash-test", "crash.toml"], more].concat()))
     };
 
-    test(&["--states", "400", "--check-every", "20"]).expect(0);
+    test(&["--states", "400", "--check-every", "20", "--junit", "well.xml"]).expect(0);
+    let tests = bench.text("well.xml");
+    assert!(tests.contains(" failures=\"0\" errors=\"0\""), "{tests}");
+    assert!(tests.contains("name=\"broken\">\n<system-out>"), "{tests}");
     let report = bench.json("r/crash-test.json");
     assert_eq!(report["cuts"], 400);
     assert!(report["distinct"].as_u64() > Some(50), "{report}");
@@ -67,8 +70,13 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
         "true",
         "--results",
         "p",
+        "--junit",
+        "lost.xml",
     ])
     .expect(1);
+    let tests = bench.text("lost.xml");
+    assert!(tests.contains("name=\"durable data lost, drive disk: "), "{tests}");
+    assert!(tests.contains("to repeat it:\nstasis crash-test crash.toml --trace p"), "{tests}");
     let report = bench.json("p/crash-test.json");
     assert!(report["command_line"].as_str().unwrap().contains("--inject early-acknowledgement"));
     let page = bench.text("p/crash-test.html");

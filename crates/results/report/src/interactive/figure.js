@@ -30,6 +30,7 @@ class Figure {
     this.figure = figure;
     this.svg = figure.querySelector("svg");
     this.frame = new Frame(this.svg);
+    this.title = figure.querySelector("figcaption").textContent;
     this.groups = ["x", "y"].map((name) => this.svg.querySelector(`.${name}-axis`));
     [this.x, this.y] = this.groups.map((group) => group && new Axis(JSON.parse(group.dataset.axis)));
     this.marks = [...this.svg.querySelectorAll("[data-v],[data-x],[data-box]")].map(markOf);
@@ -46,6 +47,7 @@ class Figure {
     this.here = this.svg.appendChild(make("circle", { class: "here", r: 5, visibility: "hidden" }));
     this.legend();
     this.tools();
+    takeAway(this);
     this.listen();
     figure.classList.add("live");
   }

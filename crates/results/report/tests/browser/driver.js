@@ -76,7 +76,29 @@ function used(figure) {
   return course;
 }
 
-window.addEventListener("load", () => {
+/** What a reader takes away of a figure, by the files' names: texts, and of a picture its size and its beginning. */
+async function taken(figure) {
+  const files = {};
+  const texts = new Map();
+  // At once, without waiting: a headless browser's time may be over before the file is read.
+  window.Blob = class { constructor(parts) { this.text = parts.join(""); } };
+  URL.createObjectURL = (blob) => { texts.set(`blob:${texts.size}`, blob.text); return `blob:${texts.size - 1}`; };
+  HTMLCanvasElement.prototype.toBlob = function (then, type) {
+    then(new Blob([`${this.width} x ${this.height} ${this.toDataURL(type).slice(0, 60)}`]));
+  };
+  const saved = new Promise((resolve) => {
+    HTMLAnchorElement.prototype.click = function () {
+      files[this.download] = texts.get(this.href);
+      if (Object.keys(files).length === 3) resolve();
+    };
+    setTimeout(resolve, 5000);
+  });
+  figure.querySelectorAll(".take button").forEach((button) => button.click());
+  await saved;
+  return files;
+}
+
+window.addEventListener("load", async () => {
   try {
     seen.live = document.querySelectorAll("figure.live").length;
     seen.figures = document.querySelectorAll("figure").length;
@@ -103,7 +125,9 @@ window.addEventListener("load", () => {
       bar.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: box.left, clientY: box.top }));
       seen.bar = tip(bar.closest("figure"));
       pointer(bar.ownerSVGElement, "pointerleave", 0, 0);
+      seen.takenBars = await taken(bar.closest("figure"));
     }
+    if (cloud) seen.taken = await taken(cloud);
   } catch (error) {
     seen.errors.push(String(error.stack ?? error));
   }
