@@ -1,10 +1,22 @@
-//! Paths on the command line begin in the current folder; those of an experiment file, in the
-//! file's.
+//! An experiment from a file and `--drive`. Paths on the command line begin in the current folder;
+//! those of an experiment file, in the file's.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
-use stasis_experiment::DriveSpec;
+use stasis_experiment::{DriveSpec, Experiment};
+
+/// The experiment of `file`, or one without anything, with the drives of `--drive` behind its own;
+/// and the folder where its relative paths begin, which is empty for the current one.
+pub fn experiment(file: Option<&Path>, drives: &[String]) -> Result<(Experiment, PathBuf)> {
+    let mut experiment = file.map(Experiment::read).transpose()?.unwrap_or_default();
+    let base = file.and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+    let here = Here::beside(&base)?;
+    for word in drives {
+        experiment.drives.push(here.drive(word)?);
+    }
+    Ok((experiment, base))
+}
 
 /// Where the paths of words begin, for an experiment whose own begin elsewhere.
 pub struct Here {

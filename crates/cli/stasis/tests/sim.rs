@@ -444,6 +444,23 @@ fn several_simulations_are_each_as_alone() {
 }
 
 #[test]
+fn rates_are_over_the_time_in_which_the_drive_is_active() {
+    let bench = Bench::new();
+    bench.file("job.fio", "[a]\nrw=read\nsize=4m\nnumber_ios=100\nstartdelay=1\n");
+    // Of one, and of several in a table.
+    for models in [&["fixed:100us"][..], &["fixed:100us", "fixed:200us"]] {
+        let output = bench.call(&[models, &["--workload", "job.fio"]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        assert!(told.contains("10,000"), "{told}");
+        if models.len() == 2 {
+            let row = told.lines().find(|line| line.contains("fixed-200us")).unwrap();
+            assert!(row.contains("5,000"), "{told}");
+        }
+    }
+}
+
+#[test]
 fn of_several_simulations_one_that_fails_hinders_no_other() {
     let bench = Bench::new();
     bench.file("job.fio", "[a]\nsize=4m\nnumber_ios=10\n");

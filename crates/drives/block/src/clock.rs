@@ -7,7 +7,7 @@
 
 mod queue;
 
-pub use queue::{EventId, EventQueue};
+pub use queue::EventQueue;
 
 /// A point in, or an amount of, virtual time, in nanoseconds.
 ///

@@ -1,11 +1,14 @@
 //! Internal activity of drives and layers, as results report it.
 
+pub mod geometry;
+
 use std::collections::BTreeMap;
 
-use crate::clock::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::geometry::Geometry;
+use crate::clock::Nanos;
 use crate::{Health, Operation};
 
 /// Internal activity of a drive or a layer, by its kind. As JSON each kind is told by its fields.
@@ -236,23 +239,6 @@ pub struct WearLevel {
     pub blocks: u64,
 }
 
-/// The parts of an array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArrayGeometry {
-    /// Channels.
-    pub channels: u32,
-    /// LUNs of each channel.
-    pub luns: u32,
-    /// Planes of each LUN.
-    pub planes: u32,
-    /// Blocks of each plane.
-    pub blocks: u32,
-    /// Pages of each block.
-    pub pages: u32,
-    /// Bytes of each page.
-    pub page_size: u32,
-}
-
 /// Internal activity of a flash SSD until some time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlashInside {
@@ -281,7 +267,7 @@ pub struct FlashInside {
     pub capacity: u64,
     /// The array's geometry, from the description and the drive's size.
     #[serde(default)]
-    pub geometry: Option<ArrayGeometry>,
+    pub geometry: Option<Geometry>,
     /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
     #[serde(default)]
     pub over_provisioning: f64,

@@ -8,10 +8,8 @@ use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The widths that a link can have (PCI Express Base Specification 6.0,
-/// 7.5.3.6, Maximum Link Width).
-const LANES: [u8; 7] = [1, 2, 4, 8, 12, 16, 32];
-/// The newest generation whose speed that field names.
+/// The newest generation whose speed Max Link Speed names (PCI Express Base Specification 6.0,
+/// 7.5.3.6).
 const GENERATIONS: u8 = 6;
 
 /// Speed and width of a link, as reported to the guest. The model, not the link, decides how long a
@@ -31,10 +29,14 @@ pub struct Link {
 pub struct LinkError(String);
 
 impl Link {
-    /// A link of PCI Express `generation`.0 with `lanes` lanes, if there is one.
-    pub fn new(generation: u8, lanes: u8) -> Option<Self> {
-        ((1..=GENERATIONS).contains(&generation) && LANES.contains(&lanes))
-            .then_some(Self { generation, lanes })
+    /// A link of PCI Express `generation`.0 with `lanes` lanes (Maximum Link Width, 7.5.3.6), if
+    /// there is one.
+    pub const fn new(generation: u8, lanes: u8) -> Option<Self> {
+        let known = 1 <= generation && generation <= GENERATIONS;
+        if known && matches!(lanes, 1 | 2 | 4 | 8 | 12 | 16 | 32) {
+            return Some(Self { generation, lanes });
+        }
+        None
     }
 
     /// The specification's major revision that brought the speed: 1 for 2.5 GT/s,

@@ -10,7 +10,7 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
 };
-use stasis_nand::{Array, Breakdown, Faults, OpKind, Priority};
+use stasis_nand::{Array, ArrayConfig, Breakdown, Faults, OpKind, Priority};
 
 use crate::buffer::IN_FLIGHT;
 use crate::ftl::context::Open;
@@ -71,15 +71,13 @@ impl Ssd {
         let pattern = spec.pattern(geometry.pages)?;
         let timing = spec.timing.timing(&spec.cells, &pattern)?;
         let of_array = spec.faults.iter().filter_map(crate::spec::FaultSpec::of_array).collect();
-        let array = Array::new(
-            geometry,
-            pattern,
-            timing,
-            spec.options(),
-            spec.variation.variation(),
-            Faults::new(of_array),
+        let config = ArrayConfig {
+            variation: spec.variation.variation(),
+            faults: Faults::new(of_array),
             seed,
-        );
+            ..ArrayConfig::new(geometry, pattern, timing)
+        };
+        let array = Array::new(config, spec.options());
         let mut context = Context::new(array);
         let mut ftl = build(spec, capacity, seed)?;
         if spec.initial() != Precondition::None {

@@ -1,7 +1,7 @@
 //! The work of the drive's parts, as spans for an observer ([`stasis_block::Model::watch`]).
 
 use stasis_block::clock::Nanos;
-use stasis_block::timeline::{Cause, Span, Spans, Step, Track, TrackKind, Tracks, What};
+use stasis_block::timeline::{Cause, Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_nand::{Activity, Array, OpKind, Part, PlaneId, Priority};
 
 /// The tracks of a drive: its channels, then its planes or LUNs, then the collection of each
@@ -66,22 +66,13 @@ impl Watch {
             OpKind::Erase => What::Erase,
             OpKind::Copyback => What::Copyback,
         };
-        let step = match activity.step {
-            stasis_nand::Step::Command => Step::Command,
-            stasis_nand::Step::DataIn => Step::DataIn,
-            stasis_nand::Step::DataOut => Step::DataOut,
-            stasis_nand::Step::Cells => Step::Cells,
-            stasis_nand::Step::Register => Step::Register,
-            stasis_nand::Step::Suspend => Step::Suspend,
-            stasis_nand::Step::Resume => Step::Resume,
-        };
         let cause = match activity.priority {
             Priority::Read => Cause::HostRead,
             Priority::Write => Cause::HostWrite,
             Priority::Gc => Cause::Housekeeping,
         };
         Span {
-            step,
+            step: activity.step,
             cause,
             number: activity.number,
             block: activity.at.block,

@@ -6,6 +6,8 @@
 mod client;
 mod flash;
 
+use std::borrow::Cow;
+
 use stasis_block::clock::{Nanos, MICROSECOND};
 use stasis_block::{Link, Operation, Rate};
 
@@ -13,7 +15,7 @@ use crate::distribution::Interpolation;
 use crate::kinds::card::CardSpec;
 use crate::kinds::disk::DiskSpec;
 use crate::kinds::rated::{RatedLatency, RatedSpec, Rating};
-use crate::kinds::{Kind, NullSpec, ProfileSpec, SpansSpec, UniformSpec};
+use crate::kinds::{ModelKind, NullSpec, ProfileSpec, SpansSpec, UniformSpec};
 use crate::profile::{Block, Observed, Profile};
 use crate::span::Span;
 
@@ -26,6 +28,8 @@ pub struct NamedModel {
     pub summary: &'static str,
     /// Its figures: the name of each, and the value with its unit.
     pub figures: &'static [(&'static str, &'static str)],
+    /// Its link, where its sheet states one.
+    pub link: Option<Link>,
     /// Its size in bytes, where it has one.
     pub capacity: Option<u64>,
     /// When it was first sold, or published where it is no product.
@@ -36,18 +40,19 @@ pub struct NamedModel {
     pub assumptions: &'static str,
     /// Up to where the figures hold.
     pub ends: &'static str,
-    make: fn() -> Kind,
+    make: fn() -> ModelKind,
 }
 
 impl NamedModel {
     /// The kind of the model, with its keys.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ModelKind {
         (self.make)()
     }
 
-    /// Its link, where its figures have one.
-    pub fn link(&self) -> Option<Link> {
-        self.figures.iter().find(|(what, _)| *what == LINK)?.1.parse().ok()
+    /// Its figures and its link, for display.
+    pub fn sheet(&self) -> impl Iterator<Item = (&'static str, Cow<'static, str>)> {
+        let link = self.link.map(|link| ("link", link.to_string().into()));
+        self.figures.iter().map(|&(what, much)| (what, much.into())).chain(link)
     }
 }
 
@@ -55,9 +60,6 @@ impl NamedModel {
 pub(crate) const fn sold_as(gigabytes: u64) -> Option<u64> {
     Some((97_696_368 + 1_953_504 * (gigabytes - 50)) * 512)
 }
-
-/// The figure that is the link's speed and width.
-const LINK: &str = "link";
 
 /// Names that models had before, and have now.
 const FORMER: [(&str, &str); 1] = [("samsung-850-pro", "850-pro")];
@@ -89,12 +91,13 @@ pub static NAMED: &[NamedModel] = &[
         name: "null",
         summary: "completes every command at once",
         figures: &[("every command", "0 ns")],
+        link: None,
         capacity: None,
         year: None,
         source: "by definition",
         assumptions: "",
         ends: "",
-        make: || Kind::of(NullSpec {}),
+        make: || ModelKind::of(NullSpec {}),
     },
     NamedModel {
         name: "dcpmm",
@@ -109,6 +112,7 @@ pub static NAMED: &[NamedModel] = &[
             ("read bandwidth", "6567 MB/s"),
             ("write bandwidth", "2317 MB/s"),
         ],
+        link: None,
         capacity: Some(256 << 30),
         year: Some(2019),
         source: "Bona et al., \"Freezing time\" (2020), section 5.3, Table 2 (4 KiB random reads, fio in the application); \
@@ -130,6 +134,7 @@ pub static NAMED: &[NamedModel] = &[
             ("interface", "SATA 6 Gb/s"),
             ("queue", "32 commands"),
         ],
+        link: None,
         capacity: sold_as(480),
         year: None,
         source: "Bona et al., \"Freezing time\" (2020), section 5.2, Fig. 7; interface and queue: Serial ATA Revision 3.0 (600 MB/s, \
@@ -137,7 +142,7 @@ pub static NAMED: &[NamedModel] = &[
         assumptions: "uniform; writes from 50 us on; flush, discard and write-zeroes as writes; 480 GB",
         ends: "latencies are those of 4 KiB at queue depth 1 while nothing else runs; more at once is bounded by SATA (600 MB/s, 32 commands), because no source states the drive's own rates",
         make: || {
-            Kind::of(UniformSpec(SpansSpec {
+            ModelKind::of(UniformSpec(SpansSpec {
                 read: Some(micros(200, 400)),
                 write: Some(micros(50, 200)),
                 bandwidth: Some(Rate::per_second(600_000_000)),
@@ -155,6 +160,7 @@ pub static NAMED: &[NamedModel] = &[
             ("rotation", "7200 rpm"),
             ("interface", "SATA 3 Gb/s"),
         ],
+        link: None,
         capacity: None,
         year: None,
         source: "Bona et al., \"Freezing time\" (2020), section 5 (drive) and 5.2, Fig. 6 (times for 4 KiB over 4 GB)",
@@ -173,6 +179,7 @@ pub static NAMED: &[NamedModel] = &[
             ("average access", "about 19 ms"),
             ("buffer", "2 MB"),
         ],
+        link: None,
         capacity: None,
         year: Some(2004),
         source: "vIrtical, deliverable D3.6, \"I/O Scheduler for virtualized systems\" (2014), Table 1 (size, peak \
@@ -193,6 +200,7 @@ pub static NAMED: &[NamedModel] = &[
             ("sequential write", "at least 6 MB/s"),
             ("random write of 4 KiB", "below 0.1 MB/s"),
         ],
+        link: None,
         capacity: Some(8_000_000_000),
         year: Some(2011),
         source: "vIrtical D3.6 (2014), Table 1 (size, peak rate); SD Association, speed class 6 (6 MB/s); Tom's Hardware, \"Round-Up: \
@@ -213,6 +221,7 @@ pub static NAMED: &[NamedModel] = &[
             ("random read of 4 KiB", "2,600 IOPS"),
             ("random write of 4 KiB", "about 190 IOPS"),
         ],
+        link: None,
         capacity: Some(16_000_000_000),
         year: Some(2014),
         source: "vIrtical D3.6 (2014), Table 1 (size, peak rate); AnandTech, \"SanDisk iNAND Extreme in 2014\" (eMMC of these years: \
@@ -236,8 +245,8 @@ pub static NAMED: &[NamedModel] = &[
             ("random write", "500000 IOPS"),
             ("sequential read", "2400 MB/s"),
             ("sequential write", "2000 MB/s"),
-            (LINK, "PCIe 3.0 x4"),
         ],
+        link: Link::new(3, 4),
         capacity: sold_as(375),
         year: Some(2017),
         source: "Intel Optane SSD DC P4800X Series product brief",
@@ -262,8 +271,8 @@ pub static NAMED: &[NamedModel] = &[
             ("random write", "38000 IOPS"),
             ("sequential read", "3200 MB/s"),
             ("sequential write", "1050 MB/s"),
-            (LINK, "PCIe 3.0 x4"),
         ],
+        link: Link::new(3, 4),
         capacity: sold_as(2_000),
         year: Some(2017),
         source: "Lenovo product guide \"Intel P4500 NVMe PCIe SSDs\", table 2",
@@ -290,6 +299,7 @@ pub static NAMED: &[NamedModel] = &[
             ("sequential read", "500 MB/s"),
             ("sequential write", "490 MB/s"),
         ],
+        link: None,
         capacity: sold_as(1_920),
         year: Some(2017),
         source: "Intel SSD DC S4500/S4600 Series product specification",
@@ -320,6 +330,7 @@ pub static NAMED: &[NamedModel] = &[
             ("buffer", "256 MB"),
             ("interface", "SATA 6 Gb/s"),
         ],
+        link: None,
         capacity: None,
         year: Some(2017),
         source: "Ultrastar DC HC310 hard disk drive specifications, revision 1.4, section 4.5 \
@@ -355,12 +366,20 @@ fn rating(latency: RatedLatency, iops: u64, megabytes: u64) -> Rating {
 
 /// A drive that loses no acknowledged data: no volatile cache, or one
 /// with power-loss protection.
-fn rated(read: Rating, write: Rating, flush: Nanos) -> Kind {
+fn rated(read: Rating, write: Rating, flush: Nanos) -> ModelKind {
     let (flush, discard) = (Span::fixed(flush), Span::fixed(flush));
-    Kind::of(RatedSpec { read, write, flush, discard, write_zeroes: None, cache: None, plp: true })
+    ModelKind::of(RatedSpec {
+        read,
+        write,
+        flush,
+        discard,
+        write_zeroes: None,
+        cache: None,
+        plp: true,
+    })
 }
 
-fn dcpmm() -> Kind {
+fn dcpmm() -> ModelKind {
     const TABLE_2: [(f64, f64); 19] = [
         (0.0, 1614.0),
         (1.0, 1768.0),
@@ -390,7 +409,7 @@ fn dcpmm() -> Kind {
     // A sixth of the rate that six modules reach.
     profile.bandwidth.insert(Operation::Read, 39_400_000_000 / 6);
     profile.bandwidth.insert(Operation::Write, 13_900_000_000 / 6);
-    Kind::of(ProfileSpec {
+    ModelKind::of(ProfileSpec {
         profile: Some(profile),
         flush: Some(Span::default()),
         discard: Some(Span::default()),
@@ -400,7 +419,7 @@ fn dcpmm() -> Kind {
     })
 }
 
-fn jpt39c() -> Kind {
+fn jpt39c() -> ModelKind {
     let basic = DiskSpec::new(
         1_000_000_000_000,
         7200,
@@ -408,7 +427,7 @@ fn jpt39c() -> Kind {
         1_580 * MICROSECOND,
         8_200 * MICROSECOND,
     );
-    Kind::of(DiskSpec {
+    ModelKind::of(DiskSpec {
         interface_rate: Rate::per_second(300_000_000),
         write_cache: 32 << 20,
         write_cache_extents: 16,
@@ -417,7 +436,7 @@ fn jpt39c() -> Kind {
     })
 }
 
-fn mk6006gah() -> Kind {
+fn mk6006gah() -> ModelKind {
     let basic = DiskSpec::new(
         60_000_000_000,
         4200,
@@ -425,7 +444,7 @@ fn mk6006gah() -> Kind {
         3_000 * MICROSECOND,
         11_700 * MICROSECOND,
     );
-    Kind::of(DiskSpec {
+    ModelKind::of(DiskSpec {
         interface_rate: Rate::per_second(10_000_000),
         write_cache: 1 << 20,
         write_cache_extents: 16,
@@ -439,10 +458,10 @@ fn mk6006gah() -> Kind {
 
 /// A card: times of reads and writes before their transfer (us), and its rates; units that can be
 /// open, and the time to close one (us).
-fn card(before: [u64; 2], rates: [u64; 2], open_units: u32, close: u64) -> Kind {
+fn card(before: [u64; 2], rates: [u64; 2], open_units: u32, close: u64) -> ModelKind {
     let [read, write] = before.map(|us| Span::fixed(us * MICROSECOND));
     let [read_rate, write_rate] = rates.map(Rate::per_second);
-    Kind::of(CardSpec {
+    ModelKind::of(CardSpec {
         read,
         read_rate,
         write,
@@ -455,7 +474,7 @@ fn card(before: [u64; 2], rates: [u64; 2], open_units: u32, close: u64) -> Kind 
     })
 }
 
-fn ultrastar_hc310() -> Kind {
+fn ultrastar_hc310() -> ModelKind {
     let basic = DiskSpec::new(
         6_000_000_000_000,
         7200,
@@ -463,7 +482,7 @@ fn ultrastar_hc310() -> Kind {
         230 * MICROSECOND,
         7_400 * MICROSECOND,
     );
-    Kind::of(DiskSpec {
+    ModelKind::of(DiskSpec {
         // The difference between the average seeks of writes and reads.
         write_settle: 800 * MICROSECOND,
         write_cache: 192 << 20,

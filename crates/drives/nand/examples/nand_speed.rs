@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use stasis_nand::{Array, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling};
-use stasis_nand::{CellPattern, Faults, Geometry, PageAddress, PlaneId, Timing, Variation};
+use stasis_nand::{Array, ArrayConfig, ArrayOptions, Op, OpKind, PlaneMode, Priority, Scheduling};
+use stasis_nand::{CellPattern, Geometry, PageAddress, PlaneId, Timing, Variation};
 
 /// Operations per measurement, and in flight.
 const OPERATIONS: u64 = 4_000_000;
@@ -35,8 +35,8 @@ fn measure(name: &str, reads: u64, command: u64, options: ArrayOptions, variatio
     let start = Instant::now();
     let cells = CellPattern::parse("LLLLLuLLu(LLuu)*", GEOMETRY.pages).expect("it fits");
     let timing = Timing { command, ..Timing::preset("mlc").expect("it is one") };
-    let faults = Faults::default();
-    let mut array = Array::new(GEOMETRY, cells, timing, options, variation, faults, 1);
+    let config = ArrayConfig { variation, ..ArrayConfig::new(GEOMETRY, cells, timing) };
+    let mut array = Array::new(config, options);
     let mut state = 1u64;
     let mut next = move |token| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -9,13 +9,11 @@ use stasis_block::clock::Nanos;
 
 use super::slots::{Phase, Slot};
 use super::wear::Wear;
-use super::{Op, OpKind, OpStatus};
+use super::{ArrayConfig, Op, OpKind, OpStatus};
 use crate::faults::Access;
 use crate::hash::bits;
 use crate::variation::{CellAddress, Condition};
-use crate::{
-    CellPattern, Fault, FaultRule, Faults, Geometry, PageAddress, PlaneId, Timing, Variation,
-};
+use crate::{Fault, FaultRule, Geometry, PageAddress, PlaneId, Timing};
 
 /// Stream of the seed that chooses the errors in corrupted data.
 const CORRUPTION: u64 = 0x636f_7272;
@@ -24,12 +22,7 @@ const FAULTS: u64 = 0x6661_756c;
 /// Cells, their wear and their faults; see the [module](self).
 #[derive(Debug)]
 pub(super) struct Medium {
-    geometry: Geometry,
-    cells: CellPattern,
-    timing: Timing,
-    variation: Variation,
-    faults: Faults,
-    seed: u64,
+    config: ArrayConfig,
     // Whether every cell is as good as every other.
     plain: bool,
     wear: Wear,
@@ -37,50 +30,44 @@ pub(super) struct Medium {
 
 impl Medium {
     /// Of blocks that were never erased.
-    pub fn new(
-        geometry: Geometry,
-        cells: CellPattern,
-        timing: Timing,
-        variation: Variation,
-        faults: Faults,
-        seed: u64,
-    ) -> Self {
+    pub fn new(config: ArrayConfig) -> Self {
+        let ArrayConfig { variation, faults, .. } = &config;
         let plain = variation.is_uniform() && variation.retry.is_none() && faults.is_empty();
-        let wear = Wear::new(geometry.total_blocks());
-        Self { geometry, cells, timing, variation, faults, seed, plain, wear }
+        let wear = Wear::new(config.geometry.total_blocks());
+        Self { config, plain, wear }
     }
 
     /// The parts of the array.
     #[inline]
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        &self.config.geometry
     }
 
     /// The times of operations.
     #[inline]
     pub fn timing(&self) -> &Timing {
-        &self.timing
+        &self.config.timing
     }
 
     /// Other times, for steps that begin later.
     pub fn set_timing(&mut self, timing: Timing) {
-        self.timing = timing;
+        self.config.timing = timing;
     }
 
     /// Adds a fault from now on.
     pub fn inject(&mut self, rule: FaultRule) {
-        self.faults.push(rule);
+        self.config.faults.push(rule);
         self.plain = false;
     }
 
     /// How often a block was erased.
     pub fn erases(&self, plane: PlaneId, block: u32) -> u32 {
-        self.wear.get(self.geometry.block_index(plane, block)).0
+        self.wear.get(self.config.geometry.block_index(plane, block)).0
     }
 
     /// Makes a block as worn as if it had been erased so often.
     pub fn set_erases(&mut self, plane: PlaneId, block: u32, erases: u32) {
-        self.wear.set(self.geometry.block_index(plane, block), erases);
+        self.wear.set(self.config.geometry.block_index(plane, block), erases);
     }
 
     /// The time of an operation's phase on the channel (ns).
@@ -88,10 +75,12 @@ impl Medium {
     pub fn transfer(&self, slot: &Slot, phase: Phase) -> Nanos {
         let bytes = slot.op.bytes;
         match phase {
-            Phase::Command => self.timing.command,
-            Phase::DataIn => self.timing.command.saturating_add(self.timing.bus.time(bytes)),
+            Phase::Command => self.config.timing.command,
+            Phase::DataIn => {
+                self.config.timing.command.saturating_add(self.config.timing.bus.time(bytes))
+            }
             Phase::DataOut | Phase::DataOutHolding if slot.silent => 0,
-            Phase::DataOut | Phase::DataOutHolding => self.timing.bus.time(bytes),
+            Phase::DataOut | Phase::DataOutHolding => self.config.timing.bus.time(bytes),
         }
     }
 
@@ -102,24 +91,25 @@ impl Medium {
         let (op, number) = (slot.op, slot.number);
         let copies = op.kind == OpKind::Copyback && access == Access::Read;
         let at = if copies { op.source } else { op.at };
-        let page_type = self.cells.page_type(at.page);
+        let page_type = self.config.cells.page_type(at.page);
         let mut time = match access {
-            Access::Read => self.timing.read(page_type),
-            Access::Program => self.timing.program(page_type),
-            Access::Erase => self.timing.erase,
+            Access::Read => self.config.timing.read(page_type),
+            Access::Program => self.config.timing.program(page_type),
+            Access::Erase => self.config.timing.erase,
         };
         if self.plain {
             return time;
         }
-        let block = self.geometry.block_index(at.plane, at.block);
+        let block = self.config.geometry.block_index(at.plane, at.block);
         let page = (access != Access::Erase).then_some(at.page);
-        let place = CellAddress { lun: self.geometry.lun(at.plane), block, page };
+        let place = CellAddress { lun: self.config.geometry.lun(at.plane), block, page };
         // Both halves of a copyback draw on their own.
         let draw = 2 * number + u64::from(op.kind == OpKind::Copyback && !copies);
-        time = self.variation.time(self.seed, place, draw, time);
-        if access == Access::Read && self.variation.retry.is_some() {
+        time = self.config.variation.time(self.config.seed, place, draw, time);
+        if access == Access::Read && self.config.variation.retry.is_some() {
             let condition = self.condition(now, at);
-            let (retries, readable) = self.variation.retries(self.seed, place, draw, condition);
+            let (retries, readable) =
+                self.config.variation.retries(self.config.seed, place, draw, condition);
             time = time.saturating_mul(u64::from(retries) + 1);
             slot.retries = retries;
             if !readable {
@@ -131,14 +121,19 @@ impl Medium {
             Access::Program => OpStatus::ProgramFailed,
             Access::Erase => OpStatus::EraseFailed,
         };
-        let fault =
-            self.faults.strike(&self.geometry, self.seed ^ FAULTS, (now, draw), (access, at));
+        let fault = self.config.faults.strike(
+            &self.config.geometry,
+            self.config.seed ^ FAULTS,
+            (now, draw),
+            (access, at),
+        );
         match fault {
             None => {}
             Some(Fault::Stuck(stands)) => time = time.saturating_add(stands),
             Some(Fault::CorruptedRead) if slot.status != OpStatus::Ok => {}
             Some(Fault::CorruptedRead) => {
-                slot.status = OpStatus::Corrupted { seed: bits(self.seed ^ CORRUPTION, draw) };
+                slot.status =
+                    OpStatus::Corrupted { seed: bits(self.config.seed ^ CORRUPTION, draw) };
             }
             Some(Fault::DeadDie) => {
                 (time, slot.status, slot.silent, slot.retries) = (0, failed, true, 0);
@@ -150,8 +145,8 @@ impl Medium {
 
     /// The conditions on which a read of a page depends.
     fn condition(&self, now: Nanos, at: PageAddress) -> Condition {
-        let (erases, since) = self.wear.get(self.geometry.block_index(at.plane, at.block));
-        let begun = self.variation.retry.map_or(0, |retry| retry.age);
+        let (erases, since) = self.wear.get(self.config.geometry.block_index(at.plane, at.block));
+        let begun = self.config.variation.retry.map_or(0, |retry| retry.age);
         let age = match since {
             Some(since) => now.saturating_sub(since),
             None => now.saturating_add(begun),
@@ -163,7 +158,7 @@ impl Medium {
     #[inline]
     pub fn ended(&mut self, now: Nanos, op: &Op) {
         if op.kind == OpKind::Erase {
-            self.wear.erased(self.geometry.block_index(op.at.plane, op.at.block), now);
+            self.wear.erased(self.config.geometry.block_index(op.at.plane, op.at.block), now);
         }
     }
 }
@@ -173,6 +168,7 @@ mod tests {
     use super::super::slots::Slots;
     use super::super::Priority;
     use super::*;
+    use crate::{CellPattern, Faults};
 
     const GEOMETRY: Geometry = Geometry {
         channels: 1,
@@ -187,8 +183,8 @@ mod tests {
     fn medium(faults: Vec<FaultRule>) -> Medium {
         let cells = CellPattern::parse("slc", GEOMETRY.pages).unwrap();
         let timing = Timing::preset("slc").unwrap();
-        let variation = Variation::default();
-        Medium::new(GEOMETRY, cells, timing, variation, Faults::new(faults), 7)
+        let faults = Faults::new(faults);
+        Medium::new(ArrayConfig { faults, seed: 7, ..ArrayConfig::new(GEOMETRY, cells, timing) })
     }
 
     fn op(kind: OpKind, block: u32) -> Op {

@@ -1,33 +1,15 @@
 //! Activities of an array's parts with their times, kept on demand until they are taken.
 
 use stasis_block::clock::Nanos;
+use stasis_block::timeline::Step;
 
 use super::slots::{Phase, Slot, Slots};
-use super::unit::{State, Unit};
+use super::unit::{Unit, UnitState};
 use super::{OpKind, Priority};
 use crate::PageAddress;
 
 /// Maximum number of activities that wait to be taken; further ones are only counted.
 const MAX_WAITING: usize = 1 << 16;
-
-/// A step of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Its command is on the channel.
-    Command,
-    /// Its command and its data are on the channel, to the plane.
-    DataIn,
-    /// Its data is on the channel, from the plane.
-    DataOut,
-    /// The cells are at work.
-    Cells,
-    /// Data moves between the data register and the cache register.
-    Register,
-    /// The cells suspend a program or erase for a read.
-    Suspend,
-    /// The cells resume the suspended program or erase.
-    Resume,
-}
 
 /// The part of the array that a step occupies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,9 +81,9 @@ impl Log {
     /// The step of a unit ends now: it is over, or the cells stop for a read.
     pub(super) fn step(&mut self, number: u32, unit: &Unit, slots: &Slots, now: Nanos) {
         let (step, leader) = match unit.state {
-            State::Suspending => (Step::Suspend, unit.suspended),
-            State::Resuming => (Step::Resume, unit.suspended),
-            State::ReadCopy | State::ProgramCopy => (Step::Register, unit.current),
+            UnitState::Suspending => (Step::Suspend, unit.suspended),
+            UnitState::Resuming => (Step::Resume, unit.suspended),
+            UnitState::ReadCopy | UnitState::ProgramCopy => (Step::Register, unit.current),
             _ => (Step::Cells, unit.current),
         };
         let times = (self.began[number as usize], now);
@@ -143,7 +125,7 @@ mod tests {
         let op = Op { kind: OpKind::Erase, at, source: at, bytes: 8, priority, token: 0, group: 0 };
         let index = slots.insert(3, 0, 0, op);
         let mut unit = Unit::new(0, 0);
-        (unit.state, unit.current) = (State::Erase, index);
+        (unit.state, unit.current) = (UnitState::Erase, index);
         let mut log = Log::new(1, 5);
         log.step(0, &unit, &slots, 5);
         log.step(0, &unit, &slots, 9);

@@ -8,8 +8,8 @@ use super::bus::Channel;
 use super::event_queue::EventQueue;
 use super::slots::{List, Slots, NONE};
 use super::unit::Unit;
-use super::{ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};
-use crate::{CellPattern, FaultRule, Faults, Geometry, PlaneId, Timing, Variation};
+use super::{ArrayConfig, ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};
+use crate::{FaultRule, Geometry, PlaneId, Timing};
 
 /// A NAND array; see the [crate](crate).
 #[derive(Debug)]
@@ -40,15 +40,8 @@ pub struct Array {
 
 impl Array {
     /// An idle array whose blocks were never erased.
-    pub fn new(
-        geometry: Geometry,
-        cells: CellPattern,
-        timing: Timing,
-        options: ArrayOptions,
-        variation: Variation,
-        faults: Faults,
-        seed: u64,
-    ) -> Self {
+    pub fn new(config: ArrayConfig, options: ArrayOptions) -> Self {
+        let geometry = config.geometry;
         let parts = match options.planes {
             PlaneMode::Independent => 1,
             PlaneMode::Lockstep => geometry.planes,
@@ -76,7 +69,7 @@ impl Array {
             lun_usage: Usage::new(geometry.total_luns()),
             busy: vec![(0, 0); geometry.total_luns() as usize],
             log: None,
-            medium: Medium::new(geometry, cells, timing, variation, faults, seed),
+            medium: Medium::new(config),
             options,
         }
     }

@@ -4,7 +4,8 @@
 //! no I/O: the same operations at the same times end at the same times. No
 //! data lives here, and no mapping: `stasis-flash` builds drives on it.
 //!
-//! - [`Geometry`], [`CellPattern`], [`Timing`]: the parts of the array, and their times;
+//! - [`ArrayConfig`] of [`Geometry`], [`CellPattern`], [`Timing`]: the parts of the array, and their
+//!   times;
 //! - [`Array`]: which operation ends when, and how;
 //! - [`Activity`]: which operation occupied which part of the array and when, while it is watched;
 //! - [`Variation`], [`Faults`]: the differences between cells, and their faults.
@@ -21,7 +22,6 @@ mod bus;
 pub mod cells;
 mod event_queue;
 pub mod faults;
-mod geometry;
 pub mod hash;
 mod op;
 mod options;
@@ -36,14 +36,14 @@ mod usage;
 mod variation;
 mod wear;
 
-pub use activity::{Activity, Part, Step};
+pub use activity::{Activity, Part};
 pub use array::Array;
 pub use cells::{CellPattern, PageType, PatternError};
 pub use faults::{Fault, FaultError, FaultRule, Faults};
-pub use geometry::{Geometry, GeometryError, PageAddress, PlaneId};
 pub use op::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority, Scope};
-pub use options::{ArrayOptions, ChannelOrder, PlaneMode, Scheduling};
+pub use options::{ArrayConfig, ArrayOptions, ChannelOrder, PlaneMode, Scheduling};
 pub use prefetch::prefetch;
+pub use stasis_block::inside::geometry::{Geometry, GeometryError, PageAddress, PlaneId};
 pub use timing::{BusRate, Timing};
 pub use usage::Usage;
 pub use variation::{CellTimes, Retry, Variation, VariationError};

@@ -1,4 +1,31 @@
-//! How the array's parts work together.
+//! The description of an array: its cells, and how its parts work together.
+
+use crate::{CellPattern, Faults, Geometry, Timing, Variation};
+
+/// The cells of an array: their arrangement, times, differences and faults.
+#[derive(Debug, Clone)]
+pub struct ArrayConfig {
+    /// The parts of the array.
+    pub geometry: Geometry,
+    /// The type of each page of a block.
+    pub cells: CellPattern,
+    /// Times of operations and of the channels.
+    pub timing: Timing,
+    /// Differences between cells.
+    pub variation: Variation,
+    /// Faults from the beginning on.
+    pub faults: Faults,
+    /// Seed of the differences and of random faults.
+    pub seed: u64,
+}
+
+impl ArrayConfig {
+    /// Cells that are all alike and have no faults.
+    pub fn new(geometry: Geometry, cells: CellPattern, timing: Timing) -> Self {
+        let (variation, faults) = (Variation::default(), Faults::default());
+        Self { geometry, cells, timing, variation, faults, seed: 1 }
+    }
+}
 
 /// Which parts of a LUN work at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,7 +3,7 @@
 use stasis_block::clock::Nanos;
 
 use super::slots::{Phase, NONE};
-use super::unit::State;
+use super::unit::UnitState;
 use super::{Array, OpKind, Priority, Scheduling};
 
 impl Array {
@@ -21,7 +21,11 @@ impl Array {
     pub(super) fn touch_if_waiting(&mut self, unit: u32) {
         let this = &self.units[unit as usize];
         let queued = this.queues.iter().any(|queue| !queue.is_empty());
-        if queued || this.state == State::ReadDone || this.next != NONE || this.suspended != NONE {
+        if queued
+            || this.state == UnitState::ReadDone
+            || this.next != NONE
+            || this.suspended != NONE
+        {
             self.touch(unit);
         }
     }
@@ -33,18 +37,18 @@ impl Array {
         loop {
             let this = &self.units[unit as usize];
             match this.state {
-                State::ReadDone => {
+                UnitState::ReadDone => {
                     if !self.begin_read_copy(unit) {
                         return;
                     }
                 }
-                State::Idle if this.next != NONE => {
+                UnitState::Idle if this.next != NONE => {
                     if this.loading == 0 {
                         self.begin_cached_program(unit);
                     }
                     return;
                 }
-                State::Idle => {
+                UnitState::Idle => {
                     let Some(class) = self.candidate(unit) else { return };
                     if self.is_cached_program(unit, class) {
                         if this.cache == 0 {
@@ -55,15 +59,15 @@ impl Array {
                     }
                     return self.start(unit, class);
                 }
-                State::Suspended if self.gives_way(unit) => {
+                UnitState::Suspended if self.gives_way(unit) => {
                     return self.start(unit, Priority::Read as usize);
                 }
-                State::Suspended => {
-                    self.units[unit as usize].state = State::Resuming;
+                UnitState::Suspended => {
+                    self.units[unit as usize].state = UnitState::Resuming;
                     self.begin_step(unit, self.medium.timing().resume);
                     return;
                 }
-                State::Program | State::Erase => {
+                UnitState::Program | UnitState::Erase => {
                     if this.until - self.now > self.medium.timing().suspend && self.gives_way(unit)
                     {
                         self.suspend(unit);
@@ -186,7 +190,7 @@ impl Array {
             this.given_way = this.given_way.saturating_add(count);
         }
         let this = &mut self.units[unit as usize];
-        (this.current, this.state) = (leader, State::Command);
+        (this.current, this.state) = (leader, UnitState::Command);
         let program = self.slots[leader].op.kind == OpKind::Program;
         let phase = if program { Phase::DataIn } else { Phase::Command };
         let pending = self.request_all(unit, leader, phase);
@@ -219,7 +223,7 @@ impl Array {
             index = self.slots[index].mate;
         }
         self.occupy(lun, 1);
-        if self.begin_copy(unit, State::ProgramCopy) {
+        if self.begin_copy(unit, UnitState::ProgramCopy) {
             self.end_program_copy(unit);
         }
     }
@@ -233,7 +237,7 @@ impl Array {
             return false;
         }
         this.cache |= planes;
-        let over = self.begin_copy(unit, State::ReadCopy);
+        let over = self.begin_copy(unit, UnitState::ReadCopy);
         if over {
             self.end_read_copy(unit);
         }
@@ -242,7 +246,7 @@ impl Array {
 
     /// Begins a copy between registers; `true` if it is over at once. The wait
     /// for it counts as the registers'.
-    fn begin_copy(&mut self, unit: u32, state: State) -> bool {
+    fn begin_copy(&mut self, unit: u32, state: UnitState) -> bool {
         self.units[unit as usize].state = state;
         if self.medium.timing().register_copy == 0 {
             return true;

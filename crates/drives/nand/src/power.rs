@@ -4,7 +4,7 @@ use stasis_block::clock::Nanos;
 
 use super::bus::Channel;
 use super::slots::{List, Slots, NONE};
-use super::unit::{State, Unit};
+use super::unit::{Unit, UnitState};
 use super::{Array, Op};
 
 impl Array {
@@ -18,11 +18,11 @@ impl Array {
         for unit in &self.units {
             let at_work = matches!(
                 unit.state,
-                State::Program
-                    | State::Erase
-                    | State::Suspending
-                    | State::Suspended
-                    | State::Resuming
+                UnitState::Program
+                    | UnitState::Erase
+                    | UnitState::Suspending
+                    | UnitState::Suspended
+                    | UnitState::Resuming
             );
             for first in [unit.suspended, if at_work { unit.current } else { NONE }] {
                 let mut index = first;

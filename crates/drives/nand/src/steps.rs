@@ -3,7 +3,7 @@
 use stasis_block::clock::Nanos;
 
 use super::slots::{Phase, NONE};
-use super::unit::State;
+use super::unit::UnitState;
 use super::{Array, OpKind, OpStatus, Priority};
 use crate::faults::Access;
 
@@ -15,13 +15,13 @@ impl Array {
         let leader = this.current;
         let clock = this.housekeeping.at(now);
         let (state, access) = match self.slots[leader].op.kind {
-            OpKind::Read => (State::Read, Access::Read),
-            OpKind::Program => (State::Program, Access::Program),
-            OpKind::Erase => (State::Erase, Access::Erase),
-            OpKind::Copyback => (State::CopybackRead, Access::Read),
+            OpKind::Read => (UnitState::Read, Access::Read),
+            OpKind::Program => (UnitState::Program, Access::Program),
+            OpKind::Erase => (UnitState::Erase, Access::Erase),
+            OpKind::Copyback => (UnitState::CopybackRead, Access::Read),
         };
         this.state = state;
-        if matches!(state, State::Program | State::Erase) {
+        if matches!(state, UnitState::Program | UnitState::Erase) {
             this.given_way = 0;
         }
         let mut longest = 0;
@@ -31,7 +31,7 @@ impl Array {
         });
         self.begin_step(unit, longest);
         // A step that can be suspended, or that leaves the cache register free, lets others start.
-        if matches!(state, State::Program | State::Erase) {
+        if matches!(state, UnitState::Program | UnitState::Erase) {
             self.touch(unit);
         }
     }
@@ -40,7 +40,7 @@ impl Array {
     fn begin_copyback_program(&mut self, unit: u32) {
         let now = self.now;
         let this = &mut self.units[unit as usize];
-        this.state = State::Program;
+        this.state = UnitState::Program;
         this.given_way = 0;
         let leader = this.current;
         let mut longest = 0;
@@ -67,7 +67,7 @@ impl Array {
         self.note_step(unit);
         let this = &mut self.units[unit as usize];
         this.remaining = this.until - now;
-        this.state = State::Suspending;
+        this.state = UnitState::Suspending;
         (this.suspended, this.current) = (this.current, NONE);
         let leader = this.suspended;
         self.each(leader, |array, index| {
@@ -84,7 +84,7 @@ impl Array {
         (this.current, this.suspended) = (this.suspended, NONE);
         let (leader, remaining) = (this.current, this.remaining);
         let erase = self.slots[leader].op.kind == OpKind::Erase;
-        this.state = if erase { State::Erase } else { State::Program };
+        this.state = if erase { UnitState::Erase } else { UnitState::Program };
         self.each(leader, |array, index| {
             let (times, took) = array.slots.spent(index, now);
             times.queue += took;
@@ -100,20 +100,20 @@ impl Array {
         this.until = Nanos::MAX;
         let leader = this.current;
         match this.state {
-            State::Read | State::CopybackRead | State::Program | State::Erase => {
+            UnitState::Read | UnitState::CopybackRead | UnitState::Program | UnitState::Erase => {
                 self.each(leader, |array, index| {
                     let (times, took) = array.slots.spent(index, now);
                     times.cell += took;
                 });
                 self.end_cells(unit);
             }
-            State::ReadCopy => self.end_read_copy(unit),
-            State::ProgramCopy => self.end_program_copy(unit),
-            State::Suspending => {
-                this.state = State::Suspended;
+            UnitState::ReadCopy => self.end_read_copy(unit),
+            UnitState::ProgramCopy => self.end_program_copy(unit),
+            UnitState::Suspending => {
+                this.state = UnitState::Suspended;
                 self.touch(unit);
             }
-            State::Resuming => {
+            UnitState::Resuming => {
                 self.resume(unit);
                 self.touch(unit);
             }
@@ -127,13 +127,13 @@ impl Array {
         let this = &mut self.units[unit as usize];
         let leader = this.current;
         match this.state {
-            State::Read if self.options.cache_register && this.suspended == NONE => {
-                this.state = State::ReadDone;
+            UnitState::Read if self.options.cache_register && this.suspended == NONE => {
+                this.state = UnitState::ReadDone;
                 // Waiting operations are considered when the copy is over.
                 self.begin_read_copy(unit);
             }
-            State::Read => {
-                this.state = State::DataOut;
+            UnitState::Read => {
+                this.state = UnitState::DataOut;
                 let channel = this.channel;
                 let mut pending = 0;
                 self.each(leader, |array, index| {
@@ -148,7 +148,7 @@ impl Array {
                     self.free_array(unit, self.slots[leader].op.priority);
                 }
             }
-            State::CopybackRead => self.begin_copyback_program(unit),
+            UnitState::CopybackRead => self.begin_copyback_program(unit),
             _ => {
                 let priority = self.slots[leader].op.priority;
                 self.each(leader, |array, index| {
@@ -202,11 +202,11 @@ impl Array {
             this.housekeeping.stop(now);
         }
         if this.suspended == NONE {
-            this.state = State::Idle;
+            this.state = UnitState::Idle;
             let lun = this.lun;
             self.occupy(lun, -1);
         } else {
-            this.state = State::Suspended;
+            this.state = UnitState::Suspended;
         }
         self.touch_if_waiting(unit);
     }

@@ -6,7 +6,7 @@ use super::slots::{List, NONE};
 
 /// The state of the cells and their data register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum UnitState {
     Idle,
     /// Commands, and without a cache register data, are on their way.
     Command,
@@ -62,7 +62,7 @@ impl Stopwatch {
 pub(super) struct Unit {
     /// Waiting operations, by priority.
     pub queues: [List; 3],
-    pub state: State,
+    pub state: UnitState,
     /// First of the operations at the data register; so are the next two.
     pub current: u32,
     /// The operation suspended for `current`.
@@ -94,7 +94,7 @@ impl Unit {
     pub fn new(channel: u32, lun: u32) -> Self {
         Self {
             queues: [List::EMPTY; 3],
-            state: State::Idle,
+            state: UnitState::Idle,
             current: NONE,
             suspended: NONE,
             next: NONE,

@@ -1,7 +1,8 @@
 //! Once it is warm, the NAND array allocates nothing per operation.
 
 use stasis_nand::{
-    Array, ArrayOptions, ChannelOrder, Op, OpKind, PlaneMode, Priority, Scheduling, Scope,
+    Array, ArrayConfig, ArrayOptions, ChannelOrder, Op, OpKind, PlaneMode, Priority, Scheduling,
+    Scope,
 };
 use stasis_nand::{
     CellPattern, Fault, FaultRule, Faults, Geometry, PageAddress, PlaneId, Timing, Variation,
@@ -60,7 +61,8 @@ fn a_warm_array_allocates_nothing() {
     let timing = Timing { command: 200, ..Timing::preset("tlc").unwrap() };
     let variation = Variation { page: 0.05, ..Variation::default() };
     let faults = Faults::new(vec![FaultRule::new(Fault::FailedProgram).rate(0.1)]);
-    let mut array = Array::new(geometry, cells, timing, options, variation, faults, 1);
+    let config = ArrayConfig { variation, faults, ..ArrayConfig::new(geometry, cells, timing) };
+    let mut array = Array::new(config, options);
     let mut state = 1;
     work(&mut array, &mut state, 50_000);
     let measured = allocation_counter::measure(|| {

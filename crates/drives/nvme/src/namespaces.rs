@@ -19,13 +19,13 @@ use crate::zoned::ZonedNamespace;
 /// The namespaces, by identifiers from 1 on.
 #[derive(Debug)]
 pub struct Namespaces {
-    states: Vec<State>,
+    states: Vec<NamespaceState>,
     // Those that are being formatted.
     formatting: Option<RangeInclusive<u32>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct NamespaceState {
     // As it is formatted now.
     namespace: Namespace,
     identity: NamespaceIdentity,
@@ -40,7 +40,7 @@ struct State {
 impl Namespaces {
     /// New ones: empty, and nothing is marked.
     pub fn new(config: &Config) -> Self {
-        let state = |(index, namespace): (usize, &Namespace)| State {
+        let state = |(index, namespace): (usize, &Namespace)| NamespaceState {
             namespace: namespace.clone(),
             identity: NamespaceIdentity::new(&config.serial, index as u32 + 1),
             marks: Intervals::default(),
@@ -52,11 +52,11 @@ impl Namespaces {
         Self { states, formatting: None }
     }
 
-    fn state(&self, nsid: u32) -> Option<&State> {
+    fn state(&self, nsid: u32) -> Option<&NamespaceState> {
         self.states.get((nsid as usize).checked_sub(1)?)
     }
 
-    fn state_mut(&mut self, nsid: u32) -> Option<&mut State> {
+    fn state_mut(&mut self, nsid: u32) -> Option<&mut NamespaceState> {
         self.states.get_mut((nsid as usize).checked_sub(1)?)
     }
 
@@ -242,7 +242,7 @@ impl Namespaces {
     }
 }
 
-impl State {
+impl NamespaceState {
     /// Whether the zones allow an access to blocks that lie in the namespace.
     fn check_zones(&self, operation: Operation, extent: &Extent) -> Result<(), Failure> {
         self.zones.as_ref().map_or(Ok(()), |zoned| zoned.check(operation, extent))
@@ -279,7 +279,7 @@ impl Namespaces {
 impl Namespaces {
     /// The state that each namespace keeps; `made`: the namespaces' configurations.
     pub fn kept(&self, made: &[Namespace]) -> Vec<KeptNamespace> {
-        let kept = |(state, made): (&State, &Namespace)| KeptNamespace {
+        let kept = |(state, made): (&NamespaceState, &Namespace)| KeptNamespace {
             block_size: state.namespace.block_size,
             uncorrectable: state.marks.ranges().collect(),
             zones: state.zones.as_ref().map_or(Vec::new(), |zones| zones.set.kept()),

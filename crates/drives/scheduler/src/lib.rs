@@ -24,8 +24,8 @@ mod tree_arena;
 pub use dispatcher::Dispatcher;
 pub use kinds::bfq::help::Help;
 pub use kinds::{
-    Bfq, BfqSpec, Cfq, CfqSpec, ClookSpec, DeadlineSpec, Kind, NoneSpec, Parameters, Registered,
-    KINDS,
+    Bfq, BfqSpec, Cfq, CfqSpec, ClookSpec, DeadlineSpec, NoneSpec, Parameters, Registered,
+    SchedulerKind, KINDS,
 };
 pub use priority::{Class, Priority};
 pub use spec::{SchedulerSpec, SpecError};

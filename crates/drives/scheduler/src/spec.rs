@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{json, Map, Value};
 use stasis_config::{self as config, guess, listed, read, ReadError, Tag};
 
-use crate::kinds::{counts, Kind, Registered, KINDS};
+use crate::kinds::{counts, Registered, SchedulerKind, KINDS};
 use crate::Scheduler;
 
 /// The key of [`SchedulerSpec::depth`].
@@ -19,7 +19,7 @@ const DEPTH: &str = "depth";
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerSpec {
     /// Kind of the scheduler, with its parameters.
-    pub kind: Kind,
+    pub kind: SchedulerKind,
     /// Limit on the number of requests at the drive at once. With 1, the scheduler alone
     /// decides the order, as with the memory cards and disks of the publication;
     /// drives that work in parallel need more.

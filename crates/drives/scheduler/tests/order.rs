@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_block::{Command, Operation};
 use stasis_scheduler::{
-    BfqSpec, Class, ClookSpec, DeadlineSpec, Dispatcher, Kind, Parameters, Priority, QueueId,
-    QueueSpec, Refused, Registered, Request, Scheduler, SchedulerSpec, KINDS,
+    BfqSpec, Class, ClookSpec, DeadlineSpec, Dispatcher, Parameters, Priority, QueueId, QueueSpec,
+    Refused, Registered, Request, Scheduler, SchedulerKind, SchedulerSpec, KINDS,
 };
 
 fn build(kind: usize) -> Box<dyn Scheduler> {
@@ -130,7 +130,7 @@ proptest! {
         // which a flood of flushes takes longest, that is 200 s.
         let mut spec = SchedulerSpec::parse(KINDS[kind].name).unwrap();
         if let Some(bfq) = spec.kind.get::<BfqSpec>() {
-            spec.kind = Kind::of(BfqSpec { max_budget: 64 << 10, ..*bfq });
+            spec.kind = SchedulerKind::of(BfqSpec { max_budget: 64 << 10, ..*bfq });
         }
         let mut scheduler = spec.build();
         let mut numbers = Numbers(seed);

@@ -1,7 +1,7 @@
 //! Schedulers as experiments describe them.
 
 use stasis_block::clock::{MILLISECOND, SECOND};
-use stasis_scheduler::{BfqSpec, Kind, SchedulerSpec, KINDS};
+use stasis_scheduler::{BfqSpec, SchedulerKind, SchedulerSpec, KINDS};
 
 #[derive(Debug, serde::Deserialize, serde::Serialize)]
 struct Drive {
@@ -38,7 +38,7 @@ fn words_and_tables_are_read() {
         charge_time: false,
         ..BfqSpec::default()
     };
-    assert_eq!(spec, Ok(SchedulerSpec { kind: Kind::of(bfq), depth: 4 }));
+    assert_eq!(spec, Ok(SchedulerSpec { kind: SchedulerKind::of(bfq), depth: 4 }));
 }
 
 #[test]

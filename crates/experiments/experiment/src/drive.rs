@@ -14,6 +14,7 @@ use stasis_nvme::{Ocssd, Placement, Zones};
 use stasis_scheduler::SchedulerSpec;
 
 use crate::error::ExperimentError;
+use crate::guest_drive::guest_drive;
 
 /// Device interface through which the guest accesses the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -51,67 +52,53 @@ pub enum StateSpec {
     New,
 }
 
-/// A drive: when its commands complete, and where its bytes live.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-#[schemars(transform = older_names)]
-pub struct DriveSpec {
-    /// Name in the results; by default `drive0`, `drive1` and so on
-    #[serde(default)]
-    pub name: Option<String>,
-    /// Device interface to the guest.
-    #[serde(default)]
-    pub interface: Interface,
-    /// Latency model, which sets when commands complete: a name, a word such as `fixed:100us`, or a
-    /// table.
-    #[schemars(extend("examples" = ["fixed:100us"]))]
-    pub model: ModelSpec,
-    /// Medium that stores the drive's data.
-    #[schemars(extend("examples" = ["ram:1GiB"]))]
-    pub medium: MediumSpec,
-    /// Cost of a barrier (ns). A drive whose model has no barrier offers one if this is set.
-    #[serde(default, with = "units::duration_option")]
-    pub barrier: Option<Nanos>,
-    /// Wall-clock delay added to each I/O on the medium (ns), which imitates a slow medium.
-    #[serde(default, with = "units::duration")]
-    pub delay: Nanos,
-    /// I/O queues or queue pairs; by default one for each vCPU.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 64))]
-    pub queues: Option<u16>,
-    /// Whether each doorbell write leaves the guest.
-    #[serde(default)]
-    pub doorbells: Doorbells,
-    /// Logical block size in bytes: 512 or 4096.
-    #[serde(default = "default_block_size", with = "units::size")]
-    pub block_size: u64,
-    /// Namespaces, of equal size.
-    #[serde(default = "default_namespaces")]
-    #[schemars(range(min = 1, max = 128))]
-    pub namespaces: u32,
-    /// Data placement that the drive offers to the guest.
-    #[serde(default)]
-    pub placement: Placement,
-    /// Scheduler of a shared drive, which selects the next waiting request. Without one, requests
-    /// go to the drive in order of arrival.
-    #[serde(default)]
-    pub scheduler: Option<SchedulerSpec>,
-    /// Serial number, as the guest sees it.
-    #[serde(default)]
-    pub serial: Option<String>,
-    /// Time that the guest's software adds to each command (ns), subtracted from latencies that
-    /// were measured by an application. By default the value measured for the engine.
-    #[serde(default, with = "units::duration_option")]
-    pub path: Option<Nanos>,
-    /// Zones, for a drive with the Zoned Namespace command set.
-    #[serde(default)]
-    pub zones: Option<Zones>,
-    /// Geometry of an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
-    #[serde(default, with = "stasis_nvme::ocssd_option", alias = "physical")]
-    pub ocssd: Option<Ocssd>,
-    /// Initial state of the drive beside its data, such as zones: kept from an earlier run, or new.
-    #[serde(default)]
-    pub state: StateSpec,
+guest_drive! {
+    /// A drive: when its commands complete, and where its bytes live.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+    #[schemars(transform = older_names)]
+    pub struct DriveSpec (interface = "Interface::default") {
+        /// Latency model, which sets when commands complete: a name, a word such as `fixed:100us`, or a
+        /// table.
+        #[schemars(extend("examples" = ["fixed:100us"]))]
+        pub model: ModelSpec,
+        /// Medium that stores the drive's data.
+        #[schemars(extend("examples" = ["ram:1GiB"]))]
+        pub medium: MediumSpec,
+        /// Cost of a barrier (ns). A drive whose model has no barrier offers one if this is set.
+        #[serde(default, with = "units::duration_option")]
+        pub barrier: Option<Nanos>,
+        /// Wall-clock delay added to each I/O on the medium (ns), which imitates a slow medium.
+        #[serde(default, with = "units::duration")]
+        pub delay: Nanos,
+        /// Logical block size in bytes: 512 or 4096.
+        #[serde(default = "default_block_size", with = "units::size")]
+        pub block_size: u64,
+        /// Namespaces, of equal size.
+        #[serde(default = "default_namespaces")]
+        #[schemars(range(min = 1, max = 128))]
+        pub namespaces: u32,
+        /// Data placement that the drive offers to the guest.
+        #[serde(default)]
+        pub placement: Placement,
+        /// Scheduler of a shared drive, which selects the next waiting request. Without one, requests
+        /// go to the drive in order of arrival.
+        #[serde(default)]
+        pub scheduler: Option<SchedulerSpec>,
+        /// Time that the guest's software adds to each command (ns), subtracted from latencies that
+        /// were measured by an application. By default the value measured for the engine.
+        #[serde(default, with = "units::duration_option")]
+        pub path: Option<Nanos>,
+        /// Zones, for a drive with the Zoned Namespace command set.
+        #[serde(default)]
+        pub zones: Option<Zones>,
+        /// Geometry of an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
+        #[serde(default, with = "stasis_nvme::ocssd_option", alias = "physical")]
+        pub ocssd: Option<Ocssd>,
+        /// Initial state of the drive beside its data, such as zones: kept from an earlier run, or new.
+        #[serde(default)]
+        pub state: StateSpec,
+    }
 }
 
 fn older_names(schema: &mut Schema) {
@@ -193,9 +180,7 @@ impl DriveSpec {
         if self.interface != Interface::Nvme && !plain {
             return Err("namespaces and placement are of interface=nvme only".into());
         }
-        if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
-            return Err("queues must be a number from 1 to 64".into());
-        }
+        self.check_guest_side()?;
         if self.interface != Interface::Nvme && (self.zones.is_some() || self.ocssd.is_some()) {
             return Err("zones and ocssd need the interface nvme".into());
         }

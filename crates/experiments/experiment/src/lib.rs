@@ -9,6 +9,7 @@ mod drive;
 mod engine;
 mod error;
 mod file;
+mod guest_drive;
 #[cfg(test)]
 mod messages;
 mod serve;

@@ -15,6 +15,7 @@ use stasis_media::{Durability, ImageSettings, MediumSpec};
 use stasis_nvme::Placement;
 use stasis_scheduler::{Class, Priority, QueueSpec, WEIGHTS};
 
+use crate::guest_drive::guest_drive;
 use crate::{DriveSpec, Interface, MachineSpec};
 
 /// One machine, in a table `[machine]`, or several, in tables `[[machine]]`.
@@ -164,53 +165,40 @@ fn priority(word: &str) -> Result<Priority, String> {
     Ok(Priority { class: *found, level })
 }
 
-/// A machine's virtual disk on a shared drive: a region of it, or an image whose
-/// files lie there.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct DiskSpec {
-    /// Name of the shared drive that holds the disk.
-    pub on: String,
-    /// Offset of the disk on the shared drive, in bytes.
-    #[serde(default, with = "units::size")]
-    pub offset: u64,
-    /// Size in bytes; by default the rest of the drive. The size of an image is in the image.
-    #[serde(default, with = "units::size_option")]
-    pub size: Option<u64>,
-    /// Path of an image in qcow2.
-    #[serde(default)]
-    pub image: Option<PathBuf>,
-    /// Durability of an image: the condition that a flush waits for.
-    #[serde(default)]
-    pub durability: Option<Durability>,
-    /// Limit on an image's lag in time ([`ImageSettings::max_lag`]).
-    #[serde(default, with = "units::duration_option")]
-    pub max_lag: Option<Nanos>,
-    /// Limit on an image's lag in bytes ([`ImageSettings::max_lag_bytes`]).
-    #[serde(default, with = "units::size_option")]
-    pub max_lag_bytes: Option<u64>,
-    /// Name in the results; by default made from the machine's and the drive's names.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// Device interface to the guest.
-    #[serde(default = "virtio")]
-    pub interface: Interface,
-    /// I/O queues or queue pairs; by default one for each vCPU.
-    #[serde(default)]
-    pub queues: Option<u16>,
-    /// Whether each doorbell write leaves the guest.
-    #[serde(default)]
-    pub doorbells: Doorbells,
-    /// Serial number, as the guest sees it.
-    #[serde(default)]
-    pub serial: Option<String>,
-    /// Share against other tenants, 1 to 1000.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 1000))]
-    pub weight: Option<u32>,
-    /// I/O priority, such as `best-effort/4`.
-    #[serde(default)]
-    pub ioprio: Option<String>,
+guest_drive! {
+    /// A machine's virtual disk on a shared drive: a region of it, or an image whose
+    /// files lie there.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct DiskSpec (interface = "virtio") {
+        /// Name of the shared drive that holds the disk.
+        pub on: String,
+        /// Offset of the disk on the shared drive, in bytes.
+        #[serde(default, with = "units::size")]
+        pub offset: u64,
+        /// Size in bytes; by default the rest of the drive. The size of an image is in the image.
+        #[serde(default, with = "units::size_option")]
+        pub size: Option<u64>,
+        /// Path of an image in qcow2.
+        #[serde(default)]
+        pub image: Option<PathBuf>,
+        /// Durability of an image: the condition that a flush waits for.
+        #[serde(default)]
+        pub durability: Option<Durability>,
+        /// Limit on an image's lag in time ([`ImageSettings::max_lag`]).
+        #[serde(default, with = "units::duration_option")]
+        pub max_lag: Option<Nanos>,
+        /// Limit on an image's lag in bytes ([`ImageSettings::max_lag_bytes`]).
+        #[serde(default, with = "units::size_option")]
+        pub max_lag_bytes: Option<u64>,
+        /// Share against other tenants, 1 to 1000.
+        #[serde(default)]
+        #[schemars(range(min = 1, max = 1000))]
+        pub weight: Option<u32>,
+        /// I/O priority, such as `best-effort/4`.
+        #[serde(default)]
+        pub ioprio: Option<String>,
+    }
 }
 
 fn virtio() -> Interface {
@@ -259,9 +247,7 @@ impl DiskSpec {
     /// Checks the disk apart from the rest of the experiment.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.queue()?;
-        if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
-            return Err("queues must be a number from 1 to 64".into());
-        }
+        self.check_guest_side()?;
         if self.image.is_some() && self.size.is_some() {
             return Err("an image has a size of its own: leave `size` out of the disk".into());
         }
@@ -297,10 +283,12 @@ pub struct WorkloadSpec {
     #[serde(with = "units::size_option")]
     pub size: Option<u64>,
     /// Share of each of the workload's threads against others, 1 to 1000.
+    #[schemars(range(min = 1, max = 1000))]
     pub weight: Option<u32>,
     /// I/O priority of the workload's threads, such as `best-effort/4`.
     pub ioprio: Option<String>,
     /// Share of all the workload's threads together, 1 to 1000.
+    #[schemars(range(min = 1, max = 1000))]
     pub group_weight: Option<u32>,
 }
 

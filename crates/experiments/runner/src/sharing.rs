@@ -8,7 +8,7 @@ use stasis_experiment::{
     jobs_of_pattern, DiskSpec, Experiment, MachineSpec, TenantSpec, WorkloadSpec,
 };
 use stasis_media::MediumSpec;
-use stasis_scheduler::{Kind, NoneSpec, SchedulerSpec};
+use stasis_scheduler::{NoneSpec, SchedulerKind, SchedulerSpec};
 use stasis_workload::{Direction, JobError, JobFile, Load};
 
 use crate::job_file;
@@ -200,7 +200,7 @@ impl<'a> Sharing<'a> {
             .map(|Drive { mut planned, .. }| {
                 // Without a scheduler each request goes to the drive as it comes.
                 planned.spec.scheduler.get_or_insert_with(|| {
-                    let kind = Kind::of(NoneSpec {});
+                    let kind = SchedulerKind::of(NoneSpec {});
                     SchedulerSpec { kind, depth: u32::from(u16::MAX) }
                 });
                 planned

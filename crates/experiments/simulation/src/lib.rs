@@ -21,7 +21,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_models::{BuildContext, ModelSpec};
-use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
+use stasis_report::{DriveSummary, Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
@@ -351,20 +351,19 @@ fn record(finished: &Finished) -> IoRecord {
 }
 
 impl Run {
-    /// Rates in virtual time, and the simulation's own speed.
+    /// Rates over the drive's active time, as in the summary, and the simulation's own speed.
     fn rates(&self) -> String {
-        use stasis_report::units::{bytes, count, duration, significant};
+        use stasis_report::units::{bandwidth, count, duration, significant};
+        let used = || self.summary.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used);
         let ios = self.summary.ios();
-        let amount: u64 =
-            self.summary.drives.iter().flat_map(|d| d.used()).map(|(_, used)| used.bytes).sum();
-        let virtual_seconds = self.summary.virtual_seconds.max(1e-9);
         let wall = self.wall.as_secs_f64().max(1e-9);
         format!(
-            "{} I/Os in {} of virtual time: {} a second, {}/s; simulated in {}, {} a second\n",
+            "{} I/Os in {} of virtual time; {} IOPS, {} while the drive was active; simulated in \
+             {}, {} I/Os a second\n",
             count(ios),
             duration(self.summary.virtual_seconds * 1e9),
-            count((ios as f64 / virtual_seconds) as u64),
-            bytes((amount as f64 / virtual_seconds) as u64),
+            significant(used().map(|used| used.iops).sum(), 4),
+            bandwidth(used().map(|used| used.bytes_per_second).sum()),
             duration(wall * 1e9),
             significant(ios as f64 / wall, 3),
         )

@@ -178,18 +178,17 @@ fn table(runs: &[(&Point, &Run)]) -> Table {
         ["simulation", "operation"]
             .map(Column::left)
             .into_iter()
-            .chain(["I/Os", "a second", "mean", "p50", "p99", "p99.9"].map(Column::right))
+            .chain(["I/Os", "IOPS", "mean", "p50", "p99", "p99.9"].map(Column::right))
             .collect(),
     );
     for (point, run) in runs {
         let mut name = name(point);
         for (operation, used) in run.summary.drives.iter().flat_map(|drive| drive.used()) {
-            let rate = used.count as f64 / run.summary.virtual_seconds.max(1e-9);
             let mut row = vec![
                 std::mem::take(&mut name),
                 operation.name().to_owned(),
                 units::count(used.count),
-                units::count(rate as u64),
+                units::significant(used.iops, 4),
             ];
             row.extend(stasis_report::latency_figures(&used.target_ns, used.count));
             table.push(row);

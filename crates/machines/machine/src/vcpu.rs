@@ -10,7 +10,7 @@ use crate::pveoi::PvEoi;
 
 /// The state of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ProcessorState {
     /// Waits for a start-up message.
     Waiting,
     /// Can run.
@@ -27,7 +27,7 @@ pub struct Processor {
     /// Where its guest ends interrupts without an exit.
     pub eoi: PvEoi,
     /// Its state.
-    pub state: State,
+    pub state: ProcessorState,
     /// Its local time: where in virtual time it is (ticks). While it runs, its
     /// TSC shows this.
     pub time: u64,
@@ -47,7 +47,7 @@ impl Processor {
         Self {
             apic: Apic::new(index),
             eoi: PvEoi::default(),
-            state: if index == 0 { State::Runnable } else { State::Waiting },
+            state: if index == 0 { ProcessorState::Runnable } else { ProcessorState::Waiting },
             time: 0,
             waiting: None,
             yields: false,
@@ -58,7 +58,7 @@ impl Processor {
 
     /// Whether it has something to do, now or when its turn comes.
     pub fn is_busy(&self) -> bool {
-        self.state == State::Runnable
+        self.state == ProcessorState::Runnable
     }
 }
 

@@ -40,8 +40,9 @@ pub fn main(model: Option<&str>, json: bool) -> Result<ExitCode> {
 }
 
 fn description(named: &NamedModel, spec: &ModelSpec) -> Result<Value> {
-    let figure = |&(what, much): &(&str, &str)| json!({ "what": what, "value": much });
     let sheet = Sheet::of(spec)?;
+    let figures: Vec<_> =
+        named.sheet().map(|(what, much)| json!({ "what": what, "value": much })).collect();
     let delivers = |figures: Figures| {
         json!({
             "latency_ns": figures.latency,
@@ -55,7 +56,7 @@ fn description(named: &NamedModel, spec: &ModelSpec) -> Result<Value> {
         "kind": named.kind().name(),
         "capacity": spec.capacity(),
         "year": named.year,
-        "figures": named.figures.iter().map(figure).collect::<Vec<_>>(),
+        "figures": figures,
         "delivers": { "read": delivers(sheet.read), "write": delivers(sheet.write) },
         "source": named.source,
         "assumptions": named.assumptions,
@@ -132,7 +133,7 @@ fn detail(word: &str) -> Result<String> {
     let mut text = String::new();
     if let Some(named) = find(word) {
         let _ = writeln!(text, "# {}: {}", named.name, named.summary);
-        for (what, much) in named.figures {
+        for (what, much) in named.sheet() {
             let _ = writeln!(text, "#   {what}: {much}");
         }
         for (title, words) in [

@@ -1,25 +1,20 @@
-//! The event queue: a binary heap ordered by (time, sequence), with
-//! cancellation by identity.
+//! The event queue: a binary heap ordered by (time, sequence).
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 
 use super::Nanos;
-
-/// Names one event in a queue, for [`EventQueue::cancel`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EventId(u64);
 
 #[derive(Debug)]
 struct Entry<T> {
     at: Nanos,
-    id: EventId,
+    sequence: u64,
     event: T,
 }
 
 impl<T> PartialEq for Entry<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
+        self.sequence == other.sequence
     }
 }
 impl<T> Eq for Entry<T> {}
@@ -30,7 +25,7 @@ impl<T> PartialOrd for Entry<T> {
 }
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.id).cmp(&(other.at, other.id))
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }
 }
 
@@ -40,13 +35,12 @@ impl<T> Ord for Entry<T> {
 #[derive(Debug)]
 pub struct EventQueue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
-    cancelled: HashSet<EventId>,
-    next_id: u64,
+    pushed: u64,
 }
 
 impl<T> Default for EventQueue<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), cancelled: HashSet::new(), next_id: 0 }
+        Self { heap: BinaryHeap::new(), pushed: 0 }
     }
 }
 
@@ -57,18 +51,9 @@ impl<T> EventQueue<T> {
     }
 
     /// Puts `event` in, to happen at `at` (ns).
-    pub fn push(&mut self, at: Nanos, event: T) -> EventId {
-        let id = EventId(self.next_id);
-        self.next_id += 1;
-        self.heap.push(Reverse(Entry { at, id, event }));
-        id
-    }
-
-    /// Takes an event out that has not happened yet. The caller answers for
-    /// `id` still being in the queue.
-    pub fn cancel(&mut self, id: EventId) {
-        self.cancelled.insert(id);
-        self.drop_cancelled();
+    pub fn push(&mut self, at: Nanos, event: T) {
+        self.heap.push(Reverse(Entry { at, sequence: self.pushed, event }));
+        self.pushed += 1;
     }
 
     /// The time of the next event (ns).
@@ -82,28 +67,17 @@ impl<T> EventQueue<T> {
             return None;
         }
         let Reverse(entry) = self.heap.pop()?;
-        self.drop_cancelled();
         Some((entry.at, entry.event))
     }
 
     /// Number of waiting events.
     pub fn len(&self) -> usize {
-        self.heap.len() - self.cancelled.len()
+        self.heap.len()
     }
 
     /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    // Keeps the invariant that the heap's top is never a cancelled event.
-    fn drop_cancelled(&mut self) {
-        while let Some(Reverse(top)) = self.heap.peek() {
-            if self.cancelled.is_empty() || !self.cancelled.remove(&top.id) {
-                break;
-            }
-            self.heap.pop();
-        }
     }
 }
 
@@ -117,14 +91,10 @@ mod tests {
         #[test]
         fn events_leave_in_order_of_time_then_insertion(
             times in prop::collection::vec(0u64..50, 0..100),
-            cancel in prop::collection::vec(any::<bool>(), 100),
         ) {
             let mut queue = EventQueue::new();
-            let ids: Vec<_> = times.iter().enumerate().map(|(i, &t)| queue.push(t, i)).collect();
-            let mut expected = Vec::new();
-            for (i, &t) in times.iter().enumerate() {
-                if cancel[i] { queue.cancel(ids[i]); } else { expected.push((t, i)); }
-            }
+            let mut expected: Vec<_> = times.iter().copied().zip(0..).collect();
+            expected.iter().for_each(|&(at, event)| queue.push(at, event));
             expected.sort();
             prop_assert_eq!(queue.len(), expected.len());
             let mut seen = Vec::new();

@@ -1,9 +1,7 @@
 //! The part of the results on a drive's inside.
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::{
-    ArrayGeometry, FlashInside, LatencyMeans, OperationCounts, Usages, WearLevel,
-};
+use stasis_block::inside::{FlashInside, LatencyMeans, OperationCounts, Usages, WearLevel};
 use stasis_block::{Health, Operation};
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
@@ -82,14 +80,7 @@ impl Context {
             unit_padding: (counted.host_units * unit).saturating_sub(host_bytes),
             page_padding: media_bytes.saturating_sub(units * unit),
             capacity: sizes.capacity,
-            geometry: Some(ArrayGeometry {
-                channels: geometry.channels,
-                luns: geometry.luns,
-                planes: geometry.planes,
-                blocks: geometry.blocks,
-                pages: geometry.pages,
-                page_size: geometry.page_size,
-            }),
+            geometry: Some(*geometry),
             over_provisioning: millionths(beyond),
             asked_over_provisioning: sizes.asked_over_provisioning,
             read_units: counted.read_units,

@@ -13,9 +13,9 @@ use crate::spec::{BuildContext, BuildError, ResolveError, SpecError};
 
 /// A kind of model with its parameters.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kind(Erased<dyn AnyModel>);
+pub struct ModelKind(Erased<dyn AnyModel>);
 
-impl Kind {
+impl ModelKind {
     /// Of these parameters.
     pub fn of(parameters: impl Parameters) -> Self {
         Self(Erased::new(Arc::new(parameters)))
@@ -79,7 +79,7 @@ trait AnyModel: AnyParameters {
     fn capacity(&self) -> Option<u64>;
     fn needs_capacity(&self) -> bool;
     fn seeks(&self) -> bool;
-    fn resolved(&self, base: &Path) -> Result<Kind, ResolveError>;
+    fn resolved(&self, base: &Path) -> Result<ModelKind, ResolveError>;
     fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError>;
     fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError>;
 }
@@ -101,10 +101,10 @@ impl<P: Parameters> AnyModel for P {
         Parameters::seeks(self)
     }
 
-    fn resolved(&self, base: &Path) -> Result<Kind, ResolveError> {
+    fn resolved(&self, base: &Path) -> Result<ModelKind, ResolveError> {
         let mut parameters = self.clone();
         parameters.resolve(base)?;
-        Ok(Kind::of(parameters))
+        Ok(ModelKind::of(parameters))
     }
 
     fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError> {
@@ -123,8 +123,8 @@ pub struct Registered {
     pub name: &'static str,
     /// An example of a word that stands for a table of this kind, where one does.
     pub word: Option<&'static str>,
-    pub(crate) read: fn(Map<String, Value>) -> Result<Kind, SpecError>,
-    pub(crate) of_word: fn(&str) -> Result<Kind, String>,
+    pub(crate) read: fn(Map<String, Value>) -> Result<ModelKind, SpecError>,
+    pub(crate) of_word: fn(&str) -> Result<ModelKind, String>,
     pub(crate) keys: fn() -> Vec<String>,
     pub(crate) schema: fn(&mut SchemaGenerator, &Tag, &Map<String, Value>) -> Schema,
 }
@@ -144,13 +144,13 @@ impl Registered {
 }
 
 /// Reads the keys of a kind.
-fn read<P: Parameters>(table: Map<String, Value>) -> Result<Kind, SpecError> {
+fn read<P: Parameters>(table: Map<String, Value>) -> Result<ModelKind, SpecError> {
     let read = config::read::<P>(table.into());
     let mut parameters = read.map_err(|error| SpecError::of_table(P::NAME, &error))?;
     parameters.check().map_err(|problem| SpecError::of_check(P::NAME, problem))?;
-    Ok(Kind::of(parameters))
+    Ok(ModelKind::of(parameters))
 }
 
-fn of_word<P: Parameters>(value: &str) -> Result<Kind, String> {
-    P::of_word(value).map(Kind::of)
+fn of_word<P: Parameters>(value: &str) -> Result<ModelKind, String> {
+    P::of_word(value).map(ModelKind::of)
 }

@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 use stasis_block::Model;
 
-pub use self::kind::{Kind, Registered};
+pub use self::kind::{ModelKind, Registered};
 pub use self::null::NullSpec;
 pub use self::profile::ProfileSpec;
 pub use self::spans::{FixedSpec, SpansSpec, UniformSpec};

@@ -3,12 +3,12 @@
 
 use stasis_block::clock::{Nanos, MICROSECOND, MILLISECOND};
 
-use super::{fixed, rating, sold_as, NamedModel, LINK};
+use super::{fixed, rating, sold_as, NamedModel};
 use crate::kinds::rated::RatedSpec;
-use crate::kinds::Kind;
+use crate::kinds::ModelKind;
 use crate::span::Span;
 use crate::spec::CacheSpec;
-use stasis_block::Rate;
+use stasis_block::{Link, Rate};
 
 /// Of client drives, whose data sheets give rates but no latencies.
 const CLIENT: &str =
@@ -42,8 +42,8 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("random write", "450000 IOPS"),
             ("sequential read", "3400 MB/s"),
             ("sequential write", "2500 MB/s"),
-            (LINK, "PCIe 3.0 x4"),
         ],
+        link: Link::new(3, 4),
         capacity: sold_as(1_000),
         year: Some(2018),
         source: "Samsung 970 EVO data sheet (in its write buffer)",
@@ -61,8 +61,8 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("random write", "1000000 IOPS"),
             ("sequential read", "7000 MB/s"),
             ("sequential write", "5000 MB/s"),
-            (LINK, "PCIe 4.0 x4"),
         ],
+        link: Link::new(4, 4),
         capacity: sold_as(1_000),
         year: Some(2020),
         source: "Samsung 980 PRO data sheet (in its write buffer)",
@@ -83,6 +83,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("memory", "512 MB LPDDR2"),
             ("fsync of ext4, mean", "5.95 ms"),
         ],
+        link: None,
         capacity: sold_as(256),
         year: Some(2014),
         source: "Samsung 850 PRO data sheet; the fsync: Won et al., \"Barrier-Enabled IO Stack for \
@@ -117,6 +118,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
             ("sequential read", "560 MB/s"),
             ("sequential write", "530 MB/s"),
         ],
+        link: None,
         capacity: sold_as(1_000),
         year: Some(2021),
         source: "Samsung 870 EVO data sheet (in its write buffer)",
@@ -129,7 +131,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
 /// IOPS at queue depth 1, IOPS, and MB/s.
 type Figures = (u64, u64, u64);
 
-fn client(read: Figures, write: Figures, queued_flush: bool) -> Kind {
+fn client(read: Figures, write: Figures, queued_flush: bool) -> ModelKind {
     drive(read, write, CLIENT_FLUSH, |cache| CacheSpec { queued_flush, ..cache })
 }
 
@@ -138,7 +140,7 @@ fn drive(
     write: Figures,
     flush: Nanos,
     cache: impl FnOnce(CacheSpec) -> CacheSpec,
-) -> Kind {
+) -> ModelKind {
     let direction =
         |(single, iops, megabytes): Figures| rating(fixed(1_000_000_000 / single), iops, megabytes);
     let (flush, discard) = (Span::fixed(flush), Span::fixed(CLIENT_FLUSH));
@@ -149,7 +151,7 @@ fn drive(
         queued_flush: true,
         barrier: None,
     };
-    Kind::of(RatedSpec {
+    ModelKind::of(RatedSpec {
         read: direction(read),
         write: direction(write),
         flush,

@@ -4,12 +4,12 @@ use serde_json::{json, Value};
 use stasis_flash::Spec;
 
 use super::NamedModel;
-use crate::kinds::Kind;
+use crate::kinds::ModelKind;
 
 /// Of the table that an experiment would write.
-fn ssd(table: Value) -> Kind {
+fn ssd(table: Value) -> ModelKind {
     // A test reads every table.
-    Kind::of(serde_json::from_value::<Spec>(table).unwrap_or_default())
+    ModelKind::of(serde_json::from_value::<Spec>(table).unwrap_or_default())
 }
 
 /// A drive without a fixed size.
@@ -24,6 +24,7 @@ pub(super) const FLASH: [NamedModel; 4] = [
             ("channels x LUNs x planes", "8 x 4 x 2"),
             ("page", "16 KiB, mapped in units of 4 KiB"),
         ],
+        link: None,
         capacity: None,
         year: None,
         source: "times of the cells: SimpleSSD's TLC, see `cells` in docs/reference/models.md",
@@ -41,6 +42,7 @@ pub(super) const FLASH: [NamedModel; 4] = [
             ("erase", "3 ms"),
             ("channel, 16 KiB", "52.4 us"),
         ],
+        link: None,
         capacity: None,
         year: Some(2018),
         source: "Li et al., \"The CASE of FEMU\", FAST 2018, section 3.2.3 (cells); FEMU's \
@@ -66,6 +68,7 @@ pub(super) const FLASH: [NamedModel; 4] = [
         name: "femu-basic",
         summary: "FEMU's black-box drive: one register, one time for all pages",
         figures: &[("channels x LUNs", "8 x 8"), ("read, program, erase", "40 us, 200 us, 2 ms")],
+        link: None,
         capacity: None,
         year: Some(2018),
         source: "Li et al., \"The CASE of FEMU\", FAST 2018, section 3.2.2 (form); FEMU's \
@@ -90,6 +93,7 @@ pub(super) const FLASH: [NamedModel; 4] = [
             ("read, program, erase", "75 us, 750 us, 3.8 ms"),
             ("channel", "333 MB/s"),
         ],
+        link: None,
         capacity: None,
         year: Some(2018),
         source: "MQSim (Tavakkol et al., FAST 2018), its ssdconfig.xml",

@@ -37,7 +37,7 @@ pub(crate) use self::cache::{check_protection, is_false};
 pub use self::context::BuildContext;
 pub(crate) use self::error::range;
 pub use self::error::{BuildError, Problem, ResolveError, SpecError};
-use crate::kinds::{Kind, Parameters, Registered, KINDS};
+use crate::kinds::{ModelKind, Parameters, Registered, KINDS};
 use crate::named::{self, NamedModel};
 
 /// A model as an experiment describes it.
@@ -51,13 +51,13 @@ pub struct ModelSpec {
     link: Option<Link>,
     /// But for a kind that has it among its own keys.
     capacity: Option<u64>,
-    kind: Kind,
+    kind: ModelKind,
 }
 
 impl ModelSpec {
     /// A model described by a program.
     pub fn new(label: &str, parameters: impl Parameters) -> Self {
-        Self { label: label.into(), link: None, capacity: None, kind: Kind::of(parameters) }
+        Self { label: label.into(), link: None, capacity: None, kind: ModelKind::of(parameters) }
     }
 
     /// Reads the form of a word: a name, `fixed:100us`, `uniform:200us-400us`
@@ -106,7 +106,7 @@ impl ModelSpec {
     }
 
     /// The kind of the model, with its keys.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &ModelKind {
         &self.kind
     }
 
@@ -143,7 +143,7 @@ impl NamedModel {
     pub fn spec(&self) -> ModelSpec {
         ModelSpec {
             label: self.name.into(),
-            link: self.link(),
+            link: self.link,
             capacity: self.capacity,
             kind: self.kind(),
         }

@@ -131,7 +131,7 @@ fn of_name<P: Parameters>(name: &str, change: impl FnOnce(&mut P)) -> ModelSpec 
     let mut spec = ModelSpec::parse(name).unwrap();
     let mut parameters: P = spec.kind.get::<P>().unwrap().clone();
     change(&mut parameters);
-    spec.kind = Kind::of(parameters);
+    spec.kind = ModelKind::of(parameters);
     spec
 }
 
@@ -229,8 +229,9 @@ fn no_kind_has_a_key_of_all_tables() {
 fn links_are_those_of_the_data_sheets_or_the_tables_own() {
     let link = |text: &str| from_toml(text).unwrap().link().map(|link| link.to_string());
     for named in NAMED {
-        let says = named.figures.iter().any(|(what, _)| *what == "link");
-        assert_eq!(named.spec().link().is_some(), says, "{}", named.name);
+        let shown = named.sheet().find(|(what, _)| *what == "link");
+        let link = shown.map(|(_, much)| much.parse::<Link>().unwrap());
+        assert_eq!(named.spec().link(), link, "{}", named.name);
     }
     let gen4 = Some("PCIe 4.0 x4".to_string());
     assert_eq!(ModelSpec::parse("samsung-980-pro").unwrap().link(), Link::new(4, 4));

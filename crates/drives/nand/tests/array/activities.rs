@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use stasis_nand::{Activity, Array, Faults, OpDone, Part, PlaneMode, Step, Variation};
+use stasis_block::timeline::Step;
+use stasis_nand::{Activity, Array, ArrayConfig, OpDone, Part, PlaneMode};
 
 use super::against_reference::{actions, options, timings, Action, CHANNELS, LUNS, PLANES};
 use super::{cells, geometry};
@@ -50,8 +51,7 @@ proptest! {
     ) {
         let make = || {
             let shape = geometry(CHANNELS, LUNS, PLANES);
-            let (variation, faults) = (Variation::default(), Faults::default());
-            Array::new(shape, cells("(Lu)*"), timing, options, variation, faults, 1)
+            Array::new(ArrayConfig::new(shape, cells("(Lu)*"), timing), options)
         };
         let (unseen, nothing) = work(&mut make(), &actions);
         prop_assert!(nothing.is_empty(), "kept, though nobody asked");

@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use stasis_nand::{
-    Array, ArrayOptions, ChannelOrder, Op, OpKind, OpStatus, PlaneMode, Priority, Scheduling, Scope,
+    Array, ArrayConfig, ArrayOptions, ChannelOrder, Op, OpKind, OpStatus, PlaneMode, Priority,
+    Scheduling, Scope,
 };
-use stasis_nand::{BusRate, Faults, PageAddress, PageType, PlaneId, Timing, Variation};
+use stasis_nand::{BusRate, PageAddress, PageType, PlaneId, Timing};
 
 use super::reference::Reference;
 use super::{cells, geometry};
@@ -96,9 +97,8 @@ proptest! {
         asked in prop::collection::vec(any::<bool>(), 60),
     ) {
         let shape = geometry(CHANNELS, LUNS, PLANES);
-        let (variation, faults) = (Variation::default(), Faults::default());
-        let mut array =
-            Array::new(shape, cells("(Lu)*"), timing, options, variation, faults, 1);
+        let config = ArrayConfig::new(shape, cells("(Lu)*"), timing);
+        let mut array = Array::new(config, options);
         let mut reference = Reference::new(shape, cells("(Lu)*"), timing, options);
         let (mut now, mut tokens, mut seen, mut holds) = (0, 0, Vec::new(), Vec::new());
         for (index, (delay, action)) in actions.into_iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Where theory or arithmetic gives the answer, the array gives the same.
 
 use stasis_nand::{
-    Array, ArrayOptions, Breakdown, ChannelOrder, Op, OpDone, OpKind, PlaneMode, Priority,
-    Scheduling,
+    Array, ArrayConfig, ArrayOptions, Breakdown, ChannelOrder, Op, OpDone, OpKind, PlaneMode,
+    Priority, Scheduling,
 };
-use stasis_nand::{BusRate, CellTimes, Faults, PageAddress, PlaneId, Scope, Timing, Variation};
+use stasis_nand::{BusRate, CellTimes, PageAddress, PlaneId, Scope, Timing, Variation};
 
 use super::{array, cells, closed_loop, geometry, op, run};
 
@@ -275,8 +275,8 @@ fn exponential_times_give_the_product_form() {
         let shape = geometry(channels, luns, 1);
         let timing = Timing::uniform(MEAN, 1, 1, BusRate::UNLIMITED);
         let variation = Variation { times: CellTimes::Exponential, ..Variation::default() };
-        let (slc, faults) = (cells("slc"), Faults::default());
-        let mut array = Array::new(shape, slc, timing, SINGLE, variation, faults, 7);
+        let config = ArrayConfig::new(shape, cells("slc"), timing);
+        let mut array = Array::new(ArrayConfig { variation, seed: 7, ..config }, SINGLE);
         let planes = channels * luns;
         let mut state = 1u64;
         let mut next = |token| {

@@ -1,7 +1,7 @@
 //! Faults are reported, take their time, and repeat with the same seed.
 
 use stasis_nand::faults::Where;
-use stasis_nand::{Array, ArrayOptions, Op, OpDone, OpKind, OpStatus};
+use stasis_nand::{Array, ArrayConfig, ArrayOptions, Op, OpDone, OpKind, OpStatus};
 use stasis_nand::{
     BusRate, Fault, FaultRule, Faults, PageAddress, PlaneId, Retry, Timing, Variation,
 };
@@ -16,8 +16,9 @@ const ERASE: u64 = 3_000_000;
 
 fn array(variation: Variation, rules: Vec<FaultRule>, seed: u64) -> Array {
     let timing = Timing::uniform(READ, PROGRAM, ERASE, BUS);
-    let (faults, options) = (Faults::new(rules), ArrayOptions::default());
-    Array::new(geometry(2, 1, 1), cells("slc"), timing, options, variation, faults, seed)
+    let config = ArrayConfig::new(geometry(2, 1, 1), cells("slc"), timing);
+    let faults = Faults::new(rules);
+    Array::new(ArrayConfig { variation, faults, seed, ..config }, ArrayOptions::default())
 }
 
 /// One operation of each kind on plane `plane`, one after the other.

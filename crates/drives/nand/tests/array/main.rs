@@ -6,8 +6,8 @@ mod closed_forms;
 mod faults;
 mod reference;
 
-use stasis_nand::{Array, ArrayOptions, Op, OpDone, OpKind, Priority};
-use stasis_nand::{CellPattern, Faults, Geometry, PageAddress, PlaneId, Timing, Variation};
+use stasis_nand::{Array, ArrayConfig, ArrayOptions, Op, OpDone, OpKind, Priority};
+use stasis_nand::{CellPattern, Geometry, PageAddress, PlaneId, Timing};
 
 /// An array of `channels` x `luns` x `planes`.
 fn geometry(channels: u32, luns: u32, planes: u32) -> Geometry {
@@ -21,8 +21,7 @@ fn cells(pattern: &str) -> CellPattern {
 
 /// An array whose cells are all alike.
 fn array(geometry: Geometry, timing: Timing, options: ArrayOptions) -> Array {
-    let (variation, faults) = (Variation::default(), Faults::default());
-    Array::new(geometry, cells("slc"), timing, options, variation, faults, 1)
+    Array::new(ArrayConfig::new(geometry, cells("slc"), timing), options)
 }
 
 /// A 4 KiB operation on behalf of the host on block 0 of a plane.

@@ -24,6 +24,6 @@ pub use geometry::GEOMETRY;
 pub use notifications::{About, Notifications};
 pub use report::chunk_information;
 pub use scalar::{DATASET_MANAGEMENT, READ, WRITE};
-pub use set::{ChunkSet, KeptChunks, State as ChunkState};
+pub use set::{ChunkSet, ChunkState, KeptChunks};
 pub use vector::{VECTOR_COPY, VECTOR_READ, VECTOR_RESET, VECTOR_WRITE};
 pub use word::ocssd_option;

@@ -3,7 +3,7 @@
 use crate::command::location;
 use crate::status::{Failure, StatusCode};
 
-use super::set::{ChunkSet, State};
+use super::set::{ChunkSet, ChunkState};
 
 /// Size of a chunk descriptor in bytes.
 pub const DESCRIPTOR: usize = 32;
@@ -28,7 +28,7 @@ pub fn descriptor(set: &ChunkSet, index: usize) -> [u8; DESCRIPTOR] {
     const SEQUENTIAL: u8 = 1;
     let chunk = &set.chunks()[index];
     let pointer = match chunk.state {
-        State::Offline => u64::MAX,
+        ChunkState::Offline => u64::MAX,
         _ => chunk.written.into(),
     };
     let mut raw = [0; DESCRIPTOR];

@@ -15,7 +15,7 @@ pub use kept::KeptChunks;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
-pub enum State {
+pub enum ChunkState {
     /// Erased.
     Free = 1,
     /// Written, and taking no more until it is reset.
@@ -29,7 +29,7 @@ pub enum State {
 /// A chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk {
-    pub state: State,
+    pub state: ChunkState,
     /// Sectors before the write pointer.
     pub written: u32,
     /// How often it was reset.
@@ -83,7 +83,7 @@ impl ChunkSet {
     /// Free chunks.
     pub fn new(config: &Ocssd) -> Self {
         let units = usize::from(config.groups) * usize::from(config.units);
-        let free = Chunk { state: State::Free, written: 0, resets: 0 };
+        let free = Chunk { state: ChunkState::Free, written: 0, resets: 0 };
         Self {
             config: config.clone(),
             bits: config.bits(),
@@ -161,20 +161,20 @@ impl ChunkSet {
             let chunk = &self.chunks[run.chunk];
             let before = runs[..index].iter().rfind(|before| before.chunk == run.chunk);
             let pointer = before.map_or(chunk.written, Run::end);
-            let writable = matches!(chunk.state, State::Free | State::Open);
+            let writable = matches!(chunk.state, ChunkState::Free | ChunkState::Open);
             if !writable || run.sector != pointer {
                 return Err((StatusCode::OutOfOrderWrite, *run));
             }
             if !run.count.is_multiple_of(self.config.write_min) {
                 return Err((StatusCode::InvalidField, *run));
             }
-            if chunk.state == State::Free && before.is_none() {
+            if chunk.state == ChunkState::Free && before.is_none() {
                 opened += 1;
                 let unit = self.unit(run.chunk);
                 // The runs are few: count those that open a chunk of the unit.
                 let in_unit = runs[..=index].iter().enumerate().filter(|&(at, other)| {
                     self.unit(other.chunk) == unit
-                        && self.chunks[other.chunk].state == State::Free
+                        && self.chunks[other.chunk].state == ChunkState::Free
                         && !runs[..at].iter().any(|earlier| earlier.chunk == other.chunk)
                 });
                 let in_unit = in_unit.count() as u32;
@@ -198,29 +198,30 @@ impl ChunkSet {
     pub fn write(&mut self, run: &Run) {
         self.chunks[run.chunk].written = run.end();
         let closed = run.end() == self.config.sectors;
-        self.set(run.chunk, if closed { State::Closed } else { State::Open });
+        self.set(run.chunk, if closed { ChunkState::Closed } else { ChunkState::Open });
     }
 
-    fn set(&mut self, index: usize, state: State) {
+    fn set(&mut self, index: usize, state: ChunkState) {
         let unit = self.unit(index);
         let before = std::mem::replace(&mut self.chunks[index].state, state);
         for open in [&mut self.open, &mut self.open_in[unit]] {
-            *open = *open + u32::from(state == State::Open) - u32::from(before == State::Open);
+            *open = *open + u32::from(state == ChunkState::Open)
+                - u32::from(before == ChunkState::Open);
         }
     }
 
     /// Whether a chunk can be reset.
     pub fn check_reset(&self, chunk: usize) -> Result<(), StatusCode> {
         match self.chunks[chunk].state {
-            State::Closed => Ok(()),
-            State::Offline => Err(StatusCode::OfflineChunk),
-            State::Free | State::Open => Err(StatusCode::InvalidReset),
+            ChunkState::Closed => Ok(()),
+            ChunkState::Offline => Err(StatusCode::OfflineChunk),
+            ChunkState::Free | ChunkState::Open => Err(StatusCode::InvalidReset),
         }
     }
 
     /// A chunk is being reset, as `check_reset` has allowed.
     pub fn reset(&mut self, chunk: usize) {
-        self.set(chunk, State::Free);
+        self.set(chunk, ChunkState::Free);
         let chunk = &mut self.chunks[chunk];
         chunk.written = 0;
         chunk.resets = chunk.resets.saturating_add(1);
@@ -230,20 +231,20 @@ impl ChunkSet {
     /// up to there.
     pub fn close_early(&mut self, index: usize, sector: u32) {
         let chunk = &mut self.chunks[index];
-        if matches!(chunk.state, State::Open | State::Closed) {
+        if matches!(chunk.state, ChunkState::Open | ChunkState::Closed) {
             chunk.written = chunk.written.min(sector);
-            self.set(index, State::Closed);
+            self.set(index, ChunkState::Closed);
         }
     }
 
     /// A chunk could not be erased.
     pub fn take_offline(&mut self, index: usize) {
-        self.set(index, State::Offline);
+        self.set(index, ChunkState::Offline);
         self.chunks[index].written = 0;
     }
 
     pub fn is_offline(&self, chunk: usize) -> bool {
-        self.chunks[chunk].state == State::Offline
+        self.chunks[chunk].state == ChunkState::Offline
     }
 
     /// Sectors of a chunk that can be read: those before the write pointer,
@@ -251,9 +252,9 @@ impl ChunkSet {
     pub fn readable(&self, index: usize) -> u32 {
         let chunk = &self.chunks[index];
         match chunk.state {
-            State::Open => chunk.written.saturating_sub(self.config.cached),
-            State::Closed => chunk.written,
-            State::Free | State::Offline => 0,
+            ChunkState::Open => chunk.written.saturating_sub(self.config.cached),
+            ChunkState::Closed => chunk.written,
+            ChunkState::Free | ChunkState::Offline => 0,
         }
     }
 

@@ -20,4 +20,4 @@ pub use identify::{fill_zoned_controller, fill_zoned_namespace};
 pub use namespace::ZonedNamespace;
 pub use receive::ZONE_MANAGEMENT_RECEIVE;
 pub use send::ZONE_MANAGEMENT_SEND;
-pub use set::{KeptZones, State as ZoneState};
+pub use set::{KeptZones, ZoneState};

@@ -9,7 +9,7 @@ use crate::slots::Slot;
 use crate::status::Failure;
 
 use super::changes::ChangedZones;
-use super::set::{State, ZoneSet};
+use super::set::{ZoneSet, ZoneState};
 
 /// The zone state of a namespace.
 #[derive(Debug)]
@@ -68,8 +68,8 @@ impl ZonedNamespace {
             return false;
         }
         let state = match slot.operation {
-            Operation::Write | Operation::WriteZeroes | Operation::Copy => State::ReadOnly,
-            Operation::Discard if is_reset(&self.set, lba, blocks) => State::Offline,
+            Operation::Write | Operation::WriteZeroes | Operation::Copy => ZoneState::ReadOnly,
+            Operation::Discard if is_reset(&self.set, lba, blocks) => ZoneState::Offline,
             _ => return false,
         };
         let (first, last) = (self.set.index(lba), self.set.index(lba + blocks.max(1) - 1));
@@ -108,5 +108,5 @@ fn is_reset(set: &ZoneSet, lba: u64, blocks: u64) -> bool {
     let zones = set.zones().get(first..first + count);
     whole
         && count > 0
-        && zones.is_some_and(|zones| zones.iter().all(|zone| zone.state == State::Empty))
+        && zones.is_some_and(|zones| zones.iter().all(|zone| zone.state == ZoneState::Empty))
 }

@@ -7,7 +7,7 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
 use super::config::CSI;
-use super::set::{State, Zone, ZoneSet};
+use super::set::{Zone, ZoneSet, ZoneState};
 
 /// Zone Receive Action, in Dword 13.
 mod action {
@@ -82,16 +82,16 @@ fn zone_management_receive(
 /// Zone Receive Action Specific: zones of which state are reported, if not all;
 /// `None` if it is no such value.
 #[allow(clippy::option_option)] // Wanted: a value, all, or nonsense.
-fn filter(specific: u32) -> Option<Option<State>> {
+fn filter(specific: u32) -> Option<Option<ZoneState>> {
     Some(match specific {
         0 => None,
-        1 => Some(State::Empty),
-        2 => Some(State::ImplicitlyOpen),
-        3 => Some(State::ExplicitlyOpen),
-        4 => Some(State::Closed),
-        5 => Some(State::Full),
-        6 => Some(State::ReadOnly),
-        7 => Some(State::Offline),
+        1 => Some(ZoneState::Empty),
+        2 => Some(ZoneState::ImplicitlyOpen),
+        3 => Some(ZoneState::ExplicitlyOpen),
+        4 => Some(ZoneState::Closed),
+        5 => Some(ZoneState::Full),
+        6 => Some(ZoneState::ReadOnly),
+        7 => Some(ZoneState::Offline),
         _ => return None,
     })
 }
@@ -100,7 +100,7 @@ fn filter(specific: u32) -> Option<Option<State>> {
 fn descriptor(set: &ZoneSet, index: usize, zone: &Zone) -> [u8; DESCRIPTOR] {
     let start = set.start(index);
     let pointer = match zone.state {
-        State::Full | State::ReadOnly | State::Offline => NO_POINTER,
+        ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline => NO_POINTER,
         _ => start + zone.written,
     };
     let mut raw = [0; DESCRIPTOR];

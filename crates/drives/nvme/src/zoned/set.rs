@@ -17,7 +17,7 @@ pub use kept::KeptZones;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
-pub enum State {
+pub enum ZoneState {
     /// Nothing is written.
     Empty = 0x1,
     /// Opened by a write.
@@ -34,7 +34,7 @@ pub enum State {
     Offline = 0xf,
 }
 
-impl State {
+impl ZoneState {
     fn is_open(self) -> bool {
         matches!(self, Self::ImplicitlyOpen | Self::ExplicitlyOpen)
     }
@@ -53,7 +53,7 @@ pub const EXTENSION_VALID: u8 = 1 << 7;
 /// A zone.
 #[derive(Debug, Clone, Copy)]
 pub struct Zone {
-    pub state: State,
+    pub state: ZoneState,
     pub attributes: u8,
     /// Blocks before the write pointer; in a full zone, blocks that have data.
     pub written: u64,
@@ -113,7 +113,7 @@ impl ZoneSet {
         Self {
             size: config.size / block,
             capacity: config.capacity() / block,
-            zones: vec![Zone { state: State::Empty, attributes: 0, written: 0 }; count],
+            zones: vec![Zone { state: ZoneState::Empty, attributes: 0, written: 0 }; count],
             open: 0,
             active: 0,
             max_open: config.max_open().unwrap_or(u32::MAX),
@@ -153,7 +153,7 @@ impl ZoneSet {
         if covered.len() > 1 && !self.reads_cross {
             return Err(StatusCode::ZoneBoundaryError);
         }
-        match covered.iter().any(|zone| zone.state == State::Offline) {
+        match covered.iter().any(|zone| zone.state == ZoneState::Offline) {
             true => Err(StatusCode::ZoneIsOffline),
             false => Ok(()),
         }
@@ -189,9 +189,9 @@ impl ZoneSet {
 
     fn check_writable(&self, zone: &Zone, at: u64, blocks: u64) -> Result<(), StatusCode> {
         match zone.state {
-            State::Full => return Err(StatusCode::ZoneIsFull),
-            State::ReadOnly => return Err(StatusCode::ZoneIsReadOnly),
-            State::Offline => return Err(StatusCode::ZoneIsOffline),
+            ZoneState::Full => return Err(StatusCode::ZoneIsFull),
+            ZoneState::ReadOnly => return Err(StatusCode::ZoneIsReadOnly),
+            ZoneState::Offline => return Err(StatusCode::ZoneIsOffline),
             _ => {}
         }
         match at + blocks > self.capacity {
@@ -202,7 +202,7 @@ impl ZoneSet {
 
     /// Whether a zone of `state` can be opened: where the limit of open zones
     /// is reached, an implicitly opened one makes way.
-    fn check_resources(&self, state: State) -> Result<(), StatusCode> {
+    fn check_resources(&self, state: ZoneState) -> Result<(), StatusCode> {
         if state.is_open() {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl ZoneSet {
     pub fn write(&mut self, lba: u64, blocks: u64) {
         let index = self.index(lba);
         if !self.zones[index].state.is_open() {
-            self.open(index, State::ImplicitlyOpen);
+            self.open(index, ZoneState::ImplicitlyOpen);
         }
         let end = lba - self.start(index) + blocks;
         let zone = &self.zones[index];
@@ -237,22 +237,22 @@ impl ZoneSet {
         let zone = &mut self.zones[index];
         zone.written = (zone.written + blocks).min(self.capacity);
         if zone.written == self.capacity {
-            self.set(index, State::Full);
+            self.set(index, ZoneState::Full);
         }
     }
 
     /// Opens a zone for which there are resources.
-    fn open(&mut self, index: usize, state: State) {
+    fn open(&mut self, index: usize, state: ZoneState) {
         if self.open >= self.max_open && !self.zones[index].state.is_open() {
             if let Some(&longest) = self.implicit.front() {
-                self.set(longest as usize, State::Closed);
+                self.set(longest as usize, ZoneState::Closed);
             }
         }
         self.set(index, state);
     }
 
     /// Changes a zone's state and its share of resources.
-    fn set(&mut self, index: usize, state: State) {
+    fn set(&mut self, index: usize, state: ZoneState) {
         let zone = &mut self.zones[index];
         let before = std::mem::replace(&mut zone.state, state);
         self.open = self.open + u32::from(state.is_open()) - u32::from(before.is_open());
@@ -261,18 +261,18 @@ impl ZoneSet {
             zone.attributes &= !ZRWA_VALID;
             self.areas_left += 1;
         }
-        if matches!(state, State::Empty | State::Offline) {
+        if matches!(state, ZoneState::Empty | ZoneState::Offline) {
             zone.written = 0;
             zone.attributes &= !EXTENSION_VALID;
         }
         if self.max_open == u32::MAX {
             return;
         }
-        if before == State::ImplicitlyOpen {
+        if before == ZoneState::ImplicitlyOpen {
             let place = self.implicit.iter().position(|&open| open as usize == index);
             place.map(|place| self.implicit.remove(place));
         }
-        if state == State::ImplicitlyOpen {
+        if state == ZoneState::ImplicitlyOpen {
             self.implicit.push_back(index as u32);
         }
     }
@@ -282,29 +282,29 @@ impl ZoneSet {
         let state = self.zones[index].state;
         match (action, state) {
             (Action::OpenRandom, _) => return self.open_random(index).map(|()| false),
-            (Action::Open, State::ExplicitlyOpen) => {}
-            (Action::Open, State::Empty | State::ImplicitlyOpen | State::Closed) => {
+            (Action::Open, ZoneState::ExplicitlyOpen) => {}
+            (Action::Open, ZoneState::Empty | ZoneState::ImplicitlyOpen | ZoneState::Closed) => {
                 self.check_resources(state)?;
-                self.open(index, State::ExplicitlyOpen);
+                self.open(index, ZoneState::ExplicitlyOpen);
             }
-            (Action::Close, State::ImplicitlyOpen | State::ExplicitlyOpen) => {
-                self.set(index, State::Closed);
+            (Action::Close, ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen) => {
+                self.set(index, ZoneState::Closed);
             }
-            (Action::Close, State::Closed) | (Action::Finish, State::Full) => {}
-            (Action::Finish, _) if state == State::Empty || state.is_active() => {
+            (Action::Close, ZoneState::Closed) | (Action::Finish, ZoneState::Full) => {}
+            (Action::Finish, _) if state == ZoneState::Empty || state.is_active() => {
                 // The contents of a random write area become part of the zone.
                 let zone = &mut self.zones[index];
                 if let Some(area) = self.area.filter(|_| zone.has_zrwa()) {
                     zone.written = (zone.written + area.size).min(self.capacity);
                 }
-                self.set(index, State::Full);
+                self.set(index, ZoneState::Full);
             }
-            (Action::Reset, State::Empty) | (Action::Offline, State::Offline) => {}
-            (Action::Reset, _) if state == State::Full || state.is_active() => {
-                self.set(index, State::Empty);
+            (Action::Reset, ZoneState::Empty) | (Action::Offline, ZoneState::Offline) => {}
+            (Action::Reset, _) if state == ZoneState::Full || state.is_active() => {
+                self.set(index, ZoneState::Empty);
                 return Ok(true);
             }
-            (Action::Offline, State::ReadOnly) => self.set(index, State::Offline),
+            (Action::Offline, ZoneState::ReadOnly) => self.set(index, ZoneState::Offline),
             _ => return Err(StatusCode::InvalidZoneStateTransition),
         }
         Ok(false)
@@ -314,7 +314,7 @@ impl ZoneSet {
     fn open_random(&mut self, index: usize) -> Result<(), StatusCode> {
         let zone = &self.zones[index];
         let has = zone.has_zrwa();
-        if self.area.is_none() || !has && zone.state != State::Empty {
+        if self.area.is_none() || !has && zone.state != ZoneState::Empty {
             return Err(StatusCode::InvalidZoneOperation);
         }
         if !has && self.areas_left == 0 {
@@ -330,14 +330,14 @@ impl ZoneSet {
 
     /// Whether `action` on all zones concerns one of this state (ZNS 1.1
     /// section 3.4.3, "Select All").
-    pub fn is_meant(action: Action, state: State) -> bool {
+    pub fn is_meant(action: Action, state: ZoneState) -> bool {
         match action {
             Action::Close => state.is_open(),
             Action::Finish => state.is_active(),
-            Action::Open => state == State::Closed,
+            Action::Open => state == ZoneState::Closed,
             Action::OpenRandom => false,
-            Action::Reset => state.is_active() || state == State::Full,
-            Action::Offline => state == State::ReadOnly,
+            Action::Reset => state.is_active() || state == ZoneState::Full,
+            Action::Offline => state == ZoneState::ReadOnly,
         }
     }
 
@@ -370,7 +370,7 @@ impl ZoneSet {
         let state = zone.state;
         self.check_resources(state)?;
         if !state.is_open() {
-            self.open(index, State::ImplicitlyOpen);
+            self.open(index, ZoneState::ImplicitlyOpen);
         }
         self.advance(index, step);
         Ok(())
@@ -381,7 +381,7 @@ impl ZoneSet {
         if self.extension_size == 0 {
             return Err(StatusCode::InvalidField);
         }
-        if self.zones[index].state != State::Empty {
+        if self.zones[index].state != ZoneState::Empty {
             return Err(StatusCode::InvalidZoneStateTransition);
         }
         match self.active >= self.max_active {
@@ -395,7 +395,7 @@ impl ZoneSet {
         let size = self.extension_size;
         self.extensions[index * size..][..size].copy_from_slice(data);
         self.zones[index].attributes |= EXTENSION_VALID;
-        self.set(index, State::Closed);
+        self.set(index, ZoneState::Closed);
     }
 
     /// Size of an extension in bytes.
@@ -405,9 +405,9 @@ impl ZoneSet {
 
     /// The medium failed: the zone can no longer be written, or not be used
     /// at all. Whether that changed anything.
-    pub fn fail(&mut self, index: usize, state: State) -> bool {
+    pub fn fail(&mut self, index: usize, state: ZoneState) -> bool {
         let before = self.zones[index].state;
-        if before == state || before == State::Offline {
+        if before == state || before == ZoneState::Offline {
             return false;
         }
         self.set(index, state);

@@ -11,9 +11,9 @@ use crate::Scheduler;
 
 /// A kind of scheduler with its parameters.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kind(Erased<dyn AnyScheduler>);
+pub struct SchedulerKind(Erased<dyn AnyScheduler>);
 
-impl Kind {
+impl SchedulerKind {
     /// Of these parameters.
     pub fn of(parameters: impl Parameters) -> Self {
         Self(Erased::new(Arc::new(parameters)))
@@ -73,8 +73,8 @@ pub struct Registered {
     pub name: &'static str,
     /// Description in one line.
     pub about: &'static str,
-    pub(crate) usual: fn() -> Kind,
-    pub(crate) read: fn(Map<String, Value>) -> Result<Kind, ReadError>,
+    pub(crate) usual: fn() -> SchedulerKind,
+    pub(crate) read: fn(Map<String, Value>) -> Result<SchedulerKind, ReadError>,
     pub(crate) schema: fn(&mut SchemaGenerator, &Tag, &Map<String, Value>) -> Schema,
 }
 
@@ -84,8 +84,8 @@ impl Registered {
         Self {
             name: P::NAME,
             about: P::ABOUT,
-            usual: || Kind::of(P::default()),
-            read: |table| config::read::<P>(table.into()).map(Kind::of),
+            usual: || SchedulerKind::of(P::default()),
+            read: |table| config::read::<P>(table.into()).map(SchedulerKind::of),
             schema: tagged::<P>,
         }
     }

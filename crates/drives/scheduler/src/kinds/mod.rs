@@ -25,7 +25,7 @@ pub use self::bfq::{Bfq, BfqSpec};
 pub use self::cfq::{Cfq, CfqSpec};
 pub use self::clook::ClookSpec;
 pub use self::deadline::DeadlineSpec;
-pub use self::kind::{Kind, Registered};
+pub use self::kind::{Registered, SchedulerKind};
 pub use self::none::NoneSpec;
 use crate::Scheduler;
 

@@ -128,7 +128,7 @@ impl World {
         let mut dispatcher = Dispatcher::new(scheduler, 1);
         let mut arrivals = EventQueue::new();
         for (number, client) in clients.iter().enumerate() {
-            (0..client.depth).for_each(|_| _ = arrivals.push(client.begin, number));
+            (0..client.depth).for_each(|_| arrivals.push(client.begin, number));
         }
         let mut queues: Vec<QueueId> = Vec::new();
         for client in &clients {

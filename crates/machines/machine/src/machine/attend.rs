@@ -1,8 +1,8 @@
 //! Virtual time that does not run away while a person sits at the terminal of a guest's command
 //! and nothing else is to happen.
 
+use super::run::Run;
 use super::vm::Machine;
-use super::Run;
 use crate::error::Error;
 
 impl Run<'_> {
@@ -18,12 +18,5 @@ impl Run<'_> {
         let ticks = next.saturating_sub(self.instant.max(self.last_idle()));
         let limit = self.timeline.clock.scale().to_ns(ticks);
         self.timeline.typing.wait(limit).map_err(Error::Input)
-    }
-}
-
-impl Machine {
-    /// Whether one of its drives is at work.
-    pub(super) fn is_at_a_drive(&self) -> bool {
-        self.drives.iter().any(|drive| drive.next_event().is_some())
     }
 }

@@ -13,11 +13,11 @@ use super::config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
 };
 use super::rewind::RewindState;
+use super::run::Run;
 use super::timeline::{Timeline, BATCH};
 use super::typing::Typing;
 use super::vm::Machine;
 use super::watch::Watch;
-use super::Run;
 use crate::boot::{self, Kernel};
 use crate::devices::{
     Attached, ChannelDevice, Cmos, DriveDevice, IoApic, NvmeController, Serial, VirtioController,

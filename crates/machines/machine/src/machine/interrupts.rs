@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::layout;
 use crate::pci::Written;
 use crate::pveoi::PvEoi;
-use crate::vcpu::State;
+use crate::vcpu::ProcessorState;
 
 impl Machine {
     // Slots: the host bridge, the channel, then the drives.
@@ -101,13 +101,13 @@ impl Machine {
                     self.vcpus[index].initialize()?;
                     processor.apic.initialize();
                     processor.eoi = PvEoi::default();
-                    processor.state = State::Waiting;
+                    processor.state = ProcessorState::Waiting;
                     processor.waiting = None;
                 }
                 // Only after INIT, and only once (Intel SDM vol. 3A, 10.4.4).
-                Delivery::Startup if processor.state == State::Waiting => {
+                Delivery::Startup if processor.state == ProcessorState::Waiting => {
                     self.vcpus[index].start_at_page(message.vector)?;
-                    processor.state = State::Runnable;
+                    processor.state = ProcessorState::Runnable;
                     processor.time = processor.time.max(now);
                 }
                 Delivery::Nmi => {

@@ -5,13 +5,16 @@ mod agent;
 mod attend;
 mod build;
 mod config;
+mod due;
 mod exits;
 mod interrupts;
 mod order;
 mod outcome;
 mod rewind;
 mod round;
+mod run;
 mod slice;
+mod stages;
 mod timeline;
 mod typing;
 mod vm;
@@ -20,17 +23,11 @@ mod watch;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use stasis_block::clock::Nanos;
-use stasis_drive::Shared;
-use stasis_run_events::{Ending, EventSink, Outcome, RunEvent, SharedOutcome};
+use stasis_run_events::{Ending, EventSink, Outcome, RunEvent};
 
 use crate::error::Error;
-use crate::vcpu::{Registers, State};
-use crate::vcpu_pool::{ThreadSlice, VcpuPool};
 use order::Turn;
-use slice::{Begun, Slice};
-use timeline::Timeline;
-use vm::{After, Machine};
+use run::Run;
 
 pub use config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
@@ -50,29 +47,6 @@ pub fn run(config: Config<'_>, events: &mut dyn EventSink) -> Result<Outcome, Er
     let mut run = Run::new(config, events)?;
     let ending = run.run()?;
     run.outcome(ending)
-}
-
-struct Run<'j> {
-    // Dropped in this order: the parts that point into the vCPUs, then the machines.
-    timeline: Timeline<'j>,
-    machines: Vec<Machine>,
-    shared: Vec<Shared>,
-    /// Reports of the shared drives at the moment when the last command that is waited for ended.
-    shares: Vec<SharedOutcome>,
-    /// Every processor: its machine, and its number there.
-    processors: Vec<(usize, usize)>,
-    /// The place of the processor that ran last.
-    current: usize,
-    /// The virtual time that everything has reached (ticks).
-    instant: u64,
-    virtual_limit: Option<Nanos>,
-    stop: Stop,
-    /// Threads for several processors at once; None: they run in turn.
-    pool: Option<VcpuPool>,
-    // Kept between rounds, so that these do not allocate.
-    slices: Vec<Slice>,
-    begun: Vec<Begun>,
-    thread_slices: Vec<ThreadSlice>,
 }
 
 impl Run<'_> {
@@ -117,17 +91,6 @@ impl Run<'_> {
         self.follow(number, after)
     }
 
-    fn follow(&mut self, number: usize, after: After) -> Result<Option<Ending>, Error> {
-        match after {
-            After::Continue => Ok(None),
-            After::Agent(event) => self.agent_event(number, event),
-            After::Panicked => {
-                self.machines[number].ending = Some(Ending::Panicked);
-                Ok(Some(Ending::Panicked))
-            }
-        }
-    }
-
     // Checks between slices: the user, limits, progress.
     fn check_limits(&mut self) -> Result<Option<Ending>, Error> {
         if self.stop.flag.load(Ordering::Relaxed) {
@@ -163,11 +126,6 @@ impl Run<'_> {
         Ok(None)
     }
 
-    fn next_event(&self) -> Option<u64> {
-        let machines = self.machines.iter().filter(|machine| !machine.finished);
-        machines.filter_map(|machine| machine.next_event(&self.timeline)).min()
-    }
-
     /// All processors are idle: time passes at once, or, with rewind, goes back
     /// to a completion that is past.
     fn idle_until(&mut self, next: u64) {
@@ -189,25 +147,5 @@ impl Run<'_> {
         let next = next.min(limit);
         timeline.statistics.skipped += next.saturating_sub(idle);
         self.instant = self.instant.max(next);
-    }
-
-    fn frozen(&mut self) -> Duration {
-        self.machines.iter_mut().map(Machine::frozen).sum()
-    }
-
-    // Where everyone is: for the user who asks why a guest makes no progress.
-    fn show_processors(&mut self) -> Result<(), Error> {
-        for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
-            let mut text = String::new();
-            for (index, vcpu) in machine.vcpus.iter_mut().enumerate() {
-                let Registers { rip, rsp, rflags, cr2 } = vcpu.registers()?;
-                let state: State = machine.processors[index].state;
-                text += &format!(
-                    "vCPU {index}: {state:?}, rip {rip:#x}, rsp {rsp:#x}, rflags {rflags:#x}, cr2 {cr2:#x}\n"
-                );
-            }
-            self.timeline.emit_from(machine.number, RunEvent::Console(text.into_bytes()))?;
-        }
-        Ok(())
     }
 }

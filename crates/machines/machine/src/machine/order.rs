@@ -10,8 +10,8 @@
 //! simulation (Chandy and Misra, IEEE Transactions on Software Engineering SE-5, 1979), with a
 //! quantum where memory gives no lookahead.
 
+use super::run::Run;
 use super::slice::Slice;
-use super::Run;
 
 /// The next step of the run.
 pub(super) enum Turn {
@@ -27,15 +27,7 @@ pub(super) enum Turn {
     Idle,
 }
 
-impl<'j> Run<'j> {
-    /// Busy processors: their places and times.
-    pub(super) fn busy(&self) -> impl Iterator<Item = (usize, u64)> + use<'_, 'j> {
-        self.processors.iter().enumerate().filter_map(|(place, &(machine, index))| {
-            let machine = &self.machines[machine];
-            machine.is_busy(index).then(|| (place, machine.processors[index].time))
-        })
-    }
-
+impl Run<'_> {
     /// Moves the instant as far as everything has come.
     pub(super) fn advance(&mut self) {
         let reached = match self.processors[..] {
@@ -60,12 +52,6 @@ impl<'j> Run<'j> {
     fn is_late(&self, place: usize) -> bool {
         let (machine, index) = self.processors[place];
         self.machines[machine].processors[index].late
-    }
-
-    /// When the last processor became idle.
-    pub(super) fn last_idle(&self) -> u64 {
-        let times = self.machines.iter().flat_map(|machine| &machine.processors);
-        times.map(|processor| processor.time).max().unwrap_or(0)
     }
 
     /// The turn that comes at the instant, after its events.

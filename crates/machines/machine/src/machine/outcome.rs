@@ -2,8 +2,10 @@
 
 use stasis_run_events::{Ending, MachineOutcome, Outcome, RunEvent};
 
-use super::Run;
+use super::run::Run;
+use super::vm::Machine;
 use crate::error::Error;
+use crate::vcpu::{ProcessorState, Registers};
 
 impl Run<'_> {
     pub(super) fn outcome(mut self, ending: Ending) -> Result<Outcome, Error> {
@@ -50,7 +52,7 @@ impl Run<'_> {
             self.timeline.statistics.outcome(ending, clock, frozen, inside, processors);
         outcome.lost_spans = lost_spans;
         if self.machines.len() > 1 {
-            let of = |machine: &super::Machine| MachineOutcome {
+            let of = |machine: &Machine| MachineOutcome {
                 name: machine.name.clone(),
                 ending: machine.ending.clone(),
                 started_ns: machine.started,
@@ -69,5 +71,21 @@ impl Run<'_> {
             false => self.shares,
         };
         Ok(outcome)
+    }
+
+    // Where everyone is: for the user who asks why a guest makes no progress.
+    fn show_processors(&mut self) -> Result<(), Error> {
+        for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
+            let mut text = String::new();
+            for (index, vcpu) in machine.vcpus.iter_mut().enumerate() {
+                let Registers { rip, rsp, rflags, cr2 } = vcpu.registers()?;
+                let state: ProcessorState = machine.processors[index].state;
+                text += &format!(
+                    "vCPU {index}: {state:?}, rip {rip:#x}, rsp {rsp:#x}, rflags {rflags:#x}, cr2 {cr2:#x}\n"
+                );
+            }
+            self.timeline.emit_from(machine.number, RunEvent::Console(text.into_bytes()))?;
+        }
+        Ok(())
     }
 }

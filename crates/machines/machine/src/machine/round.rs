@@ -3,9 +3,9 @@
 
 use stasis_run_events::Ending;
 
+use super::run::Run;
 use super::slice::Begun;
 use super::vm::After;
-use super::Run;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::vcpu::SliceEnd;

@@ -5,7 +5,7 @@ use super::vm::{After, Machine};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::pvclock::Reads;
-use crate::vcpu::{SliceEnd, State};
+use crate::vcpu::{ProcessorState, SliceEnd};
 
 /// A slice, as the run has planned it.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +110,7 @@ impl Machine {
             Exit::Interrupted => Ok(After::Continue),
             Exit::Halt => {
                 timeline.statistics.exits.halt += 1;
-                processor.state = State::Halted;
+                processor.state = ProcessorState::Halted;
                 Ok(After::Continue)
             }
             exit if exit::is_local(&exit) || others.is_none_or(|others| others >= left) => {

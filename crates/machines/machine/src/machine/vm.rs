@@ -6,14 +6,13 @@ use stasis_block::clock::Nanos;
 use stasis_run_events::Ending;
 
 use super::rewind::RewindState;
-use super::timeline::{Timeline, BATCH, BATCH_BYTES};
+use super::timeline::Timeline;
 use crate::apic::Expiry;
 use crate::devices::{AgentEvent, ChannelDevice, Cmos, DriveDevice, IoApic, Serial};
-use crate::error::Error;
 use crate::memory::GuestMemory;
 use crate::pci::Bus;
 use crate::pvclock::{Busy, PvClock};
-use crate::vcpu::{Processor, State, VcpuSlot};
+use crate::vcpu::{Processor, ProcessorState, VcpuSlot};
 
 pub(super) struct Machine {
     // Dropped in this order: the processors, the memory.
@@ -67,69 +66,9 @@ pub(super) enum After {
 }
 
 impl Machine {
-    /// Runs all events that are due.
-    pub(super) fn run_due_events(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
-        self.read_help_page(timeline);
-        let now = timeline.clock.now();
-        let scale = timeline.clock.scale();
-        let now_ns = scale.to_ns(now);
-        let clock = self.clock.is_used().then(|| self.clock.with(self.busy()));
-        for processor in &mut self.processors {
-            let busy = processor.is_busy();
-            let due = match (processor.apic.expiry(), clock) {
-                (None, _) => false,
-                (Some(Expiry::Tsc(at)), Some(clock)) if busy => at <= clock,
-                // Without a clock that all share, its own time counts.
-                (Some(Expiry::Tsc(at)), _) => at <= if busy { processor.time } else { now },
-                (Some(Expiry::At(at)), _) => {
-                    at <= scale.to_ns(if busy { processor.time } else { now })
-                }
-            };
-            if due {
-                processor.apic.expire();
-            }
-        }
-        if self.lazy {
-            for drive in &mut self.drives {
-                drive.poll(&self.memory, now_ns);
-            }
-        }
-        if self.held_until(timeline).is_some() {
-            return Ok(());
-        }
-        self.deliver(timeline, now_ns)
-    }
-
     /// Until when completions are held back, if they are (ticks).
-    fn held_until(&self, timeline: &Timeline) -> Option<u64> {
+    pub(super) fn held_until(&self, timeline: &Timeline) -> Option<u64> {
         self.rewind.as_ref().and_then(|rewind| rewind.holds(timeline.clock.now()))
-    }
-
-    fn deliver(&mut self, timeline: &mut Timeline, now_ns: Nanos) -> Result<(), Error> {
-        let boot = self.started.is_none();
-        for index in 0..self.drives.len() {
-            let drive = &mut self.drives[index];
-            if drive.next_event().is_some_and(|at| at <= now_ns) {
-                let (records, bytes) = (&mut timeline.records, &mut timeline.recorded_bytes);
-                // The root's I/Os are no part of the experiment.
-                let told = index < self.own;
-                drive.advance(&self.memory, now_ns, boot, |record| {
-                    if told {
-                        *bytes += record.bytes;
-                        records.push(record);
-                    }
-                });
-            }
-            self.interrupts(timeline, index)?;
-        }
-        if let Some(watch) = &mut timeline.watch {
-            self.drives.iter_mut().for_each(|drive| drive.control().take_spans(&mut watch.spans));
-        }
-        let told = timeline.watch.as_ref().is_some_and(|watch| watch.is_full());
-        if told || timeline.records.len() >= BATCH || timeline.recorded_bytes >= BATCH_BYTES {
-            timeline.flush_records()?;
-        }
-        Ok(())
     }
 
     /// The next event of its devices, and of the timers of processors that are
@@ -161,7 +100,7 @@ impl Machine {
     }
 
     /// Where its busy processors are.
-    fn busy(&self) -> Busy {
+    pub(super) fn busy(&self) -> Busy {
         let times = self.processors.iter().filter(|processor| processor.is_busy());
         times.fold(Busy::default(), |busy, processor| Busy {
             count: busy.count + 1,
@@ -209,8 +148,8 @@ impl Machine {
     /// Processors that have something to do run again, from `now` on.
     pub(super) fn wake(&mut self, now: u64) {
         for processor in &mut self.processors {
-            if processor.state == State::Halted && processor.apic.pending().is_some() {
-                processor.state = State::Runnable;
+            if processor.state == ProcessorState::Halted && processor.apic.pending().is_some() {
+                processor.state = ProcessorState::Runnable;
                 processor.time = processor.time.max(now);
             }
         }
@@ -222,5 +161,10 @@ impl Machine {
 
     pub(super) fn frozen(&mut self) -> Duration {
         self.drives.iter_mut().map(|drive| drive.control().frozen()).sum()
+    }
+
+    /// Whether one of its drives is at work.
+    pub(super) fn is_at_a_drive(&self) -> bool {
+        self.drives.iter().any(|drive| drive.next_event().is_some())
     }
 }

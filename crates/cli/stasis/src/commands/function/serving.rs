@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
-use stasis_experiment::{DriveSpec, Experiment};
 use stasis_media::MediumSpec;
 use stasis_qemu_vm::process::Process;
 use stasis_qemu_vm::readiness;
@@ -20,6 +19,7 @@ use stasis_runner::{failure, program};
 use stasis_storage_function::Polling;
 
 use super::RunArguments;
+use crate::here;
 
 /// How long it may take to open its drives, or to make them durable at the end.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -52,13 +52,7 @@ pub fn start(
     polling: Polling,
     stop: &Arc<AtomicBool>,
 ) -> Result<Server> {
-    let mut experiment = match &arguments.experiment {
-        Some(path) => Experiment::read(path)?,
-        None => Experiment::default(),
-    };
-    for word in &arguments.drive {
-        experiment.drives.push(DriveSpec::parse(word)?);
-    }
+    let (mut experiment, _) = here::experiment(arguments.experiment.as_deref(), &arguments.drive)?;
     experiment.name_drives()?;
     // Each has a name now.
     let names: Vec<String> =

@@ -13,7 +13,7 @@ use stasis_runner::Runner;
 use stasis_terminal::{stop_on_signals, Terminal};
 
 use crate::arguments::{MachineArguments, RunArguments};
-use crate::here::Here;
+use crate::here::{self, Here};
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
@@ -75,6 +75,11 @@ fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     })
 }
 
+/// Whether a file could not be read.
+fn is_unread(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ExperimentError::Read { .. }))
+}
+
 /// Joins an experiment's file, if there is one, the words for its machine, and the changes by
 /// `more`; returns the folder that the experiment's relative paths start from.
 pub(super) fn experiment(
@@ -83,24 +88,16 @@ pub(super) fn experiment(
     results: Option<PathBuf>,
     more: impl FnOnce(&mut Experiment),
 ) -> Result<(Experiment, PathBuf)> {
-    let (mut experiment, base) = match file {
-        Some(path) => {
-            let base = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            // A file of experiments has an ending; a name without one is a command.
-            let read = Experiment::read(path).map_err(|error| match error {
-                ExperimentError::Read { .. } if path.extension().is_none() => {
-                    anyhow!("{error}; a command goes after `--`: stasis run -- {}", path.display())
-                }
-                error => error.into(),
-            });
-            (read?, base.unwrap_or(Path::new(".")).to_owned())
+    let read = here::experiment(file, &words.drive).map_err(|error| match file {
+        // A file of experiments has an ending; a name without one is a command.
+        Some(path) if path.extension().is_none() && is_unread(&error) => {
+            anyhow!("{error}; a command goes after `--`: stasis run -- {}", path.display())
         }
-        None => (Experiment::default(), PathBuf::from(".")),
-    };
+        _ => error,
+    });
+    let (mut experiment, base) = read?;
+    let base = if base.as_os_str().is_empty() { PathBuf::from(".") } else { base };
     let here = Here::beside(&base)?;
-    for word in &words.drive {
-        experiment.drives.push(here.drive(word)?);
-    }
     experiment.machine.vcpus = words.vcpus.unwrap_or(experiment.machine.vcpus);
     if let Some(memory) = &words.memory {
         experiment.machine.memory =

@@ -23,7 +23,7 @@ use super::runtime_folder::runtime_folder;
 use actions::Later;
 use results::Results;
 
-use crate::here::Here;
+use crate::here;
 
 /// Arguments of `stasis serve`.
 #[derive(Debug, clap::Args)]
@@ -100,17 +100,8 @@ pub struct Arguments {
 
 /// Words win over the file.
 fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
-    let (mut experiment, base) = match &arguments.experiment {
-        Some(path) => {
-            let base = path.parent().unwrap_or(std::path::Path::new("")).to_owned();
-            (Experiment::read(path)?, base)
-        }
-        None => (Experiment::default(), PathBuf::new()),
-    };
-    let here = Here::beside(&base)?;
-    for word in &arguments.drive {
-        experiment.drives.push(here.drive(word)?);
-    }
+    let (mut experiment, base) =
+        here::experiment(arguments.experiment.as_deref(), &arguments.drive)?;
     experiment.name_drives()?;
     let serve = &mut experiment.serve;
     if let Some(folder) = &arguments.sockets {

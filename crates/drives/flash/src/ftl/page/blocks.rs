@@ -19,7 +19,7 @@ use crate::spec::WearLevelling;
 /// The use of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum BlockState {
     #[default]
     Free,
     /// Pages are still to be programmed, or are being programmed.
@@ -59,7 +59,7 @@ struct Block {
     // Neighbours of the same validity; one more than their number, 0 for none.
     before: u32,
     after: u32,
-    state: State,
+    state: BlockState,
 }
 
 /// A plane's pool.
@@ -133,7 +133,7 @@ impl Blocks {
     }
 
     /// The use of a block.
-    pub fn state(&self, block: u32) -> State {
+    pub fn state(&self, block: u32) -> BlockState {
         self.blocks[block as usize].state
     }
 
@@ -172,15 +172,15 @@ impl Blocks {
     pub fn page_ended(&mut self, block: u32, failed: bool) -> PageEnd {
         let entry = &mut self.blocks[block as usize];
         entry.ended += 1;
-        if failed && entry.state == State::Open {
-            entry.state = State::Bad;
+        if failed && entry.state == BlockState::Open {
+            entry.state = BlockState::Bad;
         }
         match entry.state {
-            State::Open if entry.ended == self.shape.geometry.pages => {
+            BlockState::Open if entry.ended == self.shape.geometry.pages => {
                 self.fill(block);
                 PageEnd::Full
             }
-            State::Bad if entry.ended == entry.next => PageEnd::Bad,
+            BlockState::Bad if entry.ended == entry.next => PageEnd::Bad,
             _ => PageEnd::Going,
         }
     }
@@ -241,8 +241,8 @@ impl Blocks {
         };
         pool.free -= 1;
         let entry = &mut self.blocks[block as usize];
-        debug_assert_eq!((entry.state, entry.valid), (State::Free, 0));
-        (entry.state, entry.next, entry.ended) = (State::Open, 0, 0);
+        debug_assert_eq!((entry.state, entry.valid), (BlockState::Free, 0));
+        (entry.state, entry.next, entry.ended) = (BlockState::Open, 0, 0);
         Some(block)
     }
 
@@ -255,7 +255,7 @@ impl Blocks {
         let entry = &mut self.blocks[block as usize];
         debug_assert_eq!(entry.valid, 0);
         entry.erases += 1;
-        entry.state = State::Free;
+        entry.state = BlockState::Free;
         pool.rank = pool.rank.wrapping_add(1);
         let rank = if self.levelling == WearLevelling::None { pool.rank } else { entry.erases };
         pool.used.push(Reverse((rank, block)));
@@ -267,7 +267,7 @@ impl Blocks {
         self.exhausted = false;
         self.spares.retired();
         let plane = self.shape.plane_of(block);
-        self.blocks[block as usize].state = State::Retired;
+        self.blocks[block as usize].state = BlockState::Retired;
         self.planes[plane as usize].retired += 1;
     }
 
@@ -277,20 +277,20 @@ impl Blocks {
         let pool = &mut self.planes[plane as usize];
         pool.filled = pool.filled.wrapping_add(1);
         let entry = &mut self.blocks[block as usize];
-        (entry.state, entry.filled) = (State::Full, pool.filled);
+        (entry.state, entry.filled) = (BlockState::Full, pool.filled);
         self.enlist(block);
     }
 
     /// A full block that was to be collected is not.
     pub fn put_back(&mut self, block: u32) {
-        self.blocks[block as usize].state = State::Full;
+        self.blocks[block as usize].state = BlockState::Full;
         self.enlist(block);
     }
 
     /// A full block is to be emptied.
     pub fn collect(&mut self, block: u32) {
         self.delist(block);
-        self.blocks[block as usize].state = State::Collected;
+        self.blocks[block as usize].state = BlockState::Collected;
     }
 
     fn enlist(&mut self, block: u32) {
@@ -322,14 +322,14 @@ impl Blocks {
 
     /// Slots of a block hold so many more units now.
     pub fn add_valid(&mut self, block: u32, units: u32) {
-        debug_assert_ne!(self.blocks[block as usize].state, State::Full);
+        debug_assert_ne!(self.blocks[block as usize].state, BlockState::Full);
         self.blocks[block as usize].valid += units;
         self.planes[self.shape.plane_of(block) as usize].valid += units;
     }
 
     /// A slot of a block no longer holds a unit.
     pub fn drop_valid(&mut self, block: u32) {
-        let listed = self.blocks[block as usize].state == State::Full;
+        let listed = self.blocks[block as usize].state == BlockState::Full;
         if listed {
             self.delist(block);
         }
@@ -357,7 +357,7 @@ impl Blocks {
         let blocks = start..start + self.shape.geometry.blocks;
         let erases = |block: u32| self.blocks[block as usize].erases;
         let most = blocks.clone().map(erases).max()?;
-        let full = blocks.filter(|&block| self.blocks[block as usize].state == State::Full);
+        let full = blocks.filter(|&block| self.blocks[block as usize].state == BlockState::Full);
         let least = full.min_by_key(|&block| erases(block))?;
         (erases(least) + gap <= most).then_some(least)
     }
@@ -365,7 +365,7 @@ impl Blocks {
     /// Full blocks by how many sixteenths of them are valid.
     pub fn validity(&self) -> [u64; 17] {
         let mut blocks = [0; 17];
-        for block in self.blocks.iter().filter(|block| block.state == State::Full) {
+        for block in self.blocks.iter().filter(|block| block.state == BlockState::Full) {
             blocks[(u64::from(block.valid) * 16 / u64::from(self.shape.block_slots)) as usize] += 1;
         }
         blocks
@@ -381,9 +381,9 @@ impl Blocks {
             assert_eq!(block.valid, valid, "block {number} {block:?}");
             assert!(block.ended <= block.next && block.next <= self.shape.geometry.pages);
             let (free, retired, units, full) = &mut planes[self.shape.plane_of(number) as usize];
-            *free += u32::from(block.state == State::Free);
-            *retired += u32::from(block.state == State::Retired);
-            *full += u32::from(block.state == State::Full);
+            *free += u32::from(block.state == BlockState::Free);
+            *retired += u32::from(block.state == BlockState::Retired);
+            *full += u32::from(block.state == BlockState::Full);
             *units += valid;
         }
         for (number, (pool, counted)) in (0..).zip(self.planes.iter().zip(planes)) {
@@ -423,7 +423,7 @@ impl Candidates for PlaneView<'_> {
     fn get(&self, block: u32) -> Option<Candidate> {
         let shape = &self.blocks.shape;
         let entry = self.blocks.blocks.get(shape.block(self.plane, block) as usize)?;
-        (entry.state == State::Full).then(|| Candidate {
+        (entry.state == BlockState::Full).then(|| Candidate {
             valid: entry.valid,
             slots: shape.block_slots,
             age: self.blocks.planes[self.plane as usize].filled.wrapping_sub(entry.filled),
@@ -470,7 +470,10 @@ mod tests {
         (0..2).for_each(|_| blocks.drop_valid(first));
         assert_eq!(blocks.least_valid(0), Some(first));
         blocks.collect(first);
-        assert_eq!((blocks.state(first), blocks.least_valid(0)), (State::Collected, Some(second)));
+        assert_eq!(
+            (blocks.state(first), blocks.least_valid(0)),
+            (BlockState::Collected, Some(second))
+        );
         blocks.put_back(first);
         assert_eq!(blocks.least_valid(0), Some(first));
     }
@@ -483,12 +486,12 @@ mod tests {
         assert_eq!(blocks.page_ended(block, true), PageEnd::Going);
         assert_eq!(
             (blocks.state(block), blocks.page_ended(block, false)),
-            (State::Bad, PageEnd::Going)
+            (BlockState::Bad, PageEnd::Going)
         );
         assert_eq!(blocks.page_ended(block, false), PageEnd::Bad);
         blocks.set_exhausted(true);
         blocks.retire(block);
-        assert!(!blocks.exhausted() && blocks.state(block) == State::Retired);
+        assert!(!blocks.exhausted() && blocks.state(block) == BlockState::Retired);
         assert_eq!((blocks.spares().left(), blocks.spares().given_up()), (2, 1));
     }
 

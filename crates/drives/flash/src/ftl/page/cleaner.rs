@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use stasis_block::clock::Nanos;
 use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, PlaneId, Priority, Scope};
 
-use super::blocks::{PageEnd, State};
+use super::blocks::{BlockState, PageEnd};
 use super::placement::Placement;
 use super::programs::Programs;
 use super::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ};
@@ -71,6 +71,16 @@ impl Collector {
     }
 }
 
+/// The time at which the cleaner acts, and the parts of the drive on which it acts.
+pub(super) struct Moment<'a> {
+    /// Virtual time (ns).
+    pub now: Nanos,
+    /// Mapping and blocks.
+    pub placement: &'a mut Placement,
+    /// The array and the host's requests.
+    pub context: &'a mut Context,
+}
+
 /// Every plane's collection; see the [module](self).
 #[derive(Debug)]
 pub(super) struct Cleaner {
@@ -120,36 +130,30 @@ impl Cleaner {
     }
 
     /// The time of [`Cleaner::next_event`] has come.
-    pub fn wake(&mut self, now: Nanos, placement: &mut Placement, context: &mut Context) {
+    pub fn wake(&mut self, moment: &mut Moment) {
         self.background_at = None;
-        self.look_at_all(now, placement, context);
+        self.look_at_all(moment);
     }
 
     /// Begins to empty a block of each plane that needs it.
-    pub fn look_at_all(&mut self, now: Nanos, placement: &mut Placement, context: &mut Context) {
+    pub fn look_at_all(&mut self, moment: &mut Moment) {
         for plane in 0..self.shape.planes {
-            self.look_at(now, plane, placement, context);
+            self.look_at(plane, moment);
         }
     }
 
     /// Begins to empty a block of a plane, if one should be.
-    pub fn look_at(
-        &mut self,
-        now: Nanos,
-        plane: u32,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    pub fn look_at(&mut self, plane: u32, moment: &mut Moment) {
         if self.collectors[plane as usize].job.is_some() {
             return;
         }
-        let Some((victim, why)) = self.next_victim(now, plane, placement) else { return };
+        let Some((victim, why)) = self.next_victim(plane, moment) else { return };
         if why != Why::Bad {
-            placement.blocks_mut().collect(victim);
+            moment.placement.blocks_mut().collect(victim);
         }
         let held = self.blocking != Blocking::None;
         if held {
-            context.array.hold(now, self.scope(plane));
+            moment.context.array.hold(moment.now, self.scope(plane));
         }
         self.jobs += 1;
         self.collectors[plane as usize].starved = false;
@@ -162,41 +166,29 @@ impl Cleaner {
             held,
             draining: false,
             abandoned: false,
-            since: now,
+            since: moment.now,
         });
-        self.go_on(now, plane, placement, context);
+        self.go_on(plane, moment);
     }
 
     /// A plane has something to gain that it had not: where nothing was to be gained, it is looked
     /// at again.
     #[inline]
-    pub fn gained(
-        &mut self,
-        now: Nanos,
-        plane: u32,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    pub fn gained(&mut self, plane: u32, moment: &mut Moment) {
         if self.collectors[plane as usize].starved {
-            self.look_at(now, plane, placement, context);
+            self.look_at(plane, moment);
         }
     }
 
     /// A program into a block has ended, of the host's or of moved units.
-    pub fn block_ended(
-        &mut self,
-        now: Nanos,
-        (block, end): (u32, PageEnd),
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    pub fn block_ended(&mut self, (block, end): (u32, PageEnd), moment: &mut Moment) {
         let plane = self.shape.plane_of(block);
         match end {
             PageEnd::Going => {}
-            PageEnd::Full => self.gained(now, plane, placement, context),
+            PageEnd::Full => self.gained(plane, moment),
             PageEnd::Bad => {
                 self.collectors[plane as usize].bad.push_back(block);
-                self.look_at(now, plane, placement, context);
+                self.look_at(plane, moment);
             }
         }
     }
@@ -209,17 +201,11 @@ impl Cleaner {
 
     /// A read of the host's no longer needs its block.
     #[inline]
-    pub fn read_ended(
-        &mut self,
-        now: Nanos,
-        at: PageAddress,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    pub fn read_ended(&mut self, at: PageAddress, moment: &mut Moment) {
         let block = self.shape.block(at.plane.0, at.block);
         self.reads[block as usize] -= 1;
         if self.reads[block as usize] == 0 {
-            self.drained(now, at.plane.0, block, placement, context);
+            self.drained(at.plane.0, block, moment);
         }
     }
 
@@ -231,21 +217,16 @@ impl Cleaner {
         }
     }
 
-    fn next_victim(
-        &mut self,
-        now: Nanos,
-        plane: u32,
-        placement: &mut Placement,
-    ) -> Option<(u32, Why)> {
+    fn next_victim(&mut self, plane: u32, moment: &mut Moment) -> Option<(u32, Why)> {
         let collector = &mut self.collectors[plane as usize];
         if let Some(block) = collector.bad.pop_front() {
             return Some((block, Why::Bad));
         }
         // Without a block to move into nothing can be collected.
-        if placement.blocks().free_in(plane) == 0 && collector.open == NONE {
+        if moment.placement.blocks().free_in(plane) == 0 && collector.open == NONE {
             return None;
         }
-        let need = self.victims.choose(now, plane, placement.blocks_mut());
+        let need = self.victims.choose(moment.now, plane, moment.placement.blocks_mut());
         collector.starved = need == Need::Starved;
         match need {
             Need::Empty(block, why) => Some((block, why)),
@@ -254,18 +235,18 @@ impl Cleaner {
     }
 
     /// Moves as many pages as the window allows; erases once all are moved.
-    fn go_on(&mut self, now: Nanos, plane: u32, placement: &mut Placement, context: &mut Context) {
+    fn go_on(&mut self, plane: u32, moment: &mut Moment) {
         let pages = self.shape.geometry.pages;
         while let Some(job) = &mut self.collectors[plane as usize].job {
             if job.abandoned {
-                return self.abandon(now, plane, placement, context);
+                return self.abandon(plane, moment);
             }
             if job.page == pages || job.reads + job.programs >= WINDOW {
                 break;
             }
             let page = (job.victim, job.page);
             job.page += 1;
-            if !self.move_page(now, page, placement, context) {
+            if !self.move_page(page, moment) {
                 return;
             }
         }
@@ -273,31 +254,25 @@ impl Cleaner {
         if job.page < pages || job.reads > 0 {
             return;
         }
-        if !self.write_gathered(now, plane, 1, placement, context) {
+        if !self.write_gathered(plane, 1, moment) {
             return;
         }
         let Some(job) = self.collectors[plane as usize].job else { return };
         if job.programs == 0 && self.collectors[plane as usize].gathered.is_empty() {
-            self.emptied(now, plane, placement, context);
+            self.emptied(plane, moment);
         }
     }
 
     /// Reads, or copies, the valid units of a page; false if the job was given up.
-    fn move_page(
-        &mut self,
-        now: Nanos,
-        (victim, page): (u32, u32),
-        placement: &mut Placement,
-        context: &mut Context,
-    ) -> bool {
+    fn move_page(&mut self, (victim, page): (u32, u32), moment: &mut Moment) -> bool {
         let first = self.shape.slot(victim, page);
         let slots = first..first + self.shape.slots;
-        placement.prefetch_slot(slots.end + AHEAD);
+        moment.placement.prefetch_slot(slots.end + AHEAD);
         let mut valid = 0;
-        for unit in slots.clone().filter_map(|slot| placement.unit(slot)) {
+        for unit in slots.clone().filter_map(|slot| moment.placement.unit(slot)) {
             valid += 1;
             // It is mapped anew when the page was programmed.
-            placement.prefetch_unit(unit);
+            moment.placement.prefetch_unit(unit);
         }
         if valid == 0 {
             return true;
@@ -306,7 +281,7 @@ impl Cleaner {
         if self.copyback && valid == self.shape.slots {
             let page = self.programs.begin();
             slots.for_each(|slot| self.programs.push(page, slot));
-            return self.move_to(now, (OpKind::Copyback, source), page, placement, context);
+            return self.move_to((OpKind::Copyback, source), page, moment);
         }
         let plane = source.plane.0;
         if let Some(job) = &mut self.collectors[plane as usize].job {
@@ -321,30 +296,23 @@ impl Cleaner {
             token: GC_READ | u64::from(plane),
             group: 0,
         };
-        context.submit(now, op);
+        moment.context.submit(moment.now, op);
         true
     }
 
     /// Programs pages of the gathered units, each of at least `least` units; false
     /// if the job was given up.
-    fn write_gathered(
-        &mut self,
-        now: Nanos,
-        plane: u32,
-        least: usize,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) -> bool {
+    fn write_gathered(&mut self, plane: u32, least: usize, moment: &mut Moment) -> bool {
         let collector = &mut self.collectors[plane as usize];
         // Units that the host wrote or trimmed meanwhile are not moved.
-        collector.gathered.retain(|&slot| placement.unit(slot).is_some());
+        collector.gathered.retain(|&slot| moment.placement.unit(slot).is_some());
         while self.collectors[plane as usize].gathered.len() >= least.max(1) {
             let page = self.programs.begin();
             let gathered = &mut self.collectors[plane as usize].gathered;
             let count = gathered.len().min(self.shape.slots as usize);
             gathered.drain(..count).for_each(|slot| self.programs.push(page, slot));
             let nowhere = PageAddress { plane: PlaneId(plane), ..PageAddress::default() };
-            if !self.move_to(now, (OpKind::Program, nowhere), page, placement, context) {
+            if !self.move_to((OpKind::Program, nowhere), page, moment) {
                 return false;
             }
         }
@@ -355,14 +323,12 @@ impl Cleaner {
     /// job was given up.
     fn move_to(
         &mut self,
-        now: Nanos,
         (kind, source): (OpKind, PageAddress),
         page: u32,
-        placement: &mut Placement,
-        context: &mut Context,
+        moment: &mut Moment,
     ) -> bool {
         let plane = source.plane.0;
-        let blocks = placement.blocks_mut();
+        let blocks = moment.placement.blocks_mut();
         let collector = &mut self.collectors[plane as usize];
         if collector.open == NONE {
             collector.open = blocks.open(plane).unwrap_or(NONE);
@@ -370,7 +336,7 @@ impl Cleaner {
         let block = collector.open;
         if block == NONE {
             self.programs.end(page);
-            self.abandon(now, plane, placement, context);
+            self.abandon(plane, moment);
             return false;
         }
         let at = self.shape.address(block, blocks.next_page(block));
@@ -378,7 +344,7 @@ impl Cleaner {
             collector.open = NONE;
         }
         #[cfg(test)]
-        if let Some(shadow) = &mut context.shadow {
+        if let Some(shadow) = &mut moment.context.shadow {
             shadow.moved(at, self.programs.contents(page));
         }
         if let Some(job) = &mut collector.job {
@@ -394,54 +360,42 @@ impl Cleaner {
             token: if copies { GC_COPY } else { GC_PROGRAM } | u64::from(page),
             group: 0,
         };
-        context.submit(now, op);
+        moment.context.submit(moment.now, op);
         true
     }
 
     /// A page was read whose units move.
-    pub fn read_done(
-        &mut self,
-        now: Nanos,
-        done: &OpDone,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    pub fn read_done(&mut self, done: &OpDone, moment: &mut Moment) {
         let plane = done.op.at.plane.0;
-        self.take_in(now, (done.op.at, done.status), placement, context);
+        self.take_in((done.op.at, done.status), moment);
         let collector = &mut self.collectors[plane as usize];
         if let Some(job) = &mut collector.job {
             job.reads -= 1;
         }
         let least = self.shape.slots as usize;
         let abandoned = collector.job.is_some_and(|job| job.abandoned);
-        if abandoned || self.write_gathered(now, plane, least, placement, context) {
-            self.go_on(now, plane, placement, context);
+        if abandoned || self.write_gathered(plane, least, moment) {
+            self.go_on(plane, moment);
         }
     }
 
     /// Gathers the valid units of a page that was read.
-    fn take_in(
-        &mut self,
-        now: Nanos,
-        (at, status): (PageAddress, OpStatus),
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    fn take_in(&mut self, (at, status): (PageAddress, OpStatus), moment: &mut Moment) {
         let first = self.shape.slot_at(at);
         for slot in first..first + self.shape.slots {
-            let Some(unit) = placement.unit(slot) else { continue };
+            let Some(unit) = moment.placement.unit(slot) else { continue };
             match status {
                 OpStatus::Uncorrectable => {
-                    if let Some(plane) = placement.lose(unit) {
-                        self.gained(now, plane, placement, context);
+                    if let Some(plane) = moment.placement.lose(unit) {
+                        self.gained(plane, moment);
                     }
                     #[cfg(test)]
-                    if let Some(shadow) = &mut context.shadow {
+                    if let Some(shadow) = &mut moment.context.shadow {
                         shadow.damage(unit, slot);
                     }
                     continue;
                 }
-                OpStatus::Corrupted { seed } => placement.corrupt(unit, seed),
+                OpStatus::Corrupted { seed } => moment.placement.corrupt(unit, seed),
                 _ => {}
             }
             self.collectors[at.plane.0 as usize].gathered.push(slot);
@@ -449,30 +403,16 @@ impl Cleaner {
     }
 
     /// A page of moved units was copied within the plane, or not.
-    pub fn copy_done(
-        &mut self,
-        now: Nanos,
-        page: u32,
-        done: &OpDone,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    pub fn copy_done(&mut self, page: u32, done: &OpDone, moment: &mut Moment) {
         if done.status == OpStatus::Uncorrectable {
             // There was nothing to copy. The page it was to go to stays empty.
-            self.take_in(now, (done.op.source, done.status), placement, context);
+            self.take_in((done.op.source, done.status), moment);
         }
-        self.program_done(now, page, done, placement, context);
+        self.program_done(page, done, moment);
     }
 
     /// A page of moved units was programmed, or not.
-    pub fn program_done(
-        &mut self,
-        now: Nanos,
-        page: u32,
-        done: &OpDone,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    pub fn program_done(&mut self, page: u32, done: &OpDone, moment: &mut Moment) {
         let plane = done.op.at.plane.0;
         let first = self.shape.slot_at(done.op.at);
         let block = self.shape.block(plane, done.op.at.block);
@@ -480,16 +420,16 @@ impl Cleaner {
         let collector = &mut self.collectors[plane as usize];
         for (index, &old) in (0..).zip(self.programs.contents(page)) {
             // The host wrote it meanwhile, or it was lost.
-            let Some(unit) = placement.unit(old) else { continue };
+            let Some(unit) = moment.placement.unit(old) else { continue };
             if failed {
                 collector.gathered.push(old);
                 continue;
             }
             if let OpStatus::Corrupted { seed } = done.status {
-                placement.corrupt(unit, seed);
+                moment.placement.corrupt(unit, seed);
             }
-            placement.relocate(unit, old, first + index);
-            context.statistics.moved_units += 1;
+            moment.placement.relocate(unit, old, first + index);
+            moment.context.statistics.moved_units += 1;
         }
         self.programs.end(page);
         if let Some(job) = &mut collector.job {
@@ -498,31 +438,25 @@ impl Cleaner {
         if failed && collector.open == block {
             collector.open = NONE;
         }
-        let end = placement.blocks_mut().page_ended(block, failed);
-        self.block_ended(now, (block, end), placement, context);
-        self.go_on(now, plane, placement, context);
+        let end = moment.placement.blocks_mut().page_ended(block, failed);
+        self.block_ended((block, end), moment);
+        self.go_on(plane, moment);
     }
 
     /// All is moved: the block is erased, once no read of the host's needs it.
-    fn emptied(
-        &mut self,
-        now: Nanos,
-        plane: u32,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    fn emptied(&mut self, plane: u32, moment: &mut Moment) {
         let scope = self.scope(plane);
         let Some(job) = &mut self.collectors[plane as usize].job else { return };
         if job.why == Why::Bad {
-            placement.blocks_mut().retire(job.victim);
-            return self.end_job(now, plane, placement, context);
+            moment.placement.blocks_mut().retire(job.victim);
+            return self.end_job(plane, moment);
         }
         let drains = self.reads[job.victim as usize] > 0;
         job.draining = drains;
         if drains {
             if std::mem::take(&mut job.held) {
                 // Reads that came before the hold could not finish under it.
-                context.array.release(now, scope);
+                moment.context.array.release(moment.now, scope);
             }
             return;
         }
@@ -536,18 +470,11 @@ impl Cleaner {
             token: ERASE | u64::from(plane),
             group: 0,
         };
-        context.submit(now, op);
+        moment.context.submit(moment.now, op);
     }
 
     /// The host's last read of a block has ended.
-    fn drained(
-        &mut self,
-        now: Nanos,
-        plane: u32,
-        block: u32,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    fn drained(&mut self, plane: u32, block: u32, moment: &mut Moment) {
         let Some(job) = &mut self.collectors[plane as usize].job else { return };
         if !job.draining || job.victim != block {
             return;
@@ -555,55 +482,37 @@ impl Cleaner {
         job.draining = false;
         if self.blocking != Blocking::None {
             job.held = true;
-            context.array.hold(now, self.scope(plane));
+            moment.context.array.hold(moment.now, self.scope(plane));
         }
-        self.emptied(now, plane, placement, context);
+        self.emptied(plane, moment);
     }
 
     /// A block was erased, or is given up because it could not be.
-    pub fn erase_done(
-        &mut self,
-        now: Nanos,
-        done: &OpDone,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    pub fn erase_done(&mut self, done: &OpDone, moment: &mut Moment) {
         let plane = done.op.at.plane.0;
         let block = self.shape.block(plane, done.op.at.block);
         if done.status == OpStatus::EraseFailed {
-            placement.blocks_mut().retire(block);
+            moment.placement.blocks_mut().retire(block);
         } else {
             self.victims.erased(plane);
-            placement.blocks_mut().erased(block);
+            moment.placement.blocks_mut().erased(block);
         }
-        self.end_job(now, plane, placement, context);
+        self.end_job(plane, moment);
     }
 
-    fn end_job(
-        &mut self,
-        now: Nanos,
-        plane: u32,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    fn end_job(&mut self, plane: u32, moment: &mut Moment) {
         let Some(job) = self.collectors[plane as usize].job.take() else { return };
         if job.held {
-            context.array.release(now, self.scope(plane));
+            moment.context.array.release(moment.now, self.scope(plane));
         }
         self.jobs -= 1;
         let block = self.shape.address(job.victim, 0).block;
-        context.collected(plane, block, (job.since, now));
-        self.look_at(now, plane, placement, context);
+        moment.context.collected(plane, block, (job.since, moment.now));
+        self.look_at(plane, moment);
     }
 
     /// There is nowhere to move to: the block stays as it is.
-    fn abandon(
-        &mut self,
-        now: Nanos,
-        plane: u32,
-        placement: &mut Placement,
-        context: &mut Context,
-    ) {
+    fn abandon(&mut self, plane: u32, moment: &mut Moment) {
         let collector = &mut self.collectors[plane as usize];
         collector.gathered.clear();
         let Some(mut job) = collector.job.take() else { return };
@@ -616,11 +525,11 @@ impl Cleaner {
         if job.why == Why::Bad {
             collector.bad.push_back(job.victim);
         } else {
-            placement.blocks_mut().put_back(job.victim);
+            moment.placement.blocks_mut().put_back(job.victim);
         }
         collector.starved = true;
         if job.held {
-            context.array.release(now, self.scope(plane));
+            moment.context.array.release(moment.now, self.scope(plane));
         }
         self.jobs -= 1;
     }
@@ -636,7 +545,7 @@ impl Cleaner {
             collector.gathered.clear();
             collector.starved = false;
             if let Some(job) = collector.job.take() {
-                if blocks.state(job.victim) == State::Bad {
+                if blocks.state(job.victim) == BlockState::Bad {
                     collector.bad.push_front(job.victim);
                 } else {
                     blocks.put_back(job.victim);

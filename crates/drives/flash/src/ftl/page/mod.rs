@@ -30,7 +30,7 @@ use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
 pub(super) use self::above::{Above, Change, Event};
 use self::begin::Beginning;
 use self::blocks::Blocks;
-use self::cleaner::Cleaner;
+use self::cleaner::{Cleaner, Moment};
 use self::frontier::{Frontier, RESERVE};
 use self::lockstep::Lockstep;
 use self::placement::Placement;
@@ -189,7 +189,8 @@ impl PageFtl {
                 shadow.trim(unit);
             }
             if let Some(plane) = self.placement.trim(unit) {
-                self.cleaner.gained(now, plane, &mut self.placement, context);
+                let moment = &mut Moment { now, placement: &mut self.placement, context };
+                self.cleaner.gained(plane, moment);
             }
         }
         self.queue.finish_flushes(context);
@@ -261,7 +262,8 @@ impl PageFtl {
                 };
                 let plane = choice.plane;
                 if choice.opened {
-                    self.cleaner.look_at(now, plane, &mut self.placement, context);
+                    let moment = &mut Moment { now, placement: &mut self.placement, context };
+                    self.cleaner.look_at(plane, moment);
                 }
                 let buffer = self.queue.buffer_mut();
                 let page = self.frontier.program(plane, stream, buffer, &mut self.placement);
@@ -293,7 +295,8 @@ impl PageFtl {
             maps += u64::from(landed.unit >= self.shape.units);
             if landed.alive {
                 if let Some(plane) = self.placement.write(landed.unit, first + index as u32) {
-                    self.cleaner.gained(now, plane, &mut self.placement, context);
+                    let moment = &mut Moment { now, placement: &mut self.placement, context };
+                    self.cleaner.gained(plane, moment);
                 }
             }
             if landed.waiter != NONE {
@@ -305,7 +308,8 @@ impl PageFtl {
             context.statistics.map_units += maps;
         }
         let end = self.frontier.ended(page, block, failed, self.placement.blocks_mut());
-        self.cleaner.block_ended(now, (block, end), &mut self.placement, context);
+        let moment = &mut Moment { now, placement: &mut self.placement, context };
+        self.cleaner.block_ended((block, end), moment);
         self.queue.finish_flushes(context);
     }
 }
@@ -350,7 +354,8 @@ impl PageFtl {
 
     /// A read no longer needs its block.
     pub(super) fn read_ended(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
-        self.cleaner.read_ended(now, done.op.at, &mut self.placement, context);
+        let moment = &mut Moment { now, placement: &mut self.placement, context };
+        self.cleaner.read_ended(done.op.at, moment);
     }
 
     /// A unit of the layer's map has new contents.
@@ -391,7 +396,8 @@ impl Ftl for PageFtl {
 
     fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
         let whom = (done.token & !KIND) as u32;
-        let (cleaner, placement) = (&mut self.cleaner, &mut self.placement);
+        let cleaner = &mut self.cleaner;
+        let moment = &mut Moment { now, placement: &mut self.placement, context };
         match done.token & KIND {
             HOST_READ => return self.read_done(now, whom, done, context),
             PARTIAL_READ => {
@@ -399,10 +405,10 @@ impl Ftl for PageFtl {
                 self.read_ended(now, done, context);
             }
             PROGRAM => self.program_done(now, whom, done, context),
-            GC_READ => cleaner.read_done(now, done, placement, context),
-            GC_PROGRAM => cleaner.program_done(now, whom, done, placement, context),
-            GC_COPY => cleaner.copy_done(now, whom, done, placement, context),
-            ERASE => cleaner.erase_done(now, done, placement, context),
+            GC_READ => cleaner.read_done(done, moment),
+            GC_PROGRAM => cleaner.program_done(whom, done, moment),
+            GC_COPY => cleaner.copy_done(whom, done, moment),
+            ERASE => cleaner.erase_done(done, moment),
             _ => {}
         }
         self.pump(now, context);
@@ -413,7 +419,8 @@ impl Ftl for PageFtl {
     }
 
     fn wake(&mut self, now: Nanos, context: &mut Context) {
-        self.cleaner.wake(now, &mut self.placement, context);
+        let moment = &mut Moment { now, placement: &mut self.placement, context };
+        self.cleaner.wake(moment);
     }
 
     fn host_active(&mut self, now: Nanos, active: bool, _context: &mut Context) {
@@ -441,7 +448,7 @@ impl Ftl for PageFtl {
         }
         recover::merge(&mut cut.lost, first);
         cleaner.host_active(now, false);
-        cleaner.look_at_all(now, placement, context);
+        cleaner.look_at_all(&mut Moment { now, placement, context });
         self.pump(now, context);
     }
 

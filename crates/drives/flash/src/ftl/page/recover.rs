@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use stasis_nand::OpKind;
 
-use super::blocks::State;
+use super::blocks::BlockState;
 use super::cleaner::Cleaner;
 use super::frontier::Frontier;
 use super::placement::Placement;
@@ -33,8 +33,8 @@ pub(super) fn give_back_pages(
         let (plane, block) = (dropped.op.at.plane.0, block_of(dropped));
         let takes_pages = blocks.takes_pages(block);
         match blocks.state(block) {
-            State::Bad => cleaner.found_bad(plane, block),
-            State::Open => {
+            BlockState::Bad => cleaner.found_bad(plane, block),
+            BlockState::Open => {
                 let moved = matches!(dropped.op.token & KIND, GC_PROGRAM | GC_COPY);
                 let open = takes_pages
                     && if moved {
@@ -110,7 +110,10 @@ mod tests {
         let mut cleaner = Cleaner::new(&spec, shape, 1);
         give_back_pages(&shape, &dropped, &mut frontier, &mut cleaner, &mut placement);
         let states = numbers.iter().map(|&block| placement.blocks().state(block));
-        assert_eq!(states.collect::<Vec<_>>(), [State::Open, State::Open, State::Full]);
+        assert_eq!(
+            states.collect::<Vec<_>>(),
+            [BlockState::Open, BlockState::Open, BlockState::Full]
+        );
         // The page whose program had started is not programmed again.
         assert_eq!(placement.blocks_mut().next_page(numbers[0]), 1);
         assert!(cleaner.reopen(0, numbers[1]) && !cleaner.reopen(0, numbers[0]));

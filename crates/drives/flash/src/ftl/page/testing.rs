@@ -1,6 +1,6 @@
 //! Small drives for the parts' tests.
 
-use stasis_nand::{Array, Faults};
+use stasis_nand::{Array, ArrayConfig};
 
 use crate::ftl::{Context, Shape};
 use crate::spec::Spec;
@@ -21,7 +21,9 @@ pub(super) fn drive(spec: Spec, planes: u32, pages: u32, units: u64) -> (Spec, S
 pub(super) fn context(spec: &Spec, shape: &Shape) -> Context {
     let pattern = spec.pattern(shape.geometry.pages).unwrap();
     let timing = spec.timing.timing(&spec.cells, &pattern).unwrap();
-    let (options, variation) = (spec.options(), spec.variation.variation());
-    let faults = Faults::new(Vec::new());
-    Context::new(Array::new(shape.geometry, pattern, timing, options, variation, faults, 1))
+    let config = ArrayConfig {
+        variation: spec.variation.variation(),
+        ..ArrayConfig::new(shape.geometry, pattern, timing)
+    };
+    Context::new(Array::new(config, spec.options()))
 }

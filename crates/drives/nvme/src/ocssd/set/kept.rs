@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::intervals::end_of_run;
 
-use super::{Chunk, ChunkSet, State};
+use super::{Chunk, ChunkSet, ChunkState};
 
 /// Chunks that follow one another and are alike, but free ones that were never reset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct KeptChunks {
     /// How many there are.
     pub count: u64,
     /// Their state.
-    pub state: State,
+    pub state: ChunkState,
     /// Sectors of each before its write pointer.
     pub written: u32,
     /// How often each was reset: its wear.
@@ -27,7 +27,7 @@ impl ChunkSet {
     pub fn kept(&self) -> Vec<KeptChunks> {
         let mut kept: Vec<KeptChunks> = Vec::new();
         for (first, &Chunk { state, written, resets }) in (0..).zip(&self.chunks) {
-            if state == State::Free && resets == 0 {
+            if state == ChunkState::Free && resets == 0 {
                 continue;
             }
             match kept.last_mut() {
@@ -55,9 +55,9 @@ impl ChunkSet {
             least = end;
             let sectors = self.config.sectors;
             let written_fits = match chunks.state {
-                State::Free | State::Offline => chunks.written == 0,
-                State::Open => (1..sectors).contains(&chunks.written),
-                State::Closed => chunks.written <= sectors,
+                ChunkState::Free | ChunkState::Offline => chunks.written == 0,
+                ChunkState::Open => (1..sectors).contains(&chunks.written),
+                ChunkState::Closed => chunks.written <= sectors,
             };
             if !written_fits {
                 return Err("a write pointer is not where its chunk's state allows");

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::intervals::end_of_run;
 
-use super::{State, ZoneSet, EXTENSION_VALID, ZRWA_VALID};
+use super::{ZoneSet, ZoneState, EXTENSION_VALID, ZRWA_VALID};
 
 /// Zones that follow one another and are alike, but empty ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct KeptZones {
     /// How many there are.
     pub count: u64,
     /// Their state.
-    pub state: State,
+    pub state: ZoneState,
     /// Blocks of each before its write pointer; of a full zone, blocks that have data.
     pub written: u64,
     /// Whether each has a random write area.
@@ -28,17 +28,17 @@ pub struct KeptZones {
 
 impl KeptZones {
     /// One zone, without a random write area and an extension.
-    pub fn one(index: u64, state: State, written: u64) -> Self {
+    pub fn one(index: u64, state: ZoneState, written: u64) -> Self {
         Self { first: index, count: 1, state, written, zrwa: false, extension: None }
     }
 
     /// The state after a power cycle: an open zone is closed, or empty where nothing is in it
     /// (ZNS 1.1 section 2.1.1.3).
-    fn after_power_cycle(&self) -> State {
+    fn after_power_cycle(&self) -> ZoneState {
         let holds = self.written > 0 || self.zrwa || self.extension.is_some();
         match self.state {
-            State::ImplicitlyOpen | State::ExplicitlyOpen if !holds => State::Empty,
-            State::ImplicitlyOpen | State::ExplicitlyOpen => State::Closed,
+            ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen if !holds => ZoneState::Empty,
+            ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen => ZoneState::Closed,
             other => other,
         }
     }
@@ -49,7 +49,7 @@ impl ZoneSet {
     pub fn kept(&self) -> Vec<KeptZones> {
         let mut kept: Vec<KeptZones> = Vec::new();
         for (index, zone) in self.zones.iter().enumerate() {
-            if zone.state == State::Empty {
+            if zone.state == ZoneState::Empty {
                 continue;
             }
             let has_extension = zone.attributes & EXTENSION_VALID != 0;
@@ -84,8 +84,8 @@ impl ZoneSet {
             least = end;
             let state = zones.after_power_cycle();
             let written_fits = match state {
-                State::Empty => zones.written == 0,
-                State::Closed => zones.written < self.capacity,
+                ZoneState::Empty => zones.written == 0,
+                ZoneState::Closed => zones.written < self.capacity,
                 _ => zones.written <= self.capacity,
             };
             if !written_fits {
@@ -96,7 +96,10 @@ impl ZoneSet {
             }
             if let Some(extension) = &zones.extension {
                 let fits = extension.len() == self.extension_size && self.extension_size > 0;
-                if !fits || zones.count != 1 || matches!(state, State::Empty | State::Offline) {
+                if !fits
+                    || zones.count != 1
+                    || matches!(state, ZoneState::Empty | ZoneState::Offline)
+                {
                     return Err("a zone that cannot have such a descriptor extension has one");
                 }
                 let at = zones.first as usize * self.extension_size;

@@ -1,4 +1,6 @@
-//! The parts of an array, and how they are numbered.
+//! The parts of a NAND array, and how they are numbered.
+
+use serde::{Deserialize, Serialize};
 
 /// Limits of a [`Geometry`]: beyond them, packed numbers would not fit.
 const MAX_CHANNELS: u32 = 256;
@@ -13,7 +15,7 @@ const MAX_PAGE_SIZE: u32 = 1 << 20;
 const MAX_OOB_SIZE: u32 = 1 << 16;
 
 /// The parts of a NAND array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     /// Channels (buses).
     pub channels: u32,
@@ -27,7 +29,8 @@ pub struct Geometry {
     pub pages: u32,
     /// Data of each page (bytes).
     pub page_size: u32,
-    /// Out-of-band area of each page (bytes).
+    /// Out-of-band area of each page (bytes); 0 in results from before it was written there.
+    #[serde(default)]
     pub oob_size: u32,
 }
 
@@ -118,11 +121,6 @@ impl Geometry {
         self.total_blocks() * u64::from(self.pages)
     }
 
-    /// Data of the array (bytes).
-    pub fn total_bytes(&self) -> u64 {
-        self.total_pages() * u64::from(self.page_size)
-    }
-
     /// The plane `plane` of LUN `lun` at channel `channel`.
     pub fn plane(&self, channel: u32, lun: u32, plane: u32) -> PlaneId {
         debug_assert!(channel < self.channels && lun < self.luns && plane < self.planes);
@@ -150,19 +148,6 @@ impl Geometry {
         u64::from(plane.0) * u64::from(self.blocks) + u64::from(block)
     }
 
-    /// The page's number, counted through the array.
-    pub fn page_index(&self, at: PageAddress) -> u64 {
-        self.block_index(at.plane, at.block) * u64::from(self.pages) + u64::from(at.page)
-    }
-
-    /// The page of a number.
-    pub fn page_at(&self, index: u64) -> PageAddress {
-        let block = index / u64::from(self.pages);
-        let plane = PlaneId((block / u64::from(self.blocks)) as u32);
-        let page = (index % u64::from(self.pages)) as u32;
-        PageAddress { plane, block: (block % u64::from(self.blocks)) as u32, page }
-    }
-
     /// Whether there is such a page.
     pub fn contains(&self, at: PageAddress) -> bool {
         at.plane.0 < self.total_planes() && at.block < self.blocks && at.page < self.pages
@@ -184,7 +169,7 @@ mod tests {
     };
 
     #[test]
-    fn numbers_name_each_page_once() {
+    fn numbers_name_each_block_once() {
         assert_eq!(SMALL.check(), Ok(()));
         let mut index = 0;
         for channel in 0..3 {
@@ -195,17 +180,13 @@ mod tests {
                     assert_eq!(SMALL.channel(id), channel);
                     assert_eq!(SMALL.lun(id), channel * 2 + lun);
                     for block in 0..5 {
-                        for page in 0..7 {
-                            let at = PageAddress { plane: id, block, page };
-                            assert_eq!(SMALL.page_index(at), index);
-                            assert_eq!(SMALL.page_at(index), at);
-                            index += 1;
-                        }
+                        assert_eq!(SMALL.block_index(id, block), index);
+                        index += 1;
                     }
                 }
             }
         }
-        assert_eq!(index, SMALL.total_pages());
+        assert_eq!(index, SMALL.total_blocks());
     }
 
     #[test]

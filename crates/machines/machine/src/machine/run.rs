@@ -1,0 +1,63 @@
+//! The state of a run: machines on one timeline.
+
+use std::time::Duration;
+
+use stasis_block::clock::Nanos;
+use stasis_drive::Shared;
+use stasis_run_events::SharedOutcome;
+
+use super::config::Stop;
+use super::slice::{Begun, Slice};
+use super::timeline::Timeline;
+use super::vm::Machine;
+use crate::vcpu_pool::{ThreadSlice, VcpuPool};
+
+pub(super) struct Run<'j> {
+    // Dropped in this order: the parts that point into the vCPUs, then the machines.
+    pub(super) timeline: Timeline<'j>,
+    pub(super) machines: Vec<Machine>,
+    pub(super) shared: Vec<Shared>,
+    /// Reports of the shared drives at the moment when the last command that is waited for ended.
+    pub(super) shares: Vec<SharedOutcome>,
+    /// Every processor: its machine, and its number there.
+    pub(super) processors: Vec<(usize, usize)>,
+    /// The place of the processor that ran last.
+    pub(super) current: usize,
+    /// The virtual time that everything has reached (ticks).
+    pub(super) instant: u64,
+    pub(super) virtual_limit: Option<Nanos>,
+    pub(super) stop: Stop,
+    /// Threads for several processors at once; None: they run in turn.
+    pub(super) pool: Option<VcpuPool>,
+    // Kept between rounds, so that these do not allocate.
+    pub(super) slices: Vec<Slice>,
+    pub(super) begun: Vec<Begun>,
+    pub(super) thread_slices: Vec<ThreadSlice>,
+}
+
+impl<'j> Run<'j> {
+    /// Busy processors: their places and times.
+    pub(super) fn busy(&self) -> impl Iterator<Item = (usize, u64)> + use<'_, 'j> {
+        self.processors.iter().enumerate().filter_map(|(place, &(machine, index))| {
+            let machine = &self.machines[machine];
+            machine.is_busy(index).then(|| (place, machine.processors[index].time))
+        })
+    }
+
+    /// When the last processor became idle.
+    pub(super) fn last_idle(&self) -> u64 {
+        let times = self.machines.iter().flat_map(|machine| &machine.processors);
+        times.map(|processor| processor.time).max().unwrap_or(0)
+    }
+
+    /// The next event of any machine (ticks).
+    pub(super) fn next_event(&self) -> Option<u64> {
+        let machines = self.machines.iter().filter(|machine| !machine.finished);
+        machines.filter_map(|machine| machine.next_event(&self.timeline)).min()
+    }
+
+    /// How long the machines have stood still so far.
+    pub(super) fn frozen(&mut self) -> Duration {
+        self.machines.iter_mut().map(Machine::frozen).sum()
+    }
+}

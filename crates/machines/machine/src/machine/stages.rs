@@ -1,0 +1,92 @@
+//! The stages of a run: its commands begin and end by messages of the guests' agents.
+
+use stasis_run_events::{Ending, RunEvent, Stage};
+
+use super::run::Run;
+use super::vm::After;
+use crate::devices::AgentEvent;
+use crate::error::Error;
+
+impl Run<'_> {
+    /// Handles the step that follows an exit of machine `number`. Returns how the run ended, if it
+    /// did.
+    pub(super) fn follow(&mut self, number: usize, after: After) -> Result<Option<Ending>, Error> {
+        match after {
+            After::Continue => Ok(None),
+            After::Agent(event) => self.agent_event(number, event),
+            After::Panicked => {
+                self.machines[number].ending = Some(Ending::Panicked);
+                Ok(Some(Ending::Panicked))
+            }
+        }
+    }
+
+    /// Handles a message of a machine's agent. Returns how the run ended, if it did.
+    fn agent_event(&mut self, number: usize, event: AgentEvent) -> Result<Option<Ending>, Error> {
+        let now = self.timeline.clock.now_ns();
+        let machine = &mut self.machines[number];
+        match event {
+            AgentEvent::Nothing
+            | AgentEvent::Ready
+            | AgentEvent::HelpPage(_)
+            | AgentEvent::Help(_) => {}
+            AgentEvent::Started => {
+                machine.prepare(&mut self.timeline);
+                machine.started = Some(now);
+                machine.drives.iter_mut().for_each(|drive| drive.control().start(now));
+                if !self.timeline.statistics.running {
+                    let frozen = self.frozen();
+                    self.timeline.statistics.start(
+                        &self.timeline.clock,
+                        frozen,
+                        self.processors.len(),
+                    );
+                    self.timeline.emit(RunEvent::Stage(Stage::Running))?;
+                    self.shared.iter().for_each(|shared| shared.start(now));
+                }
+            }
+            AgentEvent::Exited(status) => self.ended(number, Ending::Exited(status))?,
+            AgentEvent::NotStarted(status, message) => {
+                self.ended(number, Ending::NotStarted { status, message })?;
+            }
+            AgentEvent::Finished => {
+                machine.ending.get_or_insert(Ending::Panicked);
+                machine.finished = true;
+                if self.machines.iter().all(|machine| machine.finished || !machine.waited) {
+                    return Ok(Some(self.whole()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn ended(&mut self, number: usize, ending: Ending) -> Result<(), Error> {
+        let machine = &mut self.machines[number];
+        // Nobody needs to wait for one that cannot begin.
+        machine.prepare(&mut self.timeline);
+        machine.ended = Some(self.timeline.clock.now_ns());
+        machine.ending.get_or_insert(ending);
+        if self.machines.iter().any(|machine| machine.waited && machine.ended.is_none()) {
+            return Ok(());
+        }
+        // The run does not wait for the other machines: they stand still, so that their figures are
+        // those of this moment.
+        for machine in self.machines.iter_mut().filter(|machine| !machine.waited) {
+            machine.finished = true;
+        }
+        // All after this is the agents' own work, not the commands'.
+        let now = self.timeline.clock.now_ns();
+        self.shares = self.shared.iter().map(|shared| shared.report(now)).collect();
+        let frozen = self.frozen();
+        self.timeline.statistics.finish(&self.timeline.clock, frozen);
+        self.timeline.emit(RunEvent::Stage(Stage::Collecting))
+    }
+
+    /// How it ended for all: as the first that failed, if one did.
+    fn whole(&self) -> Ending {
+        let endings = self.machines.iter().filter(|machine| machine.waited);
+        let mut endings = endings.filter_map(|machine| machine.ending.clone());
+        let failed = endings.find(|ending| !matches!(ending, Ending::Exited(0)));
+        failed.unwrap_or(Ending::Exited(0))
+    }
+}
