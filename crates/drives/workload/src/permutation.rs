@@ -28,11 +28,6 @@ impl Permutation {
         Self { count, half: bits.div_ceil(2), keys }
     }
 
-    /// Number of places.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
     /// Place of `index`, which is below the count.
     pub(crate) fn of(&self, mut index: u64) -> u64 {
         let mask = (1u64 << self.half) - 1;

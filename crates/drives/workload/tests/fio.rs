@@ -15,7 +15,9 @@ use std::path::Path;
 
 use stasis_workload::fio;
 
-use common::Agree::{AsSet, Exactly, InNumber, InShares, InSteps, Pairs, ReadAgain, Renamed};
+use common::Agree::{
+    AsSet, Exactly, InNumber, InShares, InSpread, InSteps, Pairs, ReadAgain, Renamed,
+};
 use common::{differ, fio, here, in_fio, in_fio_on_files, section, Access, Agree};
 
 /// The battery: options of a job, one after the other.
@@ -186,6 +188,14 @@ const CASES: &[(&str, Agree)] = &[
     ("rw=trimwrite size=1m bssplit=512/25:1k/:2k/:4k/ ioengine=null", Pairs),
     ("rw=randtrimwrite size=1m bsrange=512-4k ioengine=null", Pairs),
     ("rw=read size=64k time_based", Exactly),
+    // Of a number of blocks that is no power of two, some are met by no rank.
+    ("rw=randread size=4000k io_size=64m random_distribution=zipf:0.8", InSpread),
+    ("rw=randread size=4000k io_size=64m random_distribution=zipf:1.2", InSpread),
+    ("rw=randread size=4000k io_size=64m random_distribution=pareto:0.3", InSpread),
+    ("rw=randread size=4000k io_size=64m random_distribution=normal", InSpread),
+    ("rw=randread size=4000k io_size=64m random_distribution=normal:20", InSpread),
+    ("rw=randread size=4096k io_size=64m random_distribution=zipf:1.2", InSpread),
+    ("rw=randread size=4096k io_size=64m random_distribution=normal:20", InSpread),
 ];
 
 #[test]

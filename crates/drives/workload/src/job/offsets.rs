@@ -457,9 +457,12 @@ mod tests {
     }
 
     fn counts(job: &Job, draws: usize) -> Vec<u64> {
-        let mut offsets = Offsets::new(job, &[REGION], false, 3).unwrap();
+        // A power of two, of which no rank shares its block with another.
+        let blocks = if job.distribution == Distribution::Uniform { 1000 } else { 1024 };
+        let region = region(1 << 20, blocks as u64 * 4096);
+        let mut offsets = Offsets::new(job, &[region], false, 3).unwrap();
         let mut random = Random::new(1);
-        let mut counts = vec![0; 1000];
+        let mut counts = vec![0; blocks];
         for _ in 0..draws {
             let (offset, length) = offsets.next(0, 0, &mut random).unwrap();
             let place = offset - REGION.offset;
@@ -493,7 +496,7 @@ mod tests {
         for theta in [0.5, 1.0, 1.2] {
             let mut seen = counts(&random(Distribution::Zipf(theta), false), 400_000);
             seen.sort_unstable_by(|a, b| b.cmp(a));
-            let zeta: f64 = (1..=1000).map(|k| f64::from(k).powf(-theta)).sum();
+            let zeta: f64 = (1..=1024).map(|k| f64::from(k).powf(-theta)).sum();
             for (k, tolerance) in [(1, 0.03), (2, 0.03), (10, 0.06)] {
                 let expected = 400_000.0 * f64::from(k).powf(-theta) / zeta;
                 let found = seen[k as usize - 1] as f64;
@@ -509,7 +512,7 @@ mod tests {
     fn pareto_of_a_fifth_gives_four_fifths() {
         let mut seen = counts(&random(Distribution::Pareto(0.2), false), 200_000);
         seen.sort_unstable_by(|a, b| b.cmp(a));
-        let top: u64 = seen[..200].iter().sum();
+        let top: u64 = seen[..205].iter().sum();
         assert!((top as f64 / 200_000.0 - 0.8).abs() < 0.02, "{top}");
     }
 
@@ -518,8 +521,8 @@ mod tests {
         let zones = zones("60/10:30/20:10/70").unwrap();
         let seen = counts(&random(Distribution::Zoned(zones), false), 100_000);
         let share = |from: usize, to: usize| seen[from..to].iter().sum::<u64>() as f64 / 1e5;
-        assert!((share(0, 100) - 0.6).abs() < 0.01);
-        assert!((share(100, 300) - 0.3).abs() < 0.01);
+        assert!((share(0, 102) - 0.6).abs() < 0.01);
+        assert!((share(102, 306) - 0.3).abs() < 0.01);
     }
 
     #[test]
@@ -549,7 +552,7 @@ mod tests {
         // The mean of twelve uniform numbers deviates by a twelfth of their range: 68 % within.
         let mut seen = counts(&random(Distribution::Normal(0.0), false), 100_000);
         seen.sort_unstable_by(|a, b| b.cmp(a));
-        let top: u64 = seen[..167].iter().sum();
+        let top: u64 = seen[..171].iter().sum();
         assert!((top as f64 / 1e5 - 0.683).abs() < 0.02, "{top}");
     }
 

@@ -4,7 +4,7 @@
 use stasis_block::Random;
 
 use super::values::Weighted;
-use crate::permutation::{mix, Permutation};
+use crate::permutation::mix;
 
 /// Distribution of random numbers: offsets (`random_distribution`), files (`file_service_type`).
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +34,9 @@ pub struct Ranks {
 /// The numbers of the ranks.
 #[derive(Debug, Clone)]
 enum Order {
-    /// Any.
-    Scattered(Permutation),
+    /// Those of a hash, as in fio: where the count is no power of two, several ranks have the same,
+    /// and up to a share of 1/e of all are those of none.
+    Hashed { first: u64, count: u64 },
     /// Neighbours of one another, from a number on.
     Adjacent { first: u64, count: u64 },
 }
@@ -53,22 +54,26 @@ impl Ranks {
     /// Of `distribution` over the numbers below `count`, which are scattered; `None` where it has
     /// no ranks.
     pub fn scattered(distribution: &Distribution, count: u64, seed: u64) -> Option<Self> {
-        let order = Order::Scattered(Permutation::new(count, seed));
-        Some(Self { law: Law::new(distribution, count)?, order })
+        let law = Law::new(distribution, count)?;
+        let first = law.first(count, seed);
+        Some(Self { law, order: Order::Hashed { first, count } })
     }
 
     /// The same where ranks that follow one another are numbers that do, as of fio's files: a
     /// normal distribution from 0 on, the others from any number.
     pub fn adjacent(distribution: &Distribution, count: u64, seed: u64) -> Option<Self> {
         let law = Law::new(distribution, count)?;
-        let first = if matches!(law, Law::Normal(_)) { 0 } else { mix(seed, 0) % count.max(1) };
+        let first = law.first(count, seed);
         Some(Self { law, order: Order::Adjacent { first, count } })
     }
 
     /// The next number.
     pub fn sample(&self, random: &mut Random) -> u64 {
         match &self.order {
-            Order::Scattered(numbers) => numbers.of(self.law.sample(numbers.count(), random)),
+            Order::Hashed { first, count } => {
+                let hash = self.law.sample(*count, random).wrapping_mul(GOLDEN_RATIO);
+                hash.wrapping_add(*first) % count
+            }
             Order::Adjacent { first, count } => {
                 let rank = self.law.sample(*count, random);
                 ((u128::from(*first) + u128::from(rank)) % u128::from(*count)) as u64
@@ -77,7 +82,19 @@ impl Ranks {
     }
 }
 
+/// The multiplier of the hash: 2 to the power of 64 by the square of the golden ratio (Knuth, "The
+/// Art of Computer Programming", volume 3, section 6.4: multiplicative hashing), as in fio's hash.h.
+const GOLDEN_RATIO: u64 = 0x61c8_8646_80b5_83eb;
+
 impl Law {
+    /// The number of the first rank: as in fio, 0 of a normal distribution, otherwise any.
+    fn first(&self, count: u64, seed: u64) -> u64 {
+        match self {
+            Self::Normal(_) => 0,
+            Self::Zipf(_) | Self::Pareto(_) => mix(seed, 0) % count.max(1),
+        }
+    }
+
     /// Of a distribution that has ranks.
     fn new(distribution: &Distribution, count: u64) -> Option<Self> {
         Some(match distribution {

@@ -36,6 +36,9 @@ pub enum Agree {
     Renamed,
     /// As [`Agree::InShares`], and at the end what was written is read by place.
     ReadAgain,
+    /// As [`Agree::InNumber`]; and as many places are met, of which the most frequent ones are as
+    /// frequent.
+    InSpread,
     /// By their bytes; and each write is as long as the trim before it, at its place.
     Pairs,
 }
@@ -201,6 +204,19 @@ pub fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String
                 all.iter().map(|io| (io.0, name(io.1), io.2)).collect::<Vec<_>>()
             };
             renamed(theirs) == renamed(ours)
+        }
+        Agree::InSpread => {
+            let spread = |all: &[Access]| {
+                let mut places = BTreeMap::<u64, u64>::new();
+                all.iter().for_each(|io| *places.entry(io.1).or_default() += 1);
+                let mut times: Vec<_> = places.into_values().collect();
+                times.sort_unstable();
+                let tenth = times.len() - times.len() / 10;
+                (times.len() as f64, times[tenth..].iter().sum::<u64>() as f64)
+            };
+            let near = |a: f64, b: f64| (a - b).abs() <= 0.06 * a.max(b);
+            let ((a, b), (c, d)) = (spread(theirs), spread(ours));
+            count(theirs) == count(ours) && near(a, c) && near(b, d)
         }
         Agree::Pairs => {
             let pairs = |all: &[Access]| {

@@ -41,8 +41,15 @@ pub fn differ(theirs: &[Logged], ours: &[Access], job: &PreparedJob) -> Option<S
         .collect();
     let lengths: BTreeSet<_> =
         ours.iter().filter(|io| io.0 != 'f').map(|io| (io.0, io.2)).collect();
+    let mut theirs = theirs;
+    if job.by_latency && !job.timed {
+        // It is in the order of completions.
+        theirs.sort_unstable();
+        ours.sort_unstable();
+    }
+    let in_order = !job.by_latency || !job.timed;
     let what = match job.drawn {
-        false if lengths.len() <= 2 => (theirs != ours).then(|| at(&theirs, &ours))?,
+        false if lengths.len() <= 2 && in_order => (theirs != ours).then(|| at(&theirs, &ours))?,
         _ => drawn(&theirs, &ours, job)?,
     };
     let head = |all: &[Access]| format!("{} {:?}", all.len(), &all[..all.len().min(8)]);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use stasis_workload::{fio, Direction, JobFile};
+use stasis_workload::{fio, Direction, Job, JobFile};
 
 use crate::common::{Access, DRIVE};
 use crate::here;
@@ -82,6 +82,8 @@ const OF_THE_MACHINE: &[&str] = &[
     "continue_on_error",
     "allow_file_create",
     "create_on_open",
+    "verify_async_cpus",
+    "buffer_pattern",
     "file_append",
 ];
 
@@ -146,7 +148,10 @@ pub fn with_variables(text: &str) -> String {
 
 /// A drive on which a file's jobs have room, as far as their options say it.
 pub fn capacity(file: &JobFile) -> u64 {
-    let mut capacity = file.least_capacity().unwrap_or(DRIVE).max(1);
+    let trims = |job: &Job| matches!(job.direction, Direction::Trim | Direction::TrimWrite);
+    // A trim may be of gigabytes.
+    let least = if file.jobs.iter().any(trims) { 256 * DRIVE } else { DRIVE };
+    let mut capacity = file.least_capacity().unwrap_or(least).max(1);
     // Where some jobs take what there is, it is as large as the others need.
     while file.least_capacity().is_none()
         && capacity < 1 << 50
@@ -252,7 +257,9 @@ impl Prepared {
     pub fn new(text: &str, file: &JobFile) -> Result<Self, String> {
         let original = Self::scaled(text, file, 1)?;
         let probe = here::run(&original.text, original.capacity, 20_000)?;
-        let largest = probe.threads.iter().flatten().map(|io| io.2).max().unwrap_or(4096).max(1);
+        // A trim moves nothing.
+        let moved = |io: &Access| if io.0 == 't' { 0 } else { io.2 };
+        let largest = probe.threads.iter().flatten().map(moved).max().unwrap_or(0).max(4096);
         if largest > THREAD_BYTES {
             return Err("its blocks are too large to run here".into());
         }
@@ -264,7 +271,7 @@ impl Prepared {
             let fits = |(thread, ios): (usize, &Vec<Access>)| {
                 prepared.jobs[run.job_of[thread]].timed
                     || (ios.len() as u64) <= THREAD_IOS
-                        && ios.iter().map(|io| io.2).sum::<u64>() <= THREAD_BYTES
+                        && ios.iter().map(moved).sum::<u64>() <= THREAD_BYTES
             };
             if run.ended && run.threads.iter().enumerate().all(fits) {
                 break;
@@ -386,6 +393,18 @@ impl Prepared {
                 && of("filesize").is_empty()
             {
                 set("size", &(capacity(file) / factor / 100 * size.unwrap_or(100u64)).to_string());
+            }
+            // fio before 3.38 leaves out flushes of a queue that is not full.
+            let flushes = ["fsync", "fdatasync"].iter().any(|key| !["", "0"].contains(&of(key)));
+            if flushes && job.iodepth > 1 {
+                set("iodepth", "1");
+            }
+            if let Some(percent) = of("offset").strip_suffix('%').filter(|_| engine == "null") {
+                let percent: u64 = percent.parse().unwrap_or(0);
+                set(
+                    "offset",
+                    &(((capacity(file) / factor / 100 * percent) >> 20) << 20).to_string(),
+                );
             }
             if !["", "0"].contains(&of("thinktime")) {
                 set("thinktime", "20us");
