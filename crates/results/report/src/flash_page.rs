@@ -4,6 +4,7 @@ use stasis_block::inside::{FlashInside, Inside, Parts, Usages};
 
 use crate::page::{Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Markup, Quantity, Scale, Segment};
+use crate::run_page::Time;
 use crate::summary::DriveSummary;
 use crate::units;
 
@@ -15,6 +16,7 @@ const ROOMIER: f64 = 1.2;
 /// The section of a drive, if its model is a flash SSD's; without `plots` its figures only.
 pub(crate) fn section(
     figures: &DriveSummary,
+    time: &Time,
     resolution: Resolution,
     plots: bool,
 ) -> Option<Section> {
@@ -28,8 +30,13 @@ pub(crate) fn section(
         section = section.with(Block::Plots(vec![
             latency(inside),
             operations(inside),
-            usage("channel", "Channels: share of time in use", &inside.channels, resolution),
-            usage("LUN", "LUNs: share of time at work", &inside.luns, resolution),
+            usage(
+                ["channel", "Channels: share of time in use"],
+                &inside.channels,
+                time,
+                resolution,
+            ),
+            usage(["LUN", "LUNs: share of time at work"], &inside.luns, time, resolution),
             wear(inside),
         ]));
     }
@@ -161,12 +168,13 @@ fn operations(inside: &FlashInside) -> Markup {
     .draw()
 }
 
-fn usage(row: &str, title: &str, usages: &Usages, resolution: Resolution) -> Markup {
+fn usage([row, title]: [&str; 2], usages: &Usages, time: &Time, resolution: Resolution) -> Markup {
     Heat {
         title: title.to_owned(),
         row: row.to_owned(),
-        x: Axis::new("Virtual time", Scale::Linear, Quantity::Time),
+        x: time.axis(),
         width: usages.bucket as f64,
+        origin: time.since(0.0),
         values: usages.busy.clone(),
     }
     .draw_in(resolution)

@@ -14,6 +14,7 @@ use crate::summary::{DriveSummary, Summary};
 use crate::{flash_page, jobs_page, shared_page, units};
 use drive::{Extent, MIN_POINTS};
 use kind::Kind;
+pub(crate) use kind::Time;
 
 /// I/Os that the plots over time of one page have at most, all together, and those of a
 /// series at least; in the coarsest resolution as many as [`MIN_POINTS`].
@@ -28,6 +29,7 @@ pub(crate) fn page(
     resolution: Resolution,
 ) -> Page {
     let kind = Kind::of(summary);
+    let time = Time::of(summary, drives, kind, begin);
     let head = Some(verdict::head(summary, kind));
     let mut sections = Vec::new();
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
@@ -35,15 +37,15 @@ pub(crate) fn page(
         .max(resolution.of(MIN_TIMELINE_POINTS, MIN_POINTS));
     let drawn = drawn(summary, resolution);
     for ((figures, statistics), drawn) in summary.drives.iter().zip(drives).zip(drawn) {
-        let extent = Extent { kind, begin, points, resolution, drawn };
+        let extent = Extent { kind, time, points, resolution, drawn };
         sections.push(drive::section(figures, statistics, extent));
-        sections.extend(flash_page::section(figures, resolution, drawn));
+        sections.extend(flash_page::section(figures, &time, resolution, drawn));
     }
     sections.extend(jobs_page::section(summary));
     sections.extend(shared_page::sections(summary));
     if kind == Kind::Guest {
         sections.push(machine::costs(summary).folded());
-        sections.extend(machine::processors(summary, resolution).map(Section::folded));
+        sections.extend(machine::processors(summary, &time, resolution).map(Section::folded));
     }
     let figures = Section::new("More figures").with(Block::Facts(facts(summary, kind)));
     sections.push(figures.folded());

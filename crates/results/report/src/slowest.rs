@@ -89,8 +89,8 @@ pub(crate) fn join(ios: &mut [SlowIo], inside: &mut Option<Inside>) {
     }
 }
 
-/// The slowest I/Os as a table with its caption: `most` of them, with times from `begin` on.
-pub(crate) fn table(ios: &[SlowIo], begin: Nanos, most: usize) -> (String, Table) {
+/// The slowest I/Os as a table with its caption: `most` of them, with times as `since` tells them.
+pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -> (String, Table) {
     let ios = &ios[..ios.len().min(most)];
     let rows: Vec<_> = ios.iter().map(SlowIo::named).collect();
     // Parts in their order; those of which no I/O has anything are left out.
@@ -114,7 +114,7 @@ pub(crate) fn table(ios: &[SlowIo], begin: Nanos, most: usize) -> (String, Table
             io.operation.name().to_owned(),
             units::duration(io.latency() as f64),
             io.order.to_string(),
-            units::duration(io.delivered_ns.saturating_sub(begin) as f64),
+            units::duration(since(io.delivered_ns).max(0.0)),
             io.lba.to_string(),
             units::bytes(io.bytes),
         ];
@@ -178,7 +178,7 @@ mod tests {
             let sum: Nanos = io.named().iter().map(|(_, time)| time).sum();
             assert_eq!(sum, io.latency());
         }
-        let (caption, table) = table(&ios, 500, 20);
+        let (caption, table) = table(&ios, |at| at as f64 - 500.0, 20);
         let headings: Vec<_> = table.columns.iter().map(|c| c.heading.as_str()).collect();
         let parts = ["scheduler", "model", "controller", "buffer full behind a collection", "late"];
         assert_eq!(headings[6..], parts);

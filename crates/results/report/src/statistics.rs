@@ -135,6 +135,11 @@ impl DriveStatistics {
         }
     }
 
+    /// When its last I/O was delivered (ns).
+    pub(crate) fn last(&self) -> Option<Nanos> {
+        self.active.0.map(|(_, last)| last)
+    }
+
     /// Brings the latencies in order, as every figure wants them.
     pub(crate) fn sort(&mut self) {
         self.operations.iter_mut().for_each(OperationStatistics::sort);

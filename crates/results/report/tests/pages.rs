@@ -127,6 +127,18 @@ fn a_reader_points_zooms_hides_and_switches() {
         assert!(tip.contains(part), "{part}: {tip}");
     }
     assert_eq!((&used["gone"], &used["choosing"]), (&Value::Null, &Value::Bool(true)));
+    // Plots of the same time have their cursor and their zoom together.
+    let linked = used["linked"].to_string();
+    for title in
+        ["Delivered latency over time", "I/Os per second", "Queue depth", "Channels: ", "LUNs: "]
+    {
+        assert!(linked.contains(title), "{title}: {linked}");
+    }
+    assert!(!linked.contains("Distribution"), "{linked}");
+    assert_eq!(used["unlinked"], serde_json::json!([]));
+    let ends = |labels: &Value| labels.as_array().unwrap().last().unwrap().clone();
+    assert_eq!(ends(&used["zoomed"]["peer"]), ends(&used["zoomed"]["labels"]));
+    assert_ne!(used["zoomed"]["peer"], used["peer"]);
     let share = used["zoomed"]["share"].as_f64().unwrap();
     assert!((0.05..0.5).contains(&share), "a quarter of the time has {share} of the I/Os");
     assert!(used["reset"].as_f64().is_some_and(|far| far < FAR), "{}", used["reset"]);
@@ -141,6 +153,26 @@ fn a_reader_points_zooms_hides_and_switches() {
     assert!(curve.contains("target min: ") || curve.contains("target p1: "), "{curve}");
     assert!(!seen["bar"].as_str().unwrap_or_default().is_empty(), "{seen:#}");
     taken_away(&browser, &seen);
+}
+
+#[test]
+fn the_plots_of_a_page_have_one_zero_and_one_scale_of_time() {
+    for (ios, drives, of) in [(1500, 1, record as fn(u64) -> IoRecord), (3000, 4, mixed)] {
+        let folder = run_of(ios, drives, of);
+        let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
+        let axes = page.split("data-axis=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        let axes = axes.map(|axis| serde_json::from_str(&axis.replace("&quot;", "\"")).unwrap());
+        let axes: Vec<Value> = axes.filter(|axis: &Value| axis["common"] == true).collect();
+        assert!(axes.len() >= 4 * drives.min(2) + 2, "{}", axes.len());
+        for axis in &axes {
+            let ends =
+                |axis: &Value| [&axis["low"], &axis["high"], &axis["step"]].map(Value::clone);
+            assert_eq!(ends(axis), ends(&axes[0]), "of {drives} drives");
+            assert_eq!(axis["low"], 0.0);
+        }
+        // No other plot over time is left.
+        assert!(!page.contains("Virtual time ("));
+    }
 }
 
 /// The files of the plot over time, and of the first one of bars.
@@ -236,7 +268,8 @@ fn a_flash_array_with_much_to_show_makes_no_larger_page() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), vec![drive(); 4]).unwrap();
     (0..10_000).for_each(|index| writer.record(&[mixed(index)]).unwrap());
-    finish(writer, Outcome { inside: vec![Some(inside); 4], ..outcome() });
+    let inside = vec![Some(inside); 4];
+    finish(writer, Outcome { inside, boot_virtual_ns: 0, ..outcome() });
     let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
     assert_eq!(page.matches("<figcaption>LUNs: share of time at work").count(), 4);

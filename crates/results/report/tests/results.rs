@@ -688,7 +688,8 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
     writer.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
     let other = [json!({"a": 1}), json!("text")].map(|value| Some(Inside::Other(value)));
     let inside = [Some(serde_json::from_str(INSIDE).unwrap())].into_iter().chain(other).collect();
-    let outcome = Outcome { inside, ..outcome(1) };
+    // The inside is of the first microseconds.
+    let outcome = Outcome { inside, boot_virtual_ns: 0, ..outcome(1) };
     let summary = writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
     let json: Value = serde_json::to_value(&summary).unwrap();
     assert_eq!(json["drives"][0]["inside"]["moved_units"], 1200);
@@ -726,6 +727,7 @@ fn very_large_maps_stay_small() {
         row: "r".into(),
         x: Axis::new("x", Scale::Linear, Quantity::Time),
         width: 10.0,
+        origin: 0.0,
         values: values.collect(),
     };
     let drawn = heat.draw();

@@ -3,6 +3,8 @@
 /** How near a point is taken for the one pointed at, and how far the pointer is drawn to zoom (units of the drawing). */
 const NEAR = 24;
 const DRAWN = 8;
+/** All figures of the page. */
+const FIGURES = [];
 
 /** The rectangle in which values are. */
 class Frame {
@@ -44,6 +46,7 @@ class Figure {
     this.clip(number);
     this.tip = figure.appendChild(Object.assign(document.createElement("div"), { className: "tip", hidden: true }));
     this.tip.setAttribute("role", "status");
+    this.cursor = this.svg.appendChild(make("path", { class: "cursor", visibility: "hidden" }));
     this.here = this.svg.appendChild(make("circle", { class: "here", r: 5, visibility: "hidden" }));
     this.legend();
     this.tools();
@@ -131,7 +134,25 @@ class Figure {
     this.hole.setAttribute("width", frame.right - frame.left + 8);
   }
 
+  /** The other figures whose horizontal axis is this one's: the same time. */
+  peers() {
+    if (!this.x?.common) return [];
+    return FIGURES.filter((other) => other !== this && other.x?.common && other.x.label === this.x.label);
+  }
+
+  /** Shows a value of the common axis as a line; none without one. */
+  mark(value) {
+    const place = value === undefined ? -1 : this.x.place(value);
+    const { top, bottom } = this.frame;
+    this.cursor.setAttribute("visibility", place >= 0 && place <= 1 ? "visible" : "hidden");
+    this.cursor.setAttribute("d", `M${short(this.frame.x(place))} ${bottom}V${top}`);
+  }
+
   reset() {
+    for (const other of this.peers()) {
+      other.x.fit(other.marks.flatMap((mark) => mark.across));
+      other.draw();
+    }
     for (const [axis, of] of [[this.x, "across"], [this.y, "up"]]) axis?.fit(this.marks.flatMap((mark) => mark[of]));
     this.draw();
   }
@@ -139,7 +160,10 @@ class Figure {
   listen() {
     const { svg } = this;
     svg.addEventListener("pointermove", (event) => (this.drag ? this.drawn(event) : this.point(event)));
-    svg.addEventListener("pointerleave", () => this.leave());
+    svg.addEventListener("pointerleave", () => {
+      for (const each of [this, ...this.peers()]) each.mark(undefined);
+      this.leave();
+    });
     svg.addEventListener("dblclick", () => this.reset());
     svg.addEventListener("pointerdown", (event) => {
       const [x, y] = this.at(event);
@@ -190,6 +214,11 @@ class Figure {
     const { left, right, top, bottom } = this.frame;
     this.x.zoom((across[0] - left) / (right - left), (across[1] - left) / (right - left));
     this.y?.zoom((bottom - up[1]) / (bottom - top), (bottom - up[0]) / (bottom - top));
+    for (const other of this.peers()) {
+      if (other.x.scale !== this.x.scale) continue;
+      [other.x.low, other.x.high] = [this.x.low, this.x.high];
+      other.draw();
+    }
     this.draw();
   }
 
@@ -214,6 +243,11 @@ class Figure {
 
   point(event) {
     const [x, y] = this.at(event);
+    if (this.x?.common) {
+      const { left, right } = this.frame;
+      const value = this.frame.holds(x, y) ? this.x.value((x - left) / (right - left)) : undefined;
+      for (const each of [this, ...this.peers()]) each.mark(value);
+    }
     const box = !event.target.dataset.v && event.target.dataset.t;
     if (box) {
       this.here.setAttribute("visibility", "hidden");
@@ -247,5 +281,5 @@ class Figure {
 }
 
 document.querySelectorAll("figure").forEach((figure, number) => {
-  if (figure.querySelector("svg[data-frame]")) new Figure(figure, number);
+  if (figure.querySelector("svg[data-frame]")) FIGURES.push(new Figure(figure, number));
 });

@@ -20,7 +20,7 @@ function drawing({ figure, svg, frame, title }) {
   own.forEach((element, index) => {
     const style = getComputedStyle(element);
     const into = copied[index];
-    if (style.display === "none" || element.matches(".hit,.here,.zoom")) return into.remove();
+    if (style.display === "none" || element.matches(".hit,.here,.zoom,.cursor")) return into.remove();
     for (const { name } of [...into.attributes]) if (name === "class" || name.startsWith("data-")) into.removeAttribute(name);
     for (const name of LOOK) into.style.setProperty(name, style.getPropertyValue(name));
     return undefined;

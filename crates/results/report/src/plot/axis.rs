@@ -59,12 +59,21 @@ pub struct Axis {
     pub scale: Scale,
     /// The quantity that they measure.
     pub quantity: Quantity,
+    /// From zero to this value at least, the same on all plots of a page: their cursors are linked.
+    pub common: Option<u64>,
 }
 
 impl Axis {
     /// An axis with its own scale.
     pub fn new(label: impl Into<String>, scale: Scale, quantity: Quantity) -> Self {
-        Self { label: label.into(), scale, quantity }
+        Self { label: label.into(), scale, quantity, common: None }
+    }
+
+    /// The same as an axis that plots of a page have in common, from zero to `end`.
+    #[must_use]
+    pub fn common(mut self, end: u64) -> Self {
+        self.common = Some(end);
+        self
     }
 
     /// Fits the axis to values, of which those that are not finite are ignored.
@@ -74,6 +83,9 @@ impl Axis {
             let value = value.clamp(-MAX_VALUE, MAX_VALUE);
             low = low.min(value);
             high = high.max(value);
+        }
+        if let Some(end) = self.common {
+            (low, high) = (low.min(0.0), high.max(end as f64));
         }
         if low > high {
             (low, high) = (1.0, 1.0);
@@ -221,6 +233,7 @@ impl Fitted {
         serde_json::json!({
             "label": self.axis.label, "quantity": quantity, "unit": unit, "scale": scale,
             "low": self.low, "high": self.high, "fixed": self.fixed, "step": step,
+            "common": self.axis.common.is_some(),
         })
         .to_string()
     }

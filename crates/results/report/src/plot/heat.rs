@@ -31,8 +31,10 @@ pub struct Heat {
     pub row: String,
     /// The horizontal axis.
     pub x: Axis,
-    /// The width of a column on it; the first begins at 0.
+    /// The width of a column on it.
     pub width: f64,
+    /// Where the first column begins; what lies before 0 is left out.
+    pub origin: f64,
     /// The shares by row and column.
     pub values: Vec<Vec<f64>>,
 }
@@ -45,13 +47,17 @@ impl Heat {
 
     /// Draws it in some resolution.
     pub fn draw_in(&self, resolution: Resolution) -> Markup {
-        let columns = self.values.iter().map(Vec::len).max().unwrap_or(0);
+        // Columns before the axis' zero.
+        let before = (-self.origin / self.width).floor().max(0.0) as usize;
+        let origin = self.origin + before as f64 * self.width;
+        let kept = |row: &Vec<f64>| row.get(before..).unwrap_or_default().to_vec();
+        let values: Vec<Vec<f64>> = self.values.iter().map(kept).collect();
+        let columns = values.iter().map(Vec::len).max().unwrap_or(0);
         let (most_rows, most_columns) =
             (resolution.of(ROWS, MIN_CELLS), resolution.of(COLUMNS, MIN_CELLS));
         let (per_row, per_column) =
-            (self.values.len().div_ceil(most_rows).max(1), columns.div_ceil(most_columns).max(1));
-        let rows: Vec<Vec<f64>> = self
-            .values
+            (values.len().div_ceil(most_rows).max(1), columns.div_ceil(most_columns).max(1));
+        let rows: Vec<Vec<f64>> = values
             .chunks(per_row)
             .map(|rows| {
                 let mean = |from: usize| {
@@ -68,7 +74,10 @@ impl Heat {
         let legend = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| (Quantity::Share.show(share), share));
         let description = format!("share by {}", self.row);
         let mut canvas = Canvas::shaded(&self.title, &description, &legend, tall + AROUND, LEFT);
-        let axis = self.x.fit([0.0, self.width * columns as f64].into_iter()).fixed();
+        let end = origin + self.width * columns as f64;
+        // The last column may end after the time that all plots show.
+        let end = self.x.common.map_or(end, |common| end.min(common as f64));
+        let axis = self.x.fit([0.0, end.max(0.0)].into_iter()).fixed();
         canvas.x_axis(&axis);
         if rows.is_empty() || columns == 0 {
             canvas.nothing();
@@ -89,10 +98,11 @@ impl Heat {
             let mut from = 0;
             // Neighbours of one shade are one box.
             for part in row.chunk_by(|a, b| shade(*a) == shade(*b)) {
-                let (begin, end) = (from as f64 * wide, (from + part.len()) as f64 * wide);
+                let at = |column: usize| origin + column as f64 * wide;
+                let (begin, end) = (at(from).max(0.0), at(from + part.len()).min(axis.high));
                 from += part.len();
                 let opacity = shade(part[0]) / SHADES;
-                if opacity == 0.0 {
+                if opacity == 0.0 || end <= begin {
                     continue;
                 }
                 let (left, right) = (canvas.x(axis.place(begin)), canvas.x(axis.place(end)));

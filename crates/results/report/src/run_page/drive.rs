@@ -4,7 +4,7 @@ use stasis_block::slowest::SLOWEST;
 use stasis_block::Operation;
 use stasis_run_events::BLOCK;
 
-use super::kind::Kind;
+use super::kind::{Kind, Time};
 use crate::failed::failed;
 use crate::latency::{carried, error_percent, PERCENTILES};
 use crate::page::{thinned, Block, Resolution, Section, MAX_PAGE_SIZE};
@@ -34,8 +34,7 @@ const SLOWEST_COLOUR: usize = COLOURS - 1;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
     pub(super) kind: Kind,
-    /// When times begin (ns).
-    pub(super) begin: u64,
+    pub(super) time: Time,
     /// I/Os over time of a series at most.
     pub(super) points: usize,
     pub(super) resolution: Resolution,
@@ -102,7 +101,8 @@ pub(super) fn section(
         return section;
     }
     let most = extent.resolution.of(SLOWEST, MIN_SLOWEST);
-    let (caption, table) = slowest::table(&figures.slowest, extent.begin, most);
+    let (caption, table) =
+        slowest::table(&figures.slowest, |at| extent.time.since(at as f64), most);
     section.with(Block::Table(caption, table))
 }
 
@@ -166,11 +166,11 @@ fn plots(
     statistics: &DriveStatistics,
     extent: Extent,
 ) -> Vec<Markup> {
-    let Extent { kind, begin, points, resolution, .. } = extent;
+    let Extent { kind, time: of_run, points, resolution, .. } = extent;
     let of = |operation: Operation| &statistics.operations[operation as usize];
     let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
-    let time = || Axis::new(kind.time(), Scale::Linear, Quantity::Time);
-    let since = |at: f64| (at - begin as f64).max(0.0);
+    let time = || of_run.axis();
+    let since = |at: f64| of_run.since(at).max(0.0);
     let curves: Vec<_> = used
         .iter()
         .flat_map(|(operation, figures)| {

@@ -1,5 +1,7 @@
 //! The user of a run's drives, by its engine.
 
+use crate::plot::{Axis, Quantity, Scale};
+use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
 
 /// The engine of a summary that was made without a guest.
@@ -28,11 +30,49 @@ impl Kind {
     }
 
     /// The axis of time.
-    pub(super) fn time(self) -> &'static str {
+    fn time(self) -> &'static str {
         match self {
             Self::Guest => "Virtual time since the command began",
             Self::Simulation => "Virtual time since the first I/O that counts",
             Self::Server => "Time since the server began",
         }
+    }
+}
+
+/// The time of a run as the plots of its page show it: one zero and one scale for all of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time {
+    kind: Kind,
+    /// When it begins, and how long it is (ns).
+    begin: u64,
+    length: u64,
+}
+
+impl Time {
+    /// That of a run whose figures begin at `begin`, up to the last I/O; without any, up to its end.
+    pub(super) fn of(
+        summary: &Summary,
+        drives: &[DriveStatistics],
+        kind: Kind,
+        begin: u64,
+    ) -> Self {
+        let last = drives.iter().filter_map(DriveStatistics::last).max();
+        let run = (summary.virtual_seconds * 1e9).round() as u64;
+        Self { kind, begin, length: last.map_or(run, |last| last.saturating_sub(begin)) }
+    }
+
+    /// A time of the run's (ns) on the axis.
+    pub(crate) fn since(&self, at: f64) -> f64 {
+        at - self.begin as f64
+    }
+
+    /// The axis of all plots of drives.
+    pub(crate) fn axis(&self) -> Axis {
+        self.whole().common(self.length)
+    }
+
+    /// An axis for what goes on after the last I/O.
+    pub(super) fn whole(&self) -> Axis {
+        Axis::new(self.kind.time(), Scale::Linear, Quantity::Time)
     }
 }

@@ -1,12 +1,17 @@
 //! The cost of a run, and the activity of its processors.
 
+use super::kind::Time;
 use crate::page::{Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Quantity, Scale, Segment};
 use crate::summary::{ProcessorSummary, Summary};
 use crate::units;
 
 /// The activity of several processors over virtual time.
-pub(super) fn processors(summary: &Summary, resolution: Resolution) -> Option<Section> {
+pub(super) fn processors(
+    summary: &Summary,
+    time: &Time,
+    resolution: Resolution,
+) -> Option<Section> {
     if summary.processors.len() < 2 {
         return None;
     }
@@ -14,8 +19,9 @@ pub(super) fn processors(summary: &Summary, resolution: Resolution) -> Option<Se
     let busy = Heat {
         title: "Share of time for which each processor ran".to_owned(),
         row: "vCPU".to_owned(),
-        x: Axis::new("Virtual time since the command began", Scale::Linear, Quantity::Time),
+        x: time.whole(),
         width: step,
+        origin: 0.0,
         values: summary.processors.iter().map(|processor| processor.shares.clone()).collect(),
     };
     let call = summary.processor_call_ns;

@@ -51,8 +51,11 @@ function used(figure) {
   const [x, y] = dots.getAttribute("d").match(/M(\S+) (\S+?)h/).slice(1).map(Number);
   pointer(svg, "pointermove", x, y);
   course.tip = tip(figure);
+  const lines = () => [...document.querySelectorAll(".cursor[visibility=visible]")].map((line) => line.closest("figure").querySelector("figcaption").textContent);
+  course.linked = lines();
   pointer(svg, "pointerleave", x, y);
   course.gone = tip(figure);
+  course.unlinked = lines();
   const count = () => (dots.getAttribute("d").match(/M/g) ?? []).length;
   const all = (svg.dispatchEvent(new MouseEvent("dblclick", { bubbles: true })), count());
   pointer(svg, "pointerdown", left + 10, (top + bottom) / 2);
@@ -60,8 +63,11 @@ function used(figure) {
   course.choosing = Boolean(svg.querySelector(".zoom"));
   pointer(svg, "pointerup", left + (right - left) / 4, (top + bottom) / 2);
   course.zoomed = { share: count() / all, labels: labels(figure, "x"), before: first.texts };
+  const peer = titled("I/Os per second");
+  course.zoomed.peer = peer && labels(peer, "x");
   svg.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
   course.reset = apart(first, drawn(figure));
+  course.peer = peer && labels(peer, "x");
   const [entry] = figure.querySelectorAll(".legend button");
   entry.click();
   course.hidden = [dots.style.display, entry.getAttribute("aria-pressed")];
