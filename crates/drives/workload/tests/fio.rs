@@ -188,6 +188,8 @@ const CASES: &[(&str, Agree)] = &[
     ("rw=trimwrite size=1m bssplit=512/25:1k/:2k/:4k/ ioengine=null", Pairs),
     ("rw=randtrimwrite size=1m bsrange=512-4k ioengine=null", Pairs),
     ("rw=read size=64k time_based", Exactly),
+    ("rw=read size=100% size=64k", Exactly),
+    ("rw=read size=64k size=1%", Exactly),
     // Of a number of blocks that is no power of two, some are met by no rank.
     ("rw=randread size=4000k io_size=64m random_distribution=zipf:0.8", InSpread),
     ("rw=randread size=4000k io_size=64m random_distribution=zipf:1.2", InSpread),

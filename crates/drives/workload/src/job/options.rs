@@ -6,7 +6,7 @@ use super::file::Line;
 use super::files::Service;
 use super::table::{self, Key, Verdict};
 use super::values::{
-    absolute_zones, boolean, bssplit, bytes, each, flag, size, time, zones, Units, Weighted,
+    absolute_zones, boolean, bssplit, bytes, each, flag, size, time, zones, Size, Units, Weighted,
 };
 use super::{Direction, Distribution, Engine, ExitWhat, Job};
 use crate::JobError;
@@ -121,10 +121,15 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
             job.bssplit = splits(value, split, &job.bssplit)?;
         }
         Key::BsIsSeqRand => job.bs_is_seq_rand = boolean(value)?,
-        Key::Offset => job.offset = size(value, units)?,
+        Key::Offset => job.offset = sized(value, units, Some(job.offset), 0)?,
         Key::OffsetAlign => job.offset_align = Some(number()?).filter(|align| *align > 0),
-        Key::OffsetIncrement => job.offset_increment = size(value, units)?,
-        Key::Size => job.size = Some(size(value, units)?).filter(|size| !size.is_nothing()),
+        Key::OffsetIncrement => {
+            job.offset_increment = sized(value, units, Some(job.offset_increment), 0)?;
+        }
+        Key::Size => {
+            let size = sized(value, units, job.size, 100)?;
+            job.size = Some(size).filter(|size| !size.is_nothing());
+        }
         Key::FileSize => {
             let (least, most) = value.split_once(['-', ':']).unwrap_or((value, value));
             let (least, most) = (bytes(least)?, bytes(most)?);
@@ -133,7 +138,10 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
             }
             job.filesize = Some((least, most)).filter(|(least, _)| *least > 0);
         }
-        Key::IoSize => job.io_size = Some(size(value, units)?).filter(|size| !size.is_nothing()),
+        Key::IoSize => {
+            let size = sized(value, units, job.io_size, 100)?;
+            job.io_size = Some(size).filter(|size| !size.is_nothing());
+        }
         Key::Loops => job.loops = within(0, u64::from(u32::MAX))?.max(1),
         Key::NumberIos => job.number_ios = Some(number()?).filter(|ios| *ios > 0),
         Key::Runtime => job.runtime = Some(time(value, SECOND)?).filter(|time| *time > 0),
@@ -219,6 +227,21 @@ fn named(value: &str) -> Result<String, String> {
     match value {
         "" => Err("is empty".into()),
         name => Ok(name.to_owned()),
+    }
+}
+
+/// A size in place of one before it. In fio a number of bytes leaves an earlier percentage as it
+/// is, which matters unless it is `whole`.
+fn sized(word: &str, units: Units, before: Option<Size>, whole: u8) -> Result<Size, String> {
+    let size = size(word, units)?;
+    match (before, size) {
+        (Some(Size::Percent(percent)), Size::Bytes(_)) if percent != 0 && percent != whole => {
+            Err(format!(
+                "`{word}` comes after `{percent}%`, as of [global] and the job: fio keeps both, and \
+                 takes that percentage where these bytes are meant: give one of them"
+            ))
+        }
+        _ => Ok(size),
     }
 }
 

@@ -214,7 +214,7 @@ pub fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String
                 let tenth = times.len() - times.len() / 10;
                 (times.len() as f64, times[tenth..].iter().sum::<u64>() as f64)
             };
-            let near = |a: f64, b: f64| (a - b).abs() <= 0.06 * a.max(b);
+            let near = |a: f64, b: f64| (a - b).abs() <= 0.1 * a.max(b);
             let ((a, b), (c, d)) = (spread(theirs), spread(ours));
             count(theirs) == count(ours) && near(a, c) && near(b, d)
         }

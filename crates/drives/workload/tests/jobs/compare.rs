@@ -99,8 +99,9 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
     }
     // At the end of a pass fio's map gives the next free block, which may be the one behind.
     let part = |shares: &Shares| shares.behind as f64 / shares.total.max(1) as f64;
-    if (part(&a) - part(&b)).abs()
-        > 0.03 + 3.0 / (a.total.max(1) as f64).sqrt() + 1.0 / (b.distinct.max(1) as f64).sqrt()
+    if !job.repeated
+        && (part(&a) - part(&b)).abs()
+            > 0.03 + 3.0 / (a.total.max(1) as f64).sqrt() + 1.0 / (b.distinct.max(1) as f64).sqrt()
     {
         return Some(format!("behind the one before: fio {}, here {}", a.behind, b.behind));
     }

@@ -146,11 +146,14 @@ pub fn with_variables(text: &str) -> String {
     out + rest
 }
 
+fn is_trim(job: &Job) -> bool {
+    matches!(job.direction, Direction::Trim | Direction::TrimWrite)
+}
+
 /// A drive on which a file's jobs have room, as far as their options say it.
 pub fn capacity(file: &JobFile) -> u64 {
-    let trims = |job: &Job| matches!(job.direction, Direction::Trim | Direction::TrimWrite);
     // A trim may be of gigabytes.
-    let least = if file.jobs.iter().any(trims) { 256 * DRIVE } else { DRIVE };
+    let least = if file.jobs.iter().any(is_trim) { 256 * DRIVE } else { DRIVE };
     let mut capacity = file.least_capacity().unwrap_or(least).max(1);
     // Where some jobs take what there is, it is as large as the others need.
     while file.least_capacity().is_none()
@@ -180,6 +183,8 @@ pub struct PreparedJob {
     pub drawn: bool,
     /// Whether all places are as probable.
     pub uniform: bool,
+    /// Whether it goes over one drive in several places in turn.
+    pub repeated: bool,
     /// Whether it has several files.
     pub several: bool,
     /// Whether its I/Os are in fio's log of latencies: those of several threads; those of the engine
@@ -289,6 +294,8 @@ impl Prepared {
 
     /// The file with all regions divided by a factor.
     fn scaled(text: &str, file: &JobFile, factor: u64) -> Result<Self, String> {
+        let trims_at_all = file.jobs.iter().any(is_trim);
+        let whole = capacity(file);
         let mut global = Options::new();
         let mut sections: Vec<(bool, String, Options, Vec<String>)> = Vec::new();
         for line in text.lines() {
@@ -325,6 +332,11 @@ impl Prepared {
             let regions = ["size", "io_size", "filesize", "offset", "offset_increment"];
             let bytes =
                 plain_bytes(&value).filter(|_| factor > 1 && regions.contains(&key.as_str()));
+            // fio's engine `null` has no drive of which there are percents.
+            let of_drive = value.strip_suffix('%').and_then(|percent| percent.parse::<u64>().ok());
+            let of_drive =
+                of_drive.filter(|_| trims_at_all && ["size", "offset"].contains(&key.as_str()));
+            let bytes = bytes.or(of_drive.map(|percent| whole / 100 * percent));
             lines.push(match bytes {
                 // Multiples of 64 KiB keep the alignment of most block sizes.
                 Some(bytes) => {
@@ -347,7 +359,7 @@ impl Prepared {
             }
             let job = &file.jobs[jobs.len()];
             let of = |key: &str| options.get(key).map_or("", String::as_str);
-            let trims = matches!(job.direction, Direction::Trim | Direction::TrimWrite);
+            let trims = is_trim(job);
             let engine =
                 engine(if of("ioengine").is_empty() { fio::ENGINE } else { of("ioengine") }, trims);
             let names: Vec<_> = of("filename").split(':').collect();
@@ -386,25 +398,14 @@ impl Prepared {
                 let loops = plain_bytes(of("loops")).unwrap_or(1).min(if once { 1 } else { 3 });
                 set("loops", &loops.to_string());
             }
-            // The engine `null` has no drive whose size there is.
-            let size = of("size").strip_suffix('%').map(|percent| percent.parse().unwrap_or(100));
-            if engine == "null"
-                && (of("size").is_empty() || size.is_some())
-                && of("filesize").is_empty()
-            {
-                set("size", &(capacity(file) / factor / 100 * size.unwrap_or(100u64)).to_string());
+            // Nor is there its size.
+            if engine == "null" && of("size").is_empty() && of("filesize").is_empty() {
+                set("size", &(whole / factor).to_string());
             }
             // fio before 3.38 leaves out flushes of a queue that is not full.
             let flushes = ["fsync", "fdatasync"].iter().any(|key| !["", "0"].contains(&of(key)));
             if flushes && job.iodepth > 1 {
                 set("iodepth", "1");
-            }
-            if let Some(percent) = of("offset").strip_suffix('%').filter(|_| engine == "null") {
-                let percent: u64 = percent.parse().unwrap_or(0);
-                set(
-                    "offset",
-                    &(((capacity(file) / factor / 100 * percent) >> 20) << 20).to_string(),
-                );
             }
             if !["", "0"].contains(&of("thinktime")) {
                 set("thinktime", "20us");
@@ -423,6 +424,7 @@ impl Prepared {
                 drawn,
                 uniform,
                 several,
+                repeated,
                 by_latency: threads > 1 || engine == "null" && !["", "1"].contains(&of("iodepth")),
                 sum_is_drawn: verifies && job.direction == Direction::Mixed,
             });
