@@ -228,6 +228,22 @@ pub struct Usages {
     pub busy: Vec<Vec<f64>>,
 }
 
+/// Housekeeping of a flash SSD over time, step by step; the first step begins at 0, the last one may
+/// be shorter than the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FlashCourse {
+    /// The length of a step (ns).
+    pub step: Nanos,
+    /// Bytes that the host wrote in each step.
+    pub host_bytes: Vec<u64>,
+    /// Bytes of the pages that were programmed in it.
+    pub media_bytes: Vec<u64>,
+    /// Blocks that were emptied in it.
+    pub collections: Vec<u64>,
+    /// Free blocks at its end; empty where the translation layer has none.
+    pub free_blocks: Vec<u64>,
+}
+
 /// Blocks that were erased about equally often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WearLevel {
@@ -297,6 +313,9 @@ pub struct FlashInside {
     /// The host's slowest commands, the slowest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowest: Vec<SlowCommand>,
+    /// Writes and collections over time.
+    #[serde(default)]
+    pub course: FlashCourse,
     /// Channels.
     pub channels: Usages,
     /// LUNs, counted through the array.

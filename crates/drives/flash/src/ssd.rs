@@ -18,7 +18,7 @@ use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
-use crate::statistics::{Sizes, Statistics};
+use crate::statistics::{Course, Sizes, Statistics};
 use crate::watch::Watch;
 use crate::{ftl, vendor};
 
@@ -45,6 +45,7 @@ pub struct Ssd {
     now: Nanos,
     /// Counts from before the measurement.
     before: Statistics,
+    course: Course,
 }
 
 impl Ssd {
@@ -99,6 +100,7 @@ impl Ssd {
             in_flight: 0,
             now: 0,
             before: Statistics::default(),
+            course: Course::new(),
         })
     }
 
@@ -127,7 +129,8 @@ impl Ssd {
             asked_over_provisioning: self.asked_over_provisioning,
         };
         let counted = context.statistics.since(&self.before);
-        context.inside(now, &counted, sizes, health, more)
+        let course = self.course.steps(now, context.level(ftl.free_blocks()));
+        context.inside(now, &counted, sizes, health, more, course)
     }
 
     /// The time that it was advanced to.
@@ -306,6 +309,9 @@ impl Model for Ssd {
                 #[cfg(test)]
                 if let Some(shadow) = &mut self.context.shadow {
                     shadow.done(&ended);
+                }
+                if self.course.is_due(ended.at) {
+                    self.course.pass(ended.at, self.context.level(self.ftl.free_blocks()));
                 }
                 self.context.statistics.ended(&ended.op);
                 if ended.op.kind == OpKind::Program && ended.op.priority == Priority::Write {

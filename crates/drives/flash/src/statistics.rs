@@ -1,5 +1,6 @@
 //! Counts of a drive's work, for the results.
 
+mod course;
 mod inside;
 
 use stasis_block::clock::Nanos;
@@ -8,6 +9,7 @@ use stasis_block::slowest::Slowest;
 use stasis_block::Operation;
 use stasis_nand::{Op, OpKind};
 
+pub(crate) use self::course::{Course, Level};
 pub(crate) use self::inside::Sizes;
 use crate::ftl::Request;
 

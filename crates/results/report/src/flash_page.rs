@@ -2,14 +2,17 @@
 
 use stasis_block::inside::{FlashInside, Inside, Parts, Usages};
 
-use crate::page::{Block, Resolution, Section};
-use crate::plot::{Axis, Bar, Bars, Heat, Markup, Quantity, Scale, Segment};
+use crate::page::{thinned, Block, Resolution, Section};
+use crate::plot::{Axis, Bar, Bars, Heat, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
 use crate::summary::DriveSummary;
 use crate::units;
 
 /// Least share of reads of data that was never written that is reported.
 const NOTABLE: f64 = 0.01;
+/// Points of a line over time at most, and in the coarsest resolution.
+const STEPS: usize = 128;
+const MIN_STEPS: usize = 12;
 /// Over-provisioning is reported from this multiple of the requested one on.
 const ROOMIER: f64 = 1.2;
 
@@ -27,7 +30,8 @@ pub(crate) fn section(
     }
     section = section.with(Block::Facts(facts(inside)));
     if plots {
-        section = section.with(Block::Plots(vec![
+        let mut plots = courses(inside, time, resolution);
+        plots.extend([
             latency(inside),
             operations(inside),
             usage(
@@ -38,7 +42,8 @@ pub(crate) fn section(
             ),
             usage(["LUN", "LUNs: share of time at work"], &inside.luns, time, resolution),
             wear(inside),
-        ]));
+        ]);
+        section = section.with(Block::Plots(plots));
     }
     Some(section.with(Block::Terms(terms())))
 }
@@ -166,6 +171,44 @@ fn operations(inside: &FlashInside) -> Markup {
         bars: bars.collect(),
     }
     .draw()
+}
+
+/// Writes and collections over time; nothing where the results have none.
+fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Markup> {
+    let course = &inside.course;
+    let step = course.step as f64;
+    let line = |values: Vec<(usize, f64)>, middle: f64| -> Vec<(f64, f64)> {
+        let at =
+            |number: usize| time.since(((number as f64 + middle) * step).min(inside.at as f64));
+        let points = values.into_iter().map(|(number, value)| (at(number), value));
+        let shown: Vec<_> = points.filter(|(at, _)| time.holds(*at)).collect();
+        thinned(&shown, resolution.of(STEPS, MIN_STEPS))
+    };
+    // The mean over a step stands in its middle; what is so at its end stands there.
+    let free = course.free_blocks.iter().map(|free| *free as f64).enumerate();
+    let amplification = course.host_bytes.iter().zip(&course.media_bytes).enumerate();
+    let amplification = amplification
+        .filter(|(_, (host, _))| **host > 0)
+        .map(|(number, (host, media))| (number, *media as f64 / *host as f64));
+    // The last step is not a whole one.
+    let whole = course.collections.len().saturating_sub(1);
+    let collected = course.collections[..whole].iter().enumerate();
+    let collected = collected.map(|(number, blocks)| (number, *blocks as f64 / (step / 1e9)));
+    let written = "Bytes programmed for each byte written";
+    let plots = [
+        ("Free blocks over time", "Free blocks", "", line(free.collect(), 1.0)),
+        ("Write amplification over time", written, "", line(amplification.collect(), 0.5)),
+        ("Collections over time", "Blocks collected", "1/s", line(collected.collect(), 0.5)),
+    ];
+    let drawn = plots.into_iter().filter(|(.., points)| points.iter().any(|point| point.1 > 0.0));
+    drawn
+        .map(|(title, label, unit, points)| {
+            let name = title.trim_end_matches(" over time").to_lowercase();
+            let line = Line { name, colour: 0, stroke: Stroke::Thin, points };
+            let y = Axis::new(label, Scale::FromZero, Quantity::Number(unit));
+            Lines { title: title.to_owned(), x: time.axis(), y, lines: vec![line] }.draw()
+        })
+        .collect()
 }
 
 fn usage([row, title]: [&str; 2], usages: &Usages, time: &Time, resolution: Resolution) -> Markup {

@@ -705,6 +705,12 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
         "channel 0, 1 µs to 3 µs: 50 %",
         "channel 1, 0 ns to 1 µs: 100 %",
         "LUN 0, 0 ns to 4 µs: 100 %",
+        // At the ends of the steps, in their middles, and for each second.
+        "free blocks: 18 at 2 µs",
+        "free blocks: 9 at 4 µs",
+        "write amplification: 1.5 at 1.5 µs",
+        "write amplification: 2.5 at 2.5 µs",
+        "collections: 2,000,000 1/s at 1.5 µs",
         "1 to 3 : 6",
         "2 × 1 × 1 × 28 × 16",
         "<dd>175 %",

@@ -76,6 +76,11 @@ pub trait Ftl: Debug + Send {
     /// The health of the SMART log.
     fn health(&self, context: &Context) -> Health;
 
+    /// Number of free blocks; none where blocks are the host's.
+    fn free_blocks(&self) -> Option<u64> {
+        None
+    }
+
     /// Figures for the results besides the common statistics.
     fn report(&self, _context: &Context) -> serde_json::Value {
         serde_json::Value::Null

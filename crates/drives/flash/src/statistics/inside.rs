@@ -1,11 +1,13 @@
 //! The part of the results on a drive's inside.
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::{FlashInside, LatencyMeans, OperationCounts, Usages, WearLevel};
+use stasis_block::inside::{
+    FlashCourse, FlashInside, LatencyMeans, OperationCounts, Usages, WearLevel,
+};
 use stasis_block::{Health, Operation};
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
-use super::{Statistics, Sums};
+use super::{Level, Statistics, Sums};
 use crate::ftl::Context;
 
 /// Levels of wear that results distinguish.
@@ -26,6 +28,12 @@ impl Context {
     /// Bytes of the pages that were programmed, for the host or for housekeeping.
     pub fn media_bytes(&self) -> u64 {
         self.media_bytes_of(&self.statistics)
+    }
+
+    /// The counts at this instant, since the drive's start.
+    pub(crate) fn level(&self, free_blocks: Option<u64>) -> Level {
+        let (host_bytes, collections) = (self.statistics.host_bytes, self.statistics.collections);
+        Level { host_bytes, media_bytes: self.media_bytes(), collections, free_blocks }
     }
 
     fn media_bytes_of(&self, counted: &Statistics) -> u64 {
@@ -52,6 +60,7 @@ impl Context {
         sizes: Sizes,
         health: Health,
         ftl: serde_json::Value,
+        course: FlashCourse,
     ) -> FlashInside {
         let array = &self.array;
         let geometry = array.geometry();
@@ -93,6 +102,7 @@ impl Context {
             operations: operations.into(),
             latency: done.map(|(operation, sums)| (operation.name().into(), means(sums))).collect(),
             slowest: counted.slowest.sorted(),
+            course,
             channels: usages(array.channel_usage(), geometry.channels),
             luns: usages(&array.lun_usage(), geometry.total_luns()),
             wear: wear(array),

@@ -347,4 +347,12 @@ fn the_inside_adds_up() {
         assert!(busy.len() <= 128 && busy.iter().sum::<f64>() > 0.0);
     }
     assert_eq!(inside.operations["program"].host, 10_000);
+    let course = &inside.course;
+    let sums = [&course.host_bytes, &course.media_bytes, &course.collections]
+        .map(|steps| steps.iter().sum::<u64>());
+    assert_eq!(sums, [inside.host_bytes, inside.media_bytes, inside.collections]);
+    assert_eq!(course.free_blocks.last().copied(), inside.ftl["free_blocks"].as_u64());
+    // Written once, the drive has few free blocks: collections keep them.
+    let (first, last) = (course.free_blocks[0], course.free_blocks[course.free_blocks.len() - 1]);
+    assert!(inside.collections > 0 && last < first / 2, "{first} {last}");
 }

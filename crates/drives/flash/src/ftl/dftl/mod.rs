@@ -198,6 +198,10 @@ impl Ftl for Dftl {
         self.page.health(context)
     }
 
+    fn free_blocks(&self) -> Option<u64> {
+        self.page.free_blocks()
+    }
+
     fn report(&self, context: &Context) -> serde_json::Value {
         let mut report = self.page.report(context);
         let Counts { hits, misses, reads, written_back, rebuilt } = self.counts;

@@ -229,6 +229,10 @@ impl Ftl for Hybrid {
         }
     }
 
+    fn free_blocks(&self) -> Option<u64> {
+        Some(self.planes.iter().map(|plane| plane.free.len() as u64).sum())
+    }
+
     fn report(&self, _context: &Context) -> serde_json::Value {
         let count = |of: fn(&Plane) -> usize| self.planes.iter().map(of).sum::<usize>();
         serde_json::json!({

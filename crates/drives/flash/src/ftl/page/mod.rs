@@ -473,6 +473,10 @@ impl Ftl for PageFtl {
         spares.health(self.shape.blocks(), self.is_read_only(), context)
     }
 
+    fn free_blocks(&self) -> Option<u64> {
+        Some(self.placement.blocks().free_in_all())
+    }
+
     fn report(&self, _context: &Context) -> serde_json::Value {
         let blocks = self.placement.blocks();
         serde_json::json!({
