@@ -283,11 +283,9 @@ fn strided(value: &str) -> Result<bool, String> {
     match value {
         "none" => Ok(false),
         "strided" => Ok(true),
-        "zbd" => {
-            Err("fio has `zbd`, sim has not: its drives have no zones; run fio in a guest on \
-                      a zoned drive"
-                .into())
-        }
+        "zbd" => Err("fio has `zbd`, sim has not: jobs keep no write pointers, open no zones and \
+                      reset none; run fio in a guest on a zoned drive"
+            .into()),
         _ => Err(format!("`{value}` is none of none, strided, zbd")),
     }
 }

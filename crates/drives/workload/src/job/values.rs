@@ -106,7 +106,8 @@ fn split<'a>(word: &'a str, what: &str) -> Result<(&'a str, String), String> {
     let word = word.trim();
     if word.starts_with('(') {
         return Err(format!(
-            "`{word}`: fio has expressions in parentheses, sim has not: write the number"
+            "`{word}`: fio has expressions in parentheses where it is built with them, which \
+             Debian's is not; sim has not: write the number"
         ));
     }
     if let Some(name) = KEYWORDS.iter().find(|name| word.contains(*name)) {

@@ -176,7 +176,7 @@ pub const OPTIONS: &[FioOption] = &[
     refused(&["latency_percentile"], &["100", "100.0"], LATENCY),
     refused(&["latency_run"], &["0"], LATENCY),
     neutral(&["invalidate"], "There is no page cache"),
-    refused(&["sync"], &["0", "none"], "use fsync=1"),
+    refused(&["sync"], &["0", "none"], "the kernel decides what such a write sends: use writefua=1 or fsync=1"),
     refused(&["write_hint"], &["none"], PLACEMENT),
     neutral(&["create_serialize"], FILES),
     neutral(&["create_fsync"], FILES),
