@@ -424,3 +424,43 @@ fn the_document_lists_every_option() {
     let missing: Vec<_> = tables.iter().filter(|rows| !text.contains(*rows)).collect();
     assert!(missing.is_empty(), "docs/reference/fio-options.md must have {missing:#?}");
 }
+
+/// I/Os in flight when I/Os are submitted: fio's `iodepth_level`, in percent of the I/Os.
+#[test]
+fn batches_keep_the_same_depths() {
+    let levels = |report: &str| -> Vec<f64> {
+        let table = report.split_once("\"iodepth_level\"").unwrap().1;
+        let table = table.split_once('}').unwrap().0;
+        let value = |line: &str| line.rsplit_once(": ")?.1.trim_end_matches(',').parse().ok();
+        table.lines().filter_map(value).collect()
+    };
+    let mut wrong = Vec::new();
+    for (options, batch) in [
+        ("iodepth=1", 1),
+        ("iodepth=16", 1),
+        ("iodepth=16 iodepth_batch=4", 4),
+        ("iodepth=16 iodepth_batch=16 iodepth_batch_complete=16", 16),
+        ("iodepth=16 iodepth_batch=8 iodepth_batch_complete=4", 8),
+        ("iodepth=16 iodepth_batch=8 iodepth_batch_complete=4 iodepth_batch_complete_max=8", 8),
+        ("iodepth=16 iodepth_low=4", 1),
+        // Of others libaio submits a batch in two parts, where its ring of so many entries ends.
+        ("iodepth=32 iodepth_batch_submit=0 iodepth_low=16", 32),
+        ("iodepth=8 iodepth_batch_complete_min=0", 1),
+    ] {
+        let options = format!("rw=read bs=4k size=16m filename=drive ioengine=libaio {options}");
+        let text = section("b", &options);
+        let folder = tempfile::tempdir().unwrap();
+        let drive = std::fs::File::create(folder.path().join("drive")).unwrap();
+        drive.set_len(common::DRIVE).unwrap();
+        std::fs::write(folder.path().join("job.fio"), &text).unwrap();
+        let output = fio(&["job.fio", "--output-format=json"], folder.path());
+        let theirs = levels(&String::from_utf8_lossy(&output.stdout));
+        let ours = common::depths(&text, batch).unwrap();
+        let near = theirs.len() == ours.len()
+            && theirs.iter().zip(&ours).all(|(a, b)| (a - b).abs() <= 1.0);
+        if !near {
+            wrong.push(format!("{options}: fio {theirs:?}, here {ours:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

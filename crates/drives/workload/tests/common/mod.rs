@@ -250,3 +250,30 @@ pub fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String
         )
     })
 }
+
+/// Shares of the I/Os (percent) by the I/Os in flight once their batch was submitted: from 1, 2, 4, 8,
+/// 16, 32 and 64 on. I/Os take no time.
+pub fn depths(text: &str, batch: usize) -> Result<Vec<f64>, String> {
+    let file = JobFile::parse(text, &|_| None).map_err(|error| error.to_string())?;
+    let mut load = Load::new(&file, DRIVE, 1, 0).map_err(|error| error.to_string())?;
+    let (mut flying, mut levels) = (std::collections::VecDeque::new(), [0u64; 7]);
+    loop {
+        let mut submitted = 0;
+        while let Some(at) = load.next_at() {
+            let Some(io) = load.take().map_err(|error| error.to_string())? else { continue };
+            flying.push_back((at, io));
+            submitted += 1;
+            if submitted == batch {
+                levels[flying.len().ilog2().min(6) as usize] += batch as u64;
+                submitted = 0;
+            }
+        }
+        if submitted > 0 {
+            levels[flying.len().ilog2().min(6) as usize] += submitted as u64;
+        }
+        let Some((at, io)) = flying.pop_front() else { break };
+        load.complete(at, &io);
+    }
+    let all = levels.iter().sum::<u64>().max(1) as f64;
+    Ok(levels.iter().map(|level| 100.0 * *level as f64 / all).collect())
+}
