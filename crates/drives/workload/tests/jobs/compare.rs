@@ -42,7 +42,7 @@ pub fn differ(theirs: &[Logged], ours: &[Access], job: &PreparedJob) -> Option<S
     let lengths: BTreeSet<_> =
         ours.iter().filter(|io| io.0 != 'f').map(|io| (io.0, io.2)).collect();
     let mut theirs = theirs;
-    if job.by_latency && !job.timed {
+    if job.by_latency && !job.timed && !job.drawn {
         // It is in the order of completions.
         theirs.sort_unstable();
         ours.sort_unstable();
@@ -87,10 +87,11 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
             a.bytes, a.total, b.bytes, b.total
         ));
     }
-    let mut parts = vec![
-        ("operations and lengths", &a.kinds, &b.kinds),
-        ("repetitions", &a.repetitions, &b.repetitions),
-    ];
+    let mut parts = vec![("operations and lengths", &a.kinds, &b.kinds)];
+    // The log of latencies has no files.
+    if !(job.several && job.by_latency) {
+        parts.push(("repetitions", &a.repetitions, &b.repetitions));
+    }
     if job.uniform && !job.several {
         parts.push(("places", &a.places, &b.places));
     }
@@ -100,6 +101,7 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
     // At the end of a pass fio's map gives the next free block, which may be the one behind.
     let part = |shares: &Shares| shares.behind as f64 / shares.total.max(1) as f64;
     if !job.repeated
+        && !(job.several && job.by_latency)
         && (part(&a) - part(&b)).abs()
             > 0.03 + 3.0 / (a.total.max(1) as f64).sqrt() + 1.0 / (b.distinct.max(1) as f64).sqrt()
     {

@@ -334,8 +334,9 @@ impl Prepared {
                 plain_bytes(&value).filter(|_| factor > 1 && regions.contains(&key.as_str()));
             // fio's engine `null` has no drive of which there are percents.
             let of_drive = value.strip_suffix('%').and_then(|percent| percent.parse::<u64>().ok());
-            let of_drive =
-                of_drive.filter(|_| trims_at_all && ["size", "offset"].contains(&key.as_str()));
+            let of_drive = of_drive.filter(|_| {
+                trims_at_all && ["size", "offset", "offset_increment"].contains(&key.as_str())
+            });
             let bytes = bytes.or(of_drive.map(|percent| whole / 100 * percent));
             lines.push(match bytes {
                 // Multiples of 64 KiB keep the alignment of most block sizes.
@@ -426,7 +427,7 @@ impl Prepared {
                 several,
                 repeated,
                 by_latency: threads > 1 || engine == "null" && !["", "1"].contains(&of("iodepth")),
-                sum_is_drawn: verifies && job.direction == Direction::Mixed,
+                sum_is_drawn: verifies && drawn,
             });
         }
         let made = JobFile::parse(&out, &|_| None).map_err(|error| format!("prepared: {error}"))?;
