@@ -126,7 +126,8 @@ impl<'a> Results<'a> {
                 let what = format!("{of}: {guest}, {host} on host, coordinated, against idle");
                 let same = (*guest != READERS[3]).then_some(PUBLISHED.same);
                 figures.push(figure("10", what, "times", same, with));
-                let what = format!("{of}: the same against no host workload");
+                let what =
+                    format!("{of}: {guest}, {host} on host, coordinated, against no host workload");
                 let added = with.zip(none).map(|(with, none)| with / none);
                 figures.push(figure("10", what, "times", None, added));
             }
