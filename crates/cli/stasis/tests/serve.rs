@@ -126,6 +126,12 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (attach("name=other,model=null,medium=file:other,block-size=1000"), "block"),
         (attach("name=other,model=null,medium=file:other,serial=123456789012345678901"), "20"),
         (attach("name=a/b,model=null,medium=file:other"), "letters"),
+        // Keys that only a machine of this program can have.
+        (attach("name=other,model=null,medium=file:other,scheduler=bfq"), "`scheduler`"),
+        (attach("name=other,model=null,medium=file:other,limits.iops=9"), "`limits`"),
+        (attach("name=other,model=null,medium=file:other,namespaces=2"), "`namespaces`"),
+        (attach("name=other,model=null,medium=file:other,placement=streams:4"), "`placement`"),
+        (attach("name=other,model=null,medium=file:other,doorbells=lazy"), "`doorbells`"),
         (attach("name=other,model=nul,medium=file:other"), "null"),
         // Plain block devices do not write where zones end.
         (

@@ -4,7 +4,10 @@ use slab::Slab;
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Request, Status, Tag, VendorCommand, VendorError};
-use stasis_scheduler::{Dispatcher, GroupId, QueueId, QueueSpec, QueueStatistics, SchedulerSpec};
+use stasis_scheduler::{
+    Dispatcher, GroupId, LimitId, LimitSpec, LimitStatistics, QueueId, QueueSpec, QueueStatistics,
+    SchedulerSpec,
+};
 
 use crate::turns::{Sent, Turns};
 use crate::{Control, Decorator, Done, Layer};
@@ -68,9 +71,34 @@ impl Scheduled {
         self.first
     }
 
-    /// One more tenant.
+    /// One more tenant, with limits of its own where `spec` has some.
     pub fn add_tenant(&mut self, now: Nanos, spec: &QueueSpec) -> Tenant {
-        Tenant(self.dispatcher.scheduler().create(now, spec))
+        let limit = self.create_limit(&spec.limits);
+        self.add_limited_tenant(now, spec, limit)
+    }
+
+    /// A limit that tenants can share; none if nothing is limited.
+    pub fn create_limit(&mut self, spec: &LimitSpec) -> Option<LimitId> {
+        (!spec.is_none()).then(|| self.dispatcher.create_limit(spec))
+    }
+
+    /// One more tenant, below `limit` in place of the limits of `spec`.
+    pub fn add_limited_tenant(
+        &mut self,
+        now: Nanos,
+        spec: &QueueSpec,
+        limit: Option<LimitId>,
+    ) -> Tenant {
+        let tenant = Tenant(self.dispatcher.scheduler().create(now, spec));
+        if let Some(limit) = limit {
+            self.dispatcher.limit(tenant.0, limit);
+        }
+        tenant
+    }
+
+    /// Effect of a tenant's limit, which others may share.
+    pub fn limit_statistics(&self, tenant: Tenant) -> LimitStatistics {
+        self.dispatcher.limit_statistics(tenant.0).unwrap_or_default()
     }
 
     /// As [`Control::watch`], with the turns and requests of these tenants, by name.

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::Tracks;
 use stasis_block::{Operation, Request};
-use stasis_run_events::{Service, SharedOutcome, TenantOutcome};
-use stasis_scheduler::{QueueSpec, QueueStatistics, SchedulerSpec, SECTOR};
+use stasis_run_events::{Limited, Service, SharedOutcome, TenantOutcome};
+use stasis_scheduler::{LimitStatistics, QueueSpec, QueueStatistics, SchedulerSpec, SECTOR};
 use stasis_workload::{JobError, JobFile};
 
 use crate::{Done, Layer, Scheduled, Tenant};
@@ -161,9 +161,11 @@ impl Shared {
         let mut load = HostLoad::new(spec)?;
         let group = spec.group.map(|weight| inner.scheduled.create_group(weight));
         let queue = QueueSpec { group, ..spec.queue };
+        // The workload's threads share its limits.
+        let limit = inner.scheduled.create_limit(&queue.limits);
         let number = inner.loads.len();
         for _ in 0..load.threads_wanted() {
-            let tenant = inner.scheduled.add_tenant(now, &queue);
+            let tenant = inner.scheduled.add_limited_tenant(now, &queue, limit);
             load.add_thread(tenant);
             inner.owns(tenant, Owner::Load(number));
         }
@@ -310,17 +312,27 @@ impl Inner {
                 helped_seconds: seconds(got.helped),
                 unhelped_seconds: seconds(got.unhelped),
                 service: service(got),
+                limited: limited(self.scheduled.limit_statistics(member.tenant)),
             }
         };
         let of_thread = |tenant| service(got(tenant));
+        let of_limit = |tenant| limited(self.scheduled.limit_statistics(tenant));
         SharedOutcome {
             name: self.scheduled.properties().name.clone(),
             scheduler: serde_json::to_value(&self.spec).unwrap_or_default(),
             tenants: self.members.iter().map(tenant).collect(),
-            workloads: self.loads.iter().map(|load| load.report(now, of_thread)).collect(),
+            workloads: self
+                .loads
+                .iter()
+                .map(|load| load.report(now, of_thread, of_limit))
+                .collect(),
             inside,
         }
     }
+}
+
+fn limited(got: LimitStatistics) -> Limited {
+    Limited { limited_requests: got.requests, limited_seconds: got.waited as f64 / 1e9 }
 }
 
 fn changes(operation: Operation) -> bool {

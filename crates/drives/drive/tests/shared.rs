@@ -12,7 +12,7 @@ use serde_json::Value;
 use stasis_block::{Command, Operation, Request, Status};
 use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared, VirtualDisk};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
-use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
+use stasis_scheduler::{LimitSpec, QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
 
 const PART: u64 = 64 * 4096;
@@ -177,6 +177,38 @@ fn workloads_go_on_beside_a_disk_whoever_looks_when() {
             times
         };
         assert_eq!(run(0), run(7_000), "{kind}: times depend on who looks when");
+    }
+}
+
+/// A disk and a workload of two threads go no faster than their limits, and are not in each other's
+/// way: the drive could do a hundred times as many.
+#[test]
+fn limits_bound_a_disk_and_a_workload_as_a_whole() {
+    for kind in KINDS.iter().map(|kind| kind.name) {
+        let limits = |iops| LimitSpec { iops: Some(iops), ..LimitSpec::default() };
+        let queue = |iops| QueueSpec { limits: limits(iops), ..QueueSpec::default() };
+        let shared = Shared::new(&spec(kind), drive());
+        let region = Region { offset: 0, length: PART };
+        let mut disk = shared.disk(0, "disk".into(), region, &queue(500));
+        shared.add_load(&LoadSpec { queue: queue(100), ..load(READERS, 100) }).unwrap();
+        shared.start(0);
+        let end = 2000 * MILLISECOND;
+        let times = work(&mut disk, end, 1, 0);
+        // These keep the drive for the reader that they expect to continue, which its limit holds.
+        let idles = matches!(kind, "bfq" | "cfq");
+        let least = if idles { 1 } else { 1000 };
+        assert!((least..=1002).contains(&times.len()), "{kind}: {}", times.len());
+        let report = report(&shared, end);
+        let load = &report["workloads"][0];
+        let ios = load["ios"].as_u64().unwrap();
+        assert!((if idles { 1 } else { 199 }..=201).contains(&ios), "{kind}: {load}");
+        if !idles {
+            // One of its two threads always waits for the other's turn, 20 ms in all.
+            assert!(load["limited_requests"].as_u64() >= Some(198), "{kind}: {load}");
+            let waited = load["limited_seconds"].as_f64().unwrap();
+            assert!((3.8..4.0).contains(&waited), "{kind}: {load}");
+            assert!(report["tenants"][0]["limited_requests"].as_u64() >= Some(990), "{kind}");
+        }
     }
 }
 

@@ -28,6 +28,16 @@ pub struct Service {
     pub bytes: u64,
 }
 
+/// Effect of the limits on a tenant's rate.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limited {
+    /// Requests that waited for a limit.
+    pub limited_requests: u64,
+    /// Time that they waited, together (s).
+    pub limited_seconds: f64,
+}
+
 /// Service of a virtual disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TenantOutcome {
@@ -46,6 +56,9 @@ pub struct TenantOutcome {
     pub helped_seconds: f64,
     /// For how long it asked and was not helped (s).
     pub unhelped_seconds: f64,
+    /// Effect of its limits.
+    #[serde(flatten)]
+    pub limited: Limited,
 }
 
 /// Service of a workload of the host, from when it began.
@@ -71,6 +84,9 @@ pub struct WorkloadOutcome {
     pub mean_latency_ns: u64,
     /// Longest latency (ns).
     pub longest_latency_ns: u64,
+    /// Effect of its limits.
+    #[serde(flatten)]
+    pub limited: Limited,
     /// Each of its threads.
     pub threads: Vec<Service>,
     /// Rate in each 2 s (bytes/s).

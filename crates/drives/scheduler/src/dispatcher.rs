@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use stasis_block::clock::Nanos;
 use stasis_block::{Operation, Tag};
 
+use crate::limit::Limit;
 use crate::pool::TagMap;
-use crate::{QueueId, Refused, Request, Scheduler};
+use crate::{LimitId, LimitSpec, LimitStatistics, QueueId, Refused, Request, Scheduler};
 
 #[derive(Debug, Default)]
 struct Behind {
@@ -17,9 +18,11 @@ struct Behind {
     barred: bool,
     // After a barrier, in the order of arrival.
     held: VecDeque<Request>,
+    // The limit that its requests pass first.
+    limit: Option<LimitId>,
 }
 
-/// Limits the requests at a drive, and keeps barriers: a queue's later requests are not sent before
+/// Limits the requests at a drive and the rates of its tenants, and keeps barriers: a queue's later requests are not sent before
 /// its barrier, and the barrier not before its earlier requests. Other queues are not held up.
 pub struct Dispatcher {
     scheduler: Box<dyn Scheduler>,
@@ -30,6 +33,7 @@ pub struct Dispatcher {
     // Requests that wait with the scheduler: the queue of each, and whether it is a barrier.
     waiting: TagMap<(QueueId, bool)>,
     held: usize,
+    limits: Vec<Limit>,
 }
 
 impl Dispatcher {
@@ -37,7 +41,7 @@ impl Dispatcher {
     pub fn new(scheduler: Box<dyn Scheduler>, depth: u32) -> Self {
         let (depth, in_flight, held) = (depth.max(1) as usize, 0, 0);
         let (behind, waiting) = (Vec::new(), TagMap::default());
-        Self { scheduler, depth, in_flight, behind, waiting, held }
+        Self { scheduler, depth, in_flight, behind, waiting, held, limits: Vec::new() }
     }
 
     /// The scheduler, for its queues.
@@ -50,6 +54,31 @@ impl Dispatcher {
         self.scheduler.as_ref()
     }
 
+    /// One more limit on the rate of queues, which share it.
+    pub fn create_limit(&mut self, spec: &LimitSpec) -> LimitId {
+        self.limits.push(Limit::new(spec));
+        LimitId((self.limits.len() - 1) as u32)
+    }
+
+    /// Puts the limit before a queue that has no requests yet.
+    pub fn limit(&mut self, id: QueueId, limit: LimitId) {
+        self.behind(id).limit = Some(limit);
+    }
+
+    /// Effect of the queue's limit, if it has one.
+    pub fn limit_statistics(&self, id: QueueId) -> Option<LimitStatistics> {
+        let limit = self.behind.get(id.0 as usize)?.limit?;
+        self.limits.get(limit.0 as usize).map(Limit::statistics)
+    }
+
+    fn behind(&mut self, id: QueueId) -> &mut Behind {
+        let number = id.0 as usize;
+        if self.behind.len() <= number {
+            self.behind.resize_with(number + 1, Behind::default);
+        }
+        &mut self.behind[number]
+    }
+
     /// Number of requests at the drive.
     pub fn in_flight(&self) -> usize {
         self.in_flight
@@ -57,7 +86,8 @@ impl Dispatcher {
 
     /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
-        self.scheduler.waiting() + self.held
+        let limited: usize = self.limits.iter().map(Limit::waiting).sum();
+        self.scheduler.waiting() + self.held + limited
     }
 
     /// A request comes. Its tag is unique among those waiting and in flight.
@@ -66,11 +96,18 @@ impl Dispatcher {
     /// [`Refused`] by the scheduler; for a request behind a barrier, only if
     /// there is no such queue.
     pub fn submit(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
-        let number = id.0 as usize;
-        if self.behind.len() <= number {
-            self.behind.resize_with(number + 1, Behind::default);
+        let limit = self.behind(id).limit;
+        if let Some(limit) = limit.and_then(|limit| self.limits.get_mut(limit.0 as usize)) {
+            if !limit.admits(now, id, request) {
+                return Ok(());
+            }
         }
-        let behind = &mut self.behind[number];
+        self.arrive(now, id, request)
+    }
+
+    /// A request comes that waits for no limit.
+    fn arrive(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+        let behind = self.behind(id);
         let barrier = is_barrier(request);
         if behind.barred || !behind.held.is_empty() || (barrier && behind.waiting > 0) {
             behind.held.push_back(*request);
@@ -93,6 +130,7 @@ impl Dispatcher {
     /// The request that the drive gets now. Call it until there is none: after
     /// a submit, a completion, help, and at [`Dispatcher::next_event`].
     pub fn next(&mut self, now: Nanos) -> Option<Tag> {
+        self.release_limited(now);
         if self.in_flight >= self.depth {
             return None;
         }
@@ -107,6 +145,17 @@ impl Dispatcher {
             self.release(now, id);
         }
         Some(tag)
+    }
+
+    /// Takes the requests that no limit holds any more.
+    fn release_limited(&mut self, now: Nanos) {
+        for number in 0..self.limits.len() {
+            while let Some((id, request)) = self.limits[number].release(now) {
+                // Its queue is there: it has a limit.
+                let arrived = self.arrive(now, id, &request);
+                debug_assert!(arrived.is_ok(), "{arrived:?}");
+            }
+        }
     }
 
     /// Hands the scheduler the requests that no barrier holds any more.
@@ -134,7 +183,9 @@ impl Dispatcher {
     /// When to call [`Dispatcher::next`] even if nothing else happens. May be in the
     /// past.
     pub fn next_event(&self) -> Option<Nanos> {
-        self.scheduler.next_event().filter(|_| self.in_flight < self.depth)
+        let next = self.scheduler.next_event().filter(|_| self.in_flight < self.depth);
+        // At its time also where the drive is full: from then on the scheduler knows the request.
+        next.into_iter().chain(self.limits.iter().filter_map(Limit::next_event)).min()
     }
 }
 

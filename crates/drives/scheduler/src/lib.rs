@@ -13,6 +13,7 @@ mod anticipation;
 mod clook_queue;
 mod dispatcher;
 pub mod kinds;
+mod limit;
 mod plain;
 mod pool;
 mod priority;
@@ -27,6 +28,7 @@ pub use kinds::{
     Bfq, BfqSpec, Cfq, CfqSpec, ClookSpec, DeadlineSpec, NoneSpec, Parameters, Registered,
     SchedulerKind, KINDS,
 };
+pub use limit::{LimitId, LimitSpec, LimitStatistics};
 pub use priority::{Class, Priority};
 pub use spec::{SchedulerSpec, SpecError};
 
@@ -65,6 +67,8 @@ pub struct QueueSpec {
     /// Whether its owner orders its requests itself, like a guest with a scheduler and many
     /// processes: `bfq` then lets none of them be overtaken for long.
     pub ordered: bool,
+    /// Limits on its rate. The [`Dispatcher`] keeps them, before the scheduler.
+    pub limits: LimitSpec,
 }
 
 impl QueueSpec {

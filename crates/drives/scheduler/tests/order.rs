@@ -20,8 +20,8 @@ fn queue_spec(class: u8, level: u8, weight: Option<u32>) -> QueueSpec {
     QueueSpec {
         weight,
         priority: Priority { class, level },
-        group: None,
         ordered: level.is_multiple_of(2),
+        ..QueueSpec::default()
     }
 }
 

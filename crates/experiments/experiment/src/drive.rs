@@ -11,7 +11,7 @@ use stasis_config::{Key, Words};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
 use stasis_nvme::{Ocssd, Placement, Zones};
-use stasis_scheduler::SchedulerSpec;
+use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
 use crate::error::ExperimentError;
 use crate::guest_drive::guest_drive;

@@ -330,6 +330,14 @@ impl Experiment {
     }
 
     fn check_several(&self) -> Result<(), String> {
+        let own = self.machine.several().iter().flat_map(|machine| &machine.drives);
+        if let Some(drive) = self.drives.iter().chain(own).find(|drive| !drive.limits.is_none()) {
+            return Err(format!(
+                "drive {}: limits of a drive are those of the one machine; with several machines, \
+                 give them to a [[machine.disk]] or a [[workload]]",
+                drive.name.as_deref().unwrap_or_default()
+            ));
+        }
         for machine in self.machine.several() {
             let name = machine.name.as_deref().unwrap_or_default();
             let of = |message: String| format!("machine {name}: {message}");
@@ -547,6 +555,11 @@ mod tests {
             ("wait = false", "slice = '1us'", "the same for all"),
             ("wait = false", "quantum = '1us'", "the same for all"),
             ("offset = '512MiB'", "offset = '512MiB'\ndrive = 'disc'", "did you mean `disk`?"),
+            ("weight = 200", "limits = { iops = 0 }", "whole number from 1 to"),
+            ("weight = 200", "limits = { burst-iops = 9 }", "burst-iops needs iops"),
+            ("weight = 200", "limits = { iop = 9 }", "did you mean `iops`?"),
+            ("'5r-seq'", "'5r-seq'\nlimits = { burst = '1s', iops = 5 }", "burst needs"),
+            ("scheduler = 'bfq'", "limits = { iops = 9 }", "give them to a [[machine.disk]]"),
             ("weight = 200", "queues = 65", "1 to 64"),
             ("weight = 200", "durability = 'ordered'", "add `image = \"PATH\"`"),
             ("weight = 200", "image = 'd.qcow2'", "leave `size` out"),

@@ -13,7 +13,7 @@ use stasis_block::{units, Doorbells};
 use stasis_config::guess;
 use stasis_media::{Durability, ImageSettings, MediumSpec};
 use stasis_nvme::Placement;
-use stasis_scheduler::{Class, Priority, QueueSpec, WEIGHTS};
+use stasis_scheduler::{Class, LimitSpec, Priority, QueueSpec, WEIGHTS};
 
 use crate::guest_drive::guest_drive;
 use crate::{DriveSpec, Interface, MachineSpec};
@@ -123,6 +123,8 @@ pub struct TenantSpec {
     pub weight: Option<u32>,
     /// I/O priority, such as `best-effort/4`.
     pub ioprio: Option<String>,
+    /// Limits on its rate.
+    pub limits: LimitSpec,
 }
 
 impl TenantSpec {
@@ -135,7 +137,9 @@ impl TenantSpec {
             return Err(weight_error("weight", weight));
         }
         let priority = self.ioprio.as_deref().map(priority).transpose()?.unwrap_or_default();
-        Ok(QueueSpec { weight: self.weight, priority, ..QueueSpec::default() })
+        self.limits.check().map_err(|problem| format!("limits: {problem}"))?;
+        let (weight, limits) = (self.weight, self.limits);
+        Ok(QueueSpec { weight, priority, limits, ..QueueSpec::default() })
     }
 }
 
@@ -211,7 +215,12 @@ impl DiskSpec {
     /// # Errors
     /// Returns the invalid value and its allowed values.
     pub fn queue(&self) -> Result<QueueSpec, String> {
-        TenantSpec { weight: self.weight, ioprio: self.ioprio.clone() }.queue()
+        self.tenant().queue()
+    }
+
+    /// The disk's parameters as a tenant.
+    pub fn tenant(&self) -> TenantSpec {
+        TenantSpec { weight: self.weight, ioprio: self.ioprio.clone(), limits: self.limits }
     }
 
     /// The image, if it is one, as a medium.
@@ -240,6 +249,8 @@ impl DiskSpec {
             serial: self.serial.clone(),
             zones: None,
             ocssd: None,
+            // The disk's, before the drive's scheduler.
+            limits: LimitSpec::default(),
             ..on.clone()
         }
     }
@@ -290,6 +301,8 @@ pub struct WorkloadSpec {
     /// Share of all the workload's threads together, 1 to 1000.
     #[schemars(range(min = 1, max = 1000))]
     pub group_weight: Option<u32>,
+    /// Limits on the I/Os and bytes a second of all the workload's threads together.
+    pub limits: LimitSpec,
 }
 
 impl WorkloadSpec {
@@ -301,7 +314,12 @@ impl WorkloadSpec {
         if let Some(weight) = self.group_weight.filter(|weight| !WEIGHTS.contains(weight)) {
             return Err(weight_error("group-weight", weight));
         }
-        TenantSpec { weight: self.weight, ioprio: self.ioprio.clone() }.queue()
+        self.tenant().queue()
+    }
+
+    /// The threads' parameters as tenants.
+    pub fn tenant(&self) -> TenantSpec {
+        TenantSpec { weight: self.weight, ioprio: self.ioprio.clone(), limits: self.limits }
     }
 
     /// Checks the workload apart from the rest of the experiment.
@@ -402,7 +420,7 @@ mod tests {
         assert_eq!(read("idle"), Ok((Class::Idle, 4)));
         assert!(read("best-effort/8").unwrap_err().contains("0 to 7"));
         assert!(read("realtime").unwrap_err().contains("did you mean `real-time`?"));
-        let tenant = TenantSpec { weight: Some(0), ioprio: None };
+        let tenant = TenantSpec { weight: Some(0), ..TenantSpec::default() };
         assert!(tenant.queue().unwrap_err().contains("1 to 1000"));
     }
 }

@@ -46,6 +46,7 @@ impl<'a> Sharing<'a> {
             let used = loads.filter_map(|load| experiment.drive_of(load).ok()).any(|d| d == index);
             let shares = used
                 || planned.spec.scheduler.is_some()
+                || !planned.spec.limits.is_none()
                 || !experiment.machine.several().is_empty();
             let shared = shares.then_some(count);
             count += usize::from(shares);
@@ -65,7 +66,10 @@ impl<'a> Sharing<'a> {
                     drive: number,
                     offset: 0,
                     length: drive.capacity,
-                    tenant: TenantSpec::default(),
+                    tenant: TenantSpec {
+                        limits: drive.planned.spec.limits,
+                        ..TenantSpec::default()
+                    },
                 });
             }
             planned
@@ -82,7 +86,7 @@ impl<'a> Sharing<'a> {
         image: Option<&OpenMedium>,
     ) -> Result<PlannedDrive> {
         let drive = self.drive(self.experiment.drive_named(&spec.on).map_err(|e| anyhow!(e))?)?;
-        let tenant = TenantSpec { weight: spec.weight, ioprio: spec.ioprio.clone() };
+        let tenant = spec.tenant();
         let on = match image {
             Some(image) => drive.place_of_image(spec, image, tenant)?,
             None => drive.place(spec.offset, spec.size, tenant)?,
@@ -131,7 +135,7 @@ impl<'a> Sharing<'a> {
 
     fn workload(&self, spec: &WorkloadSpec) -> Result<PlannedWorkload> {
         let drive = self.drive(self.experiment.drive_of(spec).map_err(|e| anyhow!(e))?)?;
-        let tenant = TenantSpec { weight: spec.weight, ioprio: spec.ioprio.clone() };
+        let tenant = spec.tenant();
         let place = drive.place(spec.offset, spec.size, tenant)?;
         let job = match (&spec.pattern, &spec.job, &spec.job_file) {
             (Some(pattern), ..) => {

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::Value;
-use stasis_run_events::{SharedOutcome, TenantOutcome, WorkloadOutcome};
+use stasis_run_events::{Limited, SharedOutcome, TenantOutcome, WorkloadOutcome};
 
 use crate::page::{Block, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
@@ -74,6 +74,10 @@ fn drive(shared: &SharedOutcome) -> Section {
         let caption = "Help that guests asked for, as they raised a queue's weight.".to_owned();
         section = section.with(Block::Table(caption, help(&shared.tenants)));
     }
+    if limits(shared).any(|(_, _, limited)| limited.limited_requests > 0) {
+        let caption = "Requests that waited for a limit on their tenant's rate.".to_owned();
+        section = section.with(Block::Table(caption, limited(shared)));
+    }
     if !shared.workloads.is_empty() {
         let caption = "The host's workloads, from when they began.".to_owned();
         section = section.with(Block::Table(caption, workloads(&shared.workloads)));
@@ -135,6 +139,30 @@ fn help(tenants: &[TenantOutcome]) -> Table {
             units::duration(tenant.helped_seconds * 1e9),
             units::duration(tenant.unhelped_seconds * 1e9),
             units::count(tenant.urgent_requests),
+        ]);
+    }
+    table
+}
+
+/// Each tenant's and each workload's name, requests, and the effect of its limits.
+fn limits(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u64, Limited)> {
+    let tenants = shared.tenants.iter();
+    let tenants = tenants.map(|one| (one.name.as_str(), one.service.requests, one.limited));
+    let loads = shared.workloads.iter();
+    tenants.chain(loads.map(|one| (one.name.as_str(), one.ios, one.limited)))
+}
+
+fn limited(shared: &SharedOutcome) -> Table {
+    let columns = ["requests", "that waited", "wait, mean of those"].map(Column::right);
+    let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
+    for (name, requests, limited) in limits(shared) {
+        let mean = limited.limited_seconds * 1e9 / limited.limited_requests.max(1) as f64;
+        let waited = limited.limited_requests > 0;
+        table.push(vec![
+            name.to_owned(),
+            units::count(requests),
+            units::count(limited.limited_requests),
+            if waited { units::duration(mean) } else { "–".to_owned() },
         ]);
     }
     table

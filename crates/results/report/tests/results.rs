@@ -344,6 +344,7 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "tenants": [{
             "name": "desk.disk", "weight": 100, "requests": 30, "bytes": 3 << 20,
             "urgent_requests": 2, "help_calls": 1, "helped_seconds": 0.2, "unhelped_seconds": 0.0,
+            "limited_requests": 20, "limited_seconds": 0.5,
         }],
         "workloads": [{
             "name": "readers", "weight": 100, "group_weight": null, "seconds": 6.0, "ios": 10,
@@ -372,6 +373,8 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
     for shown in [
         "<h2>Jobs</h2>",
         "went on until the others had ended",
+        "Requests that waited for a limit",
+        "25 ms",
         "<h2>Tenants of disk</h2>",
         "Scheduler bfq, with depth = 1.",
         "75 %",

@@ -134,6 +134,7 @@ fn the_documents_work_by_copy_and_paste() {
         "reference/ordered-disks",
         "reference/power-cuts",
         "reference/sim",
+        "guides/cloud-volume",
         "guides/qemu-disk",
     ]);
 }

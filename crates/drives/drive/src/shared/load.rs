@@ -2,7 +2,7 @@
 
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Operation, Request, Status};
-use stasis_run_events::{Service, WorkloadOutcome};
+use stasis_run_events::{Limited, Service, WorkloadOutcome};
 use stasis_workload::{Io, JobError, Load, Workload};
 
 use super::{seconds, LoadSpec};
@@ -136,7 +136,14 @@ impl HostLoad {
         }
     }
 
-    pub(super) fn report(&self, now: Nanos, got: impl Fn(Tenant) -> Service) -> WorkloadOutcome {
+    /// `got` and `limited`: what the scheduler counted for a thread, and for all that share its
+    /// limits.
+    pub(super) fn report(
+        &self,
+        now: Nanos,
+        got: impl Fn(Tenant) -> Service,
+        limited: impl Fn(Tenant) -> Limited,
+    ) -> WorkloadOutcome {
         let started = self.started.unwrap_or(now);
         let time = now.saturating_sub(started);
         // The last sample is not over: it would be too small.
@@ -154,6 +161,7 @@ impl HostLoad {
             bytes_per_second: if time > 0 { self.bytes as f64 * 1e9 / time as f64 } else { 0.0 },
             mean_latency_ns: mean as u64,
             longest_latency_ns: self.longest,
+            limited: self.threads.first().map(|&tenant| limited(tenant)).unwrap_or_default(),
             threads: self.threads.iter().map(|&tenant| got(tenant)).collect(),
             bytes_per_second_each_2s: self.samples.iter().take(whole).map(rate).collect(),
         }

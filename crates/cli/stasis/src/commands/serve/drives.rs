@@ -67,6 +67,16 @@ fn checked(
     if spec.zones.is_some() || spec.ocssd.is_some() {
         bail!("zones and Open-Channel are NVMe's; a served drive is a virtio block device");
     }
+    let plain = [
+        (spec.namespaces == 1, "namespaces"),
+        (spec.placement == Default::default(), "placement"),
+        (spec.doorbells == Doorbells::default(), "doorbells"),
+        (spec.scheduler.is_none(), "scheduler"),
+        (spec.limits.is_none(), "limits"),
+    ];
+    if let Some((_, key)) = plain.iter().find(|(is_plain, _)| !is_plain) {
+        bail!("`{key}` is of `stasis run`; a served drive is one plain virtio block device: leave `{key}` out");
+    }
     let mut model = spec.model.clone();
     model.resolve(base)?;
     let medium = spec.medium.or_size(model.capacity(), base);

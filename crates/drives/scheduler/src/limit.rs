@@ -1,0 +1,238 @@
+//! Limits on a tenant's I/Os and bytes a second, with bursts, as providers of volumes set them.
+//!
+//! Each limit is a token bucket in its form as a virtual schedule (the generic cell rate algorithm,
+//! ITU-T I.371, annex A.1): a request may go when its time is not after the present by more than
+//! the bucket's tolerance, and moves the time of the next by its cost over the rate. Rates are kept
+//! exactly, without rounding.
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::{Nanos, SECOND};
+use stasis_block::{units, Command, Operation, Rate};
+
+use crate::{QueueId, Request};
+
+/// Names a limit of one dispatcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitId(pub(crate) u32);
+
+/// Limits on I/Os and bytes a second.
+///
+/// Reads, writes, copies and zeroes count; flushes, barriers and discards do not. A request of more
+/// than `io-size` bytes counts as several I/Os.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LimitSpec {
+    /// I/Os a second.
+    #[schemars(range(min = 1))]
+    pub iops: Option<u32>,
+    /// I/Os a second during a burst.
+    #[schemars(range(min = 1))]
+    pub burst_iops: Option<u32>,
+    /// Bytes a second, such as `125MiB/s`.
+    pub bandwidth: Option<Rate>,
+    /// Bytes a second during a burst.
+    pub burst_bandwidth: Option<Rate>,
+    /// Longest burst at the burst's rates, after the tenant was idle for long enough.
+    #[serde(with = "units::duration_option")]
+    pub burst: Option<Nanos>,
+    /// Size up to which a request counts as one I/O (bytes).
+    #[serde(with = "units::size_option")]
+    pub io_size: Option<u64>,
+}
+
+impl LimitSpec {
+    /// Whether nothing is limited.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks the values together.
+    ///
+    /// # Errors
+    /// Returns the invalid key and what it needs.
+    pub fn check(&self) -> Result<(), String> {
+        let bandwidth = self.bandwidth.map(Rate::bytes_per_second);
+        let burst_bandwidth = self.burst_bandwidth.map(Rate::bytes_per_second);
+        let pairs = [
+            ("iops", self.iops.map(u64::from), self.burst_iops.map(u64::from)),
+            ("bandwidth", bandwidth, burst_bandwidth),
+        ];
+        for (key, rate, burst) in pairs {
+            match (rate, burst) {
+                (Some(0), _) => return Err(format!("{key} must be at least 1")),
+                (None, Some(_)) => return Err(format!("burst-{key} needs {key}")),
+                (Some(rate), Some(burst)) if burst <= rate => {
+                    return Err(format!("burst-{key} must be more than {key}"));
+                }
+                (_, Some(_)) if self.burst.is_none_or(|burst| burst == 0) => {
+                    return Err(format!("burst-{key} needs burst, a time such as 30min"));
+                }
+                _ => {}
+            }
+        }
+        if self.burst.is_some() && self.burst_iops.is_none() && self.burst_bandwidth.is_none() {
+            return Err("burst needs burst-iops or burst-bandwidth".into());
+        }
+        if self.io_size.is_some_and(|size| size == 0) {
+            return Err("io-size must be at least 1 byte".into());
+        }
+        if self.io_size.is_some() && self.iops.is_none() {
+            return Err("io-size needs iops".into());
+        }
+        if !self.is_none() && self.iops.is_none() && self.bandwidth.is_none() {
+            return Err("limits need iops or bandwidth".into());
+        }
+        Ok(())
+    }
+}
+
+/// Effect of a limit so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitStatistics {
+    /// Requests that waited for the limit.
+    pub requests: u64,
+    /// Time that they waited, together (ns).
+    pub waited: u128,
+}
+
+/// A token bucket.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    /// Units a second.
+    rate: u64,
+    /// Time by which requests may be early (ns).
+    tolerance: Nanos,
+    /// Scheduled time of the next request (ns), and its fraction (of a ns, over `rate`).
+    next: Nanos,
+    fraction: u64,
+}
+
+impl Bucket {
+    fn new(rate: u64, tolerance: Nanos) -> Self {
+        Self { rate: rate.max(1), tolerance, next: 0, fraction: 0 }
+    }
+
+    /// The buckets of a rate with a burst: the burst is used up at the rates' difference.
+    fn pair(rate: u64, burst: Option<u64>, length: Nanos) -> [Option<Self>; 2] {
+        let Some(burst) = burst else { return [Some(Self::new(rate, 0)), None] };
+        let early = u128::from(length) * u128::from(burst.saturating_sub(rate));
+        let early = Nanos::try_from(early / u128::from(rate.max(1))).unwrap_or(Nanos::MAX);
+        [Some(Self::new(rate, early)), Some(Self::new(burst, 0))]
+    }
+
+    /// When a request may go.
+    fn ready_at(&self) -> Nanos {
+        let next = self.next.saturating_add(u64::from(self.fraction > 0));
+        next.saturating_sub(self.tolerance)
+    }
+
+    /// A request of `units` goes.
+    fn take(&mut self, now: Nanos, units: u64) {
+        if now > self.next {
+            (self.next, self.fraction) = (now, 0);
+        }
+        let rate = u128::from(self.rate);
+        let scaled = u128::from(units) * u128::from(SECOND) + u128::from(self.fraction);
+        self.next = self.next.saturating_add(Nanos::try_from(scaled / rate).unwrap_or(Nanos::MAX));
+        self.fraction = (scaled % rate) as u64;
+    }
+}
+
+/// A limit, with the requests that wait for it in order of arrival.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    ios: [Option<Bucket>; 2],
+    bytes: [Option<Bucket>; 2],
+    io_size: u64,
+    waiting: VecDeque<(Nanos, QueueId, Request)>,
+    statistics: LimitStatistics,
+}
+
+impl Limit {
+    pub(crate) fn new(spec: &LimitSpec) -> Self {
+        let length = spec.burst.unwrap_or(0);
+        let pair = |rate: Option<u64>, burst| {
+            rate.map_or([None, None], |rate| Bucket::pair(rate, burst, length))
+        };
+        let bandwidth = spec.bandwidth.map(Rate::bytes_per_second);
+        let burst_bandwidth = spec.burst_bandwidth.map(Rate::bytes_per_second);
+        Self {
+            ios: pair(spec.iops.map(u64::from), spec.burst_iops.map(u64::from)),
+            bytes: pair(bandwidth, burst_bandwidth),
+            io_size: spec.io_size.unwrap_or(u64::MAX).max(1),
+            waiting: VecDeque::new(),
+            statistics: LimitStatistics::default(),
+        }
+    }
+
+    /// I/Os and bytes that a command counts as.
+    fn cost(&self, command: &Command) -> (u64, u64) {
+        match command.operation {
+            Operation::Flush | Operation::Barrier | Operation::Discard => (0, 0),
+            Operation::Read
+            | Operation::Write
+            | Operation::Verify
+            | Operation::WriteZeroes
+            | Operation::Copy => (command.length.div_ceil(self.io_size).max(1), command.length),
+        }
+    }
+
+    /// When a command may go.
+    fn ready_at(&self, command: &Command) -> Nanos {
+        if self.cost(command) == (0, 0) {
+            return 0;
+        }
+        let buckets = self.ios.iter().chain(&self.bytes).flatten();
+        buckets.map(Bucket::ready_at).max().unwrap_or(0)
+    }
+
+    fn take(&mut self, now: Nanos, command: &Command) {
+        let (ios, bytes) = self.cost(command);
+        if ios > 0 {
+            self.ios.iter_mut().flatten().for_each(|bucket| bucket.take(now, ios));
+            self.bytes.iter_mut().flatten().for_each(|bucket| bucket.take(now, bytes));
+        }
+    }
+
+    /// A request comes; returns whether it goes at once. Otherwise it waits here.
+    pub(crate) fn admits(&mut self, now: Nanos, queue: QueueId, request: &Request) -> bool {
+        if self.waiting.is_empty() && self.ready_at(&request.command) <= now {
+            self.take(now, &request.command);
+            return true;
+        }
+        self.waiting.push_back((now, queue, *request));
+        false
+    }
+
+    /// The next request that need not wait any more.
+    pub(crate) fn release(&mut self, now: Nanos) -> Option<(QueueId, Request)> {
+        let (since, queue, request) = *self.waiting.front()?;
+        if self.ready_at(&request.command) > now {
+            return None;
+        }
+        self.waiting.pop_front();
+        self.take(now, &request.command);
+        if now > since {
+            self.statistics.requests += 1;
+            self.statistics.waited += u128::from(now - since);
+        }
+        Some((queue, request))
+    }
+
+    /// When the first waiting request may go.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.waiting.front().map(|(_, _, request)| self.ready_at(&request.command))
+    }
+
+    /// Number of waiting requests.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn statistics(&self) -> LimitStatistics {
+        self.statistics
+    }
+}
