@@ -197,6 +197,8 @@ fn a_refused_request_changes_nothing() {
     let memory = ["--drive", "name=m,model=null,medium=ram:4MiB"];
     let server = serve(folder.path(), &[image, memory].concat());
     let mut guest = support::Guest::connect(&at("d.sock"));
+    // The list has it in use from its first I/O on.
+    guest.check(8, 5);
     let (before, list) = (files(folder.path()), server.ask(&json!({ "do": "list" })));
     for (request, word) in refusals() {
         let answer = server.ask(&request);
