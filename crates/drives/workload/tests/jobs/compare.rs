@@ -89,7 +89,7 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
     }
     let mut parts = vec![("operations and lengths", &a.kinds, &b.kinds)];
     // The log of latencies has no files.
-    if !(job.several && job.by_latency) {
+    if !(job.runs || job.several && job.by_latency) {
         parts.push(("repetitions", &a.repetitions, &b.repetitions));
     }
     if job.uniform && !job.several {
@@ -100,7 +100,7 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
     }
     // At the end of a pass fio's map gives the next free block, which may be the one behind.
     let part = |shares: &Shares| shares.behind as f64 / shares.total.max(1) as f64;
-    if !(job.repeated || job.several && job.by_latency)
+    if !(job.runs || job.repeated || job.several && job.by_latency)
         && (part(&a) - part(&b)).abs()
             > 0.03 + 3.0 / (a.total.max(1) as f64).sqrt() + 1.0 / (b.distinct.max(1) as f64).sqrt()
     {

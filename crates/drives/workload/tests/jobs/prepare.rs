@@ -183,6 +183,8 @@ pub struct PreparedJob {
     pub drawn: bool,
     /// Whether all places are as probable.
     pub uniform: bool,
+    /// Whether it goes on in sequence from random places, so that its I/Os depend on one another.
+    pub runs: bool,
     /// Whether it goes over one drive in several places in turn.
     pub repeated: bool,
     /// Whether it has several files.
@@ -425,6 +427,7 @@ impl Prepared {
                 drawn,
                 uniform,
                 several,
+                runs: job.random && (!of("percentage_random").is_empty() || of("rw").contains(':')),
                 repeated,
                 by_latency: threads > 1 || engine == "null" && !["", "1"].contains(&of("iodepth")),
                 sum_is_drawn: verifies && drawn,
