@@ -51,6 +51,10 @@ VALUES: dict[str, dict[str, Any]] = {
         "name": "w", "drive": "d", "pattern": "1r-seq", "job": "[a]", "job_file": "job.fio", "offset": 0,
         "size": "1MiB", "weight": 1, "ioprio": "idle", "group_weight": 1,
     },
+    "Limits": {
+        "iops": 3000, "burst_iops": 9000, "bandwidth": "125MiB/s", "burst_bandwidth": "250MiB/s", "burst": "30min",
+        "io_size": "256KiB",
+    },
     "Zrwa": {"size": "1MiB", "granularity": "16KiB", "count": 4},
     "Zones": {
         "size": "64MiB", "capacity": "48MiB", "max_open": 1, "max_active": 2, "extension_size": 64,
@@ -66,13 +70,17 @@ VALUES: dict[str, dict[str, Any]] = {
 def every_key() -> stasis.Experiment:
     """An experiment that says something for each key."""
     zones = stasis.Zones(**VALUES["Zones"], zrwa=stasis.Zrwa(**VALUES["Zrwa"]))
+    limits = stasis.Limits(**VALUES["Limits"])
     drives = [
         stasis.Drive(name="d", **VALUES["Drive"]),
+        stasis.Drive(name="l", model="null", medium="ram:1GiB", limits=limits),
         stasis.Drive(name="z", model="null", medium="ram:1GiB", zones=zones),
         stasis.Drive(name="p", model="null", medium="ram:1GiB", ocssd=stasis.Ocssd(**VALUES["Ocssd"])),
     ]
     machine = stasis.Machine(
-        **VALUES["Machine"], drives=[stasis.Drive("null", "ram:1MiB")], disks=[stasis.Disk(**VALUES["Disk"])]
+        **VALUES["Machine"],
+        drives=[stasis.Drive("null", "ram:1MiB")],
+        disks=[stasis.Disk(**VALUES["Disk"], limits=limits)],
     )
     return stasis.Experiment(
         **VALUES["Experiment"],
@@ -80,7 +88,7 @@ def every_key() -> stasis.Experiment:
         machine=[machine],
         guest=stasis.Guest(**VALUES["Guest"]),
         serve=stasis.Serve(**VALUES["Serve"]),
-        workloads=[stasis.Workload(**VALUES["Workload"])],
+        workloads=[stasis.Workload(**VALUES["Workload"], limits=limits)],
     )
 
 

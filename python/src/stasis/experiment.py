@@ -25,6 +25,7 @@ __all__ = [
     "Drive",
     "Experiment",
     "Guest",
+    "Limits",
     "Machine",
     "Medium",
     "Model",
@@ -183,6 +184,20 @@ class Ocssd(Table):
 
 
 @dataclass
+class Limits(Table):
+    """Limits on I/Os and bytes a second, with bursts. A size or a rate is text: ``"125MiB/s"``."""
+
+    PLACE: ClassVar[str] = "[drive.limits]"
+
+    iops: Optional[int] = None
+    burst_iops: Optional[int] = None
+    bandwidth: Optional[str] = None
+    burst_bandwidth: Optional[str] = None
+    burst: Optional[str] = None
+    io_size: Optional[Size] = None
+
+
+@dataclass
 class Drive(Table):
     """A drive: its model sets when a command completes, its medium holds the data."""
 
@@ -203,6 +218,7 @@ class Drive(Table):
     placement: Optional[str] = None
     scheduler: Optional[Union[str, Mapping[str, Any]]] = None
     serial: Optional[str] = None
+    limits: Optional[Limits] = _table("Limits")
     path: Optional[str] = None
     zones: Optional[Zones] = _table("Zones")
     ocssd: Optional[Ocssd] = _table("Ocssd")
@@ -226,6 +242,7 @@ class Disk(Table):
     queues: Optional[int] = None
     doorbells: Optional[str] = None
     serial: Optional[str] = None
+    limits: Optional[Limits] = _table("Limits")
     weight: Optional[int] = None
     ioprio: Optional[str] = None
 
@@ -301,6 +318,7 @@ class Workload(Table):
     weight: Optional[int] = None
     ioprio: Optional[str] = None
     group_weight: Optional[int] = None
+    limits: Optional[Limits] = _table("Limits")
 
 
 @dataclass
@@ -349,5 +367,5 @@ class Experiment(Table):
 
 
 TABLES: dict[str, type[Table]] = {
-    each.__name__: each for each in (Disk, Drive, Guest, Machine, Ocssd, Serve, Workload, Zones, Zrwa)
+    each.__name__: each for each in (Disk, Drive, Guest, Limits, Machine, Ocssd, Serve, Workload, Zones, Zrwa)
 }
