@@ -444,6 +444,26 @@ fn several_simulations_are_each_as_alone() {
 }
 
 #[test]
+fn a_job_that_can_never_end_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    job("timed.fio", "[a]\ndirect=1\nrw=randread\nsize=1m\ntime_based=1\nruntime=1\n");
+    job("sized.fio", "[a]\ndirect=1\nrw=read\nbs=512\nsize=128m\nloops=10\n");
+    let sim = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        command.arg("sim").args(words).args(["--quiet", "--ios=none", "--results=r"]);
+        command.current_dir(&folder).stdin(Stdio::null()).output().unwrap()
+    };
+    let timed = sim(&["null", "--workload", "timed.fio"]);
+    let said = String::from_utf8_lossy(&timed.stderr).into_owned();
+    assert_eq!(timed.status.code(), Some(125), "{said}");
+    assert!(said.contains("never ends on a model without a latency"), "{said}");
+    // The same model, more I/Os, and an end; and the same job on another model.
+    assert_eq!(sim(&["null", "--workload", "sized.fio"]).status.code(), Some(0));
+    assert_eq!(sim(&["fixed:100us", "--workload", "timed.fio"]).status.code(), Some(0));
+}
+
+#[test]
 fn rates_are_over_the_time_in_which_the_drive_is_active() {
     let bench = Bench::new();
     bench.file("job.fio", "[a]\nrw=read\nsize=4m\nnumber_ios=100\nstartdelay=1\n");

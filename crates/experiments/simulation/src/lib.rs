@@ -277,6 +277,9 @@ impl RunProgress {
     }
 }
 
+/// I/Os that may take no time in a row, if the load is no nearer to its end after them.
+const MAX_STILL: u64 = 2_000_000;
+
 /// Runs to the end; returns why it ended, and when the first I/O was submitted
 /// that counts (ns).
 fn go<W: Workload>(
@@ -292,6 +295,8 @@ fn go<W: Workload>(
     let mut last = begun;
     let mut measured: Option<Nanos> = None;
     let (mut early, mut total) = (false, 0u64);
+    // The last step forward: its time, the finished part, and the I/Os until then.
+    let mut step = (0, None, 0u64);
     let batch = if spans.is_some() { WATCHED_BATCH } else { BATCH };
     loop {
         let pause = simulation.run(until, batch, &mut done)?;
@@ -303,6 +308,19 @@ fn go<W: Workload>(
             }
         }
         total += done.len() as u64;
+        let now = simulation.now();
+        let fraction = simulation.workload().fraction(now);
+        if (now, fraction) != (step.0, step.1) {
+            step = (now, fraction, total);
+        } else if total - step.2 > MAX_STILL {
+            bail!(
+                "{} I/Os in a row took no time, at {}: a job that ends by time (time_based) never \
+                 ends on a model without a latency; take one that has some, such as fixed:1us, or \
+                 give the job an end (number_ios, or a size without time_based)",
+                stasis_report::units::count(total - step.2),
+                units::format_duration(now)
+            );
+        }
         records.extend(done.drain(..).map(|io| record(&io)));
         writer.record(&records)?;
         records.clear();
