@@ -136,6 +136,17 @@ impl<B: Perform> Shared<B> {
         state
     }
 
+    /// Takes the jobs that have ended, and their ring of the bell; returns their number.
+    fn take(&self, state: &mut State, done: &mut Vec<Finished>) -> usize {
+        if let (false, Some(bell)) = (state.finished.is_empty(), &self.bell) {
+            // Under the lock: an I/O that finishes later rings again.
+            let _ = rustix::io::read(bell, &mut [0; 8]);
+        }
+        let count = state.finished.len();
+        done.append(&mut state.finished);
+        count
+    }
+
     fn work(&self) {
         let mut bounce = Bounce::default();
         let mut state = self.lock();
@@ -224,13 +235,7 @@ impl<B: Perform> Medium for Workers<B> {
 
     fn poll(&mut self, done: &mut Vec<Finished>) {
         if self.in_flight > 0 {
-            let finished = &mut self.shared.lock().finished;
-            if let (false, Some(bell)) = (finished.is_empty(), &self.shared.bell) {
-                // Under the lock: an I/O that finishes later rings again.
-                let _ = rustix::io::read(bell, &mut [0; 8]);
-            }
-            self.in_flight -= finished.len();
-            done.append(finished);
+            self.in_flight -= self.shared.take(&mut self.shared.lock(), done);
         }
     }
 
@@ -242,8 +247,7 @@ impl<B: Perform> Medium for Workers<B> {
         while state.finished.is_empty() {
             state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        self.in_flight -= state.finished.len();
-        done.append(&mut state.finished);
+        self.in_flight -= self.shared.take(&mut state, done);
     }
 
     fn in_flight(&self) -> usize {

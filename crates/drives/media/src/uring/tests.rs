@@ -56,6 +56,24 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
+#[test]
+fn nothing_rings_after_a_wait() {
+    let folder = folder();
+    let mut medium = open(false, folder.path());
+    run(&mut *medium, Command::new(Operation::Write, 0, 4096), vec![7; 4096]);
+    run(&mut *medium, Command::flush(), Vec::new());
+    let raw = medium.descriptors();
+    // SAFETY: the medium keeps them open.
+    let borrowed: Vec<_> =
+        raw.iter().map(|&raw| unsafe { rustix::fd::BorrowedFd::borrow_raw(raw) }).collect();
+    let mut set: Vec<_> = borrowed
+        .iter()
+        .map(|fd| rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN))
+        .collect();
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut set, Some(&now)).unwrap(), 0);
+}
+
 /// Threads of the kernel that do I/Os of this process.
 fn kernel_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
