@@ -122,7 +122,7 @@ fn kind(message: &str) -> String {
 }
 
 #[test]
-#[ignore = "FIO_JOBS=FOLDER names the job files"]
+#[ignore = "job files of others: make conformance"]
 fn job_files_of_others_mean_the_same() {
     let folder = PathBuf::from(std::env::var_os("FIO_JOBS").expect("FIO_JOBS names a folder"));
     let mut report = String::new();
