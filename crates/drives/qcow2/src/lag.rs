@@ -18,8 +18,12 @@ pub(crate) struct Lag {
     /// Bytes written in all, and those of them known to be durable.
     written: u64,
     kept: u64,
-    /// Flushes of the drive below that are under way.
+    /// Flushes of the drive below that are under way, or wait for the image's tables.
     flushing: u32,
+    /// Those of them that bound the lag, and wait for nothing.
+    bounding: u32,
+    /// Flushes of the guest that wait for the lag.
+    waiting: u32,
 }
 
 /// Writes that a flush of the drive below makes durable.
@@ -47,7 +51,9 @@ impl Lag {
     /// When a flush has to be submitted: early enough to be over in time, if it takes no longer
     /// than half of the allowed time.
     pub(crate) fn due(&self, settings: &Settings) -> Option<Nanos> {
-        let oldest = *self.orders.front().filter(|_| self.flushing == 0)?;
+        // A flush that waits for the tables can wait for a flush of the guest that waits here.
+        let held = self.waiting > 0 && self.bounding == 0;
+        let oldest = *self.orders.front().filter(|_| self.flushing == 0 || held)?;
         let full = self.bytes >= settings.max_lag_bytes;
         Some(if full { oldest } else { oldest.saturating_add(settings.max_lag / 2) })
     }
@@ -58,6 +64,22 @@ impl Lag {
             now > oldest.saturating_add(settings.max_lag)
                 || self.bytes >= settings.max_lag_bytes.saturating_mul(2)
         })
+    }
+
+    /// A flush of the guest begins or ends to wait for the lag.
+    pub(crate) fn waits(&mut self, begins: bool) {
+        match begins {
+            true => self.waiting += 1,
+            false => self.waiting -= 1,
+        }
+    }
+
+    /// A flush that bounds the lag begins or has ended.
+    pub(crate) fn bounds(&mut self, begins: bool) {
+        match begins {
+            true => self.bounding += 1,
+            false => self.bounding -= 1,
+        }
     }
 
     /// A flush of the drive below is submitted; returns the writes that it covers.

@@ -56,9 +56,13 @@ impl Core {
             let turn = self.caught_up.notified();
             let now = self.shared.lock().now;
             if !lock(&self.lag).is_over(now, &self.settings) {
+                if waited {
+                    lock(&self.lag).waits(false);
+                }
                 return;
             }
             if !std::mem::replace(&mut waited, true) {
+                lock(&self.lag).waits(true);
                 self.shared.lock().counters.lag_waits += 1;
             }
             turn.await;
@@ -88,8 +92,13 @@ impl Core {
     pub(crate) async fn catch_up(&self) {
         self.shared.lock().counters.lag_flushes += 1;
         let flush = self.shared.io(Command::flush(), Vec::new());
-        let covered = lock(&self.lag).flush();
+        let covered = {
+            let mut lag = lock(&self.lag);
+            lag.bounds(true);
+            lag.flush()
+        };
         let outcome = flush.await;
+        lock(&self.lag).bounds(false);
         self.flushed(covered, outcome.is_ok());
     }
 
