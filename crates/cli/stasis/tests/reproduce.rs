@@ -38,8 +38,8 @@ fn is_of_the_tail(what: &str) -> bool {
     word == "max" || word == "stddev" || word.starts_with("p99")
 }
 
-/// What a figure was in each of the recorded versions of the program. One version gives the same
-/// figure each time; another, whose agent lies otherwise in the guest's memory, may not.
+/// Values of a figure in the recorded versions of the program. One version gives the same value
+/// each time; another, whose agent lies otherwise in the guest's memory, may not.
 fn versions(figure: &Value) -> Vec<f64> {
     figure["measured"].as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect()
 }

@@ -52,7 +52,7 @@ pub struct Report {
     pub(crate) repeat: Vec<String>,
     /// The findings by kind and cause.
     pub groups: Vec<Group>,
-    /// What happened when, for the page.
+    /// Events over time, for the page.
     #[serde(skip)]
     pub(crate) course: Course,
     /// Provenance of the report.

@@ -58,7 +58,7 @@ pub struct DriveCrashState {
     pub print: u128,
 }
 
-/// What a power cut takes of a change.
+/// The part of a change that a power cut takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// All of it.

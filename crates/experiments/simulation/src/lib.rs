@@ -309,10 +309,12 @@ fn go<W: Workload>(
         }
         total += done.len() as u64;
         let now = simulation.now();
-        let fraction = simulation.workload().fraction(now);
+        // The finished part takes a look at every thread: only where time stands still. A trace may
+        // not know it, and ends anyway.
+        let fraction = if now == step.0 { simulation.workload().fraction(now) } else { None };
         if (now, fraction) != (step.0, step.1) {
             step = (now, fraction, total);
-        } else if total - step.2 > MAX_STILL {
+        } else if fraction.is_some_and(|part| part < 1.0) && total - step.2 > MAX_STILL {
             bail!(
                 "{} I/Os in a row took no time, at {}: a job that ends by time (time_based) never \
                  ends on a model without a latency; take one that has some, such as fixed:1us, or \

@@ -13,7 +13,7 @@ use crate::table::{Column, Table, Tone};
 use crate::units;
 use crate::{ReportError, FIGURES_FILE};
 
-/// What the published figure says of the measured one.
+/// Relation of a published figure to the measured one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {
@@ -39,7 +39,7 @@ pub struct Figure {
     pub unit: String,
     /// As published; `null` where the publication gives none.
     pub published: Option<f64>,
-    /// What the published figure says of the measured one.
+    /// Relation of the published figure to the measured one.
     #[serde(default)]
     pub relation: Relation,
     /// Value of a formula that does not depend on the measurement; `null` where there is none.

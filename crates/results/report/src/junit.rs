@@ -9,7 +9,7 @@ use crate::ReportError;
 /// A test that did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What is wrong, in a line.
+    /// The fault, in a line.
     pub message: String,
     /// The rest, in lines.
     pub text: String,
@@ -24,7 +24,7 @@ pub struct Case {
     pub name: String,
     /// None where it passed.
     pub failure: Option<Failure>,
-    /// What a reader may want to know of it; may be empty.
+    /// Output for a reader; may be empty.
     pub output: String,
 }
 

@@ -251,8 +251,8 @@ impl Context {
         }
     }
 
-    /// What a request waited for has ended at `now`, and its own pieces begin; `times` is the
-    /// breakdown of the operation that it waited for.
+    /// The wait of a request ends at `now`, and its own pieces begin; `times` is the breakdown of
+    /// the operation that it waited for.
     pub fn passed(&mut self, id: RequestId, now: Nanos, times: &Breakdown) {
         let open = &mut self.requests[id as usize];
         let since = (now - open.entered).saturating_sub(open.before.total());

@@ -277,7 +277,7 @@ fn the_slowest_commands_tell_where_their_time_went() {
     let sum = |of: fn(&Parts<u64>) -> u64| writes.iter().map(of).sum::<u64>();
     let (behind, full) = (sum(|parts| parts.buffer_gc), sum(|parts| parts.buffer));
     assert!(writes.len() == 20 && behind > full, "{behind} {full}");
-    // What the drive did before its start is not among them.
+    // Commands before the drive's start are not among them.
     assert!(ssd.report(0).slowest.iter().all(|one| one.begin >= 1 << 40));
 }
 

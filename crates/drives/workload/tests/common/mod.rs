@@ -5,7 +5,7 @@
 // Each test uses its own part.
 #![allow(dead_code)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -113,17 +113,19 @@ pub fn logged_io(line: &str, distance: u64) -> Option<Access> {
     (access.2 > 0).then_some(access)
 }
 
-/// The I/Os of each job by name, each of which takes `latency`.
-pub fn here(text: &str, latency: u64) -> Result<BTreeMap<String, Vec<Access>>, String> {
-    let file = JobFile::parse(text, &|_| None).map_err(|error| error.to_string())?;
-    let mut load = Load::new(&file, DRIVE, 1, 0).map_err(|error| error.to_string())?;
-    let threads: Vec<String> =
-        load.jobs().iter().flat_map(|(name, count)| vec![name.clone(); *count]).collect();
-    let mut jobs: BTreeMap<String, Vec<Access>> = BTreeMap::new();
-    let mut flying = std::collections::VecDeque::new();
-    loop {
+/// Gives `on` the I/Os of a load with their threads, each of which takes `latency`, up to `limit`;
+/// returns whether the load ended before.
+pub fn each_io(
+    load: &mut Load,
+    latency: u64,
+    limit: usize,
+    mut on: impl FnMut(usize, Access),
+) -> Result<bool, String> {
+    let mut flying = VecDeque::new();
+    let mut count = 0;
+    while count < limit {
         match (load.next_at(), flying.front().copied()) {
-            (None, None) => return Ok(jobs),
+            (None, None) => return Ok(true),
             (next, Some((end, io))) if next.is_none_or(|next| end <= next) => {
                 flying.pop_front();
                 load.complete(end, &io);
@@ -136,13 +138,26 @@ pub fn here(text: &str, latency: u64) -> Result<BTreeMap<String, Vec<Access>>, S
                     Operation::Discard => 't',
                     _ => 'f',
                 };
-                let name = threads[usize::from(io.thread)].clone();
-                let access = (what, io.command.offset, io.command.length);
-                jobs.entry(name).or_default().push(access);
+                on(usize::from(io.thread), (what, io.command.offset, io.command.length));
                 flying.push_back((next.unwrap() + latency, io));
+                count += 1;
             }
         }
     }
+    Ok(false)
+}
+
+/// The I/Os of each job by name, each of which takes `latency`.
+pub fn here(text: &str, latency: u64) -> Result<BTreeMap<String, Vec<Access>>, String> {
+    let file = JobFile::parse(text, &|_| None).map_err(|error| error.to_string())?;
+    let mut load = Load::new(&file, DRIVE, 1, 0).map_err(|error| error.to_string())?;
+    let threads: Vec<String> =
+        load.jobs().iter().flat_map(|(name, count)| vec![name.clone(); *count]).collect();
+    let mut jobs: BTreeMap<String, Vec<Access>> = BTreeMap::new();
+    each_io(&mut load, latency, usize::MAX, |thread, access| {
+        jobs.entry(threads[thread].clone()).or_default().push(access);
+    })?;
+    Ok(jobs)
 }
 
 /// Numbers of I/Os by operation and length.

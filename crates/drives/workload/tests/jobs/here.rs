@@ -1,11 +1,8 @@
 //! The I/Os of a job file here.
 
-use std::collections::VecDeque;
+use stasis_workload::{JobFile, Load};
 
-use stasis_block::Operation;
-use stasis_workload::{JobFile, Load, Workload};
-
-use crate::common::Access;
+use crate::common::{each_io, Access};
 
 /// I/Os at most of all threads.
 pub const IOS: usize = 400_000;
@@ -31,28 +28,6 @@ pub fn run(text: &str, capacity: u64, limit: usize) -> Result<Run, String> {
     let job_of: Vec<usize> =
         jobs.flat_map(|(job, (_, count))| std::iter::repeat_n(job, *count)).collect();
     let mut threads: Vec<Vec<Access>> = vec![Vec::new(); job_of.len()];
-    let mut flying = VecDeque::new();
-    let mut count = 0;
-    while count < limit {
-        match (load.next_at(), flying.front().copied()) {
-            (None, None) => return Ok(Run { threads, job_of, ended: true }),
-            (next, Some((end, io))) if next.is_none_or(|next| end <= next) => {
-                flying.pop_front();
-                load.complete(end, &io);
-            }
-            (next, _) => {
-                let Some(io) = load.take().map_err(|error| error.to_string())? else { continue };
-                let what = match io.command.operation {
-                    Operation::Read => 'r',
-                    Operation::Write => 'w',
-                    Operation::Discard => 't',
-                    _ => 'f',
-                };
-                threads[usize::from(io.thread)].push((what, io.command.offset, io.command.length));
-                flying.push_back((next.unwrap() + LATENCY, io));
-                count += 1;
-            }
-        }
-    }
-    Ok(Run { threads, job_of, ended: false })
+    let ended = each_io(&mut load, LATENCY, limit, |thread, access| threads[thread].push(access))?;
+    Ok(Run { threads, job_of, ended })
 }

@@ -289,7 +289,7 @@ impl Prepared {
                 _ => break,
             }
         }
-        // What is still long ends by its number of I/Os.
+        // Jobs that are still long end by their number of I/Os.
         prepared.limit(largest);
         Ok(prepared)
     }
