@@ -18,12 +18,9 @@ pub(crate) struct Lag {
     /// Bytes written in all, and those of them known to be durable.
     written: u64,
     kept: u64,
-    /// Flushes of the drive below that are under way, or wait for the image's tables.
+    /// Flushes of the drive below that are under way. One that waits for its turn at the image's
+    /// tables is not: an order that has the turn can wait for the lag.
     flushing: u32,
-    /// Those of them that bound the lag, and wait for nothing.
-    bounding: u32,
-    /// Flushes of the guest that wait for the lag.
-    waiting: u32,
 }
 
 /// Writes that a flush of the drive below makes durable.
@@ -51,9 +48,7 @@ impl Lag {
     /// When a flush has to be submitted: early enough to be over in time, if it takes no longer
     /// than half of the allowed time.
     pub(crate) fn due(&self, settings: &Settings) -> Option<Nanos> {
-        // A flush that waits for the tables can wait for a flush of the guest that waits here.
-        let held = self.waiting > 0 && self.bounding == 0;
-        let oldest = *self.orders.front().filter(|_| self.flushing == 0 || held)?;
+        let oldest = *self.orders.front().filter(|_| self.flushing == 0)?;
         let full = self.bytes >= settings.max_lag_bytes;
         Some(if full { oldest } else { oldest.saturating_add(settings.max_lag / 2) })
     }
@@ -66,23 +61,8 @@ impl Lag {
         })
     }
 
-    /// A flush of the guest begins or ends to wait for the lag.
-    pub(crate) fn waits(&mut self, begins: bool) {
-        match begins {
-            true => self.waiting += 1,
-            false => self.waiting -= 1,
-        }
-    }
-
-    /// A flush that bounds the lag begins or has ended.
-    pub(crate) fn bounds(&mut self, begins: bool) {
-        match begins {
-            true => self.bounding += 1,
-            false => self.bounding -= 1,
-        }
-    }
-
-    /// A flush of the drive below is submitted; returns the writes that it covers.
+    /// A flush of the drive below begins, and waits for nothing but the drive; returns the writes
+    /// that it covers.
     pub(crate) fn flush(&mut self) -> Covered {
         self.flushing += 1;
         self.bytes = 0;

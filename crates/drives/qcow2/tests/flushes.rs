@@ -4,7 +4,8 @@
 mod common;
 
 use common::*;
-use stasis_block::{Operation, Status};
+use stasis_block::clock::{EventQueue, Nanos};
+use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
 use stasis_drive::{Drive, Layer};
 use stasis_qcow2::{Counters, CreateOptions, Durability, Settings};
 
@@ -156,4 +157,52 @@ fn an_order_beside_a_flush_under_way_is_one_of_its_own() {
     let ordered = events[..written.unwrap()].iter();
     let barriers = ordered.filter(|event| event.command.operation == Operation::Barrier).count();
     assert_eq!(barriers, 1, "{:?}", events.iter().map(|e| e.command).collect::<Vec<_>>());
+}
+
+/// Everything takes 1 us; a barrier 2 ms.
+#[derive(Default)]
+struct SlowBarriers(EventQueue<Tag>);
+
+impl Model for SlowBarriers {
+    fn submit(&mut self, now: Nanos, tag: Tag, _: &Command) {
+        self.0.push(now + 1_000, tag);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.0.next_at()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        while let Some((at, tag)) = self.0.pop_due(now) {
+            done.push(Completion::done(tag, at));
+        }
+    }
+
+    fn barrier(&self) -> Option<Nanos> {
+        Some(2_000_000)
+    }
+}
+
+/// The second order has the turn at the tables, and ends no earlier than the lag allows; the durable
+/// flush waits for the turn. Only a flush that bounds the lag meanwhile lets both end.
+#[test]
+fn a_durable_flush_behind_an_order_that_waits_for_the_lag_ends() {
+    let folder = folder();
+    let path = name(&folder, "disk.qcow2");
+    let size = CreateOptions { size: Some(1 << 20), ..Default::default() };
+    stasis_qcow2::create(&path, &size).unwrap();
+    let (opening, medium) = open_files(&path, true, &options()).unwrap();
+    let drive = Drive::new(0, "d".into(), Box::new(SlowBarriers::default()), medium);
+    // Shorter than a barrier: when the second order ends, the first is too old.
+    let settings = Settings { max_lag: 1_000_000, ..settings(Durability::Ordered) };
+    let mut driver = Driver::new(opening.open(Box::new(drive), settings).unwrap());
+    assert_eq!(driver.write(0, vec![1; 4096]), Status::Ok);
+    assert_eq!(driver.flush(), Status::Ok);
+    assert_eq!(driver.write(4096, vec![2; 4096]), Status::Ok);
+    let order = driver.submit(Command::flush(), vec![]);
+    let durable = driver.submit(Command { priority: 1 << 13, ..Command::flush() }, vec![]);
+    assert_eq!(driver.layer.counters().lag_flushes, 0, "nothing bounds the lag yet");
+    assert_eq!(driver.wait(order).status, Status::Ok);
+    assert_eq!(driver.wait(durable).status, Status::Ok);
+    assert_eq!(driver.layer.counters().lag_flushes, 1, "one flush bounds it");
 }

@@ -36,7 +36,9 @@ impl Core {
     /// Makes everything submitted before durable before anything submitted later.
     pub(super) async fn order(&self, acknowledge: &dyn Fn()) -> io::Result<()> {
         let access = self.access.read().await;
-        let mut job = self.start(&access, End::Ordered).await?;
+        let turn = self.writing.lock().await;
+        let mut job = self.job(turn, &access).await?;
+        job.submit(End::Ordered).await?;
         job.ordered().await?;
         if self.settings.durability == Durability::Ordered {
             {
@@ -56,13 +58,9 @@ impl Core {
             let turn = self.caught_up.notified();
             let now = self.shared.lock().now;
             if !lock(&self.lag).is_over(now, &self.settings) {
-                if waited {
-                    lock(&self.lag).waits(false);
-                }
                 return;
             }
             if !std::mem::replace(&mut waited, true) {
-                lock(&self.lag).waits(true);
                 self.shared.lock().counters.lag_waits += 1;
             }
             turn.await;
@@ -71,8 +69,9 @@ impl Core {
 
     pub(super) async fn make_durable(&self) -> io::Result<()> {
         let access = self.access.read().await;
+        let turn = self.writing.lock().await;
         let covered = lock(&self.lag).flush();
-        let outcome = self.write_tables(&access, End::Durable).await;
+        let outcome = self.write_tables_in_turn(turn, &access, End::Durable).await;
         self.flushed(covered, outcome.is_ok());
         outcome
     }
@@ -92,13 +91,8 @@ impl Core {
     pub(crate) async fn catch_up(&self) {
         self.shared.lock().counters.lag_flushes += 1;
         let flush = self.shared.io(Command::flush(), Vec::new());
-        let covered = {
-            let mut lag = lock(&self.lag);
-            lag.bounds(true);
-            lag.flush()
-        };
+        let covered = lock(&self.lag).flush();
         let outcome = flush.await;
-        lock(&self.lag).bounds(false);
         self.flushed(covered, outcome.is_ok());
     }
 
@@ -127,15 +121,20 @@ impl Core {
         access: &FormatAccess<Handle>,
         end: End,
     ) -> io::Result<()> {
-        self.start(access, end).await?.settle(access).await
+        let turn = self.writing.lock().await;
+        self.write_tables_in_turn(turn, access, end).await
     }
 
-    /// The same, as far as submitting it all.
-    async fn start(&self, access: &FormatAccess<Handle>, end: End) -> io::Result<Job<'_>> {
-        let turn = self.writing.lock().await;
+    /// The same, for a caller that has the turn.
+    async fn write_tables_in_turn<'a>(
+        &'a self,
+        turn: MutexGuard<'a, ()>,
+        access: &FormatAccess<Handle>,
+        end: End,
+    ) -> io::Result<()> {
         let mut job = self.job(turn, access).await?;
         job.submit(end).await?;
-        Ok(job)
+        job.settle(access).await
     }
 
     pub(super) async fn job<'a>(

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Status};
-use stasis_drive::{Drive, Layer, LoadSpec, Region, Sampling, Shared};
+use stasis_drive::{Drive, Layer, LoadSpec, Region, Sampling, SharedDrive};
 use stasis_media::{Medium, Pieces, Ram};
 use stasis_qcow2::{check, Durability, Settings, ZeroLatency};
 use stasis_scheduler::{QueueSpec, SchedulerSpec};
@@ -79,7 +79,7 @@ pub fn run_on_shared(
     let drive = Drive::new(0, "d".into(), Latencies::new(seed), Box::new(medium));
     let (tap, history) = tap(Box::new(drive));
     let spec = SchedulerSpec { depth: 2, ..SchedulerSpec::parse(scheduler).unwrap() };
-    let shared = Shared::new(&spec, Box::new(tap));
+    let shared = SharedDrive::new(&spec, Box::new(tap));
     let region = Region { offset: place, length };
     let disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
     let jobs = "[w]\nrw=randread\nbs=4k\nsize=1m\ntime_based=1\nruntime=100d\nnorandommap=1\n";
