@@ -173,6 +173,20 @@ fn a_jobs_rate_is_over_its_own_time() {
 }
 
 #[test]
+fn a_pages_rate_is_over_the_time_with_ios() {
+    let bench = Bench::new();
+    // 10,000 I/Os a second, after nine tenths of the virtual time without any.
+    bench.file("job.fio", "[a]\nsize=4m\nnumber_ios=100\nstartdelay=90ms\n");
+    let summary = bench.sim(&["fixed:100us", "--workload", "job.fio"]);
+    assert_eq!(seconds(&summary), 0.1);
+    assert_eq!(summary["drives"][0]["read"]["iops"], 10_000.0);
+    let page = bench.text("results/report.html");
+    let fact = page.split("I/Os a second").nth(1).unwrap();
+    let value = fact.split(['<', '>']).map(str::trim).find(|text| text.contains("000")).unwrap();
+    assert_eq!(value, "10,000");
+}
+
+#[test]
 fn the_same_seed_is_the_same_simulation() {
     let bench = Bench::new();
     bench.file(

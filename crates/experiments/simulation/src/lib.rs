@@ -382,7 +382,7 @@ impl Run {
              {}, {} I/Os a second\n",
             count(ios),
             duration(self.summary.virtual_seconds * 1e9),
-            significant(used().map(|used| used.iops).sum(), 4),
+            significant(self.summary.iops(), 4),
             bandwidth(used().map(|used| used.bytes_per_second).sum()),
             duration(wall * 1e9),
             significant(ios as f64 / wall, 3),

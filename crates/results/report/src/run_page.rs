@@ -112,8 +112,7 @@ fn facts(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
         facts.push(("Virtual per wall-clock", format!("{} ×", units::significant(speed, 3))));
     }
     if kind == Kind::Simulation {
-        let rate = ios as f64 / summary.virtual_seconds.max(1e-9);
-        facts[2] = ("I/Os a second", units::significant(rate, 4));
+        facts[2] = ("I/Os a second", units::significant(summary.iops(), 4));
         return named(facts);
     }
     facts.push(("Boot, virtual", seconds(summary.boot_virtual_seconds)));

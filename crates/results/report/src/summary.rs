@@ -308,6 +308,12 @@ impl Summary {
         self.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used.count).sum()
     }
 
+    /// I/Os a second of all drives, each while it was active: the time before the first I/O, such as
+    /// a job's `startdelay`, and after the last does not count.
+    pub fn iops(&self) -> f64 {
+        self.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used.iops).sum()
+    }
+
     /// The largest of all deviations, see [`OperationSummary::max_error_percent`].
     pub fn max_error_percent(&self) -> Option<f64> {
         let errors = self.drives.iter().flat_map(DriveSummary::used);
