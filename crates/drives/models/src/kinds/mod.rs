@@ -10,6 +10,7 @@ mod extending;
 mod flash;
 mod kind;
 mod null;
+mod operation_times;
 mod profile;
 pub mod rated;
 mod spans;

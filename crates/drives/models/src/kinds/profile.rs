@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::{Model, Operation};
 
+use super::operation_times::operation_times;
 use super::Parameters;
 use crate::cached::behind;
 use crate::empirical::Empirical;
@@ -15,49 +16,25 @@ use crate::spec::{
     check_protection, is_false, BuildContext, BuildError, CacheSpec, Problem, ResolveError,
 };
 
-/// The kind `profile`: latencies as measured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ProfileSpec {
-    /// The profile's file, relative to the experiment.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// Its content; [`ModelSpec::resolve`](crate::ModelSpec::resolve) puts it here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Profile>,
-    /// Time of a read, in place of the profile's figures.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read: Option<Span>,
-    /// Time of a write, in place of the profile's figures. A profile without writes refuses writes
-    /// if this is not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write: Option<Span>,
-    /// Time of a flush, in place of the profile's figures.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flush: Option<Span>,
-    /// Time of a discard, in place of the profile's figures.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub discard: Option<Span>,
-    /// Time of a write-zeroes, in place of the profile's figures.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write_zeroes: Option<Span>,
-    /// Commands in service at once; as many as were in flight when the profile was measured,
-    /// if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub parallelism: Option<u32>,
-    /// A volatile write cache; none if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheSpec>,
-    /// Whether acknowledged writes survive a power cut without a flush; no if not given. The key
-    /// changes no time.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub plp: bool,
+operation_times! {
+    /// The kind `profile`: latencies as measured. A profile without writes refuses writes if `write`
+    /// is not given.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct ProfileSpec {
+        /// The profile's file, relative to the experiment.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub file: Option<String>,
+        /// Its content; [`ModelSpec::resolve`](crate::ModelSpec::resolve) puts it here.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub profile: Option<Profile>,
+    }
 }
 
 impl ProfileSpec {
     fn costs(&self) -> [Option<Span>; Operation::ALL.len()] {
-        [self.read, self.write, self.flush, self.discard, self.write_zeroes, None, None, None]
+        let [read, write, flush, discard, write_zeroes] = self.times();
+        [read, write, flush, discard, write_zeroes, None, None, None]
     }
 }
 
@@ -78,7 +55,7 @@ impl Parameters for ProfileSpec {
         }
         let checked = self.profile.as_mut().map_or(Ok(()), Profile::check);
         checked.map_err(|error| Problem::value("profile", error.to_string()))?;
-        check_protection(self.plp, self.cache.as_ref(), self.parallelism)
+        self.check_service()
     }
 
     #[expect(

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use stasis_block::{Model, Operation, Rate};
 
+use super::operation_times::operation_times;
 use super::Parameters;
 use crate::cached::behind;
 use crate::latency::Spans;
@@ -13,42 +14,18 @@ use crate::pipeline::Throttled;
 use crate::span::Span;
 use crate::spec::{check_protection, is_false, BuildContext, BuildError, CacheSpec, Problem};
 
-/// The kinds `fixed` and `uniform`: a span per operation.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SpansSpec {
-    /// Time of an operation that is not named below.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency: Option<Span>,
-    /// Time of a read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read: Option<Span>,
-    /// Time of a write.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write: Option<Span>,
-    /// Time of a flush.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flush: Option<Span>,
-    /// Time of a discard.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub discard: Option<Span>,
-    /// Time of a write-zeroes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write_zeroes: Option<Span>,
-    /// Maximum transfer rate of the drive, reads and writes together; no limit if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bandwidth: Option<Rate>,
-    /// Commands in service at once; any number if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub parallelism: Option<u32>,
-    /// A volatile write cache; none if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheSpec>,
-    /// Whether acknowledged writes survive a power cut without a flush; no if not given. The key
-    /// changes no time.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub plp: bool,
+operation_times! {
+    /// The kinds `fixed` and `uniform`: a span per operation.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct SpansSpec {
+        /// Time of an operation that has no other.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub latency: Option<Span>,
+        /// Maximum transfer rate of the drive, reads and writes together; no limit if not given.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub bandwidth: Option<Rate>,
+    }
 }
 
 impl SpansSpec {
@@ -75,24 +52,16 @@ impl SpansSpec {
                 return Err(Problem::value(key, problem));
             }
         }
-        check_protection(self.plp, self.cache.as_ref(), self.parallelism)
+        self.check_service()
     }
 
     /// By [`Operation`] number. An operation that is not given takes `latency`; without that
     /// as long as a write, a write as long as a read, a read as long as a write.
     /// A copy takes as long as a write, a verify as long as a read.
     fn spans(&self) -> [Span; Operation::ALL.len()] {
-        let (copy, verify) = (self.write, self.read);
-        let own = [
-            self.read,
-            self.write,
-            self.flush,
-            self.discard,
-            self.write_zeroes,
-            copy,
-            verify,
-            None,
-        ];
+        let [read, write, flush, discard, write_zeroes] = self.times();
+        let (copy, verify) = (write, read);
+        let own = [read, write, flush, discard, write_zeroes, copy, verify, None];
         own.map(|own| own.or(self.latency).or(self.write).or(self.read).unwrap_or_default())
     }
 
