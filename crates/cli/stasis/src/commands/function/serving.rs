@@ -2,7 +2,6 @@
 //! end does not touch it, and its drives' acknowledged writes are there. Where it
 //! ends itself, it is started again, and the function waits.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
+use stasis_experiment::{Experiment, ServeSpec};
 use stasis_media::MediumSpec;
 use stasis_qemu_vm::process::Process;
 use stasis_qemu_vm::readiness;
@@ -23,6 +23,9 @@ use crate::here;
 
 /// How long it may take to open its drives, or to make them durable at the end.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Name of the server's experiment file in the function's folder.
+const EXPERIMENT: &str = "serve.toml";
 
 /// How often the server is looked at, and how soon it is started again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -38,7 +41,6 @@ pub struct Server {
 
 /// How a server is started, and started again.
 struct Start {
-    arguments: Vec<OsString>,
     folder: PathBuf,
     /// Whether a drive is in the server's memory: another one would not have it.
     memory: bool,
@@ -52,27 +54,19 @@ pub fn start(
     polling: Polling,
     stop: &Arc<AtomicBool>,
 ) -> Result<Server> {
-    let (mut experiment, _) = here::experiment(arguments.experiment.as_deref(), &arguments.drive)?;
-    experiment.name_drives()?;
+    let file = arguments.experiment.as_deref();
+    let experiment = described(file, &arguments.drive, folder, polling)?;
     // Each has a name now.
     let names: Vec<String> =
         experiment.drives.iter().filter_map(|drive| drive.name.clone()).collect();
     let names = choose(&names, wanted)?;
     let memory =
         experiment.drives.iter().any(|drive| matches!(drive.medium, MediumSpec::Ram { .. }));
-    let mut words: Vec<OsString> = vec!["serve".into()];
-    words.extend(arguments.experiment.iter().map(Into::into));
-    for word in &arguments.drive {
-        words.extend(["--drive".into(), word.into()]);
-    }
-    let poll = match polling {
-        Polling::Always => "always",
-        Polling::Adaptive => "adaptive",
-        Polling::Never => "never",
-    };
-    words.extend(["--sockets".into(), folder.into(), "--poll".into(), poll.into()]);
+    let path = folder.join(EXPERIMENT);
+    let text = toml::to_string(&experiment).context("cannot write the server's experiment")?;
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     let sockets = names.iter().map(|name| folder.join(format!("{name}.sock"))).collect();
-    let start = Start { arguments: words, folder: folder.to_owned(), memory };
+    let start = Start { folder: folder.to_owned(), memory };
     let process = start.start()?;
     let ending = Arc::new(AtomicBool::new(false));
     let (asked, stop) = (Arc::clone(&ending), Arc::clone(stop));
@@ -83,12 +77,36 @@ pub fn start(
     Ok(Server { ending, watcher: Some(watcher), sockets })
 }
 
+/// The server's experiment, whose paths depend on no folder. The words and the user's file are read
+/// here only: a server that is started again has the same drives, whatever the file is by then.
+fn described(
+    file: Option<&Path>,
+    drives: &[String],
+    folder: &Path,
+    polling: Polling,
+) -> Result<Experiment> {
+    let (mut experiment, base) = here::experiment(file, drives)?;
+    experiment.name_drives()?;
+    let base = std::env::current_dir().context("there is no current folder")?.join(base);
+    for drive in &mut experiment.drives {
+        drive.anchor(&base)?;
+    }
+    let poll = match polling {
+        Polling::Always => stasis_experiment::Polling::Always,
+        Polling::Adaptive => stasis_experiment::Polling::Adaptive,
+        Polling::Never => stasis_experiment::Polling::Never,
+    };
+    let serve = ServeSpec { sockets: Some(folder.to_owned()), poll, ..experiment.serve };
+    let Experiment { seed, drives, .. } = experiment;
+    Ok(Experiment { seed, drives, serve, ..Experiment::default() })
+}
+
 impl Start {
     /// Starts it; returns when it serves.
     fn start(&self) -> Result<Process> {
         let program = program::own()?;
         let mut command = Command::new(program);
-        command.args(&self.arguments);
+        command.arg("serve").arg(self.folder.join(EXPERIMENT));
         Ok(readiness::start(command, "serve", &self.folder, TIMEOUT)?)
     }
 }
@@ -155,7 +173,11 @@ impl Drop for Server {
 
 #[cfg(test)]
 mod tests {
-    use super::choose;
+    use std::path::Path;
+
+    use stasis_experiment::Experiment;
+
+    use super::*;
 
     #[test]
     fn drives_are_chosen_by_name_or_in_order() {
@@ -165,5 +187,31 @@ mod tests {
         assert_eq!(choose(&names(&["a", "b"]), &wanted).unwrap(), names(&["a", "b"]));
         let error = choose(&names(&["a"]), &wanted).unwrap_err().to_string();
         assert!(error.contains("data, log") && error.contains("1 are given"), "{error}");
+    }
+
+    #[test]
+    fn the_server_reads_the_drives_as_they_were_read_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let user = folder.path().join("user.toml");
+        let text = "seed = 7\n[serve]\nthreads = 2\n[[drive]]\nmodel = 'null'\n\
+                    medium = { file = 'a.img', size = '1MiB' }\nlimits = { iops = 100 }\n";
+        std::fs::write(&user, text).unwrap();
+        let word = "model=fixed:100us,medium=file:b.img,name=log,zone-size=64MiB".to_owned();
+        let sockets = Path::new("/run/f");
+        let wanted = described(Some(&user), &[word], sockets, Polling::Never).unwrap();
+        let written = folder.path().join(EXPERIMENT);
+        std::fs::write(&written, toml::to_string(&wanted).unwrap()).unwrap();
+        assert_eq!(Experiment::read(&written).unwrap(), wanted);
+        let names: Vec<_> = wanted.drives.iter().map(|drive| drive.name.as_deref()).collect();
+        assert_eq!(names, [Some("drive0"), Some("log")]);
+        let paths = wanted.drives.iter().map(|drive| match &drive.medium {
+            MediumSpec::File { path, .. } => path.clone(),
+            other => panic!("{other:?}"),
+        });
+        let current = std::env::current_dir().unwrap();
+        let expected = [folder.path().join("a.img"), current.join("b.img")];
+        assert_eq!(paths.collect::<Vec<_>>(), expected);
+        assert_eq!((wanted.seed, wanted.serve.threads), (7, Some(2)));
+        assert_eq!(wanted.serve.sockets.as_deref(), Some(sockets));
     }
 }
