@@ -34,4 +34,4 @@ pub use join::Join;
 pub use layer::{Decorator, Layer, Properties};
 pub use power_cut::{Sampling, Survival, VolatileCache, ZoneLayout};
 pub use scheduled::{Scheduled, Tenant};
-pub use shared::{LoadSpec, Region, Shared, TenantHandle, VirtualDisk};
+pub use shared::{LoadSpec, Region, SharedDrive, TenantHandle, VirtualDisk};

@@ -140,8 +140,10 @@ impl Scheduled {
         let sent = None;
         let held = Held { tenant, tag, queue, command, submit: now, order, data, sent };
         let slot = self.slots.insert(held) as Tag;
-        let request =
-            stasis_scheduler::Request { urgent, ..stasis_scheduler::Request::new(slot, command) };
+        let request = stasis_scheduler::QueuedRequest {
+            urgent,
+            ..stasis_scheduler::QueuedRequest::new(slot, command)
+        };
         if let Err(refused) = self.dispatcher.submit(now, tenant.0, &request) {
             debug_assert!(false, "tenants are of this drive, slots are unique: {refused}");
             self.finish(slot, (command.operation.failure(), 0), Vec::new(), now);

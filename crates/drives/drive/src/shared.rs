@@ -112,13 +112,13 @@ struct Inner {
 
 /// A drive below a scheduler, as held by all who share it.
 ///
-/// Workloads begin with [`Shared::start`] and never end of themselves unless their jobs do: the
+/// Workloads begin with [`SharedDrive::start`] and never end of themselves unless their jobs do: the
 /// holder of the drive stops asking. An advance of one disk brings everybody's events up to that
 /// time, each at its own time.
 #[derive(Clone)]
-pub struct Shared(Rc<RefCell<Inner>>);
+pub struct SharedDrive(Rc<RefCell<Inner>>);
 
-impl Shared {
+impl SharedDrive {
     /// Puts the scheduler before `lower`, in which nothing is in flight.
     pub fn new(spec: &SchedulerSpec, lower: Box<dyn Layer>) -> Self {
         let scheduled = Scheduled::new(spec, lower);
@@ -151,7 +151,7 @@ impl Shared {
         VirtualDisk::new(self.clone(), number, index, name, region)
     }
 
-    /// A host workload, which begins with [`Shared::start`].
+    /// A host workload, which begins with [`SharedDrive::start`].
     ///
     /// # Errors
     /// [`JobError`] if its jobs do not fit its region.
@@ -344,8 +344,8 @@ fn seconds(ns: Nanos) -> f64 {
     ns as f64 / 1e9
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedDrive {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.debug_tuple("Shared").field(&self.0.borrow().scheduled).finish()
+        f.debug_tuple("SharedDrive").field(&self.0.borrow().scheduled).finish()
     }
 }

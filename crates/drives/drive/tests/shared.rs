@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::Latencies;
 use serde_json::Value;
 use stasis_block::{Command, Operation, Request, Status};
-use stasis_drive::{Drive, Layer, LoadSpec, Region, Shared, VirtualDisk};
+use stasis_drive::{Drive, Layer, LoadSpec, Region, SharedDrive, VirtualDisk};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_scheduler::{LimitSpec, QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
@@ -43,7 +43,7 @@ fn load(jobs: &str, weight: u32) -> LoadSpec {
 const READERS: &str =
     "[r]\nrw=read\nbs=4k\nnumjobs=2\nsize=128k\noffset_increment=128k\ntime_based=1\nruntime=100d\n";
 
-fn report(shared: &Shared, now: u64) -> Value {
+fn report(shared: &SharedDrive, now: u64) -> Value {
     serde_json::to_value(shared.report(now)).unwrap()
 }
 
@@ -72,7 +72,7 @@ fn work(disk: &mut VirtualDisk, end: u64, step: u64, late: u64) -> Vec<(u64, Sta
 /// A disk keeps to its place, and sees its own offsets.
 #[test]
 fn a_disk_is_a_place_of_its_own() {
-    let shared = Shared::new(&spec("bfq"), drive());
+    let shared = SharedDrive::new(&spec("bfq"), drive());
     let region = |number: u64| Region { offset: number * PART, length: PART };
     let mut disks: Vec<VirtualDisk> = (0..2)
         .map(|number| {
@@ -104,7 +104,7 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
         let run = |covering: bool| {
             let (tap, history) = history::tap(drive());
             let spec = SchedulerSpec { depth: 2, ..spec(kind) };
-            let shared = Shared::new(&spec, Box::new(tap));
+            let shared = SharedDrive::new(&spec, Box::new(tap));
             let region = Region { offset: 0, length: 2 * PART };
             let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
             if covering {
@@ -160,7 +160,7 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
 fn workloads_go_on_beside_a_disk_whoever_looks_when() {
     for kind in KINDS.iter().map(|kind| kind.name) {
         let run = |late: u64| {
-            let shared = Shared::new(&spec(kind), drive());
+            let shared = SharedDrive::new(&spec(kind), drive());
             let region = Region { offset: 0, length: PART };
             let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
             shared.add_load(&load(READERS, 100)).unwrap();
@@ -187,7 +187,7 @@ fn limits_bound_a_disk_and_a_workload_as_a_whole() {
     for kind in KINDS.iter().map(|kind| kind.name) {
         let limits = |iops| LimitSpec { iops: Some(iops), ..LimitSpec::default() };
         let queue = |iops| QueueSpec { limits: limits(iops), ..QueueSpec::default() };
-        let shared = Shared::new(&spec(kind), drive());
+        let shared = SharedDrive::new(&spec(kind), drive());
         let region = Region { offset: 0, length: PART };
         let mut disk = shared.disk(0, "disk".into(), region, &queue(500));
         shared.add_load(&LoadSpec { queue: queue(100), ..load(READERS, 100) }).unwrap();
@@ -221,7 +221,7 @@ fn help_is_given_and_bounded() {
             "idle": "1ms", "max_budget": "256KiB",
         });
         let serde_json::Value::Object(table) = table else { unreachable!() };
-        let shared = Shared::new(&SchedulerSpec::of_table(table).unwrap(), drive());
+        let shared = SharedDrive::new(&SchedulerSpec::of_table(table).unwrap(), drive());
         let region = Region { offset: 0, length: PART };
         let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
         if readers {
@@ -259,7 +259,7 @@ fn priorities_of_commands_order_those_who_share() {
         // Number of each disk's 200 reads that are done when the first disk has completed all of
         // its reads.
         let run = |priorities: [u16; 2]| {
-            let shared = Shared::new(&spec(kind), drive());
+            let shared = SharedDrive::new(&spec(kind), drive());
             let mut disks: Vec<VirtualDisk> = (0..2u64)
                 .map(|number| {
                     let region = Region { offset: number * PART, length: PART };
@@ -298,7 +298,7 @@ fn priorities_of_commands_order_those_who_share() {
 /// A workload that does not fit its place is refused.
 #[test]
 fn a_workload_that_does_not_fit_is_refused() {
-    let shared = Shared::new(&spec("none"), drive());
+    let shared = SharedDrive::new(&spec("none"), drive());
     let spec = load("[r]\nrw=read\nbs=1m\nsize=1m\noffset=1g\n", 100);
     assert!(shared.add_load(&spec).is_err());
 }
@@ -307,7 +307,7 @@ fn a_workload_that_does_not_fit_is_refused() {
 #[test]
 fn an_urgent_request_goes_first() {
     let order = |urgent: &[u32]| {
-        let shared = Shared::new(&spec("bfq"), drive());
+        let shared = SharedDrive::new(&spec("bfq"), drive());
         let region = Region { offset: PART, length: PART };
         let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
         for tag in 0..4u32 {

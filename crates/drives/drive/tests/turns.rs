@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::Latencies;
 use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_block::{Command, Operation, Request};
-use stasis_drive::{Control, Drive, Layer, LoadSpec, Region, Shared};
+use stasis_drive::{Control, Drive, Layer, LoadSpec, Region, SharedDrive};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_scheduler::{QueueSpec, SchedulerSpec, KINDS};
 use stasis_workload::JobFile;
@@ -18,7 +18,7 @@ const PART: u64 = 64 * 4096;
 /// Long enough for those schedulers that serve one for a tenth of a second at a time.
 const END: u64 = 1_000_000_000;
 
-fn shared(kind: &str, depth: u32) -> Shared {
+fn shared(kind: &str, depth: u32) -> SharedDrive {
     let options = OpenOptions {
         execution: Execution::Synchronous,
         delay: Duration::ZERO,
@@ -27,7 +27,7 @@ fn shared(kind: &str, depth: u32) -> Shared {
     let medium = MediumSpec::Ram { size: 4 * PART }.open(&options).unwrap();
     let drive = Drive::new(3, "shared".into(), Latencies::new(1, 50_000), medium);
     let spec = SchedulerSpec { depth, ..SchedulerSpec::parse(kind).unwrap() };
-    let shared = Shared::new(&spec, Box::new(drive));
+    let shared = SharedDrive::new(&spec, Box::new(drive));
     let jobs = "[r]\nrw=read\nbs=4k\nnumjobs=2\nsize=128k\noffset_increment=128k\ntime_based=1\n\
                 runtime=100d\nthinktime=300us\n";
     shared
@@ -44,7 +44,7 @@ fn shared(kind: &str, depth: u32) -> Shared {
 }
 
 /// Times that a disk with up to four requests in flight sees, and the spans reported meanwhile.
-fn work(shared: &Shared, watch: bool) -> (Vec<(u64, u64)>, Vec<Track>, Vec<Span>) {
+fn work(shared: &SharedDrive, watch: bool) -> (Vec<(u64, u64)>, Vec<Track>, Vec<Span>) {
     let region = Region { offset: 0, length: PART };
     let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
     let (mut tracks, mut spans, mut told) = (Tracks::default(), Spans::default(), Vec::new());

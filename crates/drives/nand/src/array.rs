@@ -2,10 +2,10 @@
 
 use stasis_block::clock::Nanos;
 
-use super::access_time::Medium;
 use super::activity::{Activity, Log};
 use super::bus::Channel;
 use super::event_queue::EventQueue;
+use super::operation_latency::Medium;
 use super::slots::{List, Slots, NONE};
 use super::unit::Unit;
 use super::{ArrayConfig, ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};

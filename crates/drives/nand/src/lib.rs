@@ -15,7 +15,6 @@
 //! instant, everything that ends ends first; then each plane, and after the
 //! planes each channel, decides what starts.
 
-mod access_time;
 mod activity;
 mod array;
 mod bus;
@@ -24,13 +23,14 @@ mod event_queue;
 pub mod faults;
 pub mod hash;
 mod op;
+mod operation_latency;
 mod options;
 mod planes;
 mod power;
 mod prefetch;
 mod slots;
 mod steps;
-mod timing;
+mod timing_parameters;
 mod unit;
 mod usage;
 mod variation;
@@ -44,6 +44,6 @@ pub use op::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority, Scope};
 pub use options::{ArrayConfig, ArrayOptions, ChannelOrder, PlaneMode, Scheduling};
 pub use prefetch::prefetch;
 pub use stasis_block::inside::geometry::{Geometry, GeometryError, PageAddress, PlaneId};
-pub use timing::{BusRate, Timing};
+pub use timing_parameters::{BusRate, Timing};
 pub use usage::Usage;
 pub use variation::{CellTimes, Retry, Variation, VariationError};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use stasis_block::{Command, Operation};
-use stasis_scheduler::{QueueSpec, Request, SchedulerSpec, KINDS};
+use stasis_scheduler::{QueueSpec, QueuedRequest, SchedulerSpec, KINDS};
 
 const REQUESTS: u32 = 500_000;
 /// Requests that each queue has waiting.
@@ -61,7 +61,7 @@ fn cost(kind: &str, queues: u32, small: bool) -> f64 {
     let mut command = || Command::new(Operation::Read, random() % (1 << 28) * 4096, 4096);
     for tag in 0..queues * DEPTH {
         owners.push(ids[(tag % queues) as usize]);
-        let request = Request::new(tag, command());
+        let request = QueuedRequest::new(tag, command());
         scheduler.add(0, owners[tag as usize], &request).expect("tags are new");
     }
     let mut now = 0;
@@ -69,7 +69,7 @@ fn cost(kind: &str, queues: u32, small: bool) -> f64 {
         now += 10_000;
         let tag = scheduler.dispatch(now).expect("requests wait");
         scheduler.complete(now, tag);
-        let request = Request::new(tag, command());
+        let request = QueuedRequest::new(tag, command());
         scheduler.add(now, owners[tag as usize], &request).expect("the tag is free again");
     })
 }

@@ -8,7 +8,7 @@ use stasis_block::{Operation, Tag};
 
 use crate::limit::Limit;
 use crate::pool::TagMap;
-use crate::{LimitId, LimitSpec, LimitStatistics, QueueId, Refused, Request, Scheduler};
+use crate::{LimitId, LimitSpec, LimitStatistics, QueueId, QueuedRequest, Refused, Scheduler};
 
 #[derive(Debug, Default)]
 struct Behind {
@@ -17,7 +17,7 @@ struct Behind {
     // The last one there is a barrier.
     barred: bool,
     // After a barrier, in the order of arrival.
-    held: VecDeque<Request>,
+    held: VecDeque<QueuedRequest>,
     // The limit that its requests pass first.
     limit: Option<LimitId>,
 }
@@ -95,7 +95,12 @@ impl Dispatcher {
     /// # Errors
     /// [`Refused`] by the scheduler; for a request behind a barrier, only if
     /// there is no such queue.
-    pub fn submit(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+    pub fn submit(
+        &mut self,
+        now: Nanos,
+        id: QueueId,
+        request: &QueuedRequest,
+    ) -> Result<(), Refused> {
         let limit = self.behind(id).limit;
         if let Some(limit) = limit.and_then(|limit| self.limits.get_mut(limit.0 as usize)) {
             if !limit.admits(now, id, request) {
@@ -106,7 +111,7 @@ impl Dispatcher {
     }
 
     /// A request comes that waits for no limit.
-    fn arrive(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+    fn arrive(&mut self, now: Nanos, id: QueueId, request: &QueuedRequest) -> Result<(), Refused> {
         let behind = self.behind(id);
         let barrier = is_barrier(request);
         if behind.barred || !behind.held.is_empty() || (barrier && behind.waiting > 0) {
@@ -117,7 +122,7 @@ impl Dispatcher {
         self.pass(now, id, request)
     }
 
-    fn pass(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+    fn pass(&mut self, now: Nanos, id: QueueId, request: &QueuedRequest) -> Result<(), Refused> {
         self.scheduler.add(now, id, request)?;
         let barrier = is_barrier(request);
         let behind = &mut self.behind[id.0 as usize];
@@ -162,7 +167,7 @@ impl Dispatcher {
     fn release(&mut self, now: Nanos, id: QueueId) {
         loop {
             let behind = &mut self.behind[id.0 as usize];
-            let ready = |first: &Request| !is_barrier(first) || behind.waiting == 0;
+            let ready = |first: &QueuedRequest| !is_barrier(first) || behind.waiting == 0;
             if behind.barred || !behind.held.front().is_some_and(ready) {
                 return;
             }
@@ -189,6 +194,6 @@ impl Dispatcher {
     }
 }
 
-fn is_barrier(request: &Request) -> bool {
+fn is_barrier(request: &QueuedRequest) -> bool {
     request.command.operation == Operation::Barrier
 }

@@ -23,7 +23,7 @@ mod spec;
 mod tree_arena;
 
 pub use dispatcher::Dispatcher;
-pub use kinds::bfq::help::Help;
+pub use kinds::bfq::help_budget::Help;
 pub use kinds::{
     Bfq, BfqSpec, Cfq, CfqSpec, ClookSpec, DeadlineSpec, NoneSpec, Parameters, Registered,
     SchedulerKind, KINDS,
@@ -86,7 +86,7 @@ impl QueueSpec {
 
 /// A request on its way to the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct QueuedRequest {
     /// The caller's name for it: unique among those waiting and in flight.
     pub tag: Tag,
     /// Requested command.
@@ -100,7 +100,7 @@ pub struct Request {
     pub priority: Option<Priority>,
 }
 
-impl Request {
+impl QueuedRequest {
     /// A request with its command's priority: synchronous if it reads, flushes,
     /// or must be durable at once.
     pub fn new(tag: Tag, command: Command) -> Self {
@@ -176,7 +176,7 @@ pub trait Scheduler: Send {
     ///
     /// # Errors
     /// [`Refused`] if there is no such queue, or the tag is taken.
-    fn add(&mut self, now: Nanos, queue: QueueId, request: &Request) -> Result<(), Refused>;
+    fn add(&mut self, now: Nanos, queue: QueueId, request: &QueuedRequest) -> Result<(), Refused>;
 
     /// The request that goes to the drive now; `None` if none waits, or the
     /// drive is to idle for a queue until [`Scheduler::next_event`].

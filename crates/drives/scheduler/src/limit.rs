@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{units, Command, Operation, Rate};
 
-use crate::{QueueId, Request};
+use crate::{QueueId, QueuedRequest};
 
 /// Names a limit of one dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub(crate) struct Limit {
     ios: [Option<Bucket>; 2],
     bytes: [Option<Bucket>; 2],
     io_size: u64,
-    waiting: VecDeque<(Nanos, QueueId, Request)>,
+    waiting: VecDeque<(Nanos, QueueId, QueuedRequest)>,
     statistics: LimitStatistics,
 }
 
@@ -198,7 +198,7 @@ impl Limit {
     }
 
     /// A request comes; returns whether it goes at once. Otherwise it waits here.
-    pub(crate) fn admits(&mut self, now: Nanos, queue: QueueId, request: &Request) -> bool {
+    pub(crate) fn admits(&mut self, now: Nanos, queue: QueueId, request: &QueuedRequest) -> bool {
         if self.waiting.is_empty() && self.ready_at(&request.command) <= now {
             self.take(now, &request.command);
             return true;
@@ -208,7 +208,7 @@ impl Limit {
     }
 
     /// The next request that need not wait any more.
-    pub(crate) fn release(&mut self, now: Nanos) -> Option<(QueueId, Request)> {
+    pub(crate) fn release(&mut self, now: Nanos) -> Option<(QueueId, QueuedRequest)> {
         let (since, queue, request) = *self.waiting.front()?;
         if self.ready_at(&request.command) > now {
             return None;

@@ -7,7 +7,7 @@ use stasis_block::Tag;
 
 use crate::pool::{Held, Pool};
 use crate::queues::Slab;
-use crate::{QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
+use crate::{QueueId, QueueSpec, QueueStatistics, QueuedRequest, Refused, Scheduler};
 
 /// An order of requests that is independent of the service of their queues: with [`Plain`] it is a
 /// scheduler.
@@ -19,12 +19,12 @@ pub(crate) trait Order: Debug + Send + 'static {
     fn created(&mut self, _queue: QueueId, _spec: &QueueSpec) {}
 
     /// By when a request is to go (ns).
-    fn deadline(&self, now: Nanos, _request: &Request) -> Nanos {
+    fn deadline(&self, now: Nanos, _request: &QueuedRequest) -> Nanos {
         now
     }
 
     /// Takes in a request, which is at `slot` in the pool.
-    fn push(&mut self, pool: &mut Pool, slot: u32, queue: QueueId, request: &Request);
+    fn push(&mut self, pool: &mut Pool, slot: u32, queue: QueueId, request: &QueuedRequest);
 
     /// Sends the request that goes now ([`Pool::send`]); `None` if none waits.
     fn pop(&mut self, now: Nanos, pool: &mut Pool) -> Option<Held>;
@@ -77,7 +77,7 @@ impl<O: Order> Scheduler for Plain<O> {
         }
     }
 
-    fn add(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+    fn add(&mut self, now: Nanos, id: QueueId, request: &QueuedRequest) -> Result<(), Refused> {
         let queue = self.queues.get_mut(id.0).filter(|queue| !queue.removed);
         let queue = queue.ok_or(Refused::Queue(id))?;
         let slot = self.pool.add(id.0, request, self.order.deadline(now, request))?;

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Tag};
 
-use crate::{sectors, Refused, Request};
+use crate::{sectors, QueuedRequest, Refused};
 
 /// A scheduler's record of a request.
 #[derive(Debug, Clone, Copy)]
@@ -84,10 +84,10 @@ impl Pool {
     pub(crate) fn add(
         &mut self,
         queue: u32,
-        request: &Request,
+        request: &QueuedRequest,
         deadline: Nanos,
     ) -> Result<u32, Refused> {
-        let Request { tag, command, sync, urgent, .. } = *request;
+        let QueuedRequest { tag, command, sync, urgent, .. } = *request;
         let Command { operation, offset, length, .. } = command;
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         match self.by_tag.entry(tag) {

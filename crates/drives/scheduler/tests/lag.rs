@@ -7,7 +7,7 @@ use common::Numbers;
 use proptest::prelude::*;
 use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_block::{Command, Operation};
-use stasis_scheduler::{sectors, Bfq, BfqSpec, QueueId, QueueSpec, Request, Scheduler};
+use stasis_scheduler::{sectors, Bfq, BfqSpec, QueueId, QueueSpec, QueuedRequest, Scheduler};
 
 /// Observable state of a queue.
 struct Watched {
@@ -75,7 +75,8 @@ impl Watch {
         queue.largest = queue.largest.max(size);
         queue.waiting += 1;
         // Urgency to the owner changes nothing between queues.
-        let request = Request { urgent: place.is_multiple_of(3), ..Request::new(tag, command) };
+        let request =
+            QueuedRequest { urgent: place.is_multiple_of(3), ..QueuedRequest::new(tag, command) };
         self.bfq.add(self.now, queue.id, &request).unwrap();
         self.requests.push((at, sectors(&command)));
     }

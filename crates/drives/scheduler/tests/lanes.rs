@@ -6,7 +6,7 @@ mod common;
 use common::{Client, Got, World, DISK};
 use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_block::{Command, Operation};
-use stasis_scheduler::{Bfq, BfqSpec, QueueSpec, Request, Scheduler as _};
+use stasis_scheduler::{Bfq, BfqSpec, QueueSpec, QueuedRequest, Scheduler as _};
 
 /// A reader, the writes of its tenant if `writes`, and another tenant that reads.
 fn run(writes: bool) -> World {
@@ -47,7 +47,7 @@ fn overtaken(ordered: bool) -> u32 {
     let queue = bfq.create(0, &QueueSpec { ordered, ..QueueSpec::default() });
     let add = |bfq: &mut Bfq, now, tag: u32, place| {
         let command = Command::new(Operation::Read, place, 131_072);
-        bfq.add(now, queue, &Request::new(tag, command)).unwrap();
+        bfq.add(now, queue, &QueuedRequest::new(tag, command)).unwrap();
     };
     let place = |tag: u32| (1 << 30) + u64::from(tag) * 131_072;
     (1..=2).for_each(|tag| add(&mut bfq, 0, tag, place(tag)));

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Command, Operation, Rate};
-use stasis_scheduler::{Dispatcher, LimitSpec, QueueId, QueueSpec, Request, SchedulerSpec};
+use stasis_scheduler::{Dispatcher, LimitSpec, QueueId, QueueSpec, QueuedRequest, SchedulerSpec};
 
 /// A drive without latency behind the scheduler `none`, with queues that share a limit.
 struct Drive {
@@ -41,7 +41,7 @@ impl Drive {
     fn submit(&mut self, now: Nanos, queue: usize, tag: u32, command: Command) {
         self.events_before(now);
         self.fill(now);
-        let request = Request::new(tag, command);
+        let request = QueuedRequest::new(tag, command);
         self.dispatcher.submit(now, self.queues[queue], &request).unwrap();
         self.fill(now);
     }

@@ -8,7 +8,7 @@ use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_block::{Command, Operation};
 use stasis_scheduler::{
     BfqSpec, Class, ClookSpec, DeadlineSpec, Dispatcher, Parameters, Priority, QueueId, QueueSpec,
-    Refused, Registered, Request, Scheduler, SchedulerKind, SchedulerSpec, KINDS,
+    QueuedRequest, Refused, Registered, Scheduler, SchedulerKind, SchedulerSpec, KINDS,
 };
 
 fn build(kind: usize) -> Box<dyn Scheduler> {
@@ -74,7 +74,7 @@ proptest! {
                 _ => {}
             }
             if let Some(command) = command {
-                let request = Request::new(tag, Command { priority, ..command });
+                let request = QueuedRequest::new(tag, Command { priority, ..command });
                 match dispatcher.submit(now, ids[at], &request) {
                     Ok(()) => tag += 1,
                     Err(refused) => {
@@ -150,14 +150,14 @@ proptest! {
                 2 => Command::new(Operation::Write, numbers.next(1 << 30), 65_536),
                 _ => Command::new(Operation::Read, numbers.next(1 << 30), 65_536),
             };
-            scheduler.add(now, ids[at], &Request::new(tag, command)).unwrap();
+            scheduler.add(now, ids[at], &QueuedRequest::new(tag, command)).unwrap();
         };
         for at in 0..others.len() * 4 {
             add(scheduler.as_mut(), 0, at % others.len(), owners.len() as u32);
             owners.push(at % others.len());
         }
         let operation = if write { Operation::Write } else { Operation::Read };
-        let request = Request::new(0, Command::new(operation, place, 4096));
+        let request = QueuedRequest::new(0, Command::new(operation, place, 4096));
         scheduler.add(0, victim, &request).unwrap();
         // Each request takes 2 ms.
         let (mut now, mut at) = (0, None);
@@ -189,7 +189,7 @@ proptest! {
             for place in places {
                 if waiting.insert(place) && place != last {
                     let command = Command::new(Operation::Write, place, 512);
-                    let request = Request::new(place as u32, command);
+                    let request = QueuedRequest::new(place as u32, command);
                     clook.add(0, queues[place as usize % 2], &request).unwrap();
                 } else if place == last {
                     waiting.remove(&place);
@@ -231,7 +231,7 @@ proptest! {
         let mut now = 0;
         for (tag, (place, reads, pause)) in rounds.into_iter().enumerate() {
             let operation = if reads { Operation::Read } else { Operation::Write };
-            let request = Request::new(tag as u32, Command::new(operation, place, 512));
+            let request = QueuedRequest::new(tag as u32, Command::new(operation, place, 512));
             deadline.add(now, queue, &request).unwrap();
             let late = now + if reads { expire } else { 2 * expire };
             waiting.insert(tag as u32, (reads, late, None));
@@ -284,13 +284,15 @@ fn barriers_hold_their_queue() {
         ];
         // Nothing leaves while there is no room: the drive is full of the other's.
         for tag in 100..108 {
-            dispatcher.submit(0, other, &Request::new(tag, write(u64::from(tag) << 30))).unwrap();
+            dispatcher
+                .submit(0, other, &QueuedRequest::new(tag, write(u64::from(tag) << 30)))
+                .unwrap();
             assert_eq!(dispatcher.next(0), Some(tag));
         }
         for (tag, command) in commands.into_iter().enumerate() {
-            dispatcher.submit(0, one, &Request::new(tag as u32, command)).unwrap();
+            dispatcher.submit(0, one, &QueuedRequest::new(tag as u32, command)).unwrap();
         }
-        dispatcher.submit(0, other, &Request::new(200, write(0))).unwrap();
+        dispatcher.submit(0, other, &QueuedRequest::new(200, write(0))).unwrap();
         assert_eq!((dispatcher.waiting(), dispatcher.next(0)), (7, None));
         let mut order = Vec::new();
         let mut now = 0;
@@ -315,7 +317,7 @@ fn what_is_wrong_is_refused() {
     for kind in 0..KINDS.len() {
         let mut scheduler = build(kind);
         let queue = scheduler.create(0, &QueueSpec::default());
-        let request = Request::new(7, Command::new(Operation::Read, 0, 512));
+        let request = QueuedRequest::new(7, Command::new(Operation::Read, 0, 512));
         assert_eq!(scheduler.add(0, QueueId(9), &request), Err(Refused::Queue(QueueId(9))));
         assert_eq!(scheduler.add(0, queue, &request), Ok(()));
         assert_eq!(scheduler.add(0, queue, &request), Err(Refused::Tag(7)));

@@ -8,7 +8,7 @@ use stasis_drive::{Sampling, Survival, VolatileCache, ZoneLayout};
 
 use crate::disk::WrittenSectors;
 use crate::sectors::Content;
-use crate::trace::{CutPoint, EventKind, Request, Trace};
+use crate::trace::{CutPoint, EventKind, Trace, TracedRequest};
 
 /// A drive at the present instant.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ type Pointers = BTreeMap<u64, u64>;
 fn move_pointers(
     pointers: &mut Pointers,
     zones: Option<ZoneLayout>,
-    request: &Request,
+    request: &TracedRequest,
     survival: &Survival,
 ) {
     let Some(zones) = zones.filter(|zones| zones.moves(&request.command)) else { return };

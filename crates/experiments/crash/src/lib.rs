@@ -37,7 +37,8 @@ pub use sampler::{Cut, StateSampler, MAX_FIXED};
 pub use sectors::{Content, Contents, SECTOR};
 pub use tap::TraceStream;
 pub use trace::{
-    BaseReader, CutPoint, DriveTrace, Event, EventKind, Request, RequestLog, Trace, TraceError,
+    BaseReader, CutPoint, DriveTrace, Event, EventKind, RequestLog, Trace, TraceError,
+    TracedRequest,
 };
 pub use trace_file::{FileError, TraceHeader, TraceReader, TraceWriter, TracedDrive};
 pub use violation::Violation;

@@ -10,7 +10,7 @@ use stasis_block::units::format_duration;
 use stasis_block::Operation;
 
 use crate::sectors::Content;
-use crate::trace::{CutPoint, Request, RequestLog};
+use crate::trace::{CutPoint, RequestLog, TracedRequest};
 use crate::violation::Violation;
 
 /// Promise of a flush of the guest.
@@ -113,7 +113,7 @@ impl<'a> Oracle<'a> {
         (ended.count(), settled)
     }
 
-    fn request(&self, place: u32) -> &Request {
+    fn request(&self, place: u32) -> &TracedRequest {
         &self.log.requests[place as usize]
     }
 
@@ -146,7 +146,7 @@ impl<'a> Oracle<'a> {
     }
 
     fn lost(&self, index: usize, place: u32) -> Violation {
-        let Request { command, submit, end, .. } = self.request(place);
+        let TracedRequest { command, submit, end, .. } = self.request(place);
         let end = end
             .map_or(String::new(), |(at, ..)| format!(", acknowledged at {}", format_duration(at)));
         let write = format!(
@@ -168,7 +168,7 @@ impl<'a> Oracle<'a> {
         // Writes that ended before the last of these was submitted are durable.
         let flushed =
             self.orders.iter().filter(|order| order.end < point).map(|order| order.submit).max();
-        let kept = |request: &Request| match request.end {
+        let kept = |request: &TracedRequest| match request.end {
             Some((_, end, true)) if end < point => {
                 flushed.is_some_and(|flush| end < flush) || request.command.fua
             }
@@ -204,7 +204,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// Whether a write had ended before another of the same sector began.
-    fn precedes(&self, request: &Request, newer: u32) -> bool {
+    fn precedes(&self, request: &TracedRequest, newer: u32) -> bool {
         request.end.is_some_and(|(_, end, _)| end < self.request(newer).submit.1)
     }
 
@@ -309,7 +309,7 @@ impl<'a> Oracle<'a> {
     }
 }
 
-fn order(request: &Request, promise: Promise) -> Option<Order> {
+fn order(request: &TracedRequest, promise: Promise) -> Option<Order> {
     let (at, end, true) = request.end? else { return None };
     let flush = matches!(request.command.operation, Operation::Flush | Operation::Barrier);
     let urgent = request.command.fua || request.command.priority >> 13 == REAL_TIME;

@@ -67,7 +67,7 @@ impl StateSampler {
         let inside = |point: &CutPoint| (span.0..=span.1).contains(point);
         let (mut told, mut finished) = (Vec::new(), Vec::new());
         for drive in &trace.drives {
-            let ends = |request: &crate::Request| request.end.map(|(_, event, _)| event + 1);
+            let ends = |request: &crate::TracedRequest| request.end.map(|(_, event, _)| event + 1);
             let orders = drive.guest.requests.iter().filter(|request| {
                 request.command.operation == Operation::Flush || request.command.fua
             });

@@ -18,7 +18,7 @@ pub type CutPoint = u32;
 
 /// A command that changes a drive or puts changes in order.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct TracedRequest {
     /// The command.
     pub command: Command,
     /// Time of submission (ns), and its event.
@@ -29,7 +29,7 @@ pub struct Request {
     contents: std::ops::Range<usize>,
 }
 
-impl Request {
+impl TracedRequest {
     /// Whether the command had succeeded after `point` events.
     pub fn well_by(&self, point: CutPoint) -> bool {
         self.end.is_some_and(|(_, event, well)| well && event < point)
@@ -48,7 +48,7 @@ pub struct RequestLog {
     /// The zones, where the drive has some.
     pub zones: Option<ZoneLayout>,
     /// Commands in the order of submission.
-    pub requests: Vec<Request>,
+    pub requests: Vec<TracedRequest>,
     contents: Vec<Content>,
 }
 
@@ -74,13 +74,13 @@ impl RequestLog {
     pub fn overlapping_flushes(&self) -> u64 {
         let mut count = 0;
         // Changes that had not ended by the last submission.
-        let mut in_flight: Vec<&Request> = Vec::new();
+        let mut in_flight: Vec<&TracedRequest> = Vec::new();
         for (place, request) in self.requests.iter().enumerate() {
             let now = request.submit.1;
             in_flight.retain(|earlier| earlier.end.is_none_or(|(_, event, _)| event > now));
             match (request.command.operation, request.end) {
                 (Operation::Flush, Some((_, end, true))) => {
-                    let covered = |earlier: &&Request| earlier.well_by(end);
+                    let covered = |earlier: &&TracedRequest| earlier.well_by(end);
                     count += u64::from(in_flight.iter().any(covered));
                 }
                 _ if self.changes(place) && !request.command.fua => in_flight.push(request),
@@ -92,7 +92,7 @@ impl RequestLog {
 
     /// Content of each sector after the command `place`.
     pub fn sectors(&self, place: usize) -> impl Iterator<Item = (u64, Content)> + '_ {
-        let Request { command, contents, .. } = &self.requests[place];
+        let TracedRequest { command, contents, .. } = &self.requests[place];
         let first = command.offset / SECTOR as u64;
         let count = if self.changes(place) { command.length / SECTOR as u64 } else { 0 };
         let written = &self.contents[contents.clone()];

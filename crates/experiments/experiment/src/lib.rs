@@ -6,6 +6,7 @@
 //! nearest right word.
 
 mod drive;
+mod drive_option;
 mod engine;
 mod error;
 mod file;
@@ -14,6 +15,7 @@ mod guest_drive;
 mod messages;
 mod serve;
 mod speed;
+mod tenant;
 mod tenants;
 
 pub use drive::{DriveSpec, Interface, StateSpec};

@@ -16,6 +16,7 @@ use stasis_nvme::Placement;
 use stasis_scheduler::{Class, LimitSpec, Priority, QueueSpec, WEIGHTS};
 
 use crate::guest_drive::guest_drive;
+use crate::tenant::{plain, tenant};
 use crate::{DriveSpec, Interface, MachineSpec};
 
 /// One machine, in a table `[machine]`, or several, in tables `[[machine]]`.
@@ -115,16 +116,11 @@ impl JsonSchema for Machines {
     }
 }
 
-/// Scheduling parameters of a tenant of a shared drive.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct TenantSpec {
-    /// Share against other tenants, 1 to 1000.
-    pub weight: Option<u32>,
-    /// I/O priority, such as `best-effort/4`.
-    pub ioprio: Option<String>,
-    /// Limits on its rate.
-    pub limits: LimitSpec,
+tenant! {
+    /// Scheduling parameters of a tenant of a shared drive.
+    #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct TenantSpec {}
 }
 
 impl TenantSpec {
@@ -169,7 +165,7 @@ fn priority(word: &str) -> Result<Priority, String> {
     Ok(Priority { class: *found, level })
 }
 
-guest_drive! {
+tenant! {
     /// A machine's virtual disk on a shared drive: a region of it, or an image whose
     /// files lie there.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -195,13 +191,6 @@ guest_drive! {
         /// Limit on an image's lag in bytes ([`ImageSettings::max_lag_bytes`]).
         #[serde(default, with = "units::size_option")]
         pub max_lag_bytes: Option<u64>,
-        /// Share against other tenants, 1 to 1000.
-        #[serde(default)]
-        #[schemars(range(min = 1, max = 1000))]
-        pub weight: Option<u32>,
-        /// I/O priority, such as `best-effort/4`.
-        #[serde(default)]
-        pub ioprio: Option<String>,
     }
 }
 
@@ -216,11 +205,6 @@ impl DiskSpec {
     /// Returns the invalid value and its allowed values.
     pub fn queue(&self) -> Result<QueueSpec, String> {
         self.tenant().queue()
-    }
-
-    /// The disk's parameters as a tenant.
-    pub fn tenant(&self) -> TenantSpec {
-        TenantSpec { weight: self.weight, ioprio: self.ioprio.clone(), limits: self.limits }
     }
 
     /// The image, if it is one, as a medium.
@@ -273,36 +257,31 @@ impl DiskSpec {
     }
 }
 
-/// A host workload on a shared drive.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct WorkloadSpec {
-    /// Name in the results; by default `workload0`, ...
-    pub name: Option<String>,
-    /// Name of the drive; may be left out where there is only one.
-    pub drive: Option<String>,
-    /// I/O pattern in a word: `5r-seq`, `1r-rand`, `2r2w-seq`.
-    pub pattern: Option<String>,
-    /// Text of a fio job file with the I/O to submit.
-    pub job: Option<String>,
-    /// Path of a fio job file with the I/O to submit.
-    pub job_file: Option<PathBuf>,
-    /// Offset of the workload's region on the drive, in bytes.
-    #[serde(with = "units::size")]
-    pub offset: u64,
-    /// Length of the workload's region in bytes; by default the rest of the drive.
-    #[serde(with = "units::size_option")]
-    pub size: Option<u64>,
-    /// Share of each of the workload's threads against others, 1 to 1000.
-    #[schemars(range(min = 1, max = 1000))]
-    pub weight: Option<u32>,
-    /// I/O priority of the workload's threads, such as `best-effort/4`.
-    pub ioprio: Option<String>,
-    /// Share of all the workload's threads together, 1 to 1000.
-    #[schemars(range(min = 1, max = 1000))]
-    pub group_weight: Option<u32>,
-    /// Limits on the I/Os and bytes a second of all the workload's threads together.
-    pub limits: LimitSpec,
+tenant! {
+    /// A host workload on a shared drive.
+    #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+    pub struct WorkloadSpec {
+        /// Name in the results; by default `workload0`, ...
+        pub name: Option<String>,
+        /// Name of the drive; may be left out where there is only one.
+        pub drive: Option<String>,
+        /// I/O pattern in a word: `5r-seq`, `1r-rand`, `2r2w-seq`.
+        pub pattern: Option<String>,
+        /// Text of a fio job file with the I/O to submit.
+        pub job: Option<String>,
+        /// Path of a fio job file with the I/O to submit.
+        pub job_file: Option<PathBuf>,
+        /// Offset of the workload's region on the drive, in bytes.
+        #[serde(with = "units::size")]
+        pub offset: u64,
+        /// Length of the workload's region in bytes; by default the rest of the drive.
+        #[serde(with = "units::size_option")]
+        pub size: Option<u64>,
+        /// Share of all the workload's threads together, 1 to 1000.
+        #[schemars(range(min = 1, max = 1000))]
+        pub group_weight: Option<u32>,
+    }
 }
 
 impl WorkloadSpec {
@@ -315,11 +294,6 @@ impl WorkloadSpec {
             return Err(weight_error("group-weight", weight));
         }
         self.tenant().queue()
-    }
-
-    /// The threads' parameters as tenants.
-    pub fn tenant(&self) -> TenantSpec {
-        TenantSpec { weight: self.weight, ioprio: self.ioprio.clone(), limits: self.limits }
     }
 
     /// Checks the workload apart from the rest of the experiment.

@@ -21,7 +21,7 @@ use stasis_terminal::{ensure_guest, Terminal};
 
 use crate::fio::{self, Latencies};
 use crate::ios;
-use crate::request::{Part, Request};
+use crate::reproduction::{Part, Reproduction};
 
 /// Folder of the images behind drives: in a folder for each experiment, gone after it.
 const MEDIA: &str = "media";
@@ -130,7 +130,7 @@ impl Bench {
     ///
     /// # Errors
     /// If this program cannot be read.
-    pub fn new(request: &Request, engine: Engine) -> Result<Self> {
+    pub fn new(request: &Reproduction, engine: Engine) -> Result<Self> {
         let usual = (engine != Engine::Exact).then_some(1);
         Ok(Self {
             kept: KeptResults::new(&request.folder, request.force, request.gather)?,

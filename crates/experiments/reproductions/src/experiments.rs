@@ -3,13 +3,13 @@
 
 use anyhow::Result;
 use stasis_experiment::Engine;
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
+use stasis_report::published_vs_measured::Figure;
 use stasis_report::{Column, Table};
 use stasis_runner::engine;
 
 use crate::bench::{Bench, Runs, Trial};
-use crate::request::{Findings, Part, Request};
+use crate::reproduction::{Findings, Part, Reproduction};
 
 /// Size and place of a reproduction.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ pub type Trials = fn(&Settings) -> Result<Vec<Trial>>;
 
 impl Settings {
     /// The settings of a request; `auto` is resolved to an engine.
-    pub fn of(request: &Request) -> Result<Self> {
+    pub fn of(request: &Reproduction) -> Result<Self> {
         let engine = engine::choose(request.engine)?;
         Ok(Self { engine, quick: request.quick, full: request.full })
     }
@@ -49,7 +49,7 @@ impl Settings {
 ///
 /// # Errors
 /// If the settings allow no experiments.
-pub fn parts(request: &Request, trials: Trials) -> Result<Vec<Part>> {
+pub fn parts(request: &Reproduction, trials: Trials) -> Result<Vec<Part>> {
     trials(&Settings::of(request)?)?.iter().map(Trial::part).collect()
 }
 
@@ -64,7 +64,11 @@ fn checked(settings: &Settings, trials: Trials) -> Result<Vec<Trial>> {
 ///
 /// # Errors
 /// [`Stopped`](stasis_runner::batch::Stopped), and where the folder cannot be written.
-pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(String, String)>> {
+pub fn some(
+    request: &Reproduction,
+    trials: Trials,
+    names: &[String],
+) -> Result<Vec<(String, String)>> {
     let settings = Settings::of(request)?;
     let mut trials = checked(&settings, trials)?;
     trials.retain(|trial| names.iter().any(|name| name == trial.id));
@@ -79,7 +83,7 @@ pub fn some(request: &Request, trials: Trials, names: &[String]) -> Result<Vec<(
 /// # Errors
 /// [`Stopped`](stasis_runner::batch::Stopped), and where the folder cannot be written.
 pub fn run(
-    request: &Request,
+    request: &Reproduction,
     trials: Trials,
     evaluate: impl FnOnce(&Settings, &Runs) -> Result<Evaluation>,
 ) -> Result<Findings> {

@@ -17,13 +17,13 @@ mod controller;
 mod coordination;
 mod experiments;
 mod femu;
-mod figure;
 mod fio;
 mod freezing_time;
 mod ios;
 pub mod publication;
 pub mod publications;
-pub mod request;
+mod published_data;
+pub mod reproduction;
 mod simulated;
 mod statistics;
 mod suite;
@@ -34,8 +34,8 @@ use std::process::ExitCode;
 use anyhow::{bail, Context, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use stasis_experiment::Engine;
-use stasis_report::figures;
 use stasis_report::page::Page;
+use stasis_report::published_vs_measured;
 use stasis_report::{FIGURES_FILE, REPORT_FILE};
 use stasis_runner::batch::Stopped;
 use stasis_runner::engine;
@@ -46,7 +46,7 @@ pub use barrier::load::{main as load, Load};
 pub use controller::{part as controller_part, OwnPart as ControllerPart};
 use publication::{Extra, Publication};
 use publications::PUBLICATIONS;
-use request::{Findings, Part, Request};
+use reproduction::{Findings, Part, Reproduction};
 pub use suite::guest::{main as suite_part, Part as SuitePart};
 pub use suite::{main as suite, Arguments as SuiteArguments};
 
@@ -160,7 +160,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let publication = publications::named(&arguments.publication).context("no such publication")?;
     arguments.check(publication)?;
     let folder = format!("reproduce-{}", publication.name());
-    let request = Request {
+    let request = Reproduction {
         folder: arguments.results.clone().unwrap_or_else(|| folder.into()),
         engine: arguments.engine.unwrap_or_default(),
         quick: arguments.quick,
@@ -185,10 +185,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let Findings { title, subtitle, mut sections, figures, failed } = findings;
     sections.extend(provenance.section());
     let folder = &request.folder;
-    let head = Some(figures::head(&figures, &failed));
+    let head = Some(published_vs_measured::head(&figures, &failed));
     Page { title: title.into(), subtitle, head, sections }.write(folder, REPORT_FILE)?;
-    figures::write_figures(folder, &figures)?;
-    stasis_terminal::print(&figures::figures_table(&figures).to_text())?;
+    published_vs_measured::write_figures(folder, &figures)?;
+    stasis_terminal::print(&published_vs_measured::figures_table(&figures).to_text())?;
     eprintln!("figures: {}", folder.join(FIGURES_FILE).display());
     eprintln!("report: {}", folder.join(REPORT_FILE).display());
     for (id, message) in &failed {
@@ -201,7 +201,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
 fn experiments_alone(
     arguments: &Arguments,
     publication: &dyn Publication,
-    request: &Request,
+    request: &Reproduction,
 ) -> Result<ExitCode> {
     let all = publication.parts(request)?;
     if arguments.list {
@@ -229,7 +229,7 @@ fn experiments_alone(
 /// The list of experiments.
 fn listed(
     publication: &dyn Publication,
-    request: &Request,
+    request: &Reproduction,
     parts: &[Part],
     json: bool,
 ) -> Result<String> {

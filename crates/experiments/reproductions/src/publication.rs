@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::experiments::{self, Trials};
-use crate::request::{Findings, Part, Request};
+use crate::reproduction::{Findings, Part, Reproduction};
 
 /// A publication whose experiments can be repeated: a folder of this crate, which has the
 /// experiments, the published figures, and the evaluation of ours.
@@ -28,7 +28,7 @@ pub trait Publication: Sync {
     ///
     /// # Errors
     /// If the request's settings make no sense.
-    fn parts(&self, request: &Request) -> Result<Vec<Part>> {
+    fn parts(&self, request: &Reproduction) -> Result<Vec<Part>> {
         self.trials().map_or(Ok(Vec::new()), |trials| experiments::parts(request, trials))
     }
 
@@ -37,7 +37,7 @@ pub trait Publication: Sync {
     ///
     /// # Errors
     /// The same as for [`Publication::measure`].
-    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+    fn run(&self, request: &Reproduction, names: &[String]) -> Result<Vec<(String, String)>> {
         self.trials().map_or(Ok(Vec::new()), |trials| experiments::some(request, trials, names))
     }
 
@@ -46,7 +46,7 @@ pub trait Publication: Sync {
     /// # Errors
     /// [`Stopped`](stasis_runner::batch::Stopped); and where nothing can be measured at all. The failures
     /// of single experiments are in [`Findings::failed`].
-    fn measure(&self, request: &Request) -> Result<Findings>;
+    fn measure(&self, request: &Reproduction) -> Result<Findings>;
 }
 
 /// An option that not all publications take.

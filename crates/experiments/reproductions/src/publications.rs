@@ -25,10 +25,10 @@ mod tests {
     use stasis_experiment::Engine;
 
     use super::*;
-    use crate::request::{Part, Request};
+    use crate::reproduction::{Part, Reproduction};
 
-    fn request(quick: bool) -> Request {
-        Request {
+    fn request(quick: bool) -> Reproduction {
+        Reproduction {
             folder: "unused".into(),
             engine: Engine::Exact,
             quick,

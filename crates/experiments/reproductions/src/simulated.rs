@@ -16,7 +16,7 @@ use stasis_models::{BuildContext, ModelSpec};
 use stasis_runner::batch::{self, digest_of, Batch, KeptResults, Stopped};
 use stasis_workload::{JobFile, Load, Pause, Simulation};
 
-use crate::request::{Part, Request};
+use crate::reproduction::{Part, Reproduction};
 
 /// Completions between two looks at whether to stop.
 const BATCH: usize = 4096;
@@ -172,7 +172,7 @@ impl Simulator {
     ///
     /// # Errors
     /// If this program cannot be read.
-    pub fn new(request: &Request) -> Result<Self> {
+    pub fn new(request: &Reproduction) -> Result<Self> {
         Ok(Self {
             kept: KeptResults::new(&request.folder, request.force, request.gather)?,
             stop: Arc::clone(&request.stop),

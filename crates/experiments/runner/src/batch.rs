@@ -1,7 +1,8 @@
 //! Many experiments or simulations in one command: some at the same time, until each has ended or
 //! the user stops. Results that are complete are kept ([`KeptResults`]).
 
-mod kept;
+mod kept_results;
+mod point_digest;
 
 use std::borrow::Cow;
 use std::num::NonZero;
@@ -14,7 +15,8 @@ use anyhow::Result;
 
 use crate::failure;
 
-pub use kept::{digest, digest_of, gone, KeptResults};
+pub use kept_results::{gone, KeptResults};
+pub use point_digest::{digest, digest_of};
 
 /// Interval between two updates of a batch's progress.
 const TICK: Duration = Duration::from_millis(200);

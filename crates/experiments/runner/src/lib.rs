@@ -34,8 +34,6 @@
 mod attended;
 pub mod batch;
 mod controller;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod drives;
 pub mod engine;
 mod event;
 pub mod failure;
@@ -49,6 +47,8 @@ pub mod keep;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod local;
 mod media;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod opened_drives;
 mod plan;
 mod prepare;
 pub mod program;

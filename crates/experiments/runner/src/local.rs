@@ -14,7 +14,7 @@ use stasis_guest_image::Guest;
 use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop, TimelineConfig};
 use stasis_run_events::{EventSink, Outcome};
 
-use crate::drives::Drives;
+use crate::opened_drives::Drives;
 use crate::plan::{input, RunPlan};
 use crate::root::{self, Source};
 use crate::trace::Drained;

@@ -9,8 +9,8 @@
 //! nothing that a guest writes makes [`Host`] panic, read outside the mailbox
 //! or allocate more than the mailbox's size.
 
+pub mod application_hint;
 mod client;
-pub mod help;
 mod host;
 mod job;
 mod message;

@@ -48,7 +48,7 @@ pub enum Request<'a> {
     /// again a little later.
     Ready,
     /// From now on a page of the guest's memory shows when the guest needs help (see
-    /// [`crate::help`]).
+    /// [`crate::application_hint`]).
     HelpPage {
         /// Where the page is, as the guest's hardware sees it.
         address: u64,

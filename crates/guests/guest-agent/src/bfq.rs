@@ -11,7 +11,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use stasis_channel::help::LINGER;
+use stasis_channel::application_hint::LINGER;
 
 use crate::bfq_tracer::BfqTracer;
 use crate::AgentError;

@@ -64,7 +64,7 @@ pub fn run(
     let mut tracer = BfqTracer::start()?;
     let (mut guest_end, mut counts, mut asking) =
         (GuestEnd::new(timing), GuestCounts::default(), false);
-    let mut send = |message: &crate::message::Message, counts: &mut GuestCounts| {
+    let mut send = |message: &crate::hint_message::Message, counts: &mut GuestCounts| {
         let sent = port.as_mut().map_or(Ok(true), |port| port.send(message))?;
         counts.messages += u64::from(sent);
         counts.undelivered += u64::from(!sent);

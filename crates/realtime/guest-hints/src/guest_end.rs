@@ -1,9 +1,9 @@
 //! In the guest: when to send which message.
 
 use stasis_block::clock::{Nanos, SECOND};
-use stasis_channel::help::{LINGER, SLOTS};
+use stasis_channel::application_hint::{LINGER, SLOTS};
 
-use crate::message::Message;
+use crate::hint_message::Message;
 
 /// Times at which a guest repeats or ends its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use stasis_block::clock::{Nanos, MILLISECOND, SECOND};
 
-use crate::message::{Message, Parsed, Parser};
+use crate::hint_message::{Message, Parsed, Parser};
 use crate::report::Counts;
 
 /// Limit on the time for which a message holds, whatever it contains.
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn encoded(sequence: u32, raised: u32, valid: Nanos) -> [u8; crate::message::LENGTH] {
+    fn encoded(sequence: u32, raised: u32, valid: Nanos) -> [u8; crate::hint_message::LENGTH] {
         Message { sequence, raised, valid: valid * MILLISECOND }.encode()
     }
 

@@ -74,7 +74,7 @@ impl Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Message;
+    use crate::hint_message::Message;
     use stasis_block::clock::SECOND;
 
     fn say(mapping: &mut Mapping, now: Nanos, guest: usize, sequence: u32, raised: u32) {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::message::Message;
+use crate::hint_message::Message;
 use crate::Error;
 
 /// The port that messages go through.

@@ -10,8 +10,8 @@ use std::sync::mpsc::{channel, Receiver};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use stasis_guest_hints::hint_message::Message;
 use stasis_guest_hints::host::{Guest, Host, Settings};
-use stasis_guest_hints::message::Message;
 use stasis_guest_hints::report::GuestReport;
 
 const TIMEOUT: Duration = Duration::from_secs(20);

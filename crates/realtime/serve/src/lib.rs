@@ -51,7 +51,7 @@ pub use error::ServeError;
 pub use io_records::{IoRecordSender, IoRecords};
 pub use new_drive::NewDrive;
 pub use polling::Poll;
-pub use realtime::{RealTime, Shared, SharedLayer};
+pub use realtime::{RealTime, SharedLayer, SharedRealTime};
 pub use server::Server;
 pub use statistics::{Counts, DriveReport, Summary};
 pub use store::{OpenStore, Store};

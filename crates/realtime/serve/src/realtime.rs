@@ -12,7 +12,7 @@ use stasis_block::{Completion, Fate, Model, PowerLoss, Tag};
 use stasis_drive::{Done, Join, Properties};
 use stasis_media::{HostMedium, OpenError};
 
-pub use shared::{Shared, SharedLayer};
+pub use shared::{SharedLayer, SharedRealTime};
 
 /// A model, or none, with a medium. Unlike [`stasis_drive::Drive`] it never waits for the medium: a
 /// late I/O is completed late.

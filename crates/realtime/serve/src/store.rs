@@ -8,7 +8,7 @@ use stasis_block::{Command, Model, Request, Status};
 use stasis_drive::{Done, Layer, Properties};
 use stasis_media::{MediumError, OpenError};
 
-use crate::realtime::Shared;
+use crate::realtime::SharedRealTime;
 use crate::ServeError;
 
 /// Data of a descriptor in the events of a thread, if its only meaning is that the thread should
@@ -21,14 +21,14 @@ pub type OpenStore = Box<dyn FnOnce() -> Result<Store, String> + Send>;
 /// The layers of a drive's bytes: a drive in real time, and an optional layer on top of it.
 pub struct Store {
     /// The drive itself.
-    pub drive: Shared,
+    pub drive: SharedRealTime,
     /// A layer on top of it, such as a disk image.
     pub top: Option<Box<dyn Layer>>,
 }
 
 impl Store {
     /// A drive alone.
-    pub fn new(drive: Shared) -> Self {
+    pub fn new(drive: SharedRealTime) -> Self {
         Self { drive, top: None }
     }
 

@@ -9,9 +9,9 @@ mod resolution;
 use std::path::Path;
 
 pub use crate::escape::escape;
-use crate::figures::{figures_plots, figures_table, Figure};
 use crate::files::{make_folder, write_whole};
 use crate::plot::Markup;
+use crate::published_vs_measured::{figures_plots, figures_table, Figure};
 use crate::table::Table;
 use crate::ReportError;
 

@@ -24,13 +24,13 @@
 //! [`VolatileCache::sample`] chooses one of the states that they permit, and
 //! [`VolatileCache::permits`] tests whether a given state is one of them.
 
-mod cache;
-mod sampling;
-mod zones;
+mod survivors;
+mod volatile_cache;
+mod zone_holes;
 
-pub use cache::VolatileCache;
-pub use sampling::Sampling;
-pub use zones::ZoneLayout;
+pub use survivors::Sampling;
+pub use volatile_cache::VolatileCache;
+pub use zone_holes::ZoneLayout;
 
 /// Part of a change that survives.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use stasis_block::medium::MediumError;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Health, Operation, Request, Status, VendorCommand, VendorError};
 
-use super::{Region, Shared};
+use super::{Region, SharedDrive};
 use crate::{Control, Done, Layer, Properties};
 
 /// A region of a shared drive. Its commands see their own offsets.
 pub struct VirtualDisk {
-    shared: Shared,
+    shared: SharedDrive,
     number: usize,
     region: Region,
     properties: Properties,
@@ -21,7 +21,7 @@ pub struct VirtualDisk {
 /// A tenant's hold on its shared drive, beside the way of its data.
 #[derive(Debug, Clone)]
 pub struct TenantHandle {
-    shared: Shared,
+    shared: SharedDrive,
     number: usize,
 }
 
@@ -34,7 +34,7 @@ impl TenantHandle {
 
 impl VirtualDisk {
     pub(super) fn new(
-        shared: Shared,
+        shared: SharedDrive,
         number: usize,
         index: u16,
         name: String,
@@ -151,7 +151,7 @@ impl Layer for VirtualDisk {
 }
 
 // All who share a drive start it once, and report it once
-// (`Shared::start`, `Shared::report`).
+// (`SharedDrive::start`, `SharedDrive::report`).
 impl Control for VirtualDisk {
     fn lower(&mut self) -> Option<&mut dyn Control> {
         None

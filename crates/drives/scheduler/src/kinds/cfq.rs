@@ -15,7 +15,7 @@ use crate::clook_queue::{ClookQueue, Requests};
 use crate::pool::Pool;
 use crate::priority::{Class, Turns, CLASS_WAIT};
 use crate::queues::Slab;
-use crate::{Priority, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler};
+use crate::{Priority, QueueId, QueueSpec, QueueStatistics, QueuedRequest, Refused, Scheduler};
 
 /// The parameters of `cfq`, with the defaults of Linux's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -178,7 +178,7 @@ impl Scheduler for Cfq {
         }
     }
 
-    fn add(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+    fn add(&mut self, now: Nanos, id: QueueId, request: &QueuedRequest) -> Result<(), Refused> {
         let queue = self.queues.get_mut(id.0).filter(|queue| !queue.removed);
         let queue = queue.ok_or(Refused::Queue(id))?;
         let expire = if request.sync { self.spec.expire_sync } else { self.spec.expire_async };

@@ -8,7 +8,7 @@ use super::Parameters;
 use crate::clook_queue::{ClookQueue, Requests};
 use crate::plain::{Order, Plain};
 use crate::pool::{Held, Pool};
-use crate::{QueueId, Request, Scheduler};
+use crate::{QueueId, QueuedRequest, Scheduler};
 
 /// A scheduler without parameters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ struct Clook {
 impl Order for Clook {
     const NAME: &'static str = ClookSpec::NAME;
 
-    fn push(&mut self, pool: &mut Pool, slot: u32, _queue: QueueId, _request: &Request) {
+    fn push(&mut self, pool: &mut Pool, slot: u32, _queue: QueueId, _request: &QueuedRequest) {
         self.clook.push(&mut self.requests, pool, slot);
     }
 

@@ -12,7 +12,7 @@ use crate::clook_queue::{ClookQueue, Requests};
 use crate::plain::{Order, Plain};
 use crate::pool::{Held, Pool};
 use crate::priority::Class;
-use crate::{reads, QueueId, QueueSpec, Request, Scheduler};
+use crate::{reads, QueueId, QueueSpec, QueuedRequest, Scheduler};
 
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -138,13 +138,13 @@ impl Order for Deadline {
         self.classes[at] = spec.priority.class;
     }
 
-    fn deadline(&self, now: Nanos, request: &Request) -> Nanos {
+    fn deadline(&self, now: Nanos, request: &QueuedRequest) -> Nanos {
         let reads = reads(&request.command);
         let expire = if reads { self.spec.read_expire } else { self.spec.write_expire };
         now.saturating_add(expire)
     }
 
-    fn push(&mut self, pool: &mut Pool, slot: u32, queue: QueueId, request: &Request) {
+    fn push(&mut self, pool: &mut Pool, slot: u32, queue: QueueId, request: &QueuedRequest) {
         let class = request.priority.map_or(self.classes[queue.0 as usize], |p| p.class);
         let direction = if reads(&request.command) { READ } else { WRITE };
         self.ranks[class.index()].sweeps[direction].push(&mut self.requests, pool, slot);

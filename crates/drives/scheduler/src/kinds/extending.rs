@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use stasis_block::{Command, Operation};
 
-use crate::{QueueId, QueueSpec, Refused, Request, SchedulerSpec};
+use crate::{QueueId, QueueSpec, QueuedRequest, Refused, SchedulerSpec};
 
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Drive {
@@ -36,8 +36,9 @@ fn a_scheduler_of_ones_own_is_one_like_any_other() {
     assert_eq!((&table["kind"], &table["overtake_limit"]), (&"newest".into(), &2.into()));
     let mut scheduler = spec.build();
     let queue = scheduler.create(0, &QueueSpec::default());
-    let read =
-        |tag: u32| Request::new(tag, Command::new(Operation::Read, 4096 * u64::from(tag), 4096));
+    let read = |tag: u32| {
+        QueuedRequest::new(tag, Command::new(Operation::Read, 4096 * u64::from(tag), 4096))
+    };
     for tag in 0..5 {
         scheduler.add(0, queue, &read(tag)).unwrap();
     }

@@ -9,7 +9,7 @@ use stasis_block::clock::Nanos;
 use super::{counts, Parameters, Problem};
 use crate::plain::{Order, Plain};
 use crate::pool::{Held, Pool};
-use crate::{QueueId, Request, Scheduler};
+use crate::{QueueId, QueuedRequest, Scheduler};
 
 /// The parameters of `newest`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,7 +51,7 @@ struct Newest {
 impl Order for Newest {
     const NAME: &'static str = NewestSpec::NAME;
 
-    fn push(&mut self, _pool: &mut Pool, slot: u32, _queue: QueueId, _request: &Request) {
+    fn push(&mut self, _pool: &mut Pool, slot: u32, _queue: QueueId, _request: &QueuedRequest) {
         self.waiting.push_back(slot);
     }
 

@@ -9,7 +9,7 @@ use stasis_block::clock::Nanos;
 use super::Parameters;
 use crate::plain::{Order, Plain};
 use crate::pool::{Held, Pool};
-use crate::{QueueId, Request, Scheduler};
+use crate::{QueueId, QueuedRequest, Scheduler};
 
 /// A scheduler without parameters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ struct Arrival {
 impl Order for Arrival {
     const NAME: &'static str = NoneSpec::NAME;
 
-    fn push(&mut self, _pool: &mut Pool, slot: u32, _queue: QueueId, _request: &Request) {
+    fn push(&mut self, _pool: &mut Pool, slot: u32, _queue: QueueId, _request: &QueuedRequest) {
         self.waiting.push_back(slot);
     }
 

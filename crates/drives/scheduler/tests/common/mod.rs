@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use stasis_block::clock::{EventQueue, Nanos, SECOND};
 use stasis_block::{Command, Operation, Tag};
-use stasis_scheduler::{sectors, Dispatcher, QueueId, QueueSpec, Request, Scheduler};
+use stasis_scheduler::{sectors, Dispatcher, QueueId, QueueSpec, QueuedRequest, Scheduler};
 
 /// A drive that works off one request after the other: `overhead`, `seek` if it
 /// does not begin where the last ended, and its length at `rate` (B/s).
@@ -171,7 +171,7 @@ impl World {
         });
         let at = self.now;
         self.in_flight[tag as usize] = Some(InFlight { client: number, at, command });
-        let request = Request { urgent: client.urgent, ..Request::new(tag, command) };
+        let request = QueuedRequest { urgent: client.urgent, ..QueuedRequest::new(tag, command) };
         self.dispatcher.submit(at, self.queues[number], &request).unwrap();
     }
 

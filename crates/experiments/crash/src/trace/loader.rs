@@ -6,7 +6,8 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Status};
 
 use super::{
-    BaseReader, CutPoint, DriveTrace, Event, EventKind, Request, RequestLog, Trace, TraceError,
+    BaseReader, CutPoint, DriveTrace, Event, EventKind, RequestLog, Trace, TraceError,
+    TracedRequest,
 };
 use crate::frame::{Frame, Level};
 use crate::sectors::{Content, SECTOR};
@@ -64,7 +65,7 @@ impl<'a> Loader<'a> {
                 let start = log.contents.len();
                 log.contents.extend_from_slice(&contents);
                 let contents = start..log.contents.len();
-                log.requests.push(Request { command, submit: (at, 0), end: None, contents });
+                log.requests.push(TracedRequest { command, submit: (at, 0), end: None, contents });
                 let kind = EventKind::Request(drive, level, place as u32);
                 self.trace.events.push(Event { at, kind });
             }

@@ -12,16 +12,16 @@ mod workloads;
 use anyhow::{Context, Result};
 use stasis_experiment::{DriveSpec, Experiment, Interface, MachineSpec};
 use stasis_media::{Durability, ImageSettings, MediumSpec};
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};
+use stasis_report::published_vs_measured::Figure;
 use stasis_report::{Column, Table};
 
 use crate::bench::{Runs, Trial};
 use crate::experiments::{self, Evaluation, Settings, Trials};
-use crate::figure::figure;
 use crate::publication::{Extra, Publication};
-use crate::request::{Findings, Request};
+use crate::published_data::figure;
+use crate::reproduction::{Findings, Reproduction};
 use published::PUBLISHED;
 use results::Measured;
 use workloads::{drives, script, Sizes, WORKLOADS};
@@ -57,7 +57,7 @@ impl Publication for Barrier {
         Some(trials)
     }
 
-    fn measure(&self, request: &Request) -> Result<Findings> {
+    fn measure(&self, request: &Reproduction) -> Result<Findings> {
         experiments::run(request, trials, findings)
     }
 }

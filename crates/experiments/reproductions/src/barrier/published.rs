@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::figure::published;
+use crate::published_data::published;
 
 pub static PUBLISHED: LazyLock<Published> =
     LazyLock::new(|| published(include_str!("published.toml")));

@@ -30,7 +30,7 @@ use stasis_storage_function::Definition;
 use stasis_terminal::ensure_guest;
 
 use crate::publication::Publication;
-use crate::request::{Findings, Part, Request};
+use crate::reproduction::{Findings, Part, Reproduction};
 use measured::Measured;
 use subject::Subject;
 
@@ -74,11 +74,11 @@ impl Publication for Controller {
          low-overhead virtualization\", 2012"
     }
 
-    fn parts(&self, request: &Request) -> Result<Vec<Part>> {
+    fn parts(&self, request: &Reproduction) -> Result<Vec<Part>> {
         Subject::ALL.into_iter().map(|subject| part_of(subject, request.quick)).collect()
     }
 
-    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+    fn run(&self, request: &Reproduction, names: &[String]) -> Result<Vec<(String, String)>> {
         let mut failed = Vec::new();
         for subject in Subject::ALL.into_iter().filter(|one| names.iter().any(|n| n == one.name()))
         {
@@ -93,7 +93,7 @@ impl Publication for Controller {
         Ok(failed)
     }
 
-    fn measure(&self, request: &Request) -> Result<Findings> {
+    fn measure(&self, request: &Reproduction) -> Result<Findings> {
         let (mut all, mut failed) = (Measured::default(), Vec::new());
         for subject in Subject::ALL {
             match measured(request, subject) {
@@ -122,7 +122,7 @@ fn part_of(subject: Subject, quick: bool) -> Result<Part> {
 
 /// Returns the measurements of a subject, and makes them now if they are not complete. Measurements
 /// are complete only if none failed.
-fn measured(request: &Request, subject: Subject) -> Result<Measured> {
+fn measured(request: &Reproduction, subject: Subject) -> Result<Measured> {
     let kept = KeptResults::new(&request.folder, request.force, request.gather)?;
     let digest = part_of(subject, request.quick)?.digest;
     let read = |folder: &Path, (): ()| {
@@ -148,7 +148,7 @@ fn measured(request: &Request, subject: Subject) -> Result<Measured> {
     Ok(measured)
 }
 
-fn measure_now(request: &Request, subject: Subject) -> Result<Measured> {
+fn measure_now(request: &Reproduction, subject: Subject) -> Result<Measured> {
     let definition = Definition::parse(GUEST, "the guest's definition")?;
     let guest = ensure_guest(&definition.recipe())?;
     if probe() != KvmState::Usable || !rustix::process::geteuid().is_root() {

@@ -1,12 +1,12 @@
 //! The publication's tables with our figures.
 
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
+use stasis_report::published_vs_measured::Figure;
 
 use super::measured::{Measured, Variant};
 use super::published::PUBLISHED;
-use crate::figure::figure;
-use crate::request::Findings;
+use crate::published_data::figure;
+use crate::reproduction::Findings;
 
 /// The measurements, beside the publication's figures.
 pub fn findings(measured: &Measured, quick: bool) -> Findings {

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use stasis_report::figures::Figure;
+use stasis_report::published_vs_measured::Figure;
 
 use super::grid::{Extent, HOST, READERS};
 use super::published::{Range, PUBLISHED};
-use crate::figure::figure;
+use crate::published_data::figure;
 use crate::suite::measured::Measurement;
 use crate::suite::pattern::Pattern;
 use crate::suite::scenario::{Benchmark, Device, Scenario, Setup};

@@ -14,7 +14,7 @@ use stasis_runner::batch::{self, digest_of};
 use stasis_runner::engine;
 
 use crate::publication::{Extra, Publication};
-use crate::request::{Findings, Part, Request};
+use crate::reproduction::{Findings, Part, Reproduction};
 use crate::suite::applications::Applications;
 use crate::suite::measured::Measurement;
 use crate::suite::plan::{Boot, MEMORY};
@@ -23,7 +23,7 @@ use figures::Results;
 use grid::Extent;
 
 /// Plans the scenarios, the applications and the boots.
-fn plan(request: &Request) -> Result<(Extent, Applications, Vec<Boot>)> {
+fn plan(request: &Reproduction) -> Result<(Extent, Applications, Vec<Boot>)> {
     let extent = Extent::new(&request.devices, request.quick, request.full);
     let names: Vec<String> = extent.applications.iter().map(|name| (*name).to_owned()).collect();
     let applications = Applications::new(&names, &[], &[]).map_err(|error| anyhow!(error))?;
@@ -31,7 +31,7 @@ fn plan(request: &Request) -> Result<(Extent, Applications, Vec<Boot>)> {
     Ok((extent, applications, boots))
 }
 
-fn running(request: &Request) -> Running<'_> {
+fn running(request: &Reproduction) -> Running<'_> {
     Running {
         folder: &request.folder,
         engine: request.engine,
@@ -58,7 +58,7 @@ impl Publication for Coordination {
         &[Extra::Full, Extra::Device, Extra::Jobs]
     }
 
-    fn parts(&self, request: &Request) -> Result<Vec<Part>> {
+    fn parts(&self, request: &Reproduction) -> Result<Vec<Part>> {
         let (_, applications, boots) = plan(request)?;
         let engine = engine::choose(request.engine)?;
         let packages = applications.packages.clone();
@@ -77,7 +77,7 @@ impl Publication for Coordination {
         boots.iter().map(part).collect()
     }
 
-    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+    fn run(&self, request: &Reproduction, names: &[String]) -> Result<Vec<(String, String)>> {
         let (_, applications, mut boots) = plan(request)?;
         boots.retain(|boot| names.contains(&boot.setup.name()));
         let running = Running { beside_others: true, ..running(request) };
@@ -85,7 +85,7 @@ impl Publication for Coordination {
         Ok(batch::failed(&boots, &outcomes))
     }
 
-    fn measure(&self, request: &Request) -> Result<Findings> {
+    fn measure(&self, request: &Reproduction) -> Result<Findings> {
         let (extent, applications, boots) = plan(request)?;
         let running = running(request);
         let outcomes = suite::run_boots(&running, &boots, &applications, &request.stop)?;

@@ -1,14 +1,14 @@
 //! Fig. 6a: the blocking effect of garbage collection.
 
 use serde_json::json;
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Quantity, Scale, Stroke};
+use stasis_report::published_vs_measured::Figure;
 use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
 use crate::experiments::Settings;
-use crate::figure::figure;
+use crate::published_data::figure;
 use crate::simulated::{Point, Simulations};
 
 /// Size of the drive, which begins in steady state.

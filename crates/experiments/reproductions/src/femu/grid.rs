@@ -1,14 +1,14 @@
 //! Fig. 4: 16 threads reading, over channels and planes.
 
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Line, Lines, Quantity, Scale, Stroke};
+use stasis_report::published_vs_measured::Figure;
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
 use super::setup::{ssd, THREADS};
 use crate::experiments::Settings;
-use crate::figure::figure;
+use crate::published_data::figure;
 use crate::simulated::{Point, Simulations};
 
 const SIDES: [u32; 5] = [1, 2, 4, 8, 16];

@@ -19,7 +19,7 @@ use stasis_report::page::Block;
 use crate::bench::{Runs, Trial};
 use crate::experiments::{self, Evaluation, Settings};
 use crate::publication::{Extra, Publication};
-use crate::request::{Findings, Part, Request};
+use crate::reproduction::{Findings, Part, Reproduction};
 use crate::simulated::{Point, Simulations, Simulator};
 
 /// Li et al.: "The CASE of FEMU: cheap, accurate, scalable and extensible flash emulator", 2018
@@ -39,7 +39,7 @@ impl Publication for Femu {
         &[Extra::Jobs]
     }
 
-    fn parts(&self, request: &Request) -> Result<Vec<Part>> {
+    fn parts(&self, request: &Reproduction) -> Result<Vec<Part>> {
         let mut parts = experiments::parts(request, trials)?;
         for point in points(&Settings::of(request)?) {
             parts.push(point.part()?);
@@ -47,7 +47,7 @@ impl Publication for Femu {
         Ok(parts)
     }
 
-    fn run(&self, request: &Request, names: &[String]) -> Result<Vec<(String, String)>> {
+    fn run(&self, request: &Reproduction, names: &[String]) -> Result<Vec<(String, String)>> {
         let mut failed = experiments::some(request, trials, names)?;
         let mut points = points(&Settings::of(request)?);
         points.retain(|point| names.contains(&point.id));
@@ -55,7 +55,7 @@ impl Publication for Femu {
         Ok(failed)
     }
 
-    fn measure(&self, request: &Request) -> Result<Findings> {
+    fn measure(&self, request: &Reproduction) -> Result<Findings> {
         let simulator = Simulator::new(request)?;
         experiments::run(request, trials, |settings, runs| {
             findings(runs, simulator.run_all(&points(settings))?)

@@ -1,14 +1,14 @@
 //! Fig. 5: the basic against the advanced model, under six kinds of load.
 
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
+use stasis_report::published_vs_measured::Figure;
 use stasis_report::units::duration;
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
 use super::setup::{ssd, THREADS};
 use crate::experiments::Settings;
-use crate::figure::figure;
+use crate::published_data::figure;
 use crate::simulated::{Point, Simulations};
 
 /// Size of the drive.

@@ -2,16 +2,16 @@
 
 use anyhow::Result;
 use stasis_experiment::DriveSpec;
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Line, Lines, Quantity, Scale, Stroke};
+use stasis_report::published_vs_measured::Figure;
 
 use super::published::{Latency, PUBLISHED};
 use super::setup::experiment;
 use crate::bench::{Runs, Trial};
 use crate::experiments::Settings;
-use crate::figure::figure;
 use crate::fio;
+use crate::published_data::figure;
 
 /// The guests: (vCPUs, run). The publication's machine has 24 cores.
 const RUNS: [(u32, &str); 2] = [(32, "threads-32"), (64, "threads-64")];

@@ -2,14 +2,14 @@
 
 use anyhow::{Context, Result};
 use stasis_experiment::DriveSpec;
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
+use stasis_report::published_vs_measured::Figure;
 
 use super::collection::drive;
 use super::setup::experiment;
 use crate::bench::{Runs, Trial};
 use crate::experiments::Settings;
-use crate::figure::figure;
+use crate::published_data::figure;
 
 /// (name of the run, unit that a collection blocks).
 const RUNS: [(&str, &str); 3] =

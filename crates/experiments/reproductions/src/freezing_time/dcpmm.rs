@@ -2,17 +2,17 @@
 
 use anyhow::Result;
 use stasis_experiment::{CpuSpeed, Engine};
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Markup, Quantity, Scale, Stroke};
+use stasis_report::published_vs_measured::Figure;
 use stasis_report::{units, Column, Table};
 
 use super::published::{LatencyTable, PERCENTS, PUBLISHED};
 use super::setup::{fio_trial, on_ram, MANY};
 use crate::bench::{Runs, Trial};
 use crate::experiments::Settings;
-use crate::figure::figure;
 use crate::fio::Latencies;
+use crate::published_data::figure;
 use crate::statistics::mean;
 
 /// Freezing alone: the drive's average latency (Table 2), on top of the guest's own

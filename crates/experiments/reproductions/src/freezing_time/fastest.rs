@@ -1,15 +1,15 @@
 //! Section 5.1: the fastest possible I/O.
 
 use anyhow::Result;
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, Quantity, Scale, Stroke};
+use stasis_report::published_vs_measured::Figure;
 
 use super::published::PUBLISHED;
 use super::setup::{count, fio_trial, on_ram, READ_AND_WRITE};
 use crate::bench::{Runs, Trial};
 use crate::experiments::Settings;
-use crate::figure::figure;
+use crate::published_data::figure;
 
 /// A drive without any latency, in memory.
 pub const RUN: &str = "fastest-1";

@@ -18,7 +18,7 @@ use stasis_report::page::Block;
 use crate::bench::{Runs, Trial};
 use crate::experiments::{self, Evaluation, Settings, Trials};
 use crate::publication::{Extra, Publication};
-use crate::request::{Findings, Request};
+use crate::reproduction::{Findings, Reproduction};
 
 /// Bona et al.: "Freezing time: emulating new and faster devices with virtual machines", 2020
 pub struct FreezingTime;
@@ -41,7 +41,7 @@ impl Publication for FreezingTime {
         Some(trials)
     }
 
-    fn measure(&self, request: &Request) -> Result<Findings> {
+    fn measure(&self, request: &Reproduction) -> Result<Findings> {
         experiments::run(request, trials, findings)
     }
 }

@@ -1,16 +1,16 @@
 //! Section 5.5, Fig. 11: time added by a slow medium if the emulated drive has no latency at all.
 
 use anyhow::Result;
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Boxes, Group, Quantity, Scale};
+use stasis_report::published_vs_measured::Figure;
 
 use super::fastest;
 use super::published::PUBLISHED;
 use super::setup::{count, fio_trial, label, on_ram, on_slow, MANY, READ_AND_WRITE};
 use crate::bench::{Runs, Trial};
 use crate::experiments::Settings;
-use crate::figure::figure;
+use crate::published_data::figure;
 
 /// The drive without latency in memory, by vCPUs: (vCPUs, in memory, on the slow disk).
 pub const RUNS: [(u32, &str, &str); 2] =

@@ -1,16 +1,16 @@
 //! Section 5.4: a user program, ffmpeg transcoding a clip.
 
 use anyhow::{Context, Result};
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};
+use stasis_report::published_vs_measured::Figure;
 use stasis_report::{Column, Table};
 
 use super::published::{ProgramColumn, PUBLISHED};
 use super::setup::{experiment, on_image, on_ram, on_slow};
 use crate::bench::{Runs, Trial};
 use crate::experiments::Settings;
-use crate::figure::figure;
+use crate::published_data::figure;
 use crate::statistics::{coefficient_of_variation, mean};
 
 /// The runs, in the order of Table 4's columns.

@@ -2,17 +2,17 @@
 //! which look at single requests of the same runs.
 
 use anyhow::Result;
-use stasis_report::figures::Figure;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Boxes, Cdf, Group, Line, Lines, Markup, Quantity, Scale, Stroke};
+use stasis_report::published_vs_measured::Figure;
 use stasis_report::{Column, Table};
 
 use super::published::PUBLISHED;
 use super::setup::{count, fio_trial, label, on_image, on_ram, on_slow, MANY, READ_AND_WRITE};
 use crate::bench::{Runs, Trial};
 use crate::experiments::Settings;
-use crate::figure::figure;
 use crate::fio::Latencies;
+use crate::published_data::figure;
 use crate::statistics::{histogram, mean, percentile};
 
 /// The disk alone.

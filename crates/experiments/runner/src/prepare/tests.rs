@@ -7,7 +7,7 @@ use stasis_qcow2::CreateOptions;
 use super::*;
 use stasis_nvme::{KeptState, KeptZones, ZoneState};
 
-use crate::drives::Drives;
+use crate::opened_drives::Drives;
 
 const EXPERIMENT: &str = r#"
 command = ["true"]

@@ -15,7 +15,7 @@ mod shared;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use stasis_channel::help;
+use stasis_channel::application_hint;
 
 use self::btf::Btf;
 use self::program::{First, Offsets};
@@ -109,9 +109,10 @@ impl BfqTracer {
             None => return Err(TraceError::NoBfq),
         };
         let offsets = offsets(btf)?;
-        let map = bpf::page(help::PAGE as u32).map_err(failed("make a map of bpf's"))?;
+        let map =
+            bpf::page(application_hint::PAGE as u32).map_err(failed("make a map of bpf's"))?;
         let mut page = Shared::new(&map, 0, true).map_err(failed("map a page of bpf's"))?;
-        page.write(&help::header());
+        page.write(&application_hint::header());
         let doorbell = Doorbell::new().map_err(failed("make a ring buffer of bpf's"))?;
         let mut held = Vec::new();
         for name in FUNCTIONS.into_iter().chain([LEAVES]) {
@@ -143,24 +144,26 @@ impl BfqTracer {
     }
 
     /// How many queues of each drive are raised and have something to do.
-    pub fn raised(&self) -> [u32; help::SLOTS] {
-        std::array::from_fn(|slot| self.page.word(help::SLOTS_OFFSET + 4 * slot))
+    pub fn raised(&self) -> [u32; application_hint::SLOTS] {
+        std::array::from_fn(|slot| self.page.word(application_hint::SLOTS_OFFSET + 4 * slot))
     }
 
     /// Whether the machine is asked for help though nothing is raised.
     pub fn hold(&mut self, on: bool) {
-        self.page.set_double_word(help::HOLD_OFFSET, on.into());
+        self.page.set_double_word(application_hint::HOLD_OFFSET, on.into());
     }
 
     /// How often each of these numbers has been written so far.
-    pub fn written(&self) -> [u32; help::SLOTS] {
-        std::array::from_fn(|slot| self.page.word(help::SLOTS_OFFSET + program::WRITTEN + 4 * slot))
+    pub fn written(&self) -> [u32; application_hint::SLOTS] {
+        std::array::from_fn(|slot| {
+            self.page.word(application_hint::SLOTS_OFFSET + program::WRITTEN + 4 * slot)
+        })
     }
 
     /// When raising last began or ended anywhere (ns of `CLOCK_MONOTONIC`).
     pub fn changed_at(&self) -> u64 {
-        let times =
-            (0..help::SLOTS).map(|slot| self.page.double_word(program::TIMES_OFFSET + 8 * slot));
+        let times = (0..application_hint::SLOTS)
+            .map(|slot| self.page.double_word(program::TIMES_OFFSET + 8 * slot));
         times.max().unwrap_or(0)
     }
 
@@ -180,9 +183,9 @@ impl BfqTracer {
 impl Doorbell {
     /// The kernel's first page is the reader's, its second the writer's.
     fn new() -> io::Result<Self> {
-        let map = bpf::ring(help::PAGE as u32)?;
+        let map = bpf::ring(application_hint::PAGE as u32)?;
         let read = Shared::new(&map, 0, true)?;
-        let written = Shared::new(&map, help::PAGE as i64, false)?;
+        let written = Shared::new(&map, application_hint::PAGE as i64, false)?;
         Ok(Self { map, read, written })
     }
 }

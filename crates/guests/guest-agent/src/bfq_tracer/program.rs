@@ -9,7 +9,7 @@
 //! One more runs after BFQ handed a request out, and writes down where that is on
 //! the drive if its queue is raised as an interactive one.
 
-use stasis_channel::help;
+use stasis_channel::application_hint;
 
 /// From a slot to the number of times it was written, behind the slots and so
 /// beyond what a machine reads.
@@ -183,8 +183,8 @@ pub fn assemble(first: First, page: i32, ring: i32, offsets: &Offsets) -> Vec<u8
         }
     }
     // r6 = the slot.
-    code.double_word(6, MAP_VALUE, page, help::SLOTS_OFFSET as i32);
-    code.add(AND_VALUE, 9, 0, 0, help::SLOTS as i32 - 1);
+    code.double_word(6, MAP_VALUE, page, application_hint::SLOTS_OFFSET as i32);
+    code.add(AND_VALUE, 9, 0, 0, application_hint::SLOTS as i32 - 1);
     code.add(SHIFT_LEFT_VALUE, 9, 0, 0, 2);
     code.add(ADD, 6, 9, 0, 0);
     ring_if_changed(&mut code, page, ring);
@@ -213,12 +213,12 @@ pub fn assemble_urgent(page: i32, offsets: &Offsets) -> Vec<u8> {
     });
     code.add(LOAD_64, 8, 6, offsets.sector, 0);
     // r1 = where the number is; r5 = the place in the ring.
-    code.double_word(1, MAP_VALUE, page, help::COUNT_OFFSET as i32);
+    code.double_word(1, MAP_VALUE, page, application_hint::COUNT_OFFSET as i32);
     code.add(LOAD_32, 3, 1, 0, 0);
     code.add(MOVE, 4, 3, 0, 0);
-    code.add(AND_VALUE, 4, 0, 0, help::RING as i32 - 1);
+    code.add(AND_VALUE, 4, 0, 0, application_hint::RING as i32 - 1);
     code.add(SHIFT_LEFT_VALUE, 4, 0, 0, 3);
-    code.double_word(5, MAP_VALUE, page, help::RING_OFFSET as i32);
+    code.double_word(5, MAP_VALUE, page, application_hint::RING_OFFSET as i32);
     code.add(ADD, 5, 4, 0, 0);
     code.add(STORE_64, 5, 8, 0, 0);
     // Two processors can take one place: one request then is not urgent.
@@ -291,8 +291,11 @@ mod tests {
             // Where the result is set to 0, before the exit.
             assert_eq!(code[(count - 2) * 8], MOVE_VALUE);
         }
-        assert_eq!((help::SLOTS.count_ones(), help::RING.count_ones()), (1, 1));
+        assert_eq!(
+            (application_hint::SLOTS.count_ones(), application_hint::RING.count_ones()),
+            (1, 1)
+        );
         // Memory behind the slots is not read as a slot.
-        const { assert!(help::SLOTS_OFFSET + WRITTEN >= help::LENGTH) };
+        const { assert!(application_hint::SLOTS_OFFSET + WRITTEN >= application_hint::LENGTH) };
     }
 }

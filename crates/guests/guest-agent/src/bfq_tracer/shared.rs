@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
-use stasis_channel::help;
+use stasis_channel::application_hint;
 
 /// A page of a map of bpf's.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ unsafe impl Send for Shared {}
 impl Shared {
     /// Maps the page at `offset`.
     pub(super) fn new(map: &OwnedFd, offset: i64, writable: bool) -> io::Result<Self> {
-        let size = NonZeroUsize::new(help::PAGE).ok_or(io::ErrorKind::InvalidInput)?;
+        let size = NonZeroUsize::new(application_hint::PAGE).ok_or(io::ErrorKind::InvalidInput)?;
         let write = if writable { ProtFlags::PROT_WRITE } else { ProtFlags::empty() };
         let access = ProtFlags::PROT_READ | write;
         // SAFETY: a new mapping at an address the kernel chooses.
@@ -38,14 +38,14 @@ impl Shared {
     }
 
     pub(super) fn word(&self, offset: usize) -> u32 {
-        assert!(offset + 4 <= help::PAGE && offset.is_multiple_of(4));
+        assert!(offset + 4 <= application_hint::PAGE && offset.is_multiple_of(4));
         // SAFETY: aligned and within the mapping, which others access atomically.
         let word = unsafe { &*self.start.as_ptr().add(offset).cast::<AtomicU32>() };
         word.load(Ordering::Acquire)
     }
 
     fn at(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset + 8 <= help::PAGE && offset.is_multiple_of(8));
+        assert!(offset + 8 <= application_hint::PAGE && offset.is_multiple_of(8));
         // SAFETY: aligned and within the mapping, which others access atomically.
         unsafe { &*self.start.as_ptr().add(offset).cast::<AtomicU64>() }
     }
@@ -63,7 +63,7 @@ impl Shared {
     pub(super) fn physical_address(&self) -> io::Result<u64> {
         // proc(5), /proc/PID/pagemap: a page's number in bits 0 to 54, and bit 63
         // where it is in memory. A map's pages stay where they are.
-        let place = self.start.as_ptr() as u64 / help::PAGE as u64 * 8;
+        let place = self.start.as_ptr() as u64 / application_hint::PAGE as u64 * 8;
         let mut entry = [0; 8];
         File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, place)?;
         let entry = u64::from_le_bytes(entry);
@@ -71,13 +71,13 @@ impl Shared {
         if entry >> 63 == 0 || number == 0 {
             return Err(io::Error::other("the kernel does not say where its page is"));
         }
-        Ok(number * help::PAGE as u64)
+        Ok(number * application_hint::PAGE as u64)
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`, with this size, and used no more.
-        let _ = unsafe { munmap(self.start.cast(), help::PAGE) };
+        let _ = unsafe { munmap(self.start.cast(), application_hint::PAGE) };
     }
 }

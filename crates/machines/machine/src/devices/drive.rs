@@ -1,90 +1,193 @@
-//! A drive on the PCI bus, with any interface.
+//! A drive on the PCI bus, behind a controller of any kind.
 
 use stasis_block::clock::Nanos;
-use stasis_drive::Control;
+use stasis_block::{Health, Refused, Request};
+use stasis_drive::{Control, Done, Layer, TenantHandle};
 use stasis_run_events::IoRecord;
 
-use super::attached::{Attached, DriveController};
-use super::{NvmeController, VirtioController};
+use super::urgent::Urgent;
 use crate::memory::GuestMemory;
 
-/// A drive with its controller.
-pub enum DriveDevice {
-    /// Behind an NVMe controller.
-    Nvme(Box<Attached<NvmeController>>),
-    /// As a virtio block device.
-    Virtio(Box<Attached<VirtioController>>),
+/// A controller that the guest sees, with a drive attached.
+pub trait DriveController {
+    /// Whether a write to `offset` announces commands.
+    fn is_doorbell(&self, offset: u64) -> bool;
+
+    /// The state that the drive keeps beside its bytes if its power is off from now on, with the
+    /// medium's `health`; `None` if it keeps none.
+    fn kept_state(&mut self, _health: Health) -> Option<stasis_nvme::KeptState> {
+        None
+    }
+
+    /// Its function has been reset. By default it has no function-level reset, and no root port to
+    /// reset it.
+    fn reset(&mut self) {}
+
+    /// The guest reads a register.
+    fn read(&mut self, offset: u64, into: &mut [u8]);
+
+    /// The guest writes a register.
+    fn write(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, offset: u64, data: &[u8]);
+
+    /// Makes the drive carry out its vendor's own commands.
+    fn vendor(&mut self, _memory: &GuestMemory, _drive: &mut dyn Layer, _now: Nanos) {}
+
+    /// Looks for commands that the guest has not rung for; whether it could look.
+    fn poll(&mut self, memory: &GuestMemory, now: Nanos) -> bool;
+
+    /// The next command for the drive.
+    fn pop_request(&mut self) -> Option<Request>;
+
+    /// The next command that was refused.
+    fn pop_refused(&mut self) -> Option<Refused>;
+
+    /// When the controller is to be advanced, independently of the drive.
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Virtual time is `now`.
+    fn set_time(&mut self, _now: Nanos) {}
+
+    /// The drive has completed a command; `io` is its record.
+    fn complete(
+        &mut self,
+        memory: &GuestMemory,
+        drive: &mut dyn Layer,
+        done: Done,
+        io: &mut IoRecord,
+    );
+
+    /// The next MSI-X vector to signal.
+    fn pop_interrupt(&mut self) -> Option<u16>;
 }
 
-/// The same of either.
-macro_rules! either {
-    ($self:expr, $device:ident => $call:expr) => {
-        match $self {
-            DriveDevice::Nvme($device) => $call,
-            DriveDevice::Virtio($device) => $call,
-        }
-    };
+/// A controller, its drive, and the state between them.
+pub struct DriveDevice {
+    controller: Box<dyn DriveController>,
+    drive: Box<dyn Layer>,
+    /// Its hold on the drive, if others share it.
+    tenant: Option<TenantHandle>,
+    /// Requests that the guest prefers: only a shared drive can do so as well.
+    urgent: Urgent,
+    /// Completed, and not delivered yet.
+    done: Vec<Done>,
+    /// Commands that the controller has refused, with when: not recorded yet.
+    refused: Vec<(Nanos, Refused)>,
+    /// Commands that the drive was given.
+    submitted: u64,
+    lazy: bool,
 }
 
 impl DriveDevice {
+    /// Attaches `drive` to `controller`. The driver of a `lazy` controller does not ring for
+    /// a submission: it is to be polled.
+    pub fn new(
+        controller: impl DriveController + 'static,
+        drive: Box<dyn Layer>,
+        tenant: Option<TenantHandle>,
+        lazy: bool,
+    ) -> Self {
+        Self {
+            controller: Box::new(controller),
+            drive,
+            tenant,
+            urgent: Urgent::default(),
+            done: Vec::new(),
+            refused: Vec::new(),
+            submitted: 0,
+            lazy,
+        }
+    }
+
     /// The management of the drive.
     pub fn control(&mut self) -> &mut dyn Control {
-        either!(self, device => device.control())
+        self.drive.control()
     }
 
     /// The state that the drive keeps beside its bytes if its power is off from now on; `None` for
-    /// a virtio drive.
+    /// a controller that keeps none.
     pub fn kept_state(&mut self) -> Option<stasis_nvme::KeptState> {
-        match self {
-            Self::Nvme(device) => {
-                // The counters of the medium in it are of this instant.
-                let health = device.control().health();
-                Some(device.controller.kept_state_with(health))
-            }
-            Self::Virtio(_) => None,
-        }
+        // The counters of the medium in it are of this instant.
+        let health = self.drive.control().health();
+        self.controller.kept_state(health)
     }
 
     /// Whether a write to `offset` announces commands.
     pub fn is_doorbell(&self, offset: u64) -> bool {
-        match self {
-            Self::Nvme(_) => stasis_nvme::Controller::is_doorbell(offset),
-            Self::Virtio(_) => VirtioController::is_doorbell(offset),
+        self.controller.is_doorbell(offset)
+    }
+
+    /// Its function has been reset.
+    pub fn reset(&mut self) {
+        self.controller.reset();
+    }
+
+    /// The guest begins or ends to need help from those it shares the drive with.
+    pub fn help(&mut self, now: Nanos, on: bool) {
+        if let Some(tenant) = &self.tenant {
+            // The layers above the shared drive act at the times of their own events.
+            self.drive.advance(now, &mut self.done);
+            tenant.help(now, on);
+        }
+    }
+
+    /// The guest's scheduler prefers the requests that it sends next for these sectors of 512
+    /// bytes.
+    pub fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
+        if self.tenant.is_some() {
+            self.urgent.expect(sectors);
         }
     }
 
     /// The guest reads a register.
     pub fn read(&mut self, offset: u64, into: &mut [u8]) {
-        either!(self, device => device.read(offset, into));
+        self.controller.read(offset, into);
     }
 
     /// The guest writes a register at virtual time `now`.
     pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
-        either!(self, device => device.write(memory, now, offset, data));
+        self.controller.set_time(now);
+        self.controller.write(memory, &mut *self.drive, offset, data);
+        self.controller.vendor(memory, &mut *self.drive, now);
+        self.submit(now);
     }
 
-    /// Whether commands are found by polling only.
+    /// Whether submissions are found by polling only.
     pub fn is_lazy(&self) -> bool {
-        either!(self, device => device.is_lazy())
+        self.lazy
     }
 
-    /// Looks for commands, where that is the only way to find them.
+    /// Looks for submissions, if the controller is a lazy one.
     pub fn poll(&mut self, memory: &GuestMemory, now: Nanos) {
-        either!(self, device => device.poll(memory, now));
-    }
-
-    /// Its function has been reset.
-    pub fn reset(&mut self) {
-        match self {
-            Self::Nvme(device) => device.controller.reset(),
-            // A virtio drive has no function-level reset, and no root port to reset it.
-            Self::Virtio(_) => {}
+        if self.lazy && self.controller.poll(memory, now) {
+            self.submit(now);
         }
     }
 
-    /// When [`DriveDevice::advance`] is to be called next.
+    fn submit(&mut self, now: Nanos) {
+        while let Some(mut request) = self.controller.pop_request() {
+            request.urgent = self.urgent.take(&request.command);
+            self.submitted += 1;
+            self.drive.submit(now, request);
+        }
+        while let Some(refused) = self.controller.pop_refused() {
+            self.refused.push((now, refused));
+        }
+    }
+
+    /// When [`DriveDevice::advance`] is to be called next: for the drive's model, for the controller,
+    /// or for refused requests, which are recorded at once: the guest may repeat them for ever.
     pub fn next_event(&self) -> Option<Nanos> {
-        either!(self, device => device.next_event())
+        let done = self.done.first().map(|done| done.at);
+        let refused = self.refused.first().map(|(at, _)| *at);
+        let events = [self.drive.next_event(), self.controller.next_event(), done, refused];
+        events.into_iter().flatten().min()
+    }
+
+    /// The next MSI-X vector to signal.
+    pub fn pop_interrupt(&mut self) -> Option<u16> {
+        self.controller.pop_interrupt()
     }
 
     /// Delivers what is due at `now`; each I/O is passed to `record`.
@@ -93,24 +196,23 @@ impl DriveDevice {
         memory: &GuestMemory,
         now: Nanos,
         boot: bool,
-        record: impl FnMut(IoRecord),
+        mut record: impl FnMut(IoRecord),
     ) {
-        either!(self, device => device.advance(memory, now, boot, record));
-    }
-
-    /// The guest begins or ends to need help at its drives.
-    pub fn help(&mut self, now: Nanos, on: bool) {
-        either!(self, device => device.help(now, on));
-    }
-
-    /// The guest's scheduler prefers the requests that it sends next for these sectors of 512
-    /// bytes.
-    pub fn urge(&mut self, sectors: &mut dyn Iterator<Item = u64>) {
-        either!(self, device => device.urge(sectors));
-    }
-
-    /// The next MSI-X vector to signal.
-    pub fn pop_interrupt(&mut self) -> Option<u16> {
-        either!(self, device => device.controller.pop_interrupt())
+        self.controller.set_time(now);
+        self.drive.advance(now, &mut self.done);
+        let drive = self.drive.properties().index;
+        let mut done = std::mem::take(&mut self.done);
+        for done in done.drain(..) {
+            let mut entry = IoRecord { drive, boot, delivered: now, ..done.record() };
+            self.controller.complete(memory, &mut *self.drive, done, &mut entry);
+            record(entry);
+        }
+        self.done = done;
+        // A completion can make room for commands that waited.
+        self.submit(now);
+        for (at, refused) in self.refused.drain(..) {
+            let order = self.submitted;
+            record(IoRecord { drive, boot, order, ..IoRecord::of_refused(&refused, at) });
+        }
     }
 }

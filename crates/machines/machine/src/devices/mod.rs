@@ -1,6 +1,5 @@
 //! The machine's devices, and who answers an access to a port or an address.
 
-mod attached;
 mod channel;
 pub mod cmos;
 mod drive;
@@ -10,7 +9,6 @@ mod serial;
 mod urgent;
 mod virtio;
 
-pub use attached::Attached;
 pub use channel::{AgentEvent, ChannelDevice, Command, CommandSource};
 pub use cmos::Cmos;
 pub use drive::DriveDevice;

@@ -6,7 +6,7 @@ use stasis_drive::{Done, Layer};
 use stasis_nvme::{Ended, Memory, OutOfMemoryRange, VendorRequest};
 use stasis_run_events::{IoRecord, IoStatus};
 
-use super::attached::DriveController;
+use super::drive::DriveController;
 use crate::layout::DRIVE_BAR;
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};
@@ -54,21 +54,22 @@ impl NvmeController {
             .with_bar(DRIVE_BAR, stasis_nvme::Controller::bar_size(), false)
             .with_msix(queue_pairs + 1)
     }
-
-    /// The state that the drive keeps if its power is off from now on; `health` is the medium's
-    /// report.
-    pub fn kept_state_with(&mut self, health: Health) -> stasis_nvme::KeptState {
-        self.controller.note_health(health);
-        self.controller.kept_state()
-    }
-
-    /// Its function has been reset.
-    pub fn reset(&mut self) {
-        self.controller.reset_function();
-    }
 }
 
 impl DriveController for NvmeController {
+    fn is_doorbell(&self, offset: u64) -> bool {
+        stasis_nvme::Controller::is_doorbell(offset)
+    }
+
+    fn kept_state(&mut self, health: Health) -> Option<stasis_nvme::KeptState> {
+        self.controller.note_health(health);
+        Some(self.controller.kept_state())
+    }
+
+    fn reset(&mut self) {
+        self.controller.reset_function();
+    }
+
     fn read(&mut self, offset: u64, into: &mut [u8]) {
         self.controller.read_register(offset, into);
     }

@@ -6,7 +6,7 @@ use stasis_drive::{Done, Layer};
 use stasis_run_events::IoRecord;
 use stasis_virtio::PciDevice;
 
-use super::attached::DriveController;
+use super::drive::DriveController;
 use crate::layout::DRIVE_BAR;
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};
@@ -39,14 +39,13 @@ impl VirtioController {
             function.with_capability(VENDOR_SPECIFIC, &capability.body(0))
         })
     }
-
-    /// Whether a write to `offset` announces requests.
-    pub fn is_doorbell(offset: u64) -> bool {
-        PciDevice::is_doorbell(offset)
-    }
 }
 
 impl DriveController for VirtioController {
+    fn is_doorbell(&self, offset: u64) -> bool {
+        PciDevice::is_doorbell(offset)
+    }
+
     fn read(&mut self, offset: u64, into: &mut [u8]) {
         self.device.read_register(offset, into);
     }

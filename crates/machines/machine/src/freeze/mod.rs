@@ -5,10 +5,10 @@
 //! left. The host's work between is not part of either, and the costs of entry and exit themselves
 //! are subtracted ([`Costs`], which `kvm/calibrate.rs` measures).
 
-mod clock;
 mod costs;
-mod scale;
+mod tsc_clock;
+mod tsc_scale;
 
-pub use clock::Clock;
 pub use costs::{Costs, ExitPath};
-pub use scale::{host_tsc, Scale};
+pub use tsc_clock::Clock;
+pub use tsc_scale::{host_tsc, Scale};

@@ -1,6 +1,6 @@
 //! Messages of a guest's agent, and its page by which it asks for help.
 
-use stasis_channel::help;
+use stasis_channel::application_hint;
 use stasis_run_events::RunEvent;
 
 use super::timeline::Timeline;
@@ -9,7 +9,7 @@ use crate::devices::AgentEvent;
 use crate::error::Error;
 
 /// Where the page has its ring.
-const RING: u64 = help::RING_OFFSET as u64;
+const RING: u64 = application_hint::RING_OFFSET as u64;
 
 impl Machine {
     /// The agent rang the channel's doorbell.
@@ -21,8 +21,8 @@ impl Machine {
         let others = timeline.preparing - usize::from(!self.prepared);
         let memory = &self.memory;
         let is_memory = |address: u64| {
-            address.is_multiple_of(help::PAGE as u64)
-                && memory.read(address, &mut [0; help::PAGE]).is_ok()
+            address.is_multiple_of(application_hint::PAGE as u64)
+                && memory.read(address, &mut [0; application_hint::PAGE]).is_ok()
         };
         let (now, skipped) = (timeline.clock.now(), timeline.statistics.skipped);
         let works = self.is_at_a_drive();
@@ -49,9 +49,9 @@ impl Machine {
     /// Looks into the page by which the guest asks for help.
     pub(super) fn read_help_page(&mut self, timeline: &mut Timeline) {
         let Some(address) = self.help_page else { return };
-        let mut page = [0; help::LENGTH];
+        let mut page = [0; application_hint::LENGTH];
         let read = self.memory.read(address, &mut page).is_ok();
-        let Some(on) = help::wants_help(&page).filter(|_| read) else {
+        let Some(on) = application_hint::wants_help(&page).filter(|_| read) else {
             // The guest has written something else than it announced: its help page is no longer
             // read.
             self.help_page = None;
@@ -60,19 +60,19 @@ impl Machine {
             return;
         };
         self.help(timeline, on);
-        self.read_urgent(address, help::count(&page));
+        self.read_urgent(address, application_hint::count(&page));
     }
 
     /// Passes on the requests that the guest's bfq has handed out for interactive queues since the
     /// last look, and that are on their way to one of the guest's drives.
     fn read_urgent(&mut self, page: u64, count: u32) {
-        let mut ring = [0; 8 * help::RING];
+        let mut ring = [0; 8 * application_hint::RING];
         if count == self.urgent || self.memory.read(page + RING, &mut ring).is_err() {
             return;
         }
         let seen = std::mem::replace(&mut self.urgent, count);
         for drive in &mut self.drives {
-            drive.urge(&mut help::since(&ring, seen, count));
+            drive.urge(&mut application_hint::since(&ring, seen, count));
         }
     }
 

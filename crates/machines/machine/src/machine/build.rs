@@ -20,7 +20,7 @@ use super::vm::Machine;
 use super::watch::Watch;
 use crate::boot::{self, Kernel};
 use crate::devices::{
-    Attached, ChannelDevice, Cmos, DriveDevice, IoApic, NvmeController, Serial, VirtioController,
+    ChannelDevice, Cmos, DriveDevice, IoApic, NvmeController, Serial, VirtioController,
 };
 use crate::engine::{self, Engine};
 use crate::error::Error;
@@ -287,8 +287,8 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
             let state = state.map_or_else(|| KeptState::as_made(&config), |state| *state);
             let controller = stasis_nvme::Controller::with_state(config, &state)
                 .map_err(|error| Error::Drive(name, error.into()))?;
-            let device = Attached::new(NvmeController::new(controller), drive, tenant, lazy);
-            (DriveDevice::Nvme(Box::new(device)), function, Some(link))
+            let controller = NvmeController::new(controller);
+            (DriveDevice::new(controller, drive, tenant, lazy), function, Some(link))
         }
         Controller::Virtio(config) => {
             let lazy = config.notify == Doorbells::Lazy;
@@ -296,8 +296,7 @@ fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Er
                 PciDevice::new(config).map_err(|error| Error::Drive(name, error.into()))?;
             let controller = VirtioController::new(device);
             let function = controller.function();
-            let device = Attached::new(controller, drive, tenant, lazy);
-            (DriveDevice::Virtio(Box::new(device)), function, None)
+            (DriveDevice::new(controller, drive, tenant, lazy), function, None)
         }
     })
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use stasis_block::clock::Nanos;
 use stasis_block::Link;
 use stasis_channel::Job;
-use stasis_drive::{Layer, Shared, TenantHandle};
+use stasis_drive::{Layer, SharedDrive, TenantHandle};
 
 use crate::devices::CommandSource;
 
@@ -72,7 +72,7 @@ pub struct Config<'a> {
     /// The machines, at least one.
     pub machines: Vec<MachineConfig<'a>>,
     /// Drives that they share.
-    pub shared: Vec<Shared>,
+    pub shared: Vec<SharedDrive>,
     /// Processor speed: how many times as fast as it ticks the TSC is declared.
     pub speed: Speed,
     /// The kernel (vmlinux).

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stasis_block::clock::Nanos;
-use stasis_drive::Shared;
+use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
 use super::config::Stop;
@@ -16,7 +16,7 @@ pub(super) struct Run<'j> {
     // Dropped in this order: the parts that point into the vCPUs, then the machines.
     pub(super) timeline: Timeline<'j>,
     pub(super) machines: Vec<Machine>,
-    pub(super) shared: Vec<Shared>,
+    pub(super) shared: Vec<SharedDrive>,
     /// Reports of the shared drives at the moment when the last command that is waited for ended.
     pub(super) shares: Vec<SharedOutcome>,
     /// Every processor: its machine, and its number there.

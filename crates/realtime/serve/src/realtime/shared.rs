@@ -13,9 +13,9 @@ use super::RealTime;
 /// A drive in real time below another layer, such as a disk image: the thread that serves both
 /// looks at the medium before the layer above is asked.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<RealTime>>);
+pub struct SharedRealTime(Arc<Mutex<RealTime>>);
 
-impl Shared {
+impl SharedRealTime {
     /// Shares a drive.
     pub fn new(drive: RealTime) -> Self {
         Self(Arc::new(Mutex::new(drive)))
@@ -27,15 +27,15 @@ impl Shared {
     }
 }
 
-/// [`Shared`] as a layer. The drive keeps its size while another layer stands on it.
+/// [`SharedRealTime`] as a layer. The drive keeps its size while another layer stands on it.
 pub struct SharedLayer {
-    shared: Shared,
+    shared: SharedRealTime,
     properties: Properties,
 }
 
 impl SharedLayer {
     /// The layer that `shared` is.
-    pub fn new(shared: &Shared) -> Self {
+    pub fn new(shared: &SharedRealTime) -> Self {
         let properties = shared.lock().properties().clone();
         Self { shared: shared.clone(), properties }
     }

@@ -259,7 +259,7 @@ mod tests {
         let context = stasis_models::BuildContext { seed: 0, capacity: 1 << 20, path: 0 };
         let ram = Box::new(stasis_media::Ram::new(1 << 20));
         let drive = crate::RealTime::new(0, "d".into(), Some(hour.build(&context).unwrap()), ram);
-        let store = crate::Store::new(crate::Shared::new(drive));
+        let store = crate::Store::new(crate::SharedRealTime::new(drive));
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
         let backend = Backend::new("d".into(), store, None, epoll.unwrap().into()).unwrap();
         let mut ublk = Ublk::start(file, &info, 1 << 20, backend).unwrap();

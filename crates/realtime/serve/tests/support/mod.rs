@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use stasis_block::Doorbells;
 use stasis_media::{Execution, MediumSpec, OpenOptions};
-use stasis_serve::{Description, Made, NewDrive, Poll, RealTime, Server, Shared, Store};
+use stasis_serve::{Description, Made, NewDrive, Poll, RealTime, Server, SharedRealTime, Store};
 use stasis_virtio::{feature, Config};
 use vhost::vhost_user::message::{
     VhostUserInflight, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
@@ -94,7 +94,7 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
             let context =
                 stasis_models::BuildContext { seed: 0, capacity: medium.capacity(), path: 0 };
             let model = model.map(|model| model.build(&context).unwrap());
-            Ok(Store::new(Shared::new(RealTime::new(0, label, model, medium))))
+            Ok(Store::new(SharedRealTime::new(RealTime::new(0, label, model, medium))))
         }),
     }
 }

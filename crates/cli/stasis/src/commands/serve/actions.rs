@@ -15,7 +15,7 @@ use stasis_runner::failure;
 use stasis_serve::control::Actions;
 use stasis_serve::{Made, NewDrive};
 
-use super::drives::{self, Planned};
+use super::open_drive::{self, Planned};
 use super::results::Writing;
 
 /// Where drives that are asked for later come from.
@@ -47,7 +47,7 @@ impl Later {
         // A client of the interface does not wait for files that another program holds.
         let (base, folder) = (&self.base, &self.folder);
         let patience = Duration::ZERO;
-        let new = |spec: &_| drives::new(spec, index, self.seed, base, folder, patience);
+        let new = |spec: &_| open_drive::new(spec, index, self.seed, base, folder, patience);
         let made = match create {
             true => {
                 // All that can be wrong with the rest, before anything is made.

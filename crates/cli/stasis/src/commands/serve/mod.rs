@@ -1,11 +1,11 @@
 //! `stasis serve`: drives in real time on sockets.
 
 mod actions;
-mod drives;
 mod ending;
 mod metrics;
 #[cfg(test)]
 mod no_request_left;
+mod open_drive;
 mod results;
 
 use std::io::Read;
@@ -200,11 +200,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     );
     for (index, spec) in experiment.drives.iter().enumerate() {
         let mut planned =
-            drives::new(spec, index, experiment.seed, &base, &folder, drives::PATIENCE)?;
+            open_drive::new(spec, index, experiment.seed, &base, &folder, open_drive::PATIENCE)?;
         if serve.ublk.contains(&planned.new.name) {
-            drives::as_ublk(&mut planned, spec, &folder);
+            open_drive::as_ublk(&mut planned, spec, &folder);
         }
-        let drives::Planned { new: mut drive, shown } = planned;
+        let open_drive::Planned { new: mut drive, shown } = planned;
         let name = &drive.name;
         drive.own = !given.contains_key(name);
         drive.listener = given.remove(name).or_else(|| left.remove(name));

@@ -4,7 +4,7 @@
 
 mod budget;
 mod fair;
-pub mod help;
+pub mod help_budget;
 mod queue;
 mod raise;
 mod service;
@@ -22,9 +22,11 @@ use crate::clook_queue::Requests;
 use crate::pool::Pool;
 use crate::priority::{Class, Turns};
 use crate::queues::Slab;
-use crate::{GroupId, QueueId, QueueSpec, QueueStatistics, Refused, Request, Scheduler, WEIGHTS};
+use crate::{
+    GroupId, QueueId, QueueSpec, QueueStatistics, QueuedRequest, Refused, Scheduler, WEIGHTS,
+};
 use fair::{Entities, Entity, Fair, Owner};
-use help::Help;
+use help_budget::Help;
 use queue::Queue;
 use service::{Current, Decision};
 use spec::MAX_RAISE;
@@ -201,7 +203,7 @@ impl Scheduler for Bfq {
         self.drop_if_done(queue.0);
     }
 
-    fn add(&mut self, now: Nanos, id: QueueId, request: &Request) -> Result<(), Refused> {
+    fn add(&mut self, now: Nanos, id: QueueId, request: &QueuedRequest) -> Result<(), Refused> {
         self.settle_help(now);
         let queue = self.queues.get_mut(id.0).filter(|queue| !queue.removed);
         let queue = queue.ok_or(Refused::Queue(id))?;

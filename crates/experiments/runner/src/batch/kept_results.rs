@@ -2,12 +2,12 @@
 //! program and experiment.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use anyhow::{bail, Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+
+use super::point_digest::program_digest;
 
 /// Name of the file that marks a folder's results as complete.
 const COMPLETE_FILE: &str = "complete.json";
@@ -113,31 +113,6 @@ impl Begun {
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(complete.result)
     }
-}
-
-/// The digest of this program, which is read once.
-fn program_digest() -> Result<String> {
-    static KNOWN: OnceLock<String> = OnceLock::new();
-    if let Some(known) = KNOWN.get() {
-        return Ok(known.clone());
-    }
-    let program = crate::program::own()?;
-    let bytes =
-        std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
-    Ok(KNOWN.get_or_init(|| digest(&bytes)).clone())
-}
-
-/// The digest of a value as JSON.
-///
-/// # Errors
-/// If the value cannot be written as JSON.
-pub fn digest_of(value: &impl Serialize) -> Result<String> {
-    Ok(digest(&serde_json::to_vec(value).context("cannot write the experiment")?))
-}
-
-/// SHA-256 in hexadecimal.
-pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Checks the result of removing `path`, which need not have existed.

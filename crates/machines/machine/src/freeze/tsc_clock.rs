@@ -2,7 +2,7 @@
 //! works.
 
 use super::costs::{Costs, ExitPath};
-use super::scale::{host_tsc, Scale};
+use super::tsc_scale::{host_tsc, Scale};
 
 /// Virtual time.
 #[derive(Debug, Clone)]

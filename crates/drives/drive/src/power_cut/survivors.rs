@@ -6,8 +6,8 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::splitmix::nth as hash;
 
-use super::cache::{Change, VolatileCache};
-use super::zones::Holes;
+use super::volatile_cache::{Change, VolatileCache};
+use super::zone_holes::Holes;
 use super::Survival;
 
 /// Choice among the states that a power cut can leave.

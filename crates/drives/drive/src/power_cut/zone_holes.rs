@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use stasis_block::{Command, Operation, SECTOR};
 
-use super::cache::{Change, VolatileCache};
-use super::sampling::Left;
+use super::survivors::Left;
+use super::volatile_cache::{Change, VolatileCache};
 use super::Survival;
 
 /// The zones of a drive: those of each of its namespaces, which are of one size and lie one

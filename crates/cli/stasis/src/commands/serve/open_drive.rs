@@ -14,7 +14,7 @@ use stasis_media::{
 use stasis_models::{BuildContext, Model, ModelSpec, NullSpec};
 use stasis_ordered_disk::{OrderedDisk, OrderedMedium};
 use stasis_runner::{failure, keep};
-use stasis_serve::{Description, Made, NewDrive, RealTime, Shared, SharedLayer, Store};
+use stasis_serve::{Description, Made, NewDrive, RealTime, SharedLayer, SharedRealTime, Store};
 use stasis_virtio::Config;
 
 /// Limit on the queues that a client can ask for, unless the drive sets another number.
@@ -236,7 +236,7 @@ impl Opening {
         if let Some(file) = discard {
             keep::discard(&file)?;
         }
-        let drive = Shared::new(RealTime::new(*index, name, model, medium));
+        let drive = SharedRealTime::new(RealTime::new(*index, name, model, medium));
         let mut store = Store::new(drive.clone());
         if let Some((opening, settings)) = image {
             let below: Box<dyn Layer> = Box::new(SharedLayer::new(&drive));

@@ -1,7 +1,7 @@
 //! A publication's figures: read from its data file, and beside ours.
 
 use serde::de::DeserializeOwned;
-use stasis_report::figures::{Figure, Relation};
+use stasis_report::published_vs_measured::{Figure, Relation};
 
 /// A figure beside its publication's.
 pub fn figure(

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use stasis_experiment::{Engine, GuestSpec};
-use stasis_report::figures::Figure;
 use stasis_report::page::Section;
+use stasis_report::published_vs_measured::Figure;
 
 /// A request to repeat a publication.
 #[derive(Debug)]
-pub struct Request {
+pub struct Reproduction {
     /// The folder of the results.
     pub folder: PathBuf,
     /// Engine that runs the machines.
@@ -32,7 +32,7 @@ pub struct Request {
     pub stop: Arc<AtomicBool>,
 }
 
-impl Request {
+impl Reproduction {
     /// Size of the reproduction, in words.
     pub fn size(&self) -> &'static str {
         match (self.quick, self.full) {

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use stasis_block::{Command, Operation, PowerLoss, SECTOR};
 
-use super::zones::ZoneLayout;
+use super::zone_holes::ZoneLayout;
 use super::Survival;
 
 /// Outcome of a change so far.

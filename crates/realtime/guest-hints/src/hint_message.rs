@@ -4,7 +4,7 @@
 //! message comes. So a lost one does no harm, and a dead guest's help ends.
 
 use stasis_block::clock::{Nanos, MILLISECOND};
-use stasis_channel::help::MAGIC;
+use stasis_channel::application_hint::MAGIC;
 
 /// The format's version.
 pub const VERSION: u16 = 1;

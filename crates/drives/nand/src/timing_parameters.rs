@@ -1,4 +1,4 @@
-//! The times that an array is given; the time of one operation is in `access_time.rs`.
+//! The times that an array is given; the time of one operation is in `operation_latency.rs`.
 
 use stasis_block::clock::{Nanos, MICROSECOND};
 

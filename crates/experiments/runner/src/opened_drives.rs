@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::{FaultInjector, Level, TraceStream};
-use stasis_drive::{Drive, Layer, LoadSpec, Properties, Region, Shared};
+use stasis_drive::{Drive, Layer, LoadSpec, Properties, Region, SharedDrive};
 use stasis_experiment::Interface;
 use stasis_machine::{Controller, DriveConfig};
 use stasis_media::{Execution, HostMedium, Medium, MediumSpec, OpenOptions, Pieces};
@@ -23,7 +23,7 @@ const WORKLOADS: u64 = 0x6c6f_6164;
 pub struct Drives<'a> {
     plan: &'a RunPlan,
     stream: Option<&'a TraceStream>,
-    shared: Vec<Shared>,
+    shared: Vec<SharedDrive>,
     /// By the number of the machines' drive: an image whose files lie on a
     /// shared one.
     images: BTreeMap<usize, (Opening, Settings)>,
@@ -40,7 +40,7 @@ impl<'a> Drives<'a> {
             let layer = drives.build(drive, pieces).with_context(of)?;
             let scheduler =
                 drive.spec.scheduler.as_ref().context("a shared drive has a scheduler")?;
-            drives.shared.push(Shared::new(scheduler, layer));
+            drives.shared.push(SharedDrive::new(scheduler, layer));
         }
         for (index, load) in plan.workloads.iter().enumerate() {
             let place = &load.place;
@@ -59,11 +59,11 @@ impl<'a> Drives<'a> {
     }
 
     /// The shared drives.
-    pub fn into_shared(self) -> Vec<Shared> {
+    pub fn into_shared(self) -> Vec<SharedDrive> {
         self.shared
     }
 
-    fn on(&self, place: &SharedRegion) -> Result<&Shared> {
+    fn on(&self, place: &SharedRegion) -> Result<&SharedDrive> {
         self.shared.get(place.drive).context("there is no such shared drive")
     }
 
