@@ -313,6 +313,7 @@ def crash_test(
     strict: bool = False,
     checkers: Optional[int] = None,
     inject: Optional[str] = None,
+    keep_disk: bool = False,
     engine: Optional[str] = None,
     progress: bool = True,
     cancel: Optional[threading.Event] = None,
@@ -333,6 +334,8 @@ def crash_test(
     ``checkers``: number of guests that check at a time; by default one for each processor.
     ``inject``: a fault below the guest, to test the test: ``dropped-barrier``,
     ``early-acknowledgement`` or ``swapped-tables``.
+    ``keep_disk``: leaves the disks of ``state``, or else of the first finding, as raw files;
+    ``summary["disks"]`` names them.
     ``engine``: ``auto``, ``kvm``, ``softkvm`` or ``exact``.
     ``progress``: whether a bar is shown. ``cancel``: ends the test when it is set.
 
@@ -347,6 +350,7 @@ def crash_test(
     }  # fmt: skip
     path = _experiment_file(experiment, folder)
     words = ["crash-test", str(path), "--json", *_words(options), *["--strict"] * strict]
+    words += ["--keep-disk"] * keep_disk
     done = _start(words, "booting", folder, progress=progress, cancel=cancel)
     if done.stopped:
         raise Interrupted("the crash test was stopped", status=done.status, command_line=done.command_line)

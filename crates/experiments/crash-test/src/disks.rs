@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -294,23 +294,65 @@ impl StateDisk {
         let cannot = || format!("cannot write {}", path.display());
         let file = File::create(&path).with_context(cannot)?;
         match self {
-            Self::Image(image) => {
-                copy_sparse(&image.links[0].path, &file).with_context(cannot)?;
-            }
-            Self::Raw(raw) => {
-                if let Some(base) = &raw.base {
-                    let place = PathBuf::from(format!("/proc/self/fd/{}", base.as_raw_fd()));
-                    copy_sparse(&place, &file).with_context(cannot)?;
-                }
+            Self::Image(image) => copy_sparse(&image.links[0].path, &file),
+            Self::Raw(raw) => raw.save(&file, present, size, contents),
+        }
+        .with_context(cannot)
+    }
+
+    /// Leaves the guest's disk of the state as a raw file at `path`; of an image, which must be
+    /// sound, too.
+    pub fn save_disk(
+        &mut self,
+        path: &Path,
+        present: (&Enumerator, usize, &DriveCrashState),
+        size: u64,
+        contents: &Contents,
+    ) -> Result<()> {
+        let cannot = || format!("cannot write {}", path.display());
+        let file = File::create(path).with_context(cannot)?;
+        match self {
+            Self::Raw(raw) => raw.save(&file, present, size, contents).with_context(cannot),
+            Self::Image(disk) => {
                 file.set_len(size).with_context(cannot)?;
-                let (enumerator, drive, crashed) = present;
-                for (sector, content) in enumerator.settled(drive).each().chain(crashed.each()) {
-                    let bytes = contents.bytes(content);
-                    file.write_all_at(bytes, sector * SECTOR as u64).with_context(cannot)?;
+                let Some((image, extents)) = &mut disk.opened else {
+                    anyhow::bail!("the image is not sound");
+                };
+                for extent in extents.iter().filter(|extent| holds_data(extent)) {
+                    let end = (extent.offset + extent.length).min(size);
+                    let mut at = extent.offset;
+                    while at < end {
+                        let length = (end - at).min(GATHERED as u64) as usize;
+                        let data =
+                            read_image(image, at, length).context("cannot read the image")?;
+                        file.write_all_at(&data, at).with_context(cannot)?;
+                        at += length as u64;
+                    }
                 }
+                Ok(())
             }
         }
-        Ok(())
+    }
+
+    /// Bytes that [`StateDisk::save_disk`] or, of an image that is not sound, [`StateDisk::save`]
+    /// takes on the host's disk at most.
+    pub fn room(&self, present: (&Enumerator, usize, &DriveCrashState)) -> u64 {
+        // As stat(2) counts, whatever the file system's blocks.
+        let allocated = |file: &File| file.metadata().map_or(0, |meta| meta.blocks() * 512);
+        match self {
+            Self::Raw(raw) => {
+                let (enumerator, drive, crashed) = present;
+                let sectors = enumerator.settled(drive).each().count() + crashed.each().count();
+                raw.base.as_ref().map_or(0, allocated) + (sectors * SECTOR) as u64
+            }
+            Self::Image(disk) => match &disk.opened {
+                Some((_, extents)) => {
+                    let data = extents.iter().filter(|extent| holds_data(extent));
+                    data.map(|extent| extent.length).sum()
+                }
+                None => allocated(&disk.state),
+            },
+        }
     }
 
     /// The image's file in the present state, for others to look at.
@@ -319,6 +361,31 @@ impl StateDisk {
             Self::Image(image) => Some(&image.state),
             Self::Raw(_) => None,
         }
+    }
+}
+
+/// Whether an extent of an image is not zeroes.
+fn holds_data(extent: &Extent) -> bool {
+    !matches!(extent.kind, Kind::Zero { .. })
+}
+
+impl RawDisk {
+    /// Writes a state of the disk, of `size` bytes, to `file`.
+    fn save(
+        &self,
+        file: &File,
+        (enumerator, drive, crashed): (&Enumerator, usize, &DriveCrashState),
+        size: u64,
+        contents: &Contents,
+    ) -> io::Result<()> {
+        if let Some(base) = &self.base {
+            copy_sparse(&PathBuf::from(format!("/proc/self/fd/{}", base.as_raw_fd())), file)?;
+        }
+        file.set_len(size)?;
+        for (sector, content) in enumerator.settled(drive).each().chain(crashed.each()) {
+            file.write_all_at(contents.bytes(content), sector * SECTOR as u64)?;
+        }
+        Ok(())
     }
 }
 

@@ -2,15 +2,18 @@
 
 use serde::Serialize;
 use stasis_block::clock::Nanos;
+use stasis_block::units::format_duration;
 use stasis_block::{Command, Operation};
-use stasis_crash::{Cut, Enumerator, EventKind, Loss, Trace};
+use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Request, Trace};
 use stasis_report::units;
 
-/// Writes that are listed, the last before the cut.
-const LOSSES: usize = 12;
+/// Changes that are listed: the last before the cut, and the one that a finding names.
+const LOSSES: usize = 24;
 /// Events that are listed, before the cut and after it.
 const BEFORE: usize = 8;
 const AFTER: usize = 4;
+/// Lines of output that are listed, the last before the cut.
+const LINES: usize = 5;
 /// Characters of a line that are shown.
 const SHOWN: usize = 100;
 
@@ -23,6 +26,10 @@ pub struct Evidence {
     pub torn: u64,
     /// The last of these changes, in the order of submission.
     pub losses: Vec<LostChange>,
+    /// The promise that the finding says is broken; none where it names no write.
+    pub promise: Option<BrokenPromise>,
+    /// The last lines of output before the cut.
+    pub lines: Vec<Line>,
     /// The events around the cut.
     pub events: Vec<NearEvent>,
 }
@@ -32,6 +39,8 @@ pub struct Evidence {
 pub struct LostChange {
     /// The drive's name.
     pub drive: String,
+    /// Its number among the changes and orders of the drive, from 0.
+    pub order: u64,
     /// The operation.
     pub operation: Operation,
     /// First byte of the range; below a disk image, on the drive that holds it.
@@ -44,6 +53,36 @@ pub struct LostChange {
     pub acknowledged: Option<Nanos>,
     /// Bytes of the range that the state has.
     pub left: u64,
+    /// The reason why the drive could lose it.
+    pub why: LossReason,
+    /// Whether the finding is about this change.
+    pub named: bool,
+}
+
+/// A promise that a state does not keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BrokenPromise {
+    /// First byte of the lost write, on the guest's disk.
+    pub offset: u64,
+    /// Its length (bytes).
+    pub length: u64,
+    /// Time of its submission (ns).
+    pub submitted: Nanos,
+    /// Whether the write was durable by itself (FUA), and not by a flush after it.
+    pub durable: bool,
+    /// Time at which the guest was told that it is durable (ns).
+    pub promised: Nanos,
+    /// The first line of output after that: the step that relies on it.
+    pub step: Option<Line>,
+}
+
+/// A line of output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// The time at which the command wrote it (ns).
+    pub at: Nanos,
+    /// The line, shortened for a reader.
+    pub text: String,
 }
 
 /// An event near a cut.
@@ -58,44 +97,159 @@ pub struct NearEvent {
 }
 
 impl Evidence {
-    /// Of the state `cut` of a trace.
-    pub fn of(trace: &Trace, cut: &Cut, strict: bool) -> Self {
-        let mut enumerator = Enumerator::new(trace, strict);
-        enumerator.go_to(cut.point);
+    /// Of the state `cut` of a trace; `enumerator` is at its point. `named`: the write that the
+    /// finding is about, by drive and place in the guest's log.
+    pub fn of(
+        trace: &Trace,
+        enumerator: &Enumerator<'_>,
+        cut: &Cut,
+        named: Option<(usize, usize)>,
+    ) -> Self {
         let mut found = Self::default();
         for (index, drive) in trace.drives.iter().enumerate() {
             let log = drive.cached();
-            for (place, loss) in enumerator.losses(index, cut.sampling) {
-                let request = &log.requests[place];
+            let about = named.filter(|(drive, _)| *drive == index).map(|(_, place)| place);
+            // Without an image, both ends of the drive have the same bytes at the same places.
+            let about = about.filter(|_| trace.header.drives[index].image.is_none());
+            let about = about.and_then(|place| drive.guest.requests.get(place));
+            let about = about
+                .and_then(|about| log.requests.iter().position(|request| is_same(about, request)));
+            for lost in enumerator.losses(index, cut.sampling) {
+                let request = &log.requests[lost.place];
                 let Command { operation, offset, length, .. } = request.command;
-                let left = match loss {
+                let left = match lost.loss {
                     Loss::Whole => 0,
                     Loss::Torn { left, of } => length / of.max(1) * left,
                 };
-                match loss {
+                match lost.loss {
                     Loss::Whole => found.missing += 1,
                     Loss::Torn { .. } => found.torn += 1,
                 }
+                let well = request.end.filter(|_| request.well_by(cut.point));
                 found.losses.push(LostChange {
                     drive: trace.header.drives[index].name.clone(),
+                    order: lost.place as u64,
                     operation,
                     offset,
                     length,
                     submitted: request.submit.0,
-                    acknowledged: request
-                        .end
-                        .filter(|_| request.well_by(cut.point))
-                        .map(|(at, ..)| at),
+                    acknowledged: well.map(|(at, ..)| at),
                     left,
+                    why: lost.why,
+                    named: about == Some(lost.place),
                 });
             }
         }
         found.losses.sort_by_key(|loss| loss.submitted);
-        found.losses.drain(..found.losses.len().saturating_sub(LOSSES));
+        let mut spare = found.losses.len().saturating_sub(LOSSES);
+        found.losses.retain(|loss| {
+            let dropped = spare > 0 && !loss.named;
+            spare -= usize::from(dropped);
+            !dropped
+        });
+        found.promise = named.and_then(|named| BrokenPromise::of(trace, cut.point, named));
+        let told = &trace.lines[..trace.lines.partition_point(|(when, ..)| *when <= cut.point)];
+        found.lines = told[told.len().saturating_sub(LINES)..].iter().map(Line::of).collect();
         let point = cut.point as usize;
         let near = point.saturating_sub(BEFORE)..(point + AFTER).min(trace.events.len());
         found.events = near.map(|index| event(trace, index, index < point)).collect();
         found
+    }
+
+    /// For the terminal, in lines.
+    pub fn text(&self, cut: Nanos) -> String {
+        let mut text = String::new();
+        if let Some(promise) = &self.promise {
+            text += &format!("  {}\n", promise.words());
+        }
+        if let Some(last) = self.lines.last() {
+            text += &format!("  last line before the cut: {}\n", last.text);
+        }
+        if let Some(lost) = self.losses.iter().find(|lost| lost.named).or(self.losses.last()) {
+            text += &format!(
+                "  not on the disk: {}; {} {} of {} at {:#x}, submitted {} before the cut: {}\n",
+                self.counted(),
+                if lost.named { "among them the" } else { "the last a" },
+                lost.operation.name(),
+                units::bytes(lost.length),
+                lost.offset,
+                units::duration(cut.saturating_sub(lost.submitted) as f64),
+                reason(lost.why),
+            );
+        }
+        text
+    }
+
+    /// How many changes are missing and torn.
+    pub fn counted(&self) -> String {
+        let (missing, torn) = (units::count(self.missing), units::count(self.torn));
+        format!("{missing} missing, {torn} torn")
+    }
+}
+
+/// Reasons, in words and with their meaning.
+pub const REASONS: [(LossReason, &str, &str); 4] = [
+    (
+        LossReason::Cached,
+        "cached, not flushed",
+        "it was acknowledged, in the volatile cache, and the drive had no flush after it.",
+    ),
+    (LossReason::InFlight, "in flight", "it was not acknowledged."),
+    (LossReason::Reordered, "overtaken", "a later change went to the medium before it."),
+    (LossReason::Torn, "torn", "only some of its atomic units were on the medium."),
+];
+
+/// A reason in words.
+pub fn reason(why: LossReason) -> &'static str {
+    REASONS.iter().find(|(each, ..)| *each == why).map_or("", |(_, words, _)| words)
+}
+
+/// Whether a request of the guest is this one of the drive below.
+fn is_same(guest: &Request, drive: &Request) -> bool {
+    let place = |one: &Command| (one.operation, one.offset, one.length);
+    place(&guest.command) == place(&drive.command) && guest.submit.0 <= drive.submit.0
+}
+
+impl BrokenPromise {
+    /// Of a write by drive and place in the guest's log, at a cut after `point` events.
+    pub fn of(trace: &Trace, point: CutPoint, (drive, place): (usize, usize)) -> Option<Self> {
+        let log = &trace.drives.get(drive)?.guest;
+        let write = log.requests.get(place)?;
+        let by = log.promised_by(place, point)?;
+        let (promised, end, _) = log.requests[by].end?;
+        // A line is there after the event that ended it.
+        let after = trace.lines.iter().find(|(when, ..)| *when > end);
+        Some(Self {
+            offset: write.command.offset,
+            length: write.command.length,
+            submitted: write.submit.0,
+            durable: by == place,
+            promised,
+            step: after.filter(|(when, ..)| *when <= point).map(Line::of),
+        })
+    }
+}
+
+impl BrokenPromise {
+    /// The promise in words.
+    pub fn words(&self) -> String {
+        let by = match self.durable {
+            true => "its own acknowledgement as a durable write (FUA)",
+            false => "a flush that was acknowledged",
+        };
+        let step = match &self.step {
+            Some(Line { at, text }) => {
+                format!("; the next line of output, at {}: {text}", format_duration(*at))
+            }
+            None => "; no line of output came between it and the cut".to_owned(),
+        };
+        format!("promised by {by} at {}{step}", format_duration(self.promised))
+    }
+}
+
+impl Line {
+    fn of((_, at, line): &(CutPoint, Nanos, Vec<u8>)) -> Self {
+        Self { at: *at, text: line_text(line) }
     }
 }
 
@@ -148,5 +302,103 @@ pub fn line_text(line: &[u8]) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stasis_block::{PowerLoss, Status};
+    use stasis_crash::{Frame, Level, TraceHeader, TraceWriter, TracedDrive};
+    use stasis_drive::Sampling;
+
+    use super::*;
+
+    const DRIVE: u16 = 0;
+    const LEVEL: Level = Level::Guest;
+
+    fn request(place: u64, at: Nanos, command: Command) -> Frame<'static> {
+        let data = vec![place as u8 + 1; command.length as usize];
+        let data = if command.operation == Operation::Write { data } else { Vec::new() };
+        Frame::Request { drive: DRIVE, level: LEVEL, place, at, command, data: data.leak() }
+    }
+
+    fn completion(place: u64, at: Nanos) -> Frame<'static> {
+        Frame::Completion { drive: DRIVE, level: LEVEL, place, at, status: Status::Ok }
+    }
+
+    fn trace(frames: &[Frame<'_>]) -> Trace {
+        let mut file = Vec::new();
+        let drive = TracedDrive { name: "disk".into(), ..TracedDrive::default() };
+        let header = TraceHeader { drives: vec![drive], ..TraceHeader::default() };
+        let mut writer = TraceWriter::new(&mut file, &header).unwrap();
+        let kind = Frame::Drive {
+            drive: DRIVE,
+            level: LEVEL,
+            capacity: 1 << 20,
+            discard_zeroes: true,
+            power_loss: PowerLoss::default(),
+        };
+        writer.frame(&kind).unwrap();
+        frames.iter().for_each(|frame| writer.frame(frame).unwrap());
+        writer.finish().unwrap();
+        Trace::load(&file[..], &mut |_, _, _| Ok(())).unwrap()
+    }
+
+    /// Evidence of the state that loses all it can after the last event before `at`.
+    fn least(trace: &Trace, at: Nanos, named: Option<(usize, usize)>) -> Evidence {
+        let cut = Cut { number: 0, point: trace.point_at(at), sampling: Sampling::Least };
+        let mut enumerator = Enumerator::new(trace, false);
+        enumerator.go_to(cut.point);
+        Evidence::of(trace, &enumerator, &cut, named)
+    }
+
+    #[test]
+    fn a_lost_write_has_its_promise_and_the_step_that_relied_on_it() {
+        let write = |offset| Command::new(Operation::Write, offset, 1024);
+        let trace = trace(&[
+            Frame::Output { at: 1, bytes: b"step 0\n" },
+            request(0, 10, write(4096)),
+            completion(0, 20),
+            request(1, 30, Command::flush()),
+            completion(1, 40),
+            Frame::Output { at: 50, bytes: b"step 1\nste" },
+            request(2, 60, write(8192)),
+            completion(2, 70),
+            Frame::Output { at: 80, bytes: b"p 2\n" },
+            request(3, 90, write(512)),
+        ]);
+        let found = least(&trace, 95, Some((0, 0)));
+        let promise = found.promise.clone().unwrap();
+        assert_eq!((promise.offset, promise.submitted, promise.promised), (4096, 10, 40));
+        assert_eq!((promise.durable, promise.step.unwrap()), (false, line(50, "step 1")));
+        assert_eq!(found.lines, [line(1, "step 0"), line(50, "step 1"), line(80, "step 2")]);
+        let told = |lost: &LostChange| (lost.order, lost.offset, lost.acknowledged, lost.why);
+        assert_eq!(
+            found.losses.iter().map(told).collect::<Vec<_>>(),
+            [(2, 8192, Some(70), LossReason::Cached), (3, 512, None, LossReason::InFlight)]
+        );
+        assert_eq!(found.counted(), "2 missing, 0 torn");
+        let text = found.text(95);
+        for word in ["flush that was acknowledged at 40ns", "step 1", "cut: step 2", "at 0x200"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        // The cut came before any line that relied on it; then before the flush had ended.
+        assert_eq!(least(&trace, 45, Some((0, 0))).promise.unwrap().step, None);
+        assert_eq!(least(&trace, 39, Some((0, 0))).promise, None);
+        // A write that the finding names stays in the list however many follow it.
+        let mut frames = Vec::new();
+        for place in 0..100 {
+            frames.push(request(place, place * 10, write(place * 1024)));
+        }
+        let many = self::trace(&frames);
+        let found = least(&many, 2000, Some((0, 3)));
+        let orders: Vec<u64> = found.losses.iter().map(|lost| lost.order).collect();
+        assert_eq!((orders.len(), found.missing), (LOSSES, 100));
+        assert_eq!((orders[0], found.losses[0].named, orders[LOSSES - 1]), (3, true, 99));
+        assert!(found.losses[1..].iter().all(|lost| !lost.named && lost.order > 76), "{orders:?}");
+    }
+
+    fn line(at: Nanos, text: &str) -> Line {
+        Line { at, text: text.to_owned() }
     }
 }

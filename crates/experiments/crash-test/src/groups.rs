@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use serde::Serialize;
 use stasis_block::clock::Nanos;
 
-use crate::evidence::Evidence;
 use crate::session::{Finding, Kind};
 
 /// States that a group names.
@@ -26,14 +25,14 @@ pub struct Group {
     pub states: Vec<u64>,
     /// Times of the first and the last cut (ns).
     pub at: (Nanos, Nanos),
-    /// The finding that stands for the group: its first.
+    /// The finding that stands for the group: the first that names a step which relied on what is
+    /// lost, or else the first.
     pub example: usize,
-    /// The surroundings of the example's power cut; none where the group is not among the first.
-    pub evidence: Option<Evidence>,
 }
 
-/// The groups of findings, those with the most first.
-pub fn groups(findings: &[Finding]) -> Vec<Group> {
+/// The groups of findings, those with the most first. `tells` is true of a finding that tells a
+/// reader more than others; the first such stands for its group.
+pub fn groups(findings: &[Finding], tells: impl Fn(&Finding) -> bool) -> Vec<Group> {
     let mut places: HashMap<(Kind, Option<&str>, String), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
     for (index, finding) in findings.iter().enumerate() {
@@ -49,11 +48,13 @@ pub fn groups(findings: &[Finding]) -> Vec<Group> {
                 states: Vec::new(),
                 at: (finding.at, finding.at),
                 example: index,
-                evidence: None,
             });
         }
         let group = &mut groups[place];
         group.count += 1;
+        if !tells(&findings[group.example]) && tells(finding) {
+            group.example = index;
+        }
         group.at = (group.at.0.min(finding.at), group.at.1.max(finding.at));
         if group.states.len() < NAMED {
             group.states.push(finding.state);
@@ -83,6 +84,11 @@ fn cause(what: &str) -> String {
         while let Some(digit) = rest.next_if(is_digit) {
             last = digit;
         }
+        // A time may be in another unit.
+        let ahead: String = rest.clone().take_while(|c| c.is_alphanumeric()).collect();
+        if matches!(ahead.as_str(), "ns" | "us" | "ms" | "s") {
+            rest.by_ref().take(ahead.len()).for_each(drop);
+        }
         out.push('N');
         // A full stop or a comma after a number belongs to the text.
         if matches!(last, ',' | '.') {
@@ -105,6 +111,9 @@ mod tests {
                 "byte N: a durable write is gone: write N",
             ),
             ("inode 12, 4,096 bytes.", "inode N, N bytes."),
+            ("at 1.5s, and 12.25ms", "at N, and N"),
+            ("at 7us.", "at N."),
+            ("2sectors", "Nsectors"),
             ("ext4: row md5sum differs at 3.", "ext4: row md5sum differs at N."),
             ("", ""),
         ] {
@@ -121,6 +130,8 @@ mod tests {
             kind,
             what: what.into(),
             repeats: None,
+            write: None,
+            evidence: None,
         };
         let all = [
             finding(3, Kind::Image, "cluster 9 is lost"),
@@ -128,10 +139,12 @@ mod tests {
             finding(2, Kind::Lost, "byte 0x20: gone"),
             finding(4, Kind::Order, "byte 0x20: gone"),
         ];
-        let found = groups(&all);
+        let found = groups(&all, |_| false);
         let told: Vec<_> = found.iter().map(|group| (group.kind, group.count)).collect();
         assert_eq!(told, [(Kind::Lost, 2), (Kind::Image, 1), (Kind::Order, 1)]);
         assert_eq!((found[0].cause.as_str(), found[0].example), ("byte N: gone", 1));
         assert_eq!((found[0].states.as_slice(), found[0].at), (&[1, 2][..], (98, 99)));
+        let telling = groups(&all, |finding| finding.state == 2);
+        assert_eq!(telling.iter().map(|group| group.example).collect::<Vec<_>>(), [2, 0, 3]);
     }
 }

@@ -15,6 +15,7 @@ mod disks;
 mod evidence;
 mod groups;
 mod junit;
+mod keep_disks;
 mod page;
 pub mod power_cut;
 mod qemu_img;
@@ -82,6 +83,9 @@ pub struct CrashTest<'a> {
     pub checkers: Option<NonZeroUsize>,
     /// A fault to inject below the drives as the guest sees them.
     pub fault: Option<Fault>,
+    /// Whether the disks of the state `state`, or else of the first finding's state, are left as
+    /// files in the results folder.
+    pub keep_disk: bool,
     /// File for the findings as tests in JUnit's XML.
     pub junit: Option<&'a Path>,
 }
@@ -144,8 +148,13 @@ impl CrashTest<'_> {
                 self.explore_in_guests(session, &plan, &tracing.file(), &setup, observer)?
             }
         };
+        let disks = match self.keep_disk {
+            true => self.keep(&plan, &outcome, &tracing.file(), &mut results, observer)?,
+            false => Vec::new(),
+        };
         observer.event(Event::Ended)?;
-        let report = Report::new(self, &session, &plan, outcome, seconds, &tracing, provenance);
+        let mut report = Report::new(self, &session, &plan, outcome, seconds, &tracing, provenance);
+        report.disks = disks;
         let (file, page) = (results.file(FILE)?, results.file(PAGE)?);
         let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
         std::fs::write(&file, &json).with_context(|| format!("cannot write {}", file.display()))?;
@@ -176,6 +185,31 @@ impl CrashTest<'_> {
             );
         }
         Ok(())
+    }
+
+    /// Leaves the disks of a state as files.
+    fn keep(
+        &self,
+        plan: &StateSampler,
+        outcome: &Outcome,
+        trace: &Path,
+        results: &mut ResultsFolder,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<PathBuf>> {
+        let Some(state) = self.state.or(outcome.findings.first().map(|finding| finding.state))
+        else {
+            let none = "--keep-disk: nothing was found, so no disk is kept; --state N keeps that of state N";
+            observer.event(Event::Warning(none))?;
+            return Ok(Vec::new());
+        };
+        observer.event(Event::Step { what: "writing the state's disk", fraction: None })?;
+        let mut session = Session::open(trace, self.strict || self.experiment.strict)?;
+        let cut = plan.cut(&session.trace, state);
+        let (files, remarks) = session.keep(&cut, results)?;
+        for remark in remarks {
+            observer.event(Event::Warning(&remark))?;
+        }
+        Ok(files)
     }
 
     /// The numbers of the states that are looked at: those that decide are always among them.

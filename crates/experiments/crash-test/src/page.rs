@@ -5,7 +5,7 @@ use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Quantity, Row, Scale};
 use stasis_report::{units, Column, Table, Tone};
 
-use crate::evidence::Evidence;
+use crate::evidence::{reason, Evidence, REASONS};
 use crate::groups::Group;
 use crate::report::{repeated, DriveLoss, Report};
 use crate::session::{Finding, Kind};
@@ -57,8 +57,13 @@ impl Report {
             sections.push(self.findings(resolution.of(LISTED, 10)).folded());
         }
         sections.push(self.figures().folded());
-        let terms = KINDS.map(|(_, name, meaning)| (name.to_owned(), meaning.to_owned()));
+        let term = |name: &str, meaning: &str| (name.to_owned(), meaning.to_owned());
+        let terms = KINDS.map(|(_, name, meaning)| term(name, meaning));
         let terms = Section::new("What is looked for").with(Block::Terms(terms.to_vec()));
+        let reasons = REASONS.map(|(_, name, meaning)| term(name, meaning));
+        let terms = terms
+            .with(Block::Prose("Why a drive may lose a change:".into()))
+            .with(Block::Terms(reasons.to_vec()));
         sections.push(terms.folded());
         sections.extend(stasis_report::provenance(&self.provenance).map(Section::folded));
         let subtitle = self
@@ -242,7 +247,7 @@ impl Report {
         if let Some(said) = repeated(finding) {
             section = section.with(Block::Prose(format!("It was {said}.")));
         }
-        if let Some(evidence) = &group.evidence {
+        if let Some(evidence) = &finding.evidence {
             section = around(section, evidence, finding.at);
         }
         let repeat = self.repeat.get(group.example).cloned().unwrap_or_default();
@@ -299,16 +304,26 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
         false if at == cut => "0".to_owned(),
         false => format!("−{}", units::duration((cut - at) as f64)),
     };
+    let mut section = section;
+    if let Some(promise) = &evidence.promise {
+        let words = promise.words();
+        section = section.with(Block::Prose(format!("The lost write was {words}.")));
+    }
+    let mut lines = Table::new(vec![Column::right("from the cut"), Column::left("line")]);
+    for line in &evidence.lines {
+        lines.push(vec![since(line.at), line.text.clone()]);
+    }
     let mut lost = Table::new(
-        [Column::left("write"), Column::left("drive")]
+        [Column::left("write"), Column::left("why")]
             .into_iter()
             .chain(["at byte", "length", "submitted", "acknowledged", "left"].map(Column::right))
+            .chain([Column::left("drive"), Column::right("number")])
             .collect(),
     );
     for loss in &evidence.losses {
         lost.push(vec![
             loss.operation.name().to_owned(),
-            loss.drive.clone(),
+            reason(loss.why).to_owned(),
             format!("{:#x}", loss.offset),
             units::bytes(loss.length),
             since(loss.submitted),
@@ -317,17 +332,21 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
                 0 => "nothing".to_owned(),
                 left => format!("torn: {}", units::bytes(left)),
             },
+            loss.drive.clone(),
+            units::count(loss.order),
         ]);
+        if loss.named {
+            lost.judge(0, Tone::Bad);
+        }
     }
     let all = evidence.missing + evidence.torn;
     let shown = match evidence.losses.len() as u64 {
-        shown if shown < all => format!("; the last {shown}"),
+        shown if shown < all => format!("; {shown} of them"),
         _ => String::new(),
     };
     let caption = format!(
-        "Writes of the trace that this state lacks: {} missing, {} torn{shown}. Times from the cut.",
-        units::count(evidence.missing),
-        units::count(evidence.torn)
+        "Writes of the trace that this state lacks: {}{shown}. Times from the cut.",
+        evidence.counted()
     );
     let mut events = Table::new(vec![Column::right("from the cut"), Column::left("event")]);
     let mut is_cut = false;
@@ -339,9 +358,12 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
         }
         events.push(vec![since(event.at), event.what.clone()]);
     }
-    section
-        .with(Block::Table(caption, lost))
-        .with(Block::Table("Events around the cut.".to_owned(), events))
+    section = section.with(Block::Table(caption, lost));
+    if !evidence.lines.is_empty() {
+        section =
+            section.with(Block::Table("The last lines of output before the cut.".into(), lines));
+    }
+    section.with(Block::Table("Events around the cut.".to_owned(), events))
 }
 
 pub(crate) fn of_drive(drive: Option<&String>) -> String {

@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_block::{Operation, PowerLoss};
-use stasis_crash::{Cut, Fault, StateSampler, Trace};
+use stasis_crash::{Cut, Enumerator, Fault, StateSampler, Trace};
 use stasis_runner::provenance::Provenance;
 use stasis_runner::TraceOptions;
 
-use crate::evidence::{line_text, Evidence};
+use crate::evidence::{line_text, BrokenPromise, Evidence};
 use crate::groups::{groups, Group};
 use crate::session::{Finding, Kind, Outcome, Session};
 use crate::CrashTest;
 
 /// Findings that are printed; all are in the JSON.
 const PRINTED: usize = 10;
-/// Groups of findings whose surroundings are looked up.
-const EXPLAINED: usize = 12;
+/// Findings whose surroundings are looked up: those that stand for a group, then the first.
+const EXPLAINED: usize = 200;
 
 /// The report of a test, for programs.
 #[derive(Debug, Serialize)]
@@ -50,6 +50,8 @@ pub struct Report {
     pub(crate) states_per_hour: f64,
     /// A command line for each finding.
     pub(crate) repeat: Vec<String>,
+    /// Files with the disks of a state, where they were to be kept.
+    pub disks: Vec<PathBuf>,
     /// The findings by kind and cause.
     pub groups: Vec<Group>,
     /// Events over time, for the page.
@@ -115,13 +117,39 @@ pub(crate) fn repeated(finding: &Finding) -> Option<&'static str> {
     }
 }
 
+/// Looks up the surroundings of findings, in one way through the trace.
+fn explain(session: &Session, plan: &StateSampler, groups: &[Group], findings: &mut [Finding]) {
+    let trace = &session.trace;
+    let mut chosen: Vec<usize> = groups.iter().map(|group| group.example).collect();
+    let mut known: HashSet<usize> = chosen.iter().copied().collect();
+    chosen.extend((0..findings.len()).filter(|index| known.insert(*index)).take(EXPLAINED));
+    chosen.truncate(EXPLAINED);
+    let cuts = chosen.into_iter().map(|index| (plan.cut(trace, findings[index].state), index));
+    let mut cuts: Vec<(Cut, usize)> = cuts.collect();
+    cuts.sort_by_key(|(cut, index)| (cut.point, *index));
+    let mut enumerator = Enumerator::new(trace, session.is_strict());
+    for (cut, index) in cuts {
+        enumerator.go_to(cut.point);
+        let finding = &mut findings[index];
+        let named = blamed(trace, finding);
+        finding.evidence = Some(Evidence::of(trace, &enumerator, &cut, named));
+    }
+}
+
+/// The write that a finding is about, by drive and place in the guest's log.
+fn blamed(trace: &Trace, finding: &Finding) -> Option<(usize, usize)> {
+    let name = finding.drive.as_ref()?;
+    let drive = trace.header.drives.iter().position(|one| one.name == *name)?;
+    Some((drive, finding.write?))
+}
+
 impl Report {
     /// The report of `session`, which took this many seconds.
     pub(crate) fn new(
         test: &CrashTest<'_>,
         session: &Session,
         plan: &StateSampler,
-        outcome: Outcome,
+        mut outcome: Outcome,
         seconds: f64,
         tracing: &TraceOptions,
         provenance: Provenance,
@@ -148,13 +176,18 @@ impl Report {
         });
         let cuts: Vec<Cut> =
             test.numbers(plan).map(|number| plan.cut(&session.trace, number)).collect();
-        let mut groups = groups(&outcome.findings);
-        for group in groups.iter_mut().take(EXPLAINED) {
-            let cut = plan.cut(&session.trace, outcome.findings[group.example].state);
-            group.evidence = Some(Evidence::of(&session.trace, &cut, session.is_strict()));
-        }
+        let trace = &session.trace;
+        let relied_on = |finding: &Finding| {
+            let cut = plan.cut(trace, finding.state);
+            let promise =
+                blamed(trace, finding).and_then(|it| BrokenPromise::of(trace, cut.point, it));
+            promise.is_some_and(|promise| promise.step.is_some())
+        };
+        let groups = groups(&outcome.findings, relied_on);
+        explain(session, plan, &groups, &mut outcome.findings);
         Self {
             course: Course::of(&session.trace, &cuts),
+            disks: Vec::new(),
             groups,
             experiment: test.path.to_owned(),
             seed: test.seed,
@@ -234,16 +267,20 @@ impl Report {
             let drive =
                 finding.drive.as_ref().map_or(String::new(), |name| format!(", drive {name}"));
             text += &format!(
-                "\nstate {} (cut at {}{drive}): {}\n  {}{repeat}\n",
+                "\nstate {} (cut at {}{drive}): {}\n{}  {}{repeat}\n",
                 finding.state,
                 format_duration(finding.at),
                 finding.what.trim_end(),
+                finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),
                 repeated(finding).map(|said| format!("{said}\n  ")).unwrap_or_default()
             );
         }
         let more = outcome.findings.len().saturating_sub(PRINTED);
         if more > 0 {
             text += &format!("\nand {more} more\n");
+        }
+        for disk in &self.disks {
+            text += &format!("\ndisk of a state: {}\n", disk.display());
         }
         text + &format!("\nall of it: {}\nreport: {}\n", path.display(), page.display())
     }

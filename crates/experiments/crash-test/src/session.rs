@@ -17,13 +17,14 @@ use stasis_qcow2::Durability;
 use stasis_runner::leave_zones;
 
 use crate::disks::{after_cut, StateDisk};
+use crate::evidence::Evidence;
 
 /// A trace that was read, and the disks of its drives.
 pub struct Session {
     pub trace: Trace,
-    contents: Contents,
-    disks: Vec<StateDisk>,
-    strict: bool,
+    pub(crate) contents: Contents,
+    pub(crate) disks: Vec<StateDisk>,
+    pub(crate) strict: bool,
 }
 
 /// Something that a power cut must not leave.
@@ -43,6 +44,12 @@ pub struct Finding {
     /// tried, or if the finding is not a guest's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
+    /// The write that it is about, by its place in the log of the guest's requests to the drive.
+    #[serde(skip)]
+    pub write: Option<usize>,
+    /// What lies around the cut; of the first findings, and of one of each cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
 }
 
 /// Kinds of findings.
@@ -311,6 +318,8 @@ impl State<'_> {
             kind,
             what,
             repeats: None,
+            write: None,
+            evidence: None,
         }
     }
 
@@ -335,12 +344,13 @@ impl State<'_> {
             let verdict = oracle.check(self.cut.point, self.at, |place, _| held[place]);
             if let Err(violation) = verdict {
                 use stasis_crash::Violation::{Lost, Order, Unknown};
-                let kind = match violation {
-                    Lost { .. } => Kind::Lost,
-                    Order { .. } => Kind::Order,
-                    Unknown { .. } => Kind::Unknown,
+                let (kind, write) = match violation {
+                    Lost { place, .. } => (Kind::Lost, Some(place)),
+                    Order { .. } => (Kind::Order, None),
+                    Unknown { .. } => (Kind::Unknown, None),
                 };
-                outcome.findings.push(self.finding(Some(index), kind, violation.to_string()));
+                let finding = self.finding(Some(index), kind, violation.to_string());
+                outcome.findings.push(Finding { write, ..finding });
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Crash tests of synthetic loads, without a guest.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use stasis_crash::{
 use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 use stasis_qcow2::{CreateOptions, Durability, Settings};
+use stasis_report::ResultsFolder;
 
 use crate::session::{Kind, Outcome, Session, StateChecks};
 
@@ -296,4 +297,60 @@ fn what_was_looked_at_stays_when_a_check_is_stopped() {
     session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap_err();
     assert!((149..300).contains(&outcome.cuts), "{}", outcome.cuts);
     assert!(!outcome.findings.is_empty());
+}
+
+/// A check that keeps what it reads.
+struct Reads(Vec<u8>);
+
+impl Check for Reads {
+    fn check(&mut self, state: &mut dyn StateReader) -> Result<Verdict, String> {
+        self.0.resize(SIZE as usize, 0);
+        state.read(0, 0, &mut self.0).map_err(|error| error.to_string())?;
+        Ok(Verdict::Sound)
+    }
+}
+
+#[test]
+fn a_kept_disk_is_the_one_that_a_check_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.record");
+    for way in WAYS {
+        let plan = traced(folder.path(), way, None, 2).plan(4);
+        let mut disks = HashSet::new();
+        for state in [0, 20, 40, 60, 80] {
+            let mut session = Session::open(&file, false).unwrap();
+            let cut = plan.cut(&session.trace, state);
+            let mut reads = Reads(Vec::new());
+            let mut checks = StateChecks { check: Some(&mut reads), ..StateChecks::default() };
+            session.explore(&[cut], &mut checks, &mut Outcome::default(), |_| true).unwrap();
+            let mut results = ResultsFolder::join(&folder.path().join("results")).unwrap();
+            let mut session = Session::open(&file, false).unwrap();
+            let (files, remarks) = session.keep(&cut, &mut results).unwrap();
+            assert_eq!((files.len(), remarks.len()), (1, 0), "{remarks:?}");
+            assert!(files[0].ends_with(format!("results/disk.state-{state}.img")), "{files:?}");
+            let kept = std::fs::read(&files[0]).unwrap();
+            assert!(kept == reads.0, "{way:?}, state {state}");
+            disks.insert(kept);
+        }
+        assert!(disks.len() > 3, "{way:?}: the states differ");
+    }
+}
+
+#[test]
+fn an_image_that_contradicts_itself_is_kept_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.record");
+    let way = Some(Durability::Barrier);
+    let unsound = (0..8).find_map(|seed| {
+        let mut session = traced(folder.path(), way, Some(Fault::SwappedTables), seed);
+        let found = explore(&mut session, seed, 400).findings;
+        let unsound = found.into_iter().find(|finding| finding.kind == Kind::Image)?;
+        Some(session.plan(seed).cut(&session.trace, unsound.state))
+    });
+    let cut = unsound.expect("a swapped table");
+    let mut results = ResultsFolder::join(&folder.path().join("results")).unwrap();
+    let (files, remarks) = Session::open(&file, false).unwrap().keep(&cut, &mut results).unwrap();
+    assert!(files[0].ends_with(format!("disk.state-{}.qcow2", cut.number)), "{files:?}");
+    assert!(std::fs::read(&files[0]).unwrap().starts_with(b"QFI\xfb"));
+    assert!(remarks[0].contains("contradicts itself"), "{remarks:?}");
 }

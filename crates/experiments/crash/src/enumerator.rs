@@ -1,8 +1,9 @@
 //! The crash-state enumerator: from cut point to cut point through a trace, the
 //! disks that a power cut can leave at each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde::Serialize;
 use stasis_block::splitmix::nth as hash;
 use stasis_drive::{Sampling, Survival, VolatileCache, ZoneLayout};
 
@@ -56,6 +57,31 @@ pub struct DriveCrashState {
     pub pointers: Vec<(u64, u64)>,
     /// See [`WrittenSectors::print`].
     pub print: u128,
+}
+
+/// A change of which a state lacks something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostChange {
+    /// Its place in the log of the drive with the cache.
+    pub place: usize,
+    /// The part that is lost.
+    pub loss: Loss,
+    /// The reason why the drive may lose it.
+    pub why: LossReason,
+}
+
+/// The reason why a drive may lose a change in a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossReason {
+    /// Only some of its atomic units were on the medium.
+    Torn,
+    /// A change that was submitted later went to the medium before it.
+    Reordered,
+    /// The cut came before its acknowledgement.
+    InFlight,
+    /// It was acknowledged, in the volatile cache, and no flush had covered it.
+    Cached,
 }
 
 /// The part of a change that a power cut takes.
@@ -161,20 +187,42 @@ impl<'a> Enumerator<'a> {
         (0..self.drives.len()).map(|index| self.crashed(index, sampling)).collect()
     }
 
-    /// The changes of `drive` that a power cut now leaves out, wholly or in part: the place of each
-    /// in the log of the drive with the cache, in the order of submission.
-    pub fn losses(&self, drive: usize, sampling: Sampling) -> Vec<(usize, Loss)> {
+    /// The changes of `drive` of which a disk after a power cut now lacks something, in the order of
+    /// submission. One that later changes have overwritten on that disk is none of them.
+    pub fn losses(&self, drive: usize, sampling: Sampling) -> Vec<LostChange> {
         let log = self.trace.drives[drive].cached();
-        let loss = |(place, survival): (usize, Survival)| {
-            let sectors = log.sectors(place).count();
-            let left = (0..sectors).filter(|within| survival.has(*within)).count();
-            match (left, sectors) {
-                (left, sectors) if left == sectors => None,
-                (0, _) => Some((place, Loss::Whole)),
-                (left, of) => Some((place, Loss::Torn { left: left as u64, of: of as u64 })),
+        // Sectors that a later change has on the medium.
+        let mut later = HashSet::new();
+        let mut is_later = false;
+        let mut found = Vec::new();
+        for (place, survival) in self.survivals(drive, sampling).into_iter().rev() {
+            let (mut left, mut of, mut lacks) = (0, 0, false);
+            for (within, (sector, _)) in log.sectors(place).enumerate() {
+                of += 1;
+                match survival.has(within) {
+                    true => {
+                        left += 1;
+                        later.insert(sector);
+                    }
+                    false => lacks |= !later.contains(&sector),
+                }
             }
-        };
-        self.survivals(drive, sampling).into_iter().filter_map(loss).collect()
+            let reordered = is_later;
+            is_later |= left > 0;
+            if !lacks {
+                continue;
+            }
+            let loss = if left > 0 { Loss::Torn { left, of } } else { Loss::Whole };
+            let why = match loss {
+                Loss::Torn { .. } => LossReason::Torn,
+                Loss::Whole if reordered => LossReason::Reordered,
+                Loss::Whole if log.requests[place].well_by(self.point) => LossReason::Cached,
+                Loss::Whole => LossReason::InFlight,
+            };
+            found.push(LostChange { place, loss, why });
+        }
+        found.reverse();
+        found
     }
 
     /// What is left of each change of a drive that is not settled, in the order of submission.

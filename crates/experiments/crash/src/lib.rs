@@ -29,7 +29,7 @@ mod violation;
 pub use check::{Check, StateReader, Verdict};
 pub use device::{DeviceKind, TracedDevice};
 pub use disk::WrittenSectors;
-pub use enumerator::{DriveCrashState, Enumerator, Loss};
+pub use enumerator::{DriveCrashState, Enumerator, Loss, LossReason, LostChange};
 pub use fault::{Fault, FaultInjector};
 pub use frame::{Damaged, Frame, Level};
 pub use oracle::{Oracle, Promise};

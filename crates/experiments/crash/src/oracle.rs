@@ -157,7 +157,7 @@ impl<'a> Oracle<'a> {
             command.offset,
             format_duration(submit.0),
         );
-        Violation::Lost { sector: self.sectors[index].0, write }
+        Violation::Lost { sector: self.sectors[index].0, place: place as usize, write }
     }
 
     fn durable(

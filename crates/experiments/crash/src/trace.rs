@@ -90,6 +90,25 @@ impl RequestLog {
         count
     }
 
+    /// The command that made the change `place` durable before `point`, by its own place: the first
+    /// flush that was submitted after the change had ended, or the change itself if it is durable
+    /// (FUA).
+    pub fn promised_by(&self, place: usize, point: CutPoint) -> Option<usize> {
+        let change = self.requests.get(place)?;
+        let (_, ended, true) = change.end? else { return None };
+        if change.command.fua {
+            return (ended < point).then_some(place);
+        }
+        let flushes = self.requests.iter().enumerate().filter(|(_, request)| {
+            request.command.operation == Operation::Flush
+                && request.submit.1 > ended
+                && request.well_by(point)
+        });
+        flushes
+            .min_by_key(|(_, flush)| flush.end.map(|(_, event, _)| event))
+            .map(|(place, _)| place)
+    }
+
     /// Content of each sector after the command `place`.
     pub fn sectors(&self, place: usize) -> impl Iterator<Item = (u64, Content)> + '_ {
         let TracedRequest { command, contents, .. } = &self.requests[place];

@@ -14,6 +14,8 @@ pub enum Violation {
     Lost {
         /// The sector.
         sector: u64,
+        /// Its place in the guest's log.
+        place: usize,
         /// The write, in words.
         write: String,
     },
@@ -33,7 +35,7 @@ impl std::fmt::Display for Violation {
             Self::Unknown { sector } => {
                 write!(f, "byte {:#x}: its sector holds what nobody wrote there", byte(sector))
             }
-            Self::Lost { sector, write } => {
+            Self::Lost { sector, write, .. } => {
                 write!(f, "byte {:#x}: a durable write is gone: {write}", byte(sector))
             }
             Self::Order { old, new } => write!(

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_crash::{
-    Content, Cut, Enumerator, EventKind, Frame, Level, Oracle, Promise, StateSampler, Trace,
+    Content, Cut, Enumerator, EventKind, Frame, Level, Loss, Oracle, Promise, StateSampler, Trace,
     TraceHeader, TraceWriter, TracedDevice, TracedDrive,
 };
 use stasis_drive::Sampling;
@@ -327,6 +327,104 @@ fn the_least_state_after_each_line_and_around_each_flush_is_always_there() {
         }
         assert_eq!(sampler.cut(&trace, 9), Cut { number: 9, ..sampler.drawn(&trace, 5) });
     }
+}
+
+#[test]
+fn what_a_state_lacks_is_told_with_the_reason() {
+    let two = |sector: u64| Command::new(Operation::Write, sector * 512, 1024);
+    let one = |sector: u64| Command::new(Operation::Write, sector * 512, 512);
+    let wide = |place: u64, at: u64, command: Command| Frame::Request {
+        drive: 0,
+        level: Level::Guest,
+        place,
+        at,
+        command,
+        data: vec![place as u8 + 1; 1024].leak(),
+    };
+    // Two writes that were acknowledged, one that overwrites the first, and one in flight.
+    let trace = of_frames(&[
+        wide(0, 1, two(0)),
+        completion(0, 2),
+        wide(1, 3, two(4)),
+        completion(1, 4),
+        request(2, 5, one(1)),
+        completion(2, 6),
+        request(3, 7, one(9)),
+    ]);
+    let mut enumerator = Enumerator::new(&trace, false);
+    enumerator.go_to(trace.events.len() as u32);
+    let told = |sampling| -> Vec<_> {
+        let lost = enumerator.losses(0, sampling).into_iter();
+        lost.map(|lost| (lost.place, lost.loss, lost.why)).collect()
+    };
+    use stasis_crash::LossReason::{Cached, InFlight, Reordered, Torn};
+    assert_eq!(
+        told(Sampling::Least),
+        [(0, Cached), (1, Cached), (2, Cached), (3, InFlight)].map(|(place, why)| (
+            place,
+            Loss::Whole,
+            why
+        ))
+    );
+    assert_eq!(told(Sampling::Most), []);
+    let mut seen = HashSet::new();
+    for seed in 0..400 {
+        let sampling = Sampling::Random(seed);
+        let held = disk(&enumerator, sampling);
+        let lost = told(sampling);
+        // What a state lacks is what its disk lacks.
+        let has = |sector: usize, place: usize| {
+            let log = &trace.drives[0].guest;
+            let content = log.sectors(place).find(|(at, _)| *at == sector as u64).unwrap().1;
+            held[sector] == content
+        };
+        let whole = |place| !lost.iter().any(|(lost, ..)| *lost == place);
+        assert_eq!(whole(1), has(4, 1) && has(5, 1), "{lost:?}");
+        assert_eq!(whole(2), has(1, 2), "{lost:?}");
+        assert_eq!(whole(3), has(9, 3), "{lost:?}");
+        // Its second sector is overwritten, unless that is lost as well.
+        assert_eq!(whole(0), has(0, 0) && (has(1, 0) || has(1, 2)), "{lost:?}");
+        for (place, loss, why) in lost {
+            let later = (place + 1..4).any(|later| match later {
+                1 => has(4, 1) || has(5, 1),
+                2 => has(1, 2),
+                _ => has(9, 3),
+            });
+            match (loss, why) {
+                (Loss::Torn { left: 1, of: 2 }, Torn) => assert!(place < 2),
+                (Loss::Whole, Reordered) => assert!(later),
+                (Loss::Whole, Cached) => assert!(!later && place < 3),
+                (Loss::Whole, InFlight) => assert!(!later && place == 3),
+                other => panic!("{place}: {other:?}"),
+            }
+            seen.insert(format!("{why:?}"));
+        }
+    }
+    assert_eq!(seen.len(), 4, "{seen:?}");
+}
+
+#[test]
+fn a_change_was_promised_by_the_first_flush_after_it() {
+    let write = |sector: u64| Command::new(Operation::Write, sector * 512, 512);
+    let trace = of_frames(&[
+        request(0, 1, write(0)),
+        request(1, 2, Command::flush()), // submitted while the write was in flight
+        completion(0, 3),
+        completion(1, 4),
+        request(2, 5, Command::flush()),
+        completion(2, 6),
+        request(3, 7, Command::flush()),
+        request(4, 7, Command { fua: true, ..write(1) }),
+        completion(3, 8),
+        completion(4, 9),
+        request(5, 10, write(2)),
+        completion(5, 11),
+    ]);
+    let log = &trace.drives[0].guest;
+    let by = |place, at| log.promised_by(place, trace.point_at(at));
+    assert_eq!([by(0, 4), by(0, 5), by(0, 6), by(0, 20)], [None, None, Some(2), Some(2)]);
+    assert_eq!([by(4, 8), by(4, 9)], [None, Some(4)]);
+    assert_eq!([by(5, 20), by(77, 20)], [None, None]);
 }
 
 #[test]

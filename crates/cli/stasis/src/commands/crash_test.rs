@@ -39,6 +39,7 @@ Examples:
   stasis crash-test crash.toml --states 10000 --trace results
   stasis crash-test crash.toml --junit crash.xml
   stasis crash-test crash.toml --seed 3 --state 1234    # repeats one finding
+  stasis crash-test crash.toml --trace results --state 1234 --keep-disk    # its disk, for debugfs
   stasis crash-test crash.toml --inject dropped-barrier    # tests the test
 
 Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
@@ -85,6 +86,10 @@ pub struct Arguments {
     /// Where the machine runs: auto, kvm, softkvm or exact
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
+    /// Leave the disks of the state as raw files in the results folder: of --state, or else of the
+    /// first finding
+    #[arg(long)]
+    keep_disk: bool,
     /// Write the findings as tests in JUnit's XML to this file, for continuous integration
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -128,6 +133,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         check_every: arguments.check_every,
         checkers: arguments.checkers,
         fault: arguments.fault,
+        keep_disk: arguments.keep_disk,
         junit: arguments.junit.as_deref(),
     };
     let tested = test.run(&stop_on_signals()?, &mut Terminal::new(false))?;

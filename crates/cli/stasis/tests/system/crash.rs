@@ -87,12 +87,43 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     ] {
         assert!(page.contains(word), "{word}");
     }
+    // What each state lacks, with the step that relied on a lost write, on the page too.
+    let lost = report["groups"].as_array().unwrap().iter().find(|group| group["kind"] == "lost");
+    let example = lost.unwrap()["example"].as_u64().unwrap() as usize;
+    let evidence = &report["findings"][example]["evidence"];
+    assert!(evidence["missing"].as_u64() >= Some(1), "{evidence}");
+    assert!(evidence["losses"][0]["why"].is_string(), "{evidence}");
+    let step = evidence["promise"]["step"]["text"].as_str().unwrap_or_else(|| panic!("{evidence}"));
+    assert!(page.contains(&format!(": {step}.")), "{step}");
+    assert_eq!(evidence["lines"].as_array().unwrap().last().unwrap()["text"], step, "{evidence}");
+
     let finding = &report["findings"][0];
     let state = finding["state"].to_string();
     assert!(report["repeat"][0].as_str().unwrap().contains(&format!("--state {state}")));
-    test(&["--trace", "p", "--check", "true", "--state", &state, "--results", "q"]).expect(1);
+    let more = ["--check", "true", "--state", &state, "--results", "q", "--keep-disk"];
+    test(&[&["--trace", "p"], &more[..]].concat()).expect(1);
     let again = bench.json("q/crash-test.json");
     assert_eq!(&again["findings"][0], finding);
+    assert_eq!(again["disks"][0], format!("q/disk.state-{state}.img"));
+    // A raw disk, though the drive has an image: ext4's magic number is in its superblock.
+    let kept = bench.bytes(&format!("q/disk.state-{state}.img"));
+    assert_eq!((kept.len(), &kept[1024 + 56..1024 + 58]), (32 << 20, &[0x53, 0xef][..]));
+    let one = test(&["--trace", "r", "--state", "40", "--keep-disk", "--results", "k"]);
+    one.expect(0);
+    assert_eq!(bench.bytes("k/disk.state-40.img").len(), 32 << 20);
+    let none = test(&[
+        "--trace",
+        "r",
+        "--states",
+        "1",
+        "--check",
+        "true",
+        "--keep-disk",
+        "--results",
+        "n",
+    ]);
+    none.expect(0);
+    assert!(none.stderr.contains("nothing was found, so no disk is kept"), "{}", none.stderr);
 }
 
 #[test]
