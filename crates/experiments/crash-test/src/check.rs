@@ -36,7 +36,7 @@ pub struct CheckSetup<'a> {
 }
 
 /// For each disk, its drive and its first byte on the drive.
-type Places = Vec<(usize, u64)>;
+pub type Places = Vec<(usize, u64)>;
 
 /// Runs a shell's command on each state.
 pub struct GuestCheck {
@@ -143,7 +143,7 @@ fn other_names(text: &[u8], names: &[&str]) -> Option<String> {
 }
 
 /// The drives of a trace as a guest finds them, and the places of their disks.
-fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
+pub fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
     let (mut devices, mut places) = (Vec::new(), Places::new());
     for (index, drive) in trace.drives.iter().enumerate() {
         let Some(traced) = trace.header.drives.get(index) else { continue };
@@ -180,7 +180,7 @@ fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
 }
 
 /// A state as the machine's disks.
-struct StateDisks<'a>(&'a mut dyn StateReader, &'a [Device], &'a [(usize, u64)]);
+pub struct StateDisks<'a>(pub &'a mut dyn StateReader, pub &'a [Device], pub &'a [(usize, u64)]);
 
 impl Disks for StateDisks<'_> {
     fn devices(&self) -> Vec<Device> {

@@ -234,6 +234,17 @@ impl StateDisk {
         Ok(())
     }
 
+    /// The byte of the guest's disk that lies at `offset` of the drive, in the present state.
+    pub fn on_disk(&self, offset: u64) -> Option<u64> {
+        let Self::Image(image) = self else { return Some(offset) };
+        let (_, extents) = image.opened.as_ref()?;
+        extents.iter().find_map(|extent| {
+            let Kind::Data(start) = extent.kind else { return None };
+            let within = offset.checked_sub(start).filter(|within| *within < extent.length)?;
+            Some(extent.offset + within)
+        })
+    }
+
     /// Fills `into` with the guest's disk from `offset` on, in the present state.
     pub fn read(
         &mut self,

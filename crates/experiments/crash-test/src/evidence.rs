@@ -7,6 +7,8 @@ use stasis_block::{Command, Operation};
 use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Request, Trace};
 use stasis_report::units;
 
+use crate::names::Holder;
+
 /// Changes that are listed: the last before the cut, and the one that a finding names.
 const LOSSES: usize = 24;
 /// Events that are listed, before the cut and after it.
@@ -26,6 +28,9 @@ pub struct Evidence {
     pub torn: u64,
     /// The last of these changes, in the order of submission.
     pub losses: Vec<LostChange>,
+    /// The reason why what lies there could not be named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_named: Option<String>,
     /// The promise that the finding says is broken; none where it names no write.
     pub promise: Option<BrokenPromise>,
     /// The last lines of output before the cut.
@@ -57,6 +62,17 @@ pub struct LostChange {
     pub why: LossReason,
     /// Whether the finding is about this change.
     pub named: bool,
+    /// What lies there, by the file system's own tools; of the findings that are looked into.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<Holder>,
+}
+
+impl LostChange {
+    /// What lies there, for a reader; empty where that is not known.
+    pub fn held_by(&self) -> String {
+        let texts: Vec<String> = self.holders.iter().map(Holder::text).collect();
+        texts.join("; ")
+    }
 }
 
 /// A promise that a state does not keep.
@@ -137,6 +153,7 @@ impl Evidence {
                     left,
                     why: lost.why,
                     named: about == Some(lost.place),
+                    holders: Vec::new(),
                 });
             }
         }
@@ -176,6 +193,12 @@ impl Evidence {
                 units::duration(cut.saturating_sub(lost.submitted) as f64),
                 reason(lost.why),
             );
+            if !lost.holders.is_empty() {
+                text += &format!("  there lies: {}\n", lost.held_by());
+            }
+        }
+        if let Some(why) = &self.not_named {
+            text += &format!("  what lies there has no name: {why}\n");
         }
         text
     }

@@ -16,6 +16,8 @@ mod evidence;
 mod groups;
 mod junit;
 mod keep_disks;
+mod namer;
+mod names;
 mod page;
 pub mod power_cut;
 mod qemu_img;
@@ -152,9 +154,15 @@ impl CrashTest<'_> {
             true => self.keep(&plan, &outcome, &tracing.file(), &mut results, observer)?,
             false => Vec::new(),
         };
-        observer.event(Event::Ended)?;
         let mut report = Report::new(self, &session, &plan, outcome, seconds, &tracing, provenance);
         report.disks = disks;
+        if !report.outcome.findings.is_empty() && !stop.load(Ordering::Relaxed) {
+            let guest = made(self.experiment, observer)?;
+            observer.event(Event::Step { what: "naming what is lost", fraction: None })?;
+            let mut session = Session::open(&tracing.file(), strict)?;
+            report.name(&mut session, &plan, guest, stop)?;
+        }
+        observer.event(Event::Ended)?;
         let (file, page) = (results.file(FILE)?, results.file(PAGE)?);
         let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
         std::fs::write(&file, &json).with_context(|| format!("cannot write {}", file.display()))?;

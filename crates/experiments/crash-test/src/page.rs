@@ -314,7 +314,8 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
         lines.push(vec![since(line.at), line.text.clone()]);
     }
     let mut lost = Table::new(
-        [Column::left("write"), Column::left("why")]
+        ["write", "why", "what lies there"]
+            .map(Column::left)
             .into_iter()
             .chain(["at byte", "length", "submitted", "acknowledged", "left"].map(Column::right))
             .chain([Column::left("drive"), Column::right("number")])
@@ -324,6 +325,7 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
         lost.push(vec![
             loss.operation.name().to_owned(),
             reason(loss.why).to_owned(),
+            loss.held_by(),
             format!("{:#x}", loss.offset),
             units::bytes(loss.length),
             since(loss.submitted),
@@ -359,6 +361,9 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
         events.push(vec![since(event.at), event.what.clone()]);
     }
     section = section.with(Block::Table(caption, lost));
+    if let Some(why) = &evidence.not_named {
+        section = section.with(Block::Prose(format!("What lies there has no name: {why}.")));
+    }
     if !evidence.lines.is_empty() {
         section =
             section.with(Block::Table("The last lines of output before the cut.".into(), lines));

@@ -2,18 +2,23 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
+use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_block::{Operation, PowerLoss};
-use stasis_crash::{Cut, Enumerator, Fault, StateSampler, Trace};
+use stasis_crash::{Cut, CutPoint, Enumerator, Fault, StateSampler, Trace};
+use stasis_guest_image::Guest;
 use stasis_runner::provenance::Provenance;
 use stasis_runner::TraceOptions;
 
-use crate::evidence::{line_text, BrokenPromise, Evidence};
+use crate::evidence::{line_text, BrokenPromise, Evidence, LostChange};
 use crate::groups::{groups, Group};
+use crate::namer::Range;
 use crate::session::{Finding, Kind, Outcome, Session};
 use crate::CrashTest;
 
@@ -143,6 +148,9 @@ fn blamed(trace: &Trace, finding: &Finding) -> Option<(usize, usize)> {
     Some((drive, finding.write?))
 }
 
+/// Findings whose places are named: each takes some starts of programs in a guest.
+const NAMED: usize = 20;
+
 impl Report {
     /// The report of `session`, which took this many seconds.
     pub(crate) fn new(
@@ -206,6 +214,47 @@ impl Report {
             outcome,
             provenance: provenance.fields(),
         }
+    }
+
+    /// Has what lies at the places of lost writes named: of the findings that stand for a group, and
+    /// of the first that are printed.
+    ///
+    /// # Errors
+    /// A disk of the trace cannot be read.
+    pub(crate) fn name(
+        &mut self,
+        session: &mut Session,
+        plan: &StateSampler,
+        guest: Guest,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<()> {
+        let mut known = HashSet::new();
+        let examples = self.groups.iter().map(|group| group.example);
+        let chosen: Vec<usize> = examples
+            .chain(0..self.outcome.findings.len())
+            .filter(|index| known.insert(*index))
+            .take(NAMED)
+            .collect();
+        let (trace, findings) = (&session.trace, &mut self.outcome.findings);
+        let drive = |name: &str| trace.header.drives.iter().position(|one| one.name == name);
+        let asked = chosen.iter().map(|index| {
+            let finding = &findings[*index];
+            let losses = finding.evidence.iter().flat_map(|evidence| &evidence.losses);
+            let range = |loss: &LostChange| {
+                let (offset, length) = (loss.offset, loss.length);
+                drive(&loss.drive).map(|drive| Range { drive, offset, length })
+            };
+            (plan.cut(trace, finding.state).point, losses.filter_map(range).collect())
+        });
+        let asked: Vec<(CutPoint, Vec<Range>)> = asked.collect();
+        for (index, named) in chosen.into_iter().zip(session.name(asked, guest, stop)?) {
+            let Some(evidence) = &mut findings[index].evidence else { continue };
+            evidence.not_named = named.why_not;
+            for (loss, holders) in evidence.losses.iter_mut().zip(named.holders) {
+                loss.holders = holders;
+            }
+        }
+        Ok(())
     }
 
     /// For the terminal; everything is in the files at `path` and `page`.

@@ -436,6 +436,14 @@ impl StateReader for View<'_> {
         self.state.crashed.get(drive).map_or_else(Vec::new, DriveCrashState::pointers_in_bytes)
     }
 
+    fn on_disk(&self, drive: usize, offset: u64) -> Option<u64> {
+        self.disks.get(drive)?.on_disk(offset)
+    }
+
+    fn number(&self) -> u64 {
+        self.state.cut.number
+    }
+
     fn at(&self) -> Nanos {
         self.state.at
     }

@@ -27,6 +27,18 @@ pub trait StateReader {
         Vec::new()
     }
 
+    /// The byte of the guest's disk that lies at `offset` of the drive: below an image, of the file
+    /// that holds it. None where the guest's disk has no such byte.
+    fn on_disk(&self, drive: usize, offset: u64) -> Option<u64> {
+        let _ = drive;
+        Some(offset)
+    }
+
+    /// The state's number.
+    fn number(&self) -> u64 {
+        0
+    }
+
     /// Time of the power cut (ns of virtual time).
     fn at(&self) -> Nanos;
 

@@ -1,0 +1,276 @@
+//! XFS: `xfs_db` of xfsprogs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::probe::big;
+use super::{answer, needs, path, section, Ask, Holder, Holders, NamedFile, MOUNTED};
+
+/// Debian's package with the tools.
+const PACKAGE: &str = "xfsprogs";
+/// Inodes that are looked up at a time.
+const INODES: usize = 128;
+
+/// An XFS file system, by its superblock (`struct xfs_dsb` in `fs/xfs/libxfs/xfs_format.h` of
+/// Linux).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Xfs {
+    /// Size of a block (bytes).
+    pub block: u64,
+    // Blocks of an allocation group, and the bits of a block's number within it.
+    group_blocks: u64,
+    group_bits: u32,
+    // Bits of an inode's number within its block.
+    inode_bits: u32,
+    // The log within the file system: group, first block, length; none where it is elsewhere.
+    log: Option<(u64, u64, u64)>,
+}
+
+/// A block: its allocation group, and its number within the group.
+type Place = (u64, u64);
+
+impl Xfs {
+    /// From a disk's first bytes; none where the superblock has impossible sizes.
+    pub(super) fn read(start: &[u8]) -> Option<Self> {
+        let of = |at: usize, length: usize| big(start, at, length);
+        let bits = |at: usize| of(at, 1).filter(|bits| *bits <= 32).map(|bits| bits as u32);
+        let (log_start, group_bits) = (of(48, 8)?, bits(124)?);
+        let log = (log_start >> group_bits, log_start & ((1 << group_bits) - 1), of(96, 4)?);
+        let found = Self {
+            block: of(4, 4)?,
+            group_blocks: of(84, 4)?,
+            group_bits,
+            inode_bits: bits(123)?,
+            log: (log_start > 0).then_some(log),
+        };
+        let possible = found.block.is_power_of_two()
+            && (512..=64 << 10).contains(&found.block)
+            && found.group_blocks > 0
+            && found.inode_bits <= 8;
+        possible.then_some(found)
+    }
+
+    fn place(&self, offset: u64) -> Place {
+        let block = offset / self.block;
+        (block / self.group_blocks, block % self.group_blocks)
+    }
+
+    /// Whether a block lies in the log.
+    fn in_log(&self, (group, block): Place) -> bool {
+        let within = |(of, first, length): (u64, u64, u64)| {
+            of == group && block.checked_sub(first).is_some_and(|within| within < length)
+        };
+        self.log.is_some_and(within)
+    }
+
+    /// See [`super::holders`].
+    pub(super) fn holders(
+        &self,
+        device: &str,
+        offsets: &[u64],
+        ask: &mut Ask<'_>,
+    ) -> Result<Holders, String> {
+        let places: BTreeSet<Place> = offsets.iter().map(|offset| self.place(*offset)).collect();
+        let wanted: Vec<Place> = places.into_iter().filter(|place| !self.in_log(*place)).collect();
+        let mut used = HashMap::new();
+        let mut paths = BTreeMap::new();
+        if !wanted.is_empty() {
+            let output = answer(ask(&self.blocks_script(device, &wanted))?, PACKAGE)?;
+            used = blocks(&output);
+            if used.is_empty() {
+                return Err("xfs_db tells nothing of this disk".to_owned());
+            }
+            let tables = wanted.iter().filter(|place| used.get(place).is_some_and(Used::is_table));
+            let inodes: Vec<u64> =
+                tables.flat_map(|place| self.inodes_at(*place)).take(INODES).collect();
+            if !inodes.is_empty() {
+                paths = self::paths(&answer(ask(&paths_script(device, &inodes))?, PACKAGE)?);
+            }
+        }
+        let holder = |offset: &u64| {
+            let place = self.place(*offset);
+            let holder = match (self.in_log(place), used.get(&place)) {
+                (true, _) => Holder::of("log"),
+                (false, None) => Holder::of("nothing: xfs_db does not know it"),
+                (false, Some(used)) => self.holder(place, used, &paths),
+            };
+            (*offset, holder)
+        };
+        Ok(offsets.iter().map(holder).collect())
+    }
+
+    fn holder(&self, place: Place, used: &Used, paths: &BTreeMap<u64, NamedFile>) -> Holder {
+        let what = match (used.kind.as_str(), used.inode) {
+            ("free1" | "free2", _) => return Holder::of("nothing: a free block"),
+            ("sb", _) => format!("superblock and headers of group {}", place.0),
+            ("inode", None) => {
+                let inodes = self.inodes_at(place);
+                let files = inodes.clone().filter_map(|inode| paths.get(&inode).cloned());
+                let what = format!("inodes {} to {}", inodes.start(), inodes.end());
+                return Holder { what, files: files.collect() };
+            }
+            ("data" | "dir", Some(inode)) => format!("inode {inode}"),
+            (kind, Some(inode)) => format!("block map or attributes ({kind}) of inode {inode}"),
+            (kind, None) => format!("{kind} of group {}", place.0),
+        };
+        let file = used.inode.map(|inode| NamedFile { inode, path: used.path.clone() });
+        Holder { what, files: file.into_iter().collect() }
+    }
+
+    /// The inodes of a block of them.
+    fn inodes_at(&self, (group, block): Place) -> std::ops::RangeInclusive<u64> {
+        let first = (group << self.group_bits | block) << self.inode_bits;
+        first..=first.saturating_add((1 << self.inode_bits) - 1)
+    }
+
+    fn blocks_script(&self, device: &str, places: &[Place]) -> String {
+        let mut commands = String::new();
+        for (group, block) in places {
+            // In units of 512 bytes.
+            let address = (group * self.group_blocks + block) * (self.block / 512);
+            commands += &format!(" -c 'daddr {address}' -c 'blockuse -n'");
+        }
+        // A mount replays the log.
+        format!(
+            "{}mkdir -p {MOUNTED}\nmount -t xfs -o nouuid {device} {MOUNTED} && umount {MOUNTED}\n\
+             echo '== blocks'\nxfs_db -r -c 'blockget -n'{commands} {device} 2>&1\n",
+            needs("xfs_db")
+        )
+    }
+}
+
+fn paths_script(device: &str, inodes: &[u64]) -> String {
+    let asked: String = inodes.iter().map(|inode| format!(" -i {inode}")).collect();
+    format!(
+        "{}mkdir -p {MOUNTED}\nmount -t xfs -o nouuid {device} {MOUNTED} && umount {MOUNTED}\n\
+         echo '== paths'\nxfs_db -r -c 'blockget -n' -c 'ncheck{asked}' {device} 2>&1\n",
+        needs("xfs_db")
+    )
+}
+
+/// The use of a block, as `blockuse` prints it.
+#[derive(Debug, PartialEq, Eq)]
+struct Used {
+    kind: String,
+    inode: Option<u64>,
+    path: Option<String>,
+}
+
+impl Used {
+    /// Whether it holds inodes.
+    fn is_table(&self) -> bool {
+        self.kind == "inode" && self.inode.is_none()
+    }
+}
+
+/// From lines such as `block 24 (0/24) type data inode 131 many/3`.
+fn blocks(output: &str) -> HashMap<Place, Used> {
+    let mut found = HashMap::new();
+    for line in section(output, "blocks").filter(|line| line.starts_with("block ")) {
+        let place = || {
+            let (group, block) = line.split_once('(')?.1.split_once(')')?.0.split_once('/')?;
+            Some((group.parse().ok()?, block.parse().ok()?))
+        };
+        let (Some(place), Some((_, rest))) = (place(), line.split_once(" type ")) else { continue };
+        let (kind, of) = match rest.split_once(" inode ") {
+            Some((kind, of)) => (kind, Some(of)),
+            None => (rest, None),
+        };
+        let (inode, name) = match of.map(|of| of.split_once(' ').unwrap_or((of, ""))) {
+            Some((inode, name)) => (inode.parse().ok(), Some(name).filter(|name| !name.is_empty())),
+            None => (None, None),
+        };
+        found.insert(place, Used { kind: kind.to_owned(), inode, path: name.map(path) });
+    }
+    found
+}
+
+/// From lines such as `        131 many/3`; a folder's end with `/.`.
+fn paths(output: &str) -> BTreeMap<u64, NamedFile> {
+    let mut found = BTreeMap::new();
+    for line in section(output, "paths") {
+        let Some((inode, printed)) = line.trim_start().split_once(' ') else { continue };
+        let Ok(inode) = inode.parse() else { continue };
+        let printed = printed.strip_suffix("/.").unwrap_or(printed);
+        let printed = if printed == "." { "" } else { printed };
+        found.entry(inode).or_insert(NamedFile { inode, path: Some(path(printed)) });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A superblock of 320 MiB, as mkfs.xfs 6.1 makes it.
+    fn superblock() -> Vec<u8> {
+        let mut start = vec![0; 4096];
+        let mut put = |at: usize, value: &[u8]| start[at..at + value.len()].copy_from_slice(value);
+        put(4, &4096u32.to_be_bytes()); // sb_blocksize
+        put(48, &65542u64.to_be_bytes()); // sb_logstart
+        put(84, &20480u32.to_be_bytes()); // sb_agblocks
+        put(96, &16384u32.to_be_bytes()); // sb_logblocks
+        put(123, &[3]); // sb_inopblog
+        put(124, &[15]); // sb_agblklog
+        start
+    }
+
+    const BLOCKS: &str = "== blocks
+block 0 (0/0) type sb
+block 8 (0/8) type freelist
+block 16 (0/16) type inode
+block 24 (0/24) type data inode 131 many/3
+block 25 (0/25) type dir inode 132
+block 32792 (1/24) type free2
+block 32793 (1/25) type btbmapd inode 7 log
+";
+    const PATHS: &str = "== paths
+        131 many/3
+        129 many/.
+        128 .
+";
+
+    #[test]
+    fn a_block_is_named_by_its_use() {
+        let xfs = Xfs::read(&superblock()).unwrap();
+        let blocks = [0, 8, 16, 24, 25, 20504, 20505, 2 * 20480 + 6, 30000];
+        let offsets = blocks.map(|block| block * 4096);
+        let mut scripts = Vec::new();
+        let found = xfs.holders("/dev/vda", &offsets, &mut |script| {
+            scripts.push(script.to_owned());
+            Ok(if script.contains("ncheck") { PATHS } else { BLOCKS }.to_owned())
+        });
+        let found = found.unwrap();
+        let texts: Vec<String> = offsets.iter().map(|offset| found[offset].text()).collect();
+        assert_eq!(
+            texts,
+            [
+                "superblock and headers of group 0",
+                "freelist of group 0",
+                "inodes 128 to 135: /, /many, /many/3",
+                "inode 131: /many/3",
+                "inode 132, which has no name",
+                "nothing: a free block",
+                "block map or attributes (btbmapd) of inode 7: /log",
+                "log",
+                "nothing: xfs_db does not know it",
+            ]
+        );
+        assert!(scripts[0].contains("-c 'daddr 164032' -c 'blockuse -n'"), "{}", scripts[0]);
+        assert!(!scripts[0].contains("'daddr 327728'"), "the log is not asked for");
+        assert!(scripts[1].contains("ncheck -i 128 -i 129"), "{}", scripts[1]);
+    }
+
+    #[test]
+    fn impossible_superblocks_and_noise_are_no_panic() {
+        for bytes in [vec![], vec![0; 4096], vec![0xff; 4096]] {
+            assert_eq!(Xfs::read(&bytes), None);
+        }
+        let xfs = Xfs::read(&superblock()).unwrap();
+        let mut noise = |_: &str| Ok("== blocks\nblock ( type\nblock 1 (a/b) type\n".to_owned());
+        let why = xfs.holders("/dev/vda", &[0], &mut noise).unwrap_err();
+        assert!(why.contains("tells nothing"), "{why}");
+        let mut none = |_: &str| Ok("stasis-missing xfs_db\n".to_owned());
+        let why = xfs.holders("/dev/vda", &[0], &mut none).unwrap_err();
+        assert!(why.contains("`xfsprogs`"), "{why}");
+    }
+}
