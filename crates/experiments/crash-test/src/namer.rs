@@ -21,7 +21,7 @@ use crate::session::{Outcome, Session, StateChecks};
 /// The script in the guest.
 const SCRIPT: &str = "root/stasis-names";
 /// Time limit of a script, in the guest's time: `xfs_db` and `debugfs` read all inodes.
-const LIMIT: Duration = Duration::from_secs(120);
+const MAX_TIME: Duration = Duration::from_secs(120);
 /// Flushes of the guest after which a file system has told the drive what it had written: one for
 /// the data, one for the journal.
 const SOON: usize = 2;
@@ -126,7 +126,7 @@ impl Namer {
         let mut config = Config::new(guest);
         config.stop = Arc::clone(stop);
         let command = ["sh", &format!("/{SCRIPT}")].map(str::to_owned).to_vec();
-        let checker = Checker::new(config, Task { command, limit: LIMIT });
+        let checker = Checker::new(config, Task { command, limit: MAX_TIME });
         let (devices, places) = devices(trace)?;
         let named = asked
             .iter()
@@ -166,7 +166,7 @@ impl Namer {
                 no_guest.insert(why).clone()
             })?;
             match (answer.late, answer.status) {
-                (true, _) => Err(format!("the tools took more than {LIMIT:?}")),
+                (true, _) => Err(format!("the tools took more than {MAX_TIME:?}")),
                 (_, None) => Err("the guest did not survive the tools".to_owned()),
                 (_, Some(_)) => Ok(answer.said),
             }

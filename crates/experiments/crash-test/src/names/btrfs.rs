@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::probe::little;
-use super::{answer, needs, path, section, Ask, Holder, Holders, NamedFile, MOUNTED};
+use super::bytes::little;
+use super::holder::{path, Holder, Holders, NamedFile};
+use super::tools::{answer, needs, section, Ask, MOUNTED};
 
 /// Debian's package with the tools.
 const PACKAGE: &str = "btrfs-progs";

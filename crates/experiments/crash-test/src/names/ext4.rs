@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
-use super::probe::little;
-use super::{answer, needs, path, section, words, Ask, Holder, Holders, NamedFile};
+use super::bytes::little;
+use super::holder::{path, Holder, Holders, NamedFile};
+use super::tools::{answer, needs, section, words, Ask};
 
 /// Debian's package with the tools.
 const PACKAGE: &str = "e2fsprogs";

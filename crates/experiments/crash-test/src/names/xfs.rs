@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::probe::big;
-use super::{answer, needs, path, section, Ask, Holder, Holders, NamedFile, MOUNTED};
+use super::bytes::big;
+use super::holder::{path, Holder, Holders, NamedFile};
+use super::tools::{answer, needs, section, Ask, MOUNTED};
 
 /// Debian's package with the tools.
 const PACKAGE: &str = "xfsprogs";
