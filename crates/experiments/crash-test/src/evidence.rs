@@ -16,6 +16,8 @@ const BEFORE: usize = 8;
 const AFTER: usize = 4;
 /// Lines of output that are listed, the last before the cut.
 const LINES: usize = 5;
+/// Events of the plot, before the cut and after it.
+const COURSE: (usize, usize) = (40, 12);
 /// Characters of a line that are shown.
 const SHOWN: usize = 100;
 
@@ -37,6 +39,34 @@ pub struct Evidence {
     pub lines: Vec<Line>,
     /// The events around the cut.
     pub events: Vec<NearEvent>,
+    /// The same and more of them as a plot has them.
+    #[serde(skip)]
+    pub course: Vec<Span>,
+}
+
+/// A request or a line near a cut, over time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Its kind.
+    pub kind: SpanKind,
+    /// When it was submitted and when it ended; of one that did not end near the cut, the last
+    /// instant that is looked at (ns).
+    pub at: (Nanos, Nanos),
+    /// Its description.
+    pub what: String,
+}
+
+/// Kinds of [`Span`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanKind {
+    /// A line of output.
+    Line,
+    /// A flush or a barrier.
+    Order,
+    /// A change that the state has, or that came after the cut.
+    Kept,
+    /// A change of which the state lacks something.
+    Lost,
 }
 
 /// A change of a drive that a state lacks, wholly or in part.
@@ -122,6 +152,7 @@ impl Evidence {
         named: Option<(usize, usize)>,
     ) -> Self {
         let mut found = Self::default();
+        let mut lost_places = Vec::new();
         for (index, drive) in trace.drives.iter().enumerate() {
             let log = drive.cached();
             let about = named.filter(|(drive, _)| *drive == index).map(|(_, place)| place);
@@ -131,6 +162,7 @@ impl Evidence {
             let about = about
                 .and_then(|about| log.requests.iter().position(|request| is_same(about, request)));
             for lost in enumerator.losses(index, cut.sampling) {
+                lost_places.push((index, lost.place));
                 let request = &log.requests[lost.place];
                 let Command { operation, offset, length, .. } = request.command;
                 let left = match lost.loss {
@@ -170,6 +202,7 @@ impl Evidence {
         let point = cut.point as usize;
         let near = point.saturating_sub(BEFORE)..(point + AFTER).min(trace.events.len());
         found.events = near.map(|index| event(trace, index, index < point)).collect();
+        found.course = course(trace, cut.point, &lost_places);
         found
     }
 
@@ -274,6 +307,41 @@ impl Line {
     fn of((_, at, line): &(CutPoint, Nanos, Vec<u8>)) -> Self {
         Self { at: *at, text: line_text(line) }
     }
+}
+
+/// Requests of the drives and lines around a cut; `lost`: of which changes the state lacks something,
+/// by drive and place.
+fn course(trace: &Trace, point: CutPoint, lost: &[(usize, usize)]) -> Vec<Span> {
+    let point = point as usize;
+    let near = point.saturating_sub(COURSE.0)..(point + COURSE.1).min(trace.events.len());
+    let Some(last) = near.clone().last().map(|index| trace.events[index].at) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (index, drive) in trace.drives.iter().enumerate() {
+        for (place, request) in drive.cached().requests.iter().enumerate() {
+            if !near.contains(&(request.submit.1 as usize)) {
+                continue;
+            }
+            let kind = match request.command.operation {
+                Operation::Flush | Operation::Barrier => SpanKind::Order,
+                _ if lost.contains(&(index, place)) => SpanKind::Lost,
+                _ => SpanKind::Kept,
+            };
+            let end = request.end.map_or(last, |(at, ..)| at.min(last));
+            let what = format!("{}: {}", trace.header.drives[index].name, words(&request.command));
+            found.push(Span { kind, at: (request.submit.0, end), what });
+        }
+    }
+    let lines =
+        trace.lines.iter().filter(|(when, ..)| near.contains(&(*when as usize).saturating_sub(1)));
+    let line = |(_, at, line): &(CutPoint, Nanos, Vec<u8>)| Span {
+        kind: SpanKind::Line,
+        at: (*at, *at),
+        what: line_text(line),
+    };
+    found.extend(lines.map(line));
+    found
 }
 
 fn event(trace: &Trace, index: usize, before: bool) -> NearEvent {
@@ -401,6 +469,20 @@ mod tests {
             [(2, 8192, Some(70), LossReason::Cached), (3, 512, None, LossReason::InFlight)]
         );
         assert_eq!(found.counted(), "2 missing, 0 torn");
+        let spans: Vec<_> = found.course.iter().map(|span| (span.kind, span.at)).collect();
+        use SpanKind::{Kept, Line, Lost, Order};
+        assert_eq!(
+            spans,
+            [
+                (Kept, (10, 20)),
+                (Order, (30, 40)),
+                (Lost, (60, 70)),
+                (Lost, (90, 90)), // it has not ended
+                (Line, (1, 1)),
+                (Line, (50, 50)),
+                (Line, (80, 80)),
+            ]
+        );
         let text = found.text(95);
         for word in ["flush that was acknowledged at 40ns", "step 1", "cut: step 2", "at 0x200"] {
             assert!(text.contains(word), "{word}: {text}");

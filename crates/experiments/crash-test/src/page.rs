@@ -2,10 +2,10 @@
 
 use stasis_block::units::format_duration;
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
-use stasis_report::plot::{Axis, Dot, Dots, Quantity, Row, Scale};
+use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
 use stasis_report::{units, Column, Table, Tone};
 
-use crate::evidence::{reason, Evidence, REASONS};
+use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
 use crate::groups::Group;
 use crate::report::{repeated, DriveLoss, Report};
 use crate::session::{Finding, Kind};
@@ -40,6 +40,7 @@ pub(crate) fn title(kind: Kind) -> &'static str {
 const WELL: usize = 2;
 const TRACE: usize = 4;
 const FOUND: usize = 1;
+const CUT: usize = 0;
 
 impl Report {
     /// The page, as HTML: the verdict, the timeline, the findings by kind and cause, and every
@@ -360,6 +361,7 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
         }
         events.push(vec![since(event.at), event.what.clone()]);
     }
+    section = section.with(Block::Plots(vec![course(evidence, cut)]));
     section = section.with(Block::Table(caption, lost));
     if let Some(why) = &evidence.not_named {
         section = section.with(Block::Prose(format!("What lies there has no name: {why}.")));
@@ -369,6 +371,38 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
             section.with(Block::Table("The last lines of output before the cut.".into(), lines));
     }
     section.with(Block::Table("Events around the cut.".to_owned(), events))
+}
+
+/// The requests and lines around a cut, over time.
+fn course(evidence: &Evidence, cut: u64) -> Markup {
+    let rows = [
+        (SpanKind::Line, "lines of output", TRACE),
+        (SpanKind::Order, "flushes", TRACE),
+        (SpanKind::Kept, "other changes", WELL),
+        (SpanKind::Lost, "missing or torn", FOUND),
+    ];
+    let dots = |kind: SpanKind, colour: usize| {
+        let of_kind = evidence.course.iter().filter(move |span| span.kind == kind);
+        let dot = move |span: &Span| Dot {
+            name: String::new(),
+            colour,
+            value: span.at.1 as f64,
+            interval: Some([span.at.0 as f64, span.at.1 as f64]),
+            about: span.what.clone(),
+        };
+        of_kind.map(dot).collect()
+    };
+    let mut rows: Vec<Row> = rows
+        .into_iter()
+        .map(|(kind, label, colour)| Row { label: label.to_owned(), dots: dots(kind, colour) })
+        .filter(|row: &Row| !row.dots.is_empty())
+        .collect();
+    let (name, about) = (String::new(), String::new());
+    let mark = Dot { name, colour: CUT, value: cut as f64, interval: None, about };
+    rows.push(Row { label: "power cut".to_owned(), dots: vec![mark] });
+    let axis = Axis::new("Virtual time around the cut", Scale::Linear, Quantity::Time);
+    let title = "What was submitted, and when it ended".to_owned();
+    Dots { title, axis, apart: false, rows }.draw()
 }
 
 pub(crate) fn of_drive(drive: Option<&String>) -> String {
