@@ -1,5 +1,7 @@
 //! Queue entries: the fields of a command and of its completion.
 
+use crate::subsystem::ControllerId;
+
 /// Size of a submission queue entry in bytes (NVMe 1.4 section 4.2).
 pub const SQE_SIZE: usize = 64;
 /// Size of a completion queue entry in bytes (NVMe 1.4 section 4.6).
@@ -13,9 +15,11 @@ pub const FUSE: u8 = 0x03;
 /// metadata is only.
 pub const PSDT: u8 = 0xc0;
 
-/// A command of the guest.
+/// A command of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandId {
+    /// The controller that it came by.
+    pub controller: ControllerId,
     /// Its submission queue.
     pub sq: u16,
     /// Its command identifier.
@@ -39,6 +43,8 @@ pub mod location {
 /// A command, copied once out of its queue.
 #[derive(Debug, Clone, Copy)]
 pub struct SubmissionEntry {
+    /// The controller that it came by.
+    pub controller: ControllerId,
     /// The submission queue that it came by.
     pub sq: u16,
     pub opcode: u8,
@@ -59,11 +65,12 @@ pub struct SubmissionEntry {
 }
 
 impl SubmissionEntry {
-    /// An entry of the submission queue `sq`.
-    pub fn parse(sq: u16, raw: &[u8; SQE_SIZE]) -> Self {
+    /// An entry of the submission queue `sq` of a controller.
+    pub fn parse(controller: ControllerId, sq: u16, raw: &[u8; SQE_SIZE]) -> Self {
         let dword = |i: usize| u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]);
         let qword = |i: usize| u64::from(dword(i)) | u64::from(dword(i + 4)) << 32;
         Self {
+            controller,
             sq,
             opcode: raw[0],
             flags: raw[1],
@@ -83,7 +90,7 @@ impl SubmissionEntry {
 
     /// Its name, by which its completion is posted.
     pub fn id(&self) -> CommandId {
-        CommandId { sq: self.sq, cid: self.cid }
+        CommandId { controller: self.controller, sq: self.sq, cid: self.cid }
     }
 
     /// SLBA, or the destination's, in Dwords 10 and 11.

@@ -1,6 +1,7 @@
 //! The log of errors (NVMe 1.4 section 5.14.1.1).
 
 use crate::command::CommandId;
+use crate::subsystem::ControllerId;
 
 /// Entries of the error log: Error Log Page Entries, plus one.
 pub const ERROR_LOG_ENTRIES: usize = 64;
@@ -8,35 +9,38 @@ pub const ERROR_LOG_ENTRIES: usize = 64;
 const ERROR_ENTRY: usize = 64;
 
 /// The command of an error that no command has.
-pub const NO_COMMAND: CommandId = CommandId { sq: 0xffff, cid: 0xffff };
+pub const NO_COMMAND: CommandId =
+    CommandId { controller: ControllerId::PCIE, sq: 0xffff, cid: 0xffff };
 
 /// The last failures, oldest first in a ring.
 #[derive(Debug)]
 pub struct ErrorLog {
     entries: Box<[[u8; ERROR_ENTRY]; ERROR_LOG_ENTRIES]>,
     next: usize,
+    /// Entries ever made.
+    count: u64,
 }
 
 impl Default for ErrorLog {
     fn default() -> Self {
-        Self { entries: Box::new([[0; ERROR_ENTRY]; ERROR_LOG_ENTRIES]), next: 0 }
+        Self { entries: Box::new([[0; ERROR_ENTRY]; ERROR_LOG_ENTRIES]), next: 0, count: 0 }
     }
 }
 
 impl ErrorLog {
-    /// Adds the failure number `count`, over the oldest entry if need be: the status field of
-    /// the command's completion with its phase.
+    /// Adds a failure, over the oldest entry if need be: the status field of the command's
+    /// completion with its phase.
     pub fn add(
         &mut self,
-        count: u64,
         id: CommandId,
         (status, phase): (u16, bool),
         parameter: u16,
         nsid: u32,
         lba: u64,
     ) {
+        self.count += 1;
         let entry = &mut self.entries[self.next];
-        entry[0..8].copy_from_slice(&count.to_le_bytes());
+        entry[0..8].copy_from_slice(&self.count.to_le_bytes());
         entry[8..10].copy_from_slice(&id.sq.to_le_bytes());
         entry[10..12].copy_from_slice(&id.cid.to_le_bytes());
         entry[12..14].copy_from_slice(&(status << 1 | u16::from(phase)).to_le_bytes());
@@ -44,6 +48,11 @@ impl ErrorLog {
         entry[16..24].copy_from_slice(&lba.to_le_bytes());
         entry[24..28].copy_from_slice(&nsid.to_le_bytes());
         self.next = (self.next + 1) % ERROR_LOG_ENTRIES;
+    }
+
+    /// Entries ever made.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// The log page: the latest failure first.

@@ -2,12 +2,13 @@
 
 use stasis_block::{Command, Operation, Status};
 
+use crate::changes::Change;
 use crate::command::CommandId;
-use crate::events::Event;
 use crate::host::Host;
 use crate::io::Io;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
+use crate::subsystem::ControllerId;
 use crate::Memory;
 
 /// Maximum number of bytes of a request to the drive.
@@ -19,7 +20,7 @@ pub struct Formatting(Option<Format>);
 
 #[derive(Debug)]
 struct Format {
-    cid: u16,
+    id: CommandId,
     /// The namespaces concerned.
     first: u32,
     last: u32,
@@ -39,30 +40,41 @@ impl Formatting {
         self.0.is_some()
     }
 
-    /// The command `cid` begins: it erases the namespaces `first` to `last` by `erase`, and gives
+    /// The controller that the command came by, if one is under way.
+    pub fn controller(&self) -> Option<ControllerId> {
+        self.0.as_ref().map(|format| format.id.controller)
+    }
+
+    /// The command `id` begins: it erases the namespaces `first` to `last` by `erase`, and gives
     /// them blocks of `block_size` bytes.
     pub fn begin(
         &mut self,
         io: &mut Io,
-        cid: u16,
+        id: CommandId,
         (first, last): (u32, u32),
         block_size: u32,
         erase: Operation,
     ) {
         io.namespaces.begin_format(first..=last);
         let (at, erased, asked) = (first, 0, false);
-        self.0 = Some(Format { cid, first, last, at, block_size, erased, erase, asked });
+        self.0 = Some(Format { id, first, last, at, block_size, erased, erase, asked });
     }
 
-    /// Drops the command. Data already erased is gone; the block size stays as it was.
-    pub fn reset(&mut self) {
-        self.0 = None;
+    /// Drops the command if it came by `controller`. Data already erased is gone; the block size
+    /// stays as it was.
+    pub fn reset(&mut self, io: &mut Io, controller: ControllerId) {
+        if self.controller() == Some(controller) {
+            self.0 = None;
+            io.namespaces.end_format();
+        }
     }
 
     /// Asks the drive for the next piece, once all commands that were begun
     /// before are done.
     pub fn go_on(&mut self, io: &mut Io, host: &mut Host, memory: &dyn Memory) {
-        let Some(format) = &mut self.0 else { return };
+        let Some(format) = self.0.as_mut().filter(|format| format.id.controller == host.id) else {
+            return;
+        };
         if format.asked || !io.slots.requests.has_room(1) {
             return;
         }
@@ -75,8 +87,10 @@ impl Formatting {
         if left > 0 {
             format.asked = true;
             let erase = Command::new(format.erase, format.erased, left.min(PIECE));
-            let slot =
-                Slot { purpose: Purpose::Format, ..Slot::new(Owner::Format, &erase, nsid, 0) };
+            let slot = Slot {
+                purpose: Purpose::Format,
+                ..Slot::new(Owner::Format(host.id), &erase, nsid, 0)
+            };
             return io.request(0, slot, erase);
         }
         if nsid < format.last {
@@ -99,24 +113,24 @@ impl Formatting {
         format.asked = false;
         format.erased += slot.length;
         if status != Status::Ok {
-            let id = CommandId { sq: 0, cid: format.cid };
+            let id = format.id;
             self.0 = None;
             io.namespaces.end_format();
             host.post_failure(memory, id, StatusCode::WriteFault.into(), slot.nsid, 0);
         }
     }
 
+    /// Ends the command: every controller reports the namespaces whose blocks have another size.
     fn end(&mut self, io: &mut Io, host: &mut Host, memory: &dyn Memory) {
-        let Some(Format { cid, first, last, block_size, .. }) = self.0.take() else { return };
+        let Some(Format { id, first, last, block_size, .. }) = self.0.take() else { return };
         io.namespaces.end_format();
         for nsid in first..=last {
             if io.namespaces.format(nsid, block_size) {
-                host.events.namespace_changed(nsid);
-                if io.features.reports_namespace_changes() {
-                    host.event(memory, Event::NAMESPACE_CHANGED);
-                }
+                io.changes.add(Change::Namespace(nsid));
             }
         }
-        host.post(memory, CommandId { sq: 0, cid }, 0, 0);
+        let Io { changes, namespaces, .. } = &*io;
+        host.report_changes(memory, changes, io.features(host.id), namespaces.count());
+        host.post(memory, id, 0, 0);
     }
 }

@@ -3,42 +3,55 @@
 
 use stasis_block::clock::Nanos;
 
+use crate::admin::Commands;
+use crate::changes::{Change, Changes};
 use crate::command::{CommandId, CompletionEntry};
 use crate::config::Config;
 use crate::error_log::{ErrorLog, NO_COMMAND};
 use crate::events::{Event, Events};
+use crate::features::Features;
 use crate::interrupts::Interrupts;
 use crate::queue::CompletionQueue;
 use crate::queues::Queues;
 use crate::registers::{self as reg, Registers};
 use crate::shadow::Shadow;
-use crate::statistics::Statistics;
 use crate::status::{Failure, MORE, NO_LOCATION};
+use crate::subsystem::ControllerId;
+use crate::transport::Transport;
 use crate::{Memory, OutOfMemoryRange};
 
 /// The host's side of a controller.
 #[derive(Debug)]
 pub struct Host {
+    /// The identifier of the controller (CNTLID).
+    pub id: ControllerId,
+    pub transport: Transport,
+    /// The commands that there are.
+    pub commands: &'static Commands,
     pub registers: Registers,
     pub queues: Queues,
     pub interrupts: Interrupts,
     pub events: Events,
     pub errors: ErrorLog,
-    pub statistics: Statistics,
+    /// Changes of the subsystem that were reported.
+    pub seen_changes: u64,
     /// Virtual time as last set (ns).
     pub now: Nanos,
 }
 
 impl Host {
     /// Of a controller that is not enabled yet.
-    pub fn new(config: &Config) -> Self {
+    pub fn new(id: ControllerId, transport: Transport, config: &Config) -> Self {
         Self {
+            id,
+            transport,
+            commands: transport.commands(),
             registers: Registers::default(),
             queues: Queues::new(config.queue_pairs),
             interrupts: Interrupts::new(config.vectors(), config.interrupt_coalescing),
             events: Events::default(),
             errors: ErrorLog::default(),
-            statistics: Statistics::default(),
+            seen_changes: 0,
             now: 0,
         }
     }
@@ -50,6 +63,11 @@ impl Host {
         self.queues.reset();
         self.interrupts.reset();
         self.events = Events::default();
+    }
+
+    /// Whether the host has enabled the controller.
+    pub fn is_enabled(&self) -> bool {
+        self.registers.cc & reg::CC_EN != 0
     }
 
     /// Whether commands are executed.
@@ -87,10 +105,8 @@ impl Host {
     /// Logs why a command failed; the status field of its completion.
     pub fn log_failure(&mut self, id: CommandId, failure: Failure, nsid: u32, lba: u64) -> u16 {
         let field = failure.status.field() | MORE;
-        self.statistics.error_log_entries += 1;
-        let count = self.statistics.error_log_entries;
         let phase = self.next_phase(id.sq);
-        self.errors.add(count, id, (field, phase), failure.location, nsid, lba);
+        self.errors.add(id, (field, phase), failure.location, nsid, lba);
         field
     }
 
@@ -167,9 +183,7 @@ impl Host {
     /// command is logged.
     pub fn event(&mut self, memory: &dyn Memory, event: Event) {
         if event.is_error() {
-            self.statistics.error_log_entries += 1;
-            let count = self.statistics.error_log_entries;
-            self.errors.add(count, NO_COMMAND, (0, false), NO_LOCATION, 0, 0);
+            self.errors.add(NO_COMMAND, (0, false), NO_LOCATION, 0, 0);
         }
         self.events.add(event);
         self.post_events(memory);
@@ -178,7 +192,41 @@ impl Host {
     /// Reports waiting events to the guest's waiting requests for events.
     pub fn post_events(&mut self, memory: &dyn Memory) {
         while let Some((cid, result)) = self.events.next() {
-            self.post(memory, CommandId { sq: 0, cid }, 0, result);
+            self.post(memory, CommandId { controller: self.id, sq: 0, cid }, 0, result);
+        }
+    }
+
+    /// Reports the changes of namespaces that were not reported yet, as far as the host requested
+    /// events of them. There are `namespaces` of them.
+    pub fn report_changes(
+        &mut self,
+        memory: &dyn Memory,
+        changes: &Changes,
+        features: &Features,
+        namespaces: u32,
+    ) {
+        let seen = std::mem::replace(&mut self.seen_changes, changes.count());
+        match changes.since(seen) {
+            Some(new) => new.for_each(|change| self.report(memory, change, features)),
+            None => (1..=namespaces)
+                .for_each(|nsid| self.report(memory, Change::Namespace(nsid), features)),
+        }
+    }
+
+    fn report(&mut self, memory: &dyn Memory, change: Change, features: &Features) {
+        match change {
+            Change::Namespace(nsid) => {
+                self.events.namespace_changed(nsid);
+                if features.reports_namespace_changes() {
+                    self.event(memory, Event::NAMESPACE_CHANGED);
+                }
+            }
+            Change::Zones(nsid) => {
+                if features.reports_zone_changes() {
+                    self.event(memory, Event::zones_changed(nsid));
+                }
+            }
+            Change::Chunks(nsid) => self.event(memory, Event::chunks_changed(nsid)),
         }
     }
 

@@ -1,10 +1,11 @@
-//! The parts of the controller that I/O commands act on (NVMe 1.4 section 6): the namespaces, and
+//! The parts of the subsystem that I/O commands act on (NVMe 1.4 section 6): the namespaces, and
 //! the way from a command to the requests that it becomes.
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request};
 
 use crate::buffers::Buffers;
+use crate::changes::Changes;
 use crate::command::{location, SubmissionEntry};
 use crate::condition::Condition;
 use crate::config::{Config, Namespace};
@@ -15,7 +16,9 @@ use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::registered::Registered;
 use crate::slots::{Owner, Purpose, Slot, Slots};
+use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
+use crate::subsystem::ControllerId;
 use crate::write_cache::WriteCache;
 use crate::Memory;
 
@@ -29,19 +32,25 @@ pub type IoExecute = fn(&mut Io, &dyn Memory, &SubmissionEntry) -> Result<Outcom
 /// An I/O command that the controller supports.
 pub type IoCommand = Registered<IoExecute>;
 
-/// The drive's side of a controller: its configuration, its requests, and its state.
+/// The drive's side of a subsystem: its configuration, its requests, and its state.
 #[derive(Debug)]
 pub struct Io {
-    /// The controller's configuration.
+    /// The configuration of the subsystem and its controllers.
     pub config: Config,
     pub namespaces: Namespaces,
     pub slots: Slots,
     pub outgoing: Outgoing,
     pub buffers: Buffers,
     pub placement: PlacementState,
-    pub features: Features,
+    /// Features, by controller: each host sets its own.
+    features: Vec<Features>,
+    /// Their defaults.
+    default_features: Features,
     pub condition: Condition,
     pub cache: WriteCache,
+    pub statistics: Statistics,
+    /// What other controllers are still to report.
+    pub changes: Changes,
     /// Virtual time as last set (ns).
     pub now: Nanos,
 }
@@ -63,27 +72,55 @@ impl Io {
             outgoing: Outgoing::default(),
             buffers: Buffers::default(),
             placement: PlacementState::new(&config),
-            features: Features::new(&config),
+            features: Vec::new(),
+            default_features: Features::new(&config),
             condition: Condition::default(),
             cache: WriteCache::default(),
+            statistics: Statistics::default(),
+            changes: Changes::default(),
             now: 0,
             config,
         }
     }
 
-    /// Drops the state that a controller reset clears.
-    pub fn reset(&mut self) {
-        self.slots.abandon_all();
-        self.namespaces.end_format();
-        self.placement.reset();
+    /// Drops the state that the reset of a controller clears. `alone`: no other one is enabled.
+    pub fn reset(&mut self, controller: ControllerId, alone: bool) {
+        self.slots.abandon_all(controller);
+        // Directives are of the namespaces, whose other hosts go on.
+        if alone {
+            self.placement.reset();
+        }
         // The requests that the drive has not got yet need not reach it.
-        while let Some(request) = self.outgoing.next_request() {
+        for _ in 0..self.outgoing.requests() {
+            let Some(request) = self.outgoing.next_request() else { break };
+            if self.slots.controller_of(request.tag).is_some() {
+                self.outgoing.send(request);
+                continue;
+            }
             if let Some(slot) = self.slots.requests.remove(request.tag) {
+                if let Owner::Part { group, .. } | Owner::Elements { group, .. } = slot.owner {
+                    // The group ends with its last request.
+                    let _ = self.slots.part_done(group, 0, None);
+                }
                 self.buffers.give_segments(slot.segments);
             }
             self.buffers.give(request.data);
         }
-        self.features = Features::new(&self.config);
+        *self.features_mut(controller) = Features::new(&self.config);
+    }
+
+    /// The features that the host of a controller has set.
+    pub fn features(&self, controller: ControllerId) -> &Features {
+        self.features.get(controller.index()).unwrap_or(&self.default_features)
+    }
+
+    /// The same, to change them.
+    pub fn features_mut(&mut self, controller: ControllerId) -> &mut Features {
+        let index = controller.index();
+        if self.features.len() <= index {
+            self.features.resize(index + 1, self.default_features.clone());
+        }
+        &mut self.features[index]
     }
 
     /// The namespace of an I/O command.
@@ -186,27 +223,28 @@ impl Io {
     /// The stream of a write of `length` bytes, by which the drive receives the host's grouping of
     /// data.
     pub fn place(&mut self, command: &SubmissionEntry, length: u64) -> Result<u16, Failure> {
-        let Self { placement, features, now, .. } = self;
+        let Self { placement, features, default_features, now, .. } = self;
+        let features = features.get(command.controller.index()).unwrap_or(default_features);
         placement.place(command, length, || features.timestamp_at(*now))
     }
 
     /// Whether a write is durable when it is acknowledged: because it asks so,
     /// or because the guest has turned the volatile write cache off.
     pub fn is_forced(&self, command: &SubmissionEntry, operation: Operation) -> bool {
-        let cached = self.has_write_cache();
+        let cached = self.has_write_cache(command.controller);
         let reads = matches!(operation, Operation::Read | Operation::Verify);
         command.cdw12 & FUA != 0 || !reads && !cached
     }
 
-    /// Whether there is a volatile write cache, and it is on.
-    pub fn has_write_cache(&self) -> bool {
-        self.config.volatile_write_cache && self.features.write_cache
+    /// Whether there is a volatile write cache, and it is on for the host of a controller.
+    pub fn has_write_cache(&self, controller: ControllerId) -> bool {
+        self.config.volatile_write_cache && self.features(controller).write_cache
     }
 
     /// Whether a flush has no effect: the volatile write cache is off, and nothing is left in it
     /// (section 6.8).
-    pub fn flushes_nothing(&self) -> bool {
-        !self.has_write_cache() && self.cache.is_clean()
+    pub fn flushes_nothing(&self, controller: ControllerId) -> bool {
+        !self.has_write_cache(controller) && self.cache.is_clean()
     }
 
     /// Hands a flush to the drive.

@@ -28,6 +28,7 @@
 
 mod admin;
 mod buffers;
+mod changes;
 mod command;
 mod commands;
 mod condition;
@@ -60,18 +61,22 @@ mod shadow;
 mod slots;
 mod statistics;
 mod status;
+mod subsystem;
+mod transport;
 mod vendor;
 mod write_cache;
 mod zoned;
 
 pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
-pub use controller::{Controller, Ended};
+pub use controller::{Controller, ControllerMut, Ended};
 pub use kept::{KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
 pub use stasis_block::memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
+pub use subsystem::{ControllerId, Subsystem, MAX_CONTROLLERS};
+pub use transport::Transport;
 pub use vendor::VendorRequest;
 pub use zoned::{KeptZones, ZoneState, Zones, ZonesError, Zrwa};
 

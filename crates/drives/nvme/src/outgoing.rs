@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use stasis_block::{Refused, Request};
 
-/// Refused commands that are kept for [`crate::Controller::pop_refused`]; more are forgotten.
+/// Refused commands that are kept for [`crate::Subsystem::pop_refused`]; more are forgotten.
 pub const MAX_REFUSED: usize = 1 << 16;
 
 /// Requests, and refused commands, in the order in which they came.
@@ -23,6 +23,11 @@ impl Outgoing {
     /// The next one.
     pub fn next_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
+    }
+
+    /// How many requests there are.
+    pub fn requests(&self) -> usize {
+        self.requests.len()
     }
 
     /// Whether one more refused command is kept.

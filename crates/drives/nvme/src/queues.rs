@@ -168,6 +168,11 @@ impl Queues {
         self.waiting = true;
     }
 
+    /// Whether a command or a completion waits for room.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
     /// Ends the wait; returns whether there was one. A command or completion that still has no room
     /// must wait again.
     pub fn stop_waiting(&mut self) -> bool {

@@ -2,10 +2,11 @@
 
 use slab::Slab;
 use stasis_block::memory::{PendingRequest, Requests, Segment};
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Operation, Tag};
 
 use crate::command::CommandId;
 use crate::status::StatusCode;
+use crate::subsystem::ControllerId;
 use crate::write_cache::Covers;
 
 /// To whom a request's completion matters.
@@ -31,10 +32,10 @@ pub enum Owner {
         /// The elements of the vector that the request covers, a bit for each.
         mask: u64,
     },
-    /// To the shutdown that waits for the drive's cache.
-    Shutdown,
-    /// To the Format NVM command under way.
-    Format,
+    /// To the shutdown of a controller, that waits for the drive's cache.
+    Shutdown(ControllerId),
+    /// To the Format NVM command under way, of a controller.
+    Format(ControllerId),
 }
 
 /// The purpose of a request.
@@ -185,7 +186,7 @@ impl Slots {
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 of_group(group) == Some(command)
             }
-            Owner::Orphan | Owner::Shutdown | Owner::Format => false,
+            Owner::Orphan | Owner::Shutdown(_) | Owner::Format(_) => false,
         };
         self.requests.iter().find(belongs).map(|slot| slot.nsid)
     }
@@ -209,19 +210,33 @@ impl Slots {
         }
     }
 
-    /// Makes orphans of everything.
-    pub fn abandon_all(&mut self) {
-        self.abandon(|_| true, |_| ());
+    /// Makes orphans of everything of a controller.
+    pub fn abandon_all(&mut self, controller: ControllerId) {
+        self.abandon(|id| id.controller == controller, |_| ());
         for slot in self.requests.iter_mut() {
-            if matches!(slot.owner, Owner::Shutdown | Owner::Format) {
-                slot.owner = Owner::Orphan;
+            if let Owner::Shutdown(of) | Owner::Format(of) = slot.owner {
+                if of == controller {
+                    slot.owner = Owner::Orphan;
+                }
             }
         }
     }
 
-    /// Whether a shutdown waits for a request.
-    pub fn shutdown_waits(&self) -> bool {
-        self.any(|slot| slot.owner == Owner::Shutdown)
+    /// Whether the shutdown of a controller waits for a request.
+    pub fn shutdown_waits(&self, controller: ControllerId) -> bool {
+        self.any(|slot| slot.owner == Owner::Shutdown(controller))
+    }
+
+    /// The controller to which the request `tag` matters, if it does to one.
+    pub fn controller_of(&self, tag: Tag) -> Option<ControllerId> {
+        match self.requests.get(tag)?.owner {
+            Owner::Orphan => None,
+            Owner::Command(id) | Owner::Append(id) => Some(id.controller),
+            Owner::Part { group, .. } | Owner::Elements { group, .. } => {
+                self.groups.get(group)?.command.map(|id| id.controller)
+            }
+            Owner::Shutdown(controller) | Owner::Format(controller) => Some(controller),
+        }
     }
 
     /// Whether there is a request of which `is` holds.

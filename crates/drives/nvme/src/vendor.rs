@@ -9,6 +9,7 @@ use stasis_block::{VendorCommand, VendorError};
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::io::Io;
 use crate::status::{Failure, Outcome, StatusCode};
+use crate::subsystem::ControllerId;
 use crate::Memory;
 
 /// First opcode of a vendor's own.
@@ -29,7 +30,7 @@ pub struct VendorRequest {
 #[derive(Debug)]
 struct Waiting {
     tag: u32,
-    cid: u16,
+    id: CommandId,
     /// Where its data goes; empty if none does.
     segments: Vec<Segment>,
 }
@@ -43,10 +44,10 @@ pub struct Vendor {
 }
 
 impl Vendor {
-    /// Withdraws the command `cid`; returns whether there was one. A later answer of the drive is
+    /// Withdraws the command `id`; returns whether there was one. A later answer of the drive is
     /// dropped.
-    pub fn withdraw(&mut self, cid: u16) -> bool {
-        let Some(at) = self.waiting.iter().position(|command| command.cid == cid) else {
+    pub fn withdraw(&mut self, id: CommandId) -> bool {
+        let Some(at) = self.waiting.iter().position(|command| command.id == id) else {
             return false;
         };
         let tag = self.waiting.swap_remove(at).tag;
@@ -54,11 +55,22 @@ impl Vendor {
         true
     }
 
-    /// Forgets everything, as a reset does. Names are not used again, so that
+    /// Forgets the commands of a controller, as its reset does. Names are not used again, so that
     /// late answers find nothing.
-    pub fn reset(&mut self) {
-        self.waiting.clear();
-        self.outbox.clear();
+    pub fn reset(&mut self, controller: ControllerId) {
+        let Self { waiting, outbox, .. } = self;
+        waiting.retain(|command| {
+            let stays = command.id.controller != controller;
+            if !stays {
+                outbox.retain(|request| request.tag != command.tag);
+            }
+            stays
+        });
+    }
+
+    /// The controller that a command came by, if it waits.
+    pub fn controller_of(&self, tag: u32) -> Option<ControllerId> {
+        self.waiting.iter().find(|command| command.tag == tag).map(|command| command.id.controller)
     }
 
     /// The next one for the drive.
@@ -77,7 +89,7 @@ impl Vendor {
         data: &[u8],
     ) -> Option<(CommandId, Result<u32, Failure>)> {
         let at = self.waiting.iter().position(|command| command.tag == tag)?;
-        let Waiting { cid, segments, .. } = self.waiting.swap_remove(at);
+        let Waiting { id, segments, .. } = self.waiting.swap_remove(at);
         let outcome = match result {
             Ok(result) => match scatter(memory, &segments, data) {
                 Ok(()) => Ok(result),
@@ -86,7 +98,7 @@ impl Vendor {
             Err(VendorError::Opcode) => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
             Err(VendorError::Field) => Err(StatusCode::InvalidField.into()),
         };
-        Some((CommandId { sq: 0, cid }, outcome))
+        Some((id, outcome))
     }
 
     /// Takes a vendor specific command: in which direction its data moves is in
@@ -121,7 +133,7 @@ impl Vendor {
         }
         let tag = self.next_tag;
         self.next_tag = tag.wrapping_add(1);
-        self.waiting.push(Waiting { tag, cid: command.cid, segments });
+        self.waiting.push(Waiting { tag, id: command.id(), segments });
         let SubmissionEntry { opcode, cdw10, cdw11, cdw12, cdw13, cdw14, cdw15, .. } = *command;
         let dwords = [cdw10, cdw11, cdw12, cdw13, cdw14, cdw15];
         let command = VendorCommand { opcode, dwords, data };

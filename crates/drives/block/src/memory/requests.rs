@@ -58,6 +58,11 @@ impl<R: PendingRequest> Requests<R> {
         Some(request)
     }
 
+    /// The request of a tag, if it is in flight.
+    pub fn get(&self, tag: u32) -> Option<&R> {
+        self.slots.get(tag as usize)
+    }
+
     /// The requests in flight, in the order of their tags.
     pub fn iter(&self) -> impl Iterator<Item = &R> {
         self.slots.iter().map(|(_, request)| request)

@@ -2,26 +2,31 @@
 //! no longer access the guest's memory.
 
 use crate::command::{CommandId, SubmissionEntry};
+use crate::controller::ControllerMut;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::context::{Admin, AdminCommand};
+use super::context::AdminCommand;
 
 pub const ABORT: AdminCommand = AdminCommand::plain(0x08, abort);
 
 fn abort(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let wanted = CommandId { sq: command.cdw10 as u16, cid: (command.cdw10 >> 16) as u16 };
+    let wanted = CommandId {
+        controller: command.controller,
+        sq: command.cdw10 as u16,
+        cid: (command.cdw10 >> 16) as u16,
+    };
     let mut found = wanted.sq == 0
-        && (admin.host.events.withdraw(wanted.cid) || admin.vendor.withdraw(wanted.cid));
-    let nsid = admin.io.slots.namespace_of(wanted).unwrap_or(0);
-    admin.io.slots.abandon(|id| id == wanted, |_| found = true);
+        && (controller.host.events.withdraw(wanted.cid) || controller.vendor.withdraw(wanted));
+    let nsid = controller.io.slots.namespace_of(wanted).unwrap_or(0);
+    controller.io.slots.abandon(|id| id == wanted, |_| found = true);
     if found {
-        admin.host.post_failure(memory, wanted, StatusCode::AbortRequested.into(), nsid, 0);
-        admin.go_on_formatting(memory);
+        controller.host.post_failure(memory, wanted, StatusCode::AbortRequested.into(), nsid, 0);
+        controller.go_on_formatting(memory);
     }
     // Dword 0 of the completion: bit 0 is set if nothing was aborted.
     Ok(Outcome::Done(u32::from(!found)))

@@ -3,10 +3,9 @@
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{LBA_FORMATS, NVM_COMMAND_SET as NVM};
+use crate::controller::ControllerMut;
 use crate::status::{Failure, StatusCode};
 use crate::{zoned, PAGE_SIZE};
-
-use super::context::Admin;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.17.1): of one command set.
 mod structure {
@@ -21,17 +20,17 @@ type Page = [u8; PAGE_SIZE];
 
 /// The Identify structures of one command set, or of all.
 pub fn identify_by_command_set(
-    admin: &Admin,
+    controller: &ControllerMut,
     command: &SubmissionEntry,
     page: &mut Page,
 ) -> Result<(), Failure> {
     let set = (command.cdw11 >> 24) as u8;
-    let known = set == NVM || set == zoned::CSI && admin.io.config.has_zones();
+    let known = set == NVM || set == zoned::CSI && controller.io.config.has_zones();
     let wrong_set = StatusCode::InvalidField.at(location::CDW11 + 3);
     let nsid = command.nsid;
     let namespace = || {
         let unknown = StatusCode::InvalidNamespace.at(location::NSID);
-        admin.io.namespaces.get(nsid).ok_or(unknown)
+        controller.io.namespaces.get(nsid).ok_or(unknown)
     };
     match command.cdw10 as u8 {
         structure::SET_NAMESPACE => {
@@ -47,14 +46,14 @@ pub fn identify_by_command_set(
             }
         }
         structure::SET_CONTROLLER if set == zoned::CSI && known => {
-            zoned::fill_zoned_controller(page, &admin.io.config);
+            zoned::fill_zoned_controller(page, &controller.io.config);
         }
         structure::SET_CONTROLLER if known => {}
         structure::SET_ACTIVE_NAMESPACES if known => {
             if nsid >= ALL_NAMESPACES - 1 {
                 return Err(StatusCode::InvalidNamespace.at(location::NSID));
             }
-            let namespaces = admin.io.namespaces.iter();
+            let namespaces = controller.io.namespaces.iter();
             let following =
                 namespaces.filter(|&(other, of)| other > nsid && of.command_set() == set);
             for (entry, (nsid, _)) in page.chunks_exact_mut(4).zip(following) {
@@ -70,7 +69,7 @@ pub fn identify_by_command_set(
             page[14] = READY;
         }
         structure::COMMAND_SETS => {
-            let zones = if admin.io.config.has_zones() { 1 << zoned::CSI } else { 0 };
+            let zones = if controller.io.config.has_zones() { 1 << zoned::CSI } else { 0 };
             page[0] = 1 << NVM | zones;
         }
         _ if known => return Err(StatusCode::InvalidField.at(location::CDW10)),

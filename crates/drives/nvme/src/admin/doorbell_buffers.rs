@@ -1,12 +1,13 @@
 //! Doorbell Buffer Config (NVMe 1.4 section 5.7).
 
 use crate::command::{location, SubmissionEntry};
+use crate::controller::ControllerMut;
 use crate::registered::SUPPORTED;
 use crate::shadow::Shadow;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
-use super::context::{Admin, AdminCommand};
+use super::context::AdminCommand;
 
 pub const DOORBELL_BUFFER_CONFIG: AdminCommand = AdminCommand {
     opcode: 0x7c,
@@ -18,11 +19,11 @@ pub const DOORBELL_BUFFER_CONFIG: AdminCommand = AdminCommand {
 };
 
 fn configure_doorbell_buffers(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    if !admin.io.config.shadow_doorbells {
+    if !controller.io.config.shadow_doorbells {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     }
     let buffers = [(command.prp1, location::PRP1), (command.prp2, location::PRP2)];
@@ -34,6 +35,6 @@ fn configure_doorbell_buffers(
         }
     }
     let shadow = Shadow::new(command.prp1, command.prp2);
-    admin.host.queues.set_shadow(memory, shadow, admin.io.config.shadow)?;
+    controller.host.queues.set_shadow(memory, shadow, controller.io.config.shadow)?;
     Ok(Outcome::Done(0))
 }

@@ -1,13 +1,14 @@
 //! Get Features and Set Features (NVMe 1.4 sections 5.13 and 5.21).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::controller::ControllerMut;
 use crate::features::{notices, Features};
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
 use crate::slots::Owner;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::context::{Admin, AdminCommand};
+use super::context::AdminCommand;
 
 /// Feature identifiers (section 5.21.1).
 mod feature {
@@ -44,48 +45,48 @@ pub const SET_FEATURES: AdminCommand = AdminCommand::plain(0x09, set_features);
 pub const GET_FEATURES: AdminCommand = AdminCommand::plain(0x0a, get_features);
 
 fn get_features(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let identifier = command.cdw10 as u8;
     if is_of_placement(identifier) {
         return match command.cdw10 >> 8 & 7 {
-            select::CURRENT => get_placement_feature(admin.io, memory, command, false),
+            select::CURRENT => get_placement_feature(controller.io, memory, command, false),
             select::DEFAULT | select::SAVED => {
-                get_placement_feature(admin.io, memory, command, true)
+                get_placement_feature(controller.io, memory, command, true)
             }
             select::CAPABILITIES => Ok(Outcome::Done(capabilities(identifier))),
             _ => Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
         };
     }
-    let defaults = Features::new(&admin.io.config);
+    let defaults = Features::new(&controller.io.config);
     let features = match command.cdw10 >> 8 & 7 {
-        select::CURRENT => &admin.io.features,
+        select::CURRENT => controller.features(),
         // No feature is saveable, so the saved values are the defaults.
         select::DEFAULT | select::SAVED => &defaults,
         select::CAPABILITIES => {
-            feature(admin, &admin.io.features, identifier, command)?;
+            feature(controller, controller.features(), identifier, command)?;
             return Ok(Outcome::Done(capabilities(identifier)));
         }
         _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
     };
-    let value = feature(admin, features, identifier, command)?;
+    let value = feature(controller, features, identifier, command)?;
     if identifier == feature::TIMESTAMP {
-        let data = features.timestamp_at(admin.io.now).to_le_bytes();
-        admin.io.send(memory, command, &data)?;
+        let data = features.timestamp_at(controller.io.now).to_le_bytes();
+        controller.io.send(memory, command, &data)?;
     }
     Ok(Outcome::Done(value))
 }
 
 /// The value of a feature in Dword 0 of the completion.
 fn feature(
-    admin: &Admin,
+    controller: &ControllerMut,
     features: &Features,
     identifier: u8,
     command: &SubmissionEntry,
 ) -> Result<u32, Failure> {
-    let queues = u32::from(admin.io.config.queue_pairs - 1);
+    let queues = u32::from(controller.io.config.queue_pairs - 1);
     Ok(match identifier {
         feature::ARBITRATION => features.arbitration,
         feature::POWER_MANAGEMENT => 0,
@@ -94,17 +95,17 @@ fn feature(
             Threshold::Under => features.under_temperature.into(),
         },
         feature::ERROR_RECOVERY => {
-            let index = namespace_index(admin, command)?;
+            let index = namespace_index(controller, command)?;
             features.error_recovery(index).into()
         }
-        feature::VOLATILE_WRITE_CACHE if admin.io.config.volatile_write_cache => {
+        feature::VOLATILE_WRITE_CACHE if controller.io.config.volatile_write_cache => {
             features.write_cache.into()
         }
         feature::NUMBER_OF_QUEUES => queues << 16 | queues,
         feature::INTERRUPT_COALESCING => features.coalescing,
         feature::INTERRUPT_VECTOR_CONFIGURATION => {
             let vector = command.cdw11 as u16;
-            let disabled = admin.host.interrupts.coalescing_disabled(vector);
+            let disabled = controller.host.interrupts.coalescing_disabled(vector);
             let disabled = disabled.ok_or(StatusCode::InvalidField.at(location::CDW11))?;
             u32::from(vector) | u32::from(disabled) << 16
         }
@@ -112,13 +113,13 @@ fn feature(
         feature::ASYNCHRONOUS_EVENTS => features.events,
         feature::TIMESTAMP => 0,
         // There is one combination.
-        feature::COMMAND_SET_PROFILE if admin.io.config.has_zones() => 0,
+        feature::COMMAND_SET_PROFILE if controller.io.config.has_zones() => 0,
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
     })
 }
 
 fn set_features(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
@@ -127,10 +128,10 @@ fn set_features(
         if command.cdw10 & SAVE != 0 {
             return Err(StatusCode::FeatureNotSaveable.at(location::CDW10));
         }
-        return set_placement_feature(admin.io, memory, command);
+        return set_placement_feature(controller.io, memory, command);
     }
     // That the feature exists is the first question.
-    let current = feature(admin, &admin.io.features, identifier, command)?;
+    let current = feature(controller, controller.features(), identifier, command)?;
     if command.cdw10 & SAVE != 0 {
         return Err(StatusCode::FeatureNotSaveable.at(location::CDW10));
     }
@@ -138,11 +139,15 @@ fn set_features(
     if !specific && !matches!(command.nsid, 0 | ALL_NAMESPACES) {
         return Err(StatusCode::FeatureNotNamespaceSpecific.at(location::NSID));
     }
-    set_feature(admin, memory, command, identifier)?;
-    if identifier == feature::VOLATILE_WRITE_CACHE && !admin.io.has_write_cache() {
+    set_feature(controller, memory, command, identifier)?;
+    if identifier == feature::VOLATILE_WRITE_CACHE
+        && !controller.io.has_write_cache(command.controller)
+    {
         // The cache is now disabled, and may hold no data: flush it.
-        if !admin.io.flushes_nothing() && admin.io.slots.requests.has_room(1) {
-            admin.io.request_flush(0, 1, Owner::Command(command.id()));
+        if !controller.io.flushes_nothing(command.controller)
+            && controller.io.slots.requests.has_room(1)
+        {
+            controller.io.request_flush(0, 1, Owner::Command(command.id()));
             return Ok(Outcome::Pending);
         }
     }
@@ -153,7 +158,7 @@ fn set_features(
 
 /// Sets a feature that there is, for the controller or the namespaces that it concerns.
 fn set_feature(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
     identifier: u8,
@@ -161,45 +166,48 @@ fn set_feature(
     let value = command.cdw11;
     let invalid = StatusCode::InvalidField.at(location::CDW11);
     match identifier {
-        feature::ARBITRATION => admin.io.features.arbitration = value & 0xffff_ff07,
+        feature::ARBITRATION => controller.features_mut().arbitration = value & 0xffff_ff07,
         // There is power state 0 only.
         feature::POWER_MANAGEMENT if value & 0x1f != 0 => return Err(invalid),
         feature::POWER_MANAGEMENT => {}
         feature::TEMPERATURE_THRESHOLD => {
             match threshold(value)? {
-                Threshold::Over => admin.io.features.over_temperature = value as u16,
-                Threshold::Under => admin.io.features.under_temperature = value as u16,
+                Threshold::Over => controller.features_mut().over_temperature = value as u16,
+                Threshold::Under => controller.features_mut().under_temperature = value as u16,
             }
-            admin.check_warnings(memory);
+            controller.check_warnings(memory);
         }
-        feature::ERROR_RECOVERY => set_error_recovery(admin, command)?,
-        feature::VOLATILE_WRITE_CACHE => admin.io.features.write_cache = value & 1 != 0,
+        feature::ERROR_RECOVERY => set_error_recovery(controller, command)?,
+        feature::VOLATILE_WRITE_CACHE => controller.features_mut().write_cache = value & 1 != 0,
         feature::NUMBER_OF_QUEUES => {
             // Section 5.21.1.7: once, before there are I/O queues.
             if value & 0xffff == 0xffff || value >> 16 == 0xffff {
                 return Err(invalid);
             }
-            if admin.host.queues.has_io() {
+            if controller.host.queues.has_io() {
                 return Err(StatusCode::CommandSequenceError.into());
             }
         }
         feature::INTERRUPT_COALESCING => {
-            admin.io.features.coalescing = value & 0xffff;
-            admin.host.interrupts.set_coalescing(value & 0xffff);
+            controller.features_mut().coalescing = value & 0xffff;
+            controller.host.interrupts.set_coalescing(value & 0xffff);
         }
         feature::INTERRUPT_VECTOR_CONFIGURATION => {
-            admin.host.interrupts.disable_coalescing(value as u16, value & 1 << 16 != 0);
+            controller.host.interrupts.disable_coalescing(value as u16, value & 1 << 16 != 0);
         }
-        feature::WRITE_ATOMICITY => admin.io.features.write_atomicity = value & 1,
+        feature::WRITE_ATOMICITY => controller.features_mut().write_atomicity = value & 1,
         feature::ASYNCHRONOUS_EVENTS => {
             // Warnings, and the notices that OAES offers.
-            admin.io.features.events = value & (0xff | notices(&admin.io.config));
-            admin.check_warnings(memory);
+            controller.features_mut().events = value & (0xff | notices(&controller.io.config));
+            controller.check_warnings(memory);
         }
         feature::TIMESTAMP => {
             let mut data = [0; TIMESTAMP];
-            admin.io.receive(memory, command, &mut data)?;
-            admin.io.features.set_timestamp(u64::from_le_bytes(data), admin.io.now);
+            controller.io.receive(memory, command, &mut data)?;
+            {
+                let now = controller.io.now;
+                controller.features_mut().set_timestamp(u64::from_le_bytes(data), now)
+            };
         }
         feature::COMMAND_SET_PROFILE if value & 0x1ff != 0 => {
             return Err(StatusCode::CommandSetCombinationRejected.at(location::CDW11));
@@ -211,27 +219,33 @@ fn set_feature(
 }
 
 /// Which namespaces an NSID stands for: the first of them.
-fn namespace_index(admin: &Admin, command: &SubmissionEntry) -> Result<usize, Failure> {
+fn namespace_index(
+    controller: &ControllerMut,
+    command: &SubmissionEntry,
+) -> Result<usize, Failure> {
     match command.nsid {
         // Hosts before revision 1.4 took this feature for the controller's.
         0 | ALL_NAMESPACES => Ok(0),
-        nsid if admin.io.namespaces.get(nsid).is_some() => Ok(nsid as usize - 1),
+        nsid if controller.io.namespaces.get(nsid).is_some() => Ok(nsid as usize - 1),
         _ => Err(StatusCode::InvalidNamespace.at(location::NSID)),
     }
 }
 
-fn set_error_recovery(admin: &mut Admin, command: &SubmissionEntry) -> Result<(), Failure> {
+fn set_error_recovery(
+    controller: &mut ControllerMut,
+    command: &SubmissionEntry,
+) -> Result<(), Failure> {
     // Deallocated or Unwritten Logical Block Error Enable: not offered.
     if command.cdw11 & 1 << 16 != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
     }
-    let index = namespace_index(admin, command)?;
+    let index = namespace_index(controller, command)?;
     let limit = command.cdw11 as u16;
     let namespaces = match command.nsid {
-        0 | ALL_NAMESPACES => 0..admin.io.config.namespaces.len(),
+        0 | ALL_NAMESPACES => 0..controller.io.config.namespaces.len(),
         _ => index..index + 1,
     };
-    admin.io.features.set_error_recovery(namespaces, limit);
+    controller.features_mut().set_error_recovery(namespaces, limit);
     Ok(())
 }
 

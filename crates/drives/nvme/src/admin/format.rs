@@ -5,11 +5,12 @@ use stasis_block::Operation;
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::LBA_FORMATS;
+use crate::controller::ControllerMut;
 use crate::registered::{always, ALONE, CHANGES_CAPABILITIES, CHANGES_CONTENTS, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::context::{Admin, AdminCommand};
+use super::context::AdminCommand;
 
 pub const FORMAT_NVM: AdminCommand = AdminCommand {
     opcode: 0x80,
@@ -21,12 +22,12 @@ pub const FORMAT_NVM: AdminCommand = AdminCommand {
 };
 
 fn format(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let (first, last) = match command.nsid {
-        ALL_NAMESPACES => (1, admin.io.config.namespaces.len() as u32),
+        ALL_NAMESPACES => (1, controller.io.config.namespaces.len() as u32),
         nsid => (nsid, nsid),
     };
     let invalid_format = StatusCode::InvalidFormat.at(location::CDW10);
@@ -40,21 +41,21 @@ fn format(
         0 => Operation::Discard,
         // User data erase, and cryptographic erase, which has no key here:
         // either way nothing can be read any more.
-        1 | 2 if admin.io.config.discard_zeroes => Operation::Discard,
+        1 | 2 if controller.io.config.discard_zeroes => Operation::Discard,
         1 | 2 => Operation::WriteZeroes,
         _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
     };
-    if admin.formatting.is_under_way() {
+    if controller.formatting.is_under_way() {
         return Err(StatusCode::FormatInProgress.into());
     }
     for nsid in first..=last {
-        let namespace = admin.io.writable_namespace(nsid)?;
-        let bytes = admin.io.namespaces.capacity(nsid);
+        let namespace = controller.io.writable_namespace(nsid)?;
+        let bytes = controller.io.namespaces.capacity(nsid);
         if bytes < block_size.into() || !namespace.can_have_blocks_of(block_size, bytes) {
             return Err(invalid_format);
         }
     }
-    admin.formatting.begin(admin.io, command.cid, (first, last), block_size, erase);
-    admin.go_on_formatting(memory);
+    controller.formatting.begin(controller.io, command.id(), (first, last), block_size, erase);
+    controller.go_on_formatting(memory);
     Ok(Outcome::Pending)
 }

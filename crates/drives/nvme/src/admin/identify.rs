@@ -4,9 +4,11 @@ use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, Namespace, LBA_FORMATS};
+use crate::controller::ControllerMut;
 use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MAX_EVENT_REQUESTS;
 use crate::features::notices;
+use crate::host::Host;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
@@ -15,7 +17,7 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
-use super::context::{Admin, AdminCommand, Commands};
+use super::context::AdminCommand;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
 mod structure {
@@ -31,7 +33,7 @@ type Page = [u8; PAGE_SIZE];
 pub const IDENTIFY: AdminCommand = AdminCommand::plain(0x06, identify);
 
 fn identify(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
@@ -40,43 +42,45 @@ fn identify(
     let mut page = [0; PAGE_SIZE];
     match command.cdw10 as u8 {
         structure::NAMESPACE => {
-            let namespace = admin.io.namespaces.get(nsid).ok_or(unknown)?;
-            let identity = admin.io.namespaces.identity(nsid).ok_or(unknown)?;
+            let namespace = controller.io.namespaces.get(nsid).ok_or(unknown)?;
+            let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;
             fill_namespace(&mut page, namespace, identity);
-            page[33] = deallocation(&admin.io.config);
+            page[33] = deallocation(&controller.io.config);
             // NSATTR: whether it can be written now, for whatever reason.
-            page[99] = u8::from(namespace.read_only || admin.io.condition.health().read_only);
-            if has_fdp(&admin.io.config) {
+            page[99] = u8::from(namespace.read_only || controller.io.condition.health().read_only);
+            if has_fdp(&controller.io.config) {
                 put(&mut page, 102, &ENDURANCE_GROUP.to_le_bytes());
             }
         }
-        structure::CONTROLLER => fill_controller(&mut page, &admin.io.config, admin.commands),
+        structure::CONTROLLER => fill_controller(&mut page, &controller.io.config, controller.host),
         structure::ACTIVE_NAMESPACES => {
             if nsid >= ALL_NAMESPACES - 1 {
                 return Err(unknown);
             }
-            let following = nsid + 1..=admin.io.config.namespaces.len() as u32;
+            let following = nsid + 1..=controller.io.config.namespaces.len() as u32;
             for (entry, nsid) in page.chunks_exact_mut(4).zip(following) {
                 entry.copy_from_slice(&nsid.to_le_bytes());
             }
         }
         structure::NAMESPACE_DESCRIPTORS => {
-            let namespace = admin.io.namespaces.get(nsid).ok_or(unknown)?;
-            let set = admin.io.config.has_zones().then(|| namespace.command_set());
-            let identity = admin.io.namespaces.identity(nsid).ok_or(unknown)?;
+            let namespace = controller.io.namespaces.get(nsid).ok_or(unknown)?;
+            let set = controller.io.config.has_zones().then(|| namespace.command_set());
+            let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;
             fill_descriptors(&mut page, identity, set);
         }
-        structure::ENDURANCE_GROUPS if has_fdp(&admin.io.config) => {
+        structure::ENDURANCE_GROUPS if has_fdp(&controller.io.config) => {
             // Those of an identifier not less than the one asked from.
             if command.cdw11 as u16 <= ENDURANCE_GROUP {
                 put(&mut page, 0, &1u16.to_le_bytes());
                 put(&mut page, 2, &ENDURANCE_GROUP.to_le_bytes());
             }
         }
-        _ if admin.io.config.has_zones() => identify_by_command_set(admin, command, &mut page)?,
+        _ if controller.io.config.has_zones() => {
+            identify_by_command_set(controller, command, &mut page)?
+        }
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
     }
-    admin.io.send(memory, command, &page)?;
+    controller.io.send(memory, command, &page)?;
     Ok(Outcome::Done(0))
 }
 
@@ -91,7 +95,7 @@ fn put(page: &mut [u8], at: usize, value: &[u8]) {
 }
 
 /// Identify Controller data structure (section 5.15.2.2), by its byte offsets.
-fn fill_controller(page: &mut Page, config: &Config, commands: &Commands) {
+fn fill_controller(page: &mut Page, config: &Config, host: &Host) {
     // Controller Attributes.
     const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
     const CTRATT_FDP: u32 = 1 << 19;
@@ -112,6 +116,7 @@ fn fill_controller(page: &mut Page, config: &Config, commands: &Commands) {
     // A controller for I/O.
     const CNTRLTYPE_IO: u8 = 1;
 
+    let commands = host.commands;
     let mdts = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
     put(page, 0, &config.vendor_id.to_le_bytes());
     put(page, 2, &config.subsystem_vendor_id.to_le_bytes());

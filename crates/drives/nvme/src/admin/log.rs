@@ -2,6 +2,7 @@
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::condition::SPARE_THRESHOLD;
+use crate::controller::ControllerMut;
 use crate::events::EventType;
 use crate::log_page as page;
 use crate::ocssd::chunk_information;
@@ -11,7 +12,7 @@ use crate::statistics::{Statistics, POWER_CYCLES, UNSAFE_SHUTDOWNS};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{zoned, Memory};
 
-use super::context::{Admin, AdminCommand, Commands};
+use super::context::{AdminCommand, Commands};
 
 /// Retain Asynchronous Event, in Dword 10.
 const RETAIN_EVENT: u32 = 1 << 15;
@@ -19,14 +20,14 @@ const RETAIN_EVENT: u32 = 1 << 15;
 pub const GET_LOG_PAGE: AdminCommand = AdminCommand::plain(0x02, get_log_page);
 
 fn get_log_page(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let dwords = u64::from(command.cdw10 >> 16) | u64::from(command.cdw11 & 0xffff) << 16;
     let length = (dwords + 1) * 4;
     let offset = u64::from(command.cdw12) | u64::from(command.cdw13) << 32;
-    if length > u64::from(admin.io.config.max_transfer) {
+    if length > u64::from(controller.io.config.max_transfer) {
         return Err(StatusCode::InvalidField.at(location::CDW10 + 2));
     }
     if offset % 4 != 0 {
@@ -34,127 +35,128 @@ fn get_log_page(
     }
     let unknown_namespace = StatusCode::InvalidNamespace.at(location::NSID);
     if !matches!(command.nsid, 0 | ALL_NAMESPACES)
-        && admin.io.namespaces.get(command.nsid).is_none()
+        && controller.io.namespaces.get(command.nsid).is_none()
     {
         return Err(unknown_namespace);
     }
     let identifier = command.cdw10 as u8;
     let log = match identifier {
-        page::ERROR_INFORMATION => admin.host.errors.to_page(),
+        page::ERROR_INFORMATION => controller.host.errors.to_page(),
         // By LPA the log is of the controller only.
-        page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => health_page(admin),
+        page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => health_page(controller),
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
-        page::FIRMWARE_SLOTS => firmware_page(admin),
-        page::CHANGED_NAMESPACES => admin.host.events.changed_namespaces_page(),
-        page::COMMANDS_AND_EFFECTS => commands_page(admin, (command.cdw14 >> 24) as u8)?,
+        page::FIRMWARE_SLOTS => firmware_page(controller),
+        page::CHANGED_NAMESPACES => controller.host.events.changed_namespaces_page(),
+        page::COMMANDS_AND_EFFECTS => commands_page(controller, (command.cdw14 >> 24) as u8)?,
         page::CHANGED_ZONES => {
-            let zoned = admin.io.namespaces.zones(command.nsid);
+            let zoned = controller.io.namespaces.zones(command.nsid);
             zoned.ok_or(unknown_namespace)?.changed.to_page()
         }
-        page::CHUNK_INFORMATION if admin.io.config.has_chunks() => {
+        page::CHUNK_INFORMATION if controller.io.config.has_chunks() => {
             // Large, hence only the part that is asked for.
-            let set = admin.io.namespaces.chunks(command.nsid).ok_or(unknown_namespace)?;
+            let set = controller.io.namespaces.chunks(command.nsid).ok_or(unknown_namespace)?;
             let log = chunk_information(set, offset, length as usize)?;
-            admin.io.send(memory, command, &log[..log.len().min(length as usize)])?;
+            controller.io.send(memory, command, &log[..log.len().min(length as usize)])?;
             return Ok(Outcome::Done(0));
         }
-        page::CHUNK_NOTIFICATIONS if admin.io.config.has_chunks() => {
-            admin.chunk_notifications.to_page()
+        page::CHUNK_NOTIFICATIONS if controller.io.config.has_chunks() => {
+            controller.chunk_notifications.to_page()
         }
-        _ => placement_page(admin.io, &admin.host.statistics, command)?,
+        _ => placement_page(controller.io, controller.host.errors.count(), command)?,
     };
     let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
     let rest = rest.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
     // Data beyond the log's end is undefined, and left alone.
-    admin.io.send(memory, command, &rest[..rest.len().min(length as usize)])?;
+    controller.io.send(memory, command, &rest[..rest.len().min(length as usize)])?;
 
     if command.cdw10 & RETAIN_EVENT == 0 {
         match identifier {
-            page::ERROR_INFORMATION => admin.host.events.unmask(EventType::Error),
+            page::ERROR_INFORMATION => controller.host.events.unmask(EventType::Error),
             page::HEALTH => {
-                admin.host.events.unmask(EventType::Health);
-                admin.check_warnings(memory);
+                controller.host.events.unmask(EventType::Health);
+                controller.check_warnings(memory);
             }
             page::CHANGED_NAMESPACES => {
-                admin.host.events.unmask(EventType::Notice);
-                admin.host.events.clear_changed_namespaces();
+                controller.host.events.unmask(EventType::Notice);
+                controller.host.events.clear_changed_namespaces();
             }
             page::CHUNK_NOTIFICATIONS => {
-                for nsid in 1..=admin.io.config.namespaces.len() as u32 {
-                    admin.host.events.forget(identifier, nsid);
+                for nsid in 1..=controller.io.config.namespaces.len() as u32 {
+                    controller.host.events.forget(identifier, nsid);
                 }
-                admin.host.events.unmask(EventType::Vendor);
+                controller.host.events.unmask(EventType::Vendor);
             }
             page::CHANGED_ZONES => {
-                if let Some(zoned) = admin.io.namespaces.zones_mut(command.nsid) {
+                if let Some(zoned) = controller.io.namespaces.zones_mut(command.nsid) {
                     zoned.changed.clear();
                 }
-                admin.host.events.forget(identifier, command.nsid);
-                admin.host.events.unmask(EventType::Notice);
+                controller.host.events.forget(identifier, command.nsid);
+                controller.host.events.unmask(EventType::Notice);
             }
             _ => {}
         }
-        admin.host.post_events(memory);
+        controller.host.post_events(memory);
     }
     Ok(Outcome::Done(0))
 }
 
 /// SMART / Health Information (section 5.14.1.2), by its byte offsets.
-fn health_page(admin: &Admin) -> Vec<u8> {
+fn health_page(controller: &ControllerMut) -> Vec<u8> {
     const NANOS_PER_MINUTE: u64 = 60_000_000_000;
     // Data is counted in thousands of 512 bytes, rounded up.
     const DATA_UNIT: u128 = 1000 * 512;
-    let Statistics { bytes_read, bytes_written, .. } = admin.host.statistics;
+    let Statistics { bytes_read, bytes_written, .. } = controller.io.statistics;
     let mut log = vec![0; 512];
-    log[0] = admin.io.features.critical_warning(&admin.io.condition);
-    log[1..3].copy_from_slice(&admin.io.condition.temperature().to_le_bytes());
-    log[3] = admin.io.condition.health().available_spare;
+    log[0] = controller.features().critical_warning(&controller.io.condition);
+    log[1..3].copy_from_slice(&controller.io.condition.temperature().to_le_bytes());
+    log[3] = controller.io.condition.health().available_spare;
     log[4] = SPARE_THRESHOLD;
-    log[5] = admin.io.condition.health().percentage_used;
-    log[6] = endurance_group_warnings(admin.io);
-    let minutes = u128::from(admin.host.statistics.busy / NANOS_PER_MINUTE);
-    let hours = u128::from(admin.host.statistics.powered_on / (60 * NANOS_PER_MINUTE));
+    log[5] = controller.io.condition.health().percentage_used;
+    log[6] = endurance_group_warnings(controller.io, controller.host.id);
+    let minutes = u128::from(controller.io.statistics.busy / NANOS_PER_MINUTE);
+    let hours = u128::from(controller.io.statistics.powered_on / (60 * NANOS_PER_MINUTE));
     let counts = [
         (32, bytes_read.div_ceil(DATA_UNIT)),
         (48, bytes_written.div_ceil(DATA_UNIT)),
-        (64, admin.host.statistics.read_commands),
-        (80, admin.host.statistics.write_commands),
+        (64, controller.io.statistics.read_commands),
+        (80, controller.io.statistics.write_commands),
         (96, minutes),
         (112, POWER_CYCLES),
         (128, hours),
         (144, UNSAFE_SHUTDOWNS),
-        (160, admin.host.statistics.media_errors),
-        (176, admin.host.statistics.error_log_entries.into()),
+        (160, controller.io.statistics.media_errors),
+        (176, controller.host.errors.count().into()),
     ];
     for (at, count) in counts {
         log[at..at + 16].copy_from_slice(&count.to_le_bytes());
     }
     let minutes = |time: u64| u32::try_from(time / NANOS_PER_MINUTE).unwrap_or(u32::MAX);
-    let Statistics { too_warm, too_hot, .. } = admin.host.statistics;
+    let Statistics { too_warm, too_hot, .. } = controller.io.statistics;
     log[192..196].copy_from_slice(&minutes(too_warm).to_le_bytes());
     log[196..200].copy_from_slice(&minutes(too_hot).to_le_bytes());
     log
 }
 
 /// Firmware Slot Information (section 5.14.1.3): slot 1 is active.
-fn firmware_page(admin: &Admin) -> Vec<u8> {
+fn firmware_page(controller: &ControllerMut) -> Vec<u8> {
     let mut log = vec![0; 512];
     log[0] = 1;
     log[8..16].fill(b' ');
-    log[8..8 + admin.io.config.firmware.len()].copy_from_slice(admin.io.config.firmware.as_bytes());
+    log[8..8 + controller.io.config.firmware.len()]
+        .copy_from_slice(controller.io.config.firmware.as_bytes());
     log
 }
 
 /// Commands Supported and Effects of a command set (section 5.14.1.5): a dword for
 /// each admin opcode, then one for each I/O opcode.
-fn commands_page(admin: &Admin, set: u8) -> Result<Vec<u8>, Failure> {
-    let known = set == 0 || set == zoned::CSI && admin.io.config.has_zones();
+fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure> {
+    let known = set == 0 || set == zoned::CSI && controller.io.config.has_zones();
     if !known {
         return Err(StatusCode::InvalidField.at(location::CDW14 + 3));
     }
     let mut log = vec![0; 4096];
-    let Commands { io, open_channel, admin: of_admin } = admin.commands;
-    let config = &admin.io.config;
+    let Commands { io, open_channel, admin: of_admin } = *controller.host.commands;
+    let config = &controller.io.config;
     put_effects(&mut log[..1024], of_admin.announced(config, set));
     put_effects(&mut log[1024..], io.announced(config, set));
     put_effects(&mut log[1024..], open_channel.announced(config, set));

@@ -13,7 +13,7 @@ mod identify;
 mod log;
 mod queues;
 
-pub use context::{Admin, AdminCommand, AdminExecute, Commands};
+pub use context::{AdminCommand, AdminExecute, Commands};
 
 use crate::registered::Table;
 use crate::{ocssd, placement};
@@ -33,6 +33,21 @@ pub static ADMIN: Table<AdminExecute> = Table::new(&[
     placement::DIRECTIVE_SEND,
     placement::DIRECTIVE_RECEIVE,
     doorbell_buffers::DOORBELL_BUFFER_CONFIG,
+    format::FORMAT_NVM,
+    ocssd::GEOMETRY,
+]);
+
+/// Every admin command of a controller on a fabric: its queues are made by Connect (NVMe over
+/// Fabrics 1.1 section 3), and it has no doorbells.
+pub static FABRICS_ADMIN: Table<AdminExecute> = Table::new(&[
+    log::GET_LOG_PAGE,
+    identify::IDENTIFY,
+    abort::ABORT,
+    features::SET_FEATURES,
+    features::GET_FEATURES,
+    events::ASYNCHRONOUS_EVENT_REQUEST,
+    placement::DIRECTIVE_SEND,
+    placement::DIRECTIVE_RECEIVE,
     format::FORMAT_NVM,
     ocssd::GEOMETRY,
 ]);

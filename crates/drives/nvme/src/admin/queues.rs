@@ -1,11 +1,12 @@
 //! Creating and deleting I/O queues (NVMe 1.4 sections 5.3 to 5.6).
 
 use crate::command::{location, SubmissionEntry, CQE_SIZE, SQE_SIZE};
+use crate::controller::ControllerMut;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
-use super::context::{Admin, AdminCommand};
+use super::context::AdminCommand;
 
 /// Physically Contiguous, in Dword 11.
 const CONTIGUOUS: u32 = 1;
@@ -27,21 +28,21 @@ pub const CREATE_COMPLETION_QUEUE: AdminCommand =
 /// The identifier and size that a Create command asks for, if they and its
 /// memory can be used.
 fn new_queue(
-    admin: &Admin,
+    controller: &ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
     entry_size: usize,
     in_use: impl Fn(u16) -> bool,
 ) -> Result<(u16, u16), Failure> {
-    if !admin.host.registers.entry_sizes_are_set() {
+    if !controller.host.registers.entry_sizes_are_set() {
         return Err(StatusCode::InvalidQueueSize.at(location::CDW10));
     }
     let id = command.cdw10 as u16;
-    if id == 0 || id > admin.io.config.queue_pairs || in_use(id) {
+    if id == 0 || id > controller.io.config.queue_pairs || in_use(id) {
         return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
     }
     let last = (command.cdw10 >> 16) as u16;
-    if last == 0 || last >= admin.io.config.queue_entries {
+    if last == 0 || last >= controller.io.config.queue_entries {
         return Err(StatusCode::InvalidQueueSize.at(location::CDW10 + 2));
     }
     // CAP.CQR: only contiguous queues are offered.
@@ -60,75 +61,75 @@ fn new_queue(
 
 /// Create I/O Completion Queue (section 5.3).
 fn create_completion_queue(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let in_use = |id| admin.host.queues.completion(id).is_some();
-    let (id, size) = new_queue(admin, memory, command, CQE_SIZE, in_use)?;
+    let in_use = |id| controller.host.queues.completion(id).is_some();
+    let (id, size) = new_queue(controller, memory, command, CQE_SIZE, in_use)?;
     let vector = (command.cdw11 >> 16) as u16;
-    if vector >= admin.io.config.vectors() {
+    if vector >= controller.io.config.vectors() {
         return Err(StatusCode::InvalidInterruptVector.at(location::CDW11 + 2));
     }
-    if let Some(shadow) = admin.host.queues.shadow_of(id) {
+    if let Some(shadow) = controller.host.queues.shadow_of(id) {
         shadow.clear_head(memory, id)?;
         shadow.set_head_event(memory, id, 0, size, false)?;
     }
     let vector = Some(vector).filter(|_| command.cdw11 & INTERRUPTS_ENABLED != 0);
-    admin.host.queues.create_completion(id, CompletionQueue::new(command.prp1, size, vector));
+    controller.host.queues.create_completion(id, CompletionQueue::new(command.prp1, size, vector));
     Ok(Outcome::Done(0))
 }
 
 /// Create I/O Submission Queue (section 5.4). Its priority matters only
 /// under weighted round robin, which is not offered.
 fn create_submission_queue(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let in_use = |id| admin.host.queues.submission(id).is_some();
-    let (id, size) = new_queue(admin, memory, command, SQE_SIZE, in_use)?;
+    let in_use = |id| controller.host.queues.submission(id).is_some();
+    let (id, size) = new_queue(controller, memory, command, SQE_SIZE, in_use)?;
     let cq_id = (command.cdw11 >> 16) as u16;
-    let policy = admin.io.config.shadow;
+    let policy = controller.io.config.shadow;
     // The admin completion queue serves no I/O queue.
-    if cq_id == 0 || admin.host.queues.completion(cq_id).is_none() {
+    if cq_id == 0 || controller.host.queues.completion(cq_id).is_none() {
         return Err(StatusCode::InvalidCompletionQueue.at(location::CDW11 + 2));
     }
-    if let Some(shadow) = admin.host.queues.shadow_of(id) {
+    if let Some(shadow) = controller.host.queues.shadow_of(id) {
         shadow.clear_tail(memory, id)?;
         shadow.set_tail_event(memory, id, 0, size, policy)?;
     }
-    admin.host.queues.create_submission(id, SubmissionQueue::new(command.prp1, size, cq_id));
+    controller.host.queues.create_submission(id, SubmissionQueue::new(command.prp1, size, cq_id));
     Ok(Outcome::Done(0))
 }
 
 /// Delete I/O Submission Queue (section 5.6). Its commands are aborted.
 fn delete_submission_queue(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let id = command.cdw10 as u16;
-    if id == 0 || admin.host.queues.submission(id).is_none() {
+    if id == 0 || controller.host.queues.submission(id).is_none() {
         return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
     }
     let mut aborted = Vec::new();
-    admin.io.slots.abandon(|of| of.sq == id, |of| aborted.push(of));
+    controller.io.slots.abandon(|of| of.sq == id, |of| aborted.push(of));
     for of in aborted {
         let why = StatusCode::AbortedBySubmissionQueueDeletion;
-        admin.host.post_failure(memory, of, why.into(), 0, 0);
+        controller.host.post_failure(memory, of, why.into(), 0, 0);
     }
-    admin.go_on_formatting(memory);
-    admin.host.queues.delete_submission(id);
+    controller.go_on_formatting(memory);
+    controller.host.queues.delete_submission(id);
     Ok(Outcome::Done(0))
 }
 
 /// Delete I/O Completion Queue (section 5.5), after its submission queues.
 fn delete_completion_queue(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     _memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let deleted = admin.host.queues.delete_completion(command.cdw10 as u16);
+    let deleted = controller.host.queues.delete_completion(command.cdw10 as u16);
     deleted.map(|()| Outcome::Done(0)).map_err(|status| status.at(location::CDW10))
 }

@@ -26,7 +26,7 @@ fn flush(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result
         for nsid in 1..=count {
             io.namespace(nsid)?;
         }
-        if io.flushes_nothing() {
+        if io.flushes_nothing(command.controller) {
             return Ok(Outcome::Done(0));
         }
         let group = io.slots.insert_group(id, count, false);
@@ -35,7 +35,7 @@ fn flush(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result
         }
     } else {
         io.namespace(command.nsid)?;
-        if io.flushes_nothing() {
+        if io.flushes_nothing(command.controller) {
             return Ok(Outcome::Done(0));
         }
         io.request_flush(command.sq, command.nsid, Owner::Command(id));

@@ -22,9 +22,13 @@ use crate::io::IoExecute;
 use crate::registered::Table;
 use crate::{ocssd, placement, zoned};
 
-/// All of them.
+/// All of a controller on PCIe.
 pub static COMMANDS: Commands =
     Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::ADMIN };
+
+/// Those of a controller on a fabric.
+pub static FABRICS_COMMANDS: Commands =
+    Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::FABRICS_ADMIN };
 
 /// Every I/O command but those of Open-Channel namespaces (NVMe 1.4 section 6).
 static IO: Table<IoExecute> = Table::new(&[

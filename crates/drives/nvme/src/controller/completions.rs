@@ -2,13 +2,13 @@
 
 use stasis_block::{Operation, Status, Tag};
 
-use crate::events::Event;
+use crate::changes::Change;
 use crate::ocssd;
 use crate::slots::{GroupEnd, Owner, Purpose, Slot};
 use crate::status::StatusCode;
 use crate::Memory;
 
-use super::Controller;
+use super::ControllerMut;
 
 /// How the drive has ended a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl From<Status> for Ended {
     }
 }
 
-impl Controller {
+impl ControllerMut<'_> {
     /// The drive has done the request `tag`: gives a read's data to the guest
     /// and posts the completion. A tag that is not in flight is ignored. Returns the
     /// request's status: code type in bits 10:8, code in bits 7:0, 0 where it ended well.
@@ -46,7 +46,7 @@ impl Controller {
             code = self.finish(memory, slot, ended, &data);
         }
         self.io.buffers.give(data);
-        self.formatting.go_on(&mut self.io, &mut self.host, memory);
+        self.go_on_formatting(memory);
         self.resume_if_waiting(memory);
         code
     }
@@ -55,14 +55,15 @@ impl Controller {
     /// of a read.
     fn leave(&mut self, memory: &dyn Memory, slot: &Slot, status: Status, data: &mut [u8]) {
         let zones_changed = self.io.namespaces.leave_zones(slot, status, data);
-        if zones_changed && self.io.features.reports_zone_changes() {
-            self.host.event(memory, Event::zones_changed(slot.nsid));
+        if zones_changed {
+            self.io.changes.add(Change::Zones(slot.nsid));
         }
         let lost = self.io.namespaces.leave_chunks(slot, status, data);
         if let Some((lba, about)) = lost {
             self.chunk_notifications.add(slot.nsid, lba, about);
-            self.host.event(memory, Event::chunks_changed(slot.nsid));
+            self.io.changes.add(Change::Chunks(slot.nsid));
         }
+        self.report_changes(memory);
     }
 
     /// Returns the status field of a request that failed, 0 of one that did not.
@@ -81,7 +82,7 @@ impl Controller {
             }
             Status::WriteError => Some(StatusCode::WriteFault),
         };
-        self.host.statistics.media_errors += u128::from(status == Status::ReadError);
+        self.io.statistics.media_errors += u128::from(status == Status::ReadError);
         // The first block known to have failed: in the source, for a copy that cannot read.
         let namespaces = &self.io.namespaces;
         let mut place = match (slot.operation, status) {
@@ -103,13 +104,13 @@ impl Controller {
                 }
                 // A comparison that finds a difference has been carried out.
                 if matches!(failure, None | Some(StatusCode::CompareFailure)) {
-                    self.host.statistics.count(slot.operation, slot.bytes);
+                    self.io.statistics.count(slot.operation, slot.bytes);
                 }
             }
         }
         let ended = failure.map_or(0, |failure| failure as u16);
-        if slot.owner == Owner::Format {
-            self.formatting.piece_done(&mut self.io, &mut self.host, memory, &slot, status);
+        if matches!(slot.owner, Owner::Format(_)) {
+            self.formatting.piece_done(self.io, self.host, memory, &slot, status);
             return ended;
         }
         let Slot { owner, nsid, lba, segments, .. } = slot;
@@ -124,11 +125,11 @@ impl Controller {
             }
             Owner::Elements { group, mask } => slots.elements_done(group, mask, failure),
             Owner::Part { group, part } => slots.part_done(group, part, failure),
-            Owner::Shutdown => {
+            Owner::Shutdown(_) => {
                 self.end_shutdown();
                 None
             }
-            Owner::Orphan | Owner::Format => None,
+            Owner::Orphan | Owner::Format(_) => None,
         };
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
         match failure {

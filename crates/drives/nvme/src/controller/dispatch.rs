@@ -3,15 +3,13 @@
 
 use stasis_block::{Command, Operation, Refused};
 
-use crate::admin::Admin;
 use crate::command::{location, SubmissionEntry, FUSE, PSDT};
-use crate::commands::COMMANDS;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{vendor, Memory};
 
-use super::Controller;
+use super::ControllerMut;
 
-impl Controller {
+impl ControllerMut<'_> {
     pub(super) fn execute_io(
         &mut self,
         memory: &dyn Memory,
@@ -26,11 +24,11 @@ impl Controller {
             return Err(StatusCode::InvalidNamespace.at(location::NSID));
         }
         let table = match namespaces.chunks(command.nsid) {
-            None => COMMANDS.io,
-            Some(_) => COMMANDS.open_channel,
+            None => self.host.commands.io,
+            Some(_) => self.host.commands.open_channel,
         };
         match table.find(command.opcode) {
-            Some(known) => (known.execute)(&mut self.io, memory, command),
+            Some(known) => (known.execute)(self.io, memory, command),
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
     }
@@ -41,34 +39,23 @@ impl Controller {
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
         // Section 4.2: over PCIe, admin commands take PRPs only.
-        if command.flags & (FUSE | PSDT) != 0 {
+        let allowed = if self.host.transport.has_capsules() { PSDT } else { 0 };
+        if command.flags & (FUSE | PSDT) & !allowed != 0 {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
-        match COMMANDS.admin.find(command.opcode) {
-            Some(known) => (known.execute)(&mut self.admin(), memory, command),
+        match self.host.commands.admin.find(command.opcode) {
+            Some(known) => (known.execute)(self, memory, command),
             None if command.opcode >= vendor::FIRST_OPCODE => {
-                self.vendor.execute(&mut self.io, memory, command)
+                self.vendor.execute(self.io, memory, command)
             }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
-        }
-    }
-
-    /// The parts of the controller that admin commands act on.
-    pub(super) fn admin(&mut self) -> Admin<'_> {
-        Admin {
-            io: &mut self.io,
-            host: &mut self.host,
-            formatting: &mut self.formatting,
-            vendor: &mut self.vendor,
-            chunk_notifications: &mut self.chunk_notifications,
-            commands: &COMMANDS,
         }
     }
 
     /// Notes that a command of an I/O queue was refused. A command that is no I/O, such as a report
     /// of zones, is not noted.
     pub(super) fn log_refused(&mut self, entry: &SubmissionEntry, code: StatusCode) {
-        let known = COMMANDS.io.find(entry.opcode).filter(|_| entry.sq != 0);
+        let known = self.host.commands.io.find(entry.opcode).filter(|_| entry.sq != 0);
         let Some(operation) = known.and_then(|known| known.counts_as) else { return };
         if !self.io.outgoing.keeps_refused() {
             return;

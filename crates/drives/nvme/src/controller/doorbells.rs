@@ -7,7 +7,7 @@ use crate::registers as reg;
 use crate::status::Outcome;
 use crate::Memory;
 
-use super::Controller;
+use super::ControllerMut;
 
 /// The queue of a doorbell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) fn doorbell(offset: u64) -> Option<Doorbell> {
     })
 }
 
-impl Controller {
+impl ControllerMut<'_> {
     pub(super) fn ring(&mut self, memory: &dyn Memory, doorbell: Doorbell, value: u32) {
         if !self.host.is_running() {
             return;
@@ -90,7 +90,7 @@ impl Controller {
 
     /// Fetches and executes the commands of `queue` up to its tail, as far as
     /// there is room for their requests.
-    fn fetch(&mut self, memory: &dyn Memory, queue: u16) {
+    pub(super) fn fetch(&mut self, memory: &dyn Memory, queue: u16) {
         while self.host.is_running() {
             let has_room = self.has_room_for_command(queue);
             let Some(sq) = self.host.queues.submission_mut(queue) else { return };
@@ -103,7 +103,7 @@ impl Controller {
             }
             let raw = sq.fetch(memory);
             let Some(raw) = self.host.or_fatal(raw) else { return };
-            let command = SubmissionEntry::parse(queue, &raw);
+            let command = SubmissionEntry::parse(self.host.id, queue, &raw);
             let outcome = match queue {
                 0 => self.execute_admin(memory, &command),
                 _ => self.execute_io(memory, &command),

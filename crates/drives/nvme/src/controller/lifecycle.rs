@@ -7,12 +7,12 @@ use crate::registers::{self as reg, Registers};
 use crate::slots::Owner;
 use crate::Memory;
 
-use super::Controller;
+use super::ControllerMut;
 
 /// The admin queues' identifier, and their interrupt vector.
 const ADMIN: u16 = 0;
 
-impl Controller {
+impl ControllerMut<'_> {
     /// CC was written (NVMe 1.4 sections 3.1.5, 7.3.2 and 7.6.2).
     pub(super) fn configure(&mut self, memory: &dyn Memory, value: u32) {
         let before = self.host.registers.write_configuration(value);
@@ -59,10 +59,11 @@ impl Controller {
 
     /// Drops everything but the admin queue registers (section 7.3.2).
     fn reset(&mut self) {
+        let id = self.host.id;
         self.host.reset();
-        self.io.reset();
-        self.formatting.reset();
-        self.vendor.reset();
+        self.io.reset(id, self.alone);
+        self.formatting.reset(self.io, id);
+        self.vendor.reset(id);
     }
 
     /// Begins the shutdown: it is complete when the drive's cache is durable.
@@ -72,10 +73,10 @@ impl Controller {
         let cached =
             self.io.config.volatile_write_cache && self.host.registers.csts & reg::CSTS_RDY != 0;
         // A host that asks again and again still makes one flush of each.
-        if cached && !self.io.slots.shutdown_waits() {
+        if cached && !self.io.slots.shutdown_waits(self.host.id) {
             for nsid in 1..=self.io.namespaces.count() {
                 if self.io.slots.requests.has_room(1) {
-                    self.io.request_flush(0, nsid, Owner::Shutdown);
+                    self.io.request_flush(0, nsid, Owner::Shutdown(self.host.id));
                 }
             }
         }
@@ -84,7 +85,7 @@ impl Controller {
 
     pub(super) fn end_shutdown(&mut self) {
         let occurring = self.host.registers.csts & reg::CSTS_SHST == reg::CSTS_SHST_OCCURRING;
-        if occurring && !self.io.slots.shutdown_waits() {
+        if occurring && !self.io.slots.shutdown_waits(self.host.id) {
             self.host.registers.csts =
                 self.host.registers.csts & !reg::CSTS_SHST | reg::CSTS_SHST_COMPLETE;
         }

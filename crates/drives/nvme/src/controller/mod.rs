@@ -1,109 +1,56 @@
-//! The controller: its parts, its registers, and the way of a command through
-//! it from a doorbell to a completion.
+//! A controller: its registers, and the way of a command through it from a doorbell or a capsule
+//! to a completion.
 
 mod completions;
 mod dispatch;
 mod doorbells;
 mod lifecycle;
+mod one;
 
 pub use completions::Ended;
+pub use one::Controller;
 
-use stasis_block::clock::Nanos;
-use stasis_block::{Health, Refused, Request, VendorError};
+use stasis_block::VendorError;
 
-use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
-use crate::config::{Config, ConfigError};
+use crate::features::Features;
 use crate::formatting::Formatting;
 use crate::host::Host;
 use crate::io::Io;
-use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
-use crate::placement::{kept_fdp, PlacementState};
 use crate::registers as reg;
-use crate::statistics::Statistics;
-use crate::vendor::{Vendor, VendorRequest};
+use crate::subsystem::ControllerId;
+use crate::vendor::Vendor;
 use crate::Memory;
 
-/// An NVMe controller.
+/// A controller of a subsystem, to act on: its own parts, and those that it shares with others.
+/// Made by [`crate::Subsystem::controller`].
 #[derive(Debug)]
-pub struct Controller {
-    /// The drive's side.
-    io: Io,
+pub struct ControllerMut<'a> {
+    /// The drive's side, which all controllers share.
+    pub(crate) io: &'a mut Io,
     /// The host's side.
-    host: Host,
-    formatting: Formatting,
-    vendor: Vendor,
-    chunk_notifications: Notifications,
+    pub(crate) host: &'a mut Host,
+    pub(crate) formatting: &'a mut Formatting,
+    pub(crate) vendor: &'a mut Vendor,
+    pub(crate) chunk_notifications: &'a mut Notifications,
+    /// Whether no other controller is enabled.
+    pub(crate) alone: bool,
 }
 
-impl Controller {
-    /// A controller that is not enabled yet.
-    ///
-    /// # Errors
-    /// Returns the invalid field and its allowed values.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
-        config.check()?;
-        Ok(Self {
-            host: Host::new(&config),
-            io: Io::new(config),
-            formatting: Formatting::default(),
-            vendor: Vendor::default(),
-            chunk_notifications: Notifications::default(),
-        })
+impl ControllerMut<'_> {
+    /// Its identifier (CNTLID).
+    pub fn id(&self) -> ControllerId {
+        self.host.id
     }
 
-    /// A controller whose power was off since `state` was kept of it.
-    ///
-    /// # Errors
-    /// As of [`Controller::new`]; or the state is of another drive, or damaged.
-    pub fn with_state(config: Config, state: &KeptState) -> Result<Self, StateError> {
-        let mut controller = Self::new(config)?;
-        let io = &mut controller.io;
-        state.check(&io.config)?;
-        let damaged = |nsid, reason| StateError::Damaged { nsid, reason };
-        for (nsid, kept) in (1..).zip(&state.namespaces) {
-            let restored = io.namespaces.restore(nsid, kept);
-            restored.map_err(|reason| damaged(nsid as usize, reason))?;
-        }
-        if let (PlacementState::Fdp(fdp), Some(kept)) = (&mut io.placement, &state.fdp) {
-            if state.placement == io.config.placement {
-                fdp.restore(kept).map_err(|reason| damaged(1, reason))?;
-            }
-        }
-        Ok(controller)
+    /// The features that its host has set.
+    pub(crate) fn features(&self) -> &Features {
+        self.io.features(self.host.id)
     }
 
-    /// The state that survives if the power fails now: for [`Controller::with_state`].
-    /// Zones are as they are now; a write in flight has moved its zone's pointer.
-    pub fn kept_state(&self) -> KeptState {
-        let config = &self.io.config;
-        KeptState {
-            namespaces: self.io.namespaces.kept(&config.namespaces),
-            fdp: kept_fdp(&self.io),
-            ..KeptState::as_made(config)
-        }
-    }
-
-    /// Size of the registers and doorbells in bytes, for their base address
-    /// register. The MSI-X table is the carrier's.
-    pub fn bar_size() -> u64 {
-        reg::BAR_SIZE
-    }
-
-    /// Whether the register at `offset` is a doorbell.
-    pub fn is_doorbell(offset: u64) -> bool {
-        offset >= reg::DOORBELLS
-    }
-
-    /// Whether a write to the register at `offset` announces admin commands, before which the
-    /// carrier is to call [`Controller::set_health`].
-    pub fn is_admin_doorbell(offset: u64) -> bool {
-        offset == reg::DOORBELLS
-    }
-
-    /// How many MSI-X vectors the carrier is to offer.
-    pub fn vectors(&self) -> u16 {
-        self.io.config.vectors()
+    /// The same, to change them.
+    pub(crate) fn features_mut(&mut self) -> &mut Features {
+        self.io.features_mut(self.host.id)
     }
 
     /// Reads the register at `offset`: aligned, 4 or 8 bytes. Anything else
@@ -154,62 +101,9 @@ impl Controller {
         self.resume_if_waiting(memory);
     }
 
-    /// The next I/O request for the drive, on bytes of the drive, where a namespace begins at
-    /// [`crate::Namespace::start`]. Its queue is the submission queue it came by; 0 if the
-    /// controller made it itself, to flush the drive at a shutdown.
-    pub fn pop_request(&mut self) -> Option<Request> {
-        self.io.outgoing.next_request()
-    }
-
-    /// The next I/O command that has ended without a request for the drive, with an error.
-    /// At most [`crate::MAX_REFUSED`] are kept.
-    pub fn pop_refused(&mut self) -> Option<Refused> {
-        self.io.outgoing.next_refused()
-    }
-
     /// The next MSI-X vector to signal.
     pub fn pop_interrupt(&mut self) -> Option<u16> {
         self.host.interrupts.pop()
-    }
-
-    /// Sets the virtual time (ns), which a guest sees in Timestamp,
-    /// power-on hours, interrupt coalescing.
-    pub fn set_time(&mut self, now: Nanos) {
-        let passed = now.saturating_sub(self.host.now);
-        self.host.now = self.host.now.max(now);
-        self.io.now = self.host.now;
-        self.host.statistics.powered_on += passed;
-        if !self.io.slots.requests.is_empty() {
-            self.host.statistics.busy += passed;
-        }
-        match self.io.condition.temperature() {
-            CRITICAL_TEMPERATURE.. => self.host.statistics.too_hot += passed,
-            WARNING_TEMPERATURE.. => self.host.statistics.too_warm += passed,
-            _ => {}
-        }
-        self.host.interrupts.release(now);
-    }
-
-    /// When [`Controller::set_time`] is to be called at the latest, and the
-    /// interrupts to be looked at; `None` unless interrupts are held back.
-    pub fn next_deadline(&self) -> Option<Nanos> {
-        self.host.interrupts.next_deadline()
-    }
-
-    /// Sets the drive's temperature (kelvin), and notifies the guest if it is beyond its threshold.
-    pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
-        self.io.condition.set_temperature(kelvin);
-        self.admin().check_warnings(memory);
-    }
-
-    /// Counts since the controller was made.
-    pub fn statistics(&self) -> &Statistics {
-        &self.host.statistics
-    }
-
-    /// Requests that the drive holds, those not popped yet included.
-    pub fn in_flight(&self) -> usize {
-        self.io.slots.requests.len()
     }
 
     /// Whether the driver has configured shadow doorbells, so that
@@ -221,24 +115,6 @@ impl Controller {
     /// Whether the controller has failed (`CSTS.CFS`): only a reset helps.
     pub fn has_failed(&self) -> bool {
         self.host.has_failed()
-    }
-
-    /// Sets the drive's health, for the SMART log; warns the guest if it asked
-    /// for that.
-    pub fn set_health(&mut self, memory: &dyn Memory, health: Health) {
-        if self.io.condition.set_health(health) {
-            self.admin().check_warnings(memory);
-        }
-    }
-
-    /// Sets the drive's health, when there is no longer a guest to warn.
-    pub fn note_health(&mut self, health: Health) {
-        self.io.condition.set_health(health);
-    }
-
-    /// The next vendor specific command for the drive.
-    pub fn pop_vendor(&mut self) -> Option<VendorRequest> {
-        self.vendor.pop()
     }
 
     /// The drive has carried out the vendor specific command `tag`, or refused
@@ -255,6 +131,35 @@ impl Controller {
             None => {}
             Some((id, Ok(result))) => self.host.post(memory, id, 0, result.into()),
             Some((id, Err(failure))) => self.host.post_failure(memory, id, failure, 0, 0),
+        }
+    }
+
+    /// Goes on with what waits for another controller's commands, or was changed by them: to be
+    /// called where [`crate::Subsystem::waiting`] names the controller.
+    pub fn attend(&mut self, memory: &dyn Memory) {
+        self.check_warnings(memory);
+        self.go_on_formatting(memory);
+        self.report_changes(memory);
+        self.resume_if_waiting(memory);
+    }
+
+    /// Goes on with a format for which there may be room now.
+    pub(crate) fn go_on_formatting(&mut self, memory: &dyn Memory) {
+        self.formatting.go_on(self.io, self.host, memory);
+    }
+
+    /// Reports critical warnings to a host that requested events of them.
+    pub(crate) fn check_warnings(&mut self, memory: &dyn Memory) {
+        let asked = self.features().asked_warnings(&self.io.condition);
+        self.host.check_warnings(memory, asked);
+    }
+
+    /// Reports what has changed of the namespaces.
+    pub(crate) fn report_changes(&mut self, memory: &dyn Memory) {
+        let Io { changes, namespaces, .. } = &*self.io;
+        if self.host.seen_changes != changes.count() {
+            let features = self.io.features(self.host.id);
+            self.host.report_changes(memory, changes, features, namespaces.count());
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Geometry (OCSSD 2.0 section 2.1): the admin command by which a host learns of the drive's
 //! parts.
 
-use crate::admin::{Admin, AdminCommand};
+use crate::admin::AdminCommand;
 use crate::command::SubmissionEntry;
 use crate::config::Config;
+use crate::controller::ControllerMut;
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome};
 use crate::{Memory, PAGE_SIZE};
@@ -21,15 +22,15 @@ pub const GEOMETRY: AdminCommand = AdminCommand {
 
 /// On namespaces without chunks the opcode is the drive's.
 fn geometry(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let Some(set) = admin.io.namespaces.chunks(command.nsid) else {
-        return admin.vendor.execute(admin.io, memory, command);
+    let Some(set) = controller.io.namespaces.chunks(command.nsid) else {
+        return controller.vendor.execute(controller.io, memory, command);
     };
     let page = geometry_page(set);
-    admin.io.send(memory, command, &page)?;
+    controller.io.send(memory, command, &page)?;
     Ok(Outcome::Done(0))
 }
 

@@ -1,7 +1,8 @@
 //! Directive Send and Receive (NVMe 1.4 sections 5.10, 5.9 and 9).
 
-use crate::admin::{Admin, AdminCommand};
+use crate::admin::AdminCommand;
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::controller::ControllerMut;
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
@@ -45,18 +46,18 @@ pub const DIRECTIVE_RECEIVE: AdminCommand = AdminCommand {
 };
 
 fn directive_receive(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let invalid = StatusCode::InvalidField.at(location::CDW11);
     let all = command.nsid == ALL_NAMESPACES;
     if !all {
-        admin.io.namespace(command.nsid)?;
+        controller.io.namespace(command.nsid)?;
     }
     let index = (command.nsid as usize).wrapping_sub(1);
     let (kind, operation, _) = fields(command);
-    let mut data = match (&mut admin.io.placement, kind, operation) {
+    let mut data = match (&mut controller.io.placement, kind, operation) {
         (PlacementState::None, ..) => {
             return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
         }
@@ -102,29 +103,31 @@ fn directive_receive(
     };
     let length = (u64::from(command.cdw10) + 1) * 4;
     data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-    admin.io.send(memory, command, &data)?;
+    controller.io.send(memory, command, &data)?;
     Ok(Outcome::Done(0))
 }
 
 fn directive_send(
-    admin: &mut Admin,
+    controller: &mut ControllerMut,
     _memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let invalid = StatusCode::InvalidField.at(location::CDW11);
-    if matches!(admin.io.placement, PlacementState::None) {
+    if matches!(controller.io.placement, PlacementState::None) {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     }
     let indices = match command.nsid {
-        ALL_NAMESPACES => 0..admin.io.config.namespaces.len(),
+        ALL_NAMESPACES => 0..controller.io.config.namespaces.len(),
         nsid => {
-            admin.io.namespace(nsid)?;
+            controller.io.namespace(nsid)?;
             nsid as usize - 1..nsid as usize
         }
     };
     let (kind, operation, specific) = fields(command);
     // Under FDP no directive can be enabled or disabled: that of data placement always is enabled.
-    let PlacementState::Streams(streams) = &mut admin.io.placement else { return Err(invalid) };
+    let PlacementState::Streams(streams) = &mut controller.io.placement else {
+        return Err(invalid);
+    };
     for own in &mut streams.namespaces[indices] {
         match (kind, operation) {
             (directive::IDENTIFY, ENABLE) => {

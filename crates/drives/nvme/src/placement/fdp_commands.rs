@@ -76,7 +76,7 @@ fn io_management_send(
     }
     let mut raw = vec![0; count * 2];
     io.receive(memory, command, &mut raw)?;
-    let now = io.features.timestamp_at(io.now);
+    let now = io.features(command.controller).timestamp_at(io.now);
     let PlacementState::Fdp(fdp) = &mut io.placement else { return Err(invalid) };
     let identifiers = raw.chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
     if identifiers.clone().any(|identifier| !fdp.is_place(identifier)) {

@@ -6,8 +6,8 @@ use crate::condition::SPARE_THRESHOLD;
 use crate::io::Io;
 use crate::kept::KeptFdp;
 use crate::log_page as page;
-use crate::statistics::Statistics;
 use crate::status::{Failure, StatusCode};
+use crate::subsystem::ControllerId;
 
 use super::events::EventLog;
 use super::fdp::{Fdp, ENDURANCE_GROUP};
@@ -15,11 +15,7 @@ use super::state::PlacementState;
 
 /// The log page that `command` asks for, if it is one of these; the
 /// endurance group is in Dword 11.
-pub fn placement_page(
-    io: &Io,
-    statistics: &Statistics,
-    command: &SubmissionEntry,
-) -> Result<Vec<u8>, Failure> {
+pub fn placement_page(io: &Io, errors: u64, command: &SubmissionEntry) -> Result<Vec<u8>, Failure> {
     let PlacementState::Fdp(fdp) = &io.placement else {
         return Err(StatusCode::InvalidLogPage.at(location::CDW10));
     };
@@ -36,7 +32,7 @@ pub fn placement_page(
     // nothing by itself that there is an event for.
     let host_events = command.cdw10 & 1 << 8 != 0;
     Ok(match identifier {
-        page::ENDURANCE_GROUP => endurance_page(io, statistics),
+        page::ENDURANCE_GROUP => endurance_page(io, command.controller, errors),
         page::FDP_CONFIGURATIONS => configurations(fdp),
         page::FDP_HANDLE_USAGE => usage(fdp),
         page::FDP_STATISTICS => placement_statistics(io, fdp),
@@ -75,19 +71,19 @@ pub fn kept_fdp(io: &Io) -> Option<KeptFdp> {
 
 /// Critical warnings of the endurance group: spare capacity and read-only media of those that
 /// hold; none without a group.
-pub fn endurance_group_warnings(io: &Io) -> u8 {
+pub fn endurance_group_warnings(io: &Io, controller: ControllerId) -> u8 {
     match io.placement {
-        PlacementState::Fdp(_) => io.features.critical_warning(&io.condition) & 0b1101,
+        PlacementState::Fdp(_) => io.features(controller).critical_warning(&io.condition) & 0b1101,
         _ => 0,
     }
 }
 
 /// Endurance Group Information.
-fn endurance_page(io: &Io, statistics: &Statistics) -> Vec<u8> {
+fn endurance_page(io: &Io, controller: ControllerId, errors: u64) -> Vec<u8> {
     // Data is counted in thousands of millions of bytes, rounded up.
     const UNIT: u128 = 1_000_000_000;
     let mut log = vec![0; 512];
-    log[0] = endurance_group_warnings(io);
+    log[0] = endurance_group_warnings(io, controller);
     log[3] = io.condition.health().available_spare;
     log[4] = SPARE_THRESHOLD;
     log[5] = io.condition.health().percentage_used;
@@ -95,13 +91,13 @@ fn endurance_page(io: &Io, statistics: &Statistics) -> Vec<u8> {
     let media = u128::from(health.media_bytes_written);
     let capacity: u64 = io.namespaces.total_capacity();
     for (at, value) in [
-        (48, statistics.bytes_read.div_ceil(UNIT)),
-        (64, statistics.bytes_written.div_ceil(UNIT)),
+        (48, io.statistics.bytes_read.div_ceil(UNIT)),
+        (64, io.statistics.bytes_written.div_ceil(UNIT)),
         (80, media.div_ceil(UNIT)),
-        (96, statistics.read_commands),
-        (112, statistics.write_commands),
-        (128, statistics.media_errors),
-        (144, statistics.error_log_entries.into()),
+        (96, io.statistics.read_commands),
+        (112, io.statistics.write_commands),
+        (128, io.statistics.media_errors),
+        (144, errors.into()),
         (160, capacity.into()),
     ] {
         log[at..at + 16].copy_from_slice(&u128::to_le_bytes(value));

@@ -1,0 +1,65 @@
+//! Changes of namespaces that every controller of the subsystem is to report to its host.
+
+use std::collections::VecDeque;
+
+/// Changes that are kept. A controller that was not attended to for longer reports that every
+/// namespace has changed.
+const KEPT: usize = 256;
+
+/// A change of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Its Identify data.
+    Namespace(u32),
+    /// Zones have changed by themselves.
+    Zones(u32),
+    /// Chunks have changed by themselves.
+    Chunks(u32),
+}
+
+/// The last changes.
+#[derive(Debug, Default)]
+pub struct Changes {
+    list: VecDeque<Change>,
+    /// Changes ever added.
+    count: u64,
+}
+
+impl Changes {
+    /// Adds a change.
+    pub fn add(&mut self, change: Change) {
+        if self.list.len() == KEPT {
+            self.list.pop_front();
+        }
+        self.list.push_back(change);
+        self.count += 1;
+    }
+
+    /// How many were ever added.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Those after the first `seen`; `None` if some of them are no longer kept.
+    pub fn since(&self, seen: u64) -> Option<impl Iterator<Item = Change> + '_> {
+        let new = usize::try_from(self.count - seen.min(self.count)).ok()?;
+        let skipped = self.list.len().checked_sub(new)?;
+        Some(self.list.iter().skip(skipped).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reader_gets_what_it_has_not_seen() {
+        let mut changes = Changes::default();
+        (1..=300).for_each(|nsid| changes.add(Change::Namespace(nsid)));
+        let since = |seen| changes.since(seen).map(Iterator::collect::<Vec<_>>);
+        assert_eq!(since(300), Some(vec![]));
+        assert_eq!(since(298), Some(vec![Change::Namespace(299), Change::Namespace(300)]));
+        assert_eq!(since(44).map(|all| all.len()), Some(256));
+        assert_eq!(since(43), None, "too long ago");
+    }
+}

@@ -1,0 +1,186 @@
+//! A subsystem with one controller: a drive on PCIe.
+
+use stasis_block::clock::Nanos;
+use stasis_block::{Health, Refused, Request, Tag, VendorError};
+
+use crate::config::{Config, ConfigError};
+use crate::kept::{KeptState, StateError};
+use crate::registers as reg;
+use crate::statistics::Statistics;
+use crate::subsystem::{ControllerId, Subsystem};
+use crate::transport::Transport;
+use crate::vendor::VendorRequest;
+use crate::Memory;
+
+use super::{ControllerMut, Ended};
+
+/// A subsystem with one controller, on PCIe.
+#[derive(Debug)]
+pub struct Controller(Subsystem);
+
+impl Controller {
+    /// A controller that is not enabled yet.
+    ///
+    /// # Errors
+    /// Returns the invalid field and its allowed values.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        Subsystem::new(config).map(Self::of)
+    }
+
+    /// A controller whose power was off since `state` was kept of it.
+    ///
+    /// # Errors
+    /// As of [`Controller::new`]; or the state is of another drive, or damaged.
+    pub fn with_state(config: Config, state: &KeptState) -> Result<Self, StateError> {
+        Subsystem::with_state(config, state).map(Self::of)
+    }
+
+    fn of(mut subsystem: Subsystem) -> Self {
+        // A new subsystem has room.
+        subsystem.add_controller(Transport::Pcie);
+        Self(subsystem)
+    }
+
+    /// Runs `act` with the controller, which is always there.
+    fn with<R: Default>(&mut self, act: impl FnOnce(&mut ControllerMut) -> R) -> R {
+        self.0.controller(ControllerId::PCIE).map_or_else(R::default, |mut of| act(&mut of))
+    }
+
+    /// As [`Subsystem::kept_state`].
+    pub fn kept_state(&self) -> KeptState {
+        self.0.kept_state()
+    }
+
+    /// Size of the registers and doorbells in bytes, for their base address
+    /// register. The MSI-X table is the carrier's.
+    pub fn bar_size() -> u64 {
+        reg::BAR_SIZE
+    }
+
+    /// Whether the register at `offset` is a doorbell.
+    pub fn is_doorbell(offset: u64) -> bool {
+        offset >= reg::DOORBELLS
+    }
+
+    /// Whether a write to the register at `offset` announces admin commands, before which the
+    /// carrier is to call [`Controller::set_health`].
+    pub fn is_admin_doorbell(offset: u64) -> bool {
+        offset == reg::DOORBELLS
+    }
+
+    /// How many MSI-X vectors the carrier is to offer.
+    pub fn vectors(&self) -> u16 {
+        self.0.config().vectors()
+    }
+
+    /// As [`ControllerMut::read_register`].
+    pub fn read_register(&mut self, offset: u64, into: &mut [u8]) {
+        self.with(|of| of.read_register(offset, into));
+    }
+
+    /// As [`ControllerMut::write_register`].
+    pub fn write_register(&mut self, memory: &dyn Memory, offset: u64, data: &[u8]) {
+        self.with(|of| of.write_register(memory, offset, data));
+    }
+
+    /// As [`ControllerMut::reset_function`].
+    pub fn reset_function(&mut self) {
+        self.with(|of| of.reset_function());
+    }
+
+    /// As [`ControllerMut::poll_shadow`].
+    pub fn poll_shadow(&mut self, memory: &dyn Memory) {
+        self.with(|of| of.poll_shadow(memory));
+    }
+
+    /// As [`ControllerMut::has_shadow`].
+    pub fn has_shadow(&self) -> bool {
+        self.0.host(ControllerId::PCIE).is_some_and(|host| host.queues.has_shadow())
+    }
+
+    /// As [`ControllerMut::has_failed`].
+    pub fn has_failed(&self) -> bool {
+        self.0.host(ControllerId::PCIE).is_some_and(|host| host.has_failed())
+    }
+
+    /// As [`Subsystem::pop_request`].
+    pub fn pop_request(&mut self) -> Option<Request> {
+        self.0.pop_request()
+    }
+
+    /// As [`Subsystem::pop_refused`].
+    pub fn pop_refused(&mut self) -> Option<Refused> {
+        self.0.pop_refused()
+    }
+
+    /// As [`ControllerMut::pop_interrupt`].
+    pub fn pop_interrupt(&mut self) -> Option<u16> {
+        self.with(|of| of.pop_interrupt())
+    }
+
+    /// As [`Subsystem::set_time`].
+    pub fn set_time(&mut self, now: Nanos) {
+        self.0.set_time(now);
+    }
+
+    /// As [`Subsystem::next_deadline`].
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.0.next_deadline()
+    }
+
+    /// Sets the drive's temperature (kelvin), and notifies the guest if it is beyond its threshold.
+    pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
+        self.0.set_temperature(kelvin);
+        self.with(|of| of.check_warnings(memory));
+    }
+
+    /// As [`Subsystem::statistics`].
+    pub fn statistics(&self) -> &Statistics {
+        self.0.statistics()
+    }
+
+    /// As [`Subsystem::in_flight`].
+    pub fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+
+    /// Sets the drive's health, for the SMART log; warns the guest if it asked
+    /// for that.
+    pub fn set_health(&mut self, memory: &dyn Memory, health: Health) {
+        if self.0.set_health(health) {
+            self.with(|of| of.check_warnings(memory));
+        }
+    }
+
+    /// Sets the drive's health, when there is no longer a guest to warn.
+    pub fn note_health(&mut self, health: Health) {
+        self.0.set_health(health);
+    }
+
+    /// As [`Subsystem::complete`].
+    pub fn complete(
+        &mut self,
+        memory: &dyn Memory,
+        tag: Tag,
+        ended: impl Into<Ended>,
+        data: Vec<u8>,
+    ) -> u16 {
+        self.with(|of| of.complete(memory, tag, ended, data))
+    }
+
+    /// As [`Subsystem::pop_vendor`].
+    pub fn pop_vendor(&mut self) -> Option<VendorRequest> {
+        self.0.pop_vendor()
+    }
+
+    /// As [`ControllerMut::complete_vendor`].
+    pub fn complete_vendor(
+        &mut self,
+        memory: &dyn Memory,
+        tag: u32,
+        result: Result<u32, VendorError>,
+        data: &[u8],
+    ) {
+        self.with(|of| of.complete_vendor(memory, tag, result, data));
+    }
+}

@@ -1,0 +1,267 @@
+//! The subsystem: namespaces and the drive behind them, and the controllers by which hosts come.
+
+use stasis_block::clock::Nanos;
+use stasis_block::{Health, Refused, Request, Tag};
+
+use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
+use crate::config::{Config, ConfigError};
+use crate::controller::{ControllerMut, Ended};
+use crate::formatting::Formatting;
+use crate::host::Host;
+use crate::io::Io;
+use crate::kept::{KeptState, StateError};
+use crate::ocssd::Notifications;
+use crate::placement::{kept_fdp, PlacementState};
+use crate::statistics::Statistics;
+use crate::transport::Transport;
+use crate::vendor::{Vendor, VendorRequest};
+use crate::Memory;
+
+/// Limit on the controllers of a subsystem.
+pub const MAX_CONTROLLERS: usize = 64;
+
+/// The identifier of a controller in its subsystem (CNTLID).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ControllerId(pub u16);
+
+impl ControllerId {
+    /// That of the one controller of a drive on PCIe.
+    pub const PCIE: Self = Self(0);
+
+    pub(crate) fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// A subsystem and its controllers.
+#[derive(Debug)]
+pub struct Subsystem {
+    /// The drive's side.
+    io: Io,
+    /// The controllers, by identifier.
+    hosts: Vec<Option<Host>>,
+    formatting: Formatting,
+    vendor: Vendor,
+    chunk_notifications: Notifications,
+    /// Virtual time as last set (ns).
+    now: Nanos,
+}
+
+impl Subsystem {
+    /// A new subsystem, without controllers.
+    ///
+    /// # Errors
+    /// Returns the invalid field and its allowed values.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            io: Io::new(config),
+            hosts: Vec::new(),
+            formatting: Formatting::default(),
+            vendor: Vendor::default(),
+            chunk_notifications: Notifications::default(),
+            now: 0,
+        })
+    }
+
+    /// A subsystem whose power was off since `state` was kept of it.
+    ///
+    /// # Errors
+    /// As of [`Subsystem::new`]; or the state is of another drive, or damaged.
+    pub fn with_state(config: Config, state: &KeptState) -> Result<Self, StateError> {
+        let mut subsystem = Self::new(config)?;
+        let io = &mut subsystem.io;
+        state.check(&io.config)?;
+        let damaged = |nsid, reason| StateError::Damaged { nsid, reason };
+        for (nsid, kept) in (1..).zip(&state.namespaces) {
+            let restored = io.namespaces.restore(nsid, kept);
+            restored.map_err(|reason| damaged(nsid as usize, reason))?;
+        }
+        if let (PlacementState::Fdp(fdp), Some(kept)) = (&mut io.placement, &state.fdp) {
+            if state.placement == io.config.placement {
+                fdp.restore(kept).map_err(|reason| damaged(1, reason))?;
+            }
+        }
+        Ok(subsystem)
+    }
+
+    /// The state that survives if the power fails now: for [`Subsystem::with_state`].
+    /// Zones are as they are now; a write in flight has moved its zone's pointer.
+    pub fn kept_state(&self) -> KeptState {
+        let config = &self.io.config;
+        KeptState {
+            namespaces: self.io.namespaces.kept(&config.namespaces),
+            fdp: kept_fdp(&self.io),
+            ..KeptState::as_made(config)
+        }
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &Config {
+        &self.io.config
+    }
+
+    /// Adds a controller, which is not enabled yet; `None` if there are [`MAX_CONTROLLERS`].
+    /// The one of a drive on PCIe has the identifier 0; those of fabrics have others.
+    pub fn add_controller(&mut self, transport: Transport) -> Option<ControllerId> {
+        let first = if transport.has_capsules() { 1 } else { 0 };
+        let free = |index: &usize| self.hosts.get(*index).is_none_or(Option::is_none);
+        let index = (first..MAX_CONTROLLERS).find(free)?;
+        let id = ControllerId(index as u16);
+        if self.hosts.len() <= index {
+            self.hosts.resize_with(index + 1, || None);
+        }
+        let host = Host::new(id, transport, &self.io.config);
+        let seen_changes = self.io.changes.count();
+        self.hosts[index] = Some(Host { seen_changes, now: self.now, ..host });
+        Some(id)
+    }
+
+    /// Removes a controller: commands under way are dropped, as by a reset.
+    pub fn remove_controller(&mut self, id: ControllerId) {
+        if let Some(mut controller) = self.controller(id) {
+            controller.reset_function();
+            self.hosts[id.index()] = None;
+        }
+    }
+
+    /// The controller `id`, to act on, if there is one.
+    pub fn controller(&mut self, id: ControllerId) -> Option<ControllerMut<'_>> {
+        let running = self.hosts.iter().flatten().filter(|host| host.id != id && host.is_enabled());
+        let alone = running.count() == 0;
+        let host = self.hosts.get_mut(id.index())?.as_mut()?;
+        let Self { io, formatting, vendor, chunk_notifications, .. } = self;
+        Some(ControllerMut { io, host, formatting, vendor, chunk_notifications, alone })
+    }
+
+    pub(crate) fn host(&self, id: ControllerId) -> Option<&Host> {
+        self.hosts.get(id.index())?.as_ref()
+    }
+
+    /// The controllers that there are.
+    pub fn controllers(&self) -> impl Iterator<Item = ControllerId> + '_ {
+        self.hosts.iter().flatten().map(|host| host.id)
+    }
+
+    /// A controller that is to be attended to, after `last`: what others have done concerns it.
+    pub fn waiting(&self, last: Option<ControllerId>) -> Option<ControllerId> {
+        let waits = |host: &&Host| {
+            last.is_none_or(|last| host.id > last)
+                && (host.queues.is_waiting()
+                    || host.seen_changes != self.io.changes.count()
+                    || self.formatting.controller() == Some(host.id))
+        };
+        self.hosts.iter().flatten().find(waits).map(|host| host.id)
+    }
+
+    /// The controller to which the request `tag` matters; `None` if it does to none any more.
+    pub fn controller_of(&self, tag: Tag) -> Option<ControllerId> {
+        self.io.slots.controller_of(tag)
+    }
+
+    /// The controller that waits for the vendor specific command `tag`, if one does.
+    pub fn controller_of_vendor(&self, tag: u32) -> Option<ControllerId> {
+        self.vendor.controller_of(tag)
+    }
+
+    /// The drive has done the request `tag`: gives a read's data to the host and posts the
+    /// completion. `memory`: of the controller that [`Subsystem::controller_of`] names. A tag that
+    /// is not in flight is ignored. Returns the request's status: code type in bits 10:8, code in
+    /// bits 7:0, 0 where it ended well.
+    pub fn complete(
+        &mut self,
+        memory: &dyn Memory,
+        tag: Tag,
+        ended: impl Into<Ended>,
+        data: Vec<u8>,
+    ) -> u16 {
+        // What matters to no controller is noted by any: the namespaces' state depends on it.
+        let of = self.controller_of(tag).or_else(|| self.controllers().next());
+        let id = match of {
+            Some(id) => id,
+            None => {
+                // The last host has gone meanwhile.
+                let mut gone = Host::new(ControllerId::PCIE, Transport::Pcie, &self.io.config);
+                let Self { io, formatting, vendor, chunk_notifications, .. } = self;
+                let host = &mut gone;
+                let controller = ControllerMut {
+                    io,
+                    host,
+                    formatting,
+                    vendor,
+                    chunk_notifications,
+                    alone: true,
+                };
+                return { controller }.complete(memory, tag, ended, data);
+            }
+        };
+        self.controller(id).map_or(0, |mut of| of.complete(memory, tag, ended, data))
+    }
+
+    /// The next I/O request for the drive, on bytes of the drive, where a namespace begins at
+    /// [`crate::Namespace::start`]. Its queue is the submission queue it came by; 0 if the
+    /// controller made it itself, to flush the drive at a shutdown.
+    pub fn pop_request(&mut self) -> Option<Request> {
+        self.io.outgoing.next_request()
+    }
+
+    /// The next I/O command that has ended without a request for the drive, with an error.
+    /// At most [`crate::MAX_REFUSED`] are kept.
+    pub fn pop_refused(&mut self) -> Option<Refused> {
+        self.io.outgoing.next_refused()
+    }
+
+    /// The next vendor specific command for the drive.
+    pub fn pop_vendor(&mut self) -> Option<VendorRequest> {
+        self.vendor.pop()
+    }
+
+    /// Sets the virtual time (ns), which hosts see in Timestamp, power-on hours, interrupt
+    /// coalescing.
+    pub fn set_time(&mut self, now: Nanos) {
+        let passed = now.saturating_sub(self.now);
+        self.now = self.now.max(now);
+        self.io.now = self.now;
+        let statistics = &mut self.io.statistics;
+        statistics.powered_on += passed;
+        if !self.io.slots.requests.is_empty() {
+            statistics.busy += passed;
+        }
+        match self.io.condition.temperature() {
+            CRITICAL_TEMPERATURE.. => statistics.too_hot += passed,
+            WARNING_TEMPERATURE.. => statistics.too_warm += passed,
+            _ => {}
+        }
+        for host in self.hosts.iter_mut().flatten() {
+            host.now = self.now;
+            host.interrupts.release(now);
+        }
+    }
+
+    /// When [`Subsystem::set_time`] is to be called at the latest, and the interrupts to be looked
+    /// at; `None` unless interrupts are held back.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.hosts.iter().flatten().filter_map(|host| host.interrupts.next_deadline()).min()
+    }
+
+    /// Sets the drive's temperature (kelvin).
+    pub fn set_temperature(&mut self, kelvin: u16) {
+        self.io.condition.set_temperature(kelvin);
+    }
+
+    /// Sets the drive's health, for the SMART log; returns whether it differs from the last one,
+    /// so that each controller is to be attended to.
+    pub fn set_health(&mut self, health: Health) -> bool {
+        self.io.condition.set_health(health)
+    }
+
+    /// Counts since the subsystem was made.
+    pub fn statistics(&self) -> &Statistics {
+        &self.io.statistics
+    }
+
+    /// Requests that the drive holds, those not popped yet included.
+    pub fn in_flight(&self) -> usize {
+        self.io.slots.requests.len()
+    }
+}
