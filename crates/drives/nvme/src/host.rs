@@ -9,8 +9,10 @@ use crate::command::{CommandId, CompletionEntry};
 use crate::config::Config;
 use crate::error_log::{ErrorLog, NO_COMMAND};
 use crate::events::{Event, Events};
+use crate::fabrics::{ConnectedHost, DiscoveryEntry};
 use crate::features::Features;
 use crate::interrupts::Interrupts;
+use crate::keep_alive::KeepAlive;
 use crate::queue::CompletionQueue;
 use crate::queues::Queues;
 use crate::registers::{self as reg, Registers};
@@ -33,6 +35,11 @@ pub struct Host {
     pub interrupts: Interrupts,
     pub events: Events,
     pub errors: ErrorLog,
+    /// The host that has connected, on a fabric.
+    pub connected: Option<ConnectedHost>,
+    pub keep_alive: KeepAlive,
+    /// The subsystems that a discovery controller names.
+    pub discovery: Vec<DiscoveryEntry>,
     /// Changes of the subsystem that were reported.
     pub seen_changes: u64,
     /// Virtual time as last set (ns).
@@ -51,6 +58,9 @@ impl Host {
             interrupts: Interrupts::new(config.vectors(), config.interrupt_coalescing),
             events: Events::default(),
             errors: ErrorLog::default(),
+            connected: None,
+            keep_alive: KeepAlive::default(),
+            discovery: Vec::new(),
             seen_changes: 0,
             now: 0,
         }
@@ -60,7 +70,10 @@ impl Host {
     /// (NVMe 1.4 section 7.3.2).
     pub fn reset(&mut self) {
         self.registers.csts = 0;
-        self.queues.reset();
+        match self.transport.has_capsules() {
+            true => self.queues.reset_io(),
+            false => self.queues.reset(),
+        }
         self.interrupts.reset();
         self.events = Events::default();
     }
@@ -73,6 +86,12 @@ impl Host {
     /// Whether commands are executed.
     pub fn is_running(&self) -> bool {
         self.registers.csts & (reg::CSTS_RDY | reg::CSTS_CFS | reg::CSTS_SHST) == reg::CSTS_RDY
+    }
+
+    /// Whether commands are fetched. Those of a fabric are also before the controller is enabled:
+    /// they enable it.
+    pub fn takes_commands(&self) -> bool {
+        self.transport.has_capsules() || self.is_running()
     }
 
     /// Whether the controller has failed (`CSTS.CFS`): only a reset helps.
@@ -130,7 +149,7 @@ impl Host {
     pub fn post_held(&mut self, memory: &dyn Memory, queue: u16) {
         let shadow = self.queues.shadow_of(queue);
         loop {
-            if self.has_failed() {
+            if self.has_failed() && !self.transport.has_capsules() {
                 return;
             }
             let Some(cq) = self.queues.completion_mut(queue) else { return };

@@ -12,6 +12,8 @@ pub const FDP_CONFIGURATIONS: u8 = 0x20;
 pub const FDP_HANDLE_USAGE: u8 = 0x21;
 pub const FDP_STATISTICS: u8 = 0x22;
 pub const FDP_EVENTS: u8 = 0x23;
+/// NVMe over Fabrics 1.1 section 5.3.
+pub const DISCOVERY: u8 = 0x70;
 /// ZNS 1.1 section 4.1.4.2.
 pub const CHANGED_ZONES: u8 = 0xbf;
 /// OCSSD 2.0 section 3.2.

@@ -5,10 +5,19 @@ use std::collections::VecDeque;
 use crate::command::{CompletionEntry, CQE_SIZE, SQE_SIZE};
 use crate::{Memory, OutOfMemoryRange};
 
+/// Where the entries of a queue are, each of `SIZE` bytes.
+#[derive(Debug)]
+enum Place<const SIZE: usize> {
+    /// In the host's memory, from this address on.
+    Memory(u64),
+    /// In capsules, which come and go with messages (NVMe over Fabrics 1.1 section 2).
+    Capsules(VecDeque<[u8; SIZE]>),
+}
+
 /// A ring of commands that the host fills and the controller empties.
 #[derive(Debug)]
 pub struct SubmissionQueue {
-    base: u64,
+    place: Place<SQE_SIZE>,
     /// Entries; one always stays free.
     pub size: u16,
     /// Where the controller fetches next.
@@ -20,18 +29,44 @@ pub struct SubmissionQueue {
 }
 
 impl SubmissionQueue {
+    /// A queue in the host's memory.
     pub fn new(base: u64, size: u16, cq: u16) -> Self {
-        Self { base, size, head: 0, tail: 0, cq }
+        Self { place: Place::Memory(base), size, head: 0, tail: 0, cq }
+    }
+
+    /// A queue whose commands come in capsules.
+    pub fn of_capsules(size: u16, cq: u16) -> Self {
+        Self { place: Place::Capsules(VecDeque::new()), size, head: 0, tail: 0, cq }
+    }
+
+    /// Takes a command that came in a capsule; whether there is room for it.
+    pub fn push(&mut self, raw: [u8; SQE_SIZE]) -> bool {
+        match &mut self.place {
+            Place::Capsules(entries) if entries.len() < self.size.into() => {
+                entries.push_back(raw);
+                true
+            }
+            _ => false,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.head == self.tail
+        match &self.place {
+            Place::Memory(_) => self.head == self.tail,
+            Place::Capsules(entries) => entries.is_empty(),
+        }
     }
 
     /// Copies the entry at the head and moves the head past it.
     pub fn fetch(&mut self, memory: &dyn Memory) -> Result<[u8; SQE_SIZE], OutOfMemoryRange> {
         let mut raw = [0; SQE_SIZE];
-        memory.read(entry_address(self.base, self.head, SQE_SIZE)?, &mut raw)?;
+        match &mut self.place {
+            Place::Memory(base) => {
+                memory.read(entry_address(*base, self.head, SQE_SIZE)?, &mut raw)?;
+            }
+            // The caller has seen that there is one.
+            Place::Capsules(entries) => raw = entries.pop_front().unwrap_or(raw),
+        }
         self.head = next(self.head, self.size);
         Ok(raw)
     }
@@ -40,7 +75,7 @@ impl SubmissionQueue {
 /// A ring of completions that the controller fills and the host empties.
 #[derive(Debug)]
 pub struct CompletionQueue {
-    base: u64,
+    place: Place<CQE_SIZE>,
     /// Entries; one always stays free.
     pub size: u16,
     /// Where the host reads next, as far as known.
@@ -58,13 +93,32 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
+    /// A queue in the host's memory.
     pub fn new(base: u64, size: u16, vector: Option<u16>) -> Self {
-        let held = VecDeque::new();
-        Self { base, size, head: 0, tail: 0, phase: true, vector, users: 0, held }
+        Self { vector, ..Self::at(Place::Memory(base), size) }
     }
 
+    /// A queue whose entries go in capsules, without a phase.
+    pub fn of_capsules(size: u16) -> Self {
+        Self { phase: false, ..Self::at(Place::Capsules(VecDeque::new()), size) }
+    }
+
+    fn at(place: Place<CQE_SIZE>, size: u16) -> Self {
+        let held = VecDeque::new();
+        Self { place, size, head: 0, tail: 0, phase: true, vector: None, users: 0, held }
+    }
+
+    /// The next entry that goes in a capsule.
+    pub fn pop(&mut self) -> Option<[u8; CQE_SIZE]> {
+        match &mut self.place {
+            Place::Memory(_) => None,
+            Place::Capsules(entries) => entries.pop_front(),
+        }
+    }
+
+    /// Whether there is no room. There is for capsules: no more than there were commands.
     pub fn is_full(&self) -> bool {
-        next(self.tail, self.size) == self.head
+        matches!(self.place, Place::Memory(_)) && next(self.tail, self.size) == self.head
     }
 
     /// The phase of the completion that comes behind all that are held.
@@ -79,8 +133,15 @@ impl CompletionQueue {
         memory: &dyn Memory,
         entry: CompletionEntry,
     ) -> Result<(), OutOfMemoryRange> {
-        let address = entry_address(self.base, self.tail, CQE_SIZE)?;
-        memory.write(address, &entry.to_bytes(self.phase))?;
+        let raw = entry.to_bytes(self.phase);
+        let base = match &mut self.place {
+            Place::Memory(base) => *base,
+            Place::Capsules(entries) => {
+                entries.push_back(raw);
+                return Ok(());
+            }
+        };
+        memory.write(entry_address(base, self.tail, CQE_SIZE)?, &raw)?;
         self.tail = next(self.tail, self.size);
         if self.tail == 0 {
             self.phase = !self.phase;

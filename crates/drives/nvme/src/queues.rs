@@ -41,6 +41,14 @@ impl Queues {
         self.waiting = false;
     }
 
+    /// Drops every queue but the admin queues, whose commands are dropped: the reset of a
+    /// controller on a fabric keeps its connection (NVMe over Fabrics 1.1 section 3.5.1).
+    pub fn reset_io(&mut self) {
+        self.submission.iter_mut().skip(1).for_each(|queue| *queue = None);
+        self.completion.iter_mut().skip(1).for_each(|queue| *queue = None);
+        self.waiting = false;
+    }
+
     /// Identifiers of queues, whether they are there or not.
     pub fn identifiers(&self) -> std::ops::Range<u16> {
         0..self.submission.len() as u16

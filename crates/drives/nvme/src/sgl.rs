@@ -24,6 +24,9 @@ mod kind {
 /// buckets; a list is exactly as long as the data.
 pub const SUPPORT: u32 = 1 | 1 << 16;
 
+/// The same of a controller on a fabric: a data block may be an offset into the capsule.
+pub const FABRICS_SUPPORT: u32 = SUPPORT | 1 << 20;
+
 struct Descriptor {
     address: u64,
     length: u32,

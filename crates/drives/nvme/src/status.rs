@@ -29,6 +29,7 @@ pub enum StatusCode {
     InvalidCompletionQueue = 0x100,
     InvalidQueueIdentifier = 0x101,
     InvalidQueueSize = 0x102,
+    ConnectIncompatibleFormat = 0x180,
     AsynchronousEventLimitExceeded = 0x105,
     InvalidInterruptVector = 0x108,
     InvalidLogPage = 0x109,
@@ -39,7 +40,10 @@ pub enum StatusCode {
     FeatureNotNamespaceSpecific = 0x10f,
     CommandSetCombinationRejected = 0x12b,
     StreamAllocationFailed = 0x17f,
+    ConnectControllerBusy = 0x181,
+    ConnectInvalidParameters = 0x182,
     CommandSizeLimitExceeded = 0x183,
+    ConnectInvalidHost = 0x184,
     OverlappingRange = 0x187,
     InvalidZoneOperation = 0x1b6,
     NoZrwaResources = 0x1b7,
@@ -122,8 +126,8 @@ impl From<crate::OutOfMemoryRange> for Failure {
 /// The outcome of executing a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done, with Dword 0 of the completion.
-    Done(u32),
+    /// Done, with Dwords 0 and 1 of the completion.
+    Done(u64),
     /// It completes later.
     Pending,
     /// Failed, with Dwords 0 and 1 of the completion.

@@ -8,6 +8,7 @@ use crate::config::{Config, ConfigError};
 use crate::controller::{ControllerMut, Ended};
 use crate::formatting::Formatting;
 use crate::host::Host;
+use crate::identity::subsystem_name;
 use crate::io::Io;
 use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
@@ -236,6 +237,22 @@ impl Subsystem {
             host.now = self.now;
             host.interrupts.release(now);
         }
+    }
+
+    /// A controller whose host has sent no Keep Alive for its time-out: it is to be removed.
+    pub fn expired(&self) -> Option<ControllerId> {
+        let gone = |host: &&Host| host.keep_alive.deadline().is_some_and(|at| at <= self.now);
+        self.hosts.iter().flatten().find(gone).map(|host| host.id)
+    }
+
+    /// The earliest end of a controller's Keep Alive timer.
+    pub fn next_expiry(&self) -> Option<Nanos> {
+        self.hosts.iter().flatten().filter_map(|host| host.keep_alive.deadline()).min()
+    }
+
+    /// Its NVMe Qualified Name.
+    pub fn nqn(&self) -> String {
+        subsystem_name(&self.io.config.serial)
     }
 
     /// When [`Subsystem::set_time`] is to be called at the latest, and the interrupts to be looked

@@ -29,5 +29,5 @@ fn abort(
         controller.go_on_formatting(memory);
     }
     // Dword 0 of the completion: bit 0 is set if nothing was aborted.
-    Ok(Outcome::Done(u32::from(!found)))
+    Ok(Outcome::Done(u64::from(!found)))
 }

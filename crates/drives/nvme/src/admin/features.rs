@@ -3,6 +3,7 @@
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::controller::ControllerMut;
 use crate::features::{notices, Features};
+use crate::keep_alive::KeepAlive;
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
 use crate::slots::Owner;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -23,6 +24,7 @@ mod feature {
     pub const WRITE_ATOMICITY: u8 = 0x0a;
     pub const ASYNCHRONOUS_EVENTS: u8 = 0x0b;
     pub const TIMESTAMP: u8 = 0x0e;
+    pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
     /// I/O Command Set Profile.
     pub const COMMAND_SET_PROFILE: u8 = 0x19;
 }
@@ -56,7 +58,7 @@ fn get_features(
             select::DEFAULT | select::SAVED => {
                 get_placement_feature(controller.io, memory, command, true)
             }
-            select::CAPABILITIES => Ok(Outcome::Done(capabilities(identifier))),
+            select::CAPABILITIES => Ok(Outcome::Done(capabilities(identifier).into())),
             _ => Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
         };
     }
@@ -67,7 +69,7 @@ fn get_features(
         select::DEFAULT | select::SAVED => &defaults,
         select::CAPABILITIES => {
             feature(controller, controller.features(), identifier, command)?;
-            return Ok(Outcome::Done(capabilities(identifier)));
+            return Ok(Outcome::Done(capabilities(identifier).into()));
         }
         _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
     };
@@ -76,7 +78,7 @@ fn get_features(
         let data = features.timestamp_at(controller.io.now).to_le_bytes();
         controller.io.send(memory, command, &data)?;
     }
-    Ok(Outcome::Done(value))
+    Ok(Outcome::Done(value.into()))
 }
 
 /// The value of a feature in Dword 0 of the completion.
@@ -112,6 +114,9 @@ fn feature(
         feature::WRITE_ATOMICITY => features.write_atomicity,
         feature::ASYNCHRONOUS_EVENTS => features.events,
         feature::TIMESTAMP => 0,
+        feature::KEEP_ALIVE_TIMER if controller.host.transport.has_capsules() => {
+            controller.host.keep_alive.timeout()
+        }
         // There is one combination.
         feature::COMMAND_SET_PROFILE if controller.io.config.has_zones() => 0,
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
@@ -153,7 +158,7 @@ fn set_features(
     }
     // All queues are given, whatever was asked for.
     let told = if identifier == feature::NUMBER_OF_QUEUES { current } else { 0 };
-    Ok(Outcome::Done(told))
+    Ok(Outcome::Done(told.into()))
 }
 
 /// Sets a feature that there is, for the controller or the namespaces that it concerns.
@@ -200,6 +205,9 @@ fn set_feature(
             // Warnings, and the notices that OAES offers.
             controller.features_mut().events = value & (0xff | notices(&controller.io.config));
             controller.check_warnings(memory);
+        }
+        feature::KEEP_ALIVE_TIMER => {
+            controller.host.keep_alive = KeepAlive::new(value, controller.host.now);
         }
         feature::TIMESTAMP => {
             let mut data = [0; TIMESTAMP];

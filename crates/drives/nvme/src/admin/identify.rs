@@ -14,7 +14,7 @@ use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{Memory, PAGE_SIZE};
+use crate::{fabrics, keep_alive, Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
 use super::context::AdminCommand;
@@ -45,6 +45,8 @@ fn identify(
             let namespace = controller.io.namespaces.get(nsid).ok_or(unknown)?;
             let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;
             fill_namespace(&mut page, namespace, identity);
+            // NMIC: other controllers may have it too.
+            page[30] = u8::from(controller.host.transport.has_capsules());
             page[33] = deallocation(&controller.io.config);
             // NSATTR: whether it can be written now, for whatever reason.
             page[99] = u8::from(namespace.read_only || controller.io.condition.health().read_only);
@@ -99,6 +101,11 @@ fn fill_controller(page: &mut Page, config: &Config, host: &Host) {
     // Controller Attributes.
     const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
     const CTRATT_FDP: u32 = 1 << 19;
+    const CTRATT_LONG_HOST_ID: u32 = 1;
+    // Each host has a controller of its own.
+    const CMIC_SEVERAL_CONTROLLERS: u8 = 1 << 1;
+    // Maximum SGL Data Block Descriptors of a capsule.
+    const MSDBD: u8 = 1;
     // A namespace is formatted and erased alone; cryptographic erase.
     const FNA: u8 = 1 << 2;
     // Vendor specific admin commands have their length in Dword 10.
@@ -126,9 +133,21 @@ fn fill_controller(page: &mut Page, config: &Config, host: &Host) {
     page[77] = mdts; // 2^MDTS pages at most.
     put(page, 80, &VERSION.to_le_bytes());
     page[111] = CNTRLTYPE_IO;
+    if host.transport.has_capsules() {
+        page[76] |= CMIC_SEVERAL_CONTROLLERS;
+        put(page, 78, &host.id.0.to_le_bytes());
+        put(page, 96, &CTRATT_LONG_HOST_ID.to_le_bytes());
+        put(page, 320, &keep_alive::GRANULARITY.to_le_bytes());
+        put(page, 514, &config.queue_entries.to_le_bytes()); // MAXCMD
+        put(page, 1792, &fabrics::IOCCSZ.to_le_bytes());
+        put(page, 1796, &fabrics::IORCSZ.to_le_bytes());
+        page[1803] = MSDBD;
+    }
     put(page, 256, &commands.admin.identify(config).to_le_bytes()); // OACS
     if has_fdp(config) {
+        let host_id = page[96];
         put(page, 96, &(CTRATT_ENDURANCE_GROUPS | CTRATT_FDP).to_le_bytes());
+        page[96] |= host_id;
         put(page, 340, &ENDURANCE_GROUP.to_le_bytes()); // ENDGIDMAX
     }
     put(page, 92, &notices(config).to_le_bytes());
@@ -146,7 +165,8 @@ fn fill_controller(page: &mut Page, config: &Config, host: &Host) {
     put(page, 516, &(config.namespaces.len() as u32).to_le_bytes());
     put(page, 520, &(commands.io.identify(config) | ONCS_FEATURES).to_le_bytes());
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
-    put(page, 536, &sgl::SUPPORT.to_le_bytes());
+    let sgls = if host.transport.has_capsules() { sgl::FABRICS_SUPPORT } else { sgl::SUPPORT };
+    put(page, 536, &sgls.to_le_bytes());
     put(page, 534, &COPY_FORMATS.to_le_bytes());
     put(page, 768, subsystem_name(&config.serial).as_bytes());
     // Power state 0, the only one: 25 W, in units of 10 mW.

@@ -10,13 +10,14 @@ mod events;
 mod features;
 mod format;
 mod identify;
+mod keep_alive;
 mod log;
 mod queues;
 
 pub use context::{AdminCommand, AdminExecute, Commands};
 
 use crate::registered::Table;
-use crate::{ocssd, placement};
+use crate::{fabrics, ocssd, placement};
 
 /// Every admin command but those that go to the drive (NVMe 1.4 section 5).
 pub static ADMIN: Table<AdminExecute> = Table::new(&[
@@ -37,6 +38,17 @@ pub static ADMIN: Table<AdminExecute> = Table::new(&[
     ocssd::GEOMETRY,
 ]);
 
+/// Every admin command of a discovery controller (NVMe over Fabrics 1.1 section 4.2).
+pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
+    fabrics::DISCOVERY_LOG,
+    fabrics::IDENTIFY_DISCOVERY,
+    features::SET_FEATURES,
+    features::GET_FEATURES,
+    events::ASYNCHRONOUS_EVENT_REQUEST,
+    keep_alive::KEEP_ALIVE,
+    fabrics::COMMAND,
+]);
+
 /// Every admin command of a controller on a fabric: its queues are made by Connect (NVMe over
 /// Fabrics 1.1 section 3), and it has no doorbells.
 pub static FABRICS_ADMIN: Table<AdminExecute> = Table::new(&[
@@ -50,4 +62,6 @@ pub static FABRICS_ADMIN: Table<AdminExecute> = Table::new(&[
     placement::DIRECTIVE_RECEIVE,
     format::FORMAT_NVM,
     ocssd::GEOMETRY,
+    keep_alive::KEEP_ALIVE,
+    fabrics::COMMAND,
 ]);

@@ -30,6 +30,12 @@ pub static COMMANDS: Commands =
 pub static FABRICS_COMMANDS: Commands =
     Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::FABRICS_ADMIN };
 
+/// Those of a discovery controller, which has no I/O queues.
+pub static DISCOVERY_COMMANDS: Commands =
+    Commands { io: &NONE, open_channel: &NONE, admin: &admin::DISCOVERY_ADMIN };
+
+static NONE: Table<IoExecute> = Table::new(&[]);
+
 /// Every I/O command but those of Open-Channel namespaces (NVMe 1.4 section 6).
 static IO: Table<IoExecute> = Table::new(&[
     flush::COMMAND,

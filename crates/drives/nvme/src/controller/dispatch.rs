@@ -5,7 +5,7 @@ use stasis_block::{Command, Operation, Refused};
 
 use crate::command::{location, SubmissionEntry, FUSE, PSDT};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{vendor, Memory};
+use crate::{fabrics, vendor, Memory};
 
 use super::ControllerMut;
 
@@ -18,6 +18,7 @@ impl ControllerMut<'_> {
         if command.flags & FUSE != 0 || command.flags & PSDT == PSDT {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
+        self.check_ready(command)?;
         let namespaces = &self.io.namespaces;
         let registers = &self.host.registers;
         if namespaces.zones(command.nsid).is_some() && !registers.has_all_command_sets() {
@@ -29,6 +30,9 @@ impl ControllerMut<'_> {
         };
         match table.find(command.opcode) {
             Some(known) => (known.execute)(self.io, memory, command),
+            None if self.host.transport.has_capsules() && command.opcode == fabrics::OPCODE => {
+                fabrics::refuse(command)
+            }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
     }
@@ -43,6 +47,7 @@ impl ControllerMut<'_> {
         if command.flags & (FUSE | PSDT) & !allowed != 0 {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
+        self.check_ready(command)?;
         match self.host.commands.admin.find(command.opcode) {
             Some(known) => (known.execute)(self, memory, command),
             None if command.opcode >= vendor::FIRST_OPCODE => {
@@ -50,6 +55,16 @@ impl ControllerMut<'_> {
             }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
+    }
+
+    /// Checks that a controller on a fabric is ready: before, it has the commands of fabrics only
+    /// (NVMe over Fabrics 1.1 section 3.5).
+    fn check_ready(&self, command: &SubmissionEntry) -> Result<(), Failure> {
+        let early = command.opcode == fabrics::OPCODE || self.host.is_running();
+        if self.host.transport.has_capsules() && !early {
+            return Err(StatusCode::CommandSequenceError.at(location::OPCODE));
+        }
+        Ok(())
     }
 
     /// Notes that a command of an I/O queue was refused. A command that is no I/O, such as a report

@@ -91,7 +91,7 @@ impl ControllerMut<'_> {
     /// Fetches and executes the commands of `queue` up to its tail, as far as
     /// there is room for their requests.
     pub(super) fn fetch(&mut self, memory: &dyn Memory, queue: u16) {
-        while self.host.is_running() {
+        while self.host.takes_commands() {
             let has_room = self.has_room_for_command(queue);
             let Some(sq) = self.host.queues.submission_mut(queue) else { return };
             if sq.is_empty() {
@@ -111,7 +111,7 @@ impl ControllerMut<'_> {
             let id = command.id();
             match outcome {
                 Ok(Outcome::Pending) => {}
-                Ok(Outcome::Done(result)) => self.host.post(memory, id, 0, result.into()),
+                Ok(Outcome::Done(result)) => self.host.post(memory, id, 0, result),
                 Ok(Outcome::Failed { failure, result, lba }) => {
                     let field = self.host.log_failure(id, failure, command.nsid, lba);
                     self.host.post(memory, id, field, result);

@@ -14,7 +14,7 @@ const ADMIN: u16 = 0;
 
 impl ControllerMut<'_> {
     /// CC was written (NVMe 1.4 sections 3.1.5, 7.3.2 and 7.6.2).
-    pub(super) fn configure(&mut self, memory: &dyn Memory, value: u32) {
+    pub(crate) fn configure(&mut self, memory: &dyn Memory, value: u32) {
         let before = self.host.registers.write_configuration(value);
         let now = self.host.registers.cc;
         if before & reg::CC_EN != 0 && now & reg::CC_EN == 0 {
@@ -43,7 +43,13 @@ impl ControllerMut<'_> {
         self.host.registers.csts = 0;
         // Section 3.1.8: a queue has at least 2 entries. Memory is probed now
         // rather than at the first command.
-        let usable = self.host.registers.configuration_is_supported(&self.io.config)
+        let supported = self.host.registers.configuration_is_supported(&self.io.config);
+        if supported && self.host.transport.has_capsules() {
+            // Connect has made the admin queues.
+            self.host.registers.csts |= reg::CSTS_RDY;
+            return;
+        }
+        let usable = supported
             && sq_size >= 2
             && cq_size >= 2
             && memory.contains(asq, usize::from(sq_size) * SQE_SIZE)

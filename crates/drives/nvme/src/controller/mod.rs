@@ -12,6 +12,8 @@ pub use one::Controller;
 
 use stasis_block::VendorError;
 
+use crate::command::{CQE_SIZE, SQE_SIZE};
+use crate::fabrics::DiscoveryEntry;
 use crate::features::Features;
 use crate::formatting::Formatting;
 use crate::host::Host;
@@ -132,6 +134,41 @@ impl ControllerMut<'_> {
             Some((id, Ok(result))) => self.host.post(memory, id, 0, result.into()),
             Some((id, Err(failure))) => self.host.post_failure(memory, id, failure, 0, 0),
         }
+    }
+
+    /// Takes a command that came in a capsule of queue `queue`, and carries it out when there is
+    /// room; whether the queue is there and not full. Its data is where the command's data block
+    /// says, in `memory`.
+    pub fn submit(&mut self, memory: &dyn Memory, queue: u16, raw: [u8; SQE_SIZE]) -> bool {
+        let taken = self.host.queues.submission_mut(queue).is_some_and(|sq| sq.push(raw));
+        if taken {
+            self.fetch(memory, queue);
+            self.report_changes(memory);
+        }
+        taken
+    }
+
+    /// The next completion of queue `queue` that goes in a capsule.
+    pub fn pop_completion(&mut self, queue: u16) -> Option<[u8; CQE_SIZE]> {
+        self.host.queues.completion_mut(queue)?.pop()
+    }
+
+    /// Whether the queue `queue` is there: a reset of the controller takes the I/O queues away.
+    pub fn has_queue(&self, queue: u16) -> bool {
+        self.host.queues.submission(queue).is_some()
+    }
+
+    /// Removes an I/O queue whose connection has ended: its commands are dropped.
+    pub fn disconnect(&mut self, queue: u16) {
+        let id = self.host.id;
+        self.io.slots.abandon(|of| of.controller == id && of.sq == queue, |_| ());
+        self.host.queues.delete_submission(queue);
+        let _ = self.host.queues.delete_completion(queue);
+    }
+
+    /// Names the subsystems that a discovery controller reports.
+    pub fn set_discovery(&mut self, entries: Vec<DiscoveryEntry>) {
+        self.host.discovery = entries;
     }
 
     /// Goes on with what waits for another controller's commands, or was changed by them: to be

@@ -39,7 +39,7 @@ pub fn get_placement_feature(
         .flat_map(|&kind| [kind, u8::from(bit(kind).is_some_and(|bit| enabled & bit != 0))])
         .collect();
     io.send(memory, command, &descriptors)?;
-    Ok(Outcome::Done(EVENT_TYPES.len() as u32))
+    Ok(Outcome::Done(EVENT_TYPES.len() as u64))
 }
 
 /// Set Features, of one of these.
