@@ -57,6 +57,11 @@ impl SubmissionQueue {
         }
     }
 
+    /// Moves the head past an entry that is not fetched.
+    pub fn pass(&mut self) {
+        self.head = next(self.head, self.size);
+    }
+
     /// Copies the entry at the head and moves the head past it.
     pub fn fetch(&mut self, memory: &dyn Memory) -> Result<[u8; SQE_SIZE], OutOfMemoryRange> {
         let mut raw = [0; SQE_SIZE];

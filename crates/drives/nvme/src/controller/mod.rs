@@ -12,7 +12,7 @@ pub use one::Controller;
 
 use stasis_block::VendorError;
 
-use crate::command::{CQE_SIZE, SQE_SIZE};
+use crate::command::{CommandId, CQE_SIZE, SQE_SIZE};
 use crate::fabrics::DiscoveryEntry;
 use crate::features::Features;
 use crate::formatting::Formatting;
@@ -146,6 +146,15 @@ impl ControllerMut<'_> {
             self.report_changes(memory);
         }
         taken
+    }
+
+    /// Ends a command of queue `queue` that its transport could not take, with a status field
+    /// without its phase bit.
+    pub fn refuse(&mut self, memory: &dyn Memory, queue: u16, cid: u16, status: u16) {
+        let Some(sq) = self.host.queues.submission_mut(queue) else { return };
+        sq.pass();
+        let id = CommandId { controller: self.host.id, sq: queue, cid };
+        self.host.post(memory, id, status, 0);
     }
 
     /// The next completion of queue `queue` that goes in a capsule.

@@ -46,7 +46,9 @@ pub struct ConnectedHost {
 /// A queue that was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connected {
+    /// Its controller.
     pub controller: ControllerId,
+    /// The queue; 0 is the admin queue.
     pub queue: u16,
     /// Entries of the queue.
     pub size: u16,
@@ -197,7 +199,10 @@ impl Subsystem {
         }
         let queue = connect.queue;
         host.queues.create_completion(queue, CompletionQueue::of_capsules(size));
-        host.queues.create_submission(queue, SubmissionQueue::of_capsules(size, queue));
+        let mut submission = SubmissionQueue::of_capsules(size, queue);
+        // Connect itself has taken an entry.
+        submission.pass();
+        host.queues.create_submission(queue, submission);
         Ok(Connected { controller: id, queue, size })
     }
 }

@@ -5,7 +5,8 @@ mod connect;
 mod discovery;
 
 pub use connect::{Connect, ConnectError, Connected, ConnectedHost, CONNECT_DATA};
-pub use discovery::{DiscoveryEntry, DISCOVERY_LOG, DISCOVERY_NQN, IDENTIFY_DISCOVERY};
+pub use discovery::{DiscoveryEntry, DISCOVERY_NQN};
+pub(crate) use discovery::{DISCOVERY_LOG, IDENTIFY_DISCOVERY};
 
 use crate::admin::AdminCommand;
 use crate::command::{location, SubmissionEntry, CQE_SIZE, SQE_SIZE};
@@ -18,7 +19,7 @@ use crate::Memory;
 pub const OPCODE: u8 = 0x7f;
 
 /// Fabrics Command Types (NVMe-oF 1.1 figure 16).
-pub mod kind {
+pub(crate) mod kind {
     pub const PROPERTY_SET: u8 = 0x00;
     pub const CONNECT: u8 = 0x01;
     pub const PROPERTY_GET: u8 = 0x04;
@@ -32,7 +33,7 @@ pub const IOCCSZ: u32 = (SQE_SIZE as u32 + IN_CAPSULE) / 16;
 pub const IORCSZ: u32 = CQE_SIZE as u32 / 16;
 
 /// The commands of fabrics of a connected admin queue.
-pub const COMMAND: AdminCommand = AdminCommand::plain(OPCODE, execute);
+pub(crate) const COMMAND: AdminCommand = AdminCommand::plain(OPCODE, execute);
 
 fn execute(
     controller: &mut ControllerMut,
@@ -49,7 +50,7 @@ fn execute(
 
 /// Refuses a command of fabrics: one that is there, but not on this queue or not now; or one that
 /// is not offered, as Disconnect and authentication.
-pub fn refuse(command: &SubmissionEntry) -> Result<Outcome, Failure> {
+pub(crate) fn refuse(command: &SubmissionEntry) -> Result<Outcome, Failure> {
     Err(match command.nsid as u8 {
         kind::CONNECT | kind::PROPERTY_GET | kind::PROPERTY_SET => {
             StatusCode::CommandSequenceError.at(location::NSID)

@@ -1,0 +1,602 @@
+//! A connection: from its bytes to commands and their data, and back.
+
+use std::collections::VecDeque;
+
+use slab::Slab;
+use stasis_block::clock::Nanos;
+use stasis_nvme::fabrics::{Connect, ConnectError, Connected, CONNECT_DATA, DISCOVERY_NQN};
+use stasis_nvme::fabrics::{IN_CAPSULE, OPCODE};
+use stasis_nvme::{ControllerMut, Subsystem};
+
+use crate::arena::{Arena, BufferId};
+use crate::fault::Fault;
+use crate::pdu::{self, digest, flag, kind, put, Digests, Header, COMMON, DATA, DIGEST};
+use crate::target::Hosts;
+
+/// Maximum length of the data of one PDU of the host (MAXH2CDATA) in bytes.
+const MAX_HOST_DATA: u32 = 128 << 10;
+/// Limit on the data of commands under way on a connection in bytes: commands beyond it wait, each
+/// for its buffer.
+const MAX_BUFFERED: usize = 8 << 20;
+/// Limit on the bytes that wait to be sent, above which nothing more is to be received.
+pub const MAX_OUTPUT: usize = 8 << 20;
+/// Status of a command whose data was damaged on the way: Transient Transport Error (NVMe 1.4
+/// figure 128).
+const TRANSIENT_TRANSPORT_ERROR: u16 = 0x022;
+/// Status of a command whose data block is of a type that is not offered here: SGL Descriptor Type
+/// Invalid.
+const DESCRIPTOR_TYPE_INVALID: u16 = 0x011 | DO_NOT_RETRY;
+/// Status of a command whose data block is longer than a transfer can be, or than the capsule's
+/// data: Data SGL Length Invalid.
+const LENGTH_INVALID: u16 = 0x00f | DO_NOT_RETRY;
+const DO_NOT_RETRY: u16 = 1 << 14;
+
+/// Types of data blocks (NVMe-oF 1.1 section 2.1, NVMe/TCP 1.0 section 3.3.2).
+mod block {
+    /// An offset into the data of the capsule.
+    pub const OFFSET: u8 = 0x01;
+    /// Moved by PDUs of data.
+    pub const TRANSPORT: u8 = 0x5a;
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The initialization request has not come.
+    New,
+    /// The Connect command has not come.
+    Initialized,
+    /// It carries a queue.
+    Connected(Connected),
+    /// It is to be closed once its output is sent.
+    Ended,
+}
+
+/// A command under way.
+#[derive(Debug)]
+struct Command {
+    cid: u16,
+    raw: [u8; 64],
+    stage: Stage,
+    /// Length of its data in bytes.
+    length: usize,
+    /// Whether the data goes to the host.
+    to_host: bool,
+    buffer: Option<BufferId>,
+    /// Whether a digest of its data was wrong.
+    damaged: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Waits for a buffer.
+    Waiting,
+    /// So many bytes of its data have come.
+    Receiving(usize),
+    /// The controller has it.
+    Submitted,
+}
+
+/// A connection of a host.
+#[derive(Debug)]
+pub struct Connection {
+    state: State,
+    /// When it was opened (ns).
+    opened: Nanos,
+    digests: Digests,
+    /// Alignment of the data that the host receives, in bytes.
+    alignment: usize,
+    /// Whether completions carry no head of the submission queue.
+    no_flow_control: bool,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// How much of `output` is sent.
+    sent: usize,
+    commands: Slab<Command>,
+    waiting: VecDeque<usize>,
+    /// Bytes of the buffers of its commands.
+    buffered: usize,
+    fault: Option<Fault>,
+}
+
+/// What connections share.
+pub struct Shared<'a> {
+    pub subsystem: &'a mut Subsystem,
+    pub arena: &'a mut Arena,
+    pub hosts: &'a Hosts,
+}
+
+impl Connection {
+    pub fn new(now: Nanos) -> Self {
+        Self {
+            state: State::New,
+            opened: now,
+            digests: Digests::default(),
+            alignment: 4,
+            no_flow_control: false,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            commands: Slab::new(),
+            waiting: VecDeque::new(),
+            buffered: 0,
+            fault: None,
+        }
+    }
+
+    /// The queue that it carries.
+    pub fn connected(&self) -> Option<Connected> {
+        match self.state {
+            State::Connected(connected) => Some(connected),
+            _ => None,
+        }
+    }
+
+    /// Whether it is to be closed once its output is sent.
+    pub fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// When it was opened, if it carries no queue yet.
+    pub fn idle_since(&self) -> Option<Nanos> {
+        matches!(self.state, State::New | State::Initialized).then_some(self.opened)
+    }
+
+    /// Takes the reason for its end.
+    pub fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    /// Commands under way.
+    pub fn in_flight(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The bytes to send.
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.sent..]
+    }
+
+    /// The first `count` bytes of the output are sent.
+    pub fn sent(&mut self, count: usize) {
+        self.sent = (self.sent + count).min(self.output.len());
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// Ends it, for `fault` if there is one.
+    pub fn end(&mut self, fault: Option<Fault>, arena: &mut Arena) {
+        if self.has_ended() {
+            return;
+        }
+        if let Some((status, information)) = fault.as_ref().and_then(Fault::reason) {
+            let mut header = [0; DATA - COMMON];
+            header[..2].copy_from_slice(&status.to_le_bytes());
+            header[2..6].copy_from_slice(&information.to_le_bytes());
+            // The header of the PDU at fault, as its data.
+            let at_fault = &self.input[..self.input.len().min(pdu::MAX_TERMINATION - DATA)];
+            let of = (kind::CONTROLLER_TERMINATION, 0);
+            let start = self.output.len();
+            put(&mut self.output, of, &header, at_fault, Digests::default(), 4);
+            // Such a PDU has no data offset.
+            self.output[start + 3] = 0;
+        }
+        self.fault = fault;
+        self.state = State::Ended;
+        self.input = Vec::new();
+        self.waiting.clear();
+        for command in self.commands.drain() {
+            command.buffer.into_iter().for_each(|buffer| arena.give(buffer));
+        }
+    }
+
+    /// Takes bytes of the host.
+    pub fn receive(&mut self, shared: &mut Shared, bytes: &[u8]) {
+        if self.has_ended() {
+            return;
+        }
+        self.input.extend_from_slice(bytes);
+        let mut at = 0;
+        while !self.has_ended() {
+            match self.next_pdu(at) {
+                Ok(None) => break,
+                Ok(Some((header, end))) => {
+                    let input = std::mem::take(&mut self.input);
+                    let handled = self.handle(shared, header, &input[at..end]);
+                    self.input = input;
+                    if let Err(fault) = handled {
+                        self.input.drain(..at);
+                        return self.end(Some(fault), shared.arena);
+                    }
+                    at = end;
+                }
+                Err(fault) => {
+                    self.input.drain(..at);
+                    return self.end(Some(fault), shared.arena);
+                }
+            }
+        }
+        if !self.has_ended() {
+            self.input.drain(..at);
+        }
+    }
+
+    /// The PDU at `at` of the input and its end, once all of it is there.
+    fn next_pdu(&self, at: usize) -> Result<Option<(Header, usize)>, Fault> {
+        let Some(raw) = self.input[at..].first_chunk::<COMMON>() else { return Ok(None) };
+        let header = Header::parse(raw);
+        self.check_header(&header)?;
+        let end = at + header.length as usize;
+        Ok((end <= self.input.len()).then_some((header, end)))
+    }
+
+    /// Checks a common header, before its PDU is waited for.
+    fn check_header(&self, header: &Header) -> Result<(), Fault> {
+        let invalid = |at| Err(Fault::Header { kind: header.kind, at });
+        let (wanted, data) = match header.kind {
+            kind::IC_REQUEST if self.state == State::New => (pdu::IC, 0),
+            kind::HOST_TERMINATION => (DATA, pdu::MAX_TERMINATION - DATA),
+            kind::COMMAND if self.state != State::New => (pdu::COMMAND, IN_CAPSULE as usize),
+            kind::HOST_DATA if self.connected().is_some() => (DATA, MAX_HOST_DATA as usize),
+            kind::IC_REQUEST | kind::COMMAND | kind::HOST_DATA => {
+                return Err(Fault::Sequence(header.kind));
+            }
+            _ => return invalid(0),
+        };
+        let mut digests = Digests::default();
+        if matches!(header.kind, kind::COMMAND | kind::HOST_DATA) {
+            digests = self.digests;
+        }
+        let length = header.length as usize;
+        if usize::from(header.header) != wanted {
+            return invalid(2);
+        }
+        if digests.header != (header.flags & flag::HEADER_DIGEST != 0) {
+            return invalid(1);
+        }
+        let before = wanted + if digests.header { DIGEST } else { 0 };
+        if header.kind == kind::HOST_TERMINATION {
+            // Its data lies behind the header, wherever it says.
+            return if (wanted..=wanted + data).contains(&length) { Ok(()) } else { invalid(4) };
+        }
+        if length == before {
+            return Ok(());
+        }
+        let start = usize::from(header.offset);
+        let sum = if digests.data { DIGEST } else { 0 };
+        if digests.data != (header.flags & flag::DATA_DIGEST != 0) {
+            return invalid(1);
+        }
+        // CPDA is 0: the data begins at a multiple of 4 bytes.
+        if start < before || start % 4 != 0 {
+            return invalid(3);
+        }
+        if length <= start + sum || length > start + data + sum {
+            return invalid(4);
+        }
+        Ok(())
+    }
+
+    /// The data of a PDU, and whether its digest is right.
+    fn data<'a>(&self, header: &Header, raw: &'a [u8]) -> (&'a [u8], bool) {
+        let before = usize::from(header.header) + if self.digests.header { DIGEST } else { 0 };
+        if raw.len() == before {
+            return (&[], true);
+        }
+        let data = &raw[usize::from(header.offset)..];
+        match self.digests.data {
+            false => (data, true),
+            true => {
+                let (data, sum) = data.split_at(data.len() - DIGEST);
+                (data, digest(data) == sum)
+            }
+        }
+    }
+
+    /// Handles a PDU whose common header was checked.
+    fn handle(&mut self, shared: &mut Shared, header: Header, raw: &[u8]) -> Result<(), Fault> {
+        if matches!(header.kind, kind::COMMAND | kind::HOST_DATA) && self.digests.header {
+            let length = usize::from(header.header);
+            if digest(&raw[..length]) != raw[length..length + DIGEST] {
+                return Err(Fault::HeaderDigest(header.kind));
+            }
+        }
+        match header.kind {
+            kind::IC_REQUEST => self.initialize(raw),
+            kind::COMMAND => match self.state {
+                State::Initialized => self.connect(shared, &header, raw),
+                _ => self.command(shared, &header, raw),
+            },
+            kind::HOST_DATA => self.host_data(shared, &header, raw),
+            _ => Err(Fault::Host(u16::from_le_bytes([raw[8], raw[9]]))),
+        }
+    }
+
+    /// The initialization request (NVMe/TCP 1.0 section 3.6.2.2).
+    fn initialize(&mut self, raw: &[u8]) -> Result<(), Fault> {
+        let (format, alignment, digests) = (u16::from_le_bytes([raw[8], raw[9]]), raw[10], raw[11]);
+        if format != 0 {
+            return Err(Fault::Parameter(8));
+        }
+        // In units of 4 bytes, 0's based.
+        if alignment > 31 {
+            return Err(Fault::Parameter(10));
+        }
+        self.alignment = (usize::from(alignment) + 1) * 4;
+        self.state = State::Initialized;
+        let mut response = [0; pdu::IC - COMMON];
+        response[3] = digests & 3;
+        response[4..8].copy_from_slice(&MAX_HOST_DATA.to_le_bytes());
+        let of = (kind::IC_RESPONSE, 0);
+        put(&mut self.output, of, &response, &[], Digests::default(), 4);
+        self.digests = Digests { header: digests & 1 != 0, data: digests & 2 != 0 };
+        Ok(())
+    }
+
+    /// The Connect command, which makes the connection a queue.
+    fn connect(&mut self, shared: &mut Shared, header: &Header, raw: &[u8]) -> Result<(), Fault> {
+        let (data, intact) = self.data(header, raw);
+        let Some(command) = raw[COMMON..].first_chunk::<64>() else {
+            return Err(Fault::Header { kind: header.kind, at: 4 });
+        };
+        let mut entry = [0; 16];
+        entry[12..14].copy_from_slice(&command[2..4]);
+        let outcome = match (intact, <&[u8; CONNECT_DATA]>::try_from(data)) {
+            (false, _) => Err((TRANSIENT_TRANSPORT_ERROR, 0)),
+            (true, Err(_)) => Err((LENGTH_INVALID, 0)),
+            (true, Ok(data)) => {
+                let made = Connect::parse(command, data)
+                    .and_then(|connect| Self::make_queue(shared, &connect).map(|of| (connect, of)));
+                made.map_err(|error: ConnectError| (error.field(), error.result()))
+            }
+        };
+        match outcome {
+            Ok((connect, connected)) => {
+                self.no_flow_control = connect.no_flow_control;
+                self.state = State::Connected(connected);
+                entry[..2].copy_from_slice(&connected.controller.0.to_le_bytes());
+                entry[8..10].copy_from_slice(&1u16.to_le_bytes());
+            }
+            Err((status, result)) => {
+                entry[..4].copy_from_slice(&result.to_le_bytes());
+                entry[14..].copy_from_slice(&(status << 1).to_le_bytes());
+            }
+        }
+        self.respond(entry);
+        Ok(())
+    }
+
+    fn make_queue(shared: &mut Shared, connect: &Connect) -> Result<Connected, ConnectError> {
+        const SUBSYSTEM: u16 = 256;
+        let discovery = connect.subsystem == DISCOVERY_NQN;
+        if !discovery && connect.subsystem != shared.subsystem.nqn() {
+            return Err(ConnectError::data(SUBSYSTEM));
+        }
+        if !discovery && !shared.hosts.allow(&connect.host.nqn) {
+            return Err(ConnectError::host());
+        }
+        let connected = shared.subsystem.connect(connect, discovery)?;
+        if discovery {
+            if let Some(mut controller) = shared.subsystem.controller(connected.controller) {
+                controller.set_discovery(shared.hosts.entries.clone());
+            }
+        }
+        Ok(connected)
+    }
+
+    /// A response capsule.
+    fn respond(&mut self, mut entry: [u8; 16]) {
+        if self.no_flow_control {
+            entry[8..10].fill(0xff);
+        }
+        let digests = self.response_digests();
+        put(&mut self.output, (kind::RESPONSE, 0), &entry, &[], digests, 4);
+    }
+
+    /// A response has a header digest only.
+    fn response_digests(&self) -> Digests {
+        Digests { data: false, ..self.digests }
+    }
+
+    /// A command capsule of a queue.
+    fn command(&mut self, shared: &mut Shared, header: &Header, raw: &[u8]) -> Result<(), Fault> {
+        let State::Connected(of) = self.state else { return Err(Fault::Sequence(header.kind)) };
+        if self.commands.len() >= of.size.into() {
+            return Err(Fault::TooMany);
+        }
+        let (data, intact) = self.data(header, raw);
+        let Some(command) = raw[COMMON..].first_chunk::<64>() else {
+            return Err(Fault::Header { kind: header.kind, at: 4 });
+        };
+        let cid = u16::from_le_bytes([command[2], command[3]]);
+        let length = u32::from_le_bytes([command[32], command[33], command[34], command[35]]);
+        let length = length as usize;
+        // Bits 1:0 of the opcode, of a command of fabrics of its type: 1 from the host, 2 to it.
+        let direction = if command[0] == OPCODE { command[4] } else { command[0] } & 3;
+        let (to_host, from_host) = (direction & 2 != 0, direction & 1 != 0);
+        let refused = match command[39] {
+            _ if !intact => Some(TRANSIENT_TRANSPORT_ERROR),
+            _ if length == 0 => None,
+            _ if length > shared.subsystem.config().max_transfer as usize => Some(LENGTH_INVALID),
+            // The data lies at the capsule's beginning (ICDOFF is 0).
+            block::OFFSET if from_host && command[24..32] == [0; 8] => {
+                (length > data.len()).then_some(LENGTH_INVALID)
+            }
+            block::TRANSPORT => None,
+            _ => Some(DESCRIPTOR_TYPE_INVALID),
+        };
+        let length = if to_host || from_host { length } else { 0 };
+        let in_capsule = length > 0 && command[39] == block::OFFSET;
+        let mut command = Command {
+            cid,
+            raw: *command,
+            stage: Stage::Waiting,
+            length,
+            to_host,
+            buffer: None,
+            damaged: false,
+        };
+        if let Some(status) = refused {
+            if let Some(mut controller) = shared.subsystem.controller(of.controller) {
+                controller.refuse(&*shared.arena, of.queue, cid, status);
+            }
+            // It has no data, whatever it said.
+            command.length = 0;
+            command.stage = Stage::Submitted;
+            self.commands.insert(command);
+            return Ok(());
+        }
+        if in_capsule {
+            let buffer = shared.arena.take(length);
+            shared.arena.bytes(buffer).copy_from_slice(&data[..length]);
+            command.buffer = Some(buffer);
+            self.buffered += length;
+            let index = self.commands.insert(command);
+            self.submit(shared, index);
+            return Ok(());
+        }
+        let index = self.commands.insert(command);
+        self.waiting.push_back(index);
+        self.begin(shared);
+        Ok(())
+    }
+
+    /// Begins the commands that wait, as far as there is room for their data.
+    fn begin(&mut self, shared: &mut Shared) {
+        let digests = self.response_digests();
+        while let Some(&index) = self.waiting.front() {
+            let Some(command) = self.commands.get_mut(index) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            if self.buffered > 0 && self.buffered + command.length > MAX_BUFFERED {
+                return;
+            }
+            self.waiting.pop_front();
+            self.buffered += command.length;
+            command.buffer = (command.length > 0).then(|| shared.arena.take(command.length));
+            if command.to_host || command.length == 0 {
+                self.submit(shared, index);
+                continue;
+            }
+            command.stage = Stage::Receiving(0);
+            let mut header = [0; DATA - COMMON];
+            header[..2].copy_from_slice(&command.cid.to_le_bytes());
+            header[2..4].copy_from_slice(&(index as u16).to_le_bytes());
+            header[8..12].copy_from_slice(&(command.length as u32).to_le_bytes());
+            let of = (kind::READY_TO_TRANSFER, 0);
+            put(&mut self.output, of, &header, &[], digests, 4);
+        }
+    }
+
+    /// Data that a command was asked for (NVMe/TCP 1.0 section 3.6.2.6).
+    fn host_data(&mut self, shared: &mut Shared, header: &Header, raw: &[u8]) -> Result<(), Fault> {
+        let dword =
+            |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        let cid = u16::from_le_bytes([raw[8], raw[9]]);
+        let index = usize::from(u16::from_le_bytes([raw[10], raw[11]]));
+        let (data, intact) = self.data(header, raw);
+        let command = self.commands.get_mut(index).filter(|command| command.cid == cid);
+        let Some(command) = command else {
+            return Err(Fault::Header { kind: header.kind, at: 10 });
+        };
+        let Stage::Receiving(received) = command.stage else { return Err(Fault::Range(cid)) };
+        let end = received + data.len();
+        let right = dword(12) as usize == received && dword(16) as usize == data.len();
+        if !right || end > command.length {
+            return Err(Fault::Range(cid));
+        }
+        // The last data is marked, and nothing else is.
+        if (header.flags & flag::LAST != 0) != (end == command.length) {
+            return Err(Fault::Header { kind: header.kind, at: 1 });
+        }
+        if let Some(buffer) = command.buffer {
+            shared.arena.bytes(buffer)[received..end].copy_from_slice(data);
+        }
+        command.stage = Stage::Receiving(end);
+        if !intact {
+            // The command fails; the connection goes on (NVMe/TCP 1.0 section 3.3.1.1).
+            command.damaged = true;
+        }
+        if end == command.length {
+            self.submit(shared, index);
+        }
+        Ok(())
+    }
+
+    /// Hands a command whose data has come to the controller.
+    fn submit(&mut self, shared: &mut Shared, index: usize) {
+        let State::Connected(of) = self.state else { return };
+        let Some(command) = self.commands.get_mut(index) else { return };
+        command.stage = Stage::Submitted;
+        let Some(mut controller) = shared.subsystem.controller(of.controller) else { return };
+        if command.damaged {
+            let cid = command.cid;
+            controller.refuse(&*shared.arena, of.queue, cid, TRANSIENT_TRANSPORT_ERROR);
+            return;
+        }
+        // A plain data block, in the arena.
+        let address = command.buffer.map_or(0, BufferId::address);
+        command.raw[24..32].copy_from_slice(&address.to_le_bytes());
+        command.raw[32..36].copy_from_slice(&(command.length as u32).to_le_bytes());
+        command.raw[36..40].fill(0);
+        if !controller.submit(&*shared.arena, of.queue, command.raw) {
+            // A reset has taken the queue away meanwhile: its owner ends the connection.
+            self.finish(shared.arena, index);
+        }
+    }
+
+    /// Turns the completions of its queue into PDUs, and begins the commands that waited for their
+    /// room.
+    pub fn collect(&mut self, shared: &mut Shared) {
+        let State::Connected(of) = self.state else { return };
+        let mut any = false;
+        while let Some(entry) = completion(shared.subsystem.controller(of.controller), of.queue) {
+            any = true;
+            let cid = u16::from_le_bytes([entry[12], entry[13]]);
+            let ended = |command: &Command| command.cid == cid && command.stage == Stage::Submitted;
+            let index = self.commands.iter().find(|(_, command)| ended(command));
+            let Some(index) = index.map(|(index, _)| index) else {
+                self.respond(entry);
+                continue;
+            };
+            let succeeded = u16::from_le_bytes([entry[14], entry[15]]) >> 1 == 0;
+            let command = &self.commands[index];
+            let data = command.buffer.filter(|_| command.to_host && succeeded);
+            // Without flow control, success without a result needs no response.
+            let silent = data.is_some() && self.no_flow_control && entry[..8] == [0; 8];
+            if let Some(buffer) = data {
+                let data = shared.arena.bytes(buffer);
+                let mut header = [0; DATA - COMMON];
+                header[..2].copy_from_slice(&cid.to_le_bytes());
+                header[8..12].copy_from_slice(&(data.len() as u32).to_le_bytes());
+                let success = if silent { flag::SUCCESS } else { 0 };
+                let of = (kind::CONTROLLER_DATA, flag::LAST | success);
+                put(&mut self.output, of, &header, data, self.digests, self.alignment);
+            }
+            self.finish(shared.arena, index);
+            if !silent {
+                self.respond(entry);
+            }
+        }
+        if any {
+            self.begin(shared);
+        }
+    }
+
+    /// Forgets a command.
+    fn finish(&mut self, arena: &mut Arena, index: usize) {
+        let Some(command) = self.commands.try_remove(index) else { return };
+        if let Some(buffer) = command.buffer {
+            self.buffered -= command.length;
+            arena.give(buffer);
+        }
+    }
+}
+
+/// The next completion of a queue.
+fn completion(controller: Option<ControllerMut>, queue: u16) -> Option<[u8; 16]> {
+    controller?.pop_completion(queue)
+}

@@ -1,0 +1,254 @@
+//! The target: a subsystem and the connections of its hosts.
+
+use slab::Slab;
+use stasis_block::clock::{Nanos, SECOND};
+use stasis_block::{Health, Refused, Request, Tag, VendorError};
+use stasis_nvme::fabrics::{Connected, DiscoveryEntry};
+use stasis_nvme::{ControllerId, Ended, Subsystem, VendorRequest};
+
+use crate::arena::Arena;
+use crate::connection::{Connection, Shared, MAX_OUTPUT};
+use crate::fault::Fault;
+
+/// Limit on connections.
+pub const MAX_CONNECTIONS: usize = 256;
+/// Time within which a connection has to become a queue.
+const CONNECT_TIME: Nanos = 10 * SECOND;
+
+/// Names a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId(pub usize);
+
+/// Who may come, and what hosts discover.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    /// The NQNs of the hosts that may connect; empty: all.
+    pub allowed: Vec<String>,
+    pub entries: Vec<DiscoveryEntry>,
+}
+
+impl Hosts {
+    /// Whether the host of this name may connect.
+    pub fn allow(&self, nqn: &str) -> bool {
+        self.allowed.is_empty() || self.allowed.iter().any(|allowed| allowed == nqn)
+    }
+}
+
+/// A subsystem whose hosts come by TCP.
+#[derive(Debug)]
+pub struct Target {
+    subsystem: Subsystem,
+    arena: Arena,
+    hosts: Hosts,
+    connections: Slab<Connection>,
+    now: Nanos,
+}
+
+impl Target {
+    /// The target of a subsystem without controllers. `allowed`: the NQNs of the hosts that may
+    /// connect; empty: all.
+    pub fn new(subsystem: Subsystem, allowed: Vec<String>) -> Self {
+        Self {
+            subsystem,
+            arena: Arena::default(),
+            hosts: Hosts { allowed, entries: Vec::new() },
+            connections: Slab::new(),
+            now: 0,
+        }
+    }
+
+    /// The subsystem.
+    pub fn subsystem(&self) -> &Subsystem {
+        &self.subsystem
+    }
+
+    /// Names the subsystems that hosts discover here.
+    pub fn set_discovery(&mut self, entries: Vec<DiscoveryEntry>) {
+        self.hosts.entries = entries;
+    }
+
+    /// Opens a connection; `None` if there are [`MAX_CONNECTIONS`].
+    pub fn open(&mut self) -> Option<ConnectionId> {
+        if self.connections.len() >= MAX_CONNECTIONS {
+            return None;
+        }
+        Some(ConnectionId(self.connections.insert(Connection::new(self.now))))
+    }
+
+    /// The connection is no more: its queue ends, and with the admin queue its controller.
+    pub fn close(&mut self, id: ConnectionId) {
+        if let Some(mut connection) = self.connections.try_remove(id.0) {
+            connection.connected().into_iter().for_each(|of| self.end_queue(of));
+            connection.end(None, &mut self.arena);
+        }
+    }
+
+    /// Ends a queue whose connection has ended, and with the admin queue its controller.
+    fn end_queue(&mut self, of: Connected) {
+        match of.queue {
+            0 => self.remove_controller(of.controller, None),
+            queue => {
+                if let Some(mut controller) = self.subsystem.controller(of.controller) {
+                    controller.disconnect(queue);
+                }
+            }
+        }
+    }
+
+    /// Removes a controller, and ends its connections.
+    fn remove_controller(&mut self, id: ControllerId, fault: Option<Fault>) {
+        self.subsystem.remove_controller(id);
+        for (_, connection) in &mut self.connections {
+            if connection.connected().is_some_and(|of| of.controller == id) {
+                connection.end(fault.clone(), &mut self.arena);
+            }
+        }
+    }
+
+    /// Whether the connection carries an admin queue, before whose commands
+    /// [`Target::set_health`] is to be called.
+    pub fn is_admin(&self, id: ConnectionId) -> bool {
+        let connected = self.connections.get(id.0).and_then(Connection::connected);
+        connected.is_some_and(|of| of.queue == 0)
+    }
+
+    /// Whether more bytes of the host are to be taken now: not if it does not take ours.
+    pub fn wants_input(&self, id: ConnectionId) -> bool {
+        self.connections.get(id.0).is_some_and(|of| of.output().len() < MAX_OUTPUT)
+    }
+
+    /// Takes bytes of a host.
+    pub fn receive(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let before = connection.connected();
+        let Self { subsystem, arena, hosts, .. } = self;
+        connection.receive(&mut Shared { subsystem, arena, hosts }, bytes);
+        if connection.has_ended() {
+            before.into_iter().for_each(|of| self.end_queue(of));
+        }
+        self.end_lost_queues();
+    }
+
+    /// Ends the connections whose queues a reset of their controller has taken away.
+    fn end_lost_queues(&mut self) {
+        let Self { subsystem, arena, connections, .. } = self;
+        for (_, connection) in connections {
+            let Some(of) = connection.connected() else { continue };
+            let controller = subsystem.controller(of.controller);
+            if !controller.is_some_and(|controller| controller.has_queue(of.queue)) {
+                connection.end(None, arena);
+            }
+        }
+    }
+
+    /// Sets the time (ns): hosts that have sent no Keep Alive in time, and connections that have
+    /// become no queue, end.
+    pub fn set_time(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        self.subsystem.set_time(now);
+        while let Some(id) = self.subsystem.expired() {
+            self.remove_controller(id, Some(Fault::KeepAlive));
+        }
+        let Self { arena, connections, .. } = self;
+        for (_, connection) in connections {
+            if connection.idle_since().is_some_and(|since| since + CONNECT_TIME <= now) {
+                connection.end(Some(Fault::Idle), arena);
+            }
+        }
+    }
+
+    /// When [`Target::set_time`] is to be called at the latest.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        let idle = self.connections.iter().filter_map(|(_, connection)| connection.idle_since());
+        let idle = idle.map(|since| since + CONNECT_TIME).min();
+        [idle, self.subsystem.next_expiry()].into_iter().flatten().min()
+    }
+
+    /// Turns completions into bytes to send, and goes on with what waits. To be called after any
+    /// call that can end a command.
+    pub fn collect(&mut self) {
+        let Self { subsystem, arena, hosts, connections, .. } = self;
+        let mut last = None;
+        while let Some(id) = subsystem.waiting(last) {
+            last = Some(id);
+            if let Some(mut controller) = subsystem.controller(id) {
+                controller.attend(&*arena);
+            }
+        }
+        for (_, connection) in connections {
+            connection.collect(&mut Shared { subsystem, arena, hosts });
+        }
+    }
+
+    /// The connections that there are.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.connections.iter().map(|(id, _)| ConnectionId(id))
+    }
+
+    /// The bytes that a connection has to send.
+    pub fn output(&self, id: ConnectionId) -> &[u8] {
+        self.connections.get(id.0).map_or(&[], Connection::output)
+    }
+
+    /// The first `count` of those bytes are sent.
+    pub fn sent(&mut self, id: ConnectionId, count: usize) {
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.sent(count);
+        }
+    }
+
+    /// Whether the connection is to be closed once its output is sent.
+    pub fn has_ended(&self, id: ConnectionId) -> bool {
+        self.connections.get(id.0).is_none_or(Connection::has_ended)
+    }
+
+    /// Takes the reason why a connection ends.
+    pub fn take_fault(&mut self, id: ConnectionId) -> Option<Fault> {
+        self.connections.get_mut(id.0)?.take_fault()
+    }
+
+    /// Commands of hosts under way.
+    pub fn in_flight(&self) -> usize {
+        self.connections.iter().map(|(_, connection)| connection.in_flight()).sum()
+    }
+
+    /// As [`Subsystem::pop_request`].
+    pub fn pop_request(&mut self) -> Option<Request> {
+        self.subsystem.pop_request()
+    }
+
+    /// As [`Subsystem::pop_refused`].
+    pub fn pop_refused(&mut self) -> Option<Refused> {
+        self.subsystem.pop_refused()
+    }
+
+    /// As [`Subsystem::complete`].
+    pub fn complete(&mut self, tag: Tag, ended: impl Into<Ended>, data: Vec<u8>) -> u16 {
+        self.subsystem.complete(&self.arena, tag, ended, data)
+    }
+
+    /// As [`Subsystem::pop_vendor`].
+    pub fn pop_vendor(&mut self) -> Option<VendorRequest> {
+        self.subsystem.pop_vendor()
+    }
+
+    /// The drive has carried out the vendor specific command `tag`, or refused it.
+    pub fn complete_vendor(&mut self, tag: u32, result: Result<u32, VendorError>, data: &[u8]) {
+        let Some(id) = self.subsystem.controller_of_vendor(tag) else { return };
+        if let Some(mut controller) = self.subsystem.controller(id) {
+            controller.complete_vendor(&self.arena, tag, result, data);
+        }
+    }
+
+    /// Sets the drive's health, for the SMART log.
+    pub fn set_health(&mut self, health: Health) {
+        if self.subsystem.set_health(health) {
+            let ids: Vec<_> = self.subsystem.controllers().collect();
+            for id in ids {
+                if let Some(mut controller) = self.subsystem.controller(id) {
+                    controller.attend(&self.arena);
+                }
+            }
+        }
+    }
+}
