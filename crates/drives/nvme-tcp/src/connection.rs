@@ -371,7 +371,7 @@ impl Connection {
     fn make_queue(shared: &mut Shared, connect: &Connect) -> Result<Connected, ConnectError> {
         const SUBSYSTEM: u16 = 256;
         let discovery = connect.subsystem == DISCOVERY_NQN;
-        if !discovery && connect.subsystem != shared.subsystem.nqn() {
+        if !discovery && connect.subsystem != shared.subsystem.config().nqn() {
             return Err(ConnectError::data(SUBSYSTEM));
         }
         if !discovery && !shared.hosts.allow(&connect.host.nqn) {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::Doorbells;
 
+use crate::identity::subsystem_name;
 use crate::ocssd::{Ocssd, OcssdError};
 use crate::older;
 use crate::placement::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
@@ -269,6 +270,11 @@ impl Config {
     /// command set.
     pub(crate) fn has_chunk_commands(&self, set: u8) -> bool {
         set == 0 && self.has_chunks()
+    }
+
+    /// The NVMe Qualified Name of the subsystem.
+    pub fn nqn(&self) -> String {
+        subsystem_name(&self.serial)
     }
 
     /// Interrupt vectors: one for each queue pair and one for the admin queues.

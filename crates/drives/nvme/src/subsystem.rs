@@ -8,7 +8,6 @@ use crate::config::{Config, ConfigError};
 use crate::controller::{ControllerMut, Ended};
 use crate::formatting::Formatting;
 use crate::host::Host;
-use crate::identity::subsystem_name;
 use crate::io::Io;
 use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
@@ -248,11 +247,6 @@ impl Subsystem {
     /// The earliest end of a controller's Keep Alive timer.
     pub fn next_expiry(&self) -> Option<Nanos> {
         self.hosts.iter().flatten().filter_map(|host| host.keep_alive.deadline()).min()
-    }
-
-    /// Its NVMe Qualified Name.
-    pub fn nqn(&self) -> String {
-        subsystem_name(&self.io.config.serial)
     }
 
     /// When [`Subsystem::set_time`] is to be called at the latest, and the interrupts to be looked

@@ -36,6 +36,11 @@ pub struct ServeSpec {
     /// Names of the drives that are block devices of the host's instead of
     /// sockets.
     pub ublk: Vec<String>,
+    /// Address at which the drives are NVMe/TCP targets instead of sockets: the first drive there,
+    /// each further one at the next port. `4420` alone is that port of this host's loopback.
+    pub nvme_tcp: Option<String>,
+    /// NVMe Qualified Names of the hosts that may connect to NVMe/TCP targets; empty: all.
+    pub hosts: Vec<String>,
     /// User to become once everything is open.
     pub user: Option<String>,
     /// Whether system calls and files are left open that the server does not

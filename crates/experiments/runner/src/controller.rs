@@ -1,17 +1,22 @@
-//! Controllers for the guest, made from planned drives.
+//! NVMe controllers, made from the descriptions of drives.
 
+use stasis_experiment::DriveSpec;
 use stasis_nvme::{Config, Namespace};
 
-use crate::plan::PlannedDrive;
-
-/// The controller of a drive of `capacity` bytes, not checked yet.
-pub fn of(drive: &PlannedDrive, capacity: u64, discard_zeroes: bool) -> Config {
+/// The NVMe controller of a drive of `capacity` bytes, not checked yet.
+pub fn config(
+    spec: &DriveSpec,
+    serial: String,
+    queue_pairs: u16,
+    capacity: u64,
+    discard_zeroes: bool,
+) -> Config {
     Config {
-        serial: drive.serial.clone(),
-        queue_pairs: drive.queues,
-        shadow: drive.spec.doorbells,
-        namespaces: namespaces(capacity, drive),
-        placement: drive.spec.placement,
+        serial,
+        queue_pairs,
+        shadow: spec.doorbells,
+        namespaces: namespaces(capacity, spec),
+        placement: spec.placement,
         interrupt_coalescing: true,
         discard_zeroes,
         ..Default::default()
@@ -20,15 +25,16 @@ pub fn of(drive: &PlannedDrive, capacity: u64, discard_zeroes: bool) -> Config {
 
 /// The drive's namespaces, one behind the other. A single namespace includes the remainder of a
 /// capacity that is no multiple of 4096 bytes.
-fn namespaces(capacity: u64, drive: &PlannedDrive) -> Vec<Namespace> {
-    let count = u64::from(drive.spec.namespaces);
+fn namespaces(capacity: u64, spec: &DriveSpec) -> Vec<Namespace> {
+    let count = u64::from(spec.namespaces);
     let bytes = if count == 1 { capacity } else { capacity / count / 4096 * 4096 };
-    let blocks = bytes / u64::from(drive.block_size());
+    // 512 or 4096: the experiment's check.
+    let block_size = spec.block_size as u32;
     let namespace = |index| Namespace {
         start: index * bytes,
-        zoned: drive.spec.zones.clone(),
-        ocssd: drive.spec.ocssd.clone(),
-        ..Namespace::new(blocks, drive.block_size())
+        zoned: spec.zones.clone(),
+        ocssd: spec.ocssd.clone(),
+        ..Namespace::new(bytes / u64::from(block_size), block_size)
     };
     (0..count).map(namespace).collect()
 }

@@ -33,7 +33,7 @@
 
 mod attended;
 pub mod batch;
-mod controller;
+pub mod controller;
 pub mod engine;
 mod event;
 pub mod failure;

@@ -178,7 +178,7 @@ fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
     let &Properties { capacity, discard_zeroes, .. } = layer.properties();
     Ok(match drive.spec.interface {
         Interface::Nvme => Controller::Nvme(
-            crate::controller::of(drive, capacity, discard_zeroes),
+            drive.controller(capacity, discard_zeroes),
             drive.state.clone(),
             drive.spec.model.link().unwrap_or_default(),
         ),

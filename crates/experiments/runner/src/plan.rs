@@ -162,6 +162,12 @@ impl PlannedDrive {
         self.spec.block_size as u32
     }
 
+    /// Its NVMe controller, on `capacity` bytes, not checked yet.
+    pub fn controller(&self, capacity: u64, discard_zeroes: bool) -> stasis_nvme::Config {
+        let serial = self.serial.clone();
+        crate::controller::config(&self.spec, serial, self.queues, capacity, discard_zeroes)
+    }
+
     /// The drive as results describe it; `medium`: its medium in the user's words.
     pub fn described(&self, medium: String) -> Drive {
         describe(self.name.clone(), &self.spec.model, self.spec.interface.name(), medium)

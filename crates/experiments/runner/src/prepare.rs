@@ -305,7 +305,7 @@ impl<'a> RunSetup<'a> {
         if let MediumSpec::Qcow2 { settings, .. } = &spec.medium {
             check_order(settings, &drive, medium.capacity())?;
         }
-        let config = crate::controller::of(&drive, capacity, medium.discard_zeroes());
+        let config = drive.controller(capacity, medium.discard_zeroes());
         if spec.interface == Interface::Nvme {
             config.check()?;
         }

@@ -148,7 +148,7 @@ pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedD
     }
     device.kind = DeviceKind::Nvme;
     // The controller's own description, whatever the sizes are rounded to.
-    let namespaces = crate::controller::of(drive, capacity, false).namespaces;
+    let namespaces = drive.controller(capacity, false).namespaces;
     let controller = name.strip_suffix("n1").unwrap_or(name);
     device.names = (1..=namespaces.len()).map(|nsid| format!("{controller}n{nsid}")).collect();
     let Some(first) = namespaces.first() else { return Ok(device) };

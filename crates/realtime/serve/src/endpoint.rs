@@ -1,6 +1,6 @@
 //! The endpoint of a drive: a socket, or a block device of the host.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
 
 use crate::ublk::Device;
 use crate::vhost_user::socket::Socket;
@@ -11,14 +11,17 @@ pub(crate) enum Endpoint {
     Socket(Socket),
     /// Among the block devices of the host.
     Ublk(Device),
+    /// At an address and port.
+    NvmeTcp(SocketAddr),
 }
 
 impl Endpoint {
-    /// Its place in the file system.
-    pub(crate) fn path(&self) -> PathBuf {
+    /// Its place, as reports show it.
+    pub(crate) fn place(&self) -> String {
         match self {
-            Self::Socket(socket) => socket.path().to_owned(),
-            Self::Ublk(device) => device.path(),
+            Self::Socket(socket) => socket.path().display().to_string(),
+            Self::Ublk(device) => device.path().display().to_string(),
+            Self::NvmeTcp(address) => address.to_string(),
         }
     }
 
@@ -34,6 +37,7 @@ impl Endpoint {
                 device.stop();
                 Some(device)
             }
+            Self::NvmeTcp(_) => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Drives in real time, for other programs: each on a vhost-user-blk socket,
-//! which stock QEMU and Cloud Hypervisor connect to, or as a block device of
-//! the host (ublk).
+//! which stock QEMU and Cloud Hypervisor connect to, as a block device of the
+//! host (ublk), or as an NVMe/TCP target, which every Linux connects to.
 //!
 //! A [`Server`] has polling threads; each serves many queues of many drives.
 //! While there is work it looks into the guests' rings by itself, and the
@@ -34,6 +34,7 @@ mod io_records;
 pub mod log;
 mod mailbox;
 mod new_drive;
+mod nvme_tcp;
 pub mod polling;
 mod realtime;
 mod server;
@@ -50,6 +51,7 @@ pub use description::{Description, Made};
 pub use error::ServeError;
 pub use io_records::{IoRecordSender, IoRecords};
 pub use new_drive::NewDrive;
+pub use nvme_tcp::{MakeSubsystem, NvmeTcp};
 pub use polling::Poll;
 pub use realtime::{RealTime, SharedLayer, SharedRealTime};
 pub use server::Server;

@@ -8,6 +8,7 @@ use stasis_virtio::Config;
 
 use crate::description::{Description, Made};
 use crate::io_records::IoRecordSender;
+use crate::nvme_tcp::NvmeTcp;
 use crate::store::OpenStore;
 
 /// Makes the place where a drive's I/Os are written down.
@@ -19,6 +20,8 @@ pub struct NewDrive {
     pub name: String,
     /// Whether it is a block device of the host's instead of a socket.
     pub ublk: bool,
+    /// The settings of an NVMe/TCP target, if it is one instead of a socket.
+    pub nvme_tcp: Option<NvmeTcp>,
     /// Path of its socket, or of a link to the block device.
     pub path: PathBuf,
     /// The socket, if it is there already: systemd's, or an earlier server's.

@@ -85,9 +85,10 @@ impl Server {
         let Some((number, worker)) = least else { return Err(ServeError::Missing(new.name)) };
         let (name, medium) = (new.name.clone(), new.medium.clone());
         let description = Arc::clone(&new.description);
-        let endpoint = match new.ublk {
-            true => open::device(new, id, worker)?,
-            false => open::socket(new, id, worker)?,
+        let endpoint = match (new.nvme_tcp.take(), new.ublk) {
+            (Some(settings), _) => open::nvme_tcp(new, settings, id, worker)?,
+            (None, true) => open::device(new, id, worker)?,
+            (None, false) => open::socket(new, id, worker)?,
         };
         worker.load.fetch_add(1, Ordering::Relaxed);
         drives.1.insert(name, Entry { id, worker: number, endpoint, description, medium });
@@ -175,6 +176,7 @@ impl Server {
         for entry in self.lock().1.values_mut() {
             match &mut entry.endpoint {
                 Endpoint::Socket(socket) => socket.hand_over(),
+                Endpoint::NvmeTcp(_) => {}
                 Endpoint::Ublk(device) => {
                     device.hand_over();
                     let id = entry.id;
@@ -220,7 +222,7 @@ impl Server {
                 .flatten()?;
             Some(DriveReport {
                 name: name.clone(),
-                socket: entry.endpoint.path().display().to_string(),
+                socket: entry.endpoint.place(),
                 capacity: known.transport.capacity,
                 model: entry.description.label(),
                 medium: entry.medium.clone(),

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Model, Request, Status};
+use stasis_block::{Command, Health, Model, Request, Status, VendorCommand, VendorError};
 use stasis_drive::{Done, Layer, Properties};
 use stasis_media::{MediumError, OpenError};
 
@@ -101,6 +101,20 @@ impl Store {
             None => self.drive.lock().instant(flush, Vec::new()),
         };
         status == Status::Ok
+    }
+
+    /// As [`stasis_drive::Control::health`], of the drive below.
+    pub(crate) fn health(&mut self) -> Health {
+        self.drive.lock().control().health()
+    }
+
+    /// As [`stasis_drive::Control::vendor`], of the drive below.
+    pub(crate) fn vendor(
+        &mut self,
+        now: Nanos,
+        command: &mut VendorCommand,
+    ) -> Result<u32, VendorError> {
+        self.drive.lock().control().vendor(now, command)
     }
 
     /// As [`stasis_drive::Control::take_error`].

@@ -6,6 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::Model;
 
 use crate::backend::Backend;
+use crate::nvme_tcp;
 use crate::statistics::{InUse, Snapshot};
 use crate::ublk::Ublk;
 use crate::vhost_user::served::Served;
@@ -16,6 +17,8 @@ pub(crate) enum Transport {
     Socket(Box<Served>),
     /// A block device of the host's.
     Ublk(Box<Ublk>),
+    /// An NVMe/TCP target.
+    NvmeTcp(Box<nvme_tcp::Served>),
 }
 
 impl Transport {
@@ -23,6 +26,7 @@ impl Transport {
         match self {
             Self::Socket(served) => &served.backend,
             Self::Ublk(ublk) => &ublk.backend,
+            Self::NvmeTcp(served) => &served.backend,
         }
     }
 
@@ -30,6 +34,7 @@ impl Transport {
         match self {
             Self::Socket(served) => &mut served.backend,
             Self::Ublk(ublk) => &mut ublk.backend,
+            Self::NvmeTcp(served) => &mut served.backend,
         }
     }
 
@@ -38,6 +43,7 @@ impl Transport {
         match self {
             Self::Socket(served) => served.turn(now, clock),
             Self::Ublk(ublk) => ublk.turn(now, clock),
+            Self::NvmeTcp(served) => served.turn(now, clock),
         }
     }
 
@@ -46,7 +52,7 @@ impl Transport {
         match self {
             Self::Socket(served) => served.set_notifications(on),
             // The kernel announces each.
-            Self::Ublk(_) => {}
+            Self::Ublk(_) | Self::NvmeTcp(_) => {}
         }
     }
 
@@ -55,6 +61,7 @@ impl Transport {
         match self {
             Self::Socket(served) => served.backend.store.next_event(),
             Self::Ublk(ublk) => ublk.next_event(),
+            Self::NvmeTcp(served) => served.next_event(),
         }
     }
 
@@ -67,6 +74,7 @@ impl Transport {
                 in_flight: served.in_flight(),
             },
             Self::Ublk(ublk) => ublk.in_use(),
+            Self::NvmeTcp(served) => served.in_use(),
         };
         let backend = self.backend();
         backend.times.snapshot(backend.counts, transport)
@@ -84,6 +92,7 @@ impl Transport {
             Self::Ublk(_) => {
                 Err("a ublk device keeps its size; detach it, and attach it anew".into())
             }
+            Self::NvmeTcp(_) => Err("an NVMe drive keeps its size".into()),
         }
     }
 
@@ -92,6 +101,7 @@ impl Transport {
         match self {
             Self::Socket(served) => served.begin_end(),
             Self::Ublk(ublk) => ublk.begin_end(now),
+            Self::NvmeTcp(served) => served.begin_end(),
         }
     }
 
@@ -100,6 +110,7 @@ impl Transport {
         match self {
             Self::Socket(served) => served.finish(clock, limit),
             Self::Ublk(ublk) => ublk.finish(clock, limit),
+            Self::NvmeTcp(served) => served.finish(clock, limit),
         }
     }
 }

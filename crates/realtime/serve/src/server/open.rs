@@ -7,6 +7,7 @@ use super::finish;
 use crate::backend::GRACE;
 use crate::endpoint::Endpoint;
 use crate::new_drive::NewDrive;
+use crate::nvme_tcp::{self, NvmeTcp};
 use crate::store::{OpenStore, Store};
 use crate::transport::Transport;
 use crate::ublk;
@@ -94,6 +95,28 @@ pub(super) fn device(
         return Err(error);
     }
     Ok(Endpoint::Ublk(device))
+}
+
+/// A drive as an NVMe/TCP target.
+pub(super) fn nvme_tcp(
+    new: NewDrive,
+    settings: NvmeTcp,
+    id: DriveId,
+    worker: &Arc<Worker>,
+) -> Result<Endpoint, ServeError> {
+    let NewDrive { name, record, open, .. } = new;
+    let address = settings.listener.local_addr();
+    let address = address.map_err(|source| ServeError::System { what: "listen", source })?;
+    let shared: Arc<str> = name.as_str().into();
+    let opened = worker.call(move |state| {
+        let store = opened(open, &shared)?;
+        let record = record.and_then(|make| make());
+        let served = nvme_tcp::Served::new(shared, settings, store, record, state.epoll.clone())?;
+        state.drives.insert(id, Transport::NvmeTcp(Box::new(served)));
+        Ok(())
+    });
+    opened.ok_or(ServeError::Missing(name))??;
+    Ok(Endpoint::NvmeTcp(address))
 }
 
 fn opened(open: OpenStore, name: &str) -> Result<Store, ServeError> {

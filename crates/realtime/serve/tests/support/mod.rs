@@ -71,6 +71,7 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
     let (base, label) = (folder.to_owned(), name.to_owned());
     let model = model.map(|word| stasis_models::ModelSpec::parse(word).unwrap());
     NewDrive {
+        nvme_tcp: None,
         ublk: false,
         name: name.into(),
         path: folder.join(format!("{name}.sock")),

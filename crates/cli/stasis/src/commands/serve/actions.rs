@@ -47,7 +47,9 @@ impl Later {
         // A client of the interface does not wait for files that another program holds.
         let (base, folder) = (&self.base, &self.folder);
         let patience = Duration::ZERO;
-        let new = |spec: &_| open_drive::new(spec, index, self.seed, base, folder, patience);
+        let new = |spec: &_| {
+            open_drive::new(spec, open_drive::How::Plain, index, self.seed, base, folder, patience)
+        };
         let made = match create {
             true => {
                 // All that can be wrong with the rest, before anything is made.

@@ -5,6 +5,7 @@ mod ending;
 mod metrics;
 #[cfg(test)]
 mod no_request_left;
+mod nvme_tcp;
 mod open_drive;
 mod results;
 
@@ -48,6 +49,7 @@ Examples:
   stasis serve --drive model=null,medium=file:disk.img --sockets /tmp/drives
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --poll always
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --ublk
+  stasis serve --drive model=fixed:100us,medium=ram:1GiB,zones.size=64MiB --nvme-tcp 127.0.0.1:4420
   stasis serve experiment.toml --replace
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --results results
   echo '{\"do\": \"statistics\"}' | socat - /run/stasis/control.sock
@@ -83,6 +85,13 @@ pub struct Arguments {
     /// NAME.ublk in the folder of sockets leads to each
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, value_delimiter = ',', require_equals = true)]
     pub ublk: Option<Vec<String>>,
+    /// Make drives NVMe/TCP targets instead of sockets: the first at this address, each further one
+    /// at the next port. `4420` is that port of this host's loopback
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "ublk")]
+    pub nvme_tcp: Option<String>,
+    /// NVMe Qualified Names of the hosts that may connect to NVMe/TCP targets [default: all]
+    #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
+    pub hosts: Vec<String>,
     /// User to become once everything is open: a name, or UID:GID
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
@@ -117,6 +126,11 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     serve.threads = arguments.threads.or(serve.threads);
     serve.control = arguments.control.clone().or(serve.control.take());
     serve.metrics = arguments.metrics.clone().or(serve.metrics.take());
+    serve.nvme_tcp = arguments.nvme_tcp.clone().or(serve.nvme_tcp.take());
+    if !arguments.hosts.is_empty() {
+        serve.hosts.clone_from(&arguments.hosts);
+    }
+    nvme_tcp::check(serve, arguments.replace)?;
     serve.user = arguments.user.clone().or(serve.user.take());
     serve.unconfined |= arguments.unconfined;
     match &arguments.ublk {
@@ -192,6 +206,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         crate::metrics::answer(address, move || metrics::text(&server.report()))
             .with_context(|| format!("cannot listen on {address}"))?;
     }
+    let mut targets = nvme_tcp::Targets::listen(&experiment)?;
     let later = Later::new(
         base.clone(),
         folder.clone(),
@@ -199,8 +214,22 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         results.as_ref().map(Results::writing),
     );
     for (index, spec) in experiment.drives.iter().enumerate() {
-        let mut planned =
-            open_drive::new(spec, index, experiment.seed, &base, &folder, open_drive::PATIENCE)?;
+        let how = match targets.is_some() {
+            true => open_drive::How::Nvme,
+            false => open_drive::How::Plain,
+        };
+        let mut planned = open_drive::new(
+            spec,
+            how,
+            index,
+            experiment.seed,
+            &base,
+            &folder,
+            open_drive::PATIENCE,
+        )?;
+        if let Some(targets) = &mut targets {
+            targets.plug(&mut planned, spec, index)?;
+        }
         if serve.ublk.contains(&planned.new.name) {
             open_drive::as_ublk(&mut planned, spec, &folder);
         }
@@ -213,7 +242,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         }
         let (name, path) = (drive.name.clone(), drive.path.clone());
         server.attach(drive)?;
-        eprintln!("stasis serve: {name}: {} on {}", spec.model.label(), path.display());
+        let place = match &targets {
+            Some(targets) => targets.place(index),
+            None => path.display().to_string(),
+        };
+        eprintln!("stasis serve: {name}: {} on {place}", spec.model.label());
     }
     let later = Arc::new(later);
     control::serve(control, Arc::clone(&server), later.clone())?;

@@ -32,10 +32,50 @@ pub struct Planned {
     pub shown: stasis_report::Drive,
 }
 
+/// What a served drive is to its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// A plain block device.
+    Plain,
+    /// An NVMe subsystem.
+    Nvme,
+}
+
+impl How {
+    /// Refuses the keys of a drive that have no effect where it is served.
+    fn check(self, spec: &DriveSpec) -> Result<()> {
+        let plain = [
+            (spec.doorbells == Doorbells::default(), "doorbells"),
+            (spec.scheduler.is_none(), "scheduler"),
+            (spec.limits.is_none(), "limits"),
+        ];
+        if let Some((_, key)) = plain.iter().find(|(is_plain, _)| !is_plain) {
+            bail!("`{key}` is of `stasis run`, and has no effect on a served drive: leave `{key}` out");
+        }
+        let nvme = [
+            (spec.zones.is_some(), "zones"),
+            (spec.ocssd.is_some(), "ocssd"),
+            (spec.namespaces != 1, "namespaces"),
+            (spec.placement != Default::default(), "placement"),
+        ];
+        let Some((_, key)) = nvme.iter().find(|(is_set, _)| *is_set) else { return Ok(()) };
+        match self {
+            Self::Plain => bail!(
+                "`{key}` is NVMe's, and this drive is served as a plain block device: say --nvme-tcp, or leave `{key}` out"
+            ),
+            Self::Nvme if !matches!(spec.medium, MediumSpec::Ram { .. }) => bail!(
+                "`{key}` of a served drive is not kept when the server ends: take medium=ram:SIZE, or leave `{key}` out"
+            ),
+            Self::Nvme => Ok(()),
+        }
+    }
+}
+
 /// A drive to be served in `folder`. `patience`: how long to wait for a medium that is locked or a
 /// device in use.
 pub fn new(
     spec: &DriveSpec,
+    how: How,
     index: usize,
     seed: u64,
     base: &Path,
@@ -44,11 +84,12 @@ pub fn new(
 ) -> Result<Planned> {
     let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
     let context = format!("drive {name}");
-    checked(spec, index, seed, base, folder, name, patience).context(context)
+    checked(spec, how, index, seed, base, folder, name, patience).context(context)
 }
 
 fn checked(
     spec: &DriveSpec,
+    how: How,
     index: usize,
     seed: u64,
     base: &Path,
@@ -64,19 +105,7 @@ fn checked(
     if spec.delay > 0 {
         bail!("`delay` plays a slow medium where time stands still; in real time take a model, such as model=fixed:5ms");
     }
-    if spec.zones.is_some() || spec.ocssd.is_some() {
-        bail!("zones and Open-Channel are NVMe's; a served drive is a virtio block device");
-    }
-    let plain = [
-        (spec.namespaces == 1, "namespaces"),
-        (spec.placement == Default::default(), "placement"),
-        (spec.doorbells == Doorbells::default(), "doorbells"),
-        (spec.scheduler.is_none(), "scheduler"),
-        (spec.limits.is_none(), "limits"),
-    ];
-    if let Some((_, key)) = plain.iter().find(|(is_plain, _)| !is_plain) {
-        bail!("`{key}` is of `stasis run`; a served drive is one plain virtio block device: leave `{key}` out");
-    }
+    how.check(spec)?;
     let mut model = spec.model.clone();
     model.resolve(base)?;
     let medium = spec.medium.or_size(model.capacity(), base);
@@ -108,6 +137,7 @@ fn checked(
     };
     let new = NewDrive {
         ublk: false,
+        nvme_tcp: None,
         path: folder.join(format!("{name}.sock")),
         listener: None,
         own: true,

@@ -1,0 +1,128 @@
+//! Drives as NVMe/TCP targets: their addresses, and their subsystems.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+
+use anyhow::{bail, Context, Result};
+use stasis_experiment::{DriveSpec, Experiment, ServeSpec};
+use stasis_nvme::fabrics::DiscoveryEntry;
+use stasis_nvme::{Config, Subsystem};
+use stasis_runner::{controller, failure};
+use stasis_serve::NvmeTcp;
+
+use super::open_drive::Planned;
+
+/// I/O queues that a host can ask for, unless the drive sets another number.
+const QUEUES: u16 = 16;
+/// Entries of a queue: those that Linux asks for.
+const QUEUE_ENTRIES: u16 = 128;
+
+/// Checks what a server of NVMe/TCP targets cannot have.
+pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
+    if serve.nvme_tcp.is_none() {
+        if !serve.hosts.is_empty() {
+            bail!("`hosts` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out");
+        }
+        return Ok(());
+    }
+    if !serve.ublk.is_empty() {
+        bail!("a drive is an NVMe/TCP target or a ublk device: leave out one of nvme-tcp and ublk");
+    }
+    if replace {
+        bail!("an NVMe/TCP target's connections are not handed over: stop the other server first, its hosts connect again by themselves");
+    }
+    Ok(())
+}
+
+/// The targets of a server.
+pub struct Targets {
+    hosts: Vec<String>,
+    entries: Vec<DiscoveryEntry>,
+    listeners: Vec<Option<TcpListener>>,
+}
+
+/// The address that a word means: `PORT`, `:PORT` or `IP:PORT`.
+fn address(word: &str) -> Result<SocketAddr> {
+    let port = word.strip_prefix(':').unwrap_or(word);
+    if let Ok(port) = port.parse() {
+        return Ok((IpAddr::from(Ipv4Addr::LOCALHOST), port).into());
+    }
+    word.parse().with_context(|| {
+        format!("nvme-tcp is `{word}`, but must be an address such as 127.0.0.1:4420")
+    })
+}
+
+impl Targets {
+    /// Listens at the addresses of all drives, if they are to be NVMe/TCP targets.
+    pub fn listen(experiment: &Experiment) -> Result<Option<Self>> {
+        let serve = &experiment.serve;
+        let Some(word) = &serve.nvme_tcp else { return Ok(None) };
+        let first = address(word)?;
+        let (mut listeners, mut entries) = (Vec::new(), Vec::new());
+        for (index, spec) in experiment.drives.iter().enumerate() {
+            let mut at = first;
+            if first.port() != 0 {
+                let port = u16::try_from(index).ok().and_then(|n| first.port().checked_add(n));
+                at.set_port(port.context("there are more drives than ports from there on")?);
+            }
+            let listener = TcpListener::bind(at)
+                .with_context(|| format!("cannot listen on {at} for NVMe/TCP"))?;
+            let address = listener.local_addr()?;
+            let config = Config { serial: serial(spec, index), ..Config::default() };
+            entries.push(DiscoveryEntry { nqn: config.nqn(), address });
+            listeners.push(Some(listener));
+        }
+        Ok(Some(Self { hosts: serve.hosts.clone(), entries, listeners }))
+    }
+
+    /// Makes a drive the target that listens for it.
+    pub fn plug(&mut self, planned: &mut Planned, spec: &DriveSpec, index: usize) -> Result<()> {
+        let listener = self.listeners.get_mut(index).and_then(Option::take);
+        let listener = listener.context("the drive has no address")?;
+        planned.shown.interface = "nvme-tcp".into();
+        let (spec, serial) = (spec.clone(), serial(spec, index));
+        planned.new.nvme_tcp = Some(NvmeTcp {
+            listener,
+            hosts: self.hosts.clone(),
+            discovery: self.entries.clone(),
+            subsystem: Box::new(move |capacity, discard_zeroes| {
+                let queues = spec.queues.unwrap_or(QUEUES).clamp(1, 64);
+                let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
+                let config =
+                    Config { queue_entries: QUEUE_ENTRIES, interrupt_coalescing: false, ..made };
+                Subsystem::new(config).map_err(|error| failure::told(&error.into()))
+            }),
+        });
+        Ok(())
+    }
+
+    /// How a host connects to a drive.
+    pub fn place(&self, index: usize) -> String {
+        let Some(DiscoveryEntry { nqn, address }) = self.entries.get(index) else {
+            return String::new();
+        };
+        let (ip, port) = (address.ip(), address.port());
+        format!("NVMe/TCP; connect by: nvme connect -t tcp -a {ip} -s {port} -n {nqn}")
+    }
+}
+
+/// The drive's serial number, which its name follows from.
+fn serial(spec: &DriveSpec, index: usize) -> String {
+    spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_the_loopback_s() {
+        for word in ["4420", ":4420", "127.0.0.1:4420"] {
+            assert_eq!(address(word).unwrap().to_string(), "127.0.0.1:4420");
+        }
+        assert_eq!(address("0.0.0.0:1").unwrap().to_string(), "0.0.0.0:1");
+        assert_eq!(address("[::1]:9").unwrap().to_string(), "[::1]:9");
+        for wrong in ["", "localhost", "4420x", "1.2.3.4", "99999"] {
+            assert!(address(wrong).unwrap_err().to_string().contains("127.0.0.1:4420"), "{wrong}");
+        }
+    }
+}

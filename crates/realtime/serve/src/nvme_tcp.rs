@@ -1,0 +1,299 @@
+//! A drive on its polling thread, as an NVMe/TCP target: the sockets of its hosts, between
+//! [`stasis_nvme_tcp`] and a drive in real time.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::event::{epoll, Timespec};
+use stasis_block::clock::Nanos;
+use stasis_drive::Done;
+use stasis_nvme::fabrics::DiscoveryEntry;
+use stasis_nvme::{Ended, Subsystem, VendorRequest};
+use stasis_nvme_tcp::{ConnectionId, Target, MAX_CONNECTIONS};
+
+use crate::backend::{Backend, Counted};
+use crate::io_records::IoRecordSender;
+use crate::statistics::InUse;
+use crate::store::{register, Store};
+use crate::ServeError;
+
+/// Data of the listening socket in the events.
+const LISTENER: u64 = u64::MAX;
+/// Bytes that are taken from a socket at a time.
+const CHUNK: usize = 256 << 10;
+
+/// What a drive needs to be an NVMe/TCP target.
+pub struct NvmeTcp {
+    /// The socket on which hosts come.
+    pub listener: TcpListener,
+    /// The NQNs of the hosts that may connect; empty: all.
+    pub hosts: Vec<String>,
+    /// The subsystems that hosts discover at this address.
+    pub discovery: Vec<DiscoveryEntry>,
+    /// Makes the subsystem of a drive of so many bytes, of which discarded ones read as zeroes or
+    /// not.
+    pub subsystem: MakeSubsystem,
+}
+
+/// Makes a subsystem: see [`NvmeTcp::subsystem`].
+pub type MakeSubsystem = Box<dyn FnOnce(u64, bool) -> Result<Subsystem, String> + Send>;
+
+/// A host's socket.
+struct Peer {
+    stream: TcpStream,
+    address: SocketAddr,
+    /// What its events are waited for.
+    interest: epoll::EventFlags,
+}
+
+/// An NVMe/TCP target as its thread sees it.
+pub(crate) struct Served {
+    pub(crate) backend: Backend,
+    target: Target,
+    listener: Option<TcpListener>,
+    /// Events of its sockets; the thread waits for this descriptor.
+    events: OwnedFd,
+    peers: BTreeMap<ConnectionId, Peer>,
+    chunk: Box<[u8]>,
+    done: Vec<Done>,
+    counted: Vec<Counted>,
+    capacity: u64,
+}
+
+impl Served {
+    pub(crate) fn new(
+        name: Arc<str>,
+        settings: NvmeTcp,
+        store: Store,
+        record: Option<IoRecordSender>,
+        epoll: Arc<OwnedFd>,
+    ) -> Result<Self, ServeError> {
+        let NvmeTcp { listener, hosts, discovery, subsystem } = settings;
+        let properties = store.properties();
+        let made = subsystem(properties.capacity, properties.discard_zeroes);
+        let store_error = |message| ServeError::Store { name: name.to_string(), message };
+        let mut target = Target::new(made.map_err(store_error)?, hosts);
+        target.set_discovery(discovery);
+        let failed = |source: rustix::io::Errno| ServeError::Wait { source: source.into() };
+        listener.set_nonblocking(true).map_err(|source| ServeError::Wait { source })?;
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let data = epoll::EventData::new_u64(LISTENER);
+        epoll::add(&events, &listener, data, epoll::EventFlags::IN).map_err(failed)?;
+        // SAFETY: the descriptor is this value's alone, and closing it takes it out.
+        unsafe { register(&epoll, events.as_raw_fd()) }.map_err(failed)?;
+        Ok(Self {
+            backend: Backend::new(name, store, record, epoll)?,
+            target,
+            listener: Some(listener),
+            events,
+            peers: BTreeMap::new(),
+            chunk: vec![0; CHUNK].into(),
+            done: Vec::new(),
+            counted: Vec::new(),
+            capacity: properties.capacity,
+        })
+    }
+
+    pub(crate) fn in_use(&self) -> InUse {
+        InUse {
+            capacity: self.capacity,
+            in_use: !self.peers.is_empty(),
+            in_flight: self.target.in_flight(),
+        }
+    }
+
+    /// When something is to be looked at even if nothing rings.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        let events = [self.backend.store.next_event(), self.target.next_deadline()];
+        events.into_iter().flatten().min()
+    }
+
+    /// Does the work that is due; returns whether there was any.
+    pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
+        self.target.set_time(now);
+        let heard = self.hear();
+        self.submit(now);
+        let mut done = std::mem::take(&mut self.done);
+        let advanced = self.backend.advance(now, &mut done);
+        let any = !done.is_empty();
+        self.complete(&mut done);
+        self.done = done;
+        // Commands that had waited for room.
+        self.submit(now);
+        if heard || any || self.target.next_deadline().is_some_and(|at| at <= now) {
+            self.target.collect();
+            self.speak();
+        }
+        if any {
+            // The hosts have them as of now.
+            let seen = clock();
+            for counted in self.counted.drain(..) {
+                self.backend.count(&counted, seen);
+            }
+            self.backend.report_errors();
+        }
+        heard || advanced
+    }
+
+    /// Takes what hosts have sent; returns whether there was anything.
+    fn hear(&mut self) -> bool {
+        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 64];
+        let Ok((events, _)) = epoll::wait(&self.events, &mut events, Some(&Timespec::default()))
+        else {
+            return false;
+        };
+        let ready: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
+        for data in &ready {
+            match *data {
+                LISTENER => self.accept(),
+                id => self.receive(ConnectionId(id as usize)),
+            }
+        }
+        !ready.is_empty()
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &self.listener else { return };
+        while let Ok((stream, address)) = listener.accept() {
+            let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+            let opened = ready.ok().and_then(|()| self.target.open());
+            let Some(id) = opened else {
+                self.backend.counts.refused += 1;
+                let most = MAX_CONNECTIONS;
+                let message = format!("{address} was turned away: there are {most} connections");
+                crate::log::warn(&self.backend.name, &message);
+                continue;
+            };
+            let interest = epoll::EventFlags::IN;
+            let data = epoll::EventData::new_u64(id.0 as u64);
+            if epoll::add(&self.events, &stream, data, interest).is_err() {
+                self.target.close(id);
+                continue;
+            }
+            self.backend.counts.connections += 1;
+            self.peers.insert(id, Peer { stream, address, interest });
+        }
+    }
+
+    /// Takes the bytes of a host, as long as it takes ours.
+    fn receive(&mut self, id: ConnectionId) {
+        if self.target.is_admin(id) {
+            let health = self.backend.store.health();
+            self.target.set_health(health);
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        while self.target.wants_input(id) && !self.target.has_ended(id) {
+            match peer.stream.read(&mut self.chunk) {
+                Ok(0) => return self.close(id),
+                Ok(count) => {
+                    self.target.receive(id, &self.chunk[..count]);
+                    if count < self.chunk.len() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.close(id),
+            }
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        self.target.close(id);
+        // Closing the socket takes it out of the events.
+        self.peers.remove(&id);
+    }
+
+    /// Hands requests to the drive, and vendor specific commands.
+    fn submit(&mut self, now: Nanos) {
+        while let Some(VendorRequest { tag, mut command }) = self.target.pop_vendor() {
+            let result = self.backend.store.vendor(now, &mut command);
+            self.target.complete_vendor(tag, result, &command.data);
+        }
+        while let Some(request) = self.target.pop_request() {
+            self.backend.store.submit(now, request);
+        }
+        while let Some(refused) = self.target.pop_refused() {
+            self.backend.count_refused(&refused, now);
+        }
+    }
+
+    fn complete(&mut self, done: &mut Vec<Done>) {
+        for done in done.drain(..) {
+            self.counted.push(Counted::from(&done));
+            let ended = Ended { status: done.status, failed_at: done.failed_at };
+            self.target.complete(done.tag, ended, done.data);
+        }
+    }
+
+    /// Sends what there is to be sent, and closes the connections that have ended.
+    fn speak(&mut self) {
+        let ids: Vec<_> = self.peers.keys().copied().collect();
+        for id in ids {
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            let mut gone = false;
+            while !self.target.output(id).is_empty() {
+                match peer.stream.write(self.target.output(id)) {
+                    Ok(count) => self.target.sent(id, count),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => {
+                        gone = true;
+                        break;
+                    }
+                }
+            }
+            if let Some(fault) = self.target.take_fault(id) {
+                self.backend.counts.faults += 1;
+                let message = format!("host at {}: {fault}; its connection ends", peer.address);
+                crate::log::warn(&self.backend.name, &message);
+            }
+            let sent = self.target.output(id).is_empty();
+            if gone || self.target.has_ended(id) && sent {
+                self.close(id);
+                continue;
+            }
+            let mut interest = epoll::EventFlags::empty();
+            interest.set(epoll::EventFlags::IN, self.target.wants_input(id));
+            interest.set(epoll::EventFlags::OUT, !sent);
+            if interest != peer.interest {
+                let data = epoll::EventData::new_u64(id.0 as u64);
+                let _ = epoll::modify(&self.events, &peer.stream, data, interest);
+                peer.interest = interest;
+            }
+        }
+    }
+
+    /// Takes no more hosts: the drive is about to end.
+    pub(crate) fn begin_end(&mut self) {
+        self.listener = None;
+    }
+
+    /// Waits until `limit` for requests under way, makes everything durable and closes the drive.
+    pub(crate) fn finish(
+        mut self,
+        clock: &impl Fn() -> Nanos,
+        limit: Instant,
+    ) -> Result<(), String> {
+        self.backend.release(clock());
+        let Self { backend, target, counted, .. } = &mut self;
+        let idle = backend.quiesce(clock, limit, |_, done| {
+            for done in done.drain(..) {
+                counted.push(Counted::from(&done));
+                let ended = Ended { status: done.status, failed_at: done.failed_at };
+                target.complete(done.tag, ended, done.data);
+            }
+        });
+        self.target.collect();
+        self.speak();
+        let seen = clock();
+        for counted in self.counted.drain(..) {
+            self.backend.count(&counted, seen);
+        }
+        self.backend.finish(idle)
+    }
+}
