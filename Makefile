@@ -65,7 +65,7 @@ python-test: build ## Test the Python package: lints, types, tests; ARGUMENTS=--
 system-test: guest ## Tests that boot guests
 	$(TEST) --test system -- --nocapture
 	$(TEST) --test own_program
-	$(TEST) --test function --test ublk -- --ignored
+	$(TEST) --test function --test ublk --test nvme_tcp -- --ignored
 	$(TEST) --test coordinate help -- --ignored
 	$(TEST) --test vm -- --ignored --test-threads=1
 

@@ -56,6 +56,7 @@ impl Arena {
     }
 
     /// How many are in use.
+    #[cfg(test)]
     pub fn in_use(&self) -> usize {
         self.buffers.len()
     }

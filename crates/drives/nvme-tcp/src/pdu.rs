@@ -31,8 +31,6 @@ pub const DIGEST: usize = 4;
 pub const IC: usize = 128;
 /// Length of the header of a command capsule: the common header and the entry.
 pub const COMMAND: usize = COMMON + 64;
-/// Length of a response capsule: the common header and the entry.
-pub const RESPONSE: usize = COMMON + 16;
 /// Length of the header of data, of a request for it, and of a termination.
 pub const DATA: usize = 24;
 /// Maximum length of a termination request: its header and that of the PDU at fault.

@@ -1,0 +1,132 @@
+# In a guest whose kernel has nvme-tcp: the server, and its client by the loopback.
+set -eu
+modprobe nvme-tcp
+cp /proc/1/exe /tmp/stasis
+cd /tmp
+ip link set lo up 2>/dev/null || true
+at=/tmp/sockets
+server=
+
+# A step that hangs says where each thread waits, before the test's limit.
+{
+    set +e
+    sleep "${WATCH:-150}" &
+    trap 'kill $!; exit' TERM
+    wait $!
+    echo "late:"
+    cat log fio.txt
+    dmesg | tail -30
+    for thread in /proc/[0-9]*/task/*; do
+        [ -s "$thread/cmdline" ] || continue
+        echo "$thread $(tr '\0' ' ' <"$thread/cmdline")"
+        cat "$thread/stack"
+    done
+} 2>&1 &
+watch=$!
+
+serve() {
+    : >log
+    ./stasis serve --sockets $at --control $at/control.sock --nvme-tcp 4420 "$@" 2>>log &
+    server=$!
+    until [ -S $at/control.sock ] && grep -q "nvme connect" log; do
+        kill -0 $server || { cat log; exit 1; }
+        sleep 0.1
+    done
+    nqn=$(sed -n 's/.* -n //p;T;q' log)
+}
+
+stop() {
+    kill $server
+    wait $server
+}
+
+# The block device of the subsystem that is connected.
+settle() {
+    until device=$(nvme list -o json 2>/dev/null | grep -o '/dev/nvme[0-9]*n1' | head -1) && [ -b "$device" ]; do sleep 0.1; done
+}
+
+connect() {
+    nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" "$@"
+    settle
+}
+
+# Discovery, and a drive on RAM: sizes, every operation, a file system.
+serve --drive name=ram,model=null,medium=ram:64MiB
+nvme discover -t tcp -a 127.0.0.1 -s 4420 >discovered
+grep -q "trtype:  tcp" discovered && grep -q "subnqn:  $nqn" discovered && grep -q "trsvcid: 4420" discovered && echo "discovered"
+connect
+controller=${device%n1}
+echo "size $(blockdev --getsize64 "$device") block $(blockdev --getss "$device") queues $(cat /sys/class/nvme/"$(basename "$controller")"/queue_count)"
+nvme smart-log "$controller" | grep -q "available_spare" && echo "health"
+fio --name=verify --filename="$device" --rw=randwrite --bsrange=512-512k --blockalign=512 --size=64M --io_size=64M \
+    --ioengine=libaio --iodepth=16 --direct=1 --verify=crc32c --fsync=64 --output=fio.txt || { cat fio.txt log; exit 1; }
+dd if=/dev/urandom of=random bs=1M count=4 status=none
+dd if=random of="$device" bs=1M seek=8 oflag=direct status=none
+blkdiscard -z -o 9M -l 1M "$device"
+dd if="$device" bs=1M skip=8 count=1 status=none | cmp -n 1048576 - random
+dd if="$device" bs=1M skip=9 count=1 status=none | cmp -n 1048576 - /dev/zero
+mkfs.ext4 -q "$device"
+mkdir -p /tmp/mount
+mount "$device" /tmp/mount
+cp random /tmp/mount/
+umount /tmp/mount
+mount "$device" /tmp/mount
+cmp random /tmp/mount/random
+umount /tmp/mount
+e2fsck -fn "$device" >/dev/null 2>&1 && echo "file system"
+nvme disconnect -n "$nqn" | grep -q "disconnected 1" && echo "disconnected"
+
+# With digests of headers and data.
+connect --hdr-digest --data-digest
+fio --name=digests --filename="$device" --rw=randrw --bsrange=512-128k --blockalign=512 --size=64M --io_size=32M \
+    --ioengine=libaio --iodepth=8 --direct=1 --verify=crc32c --output=fio.txt && echo "digests"
+nvme reset "${device%n1}" && dd if="$device" of=/dev/null bs=1M count=4 iflag=direct status=none && echo "reset"
+nvme disconnect -n "$nqn" >/dev/null
+stop
+grep "0 faults" log || cat log
+
+# A host that is not allowed.
+serve --drive name=ram,model=null,medium=ram:64MiB --hosts nqn.2014-08.org.example:friend
+nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" 2>&1 | grep -qi "fail\|host" && echo "refused"
+nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" --hostnqn nqn.2014-08.org.example:friend >/dev/null && echo "allowed"
+settle
+nvme disconnect -n "$nqn" >/dev/null
+stop
+
+# A host-managed zoned namespace: a write that is not at the pointer is refused by the right status.
+serve --drive name=zoned,model=null,medium=ram:64MiB,zones.size=4MiB
+connect
+echo "zoned $(cat /sys/block/"$(basename "$device")"/queue/zoned) zones $(nvme zns report-zones "$device" | grep -c "SLBA")"
+dd if=random of="$device" bs=64k count=1 oflag=direct status=none
+dd if="$device" bs=64k count=1 iflag=direct status=none | cmp -n 65536 - random && echo "zone written"
+nvme zns zone-mgmt-send "$device" -a --zsa=4 >/dev/null 2>&1 || true
+nvme write "$device" --start-block=16 --block-count=0 --data-size=512 --data=random 2>&1 | grep -i "invalid_write\|0x41bc\|1bc\|Zone Invalid Write" | head -1
+nvme disconnect -n "$nqn" >/dev/null
+stop
+
+# Killed and started again while fio writes and checks, in a file.
+truncate -s 32M disk.img
+serve --drive name=file,model=fixed:200us,medium=file:disk.img
+nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" --reconnect-delay=1 --ctrl-loss-tmo=60 --fast_io_fail_tmo=30 >/dev/null 2>&1 ||
+    nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" --reconnect-delay=1 --ctrl-loss-tmo=60
+settle
+fio --name=verify --filename="$device" --rw=randwrite --bs=4k --size=32M --io_size="${KILLS_BYTES:-64M}" \
+    --ioengine=libaio --iodepth=8 --direct=1 --verify=crc32c --verify_backlog=256 --output=fio.txt &
+fio=$!
+kills=0
+while [ $kills -lt "${KILLS:-3}" ] && kill -0 $fio 2>/dev/null; do
+    sleep 1
+    kill -9 $server
+    wait $server || true
+    serve --drive name=file,model=fixed:200us,medium=file:disk.img
+    until [ "$(cat /sys/class/nvme/"$(basename "${device%n1}")"/state)" = live ]; do
+        kill -0 $fio || break
+        sleep 0.1
+    done
+    kills=$((kills + 1))
+done
+wait $fio && echo "fio after $kills kills: ok" || { cat fio.txt log; dmesg | tail -40; exit 1; }
+nvme disconnect -n "$nqn" >/dev/null
+stop
+echo "stopped"
+kill $watch 2>/dev/null || true

@@ -1,0 +1,25 @@
+//! Hosts that do anything: never a panic, and every promise kept.
+
+#[path = "support/hostile.rs"]
+mod hostile;
+
+use proptest::prelude::*;
+use stasis_fuzz_corpus::{cases, corpus, inputs};
+
+fn known() -> Vec<Vec<u8>> {
+    corpus(env!("CARGO_MANIFEST_DIR"), "target")
+}
+
+#[test]
+fn the_corpus_does_not_break_the_target() {
+    known().iter().for_each(|script| hostile::run(script));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(5_000)))]
+
+    #[test]
+    fn no_host_breaks_the_target(script in inputs(known(), 3000)) {
+        hostile::run(&script);
+    }
+}
