@@ -1,6 +1,6 @@
 //! Queue entries: the fields of a command and of its completion.
 
-use crate::subsystem::ControllerId;
+use crate::controller_id::ControllerId;
 
 /// Size of a submission queue entry in bytes (NVMe 1.4 section 4.2).
 pub const SQE_SIZE: usize = 64;

@@ -1,7 +1,7 @@
 //! The log of errors (NVMe 1.4 section 5.14.1.1).
 
 use crate::command::CommandId;
-use crate::subsystem::ControllerId;
+use crate::controller_id::ControllerId;
 
 /// Entries of the error log: Error Log Page Entries, plus one.
 pub const ERROR_LOG_ENTRIES: usize = 64;

@@ -4,11 +4,11 @@ use stasis_block::{Command, Operation, Status};
 
 use crate::changes::Change;
 use crate::command::CommandId;
+use crate::controller_id::ControllerId;
 use crate::host::Host;
 use crate::io::Io;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
-use crate::subsystem::ControllerId;
 use crate::Memory;
 
 /// Maximum number of bytes of a request to the drive.

@@ -3,13 +3,13 @@
 
 use stasis_block::clock::Nanos;
 
-use crate::admin::Commands;
+use crate::capsules::{ConnectedHost, DiscoveryEntry};
 use crate::changes::{Change, Changes};
 use crate::command::{CommandId, CompletionEntry};
 use crate::config::Config;
+use crate::controller_id::ControllerId;
 use crate::error_log::{ErrorLog, NO_COMMAND};
 use crate::events::{Event, Events};
-use crate::fabrics::{ConnectedHost, DiscoveryEntry};
 use crate::features::Features;
 use crate::interrupts::Interrupts;
 use crate::keep_alive::KeepAlive;
@@ -18,7 +18,6 @@ use crate::queues::Queues;
 use crate::registers::{self as reg, Registers};
 use crate::shadow::Shadow;
 use crate::status::{Failure, MORE, NO_LOCATION};
-use crate::subsystem::ControllerId;
 use crate::transport::Transport;
 use crate::{Memory, OutOfMemoryRange};
 
@@ -28,8 +27,6 @@ pub struct Host {
     /// The identifier of the controller (CNTLID).
     pub id: ControllerId,
     pub transport: Transport,
-    /// The commands that there are.
-    pub commands: &'static Commands,
     pub registers: Registers,
     pub queues: Queues,
     pub interrupts: Interrupts,
@@ -52,7 +49,6 @@ impl Host {
         Self {
             id,
             transport,
-            commands: transport.commands(),
             registers: Registers::default(),
             queues: Queues::new(config.queue_pairs),
             interrupts: Interrupts::new(config.vectors(), config.interrupt_coalescing),

@@ -9,6 +9,7 @@ use crate::changes::Changes;
 use crate::command::{location, SubmissionEntry};
 use crate::condition::Condition;
 use crate::config::{Config, Namespace};
+use crate::controller_id::ControllerId;
 use crate::extent::Extent;
 use crate::features::Features;
 use crate::namespaces::Namespaces;
@@ -18,7 +19,6 @@ use crate::registered::Registered;
 use crate::slots::{Owner, Purpose, Slot, Slots};
 use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::subsystem::ControllerId;
 use crate::write_cache::WriteCache;
 use crate::Memory;
 

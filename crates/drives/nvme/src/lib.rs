@@ -28,16 +28,19 @@
 
 mod admin;
 mod buffers;
+mod capsules;
 mod changes;
 mod command;
 mod commands;
 mod condition;
 mod config;
+mod connect;
+mod context;
 mod controller;
+mod controller_id;
 mod error_log;
 mod events;
 mod extent;
-pub mod fabrics;
 mod features;
 mod formatting;
 mod host;
@@ -70,17 +73,25 @@ mod write_cache;
 mod zoned;
 
 pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
-pub use controller::{Controller, ControllerMut, Ended};
+pub use context::ControllerMut;
+pub use controller::{Controller, Ended};
+pub use controller_id::ControllerId;
 pub use kept::{KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
 pub use stasis_block::memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
-pub use subsystem::{ControllerId, Subsystem, MAX_CONTROLLERS};
+pub use subsystem::{Subsystem, MAX_CONTROLLERS};
 pub use transport::Transport;
 pub use vendor::VendorRequest;
 pub use zoned::{KeptZones, ZoneState, Zones, ZonesError, Zrwa};
+
+/// NVMe over Fabrics: how hosts make controllers and queues by capsules.
+pub mod fabrics {
+    pub use crate::capsules::{ConnectedHost, DiscoveryEntry, DISCOVERY_NQN, IN_CAPSULE, OPCODE};
+    pub use crate::connect::{Connect, ConnectError, Connected, CONNECT_DATA};
+}
 
 /// Size of a memory page as the controller uses it, in bytes: the only one
 /// offered (`CAP.MPSMIN` = `CAP.MPSMAX` = 0, NVMe 1.4 section 3.1.1).

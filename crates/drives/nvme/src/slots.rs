@@ -5,8 +5,8 @@ use stasis_block::memory::{PendingRequest, Requests, Segment};
 use stasis_block::{Command, Operation, Tag};
 
 use crate::command::CommandId;
+use crate::controller_id::ControllerId;
 use crate::status::StatusCode;
-use crate::subsystem::ControllerId;
 use crate::write_cache::Covers;
 
 /// To whom a request's completion matters.

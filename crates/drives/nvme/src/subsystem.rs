@@ -5,7 +5,9 @@ use stasis_block::{Health, Refused, Request, Tag};
 
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, ConfigError};
-use crate::controller::{ControllerMut, Ended};
+use crate::context::ControllerMut;
+use crate::controller::Ended;
+use crate::controller_id::ControllerId;
 use crate::formatting::Formatting;
 use crate::host::Host;
 use crate::io::Io;
@@ -15,23 +17,10 @@ use crate::placement::{kept_fdp, PlacementState};
 use crate::statistics::Statistics;
 use crate::transport::Transport;
 use crate::vendor::{Vendor, VendorRequest};
-use crate::Memory;
+use crate::{commands, Memory};
 
 /// Limit on the controllers of a subsystem.
 pub const MAX_CONTROLLERS: usize = 64;
-
-/// The identifier of a controller in its subsystem (CNTLID).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ControllerId(pub u16);
-
-impl ControllerId {
-    /// That of the one controller of a drive on PCIe.
-    pub const PCIE: Self = Self(0);
-
-    pub(crate) fn index(self) -> usize {
-        self.0.into()
-    }
-}
 
 /// A subsystem and its controllers.
 #[derive(Debug)]
@@ -131,7 +120,8 @@ impl Subsystem {
         let alone = running.count() == 0;
         let host = self.hosts.get_mut(id.index())?.as_mut()?;
         let Self { io, formatting, vendor, chunk_notifications, .. } = self;
-        Some(ControllerMut { io, host, formatting, vendor, chunk_notifications, alone })
+        let commands = commands::of(host.transport);
+        Some(ControllerMut { io, host, formatting, vendor, chunk_notifications, alone, commands })
     }
 
     pub(crate) fn host(&self, id: ControllerId) -> Option<&Host> {
@@ -191,6 +181,7 @@ impl Subsystem {
                     vendor,
                     chunk_notifications,
                     alone: true,
+                    commands: commands::of(Transport::Pcie),
                 };
                 return { controller }.complete(memory, tag, ended, data);
             }

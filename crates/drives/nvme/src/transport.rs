@@ -1,8 +1,5 @@
 //! How a host reaches its controller.
 
-use crate::admin::Commands;
-use crate::commands::{COMMANDS, DISCOVERY_COMMANDS, FABRICS_COMMANDS};
-
 /// How a host reaches a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
@@ -19,14 +16,5 @@ impl Transport {
     /// Whether queue entries come and go with messages.
     pub fn has_capsules(self) -> bool {
         self != Self::Pcie
-    }
-
-    /// The commands that a controller of this transport has.
-    pub(crate) fn commands(self) -> &'static Commands {
-        match self {
-            Self::Pcie => &COMMANDS,
-            Self::Fabrics => &FABRICS_COMMANDS,
-            Self::Discovery => &DISCOVERY_COMMANDS,
-        }
     }
 }

@@ -7,9 +7,9 @@ use stasis_block::memory::{gather, scatter, Segment};
 use stasis_block::{VendorCommand, VendorError};
 
 use crate::command::{location, CommandId, SubmissionEntry};
+use crate::controller_id::ControllerId;
 use crate::io::Io;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::subsystem::ControllerId;
 use crate::Memory;
 
 /// First opcode of a vendor's own.

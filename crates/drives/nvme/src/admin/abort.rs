@@ -2,11 +2,11 @@
 //! no longer access the guest's memory.
 
 use crate::command::{CommandId, SubmissionEntry};
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::context::AdminCommand;
+use crate::context::AdminCommand;
 
 pub const ABORT: AdminCommand = AdminCommand::plain(0x08, abort);
 

@@ -3,7 +3,7 @@
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{LBA_FORMATS, NVM_COMMAND_SET as NVM};
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
 use crate::{zoned, PAGE_SIZE};
 

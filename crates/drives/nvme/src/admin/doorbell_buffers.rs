@@ -1,13 +1,13 @@
 //! Doorbell Buffer Config (NVMe 1.4 section 5.7).
 
 use crate::command::{location, SubmissionEntry};
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::registered::SUPPORTED;
 use crate::shadow::Shadow;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
-use super::context::AdminCommand;
+use crate::context::AdminCommand;
 
 pub const DOORBELL_BUFFER_CONFIG: AdminCommand = AdminCommand {
     opcode: 0x7c,

@@ -1,11 +1,11 @@
 //! Asynchronous Event Request (NVMe 1.4 section 5.2).
 
 use crate::command::{location, SubmissionEntry};
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::context::AdminCommand;
+use crate::context::AdminCommand;
 
 pub const ASYNCHRONOUS_EVENT_REQUEST: AdminCommand = AdminCommand::plain(0x0c, request_event);
 

@@ -1,7 +1,7 @@
 //! Get Features and Set Features (NVMe 1.4 sections 5.13 and 5.21).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::features::{notices, Features};
 use crate::keep_alive::KeepAlive;
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
@@ -9,7 +9,7 @@ use crate::slots::Owner;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::context::AdminCommand;
+use crate::context::AdminCommand;
 
 /// Feature identifiers (section 5.21.1).
 mod feature {

@@ -5,12 +5,12 @@ use stasis_block::Operation;
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::LBA_FORMATS;
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::registered::{always, ALONE, CHANGES_CAPABILITIES, CHANGES_CONTENTS, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::context::AdminCommand;
+use crate::context::AdminCommand;
 
 pub const FORMAT_NVM: AdminCommand = AdminCommand {
     opcode: 0x80,

@@ -4,20 +4,19 @@ use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, Namespace, LBA_FORMATS};
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MAX_EVENT_REQUESTS;
 use crate::features::notices;
-use crate::host::Host;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{fabrics, keep_alive, Memory, PAGE_SIZE};
+use crate::{capsules, keep_alive, Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
-use super::context::AdminCommand;
+use crate::context::AdminCommand;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
 mod structure {
@@ -54,7 +53,7 @@ fn identify(
                 put(&mut page, 102, &ENDURANCE_GROUP.to_le_bytes());
             }
         }
-        structure::CONTROLLER => fill_controller(&mut page, &controller.io.config, controller.host),
+        structure::CONTROLLER => fill_controller(&mut page, controller),
         structure::ACTIVE_NAMESPACES => {
             if nsid >= ALL_NAMESPACES - 1 {
                 return Err(unknown);
@@ -97,7 +96,7 @@ fn put(page: &mut [u8], at: usize, value: &[u8]) {
 }
 
 /// Identify Controller data structure (section 5.15.2.2), by its byte offsets.
-fn fill_controller(page: &mut Page, config: &Config, host: &Host) {
+fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     // Controller Attributes.
     const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
     const CTRATT_FDP: u32 = 1 << 19;
@@ -123,7 +122,8 @@ fn fill_controller(page: &mut Page, config: &Config, host: &Host) {
     // A controller for I/O.
     const CNTRLTYPE_IO: u8 = 1;
 
-    let commands = host.commands;
+    let ControllerMut { commands, host, io, .. } = controller;
+    let config = &io.config;
     let mdts = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
     put(page, 0, &config.vendor_id.to_le_bytes());
     put(page, 2, &config.subsystem_vendor_id.to_le_bytes());
@@ -139,8 +139,8 @@ fn fill_controller(page: &mut Page, config: &Config, host: &Host) {
         put(page, 96, &CTRATT_LONG_HOST_ID.to_le_bytes());
         put(page, 320, &keep_alive::GRANULARITY.to_le_bytes());
         put(page, 514, &config.queue_entries.to_le_bytes()); // MAXCMD
-        put(page, 1792, &fabrics::IOCCSZ.to_le_bytes());
-        put(page, 1796, &fabrics::IORCSZ.to_le_bytes());
+        put(page, 1792, &capsules::IOCCSZ.to_le_bytes());
+        put(page, 1796, &capsules::IORCSZ.to_le_bytes());
         page[1803] = MSDBD;
     }
     put(page, 256, &commands.admin.identify(config).to_le_bytes()); // OACS

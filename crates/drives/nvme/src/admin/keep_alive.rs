@@ -1,11 +1,11 @@
 //! Keep Alive (NVMe 1.4 section 5.18).
 
 use crate::command::SubmissionEntry;
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::status::{Failure, Outcome};
 use crate::Memory;
 
-use super::context::AdminCommand;
+use crate::context::AdminCommand;
 
 pub const KEEP_ALIVE: AdminCommand = AdminCommand::plain(0x18, keep_alive);
 

@@ -2,7 +2,7 @@
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::condition::SPARE_THRESHOLD;
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::events::EventType;
 use crate::log_page as page;
 use crate::ocssd::chunk_information;
@@ -12,7 +12,7 @@ use crate::statistics::{Statistics, POWER_CYCLES, UNSAFE_SHUTDOWNS};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{zoned, Memory};
 
-use super::context::{AdminCommand, Commands};
+use crate::context::{AdminCommand, Commands};
 
 /// Retain Asynchronous Event, in Dword 10.
 const RETAIN_EVENT: u32 = 1 << 15;
@@ -155,7 +155,7 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
         return Err(StatusCode::InvalidField.at(location::CDW14 + 3));
     }
     let mut log = vec![0; 4096];
-    let Commands { io, open_channel, admin: of_admin } = *controller.host.commands;
+    let Commands { io, open_channel, admin: of_admin } = *controller.commands;
     let config = &controller.io.config;
     put_effects(&mut log[..1024], of_admin.announced(config, set));
     put_effects(&mut log[1024..], io.announced(config, set));

@@ -1,10 +1,10 @@
 //! The admin command set (NVMe 1.4 section 5).
 //!
-//! A new command is a file here with an [`AdminCommand`], and a line in [`ADMIN`].
+//! A new command is a file here with an [`AdminCommand`](crate::context::AdminCommand), and a line in [`ADMIN`].
 
 mod abort;
 mod command_sets;
-mod context;
+mod discovery;
 mod doorbell_buffers;
 mod events;
 mod features;
@@ -14,10 +14,9 @@ mod keep_alive;
 mod log;
 mod queues;
 
-pub use context::{AdminCommand, AdminExecute, Commands};
-
+use crate::context::AdminExecute;
 use crate::registered::Table;
-use crate::{fabrics, ocssd, placement};
+use crate::{ocssd, placement};
 
 /// Every admin command but those that go to the drive (NVMe 1.4 section 5).
 pub static ADMIN: Table<AdminExecute> = Table::new(&[
@@ -40,13 +39,12 @@ pub static ADMIN: Table<AdminExecute> = Table::new(&[
 
 /// Every admin command of a discovery controller (NVMe over Fabrics 1.1 section 4.2).
 pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
-    fabrics::DISCOVERY_LOG,
-    fabrics::IDENTIFY_DISCOVERY,
+    discovery::DISCOVERY_LOG,
+    discovery::IDENTIFY_DISCOVERY,
     features::SET_FEATURES,
     features::GET_FEATURES,
     events::ASYNCHRONOUS_EVENT_REQUEST,
     keep_alive::KEEP_ALIVE,
-    fabrics::COMMAND,
 ]);
 
 /// Every admin command of a controller on a fabric: its queues are made by Connect (NVMe over
@@ -63,5 +61,4 @@ pub static FABRICS_ADMIN: Table<AdminExecute> = Table::new(&[
     format::FORMAT_NVM,
     ocssd::GEOMETRY,
     keep_alive::KEEP_ALIVE,
-    fabrics::COMMAND,
 ]);

@@ -1,12 +1,12 @@
 //! Creating and deleting I/O queues (NVMe 1.4 sections 5.3 to 5.6).
 
 use crate::command::{location, SubmissionEntry, CQE_SIZE, SQE_SIZE};
-use crate::controller::ControllerMut;
+use crate::context::ControllerMut;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
-use super::context::AdminCommand;
+use crate::context::AdminCommand;
 
 /// Physically Contiguous, in Dword 11.
 const CONTIGUOUS: u32 = 1;

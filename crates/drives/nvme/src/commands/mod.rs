@@ -17,21 +17,31 @@ mod write_zeroes;
 pub use copy::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 pub use dataset::{parse_range, receive_ranges, DEALLOCATE, MAX_RANGES, RANGE};
 
-use crate::admin::{self, Commands};
+use crate::admin;
+use crate::context::Commands;
 use crate::io::IoExecute;
 use crate::registered::Table;
+use crate::transport::Transport;
 use crate::{ocssd, placement, zoned};
 
+/// The commands that a controller of a transport has.
+pub fn of(transport: Transport) -> &'static Commands {
+    match transport {
+        Transport::Pcie => &COMMANDS,
+        Transport::Fabrics => &FABRICS_COMMANDS,
+        Transport::Discovery => &DISCOVERY_COMMANDS,
+    }
+}
+
 /// All of a controller on PCIe.
-pub static COMMANDS: Commands =
-    Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::ADMIN };
+static COMMANDS: Commands = Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::ADMIN };
 
 /// Those of a controller on a fabric.
-pub static FABRICS_COMMANDS: Commands =
+static FABRICS_COMMANDS: Commands =
     Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::FABRICS_ADMIN };
 
 /// Those of a discovery controller, which has no I/O queues.
-pub static DISCOVERY_COMMANDS: Commands =
+static DISCOVERY_COMMANDS: Commands =
     Commands { io: &NONE, open_channel: &NONE, admin: &admin::DISCOVERY_ADMIN };
 
 static NONE: Table<IoExecute> = Table::new(&[]);

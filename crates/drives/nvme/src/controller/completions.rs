@@ -8,7 +8,7 @@ use crate::slots::{GroupEnd, Owner, Purpose, Slot};
 use crate::status::StatusCode;
 use crate::Memory;
 
-use super::ControllerMut;
+use crate::context::ControllerMut;
 
 /// How the drive has ended a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use stasis_block::{Command, Operation, Refused};
 
 use crate::command::{location, SubmissionEntry, FUSE, PSDT};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{fabrics, vendor, Memory};
+use crate::{capsules, vendor, Memory};
 
-use super::ControllerMut;
+use crate::context::ControllerMut;
 
 impl ControllerMut<'_> {
     pub(super) fn execute_io(
@@ -25,13 +25,13 @@ impl ControllerMut<'_> {
             return Err(StatusCode::InvalidNamespace.at(location::NSID));
         }
         let table = match namespaces.chunks(command.nsid) {
-            None => self.host.commands.io,
-            Some(_) => self.host.commands.open_channel,
+            None => self.commands.io,
+            Some(_) => self.commands.open_channel,
         };
         match table.find(command.opcode) {
             Some(known) => (known.execute)(self.io, memory, command),
-            None if self.host.transport.has_capsules() && command.opcode == fabrics::OPCODE => {
-                fabrics::refuse(command)
+            None if self.host.transport.has_capsules() && command.opcode == capsules::OPCODE => {
+                capsules::refuse(command)
             }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
@@ -48,7 +48,10 @@ impl ControllerMut<'_> {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
         self.check_ready(command)?;
-        match self.host.commands.admin.find(command.opcode) {
+        if self.host.transport.has_capsules() && command.opcode == capsules::OPCODE {
+            return self.execute_fabrics(memory, command);
+        }
+        match self.commands.admin.find(command.opcode) {
             Some(known) => (known.execute)(self, memory, command),
             None if command.opcode >= vendor::FIRST_OPCODE => {
                 self.vendor.execute(self.io, memory, command)
@@ -60,7 +63,7 @@ impl ControllerMut<'_> {
     /// Checks that a controller on a fabric is ready: before, it has the commands of fabrics only
     /// (NVMe over Fabrics 1.1 section 3.5).
     fn check_ready(&self, command: &SubmissionEntry) -> Result<(), Failure> {
-        let early = command.opcode == fabrics::OPCODE || self.host.is_running();
+        let early = command.opcode == capsules::OPCODE || self.host.is_running();
         if self.host.transport.has_capsules() && !early {
             return Err(StatusCode::CommandSequenceError.at(location::OPCODE));
         }
@@ -70,7 +73,7 @@ impl ControllerMut<'_> {
     /// Notes that a command of an I/O queue was refused. A command that is no I/O, such as a report
     /// of zones, is not noted.
     pub(super) fn log_refused(&mut self, entry: &SubmissionEntry, code: StatusCode) {
-        let known = self.host.commands.io.find(entry.opcode).filter(|_| entry.sq != 0);
+        let known = self.commands.io.find(entry.opcode).filter(|_| entry.sq != 0);
         let Some(operation) = known.and_then(|known| known.counts_as) else { return };
         if !self.io.outgoing.keeps_refused() {
             return;

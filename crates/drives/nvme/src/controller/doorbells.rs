@@ -7,7 +7,7 @@ use crate::registers as reg;
 use crate::status::Outcome;
 use crate::Memory;
 
-use super::ControllerMut;
+use crate::context::ControllerMut;
 
 /// The queue of a doorbell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::registers::{self as reg, Registers};
 use crate::slots::Owner;
 use crate::Memory;
 
-use super::ControllerMut;
+use crate::context::ControllerMut;
 
 /// The admin queues' identifier, and their interrupt vector.
 const ADMIN: u16 = 0;

@@ -6,53 +6,24 @@ mod dispatch;
 mod doorbells;
 mod lifecycle;
 mod one;
+mod properties;
 
 pub use completions::Ended;
 pub use one::Controller;
 
 use stasis_block::VendorError;
 
+use crate::capsules::DiscoveryEntry;
 use crate::command::{CommandId, CQE_SIZE, SQE_SIZE};
-use crate::fabrics::DiscoveryEntry;
-use crate::features::Features;
-use crate::formatting::Formatting;
-use crate::host::Host;
-use crate::io::Io;
-use crate::ocssd::Notifications;
+use crate::context::ControllerMut;
+use crate::controller_id::ControllerId;
 use crate::registers as reg;
-use crate::subsystem::ControllerId;
-use crate::vendor::Vendor;
 use crate::Memory;
-
-/// A controller of a subsystem, to act on: its own parts, and those that it shares with others.
-/// Made by [`crate::Subsystem::controller`].
-#[derive(Debug)]
-pub struct ControllerMut<'a> {
-    /// The drive's side, which all controllers share.
-    pub(crate) io: &'a mut Io,
-    /// The host's side.
-    pub(crate) host: &'a mut Host,
-    pub(crate) formatting: &'a mut Formatting,
-    pub(crate) vendor: &'a mut Vendor,
-    pub(crate) chunk_notifications: &'a mut Notifications,
-    /// Whether no other controller is enabled.
-    pub(crate) alone: bool,
-}
 
 impl ControllerMut<'_> {
     /// Its identifier (CNTLID).
     pub fn id(&self) -> ControllerId {
         self.host.id
-    }
-
-    /// The features that its host has set.
-    pub(crate) fn features(&self) -> &Features {
-        self.io.features(self.host.id)
-    }
-
-    /// The same, to change them.
-    pub(crate) fn features_mut(&mut self) -> &mut Features {
-        self.io.features_mut(self.host.id)
     }
 
     /// Reads the register at `offset`: aligned, 4 or 8 bytes. Anything else
@@ -187,25 +158,5 @@ impl ControllerMut<'_> {
         self.go_on_formatting(memory);
         self.report_changes(memory);
         self.resume_if_waiting(memory);
-    }
-
-    /// Goes on with a format for which there may be room now.
-    pub(crate) fn go_on_formatting(&mut self, memory: &dyn Memory) {
-        self.formatting.go_on(self.io, self.host, memory);
-    }
-
-    /// Reports critical warnings to a host that requested events of them.
-    pub(crate) fn check_warnings(&mut self, memory: &dyn Memory) {
-        let asked = self.features().asked_warnings(&self.io.condition);
-        self.host.check_warnings(memory, asked);
-    }
-
-    /// Reports what has changed of the namespaces.
-    pub(crate) fn report_changes(&mut self, memory: &dyn Memory) {
-        let Io { changes, namespaces, .. } = &*self.io;
-        if self.host.seen_changes != changes.count() {
-            let features = self.io.features(self.host.id);
-            self.host.report_changes(memory, changes, features, namespaces.count());
-        }
     }
 }

@@ -4,15 +4,18 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Health, Refused, Request, Tag, VendorError};
 
 use crate::config::{Config, ConfigError};
+use crate::controller_id::ControllerId;
 use crate::kept::{KeptState, StateError};
 use crate::registers as reg;
 use crate::statistics::Statistics;
-use crate::subsystem::{ControllerId, Subsystem};
+use crate::subsystem::Subsystem;
 use crate::transport::Transport;
 use crate::vendor::VendorRequest;
 use crate::Memory;
 
-use super::{ControllerMut, Ended};
+use crate::context::ControllerMut;
+
+use super::Ended;
 
 /// A subsystem with one controller, on PCIe.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Geometry (OCSSD 2.0 section 2.1): the admin command by which a host learns of the drive's
 //! parts.
 
-use crate::admin::AdminCommand;
 use crate::command::SubmissionEntry;
 use crate::config::Config;
-use crate::controller::ControllerMut;
+use crate::context::AdminCommand;
+use crate::context::ControllerMut;
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome};
 use crate::{Memory, PAGE_SIZE};

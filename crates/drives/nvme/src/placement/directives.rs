@@ -1,8 +1,8 @@
 //! Directive Send and Receive (NVMe 1.4 sections 5.10, 5.9 and 9).
 
-use crate::admin::AdminCommand;
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::controller::ControllerMut;
+use crate::context::AdminCommand;
+use crate::context::ControllerMut;
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};

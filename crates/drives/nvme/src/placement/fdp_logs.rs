@@ -3,11 +3,11 @@
 
 use crate::command::{location, SubmissionEntry};
 use crate::condition::SPARE_THRESHOLD;
+use crate::controller_id::ControllerId;
 use crate::io::Io;
 use crate::kept::KeptFdp;
 use crate::log_page as page;
 use crate::status::{Failure, StatusCode};
-use crate::subsystem::ControllerId;
 
 use super::events::EventLog;
 use super::fdp::{Fdp, ENDURANCE_GROUP};

@@ -1,11 +1,13 @@
 //! Connect (NVMe-oF 1.1 section 3.3): the making of a controller with its admin queue, and of an
 //! I/O queue.
 
+use crate::capsules::{kind, ConnectedHost, OPCODE};
 use crate::command::{location, SubmissionEntry};
+use crate::controller_id::ControllerId;
 use crate::keep_alive::KeepAlive;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::status::StatusCode;
-use crate::subsystem::{ControllerId, Subsystem};
+use crate::subsystem::Subsystem;
 use crate::transport::Transport;
 
 /// Length of the data of Connect in bytes.
@@ -32,15 +34,6 @@ pub struct Connect {
     pub subsystem: String,
     /// The host.
     pub host: ConnectedHost,
-}
-
-/// A host, as it names itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConnectedHost {
-    /// Its NVMe Qualified Name.
-    pub nqn: String,
-    /// Its Host Identifier, of 128 bits.
-    pub id: [u8; 16],
 }
 
 /// A queue that was made.
@@ -115,7 +108,7 @@ impl Connect {
     pub fn parse(raw: &[u8; 64], data: &[u8; CONNECT_DATA]) -> Result<Self, ConnectError> {
         const NO_FLOW_CONTROL: u32 = 1 << 2;
         let command = SubmissionEntry::parse(ControllerId::PCIE, 0, raw);
-        if command.opcode != super::OPCODE || command.nsid as u8 != super::kind::CONNECT {
+        if command.opcode != OPCODE || command.nsid as u8 != kind::CONNECT {
             return Err(ConnectError::sequence());
         }
         // Record format, in Dword 10; there is one.

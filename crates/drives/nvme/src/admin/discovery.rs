@@ -1,30 +1,17 @@
 //! Discovery controllers: which subsystems a host can connect to (NVMe-oF 1.1 section 4).
 
-use crate::admin::AdminCommand;
+use crate::capsules::{DiscoveryEntry, DISCOVERY_NQN, IOCCSZ, IORCSZ};
 use crate::command::{location, SubmissionEntry};
-use crate::controller::ControllerMut;
+use crate::context::AdminCommand;
+use crate::context::ControllerMut;
 use crate::events::MAX_EVENT_REQUESTS;
 use crate::keep_alive;
 use crate::registers::VERSION;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{log_page, sgl, Memory, PAGE_SIZE};
 
-use super::{IOCCSZ, IORCSZ};
-
-/// The name of the discovery subsystem (NVMe-oF 1.1 section 1.5.2).
-pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
-
 /// Length of an entry of the log, and of its header, in bytes.
 const ENTRY: usize = 1024;
-
-/// An entry of the discovery log: a subsystem on a TCP port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiscoveryEntry {
-    /// The subsystem's NVMe Qualified Name.
-    pub nqn: String,
-    /// The address by which it is reached.
-    pub address: std::net::SocketAddr,
-}
 
 pub const DISCOVERY_LOG: AdminCommand = AdminCommand::plain(0x02, get_log_page);
 pub const IDENTIFY_DISCOVERY: AdminCommand = AdminCommand::plain(0x06, identify);

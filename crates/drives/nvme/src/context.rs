@@ -1,0 +1,76 @@
+//! The parts of a controller that commands act on, and the registration of commands.
+
+use crate::command::SubmissionEntry;
+use crate::features::Features;
+use crate::formatting::Formatting;
+use crate::host::Host;
+use crate::io::{Io, IoExecute};
+use crate::ocssd::Notifications;
+use crate::registered::{Registered, Table};
+use crate::status::{Failure, Outcome};
+use crate::vendor::Vendor;
+use crate::Memory;
+
+/// Carries out an admin command.
+pub type AdminExecute =
+    fn(&mut ControllerMut, &dyn Memory, &SubmissionEntry) -> Result<Outcome, Failure>;
+/// An admin command that the controller supports.
+pub type AdminCommand = Registered<AdminExecute>;
+
+/// The commands that a controller supports.
+#[derive(Debug)]
+pub struct Commands {
+    pub io: &'static Table<IoExecute>,
+    /// Those of Open-Channel namespaces.
+    pub open_channel: &'static Table<IoExecute>,
+    pub admin: &'static Table<AdminExecute>,
+}
+
+/// A controller of a subsystem, to act on: its own parts, and those that it shares with others.
+/// Made by [`crate::Subsystem::controller`].
+#[derive(Debug)]
+pub struct ControllerMut<'a> {
+    /// The drive's side, which all controllers share.
+    pub(crate) io: &'a mut Io,
+    /// The host's side.
+    pub(crate) host: &'a mut Host,
+    pub(crate) formatting: &'a mut Formatting,
+    pub(crate) vendor: &'a mut Vendor,
+    pub(crate) chunk_notifications: &'a mut Notifications,
+    /// Whether no other controller is enabled.
+    pub(crate) alone: bool,
+    /// The commands that there are.
+    pub(crate) commands: &'static Commands,
+}
+
+impl ControllerMut<'_> {
+    /// The features that its host has set.
+    pub(crate) fn features(&self) -> &Features {
+        self.io.features(self.host.id)
+    }
+
+    /// The same, to change them.
+    pub(crate) fn features_mut(&mut self) -> &mut Features {
+        self.io.features_mut(self.host.id)
+    }
+
+    /// Goes on with a format for which there may be room now.
+    pub(crate) fn go_on_formatting(&mut self, memory: &dyn Memory) {
+        self.formatting.go_on(self.io, self.host, memory);
+    }
+
+    /// Reports critical warnings to a host that requested events of them.
+    pub(crate) fn check_warnings(&mut self, memory: &dyn Memory) {
+        let asked = self.features().asked_warnings(&self.io.condition);
+        self.host.check_warnings(memory, asked);
+    }
+
+    /// Reports what has changed of the namespaces.
+    pub(crate) fn report_changes(&mut self, memory: &dyn Memory) {
+        let Io { changes, namespaces, .. } = &*self.io;
+        if self.host.seen_changes != changes.count() {
+            let features = self.io.features(self.host.id);
+            self.host.report_changes(memory, changes, features, namespaces.count());
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The identifier of a controller.
+
+/// The identifier of a controller in its subsystem (CNTLID).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ControllerId(pub u16);
+
+impl ControllerId {
+    /// That of the one controller of a drive on PCIe.
+    pub const PCIE: Self = Self(0);
+
+    pub(crate) fn index(self) -> usize {
+        self.0.into()
+    }
+}
