@@ -4,7 +4,7 @@ use serde::Serialize;
 use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_block::{Command, Operation};
-use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Request, Trace};
+use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Trace, TracedRequest};
 use stasis_report::units;
 
 use crate::names::Holder;
@@ -261,7 +261,7 @@ pub fn reason(why: LossReason) -> &'static str {
 }
 
 /// Whether a request of the guest is this one of the drive below.
-fn is_same(guest: &Request, drive: &Request) -> bool {
+fn is_same(guest: &TracedRequest, drive: &TracedRequest) -> bool {
     let place = |one: &Command| (one.operation, one.offset, one.length);
     place(&guest.command) == place(&drive.command) && guest.submit.0 <= drive.submit.0
 }
