@@ -216,6 +216,7 @@ def simulate(
     scale: Optional[float] = None,
     closed: Optional[int] = None,
     exact_times: bool = False,
+    think_times: bool = False,
     wrap: bool = False,
     variables: Optional[Mapping[str, object]] = None,
     progress: bool = True,
@@ -238,7 +239,8 @@ def simulate(
     ``trace_drive``: the drive to replay, of a trace of several. ``scale``: factor by which the
     trace's times are stretched (default 1). ``closed``: number of I/Os in flight, in place of the
     trace's times. ``exact_times``: whether a run's I/Os come at their very times, its boot
-    included. ``wrap``: whether I/Os beyond the drive are taken modulo its size.
+    included. ``think_times``: whether each I/O follows the completions that it followed in the
+    trace, as long after them. ``wrap``: whether I/Os beyond the drive are taken modulo its size.
     ``variables``: those that the job file names as ``${NAME}``.
     ``progress``: whether a bar is shown. ``cancel``: ends the simulation when it is set.
 
@@ -256,6 +258,7 @@ def simulate(
     }  # fmt: skip
     env = {name: str(value) for name, value in (variables or {}).items()}
     words = ["sim", _model_word(model, folder), *_words(options)]
+    words += ["--think-times"] * think_times
     words += ["--exact-times"] * exact_times + ["--wrap"] * wrap + ["--timeline"] * timeline
     if workload is not None:
         words += ["--workload", str(_job_file(workload, folder))]

@@ -21,6 +21,8 @@ pub struct Event<'a> {
     pub cpu: &'a str,
     /// When, since the trace's start (ns).
     pub at: Nanos,
+    /// Process that caused it; 0 where that is no number.
+    pub process: u32,
     /// `Q` queued, `D` issued to the driver, `C` completed, `R` requeued.
     pub action: &'a str,
     /// Requested operation.
@@ -47,7 +49,7 @@ pub fn parse(line: &str) -> Result<Option<Event<'_>>, &'static str> {
     let cpu = next("the CPU is missing")?;
     next("the sequence number is missing")?;
     let at = time(next("the time is missing")?).ok_or("the time is not seconds.nanoseconds")?;
-    next("the process is missing")?;
+    let process = next("the process is missing")?.parse().unwrap_or(0);
     let action = next("the action is missing")?;
     if !matches!(action, "Q" | "D" | "C" | "R") {
         return Ok(None);
@@ -66,7 +68,7 @@ pub fn parse(line: &str) -> Result<Option<Event<'_>>, &'static str> {
     let Some((operation, fua)) = operation(kind, sectors) else { return Ok(None) };
     let failed = action == "C" && last.is_some_and(|status| status != "[0]");
     let sectors = u64::from(sectors);
-    Ok(Some(Event { device, cpu, at, action, operation, fua, sector, sectors, failed }))
+    Ok(Some(Event { device, cpu, at, process, action, operation, fua, sector, sectors, failed }))
 }
 
 /// Whether a field is `major,minor`.

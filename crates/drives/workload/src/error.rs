@@ -104,6 +104,12 @@ pub enum TraceError {
          Alibaba or Tencent, or the ios.csv of a run"
     )]
     Unknown,
+    /// Think times need completions.
+    #[error(
+        "--think-times needs the trace's completions, and it has none: traces of blktrace with C \
+         events, of MSR Cambridge, and of runs have them"
+    )]
+    NoCompletions,
     /// There is nothing in it.
     #[error("the trace has no I/O{0}")]
     Empty(String),

@@ -12,6 +12,8 @@ pub struct Io {
     pub thread: u16,
     /// Whether it comes before the measurement: a job's ramp time, or the boot in a run's I/Os.
     pub early: bool,
+    /// Its number among those of its source, where that tells them apart.
+    pub number: u64,
     /// Requested command.
     pub command: Command,
 }

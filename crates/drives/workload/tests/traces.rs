@@ -61,7 +61,7 @@ fn replayed(
             (next, Some(end)) if next.is_none_or(|next| end <= next) => {
                 flying.pop_front();
                 let command = Command::flush();
-                replay.complete(end, &Io { thread: 0, early: false, command });
+                replay.complete(end, &Io { thread: 0, early: false, number: 0, command });
             }
             (next, _) => {
                 let at = next.unwrap();
@@ -270,7 +270,7 @@ fn what_was_changed_and_left_out_is_counted() {
     while replay.next_at().is_some() {
         taken += u64::from(replay.take().unwrap().is_some());
     }
-    let placed = Placed { submitted: 3, folded: 1, widened: 1, backwards: 1 };
+    let placed = Placed { submitted: 3, folded: 1, widened: 1, backwards: 1, late: 0 };
     assert_eq!((taken, replay.placed()), (3, placed));
     assert_eq!(replay.left_out(), LeftOut { other_drives: 1, empty: 1, ..LeftOut::default() });
 }

@@ -42,13 +42,17 @@ pub struct Arguments {
     /// The drive to replay, of a trace of several: 8,0, or host.1, or a number, or a name
     #[arg(long, value_name = "NAME", conflicts_with = "workload")]
     pub trace_drive: Option<String>,
-    /// Stretch the trace's times by this factor
+    /// Stretch the trace's times, or its think times, by this factor
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor, conflicts_with = "workload")]
     pub scale: f64,
     /// Submit as fast as possible, with so many I/Os in flight, not at the trace's times
     #[arg(long, value_name = "DEPTH", conflicts_with_all = ["workload", "scale", "exact_times"],
           value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub closed: Option<u32>,
+    /// Keep the trace's think times: submit each I/O after the completions that it followed in
+    /// the trace, in its process, and as long after them
+    #[arg(long, conflicts_with_all = ["workload", "closed", "exact_times"])]
+    pub think_times: bool,
     /// Submit at the very times of a run's I/Os, its boot included
     #[arg(long, conflicts_with_all = ["workload", "scale"])]
     pub exact_times: bool,

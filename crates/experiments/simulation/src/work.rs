@@ -75,11 +75,15 @@ impl IoSource {
     /// Remark for the user after the replay.
     pub fn remark(&self) -> Option<String> {
         let Self::Replay(replay) = self else { return None };
-        let Placed { folded, backwards, .. } = replay.placed();
+        let Placed { folded, backwards, late, .. } = replay.placed();
         let LeftOut { other_drives, empty, operations, refused, boot: _ } = replay.left_out();
         let told = [
             (folded, "lie beyond the drive and were brought back to it"),
             (backwards, "are earlier than the one before them; they were submitted at its time"),
+            (
+                late,
+                "were due before they were read, more than a million I/Os ahead, and were submitted then",
+            ),
             (other_drives, "are of other drives and were left out"),
             (empty, "have no length and were left out"),
             (operations, "are of operations that no drive here knows and were left out"),
@@ -93,13 +97,14 @@ impl IoSource {
     /// Numbers of I/Os of a trace that were submitted, changed, and left out.
     pub fn statistics(&self) -> Option<Value> {
         let Self::Replay(replay) = self else { return None };
-        let Placed { submitted, folded, widened, backwards } = replay.placed();
+        let Placed { submitted, folded, widened, backwards, late } = replay.placed();
         let LeftOut { other_drives, empty, operations, refused, boot } = replay.left_out();
         Some(json!({
             "submitted": submitted,
             "folded": folded,
             "widened": widened,
             "backwards": backwards,
+            "late": late,
             "left_out": {
                 "other_drives": other_drives,
                 "empty": empty,
@@ -230,6 +235,7 @@ fn replay(path: &Path, arguments: &Arguments, drive: DriveInfo) -> Result<Replay
         bail!("--exact-times is for the I/Os of a run: its folder, or its ios.parquet or ios.csv");
     }
     let pace = match (arguments.exact_times, arguments.closed) {
+        _ if arguments.think_times => Pace::ThinkTimes(arguments.scale),
         (true, _) => Pace::Exact,
         (false, Some(depth)) => Pace::Closed(depth),
         (false, None) => Pace::Open(arguments.scale),

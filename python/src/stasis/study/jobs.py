@@ -14,8 +14,8 @@ __all__ = ["SIMULATE", "placed", "with_value", "with_variables"]
 
 #: The keys of ``[simulate]``: the options of ``stasis sim``.
 SIMULATE = (
-    "model", "workload", "trace", "trace-drive", "scale", "closed", "exact-times", "wrap", "size",
-    "block-size", "seed", "path", "limit",
+    "model", "workload", "trace", "trace-drive", "scale", "closed", "exact-times",
+    "think-times", "wrap", "size", "block-size", "seed", "path", "limit",
 )  # fmt: skip
 #: Tables whose keys only the program checks.
 _FREE = ("model", "medium", "scheduler", "variable")

@@ -250,7 +250,7 @@ def simulation_words(job: Mapping[str, Any], folder: Path) -> list[str]:
         if key == "workload" and "[" in value:
             (folder / "job.fio").write_text(value, encoding="utf-8")
             words += ["--workload", "job.fio"]
-        elif key in ("exact-times", "wrap"):
+        elif key in ("exact-times", "think-times", "wrap"):
             words += [f"--{key}"] * bool(value)
         elif key != "model":
             words += [f"--{key}", str(value)]

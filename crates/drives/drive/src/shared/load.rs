@@ -117,7 +117,7 @@ impl HostLoad {
             self.buffers.push(data);
         }
         let started = self.started.unwrap_or(0);
-        let io = Io { thread: queue, early: false, command };
+        let io = Io { thread: queue, early: false, number: 0, command };
         self.load.complete(at.saturating_sub(started), &io);
         let latency = at.saturating_sub(submit);
         (self.ios, self.latency) = (self.ios + 1, self.latency + u128::from(latency));

@@ -227,7 +227,7 @@ impl Workload for Load {
         let then = if command.is_some() { at.saturating_add(self.path) } else { at };
         self.go_on(place, then);
         self.settle(at);
-        Ok(command.map(|command| Io { thread, early, command }))
+        Ok(command.map(|command| Io { thread, early, number: 0, command }))
     }
 
     fn complete(&mut self, at: Nanos, io: &Io) {

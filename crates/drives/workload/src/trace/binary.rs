@@ -6,7 +6,7 @@ use std::io::{BufRead, Read};
 
 use stasis_block::{Command, Operation};
 
-use super::{Reason, Record};
+use super::{End, Entry, Queued, Reason, Record};
 use crate::TraceError;
 
 /// `BLK_IO_TRACE_MAGIC`, of which the last byte is the version, and the version.
@@ -21,6 +21,7 @@ const SECTOR: u64 = 512;
 const ACTION: u32 = 0xff;
 const QUEUE: u32 = 1;
 const ISSUE: u32 = 7;
+const COMPLETE: u32 = 8;
 /// `enum blktrace_cat`, from bit 16 on.
 const CATEGORY: u32 = 16;
 const READ: u32 = 1 << 0;
@@ -41,6 +42,8 @@ pub(crate) struct Binary {
     device: Option<u32>,
     /// Whether others are left out.
     chosen: bool,
+    /// Whether queued I/Os and completions are read, too.
+    whole: bool,
     /// The event's first byte.
     at: u64,
     /// The next event's.
@@ -57,6 +60,8 @@ pub(crate) enum Event {
     Left(Reason),
     /// An I/O.
     Io(Record),
+    /// Something else about one.
+    Other(Entry),
 }
 
 /// Whether a file begins with an event; with its byte order.
@@ -79,6 +84,7 @@ struct Fields {
     sector: u64,
     bytes: u32,
     action: u32,
+    process: u32,
     device: u32,
     cpu: u32,
     /// Bytes of the data that follow.
@@ -100,6 +106,7 @@ impl Fields {
             sector: part(16, 8),
             bytes: part(24, 4) as u32,
             action: part(28, 4) as u32,
+            process: part(32, 4) as u32,
             device: part(36, 4) as u32,
             cpu: part(40, 4) as u32,
             data: part(46, 2) as u16,
@@ -122,6 +129,7 @@ impl Binary {
             action: QUEUE,
             device: device.transpose()?,
             chosen: drive.is_some(),
+            whole: false,
             at: 0,
             next: 0,
         };
@@ -152,6 +160,11 @@ impl Binary {
     /// Other files of the same trace have issues.
     pub(crate) fn only_issues(&mut self) {
         self.action = ISSUE;
+    }
+
+    /// Queued I/Os and completions are read, too.
+    pub(crate) fn read_whole(&mut self) {
+        self.whole = true;
     }
 
     /// The device, as `major,minor`.
@@ -198,8 +211,31 @@ impl Binary {
         self.event(&fields)
     }
 
+    /// A queued I/O or a completion, where they are read.
+    fn other(&mut self, fields: &Fields, category: u32) -> Option<Entry> {
+        let action = fields.action & ACTION;
+        let told = action == COMPLETE || action == QUEUE && self.action == ISSUE;
+        if !self.whole || !told || category & (NOTIFY | PASSTHROUGH) != 0 {
+            return None;
+        }
+        // Of a drive that is not chosen, an I/O is left out or an error.
+        if *self.device.get_or_insert(fields.device) != fields.device {
+            return None;
+        }
+        let (at, offset) = (fields.time, fields.sector.checked_mul(SECTOR)?);
+        let flush = category & FLUSH != 0 && fields.bytes == 0;
+        Some(match action {
+            // A flush has no place.
+            COMPLETE => Entry::End(End { at, offset: if flush { 0 } else { offset }, flush }),
+            _ => Entry::Queued(Queued { at, offset, process: fields.process }),
+        })
+    }
+
     fn event(&mut self, fields: &Fields) -> Result<Event, TraceError> {
         let category = fields.action >> CATEGORY;
+        if let Some(entry) = self.other(fields, category) {
+            return Ok(Event::Other(entry));
+        }
         if fields.action & ACTION != self.action || category & NOTIFY != 0 {
             return Ok(Event::Nothing);
         }
@@ -238,6 +274,8 @@ impl Binary {
         Ok(Event::Io(Record {
             at: fields.time,
             thread: u16::try_from(fields.cpu).unwrap_or(u16::MAX),
+            process: fields.process,
+            ended: None,
             early: false,
             order: 0,
             command,

@@ -79,7 +79,8 @@ fn io(drive: &str, at: Nanos, command: Command) -> Parsed<'_> {
     if command.length == 0 {
         return Parsed::Left(Reason::Empty);
     }
-    let record = Record { at, thread: 0, early: false, order: 0, command, line: 0 };
+    let record =
+        Record { at, thread: 0, process: 0, ended: None, early: false, order: 0, command, line: 0 };
     Parsed::Io { drive, record }
 }
 

@@ -39,6 +39,8 @@ pub(crate) fn parse<'a>(heading: &Heading, line: &'a str) -> Result<Parsed<'a>, 
     let record = Record {
         at: io.submit,
         thread: io.queue,
+        process: io.queue.into(),
+        ended: Some(io.delivered),
         early: io.boot,
         order: io.order,
         command: io.command(),

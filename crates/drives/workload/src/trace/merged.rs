@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use stasis_block::Command;
 
-use super::{Format, LeftOut, Position, Reader, Record};
+use super::{Entry, Format, LeftOut, Position, Reader, Record};
 use crate::TraceError;
 
 /// A file of a trace.
@@ -13,8 +13,8 @@ struct Part<R> {
     /// Its name in errors; empty of the only one.
     name: String,
     reader: Reader<R>,
-    /// Its next I/O, where there are several files.
-    next: Option<Record>,
+    /// What it says next, where there are several files.
+    next: Option<Entry>,
 }
 
 /// The files of a trace as one: each file's I/Os in its own order, and of the files the one
@@ -98,8 +98,24 @@ impl<R: BufRead> Merged<R> {
     /// # Errors
     /// [`TraceError`], with the file where there are several.
     pub fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        loop {
+            match self.next_entry()? {
+                Some(Entry::Io(record)) => return Ok(Some(record)),
+                Some(Entry::Queued(_) | Entry::End(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Queued I/Os and completions are read, too.
+    pub(crate) fn read_whole(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.reader.read_whole());
+    }
+
+    /// What the trace says next.
+    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, TraceError> {
         if let [part] = &mut self.parts[..] {
-            return part.reader.next_record().map_err(|error| error.within(&part.name));
+            return part.reader.next_entry().map_err(|error| error.within(&part.name));
         }
         if !self.begun {
             self.begun = true;
@@ -109,7 +125,7 @@ impl<R: BufRead> Merged<R> {
             self.check()?;
         }
         let times = self.parts.iter().enumerate();
-        let first = times.filter_map(|(number, part)| Some((part.next?.at, number))).min();
+        let first = times.filter_map(|(number, part)| Some((part.next?.order(), number))).min();
         let Some((_, number)) = first else { return Ok(None) };
         self.last = number;
         let next = self.read(number)?;
@@ -117,9 +133,9 @@ impl<R: BufRead> Merged<R> {
     }
 
     /// The next I/O of a part. One may have none: the others have.
-    fn read(&mut self, part: usize) -> Result<Option<Record>, TraceError> {
+    fn read(&mut self, part: usize) -> Result<Option<Entry>, TraceError> {
         let part = &mut self.parts[part];
-        match part.reader.next_record() {
+        match part.reader.next_entry() {
             Err(TraceError::Empty(_)) => Ok(None),
             other => other.map_err(|error| error.within(&part.name)),
         }
@@ -133,7 +149,8 @@ impl<R: BufRead> Merged<R> {
         match drives.find(|(_, other)| *other != drive) {
             None => Ok(()),
             Some((part, other)) => {
-                let place = Position::Byte(part.next.map_or(0, |record| record.line));
+                let line = |entry| if let Entry::Io(record) = entry { record.line } else { 0 };
+                let place = Position::Byte(part.next.map_or(0, line));
                 Err(TraceError::Drives { place, drive, other }.within(&part.name))
             }
         }

@@ -7,6 +7,7 @@ mod merged;
 mod msr;
 mod reader;
 mod replay;
+mod think;
 
 use std::fmt;
 use std::iter::Sum;
@@ -90,6 +91,10 @@ pub struct Record {
     pub at: Nanos,
     /// Submitter, where the trace names it.
     pub thread: u16,
+    /// Process that issued it, where the trace names it.
+    pub process: u32,
+    /// When it completed, where that stands with the I/O (ns).
+    pub ended: Option<Nanos>,
     /// Whether it belongs to the boot of the run that the trace is of.
     pub early: bool,
     /// Its number among the submissions, where the trace has another order.
@@ -98,6 +103,43 @@ pub struct Record {
     pub command: Command,
     /// Its line, from 1; of a binary trace the first byte of the event.
     pub line: u64,
+}
+
+/// An I/O that a process has queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Queued {
+    pub(crate) at: Nanos,
+    /// First byte.
+    pub(crate) offset: u64,
+    pub(crate) process: u32,
+}
+
+/// A completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) at: Nanos,
+    /// First byte of the I/O.
+    pub(crate) offset: u64,
+    pub(crate) flush: bool,
+}
+
+/// What a trace says of an I/O. Only a reader that was asked for it has others than the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Io(Record),
+    Queued(Queued),
+    End(End),
+}
+
+impl Entry {
+    /// Its time, and its place among others of the same time: completions come first.
+    fn order(&self) -> (Nanos, u8) {
+        match self {
+            Self::End(end) => (end.at, 0),
+            Self::Queued(queued) => (queued.at, 1),
+            Self::Io(record) => (record.at, 2),
+        }
+    }
 }
 
 /// Meaning of a line.
@@ -112,5 +154,12 @@ pub(crate) enum Parsed<'a> {
         drive: &'a str,
         /// The I/O; its line is filled in by the reader.
         record: Record,
+    },
+    /// Something else about an I/O of a drive.
+    Other {
+        /// The drive's name in the trace.
+        drive: &'a str,
+        /// What it is.
+        entry: Entry,
     },
 }

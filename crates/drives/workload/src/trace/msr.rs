@@ -38,9 +38,15 @@ pub(crate) fn parse<'a>(line: &'a str, first: &mut Option<u64>) -> Result<Parsed
     // Both stand in the line, one comma apart.
     let start = line.len() - line[line.find(',').map_or(0, |comma| comma + 1)..].len();
     let drive = &line[start..start + host.len() + 1 + disk.len()];
+    let at = ticks.saturating_sub(first).saturating_mul(TICK);
     let record = Record {
-        at: ticks.saturating_sub(first).saturating_mul(TICK),
+        at,
         thread: 0,
+        process: 0,
+        ended: next("ResponseTime")
+            .ok()
+            .and_then(|field| field.trim().parse().ok())
+            .map(|ticks: u64| at.saturating_add(ticks.saturating_mul(TICK))),
         early: false,
         order: 0,
         command: Command::new(operation, offset, size),

@@ -10,7 +10,7 @@ use stasis_run_events::text::Heading;
 
 use super::binary::{Binary, Event};
 use super::csv::Spread;
-use super::{binary, csv, ios, msr, LeftOut, Parsed, Position, Reason, Record};
+use super::{binary, csv, ios, msr, End, Entry, LeftOut, Parsed, Position, Queued, Reason, Record};
 use crate::TraceError;
 
 /// The formats of traces.
@@ -77,6 +77,8 @@ pub struct Reader<R> {
     drive: Option<String>,
     /// Whether others are left out.
     chosen: bool,
+    /// Whether queued I/Os and completions are read, too.
+    whole: bool,
     line: Vec<u8>,
     number: u64,
     bytes: u64,
@@ -137,6 +139,7 @@ impl<R: BufRead> Reader<R> {
             state,
             drive,
             chosen,
+            whole: false,
             line,
             number: 0,
             bytes: 0,
@@ -171,6 +174,14 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
+    /// Queued I/Os and completions are read, too.
+    pub(crate) fn read_whole(&mut self) {
+        self.whole = true;
+        if let State::Blktrace(binary) = &mut self.state {
+            binary.read_whole();
+        }
+    }
+
     /// The trace's format.
     pub fn format(&self) -> Format {
         match self.state {
@@ -197,6 +208,17 @@ impl<R: BufRead> Reader<R> {
     /// [`TraceError`], with the line.
     pub fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
         loop {
+            match self.next_entry()? {
+                Some(Entry::Io(record)) => return Ok(Some(record)),
+                Some(Entry::Queued(_) | Entry::End(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// What the trace says next.
+    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, TraceError> {
+        loop {
             if let State::Ios(_, waiting, next) = &mut self.state {
                 let enough = self.ended || waiting.len() > MAX_WAITING;
                 let ready =
@@ -204,7 +226,7 @@ impl<R: BufRead> Reader<R> {
                 if waiting.peek().is_some_and(ready) {
                     let record = waiting.pop().map(|Reverse(Waiting(record))| record);
                     *next = record.map_or(*next, |record| record.order + 1);
-                    return Ok(record);
+                    return Ok(record.map(Entry::Io));
                 }
             }
             if let State::Tencent(_, spread) = &mut self.state {
@@ -212,21 +234,25 @@ impl<R: BufRead> Reader<R> {
                     spread.end();
                 }
                 if let Some(record) = spread.pop() {
-                    return Ok(Some(record));
+                    return Ok(Some(Entry::Io(record)));
                 }
             }
             if self.ended {
                 return Ok(None);
             }
-            let record = match self.state {
+            let entry = match self.state {
                 State::Blktrace(_) => self.read_event()?,
                 _ => self.read_line()?,
             };
-            let Some(record) = record else { continue };
+            let record = match entry {
+                None => continue,
+                Some(Entry::Io(record)) => record,
+                Some(other) => return Ok(Some(other)),
+            };
             match &mut self.state {
                 State::Ios(_, waiting, _) => waiting.push(Reverse(Waiting(record))),
                 State::Tencent(_, spread) => spread.push(record),
-                _ => return Ok(Some(record)),
+                _ => return Ok(Some(Entry::Io(record))),
             }
         }
     }
@@ -242,7 +268,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// The I/O of the next event, if that is one of the drive's.
-    fn read_event(&mut self) -> Result<Option<Record>, TraceError> {
+    fn read_event(&mut self) -> Result<Option<Entry>, TraceError> {
         let State::Blktrace(binary) = &mut self.state else { return Ok(None) };
         match binary.read(&mut self.input)? {
             Event::End => self.end()?,
@@ -250,14 +276,15 @@ impl<R: BufRead> Reader<R> {
             Event::Left(reason) => self.left_out.count(reason),
             Event::Io(record) => {
                 self.found = true;
-                return Ok(Some(record));
+                return Ok(Some(Entry::Io(record)));
             }
+            Event::Other(entry) => return Ok(Some(entry)),
         }
         Ok(None)
     }
 
     /// The I/O of the next line, if that is one of the drive's.
-    fn read_line(&mut self) -> Result<Option<Record>, TraceError> {
+    fn read_line(&mut self) -> Result<Option<Entry>, TraceError> {
         self.line.clear();
         let read = (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut self.line)?;
         if read == 0 {
@@ -277,7 +304,7 @@ impl<R: BufRead> Reader<R> {
             return Err(bad(format!("the line is longer than {MAX_LINE} bytes")));
         }
         let parsed = match &mut self.state {
-            State::Blkparse(action) => of_event(line, action),
+            State::Blkparse(action) => of_event(line, action, self.whole),
             State::Msr(first) => msr::parse(line.trim(), first),
             State::Alibaba(first) => csv::alibaba(line.trim(), first),
             State::Tencent(first, _) => csv::tencent(line.trim(), first),
@@ -295,6 +322,11 @@ impl<R: BufRead> Reader<R> {
                 return Ok(None);
             }
             Parsed::Io { drive, record } => (drive, record),
+            Parsed::Other { drive, entry } => {
+                // Of a drive that is not chosen, an I/O is left out or an error.
+                let first = self.drive.get_or_insert_with(|| drive.to_owned());
+                return Ok((first == drive).then_some(entry));
+            }
         };
         record.line = self.number;
         match &self.drive {
@@ -318,16 +350,27 @@ impl<R: BufRead> Reader<R> {
             }
         }
         self.found = true;
-        Ok(Some(record))
+        Ok(Some(Entry::Io(record)))
     }
 }
 
-fn of_event<'a>(line: &'a str, action: &str) -> Result<Parsed<'a>, String> {
+fn of_event<'a>(line: &'a str, action: &str, whole: bool) -> Result<Parsed<'a>, String> {
     let Some(event) = blkparse::parse(line)? else { return Ok(Parsed::Nothing) };
-    if event.action != action {
-        return Ok(Parsed::Nothing);
-    }
     let bytes = |sectors: u64| sectors.checked_mul(SECTOR).ok_or("the sector is too large");
+    if event.action != action {
+        let (drive, at) = (event.device, event.at);
+        let flush = event.operation == Operation::Flush;
+        let entry = match event.action {
+            _ if !whole => return Ok(Parsed::Nothing),
+            // A flush has no place.
+            "C" => Entry::End(End { at, offset: bytes(event.sector)?, flush }),
+            "Q" => {
+                Entry::Queued(Queued { at, offset: bytes(event.sector)?, process: event.process })
+            }
+            _ => return Ok(Parsed::Nothing),
+        };
+        return Ok(Parsed::Other { drive, entry });
+    }
     let mut command = Command::new(event.operation, bytes(event.sector)?, bytes(event.sectors)?);
     if event.operation == Operation::Flush {
         command = Command::flush();
@@ -336,6 +379,8 @@ fn of_event<'a>(line: &'a str, action: &str) -> Result<Parsed<'a>, String> {
     let record = Record {
         at: event.at,
         thread: event.cpu.parse().unwrap_or(0),
+        process: event.process,
+        ended: None,
         early: false,
         order: 0,
         command,

@@ -5,7 +5,8 @@ use std::io::BufRead;
 use stasis_block::clock::Nanos;
 use stasis_block::Operation;
 
-use super::{Format, LeftOut, Merged, Record};
+use super::think::ThinkTimes;
+use super::{Entry, Format, LeftOut, Merged, Record};
 use crate::{Io, TraceError, Workload};
 
 /// When a trace's I/Os are submitted.
@@ -17,6 +18,9 @@ pub enum Pace {
     Closed(u32),
     /// At the times of a run, its boot included.
     Exact,
+    /// In a closed loop: after the completions of its process that an I/O followed in the trace,
+    /// and the think time between them and it, multiplied by this factor.
+    ThinkTimes(f64),
 }
 
 /// Options for the replay of a trace.
@@ -48,6 +52,8 @@ pub struct Placed {
     pub widened: u64,
     /// Earlier than the one before them, and submitted at its time.
     pub backwards: u64,
+    /// Of a closed loop: read after the time at which they were due, and submitted then.
+    pub late: u64,
 }
 
 /// A trace on its way to a drive.
@@ -65,6 +71,8 @@ pub struct Replay<R> {
     in_flight: u64,
     placed: Placed,
     boot: u64,
+    /// Of a closed loop, in place of `next`.
+    think: Option<Box<ThinkTimes>>,
 }
 
 impl<R: BufRead> Replay<R> {
@@ -83,7 +91,15 @@ impl<R: BufRead> Replay<R> {
             in_flight: 0,
             placed: Placed::default(),
             boot: 0,
+            think: None,
         };
+        if let Pace::ThinkTimes(scale) = options.pace {
+            if matches!(replay.format(), Format::Alibaba | Format::Tencent) {
+                return Err(TraceError::NoCompletions);
+            }
+            replay.reader.read_whole();
+            replay.think = Some(Box::new(ThinkTimes::new(scale)));
+        }
         replay.advance();
         match replay.error.take() {
             Some(error) => Err(error),
@@ -93,7 +109,9 @@ impl<R: BufRead> Replay<R> {
 
     /// Changes to the I/Os so far.
     pub fn placed(&self) -> Placed {
-        self.placed
+        let Some(think) = &self.think else { return self.placed };
+        let (backwards, late) = think.shifted();
+        Placed { backwards, late, ..self.placed }
     }
 
     /// Events left out so far.
@@ -102,10 +120,38 @@ impl<R: BufRead> Replay<R> {
     }
 
     fn advance(&mut self) {
+        if let Some(mut think) = self.think.take() {
+            if let Err(error) = self.read_ahead(&mut think) {
+                self.error = Some(error);
+            }
+            self.think = Some(think);
+            return;
+        }
         self.next = None;
         match self.read() {
             Ok(next) => self.next = next,
             Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// Reads as far ahead as a closed loop needs.
+    fn read_ahead(&mut self, think: &mut ThinkTimes) -> Result<(), TraceError> {
+        while self.error.is_none() && !think.is_full() {
+            match self.reader.next_entry()? {
+                Some(Entry::Queued(queued)) => think.queued(&queued),
+                Some(Entry::End(end)) => think.ended(&end),
+                Some(Entry::Io(record)) if record.early => self.boot += 1,
+                Some(Entry::Io(record)) => {
+                    let mut placed = record;
+                    self.place(&mut placed)?;
+                    think.issued(&record, placed.command);
+                }
+                None => break,
+            }
+        }
+        match think.has_ends() || think.next_at().is_none() {
+            true => Ok(()),
+            false => Err(TraceError::NoCompletions),
         }
     }
 
@@ -123,7 +169,7 @@ impl<R: BufRead> Replay<R> {
             Pace::Open(1.0) => record.at.saturating_sub(first),
             Pace::Open(scale) => (record.at.saturating_sub(first) as f64 * scale) as Nanos,
             Pace::Exact => record.at,
-            Pace::Closed(_) => {
+            Pace::Closed(_) | Pace::ThinkTimes(_) => {
                 record.early = false;
                 return Ok(Some(record));
             }
@@ -179,6 +225,14 @@ impl<R: BufRead> Replay<R> {
 
 impl<R: BufRead> Workload for Replay<R> {
     fn next_at(&self) -> Option<Nanos> {
+        if let Some(think) = &self.think {
+            // What was read before an error comes first.
+            return think.next_at().or(self
+                .error
+                .as_ref()
+                .filter(|_| self.in_flight == 0)
+                .map(|_| self.at));
+        }
         if self.next.is_none() && self.error.is_none() {
             return None;
         }
@@ -189,6 +243,14 @@ impl<R: BufRead> Workload for Replay<R> {
     }
 
     fn take(&mut self) -> Result<Option<Io>, TraceError> {
+        if let Some(think) = self.think.as_mut() {
+            if let Some((number, Record { thread, command, .. })) = think.take() {
+                self.in_flight += 1;
+                self.placed.submitted += 1;
+                self.advance();
+                return Ok(Some(Io { thread, early: false, number, command }));
+            }
+        }
         if let Some(error) = self.error.take() {
             return Err(error);
         }
@@ -199,10 +261,14 @@ impl<R: BufRead> Workload for Replay<R> {
             self.at = self.at.saturating_add(self.options.path);
         }
         self.advance();
-        Ok(Some(Io { thread, early, command }))
+        Ok(Some(Io { thread, early, number: self.placed.submitted, command }))
     }
 
-    fn complete(&mut self, at: Nanos, _io: &Io) {
+    fn complete(&mut self, at: Nanos, io: &Io) {
+        if let Some(think) = &mut self.think {
+            self.at = self.at.max(at);
+            think.complete(at, io.number);
+        }
         if let Pace::Closed(depth) = self.options.pace {
             if self.in_flight >= depth.into() {
                 self.at = self.at.max(at.saturating_add(self.options.path));
