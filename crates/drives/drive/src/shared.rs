@@ -2,6 +2,7 @@
 
 mod disk;
 mod load;
+mod tails;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use stasis_workload::{JobError, JobFile};
 use crate::{Done, Layer, Scheduled, Tenant};
 pub use disk::{TenantHandle, VirtualDisk};
 use load::HostLoad;
+use tails::Tails;
 
 /// Owner of a tenant's commands.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +33,8 @@ enum Owner {
 struct Member {
     name: String,
     tenant: Tenant,
+    // Its place among the tails.
+    tail: usize,
     weight: u32,
     // Whether its owner asks for help.
     asks: bool,
@@ -47,10 +51,11 @@ struct Member {
 }
 
 impl Member {
-    fn new(name: String, tenant: Tenant, weight: u32) -> Self {
+    fn new(name: String, tenant: Tenant, tail: usize, weight: u32) -> Self {
         Self {
             name,
             tenant,
+            tail,
             weight,
             asks: false,
             due: Vec::new(),
@@ -104,6 +109,9 @@ struct Inner {
     owners: Vec<Owner>,
     members: Vec<Member>,
     loads: Vec<HostLoad>,
+    // Each with its place among the tails.
+    load_tails: Vec<usize>,
+    tails: Tails,
     done: Vec<(Tenant, Done)>,
     now: Nanos,
     // Whether internal activity is reported.
@@ -129,6 +137,8 @@ impl SharedDrive {
             owners,
             members,
             loads,
+            load_tails: Vec::new(),
+            tails: Tails::new(),
             done: Vec::new(),
             now: 0,
             watched: false,
@@ -145,7 +155,8 @@ impl SharedDrive {
         let tenant = inner.scheduled.add_tenant(now, &QueueSpec { ordered: true, ..*queue });
         let number = inner.members.len();
         let weight = queue.effective_weight();
-        inner.members.push(Member::new(name.clone(), tenant, weight));
+        let tail = inner.tails.add(&name);
+        inner.members.push(Member::new(name.clone(), tenant, tail, weight));
         inner.owns(tenant, Owner::Disk(number));
         drop(inner);
         VirtualDisk::new(self.clone(), number, index, name, region)
@@ -170,6 +181,8 @@ impl SharedDrive {
             inner.owns(tenant, Owner::Load(number));
         }
         inner.loads.push(load);
+        let tail = inner.tails.add(&spec.name);
+        inner.load_tails.push(tail);
         Ok(())
     }
 
@@ -178,6 +191,7 @@ impl SharedDrive {
         let mut inner = self.0.borrow_mut();
         inner.catch_up(now);
         inner.scheduled.control().start(now);
+        inner.tails.start(now);
         inner.loads.iter_mut().for_each(|load| load.start(now));
     }
 
@@ -283,6 +297,7 @@ impl Inner {
             match self.owners.get(tenant.index()) {
                 Some(&Owner::Disk(number)) => {
                     let member = &mut self.members[number];
+                    self.tails.record(member.tail, done.at, done.at.saturating_sub(done.submit));
                     member.in_flight -= 1;
                     member.changes.retain(|&change| change != done.order);
                     member.due.push(done);
@@ -290,7 +305,11 @@ impl Inner {
                         self.send(number, flush);
                     }
                 }
-                Some(&Owner::Load(number)) => self.loads[number].completed(done),
+                Some(&Owner::Load(number)) => {
+                    let latency = done.at.saturating_sub(done.submit);
+                    self.tails.record(self.load_tails[number], done.at, latency);
+                    self.loads[number].completed(done);
+                }
                 Some(Owner::None) | None => debug_assert!(false, "a tenant without an owner"),
             }
         }
@@ -317,7 +336,11 @@ impl Inner {
         };
         let of_thread = |tenant| service(got(tenant));
         let of_limit = |tenant| limited(self.scheduled.limit_statistics(tenant));
+        let (tails_from_ns, tails_step_ns) = self.tails.steps();
         SharedOutcome {
+            tails_from_ns,
+            tails_step_ns,
+            tails: self.tails.report(now),
             name: self.scheduled.properties().name.clone(),
             scheduler: serde_json::to_value(&self.spec).unwrap_or_default(),
             tenants: self.members.iter().map(tenant).collect(),

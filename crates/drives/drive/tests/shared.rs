@@ -327,3 +327,34 @@ fn an_urgent_request_goes_first() {
     assert_eq!(order(&[]), (vec![0, 1, 2, 3], Some(0)));
     assert_eq!(order(&[3]), (vec![0, 3, 1, 2], Some(1)));
 }
+
+/// Each tenant's tail is of its own requests, from the workloads' start on.
+#[test]
+fn every_tenant_has_its_tail_over_time() {
+    let shared = Shared::new(&spec("none"), drive());
+    let region = Region { offset: 0, length: PART };
+    let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
+    work(&mut disk, MILLISECOND, 1, 0);
+    shared.add_load(&load(READERS, 100)).unwrap();
+    shared.start(MILLISECOND);
+    let start = MILLISECOND;
+    let mut done = Vec::new();
+    let (mut now, mut latencies) = (start, Vec::new());
+    while now < start + 100 * MILLISECOND {
+        disk.submit(now, Request::new(0, Command::new(Operation::Read, 0, 4096), vec![0; 4096]));
+        while done.is_empty() {
+            now = disk.next_event().unwrap();
+            disk.advance(now, &mut done);
+        }
+        latencies.extend(done.drain(..).map(|done| done.at - done.submit));
+    }
+    let report = shared.report(now);
+    assert_eq!((report.tails_from_ns, report.tails_step_ns), (start, 1 << 21));
+    let [disk, load] = &report.tails[..] else { panic!("{:?}", report.tails) };
+    assert_eq!((disk.name.as_str(), load.name.as_str()), ("disk", "load"));
+    assert_eq!(disk.requests_each_step.iter().sum::<u64>(), latencies.len() as u64);
+    assert_eq!(load.requests_each_step.iter().sum::<u64>(), report.workloads[0].ios);
+    let longest = disk.p99_ns_each_step.iter().flatten().max();
+    assert!(longest <= latencies.iter().max(), "{longest:?}");
+    assert!(*longest.unwrap() >= 50_000, "a read takes 50 us at least: {longest:?}");
+}

@@ -17,7 +17,7 @@ pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
 };
-pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, WorkloadOutcome};
+pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};

@@ -17,6 +17,27 @@ pub struct SharedOutcome {
     pub workloads: Vec<WorkloadOutcome>,
     /// Internal activity of the drive, where it reports any.
     pub inside: Option<Inside>,
+    /// When the first step of `tails` begins (ns of virtual time).
+    #[serde(default)]
+    pub tails_from_ns: u64,
+    /// How long each step is (ns).
+    #[serde(default)]
+    pub tails_step_ns: u64,
+    /// Each virtual disk's and each workload's tail latency over time, in this order.
+    #[serde(default)]
+    pub tails: Vec<TenantTail>,
+}
+
+/// Tail latency of a tenant over virtual time, step by step; the last step may not be over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantTail {
+    /// Its name, as among the tenants or the workloads.
+    pub name: String,
+    /// Requests that completed in each step.
+    pub requests_each_step: Vec<u64>,
+    /// 99th percentile of their latencies, from when the drive's scheduler got a request until it
+    /// completed (ns): by nearest rank, at most 1/32 above that; none in a step without requests.
+    pub p99_ns_each_step: Vec<Option<u64>>,
 }
 
 /// Service of a queue of the scheduler.

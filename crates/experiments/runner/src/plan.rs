@@ -6,7 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_channel::Job;
 use stasis_experiment::{CpuSpeed, DriveSpec, Interface, MachineSpec, TenantSpec};
 use stasis_models::ModelSpec;
-use stasis_report::Drive;
+use stasis_report::{Changes, Drive};
 
 /// Names of the files that a machine reads.
 pub mod input {
@@ -187,6 +187,7 @@ pub fn describe(name: String, model: &ModelSpec, interface: &str, medium: String
         name,
         model: model.label(),
         parameters: parameters(model),
+        changes: model.changes().map(|(from, keys)| Changes { from, keys }),
         interface: interface.into(),
         medium,
     }

@@ -63,6 +63,7 @@ mod tests {
             name,
             model,
             parameters: serde_json::Value::Null,
+            changes: None,
             interface: interface.to_owned(),
             medium,
         };

@@ -1,12 +1,14 @@
 //! The part of `report.html` about a flash SSD's inside.
 
+use serde_json::Value;
 use stasis_block::inside::{FlashInside, Inside, Parts, Usages};
 
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
 use crate::summary::DriveSummary;
-use crate::units;
+use crate::table::{Column, Table};
+use crate::{units, Changes};
 
 /// Least share of reads of data that was never written that is reported.
 const NOTABLE: f64 = 0.01;
@@ -29,6 +31,16 @@ pub(crate) fn section(
         section = section.with(Block::Prose(text));
     }
     section = section.with(Block::Facts(facts(inside)));
+    section = match &figures.described.changes {
+        Some(Changes { from, keys }) if keys.is_empty() => {
+            section.with(Block::Prose(format!("Its parameters are those of {from}.")))
+        }
+        Some(changes) => {
+            let caption = format!("Parameters that differ from those of {}.", changes.from);
+            section.with(Block::Table(caption, differing(changes)))
+        }
+        None => section,
+    };
     if plots {
         let mut plots = courses(inside, time, resolution);
         plots.extend([
@@ -46,6 +58,21 @@ pub(crate) fn section(
         section = section.with(Block::Plots(plots));
     }
     Some(section.with(Block::Terms(terms())))
+}
+
+/// Each parameter that differs, here and there.
+fn differing(changes: &Changes) -> Table {
+    let columns = ["here".to_owned(), changes.from.clone()].map(Column::right);
+    let mut table = Table::new([Column::left("parameter")].into_iter().chain(columns).collect());
+    let shown = |value: &Value| match value {
+        Value::Null => "–".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    for (key, [there, here]) in &changes.keys {
+        table.push(vec![key.clone(), shown(here), shown(there)]);
+    }
+    table
 }
 
 /// Remarks that a reader of a drive's figures needs first.

@@ -87,6 +87,16 @@ pub const REPORT_FILE: &str = "report.html";
 /// Name of the file with published and measured figures.
 pub const FIGURES_FILE: &str = "figures.json";
 
+/// What sets a model apart from the one it is derived from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// The name of a model, or `kind = "KIND"` for the defaults of that kind.
+    pub from: String,
+    /// Each key that differs (`gc.policy`), with its value there and here; null where it is not
+    /// given.
+    pub keys: std::collections::BTreeMap<String, [serde_json::Value; 2]>,
+}
+
 /// A drive as results describe it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
@@ -98,6 +108,9 @@ pub struct Drive {
     /// none.
     #[serde(skip_serializing_if = "serde_json::Value::is_null", default)]
     pub parameters: serde_json::Value,
+    /// Parameters that differ from those it is derived from; none where it has no such.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub changes: Option<Changes>,
     /// The interface that the guest sees, such as `nvme`.
     pub interface: String,
     /// The medium that holds its bytes.

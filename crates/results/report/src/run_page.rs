@@ -42,7 +42,7 @@ pub(crate) fn page(
         sections.extend(flash_page::section(figures, &time, resolution, drawn));
     }
     sections.extend(jobs_page::section(summary));
-    sections.extend(shared_page::sections(summary));
+    sections.extend(shared_page::sections(summary, &time, resolution));
     if kind == Kind::Guest {
         sections.push(machine::costs(summary).folded());
         sections.extend(machine::processors(summary, &time, resolution).map(Section::folded));

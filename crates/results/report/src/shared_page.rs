@@ -3,10 +3,11 @@
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::Value;
-use stasis_run_events::{Limited, SharedOutcome, TenantOutcome, WorkloadOutcome};
+use stasis_run_events::{Limited, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 
-use crate::page::{Block, Section};
+use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
+use crate::run_page::Time;
 use crate::summary::Summary;
 use crate::table::{Column, Table};
 use crate::units;
@@ -30,15 +31,21 @@ fn rows<T: DeserializeOwned>(summary: &Summary, name: &str) -> Vec<T> {
     rows.and_then(|rows| serde_json::from_value(rows).ok()).unwrap_or_default()
 }
 
+/// From this multiple of its usual p99 on a tenant is said to have suffered.
+const SUFFERED: f64 = 1.5;
+/// Steps of a tail over time in the coarsest resolution, of [`STEPS`] at most.
+const MIN_STEPS: usize = 12;
+const STEPS: usize = 64;
+
 /// The sections of a run of several machines; none for any other.
-pub(crate) fn sections(summary: &Summary) -> Vec<Section> {
+pub(crate) fn sections(summary: &Summary, time: &Time, resolution: Resolution) -> Vec<Section> {
     let machines: Vec<Machine> = rows(summary, "machines");
     let shared: Vec<SharedOutcome> = rows(summary, "shared");
     let first = (!machines.is_empty()).then(|| {
         let table = Block::Table(String::new(), ends(&machines));
         Section::new("Machines").with(table)
     });
-    first.into_iter().chain(shared.iter().map(drive)).collect()
+    first.into_iter().chain(shared.iter().map(|one| drive(one, time, resolution))).collect()
 }
 
 fn ends(machines: &[Machine]) -> Table {
@@ -61,7 +68,7 @@ fn ends(machines: &[Machine]) -> Table {
     table
 }
 
-fn drive(shared: &SharedOutcome) -> Section {
+fn drive(shared: &SharedOutcome, time: &Time, resolution: Resolution) -> Section {
     let mut section = Section::new(format!("Tenants of {}", shared.name))
         .with(Block::Prose(scheduler(&shared.scheduler)))
         .with(Block::Table(
@@ -70,6 +77,9 @@ fn drive(shared: &SharedOutcome) -> Section {
                 .to_owned(),
             shares(shared),
         ));
+    if let Some(text) = suffered(shared, time) {
+        section = section.with(Block::Prose(text));
+    }
     if shared.tenants.iter().any(|tenant| tenant.help_calls > 0) {
         let caption = "Help that guests asked for, as they raised a queue's weight.".to_owned();
         section = section.with(Block::Table(caption, help(&shared.tenants)));
@@ -82,7 +92,77 @@ fn drive(shared: &SharedOutcome) -> Section {
         let caption = "The host's workloads, from when they began.".to_owned();
         section = section.with(Block::Table(caption, workloads(&shared.workloads)));
     }
-    section.with(Block::Plots(vec![amounts(shared), rates(&shared.workloads)]))
+    let mut plots: Vec<_> = tails(shared, time, resolution).into_iter().collect();
+    plots.push(amounts(shared));
+    if !shared.workloads.is_empty() {
+        plots.push(rates(&shared.workloads));
+    }
+    section.with(Block::Plots(plots))
+}
+
+/// The steps of a tenant's tail in which it had requests: the middle of each on the axis of time,
+/// and its 99th percentile (ns).
+fn tail<'a>(
+    shared: &'a SharedOutcome,
+    of: &'a TenantTail,
+    time: &'a Time,
+) -> impl Iterator<Item = (f64, f64)> + 'a {
+    let (from, step) = (shared.tails_from_ns as f64, shared.tails_step_ns as f64);
+    let steps = of.p99_ns_each_step.iter().enumerate();
+    let points = steps.filter_map(move |(number, p99)| {
+        Some((time.since(from + (number as f64 + 0.5) * step), (*p99)? as f64))
+    });
+    points.filter(|(at, _)| time.holds(*at))
+}
+
+/// Whose worst time was the furthest from its usual one, and when that was.
+fn suffered(shared: &SharedOutcome, time: &Time) -> Option<String> {
+    let worst = shared.tails.iter().filter_map(|of| {
+        let mut steps: Vec<_> = tail(shared, of, time).collect();
+        let &(at, most) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        steps.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let usual = steps.get(steps.len().checked_sub(1)? / 2)?.1;
+        Some((most / usual.max(1.0), of.name.as_str(), at, most, usual))
+    });
+    let (ratio, name, at, most, usual) = worst.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    // Less than a bucket's width is nothing that was measured.
+    (ratio > SUFFERED).then(|| {
+        format!(
+            "{name} suffered most at {}: there its p99 was {}, {} times the usual {} (the median of \
+             its steps of {}).",
+            units::duration(at),
+            units::duration(most),
+            units::significant(ratio, 3),
+            units::duration(usual),
+            units::duration(shared.tails_step_ns as f64),
+        )
+    })
+}
+
+/// The 99th percentile of each tenant over time; nothing where the results have none.
+fn tails(shared: &SharedOutcome, time: &Time, resolution: Resolution) -> Option<Markup> {
+    let lines: Vec<_> = shared
+        .tails
+        .iter()
+        .enumerate()
+        .map(|(number, of)| Line {
+            name: of.name.clone(),
+            colour: number,
+            stroke: Stroke::Thin,
+            points: thinned(
+                &tail(shared, of, time).collect::<Vec<_>>(),
+                resolution.of(STEPS, MIN_STEPS),
+            ),
+        })
+        .filter(|line| !line.points.is_empty())
+        .collect();
+    let plot = Lines {
+        title: "p99 of each tenant over time".to_owned(),
+        x: time.axis(),
+        y: Axis::new("p99 at the drive's scheduler", Scale::Log, Quantity::Time),
+        lines,
+    };
+    (!plot.lines.is_empty()).then(|| plot.draw())
 }
 
 /// The scheduler and its parameters, as an experiment would give them.

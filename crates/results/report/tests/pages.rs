@@ -71,7 +71,8 @@ fn wide(index: u64) -> IoRecord {
 fn drive() -> Drive {
     let text = str::to_owned;
     let (name, model, parameters) = (text("fast"), text("some-ssd"), Value::Null);
-    Drive { name, model, parameters, interface: text("nvme"), medium: text("ram") }
+    let (interface, medium) = (text("nvme"), text("ram"));
+    Drive { name, model, parameters, changes: None, interface, medium }
 }
 
 /// The results of a run of `ios` I/Os.

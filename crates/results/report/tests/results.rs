@@ -12,8 +12,8 @@ use serde_json::{json, Map, Value};
 use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation};
 use stasis_report::{
-    comparable, text_summary, Drive, Ios, KeptIos, ReportError, ResultsFolder, ResultsWriter,
-    Summary,
+    comparable, text_summary, Changes, Drive, Ios, KeptIos, ReportError, ResultsFolder,
+    ResultsWriter, Summary,
 };
 use stasis_run_events::{
     Ending, Exits, IoRecord, IoStatus, MachineOutcome, Outcome, Overshoot, ProcessorOutcome,
@@ -28,6 +28,7 @@ fn drive(name: &str) -> Drive {
         name: name.to_owned(),
         model,
         parameters: json!({ "kind": "fixed", "read": "100us" }),
+        changes: None,
         interface,
         medium,
     }
@@ -346,6 +347,13 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
             "urgent_requests": 2, "help_calls": 1, "helped_seconds": 0.2, "unhelped_seconds": 0.0,
             "limited_requests": 20, "limited_seconds": 0.5,
         }],
+        "tails_from_ns": 2_000_000_000u64, "tails_step_ns": 1_000_000,
+        "tails": [
+            { "name": "desk.disk", "requests_each_step": [100, 0, 200, 100],
+              "p99_ns_each_step": [90_000, null, 900_000, 100_000] },
+            { "name": "readers", "requests_each_step": [4, 5, 1, 9],
+              "p99_ns_each_step": [70_000, 70_000, 71_000, 70_000] },
+        ],
         "workloads": [{
             "name": "readers", "weight": 100, "group_weight": null, "seconds": 6.0, "ios": 10,
             "bytes": 1 << 20, "errors": 0, "bytes_per_second": 2e5, "mean_latency_ns": 7000,
@@ -380,6 +388,10 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "75 %",
         "Help that guests asked for",
         "Bandwidth of the host&#39;s workloads",
+        "p99 of each tenant over time",
+        "desk.disk: 900 µs at 2.5 ms",
+        "readers: 70 µs at 1.5 ms",
+        "desk.disk suffered most at 2.5 ms: there its p99 was 900 µs, 9 times the usual 100 µs",
     ] {
         let shown = shown.to_owned();
         assert!(page.contains(&shown) || page.contains(&shown.replace("&#39;", "'")), "{shown}");
@@ -686,9 +698,17 @@ const INSIDE: &str = include_str!("inside.json");
 #[test]
 fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let drives = vec![drive("flash"), drive("other"), drive("odd")];
+    let keys = [
+        ("gc.policy", [json!("greedy"), json!("d-choices")]),
+        ("blocks", [json!(null), json!(28)]),
+    ];
+    let keys = keys.map(|(key, values)| (key.to_owned(), values)).into();
+    let flash =
+        Drive { changes: Some(Changes { from: "some-ssd".into(), keys }), ..drive("flash") };
+    let drives = vec![flash, drive("other"), drive("odd")];
     let mut writer = ResultsWriter::create(folder.path(), drives).unwrap();
-    writer.record(&[IoRecord { drive: 0, ..record(100) }]).unwrap();
+    let io = IoRecord { submit: 1500, target: 4000, delivered: 4000, ..record(100) };
+    writer.record(&[IoRecord { drive: 0, ..io }]).unwrap();
     let other = [json!({"a": 1}), json!("text")].map(|value| Some(Inside::Other(value)));
     let inside = [Some(serde_json::from_str(INSIDE).unwrap())].into_iter().chain(other).collect();
     // The inside is of the first microseconds.
@@ -715,6 +735,12 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
         "write amplification: 2.5 at 2.5 µs",
         "collections: 2,000,000 1/s at 1.5 µs",
         "1 to 3 : 6",
+        // Below the one I/O, of 2.5 us, in the middles of the steps that have some.
+        "collections: 1.75 µs at 1.5 µs",
+        "collections: 1.75 µs at 2.5 µs",
+        "Parameters that differ from those of some-ssd.",
+        "gc.policy</th><td class=\"figure\">d-choices</td><td class=\"figure\">greedy</td>",
+        "blocks</th><td class=\"figure\">28</td><td class=\"figure\">–</td>",
         "2 × 1 × 1 × 28 × 16",
         "<dd>175 %",
         "flash: the array has 175 % over-provisioning, the least that its geometry needs at this size, in place of 7 %",

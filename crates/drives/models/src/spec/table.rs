@@ -1,6 +1,7 @@
 //! Models as tables: how they are read and written, and their schema.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
@@ -87,6 +88,33 @@ impl ModelSpec {
         Ok(Self { label, link, capacity, kind })
     }
 
+    /// Parameters that differ from those that it is derived from: the name of that model, or
+    /// `kind = "KIND"` for a kind's defaults, and each key (`gc.policy`) with its value there and
+    /// here, null where it is not given. None of a model that is not derived: of a kind whose keys
+    /// have no defaults.
+    pub fn changes(&self) -> Option<(String, BTreeMap<String, [Value; 2]>)> {
+        // The label of a changed model begins with the name of the other.
+        let base = self.label.split('+').next().and_then(named::find);
+        let base = base.filter(|base| base.kind().name() == self.kind.name());
+        let (from, there) = match base {
+            Some(base) => (base.name.to_owned(), base.kind().table().ok()?),
+            None => {
+                let defaults = registered(self.kind.name()).ok()?;
+                let defaults = (defaults.read)(Map::new()).ok()?;
+                (format!("kind = \"{}\"", self.kind.name()), defaults.table().ok()?)
+            }
+        };
+        let mut keys = BTreeMap::new();
+        flatten("", &there.into(), &mut |key, value| {
+            keys.entry(key).or_insert([Value::Null, Value::Null])[0] = value;
+        });
+        flatten("", &self.kind.table().ok()?.into(), &mut |key, value| {
+            keys.entry(key).or_insert([Value::Null, Value::Null])[1] = value;
+        });
+        keys.retain(|_, [there, here]| there != here);
+        Some((from, keys))
+    }
+
     pub(super) fn to_map(&self) -> Result<Map<String, Value>, serde_json::Error> {
         let mut map = Map::new();
         map.insert("label".into(), self.label.clone().into());
@@ -99,6 +127,15 @@ impl ModelSpec {
         }
         map.append(&mut self.kind.table()?);
         Ok(map)
+    }
+}
+
+/// Hands out each value of a table by its path, `gc.policy`.
+fn flatten(path: &str, value: &Value, out: &mut impl FnMut(String, Value)) {
+    let Value::Object(table) = value else { return out(path.to_owned(), value.clone()) };
+    for (key, value) in table {
+        let dot = if path.is_empty() { "" } else { "." };
+        flatten(&format!("{path}{dot}{key}"), value, out);
     }
 }
 

@@ -330,3 +330,30 @@ fn a_drive_larger_than_its_disk_is_refused() {
     let error = ModelSpec::parse("jpt39c").unwrap().build(&context).err().unwrap().to_string();
     assert!(error.contains("`jpt39c`, a disk of 1TB") && error.contains("capacity = \"2TB\""));
 }
+
+#[test]
+fn a_model_knows_what_sets_it_apart() {
+    let changes = |model: &str| from_toml(model).unwrap().changes();
+    for (model, from, expected) in [
+        ("'mqsim-mlc'", "mqsim-mlc", vec![]),
+        ("{ base = 'mqsim-mlc', gc = { choices = 3 } }", "mqsim-mlc", vec!["gc.choices"]),
+        ("{ kind = 'flash' }", "kind = \"flash\"", vec![]),
+        // What is given and is the default does not differ.
+        ("{ kind = 'flash', luns = 4, planes = 4 }", "kind = \"flash\"", vec!["planes"]),
+        ("{ kind = 'flash', blocks = 70 }", "kind = \"flash\"", vec!["blocks"]),
+    ] {
+        let (found, keys) = changes(model).unwrap();
+        assert_eq!(found, from, "{model}");
+        let mut keys: Vec<_> = keys.keys().cloned().collect();
+        keys.sort();
+        assert_eq!(keys, expected, "{model}");
+    }
+    let (_, keys) = changes("{ base = 'mqsim-mlc', gc = { choices = 3 } }").unwrap();
+    assert_eq!(keys["gc.choices"], [Value::from(10), Value::from(3)]);
+    let (_, keys) = changes("{ kind = 'flash', blocks = 70 }").unwrap();
+    assert_eq!(keys["blocks"], [Value::Null, Value::from(70)]);
+    // Their keys have no defaults.
+    for model in ["'fixed:1us'", "{ kind = 'uniform', read = '1us-2us', write = '1us' }"] {
+        assert!(changes(model).is_none(), "{model}");
+    }
+}

@@ -1,5 +1,6 @@
 //! A drive of a run: its figures, and the plots of its I/Os.
 
+use stasis_block::inside::Inside;
 use stasis_block::slowest::SLOWEST;
 use stasis_block::Operation;
 use stasis_run_events::BLOCK;
@@ -30,6 +31,10 @@ const PARTS: usize = 128;
 const MIN_SLOWEST: usize = 3;
 /// The colour of the slowest I/Os among the others: the last of all.
 const SLOWEST_COLOUR: usize = COLOURS - 1;
+/// The colour of a flash drive's collections, and their place: below the fastest I/O by this factor.
+const COLLECTIONS_COLOUR: usize = COLOURS - 2;
+const BELOW: f64 = 0.7;
+
 /// How a drive is drawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
@@ -91,7 +96,7 @@ pub(super) fn section(
             percentiles(&used, kind),
         ))
         .with(match extent.drawn {
-            true => Block::Plots(plots(&used, &figures.slowest, statistics, extent)),
+            true => Block::Plots(plots(&used, figures, statistics, extent)),
             false => Block::Prose(format!(
                 "Its plots are left out, so that the page stays within {} MB; drives with more I/Os have theirs.",
                 MAX_PAGE_SIZE / 1_000_000
@@ -162,10 +167,11 @@ fn percentiles(used: &[Used<'_>], kind: Kind) -> Table {
 
 fn plots(
     used: &[Used<'_>],
-    slowest: &[SlowIo],
+    of_drive: &DriveSummary,
     statistics: &DriveStatistics,
     extent: Extent,
 ) -> Vec<Markup> {
+    let slowest = &of_drive.slowest;
     let Extent { kind, time: of_run, points, resolution, .. } = extent;
     let of = |operation: Operation| &statistics.operations[operation as usize];
     let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
@@ -188,9 +194,11 @@ fn plots(
     let complete = used.iter().all(|(operation, figures)| {
         of(*operation).timeline.is_complete() && figures.count <= points as u64
     });
-    let clouds = used
+    let clouds: Vec<_> = used
         .iter()
-        .map(|(operation, _)| cloud(*operation, &of(*operation).timeline.at_most(points), since));
+        .map(|(operation, _)| cloud(*operation, &of(*operation).timeline.at_most(points), since))
+        .collect();
+    let collections = collections(of_drive, &clouds, extent);
     let slow: Vec<_> = slowest.iter().map(point).collect();
     let slow = ScatterSeries {
         name: "the slowest".to_owned(),
@@ -207,7 +215,7 @@ fn plots(
         x: time(),
         y: latency(),
         // Where there are others.
-        series: clouds.chain(marked.then_some(slow)).collect(),
+        series: clouds.into_iter().chain(marked.then_some(slow)).chain(collections).collect(),
     };
     let mut plots =
         vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
@@ -240,6 +248,32 @@ fn plots(
     let depth = axis("I/Os in flight, mean", Quantity::Number(""));
     course("Queue depth over time", depth, |c| &c.depth);
     plots
+}
+
+/// The steps of time in which a flash drive collected blocks, as marks below all I/Os.
+fn collections(
+    figures: &DriveSummary,
+    clouds: &[ScatterSeries],
+    extent: Extent,
+) -> Option<ScatterSeries> {
+    let course = &figures.inside.as_ref().and_then(Inside::flash)?.course;
+    let lowest = clouds.iter().flat_map(|cloud| &cloud.points).map(|point| point.1);
+    let lowest = lowest.min_by(f64::total_cmp)?;
+    let middle = |step: usize| extent.time.since((step as f64 + 0.5) * course.step as f64);
+    let steps = course.collections.iter().enumerate().filter(|(_, blocks)| **blocks > 0);
+    let steps = steps.map(|(step, blocks)| (middle(step), *blocks as f64));
+    let steps: Vec<_> = steps.filter(|(at, _)| extent.time.holds(*at)).collect();
+    let steps = thinned(&steps, extent.resolution.of(PARTS, MIN_POINTS));
+    (!steps.is_empty()).then(|| ScatterSeries {
+        name: "collections".to_owned(),
+        colour: COLLECTIONS_COLOUR,
+        points: steps.iter().map(|(at, _)| (*at, lowest * BELOW)).collect(),
+        details: vec![Detail {
+            name: "blocks collected around then",
+            quantity: Quantity::Number(""),
+            values: steps.iter().map(|(_, blocks)| *blocks).collect(),
+        }],
+    })
 }
 
 /// One of the slowest I/Os as a point of the plot over time.
