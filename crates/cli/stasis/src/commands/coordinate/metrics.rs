@@ -35,6 +35,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_dashboard_has_these_metrics() {
+        let queries = crate::metrics::dashboard::queries("stasis_coordinate_", &[]);
+        crate::metrics::dashboard::check(&queries, &text(&[GuestReport::default()]));
+    }
+
+    #[test]
     fn metrics_are_lines_of_names_and_numbers() {
         let guest = GuestReport {
             cgroup: "a\"b".into(),

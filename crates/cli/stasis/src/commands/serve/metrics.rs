@@ -49,3 +49,32 @@ pub fn text(drives: &[DriveReport]) -> String {
     }
     text.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::dashboard;
+    use stasis_serve::{Counts, Summary as Times};
+
+    #[test]
+    fn the_dashboard_has_these_metrics() {
+        let drive = DriveReport {
+            name: "disk".into(),
+            socket: String::new(),
+            capacity: 1,
+            model: String::new(),
+            medium: String::new(),
+            thread: 0,
+            in_use: true,
+            in_flight: 0,
+            counts: Counts::default(),
+            read: Times::default(),
+            write: Times::default(),
+            flush: Times::default(),
+            timing_error: Some(Times::default()),
+            timing_bias_ns: None,
+        };
+        let queries = dashboard::queries("stasis_", &["stasis_coordinate_"]);
+        dashboard::check(&queries, &text(&[drive]));
+    }
+}
