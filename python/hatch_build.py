@@ -1,12 +1,14 @@
-"""Puts the executable into the wheel, under the tag of the platforms that it runs on."""
+"""Puts the executable into the wheel, under the tag of the platforms that it runs on, and describes the package."""
 
 import os
+import re
 import struct
 import subprocess
 import tempfile
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 # Offsets and values of the ELF-64 object file format, version 1.5 draft 2, and e_machine of
 # the System V ABI supplements for x86-64 and AArch64.
@@ -51,6 +53,25 @@ def stripped(executable: Path, folder: Path) -> Path:
     except (OSError, subprocess.CalledProcessError):
         return executable
     return copy
+
+
+def described(text: str, address: str) -> str:
+    """README.md as an index shows it, which has none of its files: pictures from ``address``, the repository's files
+    on the web; without one no pictures."""
+    picture = re.compile(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)")
+    if not address:
+        # With the sentence that leads to it.
+        return re.sub(r"[^\n]+:\n\n" + picture.pattern + r"\n\n", "", text)
+    return picture.sub(lambda found: f"![{found[1]}]({address.rstrip('/')}/python/{found[2]})", text)
+
+
+class ReadmeHook(MetadataHookInterface):
+    """`STASIS_FILES` is the address of the repository's files, from which an index shows the README's picture."""
+
+    def update(self, metadata: dict) -> None:
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        text = described(text, os.environ.get("STASIS_FILES", ""))
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class ExecutableHook(BuildHookInterface):

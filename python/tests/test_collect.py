@@ -91,14 +91,16 @@ def test_a_comparison_has_differences_with_their_significance(
     read = {
         label: each.summary["drives"][0]["read"]["delivered_ns"]["p50"] for label, each in (("a", flash), ("b", disk))
     }
-    assert (row["base_ns"], row["ns"]) == (read["a"], read["b"])
+    assert (row["base_value"], row["value"]) == (read["a"], read["b"])
     assert row["percent"] == pytest.approx((read["b"] / read["a"] - 1) * 100)
     assert row["significant"] is True
-    assert row["low_ns"] <= row["ns"] <= row["high_ns"]
+    assert row["low"] <= row["value"] <= row["high"]
     same = frame.filter(polars.col("results") == "same")
     assert same["percent"].to_list() == [0.0] * len(same)
     assert not any(same["significant"])
-    assert compared.differences.schema.field("low_ns").metadata == {b"unit": b"ns"}
+    (rate,) = frame.filter((polars.col("results") == "slow") & (polars.col("statistic") == "IOPS")).to_dicts()
+    assert (row["unit"], rate["unit"]) == ("ns", "1/s")
+    assert rate["value"] == pytest.approx(disk.summary["drives"][0]["read"]["iops"])
     assert list(compared.to_pandas().columns) == frame.columns
     assert "difference" in compared._repr_html_()
     assert set(compared.figures["results"].to_pylist()) == {"flash", "slow", "same"}
@@ -112,8 +114,11 @@ def test_runs_with_several_seeds_are_one_candidate(here: Path, flash: stasis.Res
     assert {label: len(results) for label, results in compared.candidates.items()} == {"before": 3, "after": 3}
     (row,) = [row for row in compared.differences.to_pylist() if row["statistic"] == "mean"]
     # Student's distribution has an interval of the three runs' means.
-    assert row["base_low_ns"] < row["base_ns"] < row["base_high_ns"]
+    assert row["base_low"] < row["base_value"] < row["base_high"]
     assert (row["results"], row["significant"]) == ("after", True)
+    (rate,) = [row for row in compared.differences.to_pylist() if row["statistic"] == "IOPS"]
+    assert (rate["unit"], rate["significant"]) == ("1/s", True)
+    assert f"{rate['value']:.4g} 1/s" in compared._repr_html_()
 
 
 def test_a_comparison_of_nothing_is_refused(here: Path, flash: stasis.Result) -> None:

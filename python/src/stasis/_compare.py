@@ -14,7 +14,7 @@ import pyarrow as pa
 from . import plots
 from ._collect import Results, collect, results_of
 from ._process import run_program
-from ._units import nanos
+from ._units import in_unit
 from .errors import ProgramError, ProgramNotFound, ResultsError
 from .frame import pandas_of, polars_of
 from .ios import find_ios
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare"]
 
-_NS = {"unit": "ns"}
 _DIFFERENCES = pa.schema(
     [
         pa.field("base", pa.string()),
@@ -34,11 +33,8 @@ _DIFFERENCES = pa.schema(
         pa.field("drive", pa.string()),
         pa.field("operation", pa.string()),
         pa.field("statistic", pa.string()),
-        *(
-            pa.field(f"{whose}{name}", pa.float64(), metadata=_NS)
-            for whose in ("base_", "")
-            for name in ("ns", "low_ns", "high_ns")
-        ),
+        pa.field("unit", pa.string()),
+        *(pa.field(f"{whose}{name}", pa.float64()) for whose in ("base_", "") for name in ("value", "low", "high")),
         pa.field("percent", pa.float64(), metadata={"unit": "%"}),
         pa.field("significant", pa.bool_()),
     ]
@@ -65,15 +61,15 @@ class Comparison:
 
     @functools.cached_property
     def differences(self) -> pa.Table:
-        """One row for each candidate but the base, drive, operation and statistic of latency
-        (``mean``, ``p50``, ``p95``, ``p99``, ``p99.9``), the significant and largest first, as
-        ``stasis compare`` computes them (docs/reference/results.md).
+        """One row for each candidate but the base, drive, operation and figure: the rates ``IOPS``
+        and ``bandwidth``, and of the delivered latency ``mean``, ``p50``, ``p95``, ``p99`` and
+        ``p99.9``; as ``stasis compare`` computes and orders them (docs/reference/results.md).
 
-        Columns: ``base`` and ``results``, the labels; ``drive``, ``operation``, ``statistic``;
-        ``base_ns`` and ``ns``, the delivered latencies; ``base_low_ns``, ``base_high_ns``,
-        ``low_ns`` and ``high_ns``, their intervals of 95 %; ``percent``, by which ``ns`` is above
-        the base; ``significant``, whether the intervals do not overlap. A percentile that too few
-        I/Os carry is left out.
+        Columns: ``base`` and ``results``, the labels; ``drive``, ``operation``; ``statistic``, the
+        figure, and its ``unit`` (``1/s``, ``B/s``, ``ns``); ``base_value`` and ``value``;
+        ``base_low``, ``base_high``, ``low`` and ``high``, their intervals of 95 %; ``percent``, by
+        which ``value`` is above the base; ``significant``, whether the intervals do not overlap. A
+        percentile that too few I/Os carry is left out.
 
         Raises `ResultsError` where there is only one candidate, or one has kept no I/Os, and
         `ProgramError` where they have no drive and operation in common.
@@ -129,9 +125,12 @@ class Comparison:
             return None
         if not rows:
             return "<p>No difference is significant.</p>"
-        header = ["results", "drive", "operation", "latency", "base", "this", "difference"]
+        header = ["results", "drive", "operation", "figure", "base", "this", "difference"]
         cells = ("results", "drive", "operation", "statistic")
-        figures = [(*(row[each] for each in cells), nanos(row["base_ns"]), nanos(row["ns"])) for row in rows]
+        figures = [
+            (*(row[each] for each in cells), *(in_unit(row[each], row["unit"]) for each in ("base_value", "value")))
+            for row in rows
+        ]
         changes = [f"{row['percent']:+.2f} %" for row in rows]
         return plots.html_table(header, [[*each, change] for each, change in zip(figures, changes)])
 
@@ -146,11 +145,10 @@ def _row(told: Mapping[str, Any], base: str, labels: Mapping[str, str]) -> dict[
     row = {
         "base": base,
         "results": labels[told["candidate"]],
-        **{key: told[key] for key in ("drive", "operation", "statistic", "percent", "significant")},
+        **{key: told[key] for key in ("drive", "operation", "statistic", "unit", "percent", "significant")},
     }
     for whose, figure in (("base_", told["base"]), ("", told["value"])):
-        row[f"{whose}ns"] = figure["value"]
-        row.update({f"{whose}{bound}_ns": figure[bound] for bound in ("low", "high")})
+        row.update({f"{whose}{part}": figure[part] for part in ("value", "low", "high")})
     return row
 
 

@@ -57,6 +57,9 @@ def models() -> Frame:
 def model(name: str) -> dict[str, Any]:
     """A named drive's model as a table, to change and to pass to `simulate` or `Drive`.
 
+    ``name``: one of the column ``model`` of `models`. Keys and units are those of
+    docs/reference/models.md.
+
     Raises `ProgramError` for a name that is none of `models`.
     """
     table: dict[str, Any] = _asked(name)["model"]

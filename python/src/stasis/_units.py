@@ -17,3 +17,10 @@ def bandwidth(value: float) -> str:
         if value >= size:
             return f"{value / size:.4g} {unit}"
     return f"{value:.4g} B/s"
+
+
+def in_unit(value: float, unit: str) -> str:
+    """A figure of a comparison, in its ``unit``."""
+    if unit == "ns":
+        return nanos(value)
+    return bandwidth(value) if unit == "B/s" else f"{value:.4g} {unit}"

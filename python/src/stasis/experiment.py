@@ -346,7 +346,7 @@ class Experiment(Table):
 
     @classmethod
     def read(cls, path: Union[str, Path]) -> Experiment:
-        """Reads an experiment file; its relative paths start at its folder.
+        """Reads an experiment file at ``path``; its relative paths start at its folder.
 
         Raises ``ExperimentError`` with the place.
         """

@@ -57,7 +57,7 @@ class Study:
 
     @classmethod
     def read(cls, path: Union[str, Path]) -> Study:
-        """Reads a study's file; its relative paths start at its folder.
+        """Reads a study's file at ``path``; its relative paths start at its folder.
 
         Raises `StudyError` with the place.
         """
@@ -142,7 +142,7 @@ class Study:
         return points_of(axes, listed, self.where, source)
 
     def job(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The job of the program for a point.
+        """The job of the program for a point: ``values`` are those of its axes, by their keys.
 
         Raises `StudyError` for an axis that names no key, and for two that set the same.
         """
@@ -157,7 +157,8 @@ class Study:
         return job
 
     def contradictions(self, values: Mapping[str, Any]) -> None:
-        """Raises `StudyError` where two axes set the same, as by a drive's name and by its place."""
+        """Raises `StudyError` where two axes of a point, by ``values``, set the same, as by a drive's name and by
+        its place."""
         job = self.job(values)
         places: dict[str, str] = {}
         for key in values:

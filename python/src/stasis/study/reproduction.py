@@ -204,8 +204,11 @@ def reproduce(
     """Repeats a publication's experiments (docs/reference/publications.md) as a study, and makes
     its figures and its page of all of them.
 
-    ``on``, ``workers`` and ``verify`` are those of `sweep`. ``quick`` makes fewer experiments and
-    I/Os, ``full`` as many as the publication; ``device`` names the drives of ``coordination``.
+    ``publication``: its name, such as ``"femu"``, as ``stasis reproduce`` takes it. ``on``,
+    ``workers`` and ``verify`` are those of `sweep`. ``engine``: of its guests (``"exact"``), by
+    default the program's choice. ``progress``: whether bars are shown, by default on a terminal and
+    in a notebook. ``quick`` makes fewer experiments and I/Os, ``full`` as many as the publication;
+    ``device`` names the drives of ``coordination``.
     ``results`` is the folder, by default ``PUBLICATION-study``.
 
     An experiment that is finished, by the same program and settings, is never run again. Those that
