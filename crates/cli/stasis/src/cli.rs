@@ -29,8 +29,9 @@ struct Cli {
     quiet: bool,
 }
 
+/// The commands, with their arguments.
 #[derive(Debug, Subcommand)]
-enum Command {
+pub enum Command {
     /// Run a command in a guest on modelled drives
     Run(Box<RunArguments>),
     /// Run a command on several modelled drives, and set them side by side
@@ -47,6 +48,10 @@ enum Command {
     Compare(commands::compare::Arguments),
     /// Write a run's I/Os as blktrace, Perfetto or fio have them
     Export(commands::export::Arguments),
+    /// Pack a run into one file that another computer repeats
+    Archive(commands::archive::Arguments),
+    /// Repeat the run of an archive, and say whether its results are the same
+    Repeat(commands::archive::RepeatArguments),
     /// Draw tables and interactive plots of figures of your own
     Page(commands::page::Arguments),
     /// Serve drives in real time to QEMU and Cloud Hypervisor
@@ -147,7 +152,7 @@ enum Command {
   stasis models jpt39c > my-disk.toml
   stasis models uniform:200us-400us
   stasis models dcpmm --json")]
-struct ModelsArguments {
+pub struct ModelsArguments {
     /// A name of the list, or a model as --drive takes it
     #[arg(value_name = "MODEL")]
     model: Option<String>,
@@ -157,7 +162,7 @@ struct ModelsArguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum GuestCommand {
+pub enum GuestCommand {
     /// Make it, or make it again if its recipe has changed
     #[command(
         after_help = "Each recipe is one guest in the cache. `stasis run` builds what it needs by itself.
@@ -187,6 +192,14 @@ fn description() -> clap::Command {
     help::dressed(Cli::command())
 }
 
+/// The command of some words, of which the first is the program.
+///
+/// # Errors
+/// If they are none.
+pub fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Result<Command, clap::Error> {
+    Cli::try_parse_from(words).map(|cli| cli.command)
+}
+
 /// Runs the command of the command line.
 pub fn main() -> Result<ExitCode> {
     let matches = description().try_get_matches().unwrap_or_else(|error| {
@@ -208,6 +221,8 @@ pub fn main() -> Result<ExitCode> {
         Command::Sweep(arguments) => commands::sweep::main(&arguments),
         Command::Compare(arguments) => commands::compare::main(&arguments, quiet),
         Command::Export(arguments) => commands::export::main(&arguments, quiet),
+        Command::Archive(arguments) => commands::archive::main(&arguments, quiet),
+        Command::Repeat(arguments) => commands::archive::repeat(&arguments, quiet),
         Command::Page(arguments) => commands::page::main(&arguments),
         Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Function(command) => commands::function::main(&command),

@@ -6,13 +6,15 @@ use std::process::Command;
 fn completed(words: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a-file.toml"), "").unwrap();
-    let script = "compopt() { :; }\neval \"$1\"\nshift\nCOMP_WORDS=(\"$@\")\n\
+    let script = "compopt() { :; }\n. \"$1\"\nshift\nCOMP_WORDS=(\"$@\")\n\
         COMP_CWORD=$(($# - 1))\n_stasis_of_drive stasis \"${COMP_WORDS[COMP_CWORD]}\" \
         \"${COMP_WORDS[COMP_CWORD - 1]}\"\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n";
     let program = Command::new(env!("CARGO_BIN_EXE_stasis")).args(["completions", "bash"]).output();
-    let program = String::from_utf8(program.unwrap().stdout).unwrap();
+    // A file, as a user has them: they are longer than a word may be.
+    let completions = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(completions.path(), program.unwrap().stdout).unwrap();
     let output = Command::new("bash")
-        .args(["-c", script, "bash", &program, "stasis"])
+        .args(["-c", script, "bash", completions.path().to_str().unwrap(), "stasis"])
         .args(words)
         .current_dir(&folder)
         .output()

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -20,6 +21,12 @@ pub fn version() -> &'static str {
         Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
         None => env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+/// The time that `started_at` of `summary.json` names; none if it names none.
+pub fn time_of(started_at: &str) -> Option<SystemTime> {
+    let seconds = started_at.parse::<Timestamp>().ok()?.as_second();
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))
 }
 
 /// Facts about a run that are known at its start.
@@ -106,7 +113,9 @@ mod tests {
     #[test]
     fn a_run_knows_its_date_and_kernel() {
         let fields = Provenance::begin(false).fields();
-        assert!(fields["started_at"].as_str().unwrap().ends_with('Z'));
+        let started_at = fields["started_at"].as_str().unwrap();
+        assert!(started_at.ends_with('Z'));
+        assert!(time_of(started_at).unwrap().elapsed().unwrap().as_secs() < 3600);
         assert!(fields["host_kernel"].as_str().unwrap().starts_with("Linux "));
         assert!(!fields.contains_key("qemu"));
     }

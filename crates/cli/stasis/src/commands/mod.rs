@@ -1,5 +1,6 @@
 //! The subcommands.
 
+pub mod archive;
 pub mod cache;
 pub mod calibrate;
 pub mod compare;

@@ -134,7 +134,13 @@ fn the_documents_work_by_copy_and_paste() {
         "reference/ordered-disks",
         "reference/power-cuts",
         "reference/sim",
+        "guides/archive",
+        "guides/bottleneck",
         "guides/cloud-volume",
+        "guides/firmware",
+        "guides/grafana",
+        "guides/mount-options",
+        "guides/postgresql",
         "guides/qemu-disk",
     ]);
 }

@@ -51,7 +51,7 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
 }
 
 /// The experiment of `stasis run`: the words and the file, joined.
-fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
+pub(super) fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     let RunArguments { cpu_speed, rewind, virtual_limit, wall_limit, check, command, .. } =
         arguments;
     let duration = |word: &Option<String>, option: &str| {
