@@ -31,7 +31,8 @@ pub(crate) fn page(
     let kind = Kind::of(summary);
     let time = Time::of(summary, drives, kind, begin);
     let head = Some(verdict::head(summary, kind));
-    let mut sections = Vec::new();
+    // Of a shared drive the tenants come first: who got what, and who suffered when.
+    let mut sections = shared_page::sections(summary, &time, resolution);
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
     let points = (resolution.of(POINTS, 0) / series.max(1))
         .max(resolution.of(MIN_TIMELINE_POINTS, MIN_POINTS));
@@ -42,7 +43,6 @@ pub(crate) fn page(
         sections.extend(flash_page::section(figures, &time, resolution, drawn));
     }
     sections.extend(jobs_page::section(summary));
-    sections.extend(shared_page::sections(summary, &time, resolution));
     if kind == Kind::Guest {
         sections.push(machine::costs(summary).folded());
         sections.extend(machine::processors(summary, &time, resolution).map(Section::folded));

@@ -396,6 +396,8 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         let shown = shown.to_owned();
         assert!(page.contains(&shown) || page.contains(&shown.replace("&#39;", "'")), "{shown}");
     }
+    let place = |heading: &str| page.find(heading).unwrap_or_else(|| panic!("{heading}"));
+    assert!(place("<h2>Tenants of disk</h2>") < place("<h2>Drive a</h2>"), "tenants come first");
 }
 
 #[test]

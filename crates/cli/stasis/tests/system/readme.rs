@@ -137,6 +137,7 @@ fn the_documents_work_by_copy_and_paste() {
         "guides/archive",
         "guides/bottleneck",
         "guides/cloud-volume",
+        "guides/femu",
         "guides/firmware",
         "guides/grafana",
         "guides/mount-options",
