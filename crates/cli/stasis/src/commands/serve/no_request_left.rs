@@ -206,8 +206,15 @@ fn each_load(mut run: impl FnMut(Load)) {
             let case = format!("{model} on {medium}, depth {depth}");
             let table = format!("name = 'd'\nmodel = '{model}'\nmedium = {medium}");
             let spec: DriveSpec = toml::from_str(&table).unwrap();
-            let new =
-                super::open_drive::new(&spec, 0, 0, folder.path(), folder.path(), Duration::ZERO);
+            let new = super::open_drive::new(
+                &spec,
+                super::open_drive::How::Plain,
+                0,
+                0,
+                folder.path(),
+                folder.path(),
+                Duration::ZERO,
+            );
             let store = (new.unwrap().new.open)().unwrap_or_else(|error| panic!("{case}: {error}"));
             run(Load::new(store, depth, seed, case));
         }
