@@ -549,3 +549,37 @@ fn several_simulations_that_are_stopped_keep_what_is_finished() {
     assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
     assert!(!bench.path("results/4-fixed-100us-long-seed-2").exists());
 }
+
+/// Threads that think, at two depths, on one drive; then their I/Os on the same drive and on another.
+#[test]
+fn think_times_are_those_of_the_run() {
+    let bench = Bench::new();
+    bench.file("one.fio", "[a]\nrw=randread\nbs=4k\nsize=1m\nthinktime=30us\nnumber_ios=40\n");
+    bench.file(
+        "four.fio",
+        "[a]\nrw=randread\nbs=4k\nsize=1m\nioengine=libaio\niodepth=4\nnumber_ios=40\n",
+    );
+    let times = |bench: &Bench| [bench.column("submit_ns"), bench.column("delivered_ns")];
+    for job in ["one.fio", "four.fio"] {
+        bench.sim(&["fixed:100us", "--workload", job, "--path", "7us"]);
+        let first = times(&bench);
+        std::fs::rename(bench.path("results"), bench.path(&format!("{job}.first"))).unwrap();
+        let trace = format!("{job}.first");
+        bench.sim(&["fixed:100us", "--trace", &trace, "--think-times"]);
+        assert_eq!(times(&bench), first, "{job}");
+        // 900 us more for each I/O, one after the other; of four in flight for each four.
+        bench.sim(&["fixed:1ms", "--trace", &trace, "--think-times"]);
+        let depth = if job == "one.fio" { 1 } else { 4 };
+        let [submit, _] = times(&bench);
+        let expected = first[0].iter().enumerate();
+        let expected: Vec<_> =
+            expected.map(|(number, at)| at + number as u64 / depth * 900_000).collect();
+        assert_eq!(submit, expected, "{job}");
+        // At its times in the trace it does not wait.
+        bench.sim(&["fixed:1ms", "--trace", &trace]);
+        assert_eq!(times(&bench)[0], first[0], "{job}");
+    }
+    bench.file("t.csv", "419,W,8192,4096,1577808144360767\n");
+    let refused = bench.failure(&["fixed:1ms", "--trace", "t.csv", "--think-times"], 125);
+    assert!(refused.contains("--think-times needs the trace's completions"), "{refused}");
+}

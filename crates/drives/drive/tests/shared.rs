@@ -331,7 +331,7 @@ fn an_urgent_request_goes_first() {
 /// Each tenant's tail is of its own requests, from the workloads' start on.
 #[test]
 fn every_tenant_has_its_tail_over_time() {
-    let shared = Shared::new(&spec("none"), drive());
+    let shared = SharedDrive::new(&spec("none"), drive());
     let region = Region { offset: 0, length: PART };
     let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
     work(&mut disk, MILLISECOND, 1, 0);
