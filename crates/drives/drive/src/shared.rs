@@ -337,10 +337,13 @@ impl Inner {
         let of_thread = |tenant| service(got(tenant));
         let of_limit = |tenant| limited(self.scheduled.limit_statistics(tenant));
         let (tails_from_ns, tails_step_ns) = self.tails.steps();
+        let loads = self.load_tails.iter().copied();
         SharedOutcome {
             tails_from_ns,
             tails_step_ns,
-            tails: self.tails.report(now),
+            tails: self
+                .tails
+                .report(now, self.members.iter().map(|member| member.tail).chain(loads)),
             name: self.scheduled.properties().name.clone(),
             scheduler: serde_json::to_value(&self.spec).unwrap_or_default(),
             tenants: self.members.iter().map(tenant).collect(),

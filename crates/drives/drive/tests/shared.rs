@@ -336,6 +336,8 @@ fn every_tenant_has_its_tail_over_time() {
     let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
     work(&mut disk, MILLISECOND, 1, 0);
     shared.add_load(&load(READERS, 100)).unwrap();
+    // Disks come first in the report, whenever they were made.
+    let other = shared.disk(1, "other".into(), region, &QueueSpec::default());
     shared.start(MILLISECOND);
     let start = MILLISECOND;
     let mut done = Vec::new();
@@ -350,8 +352,9 @@ fn every_tenant_has_its_tail_over_time() {
     }
     let report = shared.report(now);
     assert_eq!((report.tails_from_ns, report.tails_step_ns), (start, 1 << 21));
-    let [disk, load] = &report.tails[..] else { panic!("{:?}", report.tails) };
-    assert_eq!((disk.name.as_str(), load.name.as_str()), ("disk", "load"));
+    let [disk, idle, load] = &report.tails[..] else { panic!("{:?}", report.tails) };
+    assert_eq!([&*disk.name, &*idle.name, &*load.name], ["disk", "other", "load"]);
+    assert!(idle.p99_ns_each_step.iter().all(Option::is_none) && other.in_flight() == 0);
     assert_eq!(disk.requests_each_step.iter().sum::<u64>(), latencies.len() as u64);
     assert_eq!(load.requests_each_step.iter().sum::<u64>(), report.workloads[0].ios);
     let longest = disk.p99_ns_each_step.iter().flatten().max();

@@ -37,7 +37,11 @@ function detailsOf(text) {
 }
 
 const SHAPES = {
-  line: (places) => places.map(([x, y], index) => `${index ? "L" : "M"}${short(x)} ${short(y)}`).join(""),
+  line: (places) => {
+    // A point alone is a dash, as in lines.rs.
+    if (places.length === 1) return `M${short(places[0][0] - 3)} ${short(places[0][1])}H${short(places[0][0] + 3)}`;
+    return places.map(([x, y], index) => `${index ? "L" : "M"}${short(x)} ${short(y)}`).join("");
+  },
   steps: (places, frame) => {
     let [across, up] = ["", short(frame.bottom)];
     const step = ([cx, cy]) => {

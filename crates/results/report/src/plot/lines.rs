@@ -54,6 +54,10 @@ impl Lines {
                 data.push(if data.is_empty() { 'M' } else { 'L' });
                 data.push_str(&format!("{} {}", number(*cx), number(*cy)));
             }
+            if let [(cx, cy)] = places[..] {
+                // A point alone would not be seen: a dash, as in marks.js.
+                data = format!("M{} {}H{}", number(cx - 3.0), number(cy), number(cx + 3.0));
+            }
             let class = format!("stroke c{}{}", line.colour % COLOURS, line.stroke.class());
             canvas.series(&class, index, Kind::Line, &finite, "", &data);
             if all.clone().count() > MARKED {

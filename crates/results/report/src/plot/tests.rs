@@ -100,3 +100,18 @@ fn marks_of_axes_are_round() {
     assert_eq!(labels(linear.clone(), &[95.0, 100.0]), ["95", "96", "97", "98", "99", "100"]);
     assert_eq!(labels(linear, &[1e8, 2.2e9]), ["0", "0.5", "1", "1.5", "2"]);
 }
+
+#[test]
+fn a_line_of_one_point_is_seen() {
+    let axis = || Axis::new("x", Scale::Linear, Quantity::Number(""));
+    let line = |points| Line { name: "a".into(), colour: 0, stroke: Stroke::Thin, points };
+    let (x, y) = (axis(), axis());
+    let lines = vec![line(vec![(1.0, 1.0)]), line(vec![(0.0, 0.0), (2.0, 2.0)])];
+    let drawn = Lines { title: "t".into(), x, y, lines }.draw();
+    let lines = drawn.as_str().split("<path").filter(|path| path.contains("class=\"stroke"));
+    let way =
+        |path: &str| path.split(" d=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let ways: Vec<_> = lines.map(way).collect();
+    assert_eq!(ways.len(), 2, "{}", drawn.as_str());
+    assert!(ways[0].contains('H') && ways[1].contains('L'), "{ways:?}");
+}
