@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stasis_experiment::Engine;
 use stasis_report::{comparable, keep_inputs, KeptIos, ReportError, Summary, SUMMARY_FILE};
 use stasis_run_events::IoRecord;
 
@@ -23,6 +24,9 @@ const FORM: u32 = 1;
 const MANIFEST: &str = "archive.json";
 const FILES: &str = "files";
 const RESULTS: &str = "results";
+/// Fields of a summary on which all others depend: the guest with the first process of this
+/// program's build, its kernel and recipe, the engine.
+const CAUSES: [&str; 4] = ["guest", "kernel", "engine", "seed"];
 /// Differences that are told one by one.
 const SHOWN: usize = 10;
 /// A run is dated to the second, and files by a clock that may be as much behind.
@@ -149,20 +153,22 @@ pub fn repeat(arguments: &RepeatArguments, quiet: bool) -> Result<ExitCode> {
         let (own, theirs) = (env!("CARGO_PKG_VERSION"), &manifest.stasis_version);
         eprintln!("stasis: the run was made by version {theirs}; this is {own}");
     }
-    let mut words = manifest.words;
-    // The release of another computer is no default here.
+    // The release and the engine of another computer are no default here.
     let recipe = first.extra.get("guest_recipe");
-    let suite = recipe.filter(|recipe| recipe["root"].is_null()).and_then(|r| r["suite"].as_str());
-    if let (Some(suite), "run") = (suite, words.first().map_or("", String::as_str)) {
-        if !words.iter().any(|word| word == "--suite" || word.starts_with("--suite=")) {
-            words.insert(1, format!("--suite={suite}"));
-        }
-    }
+    let suite = recipe.and_then(|recipe| recipe["suite"].as_str()).map(str::to_owned);
+    let engine = first.engine.parse::<Engine>().ok();
     // The run's own status is among the figures.
-    match parsed(&words)? {
+    match parsed(&manifest.words)? {
         Command::Run(mut run) => {
             run.results = Some(results.clone());
-            super::run::main(*run, quiet)?;
+            super::run::changed(*run, quiet, |experiment| {
+                if experiment.guest.root.is_none() {
+                    experiment.guest.suite = experiment.guest.suite.take().or(suite);
+                }
+                if experiment.engine == Engine::Auto {
+                    experiment.engine = engine.unwrap_or_default();
+                }
+            })?;
         }
         Command::Sim(mut sim) => {
             sim.results.clone_from(&results);
@@ -174,9 +180,12 @@ pub fn repeat(arguments: &RepeatArguments, quiet: bool) -> Result<ExitCode> {
     if first.engine != second.engine {
         eprintln!("stasis: the run was made under {}; this is {}", first.engine, second.engine);
     }
-    let differences = differences(&first, &second, &before, &results)?;
+    let mut differences = differences(&first, &second, &before, &results)?;
+    // Causes first: where these differ, all else may.
+    differences.sort_by_key(|difference| !CAUSES.iter().any(|cause| difference.starts_with(cause)));
     if differences.is_empty() {
-        eprintln!("the same: every figure, and {} I/Os", second_ios(&results)?);
+        let ios = stasis_report::units::count(second_ios(&results)?);
+        eprintln!("the same: every figure, and {ios} I/Os");
         return Ok(ExitCode::SUCCESS);
     }
     for difference in differences.iter().take(SHOWN) {

@@ -17,10 +17,20 @@ use crate::here::{self, Here};
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
+    changed(arguments, quiet, |_| ())
+}
+
+/// The same, with a change of the experiment that is not in its words.
+pub(super) fn changed(
+    arguments: RunArguments,
+    quiet: bool,
+    change: impl FnOnce(&mut Experiment),
+) -> Result<ExitCode> {
     let (show_console, ios, timeline) =
         (arguments.machine.console, arguments.ios, arguments.timeline);
     let power_cut = arguments.power_cut;
     let (mut experiment, base) = joined(arguments)?;
+    change(&mut experiment);
     let stop = stop_on_signals()?;
     let given = match experiment.guest.stdin {
         Some(_) => None,
