@@ -18,6 +18,8 @@ const AFTER: usize = 4;
 const LINES: usize = 5;
 /// Events of the plot, before the cut and after it.
 const COURSE: (usize, usize) = (40, 12);
+/// Holders of a range that are shown.
+const HOLDERS: usize = 3;
 /// Characters of a line that are shown.
 const SHOWN: usize = 100;
 
@@ -100,7 +102,11 @@ pub struct LostChange {
 impl LostChange {
     /// What lies there, for a reader; empty where that is not known.
     pub fn held_by(&self) -> String {
-        let texts: Vec<String> = self.holders.iter().map(Holder::text).collect();
+        let mut texts: Vec<String> = self.holders.iter().take(HOLDERS).map(Holder::text).collect();
+        let more = self.holders.len().saturating_sub(HOLDERS);
+        if more > 0 {
+            texts.push(format!("{more} more"));
+        }
         texts.join("; ")
     }
 }
@@ -118,8 +124,10 @@ pub struct BrokenPromise {
     pub durable: bool,
     /// Time at which the guest was told that it is durable (ns).
     pub promised: Nanos,
-    /// The first line of output after that: the step that relies on it.
+    /// The first line of output after that, before the cut: the step that relied on it.
     pub step: Option<Line>,
+    /// Where there was none, the first line after the cut in the traced run: the step under way.
+    pub under_way: Option<Line>,
 }
 
 /// A line of output.
@@ -275,13 +283,18 @@ impl BrokenPromise {
         let (promised, end, _) = log.requests[by].end?;
         // A line is there after the event that ended it.
         let after = trace.lines.iter().find(|(when, ..)| *when > end);
+        let (step, under_way) = match after {
+            Some(line) if line.0 <= point => (Some(Line::of(line)), None),
+            later => (None, later.map(Line::of)),
+        };
         Some(Self {
             offset: write.command.offset,
             length: write.command.length,
             submitted: write.submit.0,
             durable: by == place,
             promised,
-            step: after.filter(|(when, ..)| *when <= point).map(Line::of),
+            step,
+            under_way,
         })
     }
 }
@@ -293,11 +306,14 @@ impl BrokenPromise {
             true => "its own acknowledgement as a durable write (FUA)",
             false => "a flush that was acknowledged",
         };
-        let step = match &self.step {
-            Some(Line { at, text }) => {
-                format!("; the next line of output, at {}: {text}", format_duration(*at))
+        let step = match (&self.step, &self.under_way) {
+            (Some(Line { at, text }), _) => {
+                format!("; the step that relied on it, at {}: {text}", format_duration(*at))
             }
-            None => "; no line of output came between it and the cut".to_owned(),
+            (None, Some(Line { text, .. })) => {
+                format!("; the cut came before the next line of output, which was to be: {text}")
+            }
+            (None, None) => "; no line of output came after it".to_owned(),
         };
         format!("promised by {by} at {}{step}", format_duration(self.promised))
     }
@@ -349,7 +365,10 @@ fn event(trace: &Trace, index: usize, before: bool) -> NearEvent {
     let of = |drive: u16, level, place: u32| {
         let name = trace.header.drives.get(usize::from(drive)).map_or("", |one| one.name.as_str());
         let below = match level {
-            stasis_crash::Level::Drive => ", below the image",
+            stasis_crash::Level::Drive => match trace.header.drives.get(usize::from(drive)) {
+                Some(one) if one.image.is_some() => ", below the image",
+                _ => ", below the fault",
+            },
             stasis_crash::Level::Guest => "",
         };
         let request = trace.log(drive, level).and_then(|log| log.requests.get(place as usize));
@@ -488,7 +507,9 @@ mod tests {
             assert!(text.contains(word), "{word}: {text}");
         }
         // The cut came before any line that relied on it; then before the flush had ended.
-        assert_eq!(least(&trace, 45, Some((0, 0))).promise.unwrap().step, None);
+        let early = least(&trace, 45, Some((0, 0))).promise.unwrap();
+        assert_eq!((&early.step, &early.under_way), (&None, &Some(line(50, "step 1"))));
+        assert!(early.words().contains("which was to be: step 1"), "{}", early.words());
         assert_eq!(least(&trace, 39, Some((0, 0))).promise, None);
         // A write that the finding names stays in the list however many follow it.
         let mut frames = Vec::new();

@@ -26,13 +26,13 @@ pub struct Group {
     /// Times of the first and the last cut (ns).
     pub at: (Nanos, Nanos),
     /// The finding that stands for the group: the first that names a step which relied on what is
-    /// lost, or else the first.
+    /// lost, or else the step under way, or else the first.
     pub example: usize,
 }
 
-/// The groups of findings, those with the most first. `tells` is true of a finding that tells a
-/// reader more than others; the first such stands for its group.
-pub fn groups(findings: &[Finding], tells: impl Fn(&Finding) -> bool) -> Vec<Group> {
+/// The groups of findings, those with the most first. `tells` ranks how much a finding tells a
+/// reader; the first of the highest rank stands for its group.
+pub fn groups(findings: &[Finding], tells: impl Fn(&Finding) -> u8) -> Vec<Group> {
     let mut places: HashMap<(Kind, Option<&str>, String), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
     for (index, finding) in findings.iter().enumerate() {
@@ -52,7 +52,7 @@ pub fn groups(findings: &[Finding], tells: impl Fn(&Finding) -> bool) -> Vec<Gro
         }
         let group = &mut groups[place];
         group.count += 1;
-        if !tells(&findings[group.example]) && tells(finding) {
+        if tells(finding) > tells(&findings[group.example]) {
             group.example = index;
         }
         group.at = (group.at.0.min(finding.at), group.at.1.max(finding.at));
@@ -139,12 +139,12 @@ mod tests {
             finding(2, Kind::Lost, "byte 0x20: gone"),
             finding(4, Kind::Order, "byte 0x20: gone"),
         ];
-        let found = groups(&all, |_| false);
+        let found = groups(&all, |_| 0);
         let told: Vec<_> = found.iter().map(|group| (group.kind, group.count)).collect();
         assert_eq!(told, [(Kind::Lost, 2), (Kind::Image, 1), (Kind::Order, 1)]);
         assert_eq!((found[0].cause.as_str(), found[0].example), ("byte N: gone", 1));
         assert_eq!((found[0].states.as_slice(), found[0].at), (&[1, 2][..], (98, 99)));
-        let telling = groups(&all, |finding| finding.state == 2);
+        let telling = groups(&all, |finding| (finding.state == 2).into());
         assert_eq!(telling.iter().map(|group| group.example).collect::<Vec<_>>(), [2, 0, 3]);
     }
 }

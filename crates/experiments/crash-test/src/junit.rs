@@ -34,13 +34,14 @@ impl Report {
                 let more = if group.count > states.len() as u64 { ", …" } else { "" };
                 let repeat = self.repeat.get(group.example).map_or("", String::as_str);
                 let text = format!(
-                    "{} findings, states {}{more}, cuts at {} to {}\n\nstate {}:\n{}\n\nto repeat it:\n{repeat}\n",
+                    "{} findings, states {}{more}, cuts at {} to {}\n\nstate {}:\n{}\n{}\nto repeat it:\n{repeat}\n",
                     group.count,
                     states.join(", "),
                     format_duration(group.at.0),
                     format_duration(group.at.1),
                     finding.state,
                     finding.what.trim_end(),
+                    finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),
                 );
                 let message = first_line(&finding.what).to_owned();
                 let name = format!("{title}, {drive}: {}", first_line(&group.cause));

@@ -154,7 +154,7 @@ impl Namer {
         })?;
         let disks = self.devices.iter().flat_map(|device| &device.disks);
         let device = disks.map(|disk| format!("/dev/{}", disk.name)).nth(index).unwrap_or_default();
-        let block = found.block();
+        let block = found.unit();
         let offsets: BTreeSet<u64> = bytes.iter().map(|byte| byte / block * block).collect();
         let offsets: Vec<u64> = offsets.into_iter().collect();
         let Self { checker, devices, places, no_guest, .. } = self;
@@ -256,11 +256,12 @@ impl Check for Namer {
     }
 }
 
-/// The blocks of ranges, as far as they are looked up. 4 KiB is what file systems' blocks are, or a
-/// multiple of theirs.
+/// The blocks of ranges, as far as they are looked up: the smaller a range, the smaller the blocks.
+/// File systems' own are of 512 bytes to 64 KiB, mostly of 4 KiB.
 fn blocks_of(state: usize, ranges: &[Range]) -> Vec<Block> {
     let of = |(range, Range { offset, length, .. }): (usize, &Range)| {
-        let step = if *length <= BLOCKS as u64 * 1024 { 1024 } else { 4096 };
+        let all = |step: &u64| *length <= BLOCKS as u64 * step;
+        let step = [512, 1024].into_iter().find(all).unwrap_or(4096);
         let end = offset.saturating_add(*length);
         let inner = (offset / step * step..end).step_by(step as usize).skip(1);
         let all = std::iter::once(*offset).chain(inner).take(BLOCKS);
@@ -280,8 +281,8 @@ mod tests {
             blocks_of(0, &[range]).iter().map(|block| block.offset).collect()
         };
         assert_eq!(offsets(512, 512), [512]);
-        assert_eq!(offsets(512, 2048), [512, 1024, 2048]);
-        assert_eq!(offsets(8192, 4096), [8192, 9216, 10240, 11264]);
+        assert_eq!(offsets(512, 2048), [512, 1024, 1536, 2048]);
+        assert_eq!(offsets(8192, 12288)[..3], [8192, 9216, 10240]);
         assert_eq!(offsets(1024, 64 << 10)[..3], [1024, 4096, 8192]);
         assert_eq!(offsets(0, 1 << 40).len(), BLOCKS);
         assert_eq!(offsets(u64::MAX - 511, u64::MAX).len(), 1);

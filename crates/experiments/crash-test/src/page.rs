@@ -110,7 +110,8 @@ impl Report {
                     many => format!("{} findings", units::count(many as u64)),
                 };
                 let most = format!("{}, {}", title(first.kind), of_drive(first.drive.as_ref()));
-                format!("{states}: {findings} of {causes}, most of them {most}.{interrupted}")
+                let lost = self.lost_step().unwrap_or_default();
+                format!("{states}: {findings} of {causes}, most of them {most}.{lost}{interrupted}")
             }
         };
         let flushes = self.course.flushes.iter().flatten();
@@ -151,6 +152,22 @@ impl Report {
         }
         Head::new(verdict, sentence, tiles)
             .with("Times are virtual, since the machine was made.", table)
+    }
+
+    /// The promised step that is lost, with what lies at the place of its lost write: of the first
+    /// cause that has one.
+    fn lost_step(&self) -> Option<String> {
+        self.groups.iter().find_map(|group| {
+            let finding = self.outcome.findings.get(group.example)?;
+            let evidence = finding.evidence.as_ref()?;
+            let step = evidence.promise.as_ref()?.step.as_ref()?;
+            let lost = evidence.losses.iter().find(|loss| loss.named && !loss.holders.is_empty());
+            let place = lost.map_or(String::new(), |lost| format!(" ({})", lost.held_by()));
+            Some(format!(
+                " “{}” relied on a write that state {} has lost{place}.",
+                step.text, finding.state
+            ))
+        })
     }
 
     /// The flushes and lines of the run with the cuts on them.

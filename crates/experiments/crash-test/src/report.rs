@@ -189,7 +189,11 @@ impl Report {
             let cut = plan.cut(trace, finding.state);
             let promise =
                 blamed(trace, finding).and_then(|it| BrokenPromise::of(trace, cut.point, it));
-            promise.is_some_and(|promise| promise.step.is_some())
+            promise.map_or(0, |promise| match (promise.step, promise.under_way) {
+                (Some(_), _) => 2,
+                (None, Some(_)) => 1,
+                (None, None) => 0,
+            })
         };
         let groups = groups(&outcome.findings, relied_on);
         explain(session, plan, &groups, &mut outcome.findings);

@@ -50,7 +50,8 @@ impl Holder {
     /// For a reader.
     pub fn text(&self) -> String {
         let nameless = |file: &NamedFile| file.path.is_none();
-        if self.files.len() == 1 && self.files.iter().all(nameless) {
+        let one = self.files.len() == 1 && self.what.starts_with("inode ");
+        if one && self.files.iter().all(nameless) {
             return format!("{}, which has no name", self.what);
         }
         let names: Vec<String> = self.files.iter().take(FILES).map(NamedFile::text).collect();

@@ -17,7 +17,7 @@ use tools::Ask;
 pub use holder::{Holder, Holders};
 pub use probe::{probe, FileSystem};
 
-/// The holders of the blocks at `offsets` (multiples of the file system's block size) of the disk
+/// The holders of the blocks at `offsets` (multiples of [`FileSystem::unit`]) of the disk
 /// that the guest calls `device`.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use super::btrfs::Btrfs;
 use super::ext4::Ext4;
-use super::xfs::Xfs;
+use super::xfs::{self, Xfs};
 
 /// A file system whose blocks can be named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +25,12 @@ impl FileSystem {
         }
     }
 
-    /// Size of a block (bytes), a power of two of at least 512.
-    pub fn block(&self) -> u64 {
+    /// Size of what has one holder (bytes), a power of two of at least 512.
+    pub fn unit(&self) -> u64 {
         match self {
             Self::Ext4(ext4) => ext4.block,
-            Self::Xfs(xfs) => xfs.block,
+            // Records of its log begin anywhere.
+            Self::Xfs(_) => xfs::UNIT,
             Self::Btrfs(btrfs) => btrfs.sector,
         }
     }

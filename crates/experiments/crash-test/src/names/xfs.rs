@@ -1,6 +1,7 @@
-//! XFS: `xfs_db` of xfsprogs.
+//! XFS: `xfs_db` and `xfs_logprint` of xfsprogs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use super::bytes::big;
 use super::holder::{path, Holder, Holders, NamedFile};
@@ -10,6 +11,9 @@ use super::tools::{answer, needs, section, Ask, MOUNTED};
 const PACKAGE: &str = "xfsprogs";
 /// Inodes that are looked up at a time.
 const INODES: usize = 128;
+
+/// Unit in which xfs_db and the log count (bytes): a basic block.
+pub(super) const UNIT: u64 = 512;
 
 /// An XFS file system, by its superblock (`struct xfs_dsb` in `fs/xfs/libxfs/xfs_format.h` of
 /// Linux).
@@ -55,12 +59,12 @@ impl Xfs {
         (block / self.group_blocks, block % self.group_blocks)
     }
 
-    /// Whether a block lies in the log.
-    fn in_log(&self, (group, block): Place) -> bool {
-        let within = |(of, first, length): (u64, u64, u64)| {
-            of == group && block.checked_sub(first).is_some_and(|within| within < length)
-        };
-        self.log.is_some_and(within)
+    /// The basic block of the log at a byte of the disk, if the byte lies in the log.
+    fn in_log(&self, offset: u64) -> Option<u64> {
+        let (group, first, length) = self.log?;
+        let start = group.checked_mul(self.group_blocks)?.checked_add(first)?;
+        let within = offset.checked_sub(start.checked_mul(self.block)?)?;
+        (within / self.block < length).then_some(within / UNIT)
     }
 
     /// See [`super::holders`].
@@ -70,29 +74,39 @@ impl Xfs {
         offsets: &[u64],
         ask: &mut Ask<'_>,
     ) -> Result<Holders, String> {
-        let places: BTreeSet<Place> = offsets.iter().map(|offset| self.place(*offset)).collect();
-        let wanted: Vec<Place> = places.into_iter().filter(|place| !self.in_log(*place)).collect();
+        let is_log = |offset: &&u64| self.in_log(**offset).is_some();
+        let records = match offsets.iter().any(|offset| is_log(&offset)) {
+            true => records(&answer(ask(&log_script(device))?, PACKAGE)?),
+            false => Vec::new(),
+        };
+        let elsewhere = offsets.iter().filter(|offset| !is_log(offset));
+        let places: BTreeSet<Place> = elsewhere.map(|offset| self.place(*offset)).collect();
+        let wanted: Vec<Place> = places.into_iter().collect();
         let mut used = HashMap::new();
-        let mut paths = BTreeMap::new();
         if !wanted.is_empty() {
-            let output = answer(ask(&self.blocks_script(device, &wanted))?, PACKAGE)?;
-            used = blocks(&output);
+            used = blocks(&answer(ask(&self.blocks_script(device, &wanted))?, PACKAGE)?);
             if used.is_empty() {
                 return Err("xfs_db tells nothing of this disk".to_owned());
             }
-            let tables = wanted.iter().filter(|place| used.get(place).is_some_and(Used::is_table));
-            let inodes: Vec<u64> =
-                tables.flat_map(|place| self.inodes_at(*place)).take(INODES).collect();
-            if !inodes.is_empty() {
-                paths = self::paths(&answer(ask(&paths_script(device, &inodes))?, PACKAGE)?);
-            }
         }
+        let tables = wanted.iter().filter(|place| used.get(place).is_some_and(Used::is_table));
+        let mut inodes: BTreeSet<u64> = tables.flat_map(|place| self.inodes_at(*place)).collect();
+        let hit = |offset: &u64| Record::at(&records, self.in_log(*offset)?);
+        inodes.extend(offsets.iter().filter_map(hit).flat_map(|record| &record.inodes));
+        let inodes: Vec<u64> = inodes.into_iter().take(INODES).collect();
+        let paths = match inodes.is_empty() {
+            true => BTreeMap::new(),
+            false => paths(&answer(ask(&paths_script(device, &inodes))?, PACKAGE)?),
+        };
         let holder = |offset: &u64| {
             let place = self.place(*offset);
-            let holder = match (self.in_log(place), used.get(&place)) {
-                (true, _) => Holder::of("log"),
-                (false, None) => Holder::of("nothing: xfs_db does not know it"),
-                (false, Some(used)) => self.holder(place, used, &paths),
+            let holder = match (self.in_log(*offset), used.get(&place)) {
+                (Some(block), _) => match Record::at(&records, block) {
+                    Some(record) => record.holder(&paths),
+                    None => Holder::of("log: no record that is to be replayed"),
+                },
+                (None, None) => Holder::of("nothing: xfs_db does not know it"),
+                (None, Some(used)) => self.holder(place, used, &paths),
             };
             (*offset, holder)
         };
@@ -126,8 +140,7 @@ impl Xfs {
     fn blocks_script(&self, device: &str, places: &[Place]) -> String {
         let mut commands = String::new();
         for (group, block) in places {
-            // In units of 512 bytes.
-            let address = (group * self.group_blocks + block) * (self.block / 512);
+            let address = (group * self.group_blocks + block) * (self.block / UNIT);
             commands += &format!(" -c 'daddr {address}' -c 'blockuse -n'");
         }
         // A mount replays the log.
@@ -146,6 +159,66 @@ fn paths_script(device: &str, inodes: &[u64]) -> String {
          echo '== paths'\nxfs_db -r -c 'blockget -n' -c 'ncheck{asked}' {device} 2>&1\n",
         needs("xfs_db")
     )
+}
+
+fn log_script(device: &str) -> String {
+    format!(
+        "{}echo '== log'\nxfs_logprint -c {device} 2>/dev/null | \
+         grep -E 'lsn: |Log Record: | ino: ' | tail -n 900\n",
+        needs("xfs_logprint")
+    )
+}
+
+/// A record of the log.
+#[derive(Debug, PartialEq, Eq)]
+struct Record {
+    // Its basic blocks within the log.
+    blocks: Range<u64>,
+    // The inodes of which it has changes.
+    inodes: Vec<u64>,
+}
+
+impl Record {
+    /// The newest with this basic block: the log is a ring, printed from its oldest record.
+    fn at(records: &[Self], block: u64) -> Option<&Self> {
+        records.iter().rev().find(|record| record.blocks.contains(&block))
+    }
+
+    fn holder(&self, paths: &BTreeMap<u64, NamedFile>) -> Holder {
+        let file = |inode: &u64| {
+            paths.get(inode).cloned().unwrap_or(NamedFile { inode: *inode, path: None })
+        };
+        let what = format!("log, record at block {}", self.blocks.start);
+        Holder { what, files: self.inodes.iter().map(file).collect() }
+    }
+}
+
+/// The records that `xfs_logprint` printed.
+fn records(output: &str) -> Vec<Record> {
+    let mut found: Vec<Record> = Vec::new();
+    let digits = |text: &str| {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        text[..end].parse::<u64>().ok()
+    };
+    for line in section(output, "log") {
+        let number = |word: &str| line.split_once(word).and_then(|(_, rest)| digits(rest));
+        // `lsn: CYCLE,BLOCK`; tail_lsn follows.
+        let lsn = line.split_once("lsn: ").and_then(|(_, rest)| rest.split_once(','));
+        if let Some(start) = lsn.and_then(|(_, rest)| digits(rest)) {
+            found.push(Record { blocks: start..start.saturating_add(1), inodes: Vec::new() });
+        } else if let (Some(length), Some(last)) = (number("Log Record: "), found.last_mut()) {
+            // A header, and what it is of.
+            last.blocks.end = last.blocks.end.saturating_add(length.div_ceil(UNIT));
+        } else if let (Some((_, rest)), Some(last)) =
+            (line.split_once(" ino: 0x"), found.last_mut())
+        {
+            let inode = rest.split(' ').next().and_then(|hex| u64::from_str_radix(hex, 16).ok());
+            if let Some(inode) = inode.filter(|inode| !last.inodes.contains(inode)) {
+                last.inodes.push(inode);
+            }
+        }
+    }
+    found
 }
 
 /// The use of a block, as `blockuse` prints it.
@@ -230,6 +303,42 @@ block 32793 (1/25) type btbmapd inode 7 log
         128 .
 ";
 
+    /// What xfs_logprint 6.1 prints, after the script's filter.
+    const LOG: &str = "== log
+cycle: 1\tversion: 2\t\tlsn: 1,2\ttail_lsn: 1,2
+length of Log Record: 1536\tprev offset: 0\t\tnum ops: 15
+INODE: #regs: 3   ino: 0x80  flags: 0x3   dsize: 18
+INODE: #regs: 3   ino: 0x83  flags: 0x3   dsize: 6
+INODE: #regs: 3   ino: 0x80  flags: 0x1   dsize: 6
+cycle: 1\tversion: 2\t\tlsn: 1,6\ttail_lsn: 1,2
+length of Log Record: 512\tprev offset: 2\t\tnum ops: 3
+INODE: #regs: 3   ino: 0x99  flags: 0x3   dsize: 6
+";
+
+    #[test]
+    fn a_block_of_the_log_tells_of_its_record() {
+        let xfs = Xfs::read(&superblock()).unwrap();
+        let start = (2 * 20480 + 6) * 4096;
+        let offsets = [0, 2, 5, 6, 7, 8].map(|block| start + block * UNIT);
+        let found = xfs.holders("/dev/vda", &offsets, &mut |script| {
+            assert!(!script.contains("blockuse"), "only the log is asked for: {script}");
+            Ok(if script.contains("ncheck") { PATHS } else { LOG }.to_owned())
+        });
+        let found = found.unwrap();
+        let texts: Vec<String> = offsets.iter().map(|offset| found[offset].text()).collect();
+        assert_eq!(
+            texts,
+            [
+                "log: no record that is to be replayed",
+                "log, record at block 2: /, /many/3",
+                "log, record at block 2: /, /many/3",
+                "log, record at block 6: inode 153 without a name",
+                "log, record at block 6: inode 153 without a name",
+                "log: no record that is to be replayed",
+            ]
+        );
+    }
+
     #[test]
     fn a_block_is_named_by_its_use() {
         let xfs = Xfs::read(&superblock()).unwrap();
@@ -238,7 +347,9 @@ block 32793 (1/25) type btbmapd inode 7 log
         let mut scripts = Vec::new();
         let found = xfs.holders("/dev/vda", &offsets, &mut |script| {
             scripts.push(script.to_owned());
-            Ok(if script.contains("ncheck") { PATHS } else { BLOCKS }.to_owned())
+            let answers = [("ncheck", PATHS), ("blockuse", BLOCKS), ("logprint", LOG)];
+            let answer = answers.iter().find(|(word, _)| script.contains(word)).unwrap().1;
+            Ok(answer.to_owned())
         });
         let found = found.unwrap();
         let texts: Vec<String> = offsets.iter().map(|offset| found[offset].text()).collect();
@@ -252,13 +363,13 @@ block 32793 (1/25) type btbmapd inode 7 log
                 "inode 132, which has no name",
                 "nothing: a free block",
                 "block map or attributes (btbmapd) of inode 7: /log",
-                "log",
+                "log: no record that is to be replayed",
                 "nothing: xfs_db does not know it",
             ]
         );
-        assert!(scripts[0].contains("-c 'daddr 164032' -c 'blockuse -n'"), "{}", scripts[0]);
-        assert!(!scripts[0].contains("'daddr 327728'"), "the log is not asked for");
-        assert!(scripts[1].contains("ncheck -i 128 -i 129"), "{}", scripts[1]);
+        assert!(scripts[1].contains("-c 'daddr 164032' -c 'blockuse -n'"), "{}", scripts[1]);
+        assert!(!scripts[1].contains("'daddr 327728'"), "the log is not asked for");
+        assert!(scripts[2].contains("ncheck -i 128 -i 129"), "{}", scripts[2]);
     }
 
     #[test]
