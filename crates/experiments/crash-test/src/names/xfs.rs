@@ -26,6 +26,8 @@ pub struct Xfs {
     group_bits: u32,
     // Bits of an inode's number within its block.
     inode_bits: u32,
+    // The inode of the root folder.
+    root: u64,
     // The log within the file system: group, first block, length; none where it is elsewhere.
     log: Option<(u64, u64, u64)>,
 }
@@ -45,6 +47,7 @@ impl Xfs {
             group_blocks: of(84, 4)?,
             group_bits,
             inode_bits: bits(123)?,
+            root: of(56, 8)?,
             log: (log_start > 0).then_some(log),
         };
         let possible = found.block.is_power_of_two()
@@ -94,10 +97,12 @@ impl Xfs {
         let hit = |offset: &u64| Record::at(&records, self.in_log(*offset)?);
         inodes.extend(offsets.iter().filter_map(hit).flat_map(|record| &record.inodes));
         let inodes: Vec<u64> = inodes.into_iter().take(INODES).collect();
-        let paths = match inodes.is_empty() {
+        let mut paths = match inodes.is_empty() {
             true => BTreeMap::new(),
             false => paths(&answer(ask(&paths_script(device, &inodes))?, PACKAGE)?),
         };
+        // `ncheck` leaves the root out.
+        paths.insert(self.root, NamedFile { inode: self.root, path: Some("/".into()) });
         let holder = |offset: &u64| {
             let place = self.place(*offset);
             let holder = match (self.in_log(*offset), used.get(&place)) {
@@ -265,7 +270,6 @@ fn paths(output: &str) -> BTreeMap<u64, NamedFile> {
         let Some((inode, printed)) = line.trim_start().split_once(' ') else { continue };
         let Ok(inode) = inode.parse() else { continue };
         let printed = printed.strip_suffix("/.").unwrap_or(printed);
-        let printed = if printed == "." { "" } else { printed };
         found.entry(inode).or_insert(NamedFile { inode, path: Some(path(printed)) });
     }
     found
@@ -281,6 +285,7 @@ mod tests {
         let mut put = |at: usize, value: &[u8]| start[at..at + value.len()].copy_from_slice(value);
         put(4, &4096u32.to_be_bytes()); // sb_blocksize
         put(48, &65542u64.to_be_bytes()); // sb_logstart
+        put(56, &128u64.to_be_bytes()); // sb_rootino
         put(84, &20480u32.to_be_bytes()); // sb_agblocks
         put(96, &16384u32.to_be_bytes()); // sb_logblocks
         put(123, &[3]); // sb_inopblog
@@ -300,7 +305,6 @@ block 32793 (1/25) type btbmapd inode 7 log
     const PATHS: &str = "== paths
         131 many/3
         129 many/.
-        128 .
 ";
 
     /// What xfs_logprint 6.1 prints, after the script's filter.
