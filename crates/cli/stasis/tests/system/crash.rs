@@ -2,6 +2,10 @@
 
 use crate::support::Bench;
 
+#[path = "../../../../results/report/tests/browser/mod.rs"]
+#[allow(dead_code)] // only what a user sees
+mod browser;
+
 const RUN: &str = "set -eu
 mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/vda
 mount /dev/vda /mnt
@@ -102,6 +106,17 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     assert!(held.iter().any(|what| what.starts_with("journal, block ")), "{held:?}");
     for word in ["The lost write was promised by", "what lies there", held[0]] {
         assert!(page.contains(word), "{word}");
+    }
+    // The timeline, and a plot of each cause, are drawn by the script as they stand there.
+    if let Some(browser) = browser::Browser::installed() {
+        let seen = browser.used(&bench.path("p/crash-test.html"));
+        assert_eq!(seen["errors"], serde_json::json!([]), "{seen:#}");
+        assert_eq!((&seen["live"], &seen["wide"]), (&seen["figures"], &false.into()));
+        assert!(seen["figures"].as_u64() >= Some(2), "{}", seen["figures"]);
+        for figure in seen["again"].as_array().unwrap() {
+            let far = figure[1].as_f64();
+            assert!(far.is_some_and(|far| far < 0.21), "drawn by the script, {figure} is another");
+        }
     }
 
     let finding = &report["findings"][0];
