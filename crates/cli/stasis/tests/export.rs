@@ -198,11 +198,51 @@ fn what_cannot_be_exported_is_told() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
     };
-    fails(&["export", "results"], "--blktrace, --perfetto or --fio-log");
+    fails(&["export", "results"], "--blktrace, --perfetto, --fio-log or --log-writes");
     fails(&["export", "nothing", "--perfetto", "x"], "nothing");
     fails(&["export", "results", "--drive", "none", "--perfetto", "x"], "it has drive0");
     fs::write(folder.path().join("ios.parquet"), "PAR1 and no more").unwrap();
     fails(&["export", "ios.parquet", "--perfetto", "x"], "no whole Parquet file");
     fs::write(folder.path().join("other.csv"), "a,b\n1,2\n").unwrap();
     fails(&["export", "other.csv", "--perfetto", "x"], "not those of ios.csv");
+}
+
+/// The log of a trace, whose form `crates/experiments/crash/src/log_writes.rs` tests.
+#[test]
+fn a_crash_tests_trace_is_a_log_of_dm_log_writes() {
+    use stasis_block::{Command as Io, Operation, Status};
+    use stasis_crash::{Frame, Level, TraceHeader, TraceWriter, TracedDrive};
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results");
+    fs::create_dir(&results).unwrap();
+    let drive = |name: &str| TracedDrive { name: name.into(), ..TracedDrive::default() };
+    let header = TraceHeader { drives: vec![drive("a"), drive("b")], ..TraceHeader::default() };
+    let mut bytes = Vec::new();
+    let mut trace = TraceWriter::new(&mut bytes, &header).unwrap();
+    let data = vec![7; 4096];
+    let (level, at) = (Level::Guest, 0);
+    let command = Io::new(Operation::Write, 8192, 4096);
+    for frame in [
+        Frame::Request { drive: 1, level, place: 0, at, command, data: &data },
+        Frame::Completion { drive: 1, level, place: 0, at, status: Status::Ok },
+        Frame::Output { at, bytes: b"step 1\n" },
+    ] {
+        trace.frame(&frame).unwrap();
+    }
+    trace.finish().unwrap();
+    fs::write(results.join("run.record"), &bytes).unwrap();
+    let said = stasis(folder.path(), &["export", "results", "--log-writes", "logs"]);
+    assert!(said.contains("a.log: 2 entries") && said.contains("b.log: 3 entries"), "{said}");
+    let log = fs::read(folder.path().join("logs/b.log")).unwrap();
+    // The superblock, a mark, a write with its data, the mark of the end.
+    assert_eq!(log.len(), 512 + 512 + (512 + 4096) + 512);
+    assert_eq!((&log[544..550], &log[1536..1540]), (&b"step 1"[..], &[7; 4][..]));
+    let only = stasis(folder.path(), &["export", "results", "--log-writes", "one", "--drive", "a"]);
+    assert!(only.contains("a.log") && !only.contains("b.log"), "{only}");
+    fs::write(results.join("run.record"), &bytes[..bytes.len() - 9]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+    command.args(["export", "results", "--log-writes", "cut"]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("damaged or cut off"), "{error}");
 }

@@ -1,12 +1,13 @@
 //! `stasis export`: a run's I/Os in the formats of other tools.
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use stasis_block::timeline::{Track, TrackKind};
+use stasis_crash::{LogWrites, TraceReader};
 use stasis_report::{keep_inputs, KeptIos, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE};
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Exported, Inside};
@@ -17,11 +18,13 @@ use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Exported, Insid
   stasis export results --blktrace trace && blkparse -i trace/drive0
   stasis export results --perfetto run.perfetto-trace
   stasis export results/ios.parquet --drive drive0 --fio-log logs
+  stasis export crash-results --log-writes logs
 
 Times are virtual, from the start of the machine on; I/Os of the guest's boot are left out
 unless --boot is given. btt, iowatcher, btreplay and fio's read_iolog read what --blktrace
 leaves; ui.perfetto.dev shows what --perfetto leaves: the I/Os, and of a run with --timeline
-what its processors, flash drives and schedulers did meanwhile.")]
+what its processors, flash drives and schedulers did meanwhile. xfstests' replay-log and others
+read what --log-writes leaves of a crash test's trace.")]
 pub struct Arguments {
     /// A folder of results, or its ios.csv, ios.csv.zst or ios.parquet
     #[arg(value_name = "RESULTS")]
@@ -35,6 +38,10 @@ pub struct Arguments {
     /// Write DRIVE_clat.1.log of each drive, as fio's write_lat_log does, to this folder
     #[arg(long, value_name = "DIR")]
     fio_log: Option<PathBuf>,
+    /// Write DRIVE.log of each drive of a crash test's trace, as Linux's dm-log-writes does, to this
+    /// folder; the lines of the command's output are marks
+    #[arg(long, value_name = "DIR")]
+    log_writes: Option<PathBuf>,
     /// Only this drive
     #[arg(long, value_name = "NAME")]
     drive: Option<String>,
@@ -47,8 +54,15 @@ pub struct Arguments {
 pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let Arguments { from, blktrace: blktrace_to, perfetto: perfetto_to, fio_log: fio_to, .. } =
         arguments;
-    if blktrace_to.is_none() && perfetto_to.is_none() && fio_to.is_none() {
-        bail!("nothing to write: give --blktrace, --perfetto or --fio-log");
+    let others = blktrace_to.is_some() || perfetto_to.is_some() || fio_to.is_some();
+    if let Some(folder) = &arguments.log_writes {
+        log_writes(from, folder, arguments.drive.as_deref(), quiet)?;
+        if !others {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    if !others {
+        bail!("nothing to write: give --blktrace, --perfetto, --fio-log or --log-writes");
     }
     let (drives, ios) = read(arguments)?;
     let print = |path: &Path, exported: Exported| {
@@ -89,6 +103,47 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the logs of dm-log-writes of a crash test's trace in `from`: one for each drive, or of
+/// `only` one.
+fn log_writes(from: &Path, folder: &Path, only: Option<&str>, quiet: bool) -> Result<()> {
+    let path = folder_of(from).join(stasis_runner::trace::TRACE_FILE);
+    let about = || format!("cannot read {}, the trace of a crash test", path.display());
+    let open = || {
+        let file = File::open(&path).with_context(about)?;
+        TraceReader::new(BufReader::new(file)).with_context(about)
+    };
+    let (_, header) = open()?;
+    let names: Vec<_> = header.drives.iter().map(|drive| drive.name.as_str()).collect();
+    if let Some(name) = only.filter(|name| !names.contains(name)) {
+        bail!("{}: no drive `{name}`; it has {}", path.display(), names.join(", "));
+    }
+    for (number, name) in names.iter().enumerate() {
+        if only.is_some_and(|only| only != *name) {
+            continue;
+        }
+        let number = u16::try_from(number).context("more than 65,536 drives")?;
+        let to = folder.join(format!("{}.log", file_name(name)));
+        keep_inputs(&to, &[from.to_owned(), folder_of(from).to_owned()])?;
+        let cannot = || format!("cannot write {}", to.display());
+        std::fs::create_dir_all(folder).with_context(cannot)?;
+        let file = BufWriter::new(File::create(&to).with_context(cannot)?);
+        let mut log = LogWrites::new(file, number).with_context(cannot)?;
+        let (mut reader, _) = open()?;
+        let mut result = Ok(());
+        while reader.next(|frame| {
+            if result.is_ok() {
+                result = log.take(frame);
+            }
+        })? {}
+        result.with_context(|| format!("drive {name}")).with_context(cannot)?;
+        let entries = log.finish().with_context(cannot)?;
+        if !quiet {
+            eprintln!("{}: {entries} entries", to.display());
+        }
+    }
+    Ok(())
 }
 
 /// The drives that are asked for, and the I/Os of each.
