@@ -112,7 +112,8 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     write(output, &manifest, &inputs, results)
         .with_context(|| format!("cannot write {}", output.display()))?;
     if !quiet {
-        eprintln!("{}: {} files and the results", output.display(), inputs.len());
+        let what = if inputs.len() == 1 { "input" } else { "inputs" };
+        eprintln!("{}: {} {what} and the results", output.display(), inputs.len());
         if summary.engine != "exact" && summary.engine != "sim" {
             let engine = &summary.engine;
             eprintln!("a run under {engine} does not repeat to the byte; one under exact does");
