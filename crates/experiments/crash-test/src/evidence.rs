@@ -5,6 +5,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_block::{Command, Operation};
 use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Trace, TracedRequest};
+use stasis_qcow2::Durability;
 use stasis_report::units;
 
 use crate::names::Holder;
@@ -122,8 +123,11 @@ pub struct BrokenPromise {
     pub submitted: Nanos,
     /// Whether the write was durable by itself (FUA), and not by a flush after it.
     pub durable: bool,
-    /// Time at which the guest was told that it is durable (ns).
+    /// Time from which it is durable (ns): the end of the flush or of the write, and of an ordered
+    /// image the largest lag later.
     pub promised: Nanos,
+    /// The largest lag of an ordered image (ns); 0 of other drives.
+    pub lag: Nanos,
     /// The first line of output after that, before the cut: the step that relied on it.
     pub step: Option<Line>,
     /// Where there was none, the first line after the cut in the traced run: the step under way.
@@ -280,9 +284,19 @@ impl BrokenPromise {
         let log = &trace.drives.get(drive)?.guest;
         let write = log.requests.get(place)?;
         let by = log.promised_by(place, point)?;
-        let (promised, end, _) = log.requests[by].end?;
+        let (ended, end, _) = log.requests[by].end?;
+        let image = trace.header.drives.get(drive).and_then(|drive| drive.image);
+        let lag = match image.filter(|image| image.durability == Durability::Ordered) {
+            Some(image) if by != place => image.max_lag,
+            _ => 0,
+        };
+        let promised = ended.saturating_add(lag);
+        if promised > trace.time(point) {
+            return None;
+        }
         // A line is there after the event that ended it.
-        let after = trace.lines.iter().find(|(when, ..)| *when > end);
+        let mut lines = trace.lines.iter();
+        let after = lines.find(|(when, at, _)| *when > end && *at >= promised);
         let (step, under_way) = match after {
             Some(line) if line.0 <= point => (Some(Line::of(line)), None),
             later => (None, later.map(Line::of)),
@@ -293,6 +307,7 @@ impl BrokenPromise {
             submitted: write.submit.0,
             durable: by == place,
             promised,
+            lag,
             step,
             under_way,
         })
@@ -302,9 +317,12 @@ impl BrokenPromise {
 impl BrokenPromise {
     /// The promise in words.
     pub fn words(&self) -> String {
-        let by = match self.durable {
-            true => "its own acknowledgement as a durable write (FUA)",
-            false => "a flush that was acknowledged",
+        let by = match (self.durable, self.lag) {
+            (true, _) => "its own acknowledgement as a durable write (FUA)".to_owned(),
+            (false, 0) => "a flush that was acknowledged".to_owned(),
+            (false, lag) => {
+                format!("a flush and the image's largest lag after it, {},", format_duration(lag))
+            }
         };
         let step = match (&self.step, &self.under_way) {
             (Some(Line { at, text }), _) => {
@@ -420,6 +438,7 @@ mod tests {
     use stasis_block::{PowerLoss, Status};
     use stasis_crash::{Frame, Level, TraceHeader, TraceWriter, TracedDrive};
     use stasis_drive::Sampling;
+    use stasis_qcow2::Settings;
 
     use super::*;
 
@@ -437,8 +456,11 @@ mod tests {
     }
 
     fn trace(frames: &[Frame<'_>]) -> Trace {
+        trace_of(TracedDrive { name: "disk".into(), ..TracedDrive::default() }, frames)
+    }
+
+    fn trace_of(drive: TracedDrive, frames: &[Frame<'_>]) -> Trace {
         let mut file = Vec::new();
-        let drive = TracedDrive { name: "disk".into(), ..TracedDrive::default() };
         let header = TraceHeader { drives: vec![drive], ..TraceHeader::default() };
         let mut writer = TraceWriter::new(&mut file, &header).unwrap();
         let kind = Frame::Drive {
@@ -522,6 +544,27 @@ mod tests {
         assert_eq!((orders.len(), found.missing), (LOSSES, 100));
         assert_eq!((orders[0], found.losses[0].named, orders[LOSSES - 1]), (3, true, 99));
         assert!(found.losses[1..].iter().all(|lost| !lost.named && lost.order > 76), "{orders:?}");
+    }
+
+    #[test]
+    fn an_ordered_image_promises_after_its_lag() {
+        let image =
+            Settings { durability: Durability::Ordered, max_lag: 30, ..Settings::default() };
+        let drive = TracedDrive { image: Some(image), ..TracedDrive::default() };
+        let frames = [
+            request(0, 10, Command::new(Operation::Write, 4096, 1024)),
+            completion(0, 20),
+            request(1, 30, Command::flush()),
+            completion(1, 40),
+            Frame::Output { at: 50, bytes: b"step 1\n" },
+            Frame::Output { at: 80, bytes: b"step 2\n" },
+        ];
+        let trace = trace_of(drive, &frames);
+        assert_eq!(least(&trace, 60, Some((0, 0))).promise, None, "not yet durable");
+        let promise = least(&trace, 90, Some((0, 0))).promise.unwrap();
+        assert_eq!((promise.promised, promise.lag), (70, 30));
+        assert_eq!(promise.step, Some(line(80, "step 2")));
+        assert!(promise.words().contains("largest lag after it, 30ns, at 70ns"));
     }
 
     fn line(at: Nanos, text: &str) -> Line {

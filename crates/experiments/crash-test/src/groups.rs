@@ -25,13 +25,14 @@ pub struct Group {
     pub states: Vec<u64>,
     /// Times of the first and the last cut (ns).
     pub at: (Nanos, Nanos),
-    /// The finding that stands for the group: the first that names a step which relied on what is
-    /// lost, or else the step under way, or else the first.
+    /// The finding that stands for the group: the last that names a step which relied on what is
+    /// lost, or else the step under way; or else the first of all.
     pub example: usize,
 }
 
 /// The groups of findings, those with the most first. `tells` ranks how much a finding tells a
-/// reader; the first of the highest rank stands for its group.
+/// reader: the last of the highest rank stands for its group, when a file system is there for
+/// certain; the first where all have rank 0.
 pub fn groups(findings: &[Finding], tells: impl Fn(&Finding) -> u8) -> Vec<Group> {
     let mut places: HashMap<(Kind, Option<&str>, String), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
@@ -52,7 +53,7 @@ pub fn groups(findings: &[Finding], tells: impl Fn(&Finding) -> u8) -> Vec<Group
         }
         let group = &mut groups[place];
         group.count += 1;
-        if tells(finding) > tells(&findings[group.example]) {
+        if tells(finding) >= tells(&findings[group.example]).max(1) {
             group.example = index;
         }
         group.at = (group.at.0.min(finding.at), group.at.1.max(finding.at));
@@ -146,5 +147,7 @@ mod tests {
         assert_eq!((found[0].states.as_slice(), found[0].at), (&[1, 2][..], (98, 99)));
         let telling = groups(&all, |finding| (finding.state == 2).into());
         assert_eq!(telling.iter().map(|group| group.example).collect::<Vec<_>>(), [2, 0, 3]);
+        let equal = groups(&all, |_| 1);
+        assert_eq!(equal.iter().map(|group| group.example).collect::<Vec<_>>(), [2, 0, 3]);
     }
 }

@@ -109,9 +109,10 @@ impl Report {
                     1 => "one finding".to_owned(),
                     many => format!("{} findings", units::count(many as u64)),
                 };
+                let share = if self.groups.len() == 1 { "" } else { "most of them " };
                 let most = format!("{}, {}", title(first.kind), of_drive(first.drive.as_ref()));
                 let lost = self.lost_step().unwrap_or_default();
-                format!("{states}: {findings} of {causes}, most of them {most}.{lost}{interrupted}")
+                format!("{states}: {findings} of {causes}, {share}{most}.{lost}{interrupted}")
             }
         };
         let flushes = self.course.flushes.iter().flatten();
@@ -160,13 +161,21 @@ impl Report {
         self.groups.iter().find_map(|group| {
             let finding = self.outcome.findings.get(group.example)?;
             let evidence = finding.evidence.as_ref()?;
-            let step = evidence.promise.as_ref()?.step.as_ref()?;
+            let promise = evidence.promise.as_ref()?;
             let lost = evidence.losses.iter().find(|loss| loss.named && !loss.holders.is_empty());
             let place = lost.map_or(String::new(), |lost| format!(" ({})", lost.held_by()));
-            Some(format!(
-                " “{}” relied on a write that state {} has lost{place}.",
-                step.text, finding.state
-            ))
+            let state = finding.state;
+            match (&promise.step, &promise.under_way) {
+                (Some(step), _) => Some(format!(
+                    " “{}” relied on a write that state {state} has lost{place}.",
+                    step.text
+                )),
+                (None, Some(step)) => Some(format!(
+                    " State {state} has lost a durable write on the way to “{}”{place}.",
+                    step.text
+                )),
+                (None, None) => None,
+            }
         })
     }
 
