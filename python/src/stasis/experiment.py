@@ -298,6 +298,8 @@ class Serve(Table):
     control: Optional[Union[str, Path]] = None
     metrics: Optional[str] = None
     ublk: list[str] = field(default_factory=list)
+    nvme_tcp: Optional[str] = None
+    hosts: list[str] = field(default_factory=list)
     user: Optional[str] = None
     unconfined: Optional[bool] = None
 
