@@ -9,6 +9,7 @@ import typing
 import pytest
 
 import stasis
+from stasis.experiment import Table
 
 _FUNCTIONS = sorted(
     name for name in stasis.__all__ if inspect.isfunction(getattr(stasis, name)) and not name.endswith("_async")
@@ -66,6 +67,20 @@ def test_a_class_describes_itself_and_what_it_can_do(name: str) -> None:
     assert wrong == []
     if dataclasses.is_dataclass(kind):
         assert all(each.type for each in dataclasses.fields(kind))
+
+
+@pytest.mark.parametrize("name", [each for each in _CLASSES if issubclass(getattr(stasis, each), Table)])
+def test_each_key_of_a_table_has_its_meaning(name: str) -> None:
+    table = getattr(stasis, name)
+    frame = table.described().to_polars()
+    assert frame["field"].to_list() == [each.name for each in table.key_fields().values()]
+    assert [row["key"] for row in frame.to_dicts() if not row["meaning"]] == []
+
+
+def test_a_meaning_is_the_programs() -> None:
+    rows = {row["field"]: row for row in stasis.Drive.described().to_polars().to_dicts()}
+    assert "logical block" in rows["block_size"]["meaning"].lower()
+    assert rows["block_size"]["key"] == "block-size"
 
 
 def test_the_package_says_that_it_is_typed() -> None:

@@ -1,8 +1,8 @@
 """Experiments as dataclasses: the tables and keys of an experiment file.
 
 A field that is ``None`` is left to the program, which has the default. Names are those of the file
-with ``_`` for ``-``; lists of tables have the plural. ``docs/reference/experiment.md`` describes
-each key.
+with ``_`` for ``-``; lists of tables have the plural. ``described()`` of each table, and
+``docs/reference/experiment.md``, say what each key means.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Any, ClassVar, Optional, TypeVar, Union
 
 import tomli_w
 
+from ._schema import described
 from ._toml import tomllib
 from .errors import ExperimentError
+from .frame import Frame
 
 __all__ = [
     "Disk",
@@ -73,6 +75,16 @@ class Table:
             for each in fields
             if not each.metadata.get("private")
         }
+
+    @classmethod
+    def described(cls) -> Frame:
+        """The table's keys as the program describes them, a row for each: ``field``, its name here;
+        ``key``, its name in a file; ``meaning``, with unit and form; ``default`` as JSON, empty where
+        there is none or it depends on others.
+
+        Raises `ProgramError` and `ProgramNotFound`.
+        """
+        return described(cls)
 
     @classmethod
     def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
