@@ -84,7 +84,7 @@ pub fn new(
 ) -> Result<Planned> {
     let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
     let context = format!("drive {name}");
-    checked(spec, how, index, seed, base, folder, name, patience).context(context)
+    checked(spec, how, index, seed, [base, folder], name, patience).context(context)
 }
 
 fn checked(
@@ -92,8 +92,7 @@ fn checked(
     how: How,
     index: usize,
     seed: u64,
-    base: &Path,
-    folder: &Path,
+    [base, folder]: [&Path; 2],
     name: String,
     patience: Duration,
 ) -> Result<Planned> {
