@@ -36,6 +36,9 @@ pub struct Evidence {
     /// The reason why what lies there could not be named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_named: Option<String>,
+    /// The bytes that the finding names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<NamedByte>,
     /// The promise that the finding says is broken; none where it names no write.
     pub promise: Option<BrokenPromise>,
     /// The last lines of output before the cut.
@@ -72,6 +75,16 @@ pub enum SpanKind {
     Lost,
 }
 
+/// A byte that a finding names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NamedByte {
+    /// Its place on the guest's disk.
+    pub offset: u64,
+    /// What lies there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<Holder>,
+}
+
 /// A change of a drive that a state lacks, wholly or in part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LostChange {
@@ -103,13 +116,18 @@ pub struct LostChange {
 impl LostChange {
     /// What lies there, for a reader; empty where that is not known.
     pub fn held_by(&self) -> String {
-        let mut texts: Vec<String> = self.holders.iter().take(HOLDERS).map(Holder::text).collect();
-        let more = self.holders.len().saturating_sub(HOLDERS);
-        if more > 0 {
-            texts.push(format!("{more} more"));
-        }
-        texts.join("; ")
+        texts(&self.holders)
     }
+}
+
+/// Holders for a reader.
+fn texts(holders: &[Holder]) -> String {
+    let mut texts: Vec<String> = holders.iter().take(HOLDERS).map(Holder::text).collect();
+    let more = holders.len().saturating_sub(HOLDERS);
+    if more > 0 {
+        texts.push(format!("{more} more"));
+    }
+    texts.join("; ")
 }
 
 /// A promise that a state does not keep.
@@ -224,6 +242,9 @@ impl Evidence {
         if let Some(promise) = &self.promise {
             text += &format!("  {}\n", promise.words());
         }
+        for byte in self.bytes() {
+            text += &format!("  {byte}\n");
+        }
         if let Some(last) = self.lines.last() {
             text += &format!("  last line before the cut: {}\n", last.text);
         }
@@ -246,6 +267,25 @@ impl Evidence {
             text += &format!("  what lies there has no name: {why}\n");
         }
         text
+    }
+
+    /// What lies at the place that the finding is about, for a reader, where that is known.
+    pub fn place(&self) -> Option<String> {
+        let lost = self.losses.iter().filter(|loss| loss.named).map(|loss| &loss.holders);
+        let about = self.about.iter().map(|byte| &byte.holders);
+        lost.chain(about).find(|holders| !holders.is_empty()).map(|holders| texts(holders))
+    }
+
+    /// What lies at the bytes that the finding names, in sentences for a reader: of findings that
+    /// are about no change of the list.
+    pub fn bytes(&self) -> Vec<String> {
+        if self.losses.iter().any(|loss| loss.named && !loss.holders.is_empty()) {
+            return Vec::new();
+        }
+        let known = self.about.iter().filter(|byte| !byte.holders.is_empty());
+        known
+            .map(|byte| format!("byte {:#x} lies in: {}", byte.offset, texts(&byte.holders)))
+            .collect()
     }
 
     /// How many changes are missing and torn.

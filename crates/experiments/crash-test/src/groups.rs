@@ -132,6 +132,7 @@ mod tests {
             what: what.into(),
             repeats: None,
             write: None,
+            bytes: Vec::new(),
             evidence: None,
         };
         let all = [

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use stasis_block::clock::Nanos;
 use stasis_block::Operation;
-use stasis_crash::{Check, Cut, CutPoint, StateReader, Trace, Verdict};
+use stasis_crash::{Check, Cut, CutPoint, Level, StateReader, Trace, Verdict};
 use stasis_drive::Sampling;
 use stasis_guest_image::Guest;
 use stasis_qemu_vm::{Checker, Config, Device, Task};
@@ -28,11 +28,13 @@ const SOON: usize = 2;
 /// Blocks of a range that are looked up.
 const BLOCKS: usize = 16;
 
-/// A range of a drive, below an image of the image's file.
+/// A range of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The drive's number.
     pub drive: usize,
+    /// Whether it is of the guest's disk, or of the drive below an image: of the image's file.
+    pub level: Level,
     /// Its first byte.
     pub offset: u64,
     /// Its length (bytes).
@@ -187,8 +189,12 @@ impl Namer {
         let mut by_disk: BTreeMap<usize, Vec<(Block, u64)>> = BTreeMap::new();
         let mut found = Vec::new();
         for block in blocks {
-            let drive = self.asked[block.state][block.range].drive;
-            let Some(byte) = state.on_disk(drive, block.offset) else {
+            let Range { drive, level, .. } = self.asked[block.state][block.range];
+            let byte = match level {
+                Level::Guest => Some(block.offset),
+                Level::Drive => state.on_disk(drive, block.offset),
+            };
+            let Some(byte) = byte else {
                 found.push((*block, Holder::tables()));
                 continue;
             };
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn a_range_is_looked_up_block_by_block() {
         let offsets = |offset, length| -> Vec<u64> {
-            let range = Range { drive: 0, offset, length };
+            let range = Range { drive: 0, level: Level::Guest, offset, length };
             blocks_of(0, &[range]).iter().map(|block| block.offset).collect()
         };
         assert_eq!(offsets(512, 512), [512]);

@@ -162,8 +162,7 @@ impl Report {
             let finding = self.outcome.findings.get(group.example)?;
             let evidence = finding.evidence.as_ref()?;
             let promise = evidence.promise.as_ref()?;
-            let lost = evidence.losses.iter().find(|loss| loss.named && !loss.holders.is_empty());
-            let place = lost.map_or(String::new(), |lost| format!(" ({})", lost.held_by()));
+            let place = evidence.place().map_or(String::new(), |place| format!(" ({place})"));
             let state = finding.state;
             match (&promise.step, &promise.under_way) {
                 (Some(step), _) => Some(format!(
@@ -335,6 +334,9 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
     if let Some(promise) = &evidence.promise {
         let words = promise.words();
         section = section.with(Block::Prose(format!("The lost write was {words}.")));
+    }
+    for byte in evidence.bytes() {
+        section = section.with(Block::Prose(format!("On the guest's disk, {byte}.")));
     }
     let mut lines = Table::new(vec![Column::right("from the cut"), Column::left("line")]);
     for line in &evidence.lines {

@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_block::{Operation, PowerLoss};
-use stasis_crash::{Cut, CutPoint, Enumerator, Fault, StateSampler, Trace};
+use stasis_crash::{Cut, CutPoint, Enumerator, Fault, Level, StateSampler, Trace};
 use stasis_guest_image::Guest;
 use stasis_runner::provenance::Provenance;
 use stasis_runner::TraceOptions;
 
-use crate::evidence::{line_text, BrokenPromise, Evidence, LostChange};
+use crate::evidence::{line_text, BrokenPromise, Evidence, NamedByte};
 use crate::groups::{groups, Group};
 use crate::namer::Range;
 use crate::session::{Finding, Kind, Outcome, Session};
@@ -137,7 +137,10 @@ fn explain(session: &Session, plan: &StateSampler, groups: &[Group], findings: &
         enumerator.go_to(cut.point);
         let finding = &mut findings[index];
         let named = blamed(trace, finding);
-        finding.evidence = Some(Evidence::of(trace, &enumerator, &cut, named));
+        let mut evidence = Evidence::of(trace, &enumerator, &cut, named);
+        let byte = |offset: &u64| NamedByte { offset: *offset, holders: Vec::new() };
+        evidence.about = finding.bytes.iter().map(byte).collect();
+        finding.evidence = Some(evidence);
     }
 }
 
@@ -244,18 +247,25 @@ impl Report {
         let asked = chosen.iter().map(|index| {
             let finding = &findings[*index];
             let losses = finding.evidence.iter().flat_map(|evidence| &evidence.losses);
-            let range = |loss: &LostChange| {
-                let (offset, length) = (loss.offset, loss.length);
-                drive(&loss.drive).map(|drive| Range { drive, offset, length })
-            };
-            (plan.cut(trace, finding.state).point, losses.filter_map(range).collect())
+            let lost = losses.filter_map(|loss| {
+                let (level, offset, length) = (Level::Drive, loss.offset, loss.length);
+                drive(&loss.drive).map(|drive| Range { drive, level, offset, length })
+            });
+            let bytes = finding.bytes.iter().filter_map(|offset| {
+                let (level, offset, length) = (Level::Guest, *offset, 1);
+                let drive = drive(finding.drive.as_deref()?)?;
+                Some(Range { drive, level, offset, length })
+            });
+            (plan.cut(trace, finding.state).point, lost.chain(bytes).collect())
         });
         let asked: Vec<(CutPoint, Vec<Range>)> = asked.collect();
         for (index, named) in chosen.into_iter().zip(session.name(asked, guest, stop)?) {
             let Some(evidence) = &mut findings[index].evidence else { continue };
             evidence.not_named = named.why_not;
-            for (loss, holders) in evidence.losses.iter_mut().zip(named.holders) {
-                loss.holders = holders;
+            let losses = evidence.losses.iter_mut().map(|loss| &mut loss.holders);
+            let bytes = evidence.about.iter_mut().map(|byte| &mut byte.holders);
+            for (place, holders) in losses.chain(bytes).zip(named.holders) {
+                *place = holders;
             }
         }
         Ok(())

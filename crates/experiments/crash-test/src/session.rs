@@ -10,7 +10,7 @@ use serde::Serialize;
 use stasis_block::clock::Nanos;
 use stasis_crash::{
     Check, Contents, Cut, CutPoint, DriveCrashState, Enumerator, Oracle, Promise, StateReader,
-    StateSampler, Trace, Verdict,
+    StateSampler, Trace, Verdict, SECTOR,
 };
 use stasis_drive::Sampling;
 use stasis_qcow2::Durability;
@@ -47,6 +47,9 @@ pub struct Finding {
     /// The write that it is about, by its place in the log of the guest's requests to the drive.
     #[serde(skip)]
     pub write: Option<usize>,
+    /// The bytes of the guest's disk that it names.
+    #[serde(skip)]
+    pub bytes: Vec<u64>,
     /// What lies around the cut; of the first findings, and of one of each cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
@@ -319,6 +322,7 @@ impl State<'_> {
             what,
             repeats: None,
             write: None,
+            bytes: Vec::new(),
             evidence: None,
         }
     }
@@ -344,13 +348,14 @@ impl State<'_> {
             let verdict = oracle.check(self.cut.point, self.at, |place, _| held[place]);
             if let Err(violation) = verdict {
                 use stasis_crash::Violation::{Lost, Order, Unknown};
-                let (kind, write) = match violation {
-                    Lost { place, .. } => (Kind::Lost, Some(place)),
-                    Order { .. } => (Kind::Order, None),
-                    Unknown { .. } => (Kind::Unknown, None),
+                let (kind, write, sectors) = match violation {
+                    Lost { sector, place, .. } => (Kind::Lost, Some(place), vec![sector]),
+                    Order { old, new } => (Kind::Order, None, vec![old, new]),
+                    Unknown { sector } => (Kind::Unknown, None, vec![sector]),
                 };
+                let bytes = sectors.into_iter().map(|sector| sector * SECTOR as u64).collect();
                 let finding = self.finding(Some(index), kind, violation.to_string());
-                outcome.findings.push(Finding { write, ..finding });
+                outcome.findings.push(Finding { write, bytes, ..finding });
             }
         }
         Ok(())

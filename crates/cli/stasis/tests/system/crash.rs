@@ -106,6 +106,14 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     assert!(held.iter().any(|what| what.starts_with("journal, block ")), "{held:?}");
     let shown = evidence["losses"][0]["holders"][0]["what"].as_str().unwrap_or_default();
     assert!(!shown.is_empty(), "{evidence}");
+    // The byte that the finding names is one of the guest's disk, and the change one of the image.
+    let byte = evidence["about"][0]["offset"].as_u64().unwrap();
+    assert!(
+        finding["what"].as_str().unwrap().starts_with(&format!("byte {byte:#x}: ")),
+        "{finding}"
+    );
+    let place = evidence["about"][0]["holders"][0]["what"].as_str().unwrap_or_default();
+    assert!(page.contains(&format!("byte {byte:#x} lies in: {place}")), "{evidence}");
     for word in ["The lost write was promised by", "what lies there", shown] {
         assert!(page.contains(word), "{word}");
     }
