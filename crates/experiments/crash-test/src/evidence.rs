@@ -1,4 +1,4 @@
-//! What lies around a power cut: the writes that it took, and the events before and after it.
+//! The surroundings of a power cut: the writes that it took, and the events before and after it.
 
 use serde::Serialize;
 use stasis_block::clock::Nanos;
@@ -80,7 +80,7 @@ pub enum SpanKind {
 pub struct NamedByte {
     /// Its place on the guest's disk.
     pub offset: u64,
-    /// What lies there.
+    /// Its holders.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Holder>,
 }
@@ -108,13 +108,13 @@ pub struct LostChange {
     pub why: LossReason,
     /// Whether the finding is about this change.
     pub named: bool,
-    /// What lies there, by the file system's own tools; of the findings that are looked into.
+    /// Holders of its places, by the file system's own tools; of the findings that are looked into.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Holder>,
 }
 
 impl LostChange {
-    /// What lies there, for a reader; empty where that is not known.
+    /// Its holders, for a reader; empty where they are not known.
     pub fn held_by(&self) -> String {
         texts(&self.holders)
     }
@@ -269,14 +269,14 @@ impl Evidence {
         text
     }
 
-    /// What lies at the place that the finding is about, for a reader, where that is known.
+    /// Holders of the place that the finding is about, for a reader, where they are known.
     pub fn place(&self) -> Option<String> {
         let lost = self.losses.iter().filter(|loss| loss.named).map(|loss| &loss.holders);
         let about = self.about.iter().map(|byte| &byte.holders);
         lost.chain(about).find(|holders| !holders.is_empty()).map(|holders| texts(holders))
     }
 
-    /// What lies at the bytes that the finding names, in sentences for a reader: of findings that
+    /// Holders of the bytes that the finding names, in sentences for a reader: of findings that
     /// are about no change of the list.
     pub fn bytes(&self) -> Vec<String> {
         if self.losses.iter().any(|loss| loss.named && !loss.holders.is_empty()) {

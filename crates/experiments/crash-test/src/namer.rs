@@ -41,7 +41,7 @@ pub struct Range {
     pub length: u64,
 }
 
-/// What lies at the ranges that a state lacks.
+/// Holders of the ranges that a state lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Named {
     /// For each range, what lies there.

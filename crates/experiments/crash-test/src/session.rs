@@ -50,7 +50,7 @@ pub struct Finding {
     /// The bytes of the guest's disk that it names.
     #[serde(skip)]
     pub bytes: Vec<u64>,
-    /// What lies around the cut; of the first findings, and of one of each cause.
+    /// Surroundings of the cut; of the first findings, and of one of each cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
 }

@@ -372,7 +372,7 @@ fn what_a_state_lacks_is_told_with_the_reason() {
         let sampling = Sampling::Random(seed);
         let held = disk(&enumerator, sampling);
         let lost = told(sampling);
-        // What a state lacks is what its disk lacks.
+        // A state lacks what its disk lacks.
         let has = |sector: usize, place: usize| {
             let log = &trace.drives[0].guest;
             let content = log.sectors(place).find(|(at, _)| *at == sector as u64).unwrap().1;

@@ -91,7 +91,7 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     ] {
         assert!(page.contains(word), "{word}");
     }
-    // What each state lacks, the promise that is broken, and what lies there: of an image, too.
+    // The changes that each state lacks, the promise that is broken, and what lies there: of an image, too.
     let lost = report["groups"].as_array().unwrap().iter().find(|group| group["kind"] == "lost");
     let example = lost.unwrap()["example"].as_u64().unwrap() as usize;
     let (finding, evidence) =

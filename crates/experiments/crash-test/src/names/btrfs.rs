@@ -194,7 +194,7 @@ mod tests {
         start
     }
 
-    /// What btrfs-progs 6.2 prints, after the script's filter.
+    /// Output of btrfs-progs 6.2, after the script's filter.
     const CHUNKS: &str = "== chunks
 	item 1 key (FIRST_CHUNK_TREE CHUNK_ITEM 13631488) itemoff 16105 itemsize 80
 		length 8388608 owner 2 stripe_len 65536 type DATA|single

@@ -58,7 +58,7 @@ struct Journal {
     transactions: BTreeMap<u64, Vec<u64>>,
 }
 
-/// What the tools know of blocks that are not the journal's.
+/// The tools' knowledge of blocks that are not the journal's.
 #[derive(Debug, Default)]
 struct Blocks {
     inodes: HashMap<u64, u64>,
@@ -398,7 +398,7 @@ mod tests {
         start
     }
 
-    /// What the tools of e2fsprogs 1.47 print of such a disk.
+    /// Output of the tools of e2fsprogs 1.47 for such a disk.
     const JOURNAL: &str = "== extents
 (0-4095):16385-20480
 == log

@@ -1,10 +1,10 @@
-//! What lies at a place of a disk, as readers and programs get it.
+//! Holders of the places of a disk, as readers and programs get it.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What lies at a place.
+/// A holder of a place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Holder {
     /// Its description.

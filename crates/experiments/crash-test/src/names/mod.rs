@@ -1,4 +1,4 @@
-//! What lies at a place of a disk: files, inodes and blocks of the journal, by the file system's own
+//! Holders of the places of a disk: files, inodes and blocks of the journal, by the file system's own
 //! tools in a guest.
 //!
 //! A file system is told by its superblock. Its tools run in the guest of a check, each time on a

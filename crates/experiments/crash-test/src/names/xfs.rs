@@ -307,7 +307,7 @@ block 32793 (1/25) type btbmapd inode 7 log
         129 many/.
 ";
 
-    /// What xfs_logprint 6.1 prints, after the script's filter.
+    /// Output of xfs_logprint 6.1, after the script's filter.
     const LOG: &str = "== log
 cycle: 1\tversion: 2\t\tlsn: 1,2\ttail_lsn: 1,2
 length of Log Record: 1536\tprev offset: 0\t\tnum ops: 15
