@@ -69,7 +69,7 @@ impl GuestCheck {
                 all.push((path, content));
             }
         }
-        let (devices, places) = devices(trace)?;
+        let (devices, places) = devices(trace).context("take the check away")?;
         let (command, limit) = (setup.command.into(), setup.limit);
         Ok(Self { checker, command, limit, devices, places, alone: false, files: all })
     }
@@ -149,10 +149,7 @@ pub fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
         let Some(traced) = trace.header.drives.get(index) else { continue };
         let (capacity, seen) = (drive.guest.capacity, &traced.device);
         if let Some(unlike) = &seen.unlike {
-            bail!(
-                "drive {}: {unlike}, and no guest of a check can have such a one; take the check away",
-                traced.name
-            );
+            bail!("drive {}: {unlike}, and no guest of a check can have such a one", traced.name);
         }
         // Traces of former versions do not record the kind of the drive.
         let mut device = Device::virtio(index, capacity);

@@ -157,10 +157,10 @@ impl CrashTest<'_> {
         let mut report = Report::new(self, &session, &plan, outcome, seconds, &tracing, provenance);
         report.disks = disks;
         if !report.outcome.findings.is_empty() && !stop.load(Ordering::Relaxed) {
-            let guest = made(self.experiment, observer)?;
-            observer.event(Event::Step { what: "naming what is lost", fraction: None })?;
-            let mut session = Session::open(&tracing.file(), strict)?;
-            report.name(&mut session, &plan, guest, stop)?;
+            // The findings are there whether or not a guest can name anything.
+            if let Err(error) = self.name(&mut report, &tracing.file(), &plan, stop, observer) {
+                report.cannot_name(&format!("{error:#}"));
+            }
         }
         observer.event(Event::Ended)?;
         let (file, page) = (results.file(FILE)?, results.file(PAGE)?);
@@ -193,6 +193,21 @@ impl CrashTest<'_> {
             );
         }
         Ok(())
+    }
+
+    /// Has what lies at the places of lost writes named in a guest.
+    fn name(
+        &self,
+        report: &mut Report,
+        trace: &Path,
+        plan: &StateSampler,
+        stop: &Arc<AtomicBool>,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let guest = made(self.experiment, observer)?;
+        observer.event(Event::Step { what: "naming what is lost", fraction: None })?;
+        let mut session = Session::open(trace, self.strict || self.experiment.strict)?;
+        report.name(&mut session, plan, guest, stop)
     }
 
     /// Leaves the disks of a state as files.

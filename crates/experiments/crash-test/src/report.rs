@@ -223,6 +223,23 @@ impl Report {
         }
     }
 
+    /// The findings of which places are named: those that stand for a group, then the first.
+    fn to_be_named(&self) -> Vec<usize> {
+        let mut known = HashSet::new();
+        let examples = self.groups.iter().map(|group| group.example);
+        let all = examples.chain(0..self.outcome.findings.len());
+        all.filter(|index| known.insert(*index)).take(NAMED).collect()
+    }
+
+    /// Notes why nothing is named.
+    pub(crate) fn cannot_name(&mut self, why: &str) {
+        for index in self.to_be_named() {
+            if let Some(evidence) = &mut self.outcome.findings[index].evidence {
+                evidence.not_named = Some(why.to_owned());
+            }
+        }
+    }
+
     /// Has what lies at the places of lost writes named: of the findings that stand for a group, and
     /// of the first that are printed.
     ///
@@ -235,13 +252,7 @@ impl Report {
         guest: Guest,
         stop: &Arc<AtomicBool>,
     ) -> Result<()> {
-        let mut known = HashSet::new();
-        let examples = self.groups.iter().map(|group| group.example);
-        let chosen: Vec<usize> = examples
-            .chain(0..self.outcome.findings.len())
-            .filter(|index| known.insert(*index))
-            .take(NAMED)
-            .collect();
+        let chosen = self.to_be_named();
         let (trace, findings) = (&session.trace, &mut self.outcome.findings);
         let drive = |name: &str| trace.header.drives.iter().position(|one| one.name == name);
         let asked = chosen.iter().map(|index| {

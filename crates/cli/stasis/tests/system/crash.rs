@@ -132,6 +132,16 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     let finding = &report["findings"][0];
     let state = finding["state"].to_string();
     assert!(report["repeat"][0].as_str().unwrap().contains(&format!("--state {state}")));
+    // Without QEMU there are the findings all the same, and why nothing is named.
+    let text = bench.text("crash.toml").replace("check = ", "#");
+    std::fs::write(bench.path("oracle.toml"), text).unwrap();
+    let mut alone = bench.command(&["crash-test", "oracle.toml", "--trace", "p", "--results", "o"]);
+    alone.env("PATH", "/nonexistent");
+    bench.finish(alone).expect(1);
+    let report = bench.json("o/crash-test.json");
+    let why = report["findings"][0]["evidence"]["not_named"].as_str().unwrap_or_default();
+    assert!(why.contains("no guest runs that could name them"), "{}", report["findings"][0]);
+
     let more = ["--check", "true", "--state", &state, "--results", "q", "--keep-disk"];
     test(&[&["--trace", "p"], &more[..]].concat()).expect(1);
     let again = bench.json("q/crash-test.json");
