@@ -9,29 +9,28 @@ use std::time::Duration;
 use stasis_guest_image::{build, default_cache, Recipe};
 use stasis_qemu_vm::{Config, Job, Piece, Vm};
 
-#[test]
-#[ignore = "boots a guest with another kernel: make system-test"]
-fn linux_connects_by_tcp() {
+/// A guest of another kernel than the usual one, with these modules.
+fn guest(modules: &[&str]) -> stasis_guest_image::Guest {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
     let suite = std::env::var("SUITE").unwrap_or_else(|_| "trixie".into());
     let recipe = Recipe {
         suite,
         kernel: "linux-image-amd64".into(),
-        modules: vec!["nvme-tcp".into()],
+        modules: modules.iter().map(|module| module.to_string()).collect(),
         ..Recipe::default()
     };
     let program = Path::new(env!("CARGO_BIN_EXE_stasis"));
-    let guest = build(&recipe, program, &cache, &mut |progress| eprintln!("{progress:?}")).unwrap();
-    let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
-    let script = include_str!("guest/nvme_tcp.sh");
+    build(&recipe, program, &cache, &mut |progress| eprintln!("{progress:?}")).unwrap()
+}
+
+/// Runs a script in a guest, and returns what it says.
+fn run(vm: &mut Vm, script: &str, limit: u64, environment: &[(&str, String)]) -> String {
     let mut job = Job::new(vec!["bash".into(), "-c".into(), script.into()]);
-    let kills = std::env::var("KILLS").unwrap_or_else(|_| "3".into());
-    let kills: u64 = kills.parse().unwrap();
-    let limit = 240 + 15 * kills;
-    job.environment.insert("KILLS".into(), kills.to_string());
-    job.environment.insert("KILLS_BYTES".into(), format!("{}M", 16 * (kills + 1)));
     job.environment.insert("WATCH".into(), (limit - 10).to_string());
+    for (name, value) in environment {
+        job.environment.insert(name.to_string(), value.clone());
+    }
     job.limit_ms = Duration::from_secs(limit).as_millis() as u64;
     let mut said = String::new();
     let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| {
@@ -42,6 +41,20 @@ fn linux_connects_by_tcp() {
     let outcome = outcome.unwrap();
     eprintln!("{said}");
     assert_eq!((outcome.status, outcome.message.as_str()), (0, ""), "{said}");
+    said
+}
+
+#[test]
+#[ignore = "boots a guest with another kernel: make system-test"]
+fn linux_connects_by_tcp() {
+    let guest = guest(&["nvme-tcp"]);
+    let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
+    let kills = std::env::var("KILLS").unwrap_or_else(|_| "3".into());
+    let kills: u64 = kills.parse().unwrap();
+    let environment =
+        [("KILLS", kills.to_string()), ("KILLS_BYTES", format!("{}M", 16 * (kills + 1)))];
+    let script = include_str!("guest/nvme_tcp.sh");
+    let said = run(&mut vm, script, 240 + 15 * kills, &environment);
     let lines: Vec<&str> = said.lines().collect();
     let expected = [
         "discovered",
@@ -62,4 +75,26 @@ fn linux_connects_by_tcp() {
         assert!(lines.contains(&line), "there is no line `{line}` in:\n{said}");
     }
     assert!(said.to_lowercase().contains("invalid"), "{said}");
+}
+
+#[test]
+#[ignore = "measures for minutes on an idle machine: make bench"]
+fn figures() {
+    let guest = guest(&["nvme-tcp", "nvmet-tcp", "brd"]);
+    let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
+    let said = run(&mut vm, include_str!("guest/nvme_tcp_bench.sh"), 600, &[]);
+    let median = |target: &str, depth: &str| {
+        let of = said.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            (words.first() == Some(&target) && words.get(1) == Some(&depth))
+                .then(|| words[2].parse::<f64>().unwrap())
+        });
+        let mut of: Vec<f64> = of.collect();
+        of.sort_by(f64::total_cmp);
+        of[of.len() / 2]
+    };
+    for depth in ["1", "32"] {
+        let (ours, kernel) = (median("stasis", depth), median("nvmet", depth));
+        println!("QD{depth}: {ours:.0} IOPS, nvmet {kernel:.0}, ratio {:.2}", ours / kernel);
+    }
 }
