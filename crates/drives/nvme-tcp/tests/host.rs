@@ -272,6 +272,12 @@ fn zones_are_what_they_are_on_pcie() {
     let (cqe, data) = io.command(&mut bench, report, &[]);
     assert_eq!(cqe.status, 0);
     assert_eq!(u64::from_le_bytes(data[88..96].try_into().unwrap()), 9);
+    // More room than there are zones: what lies beyond is left alone.
+    block(&mut report, 4096, false);
+    report[48..52].copy_from_slice(&1023u32.to_le_bytes());
+    let (cqe, data) = io.command(&mut bench, report, &[]);
+    assert_eq!((cqe.status, data[0], data.len()), (0, 8, 4096));
+    assert_eq!(data[64 + 8 * 64..], [0; 4096 - 64 - 8 * 64]);
 }
 
 #[test]

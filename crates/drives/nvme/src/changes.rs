@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::reservations::{HostId, Notice};
+
 /// Changes that are kept. A controller that was not attended to for longer reports that every
 /// namespace has changed.
 const KEPT: usize = 256;
@@ -15,6 +17,8 @@ pub enum Change {
     Zones(u32),
     /// Chunks have changed by themselves.
     Chunks(u32),
+    /// Its registrants or its reservation: a notice to one host.
+    Reservation(u32, HostId, Notice),
 }
 
 /// The last changes.

@@ -196,6 +196,9 @@ impl Subsystem {
         // Connect itself has taken an entry.
         submission.pass();
         host.queues.create_submission(queue, submission);
+        if queue == 0 && !discovery {
+            self.set_host(id, connect.host.id);
+        }
         Ok(Connected { controller: id, queue, size })
     }
 }

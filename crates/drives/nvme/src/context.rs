@@ -1,13 +1,13 @@
 //! The parts of a controller that commands act on, and the registration of commands.
 
-use crate::command::SubmissionEntry;
+use crate::command::{CommandId, SubmissionEntry};
 use crate::features::Features;
 use crate::formatting::Formatting;
 use crate::host::Host;
 use crate::io::{Io, IoExecute};
 use crate::ocssd::Notifications;
 use crate::registered::{Registered, Table};
-use crate::status::{Failure, Outcome};
+use crate::status::{Failure, Outcome, StatusCode};
 use crate::vendor::Vendor;
 use crate::Memory;
 
@@ -44,6 +44,19 @@ pub struct ControllerMut<'a> {
 }
 
 impl ControllerMut<'_> {
+    /// Ends the commands that another host's preemption has aborted.
+    pub(crate) fn end_preempted(&mut self, memory: &dyn Memory) {
+        let id = self.host.id;
+        let all = std::mem::take(&mut self.io.preempted);
+        let (mine, others) = all.into_iter().partition(|command| command.controller == id);
+        self.io.preempted = others;
+        let mine: Vec<CommandId> = mine;
+        for command in mine {
+            let why = StatusCode::AbortedByPreemption;
+            self.host.post_failure(memory, command, why.into(), 0, 0);
+        }
+    }
+
     /// The features that its host has set.
     pub(crate) fn features(&self) -> &Features {
         self.io.features(self.host.id)

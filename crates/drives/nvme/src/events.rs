@@ -20,15 +20,18 @@ pub enum EventType {
     Notice = 2,
     /// Of Open-Channel drives, that chunks have changed.
     Vendor = 3,
+    /// Of an I/O command set: reservations.
+    CommandSet = 4,
 }
 
 impl EventType {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 
     /// Asynchronous Event Type.
     fn number(self) -> u32 {
         match self {
             Self::Vendor => 7,
+            Self::CommandSet => 6,
             other => other as u32,
         }
     }
@@ -64,6 +67,10 @@ impl Event {
     const fn error(information: u8) -> Self {
         Self { kind: EventType::Error, information, log: log_page::ERROR_INFORMATION, nsid: 0 }
     }
+
+    /// Reservation Log Page Available (section 5.2.1, "NVM Command Set Events").
+    pub const RESERVATION: Self =
+        Self { kind: EventType::CommandSet, information: 0, log: log_page::RESERVATIONS, nsid: 0 };
 
     /// Whether it is an error that no command has.
     pub fn is_error(&self) -> bool {

@@ -16,6 +16,7 @@ use crate::keep_alive::KeepAlive;
 use crate::queue::CompletionQueue;
 use crate::queues::Queues;
 use crate::registers::{self as reg, Registers};
+use crate::reservations::ReservationLog;
 use crate::shadow::Shadow;
 use crate::status::{Failure, MORE, NO_LOCATION};
 use crate::transport::Transport;
@@ -35,6 +36,8 @@ pub struct Host {
     /// The host that has connected, on a fabric.
     pub connected: Option<ConnectedHost>,
     pub keep_alive: KeepAlive,
+    /// Notices of reservations.
+    pub reservations: ReservationLog,
     /// The subsystems that a discovery controller names.
     pub discovery: Vec<DiscoveryEntry>,
     /// Changes of the subsystem that were reported.
@@ -56,6 +59,7 @@ impl Host {
             errors: ErrorLog::default(),
             connected: None,
             keep_alive: KeepAlive::default(),
+            reservations: ReservationLog::default(),
             discovery: Vec::new(),
             seen_changes: 0,
             now: 0,
@@ -242,6 +246,12 @@ impl Host {
                 }
             }
             Change::Chunks(nsid) => self.event(memory, Event::chunks_changed(nsid)),
+            Change::Reservation(nsid, host, notice) => {
+                let mine = self.connected.as_ref().is_some_and(|of| of.id == host);
+                if mine && self.reservations.add(notice, nsid) {
+                    self.event(memory, Event::RESERVATION);
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use stasis_block::{Command, Operation, Request};
 
 use crate::buffers::Buffers;
 use crate::changes::Changes;
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, CommandId, SubmissionEntry};
 use crate::condition::Condition;
 use crate::config::{Config, Namespace};
 use crate::controller_id::ControllerId;
@@ -16,6 +16,7 @@ use crate::namespaces::Namespaces;
 use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::registered::Registered;
+use crate::reservations::{HostId, Reservations};
 use crate::slots::{Owner, Purpose, Slot, Slots};
 use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -48,6 +49,9 @@ pub struct Io {
     default_features: Features,
     pub condition: Condition,
     pub cache: WriteCache,
+    pub reservations: Reservations,
+    /// Commands that were aborted on behalf of another host, for their controllers to end.
+    pub preempted: Vec<CommandId>,
     pub statistics: Statistics,
     /// What other controllers are still to report.
     pub changes: Changes,
@@ -76,6 +80,8 @@ impl Io {
             default_features: Features::new(&config),
             condition: Condition::default(),
             cache: WriteCache::default(),
+            reservations: Reservations::default(),
+            preempted: Vec::new(),
             statistics: Statistics::default(),
             changes: Changes::default(),
             now: 0,
@@ -121,6 +127,16 @@ impl Io {
             self.features.resize(index + 1, self.default_features.clone());
         }
         &mut self.features[index]
+    }
+
+    /// Aborts the commands of a host's controllers for a namespace. The drive may still complete
+    /// requests that it has begun.
+    pub fn abort_of_host(&mut self, host: HostId, nsid: u32) {
+        let Self { slots, preempted, reservations, .. } = self;
+        for controller in reservations.controllers_of(host) {
+            let concerned = slots.commands_of(controller, nsid);
+            slots.abandon(|id| concerned.contains(&id), |id| preempted.push(id));
+        }
     }
 
     /// The namespace of an I/O command.
@@ -287,6 +303,25 @@ impl Io {
     ) -> Result<(), Failure> {
         self.buffers.with_segments(memory, command, data.len(), |segments| {
             stasis_block::memory::gather(memory, segments, data).map_err(Failure::from)
+        })
+    }
+
+    /// Copies `data` to the host, of the `asked` bytes that the command has room for and asks for:
+    /// what lies beyond is left alone.
+    pub fn send_of(
+        &mut self,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+        data: &[u8],
+        asked: u64,
+    ) -> Result<(), Failure> {
+        let asked = usize::try_from(asked).unwrap_or(usize::MAX);
+        if asked > self.config.max_transfer as usize {
+            return Err(StatusCode::InvalidField.into());
+        }
+        let data = &data[..data.len().min(asked)];
+        self.buffers.with_segments(memory, command, asked, |segments| {
+            stasis_block::memory::scatter(memory, segments, data).map_err(Failure::from)
         })
     }
 

@@ -61,6 +61,7 @@ mod queue;
 mod queues;
 mod registered;
 mod registers;
+mod reservations;
 mod sgl;
 mod shadow;
 mod slots;

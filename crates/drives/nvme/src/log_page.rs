@@ -14,6 +14,8 @@ pub const FDP_STATISTICS: u8 = 0x22;
 pub const FDP_EVENTS: u8 = 0x23;
 /// NVMe over Fabrics 1.1 section 5.3.
 pub const DISCOVERY: u8 = 0x70;
+/// Reservation Notification (section 5.14.1.9.1).
+pub const RESERVATIONS: u8 = 0x80;
 /// ZNS 1.1 section 4.1.4.2.
 pub const CHANGED_ZONES: u8 = 0xbf;
 /// OCSSD 2.0 section 3.2.

@@ -191,6 +191,19 @@ impl Slots {
         self.requests.iter().find(belongs).map(|slot| slot.nsid)
     }
 
+    /// The commands of a controller that wait for requests of a namespace.
+    pub fn commands_of(&self, controller: ControllerId, nsid: u32) -> Vec<CommandId> {
+        let command = |slot: &Slot| match slot.owner {
+            Owner::Command(id) | Owner::Append(id) => Some(id),
+            Owner::Part { group, .. } | Owner::Elements { group, .. } => {
+                self.groups.get(group)?.command
+            }
+            Owner::Orphan | Owner::Shutdown(_) | Owner::Format(_) => None,
+        };
+        let of = self.requests.iter().filter(|slot| slot.nsid == nsid).filter_map(command);
+        of.filter(|id| id.controller == controller).collect()
+    }
+
     /// Makes orphans of the requests of the commands that `which` selects, and
     /// calls `each` for every such command once.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {

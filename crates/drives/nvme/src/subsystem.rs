@@ -14,6 +14,7 @@ use crate::io::Io;
 use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
 use crate::placement::{kept_fdp, PlacementState};
+use crate::reservations::HostId;
 use crate::statistics::Statistics;
 use crate::transport::Transport;
 use crate::vendor::{Vendor, VendorRequest};
@@ -110,6 +111,8 @@ impl Subsystem {
     pub fn remove_controller(&mut self, id: ControllerId) {
         if let Some(mut controller) = self.controller(id) {
             controller.reset_function();
+            self.io.preempted.retain(|command| command.controller != id);
+            self.io.reservations.set_host(id, None);
             self.hosts[id.index()] = None;
         }
     }
@@ -122,6 +125,11 @@ impl Subsystem {
         let Self { io, formatting, vendor, chunk_notifications, .. } = self;
         let commands = commands::of(host.transport);
         Some(ControllerMut { io, host, formatting, vendor, chunk_notifications, alone, commands })
+    }
+
+    /// The host of a controller has named itself.
+    pub(crate) fn set_host(&mut self, id: ControllerId, host: HostId) {
+        self.io.reservations.set_host(id, Some(host));
     }
 
     pub(crate) fn host(&self, id: ControllerId) -> Option<&Host> {
@@ -139,7 +147,8 @@ impl Subsystem {
             last.is_none_or(|last| host.id > last)
                 && (host.queues.is_waiting()
                     || host.seen_changes != self.io.changes.count()
-                    || self.formatting.controller() == Some(host.id))
+                    || self.formatting.controller() == Some(host.id)
+                    || self.io.preempted.iter().any(|command| command.controller == host.id))
         };
         self.hosts.iter().flatten().find(waits).map(|host| host.id)
     }

@@ -34,7 +34,7 @@ fn get_log_page(
     let log = to_page(&controller.host.discovery);
     let rest = usize::try_from(offset).ok().filter(|at| at % 4 == 0).and_then(|at| log.get(at..));
     let rest = rest.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
-    controller.io.send(memory, command, &rest[..rest.len().min(length as usize)])?;
+    controller.io.send_of(memory, command, rest, length)?;
     Ok(Outcome::Done(0))
 }
 

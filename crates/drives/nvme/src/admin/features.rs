@@ -25,6 +25,7 @@ mod feature {
     pub const ASYNCHRONOUS_EVENTS: u8 = 0x0b;
     pub const TIMESTAMP: u8 = 0x0e;
     pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
+    pub const RESERVATION_MASK: u8 = 0x82;
     /// I/O Command Set Profile.
     pub const COMMAND_SET_PROFILE: u8 = 0x19;
 }
@@ -114,6 +115,10 @@ fn feature(
         feature::WRITE_ATOMICITY => features.write_atomicity,
         feature::ASYNCHRONOUS_EVENTS => features.events,
         feature::TIMESTAMP => 0,
+        feature::RESERVATION_MASK if controller.host.connected.is_some() => {
+            let nsid = reserved_namespace(controller, command)?;
+            controller.host.reservations.mask(nsid)
+        }
         feature::KEEP_ALIVE_TIMER if controller.host.transport.has_capsules() => {
             controller.host.keep_alive.timeout()
         }
@@ -140,7 +145,7 @@ fn set_features(
     if command.cdw10 & SAVE != 0 {
         return Err(StatusCode::FeatureNotSaveable.at(location::CDW10));
     }
-    let specific = identifier == feature::ERROR_RECOVERY;
+    let specific = matches!(identifier, feature::ERROR_RECOVERY | feature::RESERVATION_MASK);
     if !specific && !matches!(command.nsid, 0 | ALL_NAMESPACES) {
         return Err(StatusCode::FeatureNotNamespaceSpecific.at(location::NSID));
     }
@@ -206,6 +211,14 @@ fn set_feature(
             controller.features_mut().events = value & (0xff | notices(&controller.io.config));
             controller.check_warnings(memory);
         }
+        feature::RESERVATION_MASK if command.nsid == ALL_NAMESPACES => {
+            for nsid in 1..=controller.io.namespaces.count() {
+                controller.host.reservations.set_mask(nsid, value);
+            }
+        }
+        feature::RESERVATION_MASK => {
+            controller.host.reservations.set_mask(command.nsid, value);
+        }
         feature::KEEP_ALIVE_TIMER => {
             controller.host.keep_alive = KeepAlive::new(value, controller.host.now);
         }
@@ -239,6 +252,18 @@ fn namespace_index(
     }
 }
 
+/// The namespace of a mask of notices; of all namespaces the first.
+fn reserved_namespace(
+    controller: &ControllerMut,
+    command: &SubmissionEntry,
+) -> Result<u32, Failure> {
+    match command.nsid {
+        ALL_NAMESPACES => Ok(1),
+        nsid if controller.io.namespaces.get(nsid).is_some() => Ok(nsid),
+        _ => Err(StatusCode::InvalidNamespace.at(location::NSID)),
+    }
+}
+
 fn set_error_recovery(
     controller: &mut ControllerMut,
     command: &SubmissionEntry,
@@ -262,7 +287,9 @@ fn capabilities(identifier: u8) -> u32 {
     const NAMESPACE_SPECIFIC: u32 = 1 << 1;
     const CHANGEABLE: u32 = 1 << 2;
     match identifier {
-        feature::ERROR_RECOVERY | placement::EVENTS => NAMESPACE_SPECIFIC | CHANGEABLE,
+        feature::ERROR_RECOVERY | feature::RESERVATION_MASK | placement::EVENTS => {
+            NAMESPACE_SPECIFIC | CHANGEABLE
+        }
         _ => CHANGEABLE,
     }
 }

@@ -48,6 +48,8 @@ fn format(
     if controller.formatting.is_under_way() {
         return Err(StatusCode::FormatInProgress.into());
     }
+    let reserved = controller.io.reservations.check(command.controller, command.nsid, None);
+    reserved.map_err(|status| status.at(location::NSID))?;
     for nsid in first..=last {
         let namespace = controller.io.writable_namespace(nsid)?;
         let bytes = controller.io.namespaces.capacity(nsid);

@@ -13,7 +13,7 @@ use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, keep_alive, Memory, PAGE_SIZE};
+use crate::{capsules, keep_alive, reservations, Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
 use crate::context::AdminCommand;
@@ -46,6 +46,9 @@ fn identify(
             fill_namespace(&mut page, namespace, identity);
             // NMIC: other controllers may have it too.
             page[30] = u8::from(controller.host.transport.has_capsules());
+            if controller.host.transport.has_capsules() && namespace.ocssd.is_none() {
+                page[31] = reservations::CAPABILITIES;
+            }
             page[33] = deallocation(&controller.io.config);
             // NSATTR: whether it can be written now, for whatever reason.
             page[99] = u8::from(namespace.read_only || controller.io.condition.health().read_only);

@@ -47,6 +47,9 @@ fn get_log_page(
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
         page::FIRMWARE_SLOTS => firmware_page(controller),
         page::CHANGED_NAMESPACES => controller.host.events.changed_namespaces_page(),
+        page::RESERVATIONS if controller.host.connected.is_some() => {
+            controller.host.reservations.take_page()
+        }
         page::COMMANDS_AND_EFFECTS => commands_page(controller, (command.cdw14 >> 24) as u8)?,
         page::CHANGED_ZONES => {
             let zoned = controller.io.namespaces.zones(command.nsid);
@@ -56,7 +59,7 @@ fn get_log_page(
             // Large, hence only the part that is asked for.
             let set = controller.io.namespaces.chunks(command.nsid).ok_or(unknown_namespace)?;
             let log = chunk_information(set, offset, length as usize)?;
-            controller.io.send(memory, command, &log[..log.len().min(length as usize)])?;
+            controller.io.send_of(memory, command, &log, length)?;
             return Ok(Outcome::Done(0));
         }
         page::CHUNK_NOTIFICATIONS if controller.io.config.has_chunks() => {
@@ -67,7 +70,7 @@ fn get_log_page(
     let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
     let rest = rest.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
     // Data beyond the log's end is undefined, and left alone.
-    controller.io.send(memory, command, &rest[..rest.len().min(length as usize)])?;
+    controller.io.send_of(memory, command, rest, length)?;
 
     if command.cdw10 & RETAIN_EVENT == 0 {
         match identifier {
@@ -80,6 +83,7 @@ fn get_log_page(
                 controller.host.events.unmask(EventType::Notice);
                 controller.host.events.clear_changed_namespaces();
             }
+            page::RESERVATIONS => controller.host.events.unmask(EventType::CommandSet),
             page::CHUNK_NOTIFICATIONS => {
                 for nsid in 1..=controller.io.config.namespaces.len() as u32 {
                     controller.host.events.forget(identifier, nsid);

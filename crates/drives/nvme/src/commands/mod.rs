@@ -19,10 +19,10 @@ pub use dataset::{parse_range, receive_ranges, DEALLOCATE, MAX_RANGES, RANGE};
 
 use crate::admin;
 use crate::context::Commands;
-use crate::io::IoExecute;
+use crate::io::{IoCommand, IoExecute};
 use crate::registered::Table;
 use crate::transport::Transport;
-use crate::{ocssd, placement, zoned};
+use crate::{ocssd, placement, reservations, zoned};
 
 /// The commands that a controller of a transport has.
 pub fn of(transport: Transport) -> &'static Commands {
@@ -38,7 +38,7 @@ static COMMANDS: Commands = Commands { io: &IO, open_channel: &OPEN_CHANNEL, adm
 
 /// Those of a controller on a fabric.
 static FABRICS_COMMANDS: Commands =
-    Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::FABRICS_ADMIN };
+    Commands { io: &FABRICS_IO, open_channel: &OPEN_CHANNEL, admin: &admin::FABRICS_ADMIN };
 
 /// Those of a discovery controller, which has no I/O queues.
 static DISCOVERY_COMMANDS: Commands =
@@ -46,8 +46,13 @@ static DISCOVERY_COMMANDS: Commands =
 
 static NONE: Table<IoExecute> = Table::new(&[]);
 
-/// Every I/O command but those of Open-Channel namespaces (NVMe 1.4 section 6).
-static IO: Table<IoExecute> = Table::new(&[
+/// Every I/O command on PCIe but those of Open-Channel namespaces (NVMe 1.4 section 6).
+static IO: Table<IoExecute> = Table::new(&BASE);
+
+/// The same of a controller on a fabric: with reservations.
+static FABRICS_IO: Table<IoExecute> = Table::new(&WITH_RESERVATIONS);
+
+const BASE: [IoCommand; 14] = [
     flush::COMMAND,
     write::COMMAND,
     read::COMMAND,
@@ -62,7 +67,27 @@ static IO: Table<IoExecute> = Table::new(&[
     zoned::ZONE_MANAGEMENT_SEND,
     zoned::ZONE_MANAGEMENT_RECEIVE,
     zoned::ZONE_APPEND,
-]);
+];
+
+const WITH_RESERVATIONS: [IoCommand; 18] = joined(
+    BASE,
+    [reservations::REGISTER, reservations::REPORT, reservations::ACQUIRE, reservations::RELEASE],
+);
+
+/// The commands of two lists, of which `ALL` is the count.
+const fn joined<const ONE: usize, const OTHER: usize, const ALL: usize>(
+    one: [IoCommand; ONE],
+    other: [IoCommand; OTHER],
+) -> [IoCommand; ALL] {
+    assert!(ONE + OTHER == ALL);
+    let mut all = [one[0]; ALL];
+    let mut index = 0;
+    while index < ALL {
+        all[index] = if index < ONE { one[index] } else { other[index - ONE] };
+        index += 1;
+    }
+    all
+}
 
 /// Every I/O command of Open-Channel namespaces (OCSSD 2.0 section 4).
 static OPEN_CHANNEL: Table<IoExecute> = Table::new(&[

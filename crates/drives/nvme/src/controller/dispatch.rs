@@ -4,6 +4,8 @@
 use stasis_block::{Command, Operation, Refused};
 
 use crate::command::{location, SubmissionEntry, FUSE, PSDT};
+use crate::io::IoCommand;
+use crate::registered::CHANGES_CONTENTS;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{capsules, vendor, Memory};
 
@@ -29,7 +31,10 @@ impl ControllerMut<'_> {
             Some(_) => self.commands.open_channel,
         };
         match table.find(command.opcode) {
-            Some(known) => (known.execute)(self.io, memory, command),
+            Some(known) => {
+                self.check_reservation(known, command)?;
+                (known.execute)(self.io, memory, command)
+            }
             None if self.host.transport.has_capsules() && command.opcode == capsules::OPCODE => {
                 capsules::refuse(command)
             }
@@ -58,6 +63,22 @@ impl ControllerMut<'_> {
             }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
+    }
+
+    /// Checks that no other host's reservation forbids a command. Those without an operation read,
+    /// or are the reservations' own; a change of zones is a write.
+    fn check_reservation(
+        &self,
+        known: &IoCommand,
+        command: &SubmissionEntry,
+    ) -> Result<(), Failure> {
+        let changes = known.effects & CHANGES_CONTENTS != 0;
+        if known.counts_as.is_none() && !changes {
+            return Ok(());
+        }
+        let reservations = &self.io.reservations;
+        let checked = reservations.check(command.controller, command.nsid, known.counts_as);
+        checked.map_err(|status| status.at(location::NSID))
     }
 
     /// Checks that a controller on a fabric is ready: before, it has the commands of fabrics only

@@ -156,6 +156,7 @@ impl ControllerMut<'_> {
     pub fn attend(&mut self, memory: &dyn Memory) {
         self.check_warnings(memory);
         self.go_on_formatting(memory);
+        self.end_preempted(memory);
         self.report_changes(memory);
         self.resume_if_waiting(memory);
     }

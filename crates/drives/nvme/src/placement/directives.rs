@@ -57,7 +57,7 @@ fn directive_receive(
     }
     let index = (command.nsid as usize).wrapping_sub(1);
     let (kind, operation, _) = fields(command);
-    let mut data = match (&mut controller.io.placement, kind, operation) {
+    let data = match (&mut controller.io.placement, kind, operation) {
         (PlacementState::None, ..) => {
             return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
         }
@@ -102,8 +102,7 @@ fn directive_receive(
         _ => return Err(invalid),
     };
     let length = (u64::from(command.cdw10) + 1) * 4;
-    data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-    controller.io.send(memory, command, &data)?;
+    controller.io.send_of(memory, command, &data, length)?;
     Ok(Outcome::Done(0))
 }
 

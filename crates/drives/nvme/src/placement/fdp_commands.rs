@@ -41,14 +41,13 @@ fn io_management_receive(
     let PlacementState::Fdp(fdp) = &mut io.placement else {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     };
-    let mut data = match command.cdw10 as u8 {
+    let data = match command.cdw10 as u8 {
         NO_ACTION => return Ok(Outcome::Done(0)),
         RECLAIM_UNITS => fdp.status(block_size),
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
     };
     let length = (u64::from(command.cdw11) + 1) * 4;
-    data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-    io.send(memory, command, &data)?;
+    io.send_of(memory, command, &data, length)?;
     Ok(Outcome::Done(0))
 }
 

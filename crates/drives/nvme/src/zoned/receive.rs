@@ -74,8 +74,7 @@ fn zone_management_receive(
         count += 1;
     }
     report[0..8].copy_from_slice(&(count as u64).to_le_bytes());
-    report.truncate(length as usize);
-    io.send(memory, command, &report)?;
+    io.send_of(memory, command, &report, length)?;
     Ok(Outcome::Done(0))
 }
 

@@ -1,0 +1,181 @@
+//! The commands of reservations (NVMe 1.4 sections 6.10 to 6.13).
+
+use crate::changes::Change;
+use crate::command::{location, SubmissionEntry};
+use crate::io::{Io, IoCommand};
+use crate::registered::SUPPORTED;
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+use super::state::{Kind, ToHost};
+use super::HostId;
+
+/// Bit of ONCS that announces reservations.
+const ONCS: u16 = 1 << 5;
+/// Ignore Existing Key, in Dword 10.
+const IGNORE_KEY: u32 = 1 << 3;
+
+const fn command(opcode: u8, identify: u16, execute: crate::io::IoExecute) -> IoCommand {
+    IoCommand {
+        opcode,
+        effects: SUPPORTED,
+        announced: |_, _| true,
+        identify,
+        counts_as: None,
+        execute,
+    }
+}
+
+pub const REGISTER: IoCommand = command(0x0d, ONCS, register);
+pub const REPORT: IoCommand = command(0x0e, ONCS, report);
+pub const ACQUIRE: IoCommand = command(0x11, ONCS, acquire);
+pub const RELEASE: IoCommand = command(0x15, ONCS, release);
+
+/// The host that sends a command about a namespace.
+fn host(io: &Io, command: &SubmissionEntry) -> Result<HostId, Failure> {
+    io.namespace(command.nsid)?;
+    let host = io.reservations.host_of(command.controller);
+    host.ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
+}
+
+/// The keys in a command's data.
+fn keys<const COUNT: usize>(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<[u64; COUNT], Failure> {
+    let mut data = [0; 16];
+    let data = &mut data[..8 * COUNT];
+    io.receive(memory, command, data)?;
+    let mut keys = [0; COUNT];
+    for (key, raw) in keys.iter_mut().zip(data.chunks_exact(8)) {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(raw);
+        *key = u64::from_le_bytes(bytes);
+    }
+    Ok(keys)
+}
+
+/// The outcome of a change, whose notices go to their hosts.
+fn end(
+    io: &mut Io,
+    nsid: u32,
+    changed: Result<(), StatusCode>,
+    notices: Vec<ToHost>,
+) -> Result<Outcome, Failure> {
+    for (host, notice) in notices {
+        io.changes.add(Change::Reservation(nsid, host, notice));
+    }
+    match changed {
+        Ok(()) => Ok(Outcome::Done(0)),
+        Err(status) => Err(status.at(location::CDW10)),
+    }
+}
+
+/// Reservation Register (section 6.11).
+fn register(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let host = host(io, command)?;
+    // Change Persist Through Power Loss State: cleared is what it is.
+    if !matches!(command.cdw10 >> 30, 0 | 2) {
+        return Err(StatusCode::InvalidField.at(location::CDW10 + 3));
+    }
+    let [current, new] = keys::<2>(io, memory, command)?;
+    let current = (command.cdw10 & IGNORE_KEY == 0).then_some(current);
+    let of = io.reservations.namespace_mut(command.nsid);
+    let mut notices = Vec::new();
+    let changed = match command.cdw10 & 7 {
+        0 => of.register(host, new),
+        1 => of.unregister(host, current, &mut notices),
+        2 => of.replace(host, current, new),
+        _ => Err(StatusCode::InvalidField),
+    };
+    end(io, command.nsid, changed, notices)
+}
+
+/// Reservation Acquire (section 6.10).
+fn acquire(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let host = host(io, command)?;
+    let kind = Kind::parse((command.cdw10 >> 8) as u8);
+    let (Some(kind), 0) = (kind, command.cdw10 & IGNORE_KEY) else {
+        return Err(StatusCode::InvalidField.at(location::CDW10));
+    };
+    let [current, preempted] = keys::<2>(io, memory, command)?;
+    let of = io.reservations.namespace_mut(command.nsid);
+    let mut notices = Vec::new();
+    let mut gone = Vec::new();
+    let action = command.cdw10 & 7;
+    let changed = match action {
+        0 => of.acquire(host, current, kind),
+        1 | 2 => of.preempt(host, current, preempted, kind, &mut notices).map(|of| gone = of),
+        _ => Err(StatusCode::InvalidField),
+    };
+    if action == 2 {
+        // Preempt and Abort.
+        gone.iter().for_each(|&host| io.abort_of_host(host, command.nsid));
+    }
+    end(io, command.nsid, changed, notices)
+}
+
+/// Reservation Release (section 6.13).
+fn release(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let host = host(io, command)?;
+    if command.cdw10 & IGNORE_KEY != 0 {
+        return Err(StatusCode::InvalidField.at(location::CDW10));
+    }
+    let [key] = keys::<1>(io, memory, command)?;
+    let kind = Kind::parse((command.cdw10 >> 8) as u8);
+    let of = io.reservations.namespace_mut(command.nsid);
+    let mut notices = Vec::new();
+    let changed = match command.cdw10 & 7 {
+        0 => of.release(host, key, kind, &mut notices),
+        1 => of.clear(host, key, &mut notices),
+        _ => Err(StatusCode::InvalidField),
+    };
+    end(io, command.nsid, changed, notices)
+}
+
+/// Reservation Report (section 6.12): with Host Identifiers of 128 bits, hence the extended data
+/// structure only.
+fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
+    const EXTENDED: u32 = 1;
+    const HEADER: usize = 64;
+    const ENTRY: usize = 64;
+    // The controller is not bound to one: the host may have several, or none now.
+    const NO_CONTROLLER: u16 = 0xffff;
+    host(io, command)?;
+    if command.cdw11 & EXTENDED == 0 {
+        return Err(StatusCode::HostIdentifierFormat.at(location::CDW11));
+    }
+    let length = (u64::from(command.cdw10) + 1) * 4;
+    if length > u64::from(io.config.max_transfer) {
+        return Err(StatusCode::InvalidField.at(location::CDW10));
+    }
+    let of = io.reservations.namespace_mut(command.nsid).clone();
+    let registrants = of.registrants();
+    let mut data = vec![0; HEADER + ENTRY * registrants.len()];
+    data[..4].copy_from_slice(&of.generation.to_le_bytes());
+    data[4] = of.kind().map_or(0, |kind| kind as u8);
+    data[5..7].copy_from_slice(&(registrants.len() as u16).to_le_bytes());
+    for (raw, registrant) in data[HEADER..].chunks_exact_mut(ENTRY).zip(registrants) {
+        let controller = io.reservations.controllers_of(registrant.host).next();
+        let controller = controller.map_or(NO_CONTROLLER, |controller| controller.0);
+        raw[..2].copy_from_slice(&controller.to_le_bytes());
+        raw[2] = u8::from(of.is_holder(&registrant.host));
+        raw[8..16].copy_from_slice(&registrant.key.to_le_bytes());
+        raw[16..32].copy_from_slice(&registrant.host);
+    }
+    io.send_of(memory, command, &data, length)?;
+    Ok(Outcome::Done(0))
+}

@@ -1,0 +1,66 @@
+//! Notices of reservations to a host (NVMe 1.4 section 5.14.1.9.1).
+
+use std::collections::VecDeque;
+
+/// Notices that are kept; of more the oldest are forgotten, as the specification has it.
+const KEPT: usize = 255;
+
+/// What a host is to hear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    RegistrationPreempted = 1,
+    ReservationReleased = 2,
+    ReservationPreempted = 3,
+}
+
+/// The notices of one controller's host.
+#[derive(Debug, Default)]
+pub struct ReservationLog {
+    notices: VecDeque<(Notice, u32)>,
+    /// Notices ever added.
+    count: u64,
+    /// The notices of each namespace that are not to be logged, a bit for each kind.
+    masks: Vec<u32>,
+}
+
+impl ReservationLog {
+    /// Adds a notice of a namespace; whether it is one that the host asks for.
+    pub fn add(&mut self, notice: Notice, nsid: u32) -> bool {
+        if self.mask(nsid) & 1 << notice as u32 != 0 {
+            return false;
+        }
+        if self.notices.len() == KEPT {
+            self.notices.pop_front();
+        }
+        self.notices.push_back((notice, nsid));
+        self.count += 1;
+        true
+    }
+
+    /// Reservation Notification log: the oldest notice, which is then gone.
+    pub fn take_page(&mut self) -> Vec<u8> {
+        let mut page = vec![0; 64];
+        if let Some((notice, nsid)) = self.notices.pop_front() {
+            let number = self.count - self.notices.len() as u64;
+            page[..8].copy_from_slice(&number.to_le_bytes());
+            page[8] = notice as u8;
+            page[9] = self.notices.len() as u8;
+            page[12..16].copy_from_slice(&nsid.to_le_bytes());
+        }
+        page
+    }
+
+    /// Reservation Notification Mask of a namespace (section 5.21.1.18).
+    pub fn mask(&self, nsid: u32) -> u32 {
+        self.masks.get(nsid as usize).copied().unwrap_or(0)
+    }
+
+    /// Sets it.
+    pub fn set_mask(&mut self, nsid: u32, mask: u32) {
+        let index = nsid as usize;
+        if self.masks.len() <= index {
+            self.masks.resize(index + 1, 0);
+        }
+        self.masks[index] = mask & 0b1110;
+    }
+}
