@@ -1,0 +1,159 @@
+//! NVMe/TCP on real sockets of the loopback.
+
+#[allow(dead_code)]
+mod support;
+#[path = "support/tcp_host.rs"]
+mod tcp_host;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stasis_nvme::{Config, Namespace, Subsystem};
+use stasis_serve::{NvmeTcp, Poll, Server};
+use support::drive;
+use tcp_host::{Connection, Event, TcpHost};
+
+/// A server of a drive at a port of the loopback, its address and its subsystem's name.
+fn serve(medium: &str, model: Option<&str>, poll: Poll) -> (Arc<Server>, SocketAddr, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let config = Config { serial: "T".into(), queue_entries: 128, ..Config::default() };
+    let nqn = config.nqn();
+    let mut new = drive("d", folder.path(), medium, model);
+    new.nvme_tcp = Some(NvmeTcp {
+        listener,
+        hosts: vec![],
+        discovery: vec![],
+        subsystem: Box::new(move |capacity, _| {
+            let namespaces = vec![Namespace::new(capacity / 512, 512)];
+            Subsystem::new(Config { namespaces, ..config }).map_err(|error| error.to_string())
+        }),
+    });
+    let server = Arc::new(Server::new(1, poll).unwrap());
+    server.attach(new).unwrap();
+    (server, address, nqn)
+}
+
+fn counts(server: &Server) -> stasis_serve::Counts {
+    server.report()[0].counts
+}
+
+/// Waits until the server's thread has seen what a host has done.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < limit, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn hosts_read_what_others_have_written() {
+    let (server, address, nqn) = serve("ram:16MiB", None, Poll::Adaptive);
+    let mut one = TcpHost::connect(address, &nqn, 1).unwrap();
+    let mut other = TcpHost::connect(address, &nqn, 2).unwrap();
+    for block in 0..64u64 {
+        one.write(block, &[block as u8 + 1; 4096]).unwrap();
+    }
+    for block in 0..64u64 {
+        assert_eq!(other.read(block).unwrap(), [block as u8 + 1; 4096]);
+    }
+    let of = counts(&server);
+    assert_eq!((of.writes, of.reads, of.failed, of.connections), (64, 64, 0, 4));
+    assert_eq!(server.report()[0].socket, address.to_string());
+    drop(one);
+    until("the controller is gone", || other.read(0).is_ok());
+    server.stop().unwrap();
+    assert!(other.read(0).is_err(), "the drive has ended");
+}
+
+#[test]
+fn a_hostile_host_harms_no_other() {
+    let (server, address, nqn) = serve("ram:16MiB", None, Poll::Adaptive);
+    let mut kept = TcpHost::connect(address, &nqn, 1).unwrap();
+    kept.write(5, &[7; 4096]).unwrap();
+    for fault in 1..=40u64 {
+        let mut bad = TcpHost::connect(address, &nqn, 2).unwrap();
+        // A write under way, then a PDU that there is not, or half a PDU and silence.
+        bad.io.write(9, 6, &[1; 4096]).unwrap();
+        match fault % 2 {
+            0 => {
+                bad.io.send(&[0x55, 0, 8, 0, 8, 0, 0, 0]).unwrap();
+                let ended = std::iter::from_fn(|| bad.io.next().ok());
+                assert!(ended.into_iter().any(|event| event == Event::Termination(1)));
+            }
+            _ => bad.io.send(&[4, 0, 72, 72, 0]).unwrap(),
+        }
+        drop(bad);
+        assert_eq!(kept.read(5).unwrap(), [7; 4096]);
+    }
+    until("faults are counted", || counts(&server).faults == 20);
+    server.stop().unwrap();
+}
+
+#[test]
+fn connections_beyond_the_last_are_turned_away() {
+    let (server, address, nqn) = serve("ram:16MiB", None, Poll::Adaptive);
+    let most = stasis_nvme_tcp::MAX_CONNECTIONS;
+    let held: Vec<_> = (0..most).map(|_| Connection::open(address).unwrap()).collect();
+    assert!(Connection::open(address).is_err(), "one more");
+    assert_eq!(counts(&server).refused, 1);
+    drop(held);
+    until("there is room again", || TcpHost::connect(address, &nqn, 1).is_ok());
+    server.stop().unwrap();
+}
+
+/// IOPS and latencies of 4 KiB reads at `depth`, for a second: the median in us.
+fn reads(host: &mut TcpHost, depth: u16) -> (f64, f64) {
+    let mut begun = vec![Instant::now(); depth.into()];
+    let start = Instant::now();
+    let mut times = vec![];
+    let mut block = 1u64;
+    for cid in 0..depth {
+        begun[usize::from(cid)] = Instant::now();
+        host.io.read(cid, block % 4096).unwrap();
+        block = block.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407) >> 1;
+    }
+    while start.elapsed() < Duration::from_secs(1) {
+        let Event::Done(cid, _, 0) = host.io.next().unwrap() else { continue };
+        times.push(begun[usize::from(cid)].elapsed());
+        begun[usize::from(cid)] = Instant::now();
+        host.io.read(cid, block % 4096).unwrap();
+        block = block.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407) >> 1;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    for _ in 0..depth {
+        while !matches!(host.io.next().unwrap(), Event::Done(..)) {}
+    }
+    times.sort();
+    (times.len() as f64 / seconds, times[times.len() / 2].as_secs_f64() * 1e6)
+}
+
+#[test]
+#[ignore = "measures on an idle machine: make bench"]
+fn figures() {
+    for (label, poll) in [("always", Poll::Always), ("adaptive", Poll::Adaptive)] {
+        let (server, address, nqn) = serve("ram:16MiB", None, poll);
+        let mut host = TcpHost::connect(address, &nqn, 1).unwrap();
+        for depth in [1, 32] {
+            let mut of: Vec<_> = (0..5).map(|_| reads(&mut host, depth)).collect();
+            of.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let (iops, median) = of[2];
+            println!("poll {label}, QD{depth}: {iops:.0} IOPS, median {median:.1} us");
+        }
+        server.stop().unwrap();
+    }
+    let (server, address, nqn) = serve("ram:16MiB", Some("fixed:100us"), Poll::Always);
+    let mut host = TcpHost::connect(address, &nqn, 1).unwrap();
+    let (iops, median) = reads(&mut host, 1);
+    let report = server.report().remove(0);
+    let (error, bias) = (report.timing_error.unwrap(), report.timing_bias_ns.unwrap());
+    println!(
+        "fixed:100us, QD1: {iops:.0} IOPS, median {median:.1} us at the host; at the socket bias \
+         {bias:.0} ns, error p50 {} ns, p99 {} ns",
+        error.p50_ns, error.p99_ns
+    );
+    server.stop().unwrap();
+}
