@@ -65,7 +65,8 @@ python-test: build ## Test the Python package: lints, types, tests; ARGUMENTS=--
 system-test: guest ## Tests that boot guests
 	$(TEST) --test system -- --nocapture
 	$(TEST) --test own_program
-	$(TEST) --test function --test ublk --test nvme_tcp -- --ignored
+	$(TEST) --test function --test ublk -- --ignored
+	$(TEST) --test nvme_tcp linux_connects -- --ignored --nocapture
 	$(TEST) --test coordinate help -- --ignored
 	$(TEST) --test vm -- --ignored --test-threads=1
 
@@ -75,6 +76,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test clients --test peer -- --ignored --nocapture --test-threads=1
 	test -z "$(STASIS_TEST_DEVICE)" || $(TEST) --test contents -- --ignored
 	$(TEST) --test coordinate start_up -- --ignored --nocapture
+	$(TEST) --test nvme_tcp figures -- --ignored --nocapture --test-threads=1
 	$(TEST) --test reproduce -- --ignored --nocapture
 
 FUZZ_CASES = 200000

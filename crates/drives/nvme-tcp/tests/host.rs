@@ -342,3 +342,16 @@ fn the_same_subsystem_keeps_its_name() {
     assert_ne!(other.nqn(), config().nqn());
     assert!(config().nqn().starts_with("nqn.2014-08.org.nvmexpress:uuid:"));
 }
+
+#[test]
+fn the_ranges_of_a_discard_may_come_in_room_for_all() {
+    let mut bench = Bench::new();
+    let (_admin, mut io, _) = with_queue(&mut bench, 0);
+    // As Linux does: one range, and 4096 bytes.
+    let mut discard = entry(9, 0, 1);
+    block(&mut discard, 4096, true);
+    discard[44] = 4;
+    let mut ranges = vec![0; 4096];
+    ranges[4..8].copy_from_slice(&64u32.to_le_bytes());
+    assert_eq!(io.command(&mut bench, discard, &ranges).0.status, 0);
+}

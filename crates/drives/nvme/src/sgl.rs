@@ -20,9 +20,9 @@ mod kind {
     pub const LAST_SEGMENT: u8 = 3;
 }
 
-/// Value of SGLS in Identify Controller: SGLs, of any alignment, with bit
-/// buckets; a list is exactly as long as the data.
-pub const SUPPORT: u32 = 1 | 1 << 16;
+/// Value of SGLS in Identify Controller: SGLs, of any alignment, with bit buckets, and longer than
+/// the data: Linux gives the ranges of a Dataset Management room for all that there can be.
+pub const SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
 
 /// The same of a controller on a fabric: a data block may be an offset into the capsule.
 pub const FABRICS_SUPPORT: u32 = SUPPORT | 1 << 20;
@@ -58,14 +58,12 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Adds a descriptor of data.
     fn data(&mut self, descriptor: &Descriptor) -> Result<(), Failure> {
-        let length = descriptor.length as usize;
+        // What a list has beyond the data is left alone.
+        let length = (descriptor.length as usize).min(self.left);
         let bucket = descriptor.kind == kind::BIT_BUCKET;
         // In data for the drive a bit bucket counts as empty.
         if length == 0 || bucket && !self.to_host {
             return Ok(());
-        }
-        if length > self.left {
-            return Err(StatusCode::DataSglLengthInvalid.at(location::PRP1));
         }
         self.left -= length;
         if bucket {
@@ -75,7 +73,7 @@ impl Walk<'_> {
         push(self.segments, descriptor.address, length)
     }
 
-    /// The list has ended: it is as long as the data, or wrong.
+    /// The list has ended: it is at least as long as the data, or wrong.
     fn end(&self) -> Result<(), Failure> {
         match self.left {
             0 => Ok(()),

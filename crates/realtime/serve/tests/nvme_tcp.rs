@@ -132,7 +132,7 @@ fn reads(host: &mut TcpHost, depth: u16) -> (f64, f64) {
 }
 
 #[test]
-#[ignore = "measures on an idle machine: make bench"]
+#[ignore = "measures on an idle machine: make slow-test"]
 fn figures() {
     for (label, poll) in [("always", Poll::Always), ("adaptive", Poll::Adaptive)] {
         let (server, address, nqn) = serve("ram:16MiB", None, poll);

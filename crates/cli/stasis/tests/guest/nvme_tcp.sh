@@ -1,7 +1,6 @@
 # In a guest whose kernel has nvme-tcp: the server, and its client by the loopback.
 set -eu
 modprobe nvme-tcp
-cp /proc/1/exe /tmp/stasis
 cd /tmp
 ip link set lo up 2>/dev/null || true
 at=/tmp/sockets
@@ -65,6 +64,7 @@ dd if=random of="$device" bs=1M seek=8 oflag=direct status=none
 blkdiscard -z -o 9M -l 1M "$device"
 dd if="$device" bs=1M skip=8 count=1 status=none | cmp -n 1048576 - random
 dd if="$device" bs=1M skip=9 count=1 status=none | cmp -n 1048576 - /dev/zero
+blkdiscard "$device"
 mkfs.ext4 -q "$device"
 mkdir -p /tmp/mount
 mount "$device" /tmp/mount
@@ -83,13 +83,45 @@ fio --name=digests --filename="$device" --rw=randrw --bsrange=512-128k --blockal
 nvme reset "${device%n1}" && dd if="$device" of=/dev/null bs=1M count=4 iflag=direct status=none && echo "reset"
 nvme disconnect -n "$nqn" >/dev/null
 stop
-grep "0 faults" log || cat log
+grep -q " 0 failed; 7 connections, 0 faults" log && echo "nothing failed" || cat log
 
 # A host that is not allowed.
 serve --drive name=ram,model=null,medium=ram:64MiB --hosts nqn.2014-08.org.example:friend
 nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" 2>&1 | grep -qi "fail\|host" && echo "refused"
 nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" --hostnqn nqn.2014-08.org.example:friend >/dev/null && echo "allowed"
 settle
+nvme disconnect -n "$nqn" >/dev/null
+stop
+
+# Two paths of one host: one goes while fio verifies. Then two hosts, of which one reserves the namespace.
+serve --drive name=ram,model=null,medium=ram:64MiB
+connect
+nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" --duplicate-connect >/dev/null
+[ "$(nvme list-subsys | grep -c "tcp traddr=127.0.0.1")" = 2 ] && echo "two paths"
+fio --name=paths --filename="$device" --rw=randwrite --bs=4k --size=16M --ioengine=libaio --iodepth=8 --direct=1 --verify=crc32c \
+    --output=fio.txt &
+fio=$!
+sleep 1
+nvme disconnect -d nvme1 >/dev/null
+wait $fio && echo "one path is enough"
+nvme disconnect -n "$nqn" >/dev/null
+host() { # NUMBER: a controller of another host
+    nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" --duplicate-connect --hostnqn "nqn.2014-08.org.example:host$1" \
+        --hostid "00000000-0000-4000-8000-00000000000$1" -o json | grep -o 'nvme[0-9]*' | tail -1
+}
+one=/dev/$(host 1)
+other=/dev/$(host 2)
+settle
+reserved() { # CONTROLLER: a write of it
+    nvme io-passthru "$1" --opcode=1 --namespace-id=1 --data-len=512 --write --cdw10=0 --cdw12=0 --input-file=random 2>&1
+}
+reserved "$other" | grep -qi "success" && echo "written before"
+nvme resv-register "$one" --namespace-id=1 --nrkey=17 --rrega=0 >/dev/null
+nvme resv-acquire "$one" --namespace-id=1 --crkey=17 --rtype=1 --racqa=0 >/dev/null
+reserved "$other" | grep -i "conflict" | head -1
+reserved "$one" | grep -qi "success" && echo "the holder writes"
+nvme resv-report "$other" --namespace-id=1 --eds | grep -E "rtype|rkey" | tr -d ' ' | tr '\n' ' '
+echo
 nvme disconnect -n "$nqn" >/dev/null
 stop
 
