@@ -15,8 +15,13 @@ fn drives_are_block_devices_of_a_host() {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
     // The first Debian release whose kernel has what is needed.
-    let recipe =
-        Recipe { suite: "trixie".into(), kernel: "linux-image-amd64".into(), ..Recipe::default() };
+    // The modules are those of the test `nvme_tcp`, so that both have one guest.
+    let recipe = Recipe {
+        suite: "trixie".into(),
+        kernel: "linux-image-amd64".into(),
+        modules: vec!["nvme-tcp".into()],
+        ..Recipe::default()
+    };
     let program = Path::new(env!("CARGO_BIN_EXE_stasis"));
     let guest = build(&recipe, program, &cache, &mut |progress| eprintln!("{progress:?}")).unwrap();
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
@@ -27,8 +32,13 @@ fn drives_are_block_devices_of_a_host() {
     job.environment.insert("KILLS".into(), kills.to_string());
     job.environment.insert("KILLS_BYTES".into(), format!("{}M", 16 * (kills + 1)));
     job.limit_ms = Duration::from_secs(120 + 15 * kills).as_millis() as u64;
+    // The guest's agent may be a copy of an earlier program.
+    let mut files = tar::Builder::new(Vec::new());
+    files.append_path_with_name(program, "tmp/stasis").unwrap();
+    let files = files.into_inner().unwrap();
+    job.has_input = true;
     let mut said = String::new();
-    let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| {
+    let outcome = vm.run(&job, &mut files.as_slice(), &mut |piece| {
         if let Piece::Output(_, bytes) = piece {
             said += &String::from_utf8_lossy(bytes);
         }
