@@ -152,6 +152,7 @@ fn the_guides_work_by_copy_and_paste() {
 
 /// Apart: ten crash tests, and a guest with PostgreSQL.
 #[test]
+#[ignore = "takes minutes: make slow-test"]
 fn the_guides_to_crash_tests_work_by_copy_and_paste() {
     documents(&["guides/mount-options", "guides/postgresql"]);
 }
