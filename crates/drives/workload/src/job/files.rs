@@ -101,10 +101,16 @@ impl Files {
     }
 
     /// The file of the next I/O.
+    #[inline]
     pub fn choose(&mut self, random: &mut Random) -> Choice {
-        if let [state] = self.states.as_slice() {
-            return if state.done { Choice::Over } else { Choice::File(0) };
+        match self.states.as_slice() {
+            [only] if only.done => Choice::Over,
+            [_] => Choice::File(0),
+            _ => self.choose_among(random),
         }
+    }
+
+    fn choose_among(&mut self, random: &mut Random) -> Choice {
         if self.done >= self.states.len() {
             return Choice::Over;
         }

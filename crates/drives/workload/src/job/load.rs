@@ -109,12 +109,15 @@ impl Load {
     }
 
     /// Begins the jobs that may begin, until nothing changes.
+    #[inline]
     fn settle(&mut self, now: Nanos) {
-        while std::mem::take(&mut self.changed) {
+        while self.changed {
+            self.changed = false;
             self.begin(now);
         }
     }
 
+    #[cold]
     fn begin(&mut self, now: Nanos) {
         for index in 0..self.places.len() {
             let place = self.places[index];
@@ -149,18 +152,22 @@ impl Load {
 
     /// Queues the thread's next action, at `at` or later; or it has ended.
     fn go_on(&mut self, index: usize, at: Nanos) {
-        let place = self.places[index];
+        let place = &mut self.places[index];
         if place.queued || place.state != State::Running {
             return;
         }
         match self.threads[index].next(at) {
-            Next::Submit(at) | Next::Look(at) => self.queue(index, at),
+            Next::Submit(at) | Next::Look(at) => {
+                place.queued = true;
+                self.ready.push(Reverse((at, index as u32)));
+            }
             Next::Wait => {}
             Next::Over => self.end(index, at),
         }
     }
 
     /// A thread has ended, and others perhaps with it.
+    #[cold]
     fn end(&mut self, index: usize, now: Nanos) {
         self.places[index].state = State::Ended;
         self.running -= 1;

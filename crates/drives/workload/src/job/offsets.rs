@@ -65,6 +65,7 @@ impl EachOnce {
     }
 
     /// `None` once all were met.
+    #[inline]
     fn next(&mut self) -> Option<u64> {
         (self.next < self.blocks).then(|| {
             self.next += 1;
@@ -93,6 +94,8 @@ struct File {
     /// Where its zone begins, with `zonemode=strided`, and otherwise the region.
     at: u64,
     generator: Option<Generator>,
+    /// Number of random places of each direction.
+    counts: Each<u64>,
     /// The end and the beginning of the last I/O of each direction.
     last: Each<u64>,
     last_start: Each<u64>,
@@ -114,6 +117,8 @@ impl File {
 #[derive(Debug, Clone)]
 struct Rules {
     blocks: [Blocks; 3],
+    /// The least and the greatest of each of them.
+    bounds: Each<(u64, u64)>,
     /// Divisor of random offsets.
     align: Each<u64>,
     percentage: Each<u64>,
@@ -152,13 +157,14 @@ impl Offsets {
     /// If a map has too many blocks.
     pub fn new(job: &Job, regions: &[Region], renews: bool, seed: u64) -> Result<Self, String> {
         let blocks = job.blocks();
-        let least: Each<u64> = std::array::from_fn(|d| blocks[d].bounds().0);
+        let bounds: Each<(u64, u64)> = std::array::from_fn(|d| blocks[d].bounds());
         let align: Each<u64> = std::array::from_fn(|d| match job.ba[d] {
             align if job.random && align > 0 => align,
-            _ => least[d],
+            _ => bounds[d].0,
         });
         let rules = Rules {
             blocks,
+            bounds,
             align,
             percentage: job.percentage_random.map(u64::from),
             by_place: job.bs_is_seq_rand,
@@ -179,6 +185,7 @@ impl Offsets {
                 region,
                 at: region.offset,
                 generator,
+                counts: std::array::from_fn(|d| rules.last_block(d, region)),
                 last: [region.offset; 3],
                 last_start: [NEVER; 3],
             });
@@ -203,8 +210,12 @@ impl Offsets {
     }
 
     /// The file of a byte of the drive.
+    #[inline]
     pub fn file_at(&self, byte: u64) -> usize {
-        self.files.partition_point(|file| file.region.base <= byte).saturating_sub(1)
+        match self.files.as_slice() {
+            [_] => 0,
+            files => files.partition_point(|file| file.region.base <= byte).saturating_sub(1),
+        }
     }
 
     /// Whether a trim comes before the next write of a file, where each write follows a trim.
@@ -215,6 +226,7 @@ impl Offsets {
 
     /// The first byte on the drive and the length of the next I/O in direction `d` of a file;
     /// `None` where the file has no more.
+    #[inline]
     pub fn next(&mut self, file: usize, d: usize, random: &mut Random) -> Option<(u64, u64)> {
         let Self { rules, files, left, zone_bytes, lengths } = self;
         let file = &mut files[file];
@@ -223,25 +235,30 @@ impl Offsets {
         }
         let hit = *left <= 1;
         *left = if hit { rules.every } else { *left - 1 };
-        // Whether it counts in the map.
-        let mut counts = false;
-        let mut drawn = false;
         let follows = rules.follows_trims && d == 1;
-        let place = if follows {
-            drawn = true;
-            file.last_start[2]
-        } else if file.generator.is_none() {
-            rules.sequential(file, d)?
-        } else if !hit && rules.identical {
+        let is_random = file.generator.is_some();
+        // Whether it counts in the map.
+        let counts = is_random
+            && hit
+            && !follows
+            && (rules.percentage[d] == 100 || random.below(100) < rules.percentage[d]);
+        let drawn = counts || follows;
+        let known = if follows {
+            Some(file.last_start[2])
+        } else if is_random && !hit && rules.identical {
             match file.last_start[d] {
-                NEVER => 0,
-                start => start - file.at,
+                NEVER => Some(0),
+                start => Some(start - file.at),
             }
-        } else if hit && (rules.percentage[d] == 100 || random.below(100) < rules.percentage[d]) {
-            (counts, drawn) = (true, true);
-            rules.random(file, d, random)?
+        } else if counts {
+            None
         } else {
-            rules.sequential(file, d).or_else(|| rules.random(file, d, random))?
+            rules.sequential(file, d)
+        };
+        let place = match known {
+            Some(place) => place,
+            None if is_random => rules.random(file, d, random)?,
+            None => return None,
         };
         if place >= file.region.length {
             return None;
@@ -269,7 +286,7 @@ impl Offsets {
             return None;
         }
         if let (true, Some(Generator::Map(map))) = (counts, &mut file.generator) {
-            let least = rules.blocks[d].bounds().0;
+            let least = rules.bounds[d].0;
             let taken = map.take(place / least, length.div_ceil(least));
             length = length.min(taken.max(1) * least);
         }
@@ -287,15 +304,15 @@ impl Rules {
             return Ok(None);
         }
         let used = job.used();
-        let least: Each<u64> = std::array::from_fn(|d| self.blocks[d].bounds().0);
+        let least = self.bounds.map(|(least, _)| least);
         let aligned = job.ba.iter().any(|align| *align > 0);
         let count = used.iter().map(|&d| self.last_block(d, region)).max().unwrap_or(1).max(1);
         // As in fio, offsets of another alignment have no map.
         let once = !(job.norandommap || aligned && self.align != least);
-        let bounds = self.blocks[used[0]].bounds();
+        let bounds = self.bounds[used[0]];
         let one_size = bounds.0 == bounds.1
             && !job.bs_is_seq_rand
-            && used.iter().all(|&d| self.blocks[d].bounds() == bounds && self.align[d] == bounds.0);
+            && used.iter().all(|&d| self.bounds[d] == bounds && self.align[d] == bounds.0);
         Ok(Some(match &job.distribution {
             Distribution::Uniform if job.lfsr || (once && one_size) => {
                 Generator::EachOnce(EachOnce::new(count, seed))
@@ -332,7 +349,7 @@ impl Rules {
 
     /// Number of random places.
     fn last_block(&self, d: usize, region: Region) -> u64 {
-        let least = self.blocks[d].bounds().0;
+        let least = self.bounds[d].0;
         let spare = least.saturating_sub(self.align[d]);
         self.extent(region).saturating_sub(spare) / self.align[d].max(1)
     }
@@ -381,19 +398,22 @@ impl Rules {
         Some(place)
     }
 
+    #[inline]
     fn random(&self, file: &mut File, d: usize, random: &mut Random) -> Option<u64> {
-        let block = match self.block(file, d, random) {
-            None if self.renews => {
-                file.reset();
-                self.block(file, d, random)
+        let mut renews = self.renews;
+        loop {
+            match self.block(file, d, random) {
+                Some(block) => return block.checked_mul(self.align[d]),
+                None if renews => file.reset(),
+                None => return None,
             }
-            block => block,
-        };
-        block?.checked_mul(self.align[d])
+            renews = false;
+        }
     }
 
+    #[inline]
     fn block(&self, file: &mut File, d: usize, random: &mut Random) -> Option<u64> {
-        let count = self.last_block(d, file.region);
+        let count = file.counts[d];
         if count == 0 {
             return None;
         }
@@ -416,13 +436,25 @@ impl Rules {
     }
 
     /// The length of an I/O at `offset` of a file, by the block sizes of direction `d`.
+    #[inline]
     fn length(&self, d: usize, offset: u64, region: Region, random: &mut Random) -> Option<u64> {
-        /// Draws before the smallest is taken, which always fits.
-        const DRAWS: usize = 1000;
-        let (least, most) = self.blocks[d].bounds();
+        let (least, most) = self.bounds[d];
         if least == most {
             return Some(least);
         }
+        self.drawn_length(d, offset, region, random)
+    }
+
+    fn drawn_length(
+        &self,
+        d: usize,
+        offset: u64,
+        region: Region,
+        random: &mut Random,
+    ) -> Option<u64> {
+        /// Draws before the smallest is taken, which always fits.
+        const DRAWS: usize = 1000;
+        let (least, most) = self.bounds[d];
         let end = region.offset.saturating_add(region.length);
         let fits = |length: u64| offset.saturating_add(length) <= end;
         if !fits(least) {

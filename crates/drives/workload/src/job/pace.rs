@@ -25,6 +25,8 @@ const PARTS: u128 = 1 << 32;
 #[derive(Debug, Clone, Default)]
 pub struct Rates {
     each: Each<Rate>,
+    /// Whether there are any.
+    any: bool,
     poisson: bool,
 }
 
@@ -32,7 +34,7 @@ impl Rates {
     /// Of a job with these smallest blocks. As in fio, I/Os a second are bytes a second by the
     /// smallest block.
     pub fn new(job: &Job, least: Each<u64>) -> Self {
-        let each = std::array::from_fn(|d| Rate {
+        let each: Each<Rate> = std::array::from_fn(|d| Rate {
             bytes: match job.rate[d] {
                 0 => job.rate_iops[d].saturating_mul(least[d]),
                 rate => rate,
@@ -40,17 +42,13 @@ impl Rates {
             block: least[d],
             at: 0,
         });
-        Self { each, poisson: job.poisson }
+        let any = each.iter().any(|rate| rate.bytes > 0);
+        Self { each, any, poisson: job.poisson }
     }
 
     /// They hold from `start` on (ns).
     pub fn begin(&mut self, start: Nanos) {
         self.each.iter_mut().for_each(|rate| rate.at = u128::from(start) * PARTS);
-    }
-
-    /// Whether there are any.
-    fn any(&self) -> bool {
-        self.each.iter().any(|rate| rate.bytes > 0)
     }
 
     fn at(&self, d: usize) -> Nanos {
@@ -63,7 +61,7 @@ impl Rates {
     /// The direction that continues at `now` in place of `d`, and the earliest time for it; `other`
     /// is the other one of a mix.
     pub fn choose(&self, d: usize, other: Option<usize>, now: Nanos) -> (usize, Nanos) {
-        if !self.any() || self.at(d) <= now {
+        if !self.any || self.at(d) <= now {
             return (d, 0);
         }
         match other {

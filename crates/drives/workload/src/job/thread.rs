@@ -339,46 +339,50 @@ impl Thread {
             self.suppose();
             return None;
         }
-        if self.next.is_none() {
-            let issued = self.issued.iter().sum();
-            match self.pauses.look(now, (issued, self.completed), self.queue.is_used()) {
-                Pausing::No => {}
-                Pausing::Waits => {
-                    self.queue.drain();
-                    return Some(Step::Go);
-                }
-                Pausing::Until(at) => {
-                    return Some(Step::Next(Next::Look(at.min(self.deadline))));
-                }
-            }
-            if self.exceeded() && !self.time_based {
-                return None;
-            }
-            // As in fio, a pass that is read again ends also where the time does not.
-            if self.pass_bytes >= self.pass_limit && (!self.time_based || self.verifies) {
-                return None;
-            }
-            if !self.queue.has_room() {
-                self.queue.wait();
-                return Some(Step::Go);
-            }
-            if let Some(read) = self.due_again() {
-                self.read_again(read);
-                self.pauses.issue();
-                return Some(Step::Go);
-            }
-            match self.sample(now) {
-                Sample::Io(command) => self.next = Some(command),
-                Sample::Busy => {
-                    if self.queue.is_used() {
-                        self.queue.wait();
+        let command = match self.next.take() {
+            Some(command) => command,
+            None => {
+                let issued = self.issued.iter().sum();
+                match self.pauses.look(now, (issued, self.completed), self.queue.is_used()) {
+                    Pausing::No => {}
+                    Pausing::Waits => {
+                        self.queue.drain();
+                        return Some(Step::Go);
                     }
+                    Pausing::Until(at) => {
+                        return Some(Step::Next(Next::Look(at.min(self.deadline))));
+                    }
+                }
+                if self.exceeded() && !self.time_based {
+                    return None;
+                }
+                // As in fio, a pass that is read again ends also where the time does not.
+                if self.pass_bytes >= self.pass_limit && (!self.time_based || self.verifies) {
+                    return None;
+                }
+                if !self.queue.has_room() {
+                    self.queue.wait();
                     return Some(Step::Go);
                 }
-                Sample::None => return None,
+                if let Some(read) = self.due_again() {
+                    self.read_again(read);
+                    self.pauses.issue();
+                    return Some(Step::Go);
+                }
+                match self.sample(now) {
+                    Sample::Io(command) => command,
+                    Sample::Busy => {
+                        if self.queue.is_used() {
+                            self.queue.wait();
+                        }
+                        return Some(Step::Go);
+                    }
+                    Sample::None => return None,
+                }
             }
-        }
+        };
         if self.earliest > now {
+            self.next = Some(command);
             // As in fio, one that is ahead of its rate first waits for its I/Os in flight.
             if self.drains && self.queue.is_used() {
                 self.queue.drain();
@@ -386,25 +390,24 @@ impl Thread {
             }
             return Some(Step::Next(Next::Look(self.earliest.min(self.deadline))));
         }
-        self.issue();
+        self.issue(command);
         Some(Step::Go)
     }
 
-    /// Prepares the I/O that comes next; or first sends off what is held back, where it has to
-    /// go alone.
-    fn issue(&mut self) {
-        let Some(command) = self.next else { return };
+    /// Prepares the I/O that comes next; or keeps it and first sends off what is held back, where
+    /// it has to go alone.
+    fn issue(&mut self, command: Command) {
         let alone = match command.operation {
             Operation::Flush => self.waits_for_flush,
             Operation::Discard => self.waits_for_trim,
             _ => false,
         };
         if alone && self.queue.holds_back() {
+            self.next = Some(command);
             self.queue.commit();
             self.queue.wait();
             return;
         }
-        self.next = None;
         self.last = Some(command.operation);
         if command.operation != Operation::Flush {
             let d = place(command.operation);
@@ -455,6 +458,7 @@ impl Thread {
 
     /// The write that is read again within a pass, if it is time for one (fio's
     /// `check_get_verify`).
+    #[inline]
     fn due_again(&mut self) -> Option<(u64, u64)> {
         let history = self.history.as_mut()?;
         if self.backlog == 0 || history.len() == 0 {
@@ -474,6 +478,7 @@ impl Thread {
     }
 
     /// A pass whose I/Os are only supposed (`verify_only`; fio's `do_dry_run`).
+    #[cold]
     fn suppose(&mut self) {
         while !self.exceeded() {
             let Sample::Io(command) = self.sample(0) else { return };
@@ -528,6 +533,8 @@ impl Thread {
     }
 
     /// What comes next: a file, a direction, and a place.
+    // The way of every I/O: a call and the copy of a command less.
+    #[inline(always)]
     fn sample(&mut self, now: Nanos) -> Sample {
         loop {
             let file = match self.files.choose(&mut self.random) {
@@ -555,6 +562,7 @@ impl Thread {
     }
 
     /// The direction of the next I/O, as a number; sets the earliest time for it.
+    #[inline]
     fn direction(&mut self, file: usize, now: Nanos) -> usize {
         let (d, other) = match self.direction {
             Direction::Read => (0, None),
