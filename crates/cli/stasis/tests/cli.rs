@@ -393,6 +393,10 @@ fn the_examples_are_experiments() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
             let mut experiment = stasis_experiment::Experiment::read(&path).unwrap();
+            if experiment.command.is_empty() {
+                // A drive alone, for `stasis sim`.
+                experiment.command = vec!["true".into()];
+            }
             experiment.finish().unwrap();
             for file in &experiment.guest.files {
                 let source = file.split(':').next().unwrap();
