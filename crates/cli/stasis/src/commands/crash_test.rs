@@ -39,7 +39,7 @@ Examples:
   stasis crash-test crash.toml --states 10000 --trace results
   stasis crash-test crash.toml --junit crash.xml
   stasis crash-test crash.toml --seed 3 --state 1234    # repeats one finding
-  stasis crash-test crash.toml --trace results --state 1234 --keep-disk    # its disk, for debugfs
+  stasis crash-test crash.toml --trace results --state 1234 --keep-disk
   stasis crash-test crash.toml --inject dropped-barrier    # tests the test
 
 Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
