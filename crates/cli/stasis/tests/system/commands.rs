@@ -29,7 +29,7 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
         }
     };
 
-    told("id-ctrl", 0, &["nn        : 2\n", "oncs      : 0x1df\n", "sgls      : 0x10001\n"]);
+    told("id-ctrl", 0, &["nn        : 2\n", "oncs      : 0x1df\n", "sgls      : 0x50001\n"]);
     told("id-ns", 0, &["nsze    : 0x10000\n", "mssrl   : 4096\n", "lbaf  1 : ms:0   lbads:12"]);
     told("list-ns", 0, &["[   0]:0x1", "[   1]:0x2"]);
     assert_eq!(text("apart"), "same\nsame\n");
