@@ -66,7 +66,7 @@ fn acknowledged_writes_survive_kills_of_the_server() {
         }
         lost += slots.iter().flatten().count();
         server.kill();
-        // What was acknowledged before the end counts.
+        // Writes that were acknowledged before the end count.
         while let Ok(Event::Done(cid, _, 0)) = host.io.next() {
             note(cid, &mut slots, &mut blocks);
             done += 1;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 use stasis_block::clock::Nanos;
+use stasis_nvme::fabrics::{CapsuleFault, IN_CAPSULE, OPCODE};
 use stasis_nvme::fabrics::{Connect, ConnectError, Connected, CONNECT_DATA, DISCOVERY_NQN};
-use stasis_nvme::fabrics::{IN_CAPSULE, OPCODE};
 use stasis_nvme::{ControllerMut, Subsystem};
 
 use crate::arena::{Arena, BufferId};
@@ -20,17 +20,6 @@ const MAX_HOST_DATA: u32 = 128 << 10;
 const MAX_BUFFERED: usize = 8 << 20;
 /// Limit on the bytes that wait to be sent, above which nothing more is to be received.
 pub const MAX_OUTPUT: usize = 8 << 20;
-/// Status of a command whose data was damaged on the way: Transient Transport Error (NVMe 1.4
-/// figure 128).
-const TRANSIENT_TRANSPORT_ERROR: u16 = 0x022;
-/// Status of a command whose data block is of a type that is not offered here: SGL Descriptor Type
-/// Invalid.
-const DESCRIPTOR_TYPE_INVALID: u16 = 0x011 | DO_NOT_RETRY;
-/// Status of a command whose data block is longer than a transfer can be, or than the capsule's
-/// data: Data SGL Length Invalid.
-const LENGTH_INVALID: u16 = 0x00f | DO_NOT_RETRY;
-const DO_NOT_RETRY: u16 = 1 << 14;
-
 /// Types of data blocks (NVMe-oF 1.1 section 2.1, NVMe/TCP 1.0 section 3.3.2).
 mod block {
     /// An offset into the data of the capsule.
@@ -99,7 +88,7 @@ pub struct Connection {
     fault: Option<Fault>,
 }
 
-/// What connections share.
+/// The parts of a target that its connections share.
 pub struct Shared<'a> {
     pub subsystem: &'a mut Subsystem,
     pub arena: &'a mut Arena,
@@ -344,8 +333,8 @@ impl Connection {
         let mut entry = [0; 16];
         entry[12..14].copy_from_slice(&command[2..4]);
         let outcome = match (intact, <&[u8; CONNECT_DATA]>::try_from(data)) {
-            (false, _) => Err((TRANSIENT_TRANSPORT_ERROR, 0)),
-            (true, Err(_)) => Err((LENGTH_INVALID, 0)),
+            (false, _) => Err((CapsuleFault::Damaged.field(), 0)),
+            (true, Err(_)) => Err((CapsuleFault::BlockLength.field(), 0)),
             (true, Ok(data)) => {
                 let made = Connect::parse(command, data)
                     .and_then(|connect| Self::make_queue(shared, &connect).map(|of| (connect, of)));
@@ -369,10 +358,9 @@ impl Connection {
     }
 
     fn make_queue(shared: &mut Shared, connect: &Connect) -> Result<Connected, ConnectError> {
-        const SUBSYSTEM: u16 = 256;
         let discovery = connect.subsystem == DISCOVERY_NQN;
         if !discovery && connect.subsystem != shared.subsystem.config().nqn() {
-            return Err(ConnectError::data(SUBSYSTEM));
+            return Err(ConnectError::subsystem());
         }
         if !discovery && !shared.hosts.allow(&connect.host.nqn) {
             return Err(ConnectError::host());
@@ -417,15 +405,17 @@ impl Connection {
         let direction = if command[0] == OPCODE { command[4] } else { command[0] } & 3;
         let (to_host, from_host) = (direction & 2 != 0, direction & 1 != 0);
         let refused = match command[39] {
-            _ if !intact => Some(TRANSIENT_TRANSPORT_ERROR),
+            _ if !intact => Some(CapsuleFault::Damaged),
             _ if length == 0 => None,
-            _ if length > shared.subsystem.config().max_transfer as usize => Some(LENGTH_INVALID),
+            _ if length > shared.subsystem.config().max_transfer as usize => {
+                Some(CapsuleFault::BlockLength)
+            }
             // The data lies at the capsule's beginning (ICDOFF is 0).
             block::OFFSET if from_host && command[24..32] == [0; 8] => {
-                (length > data.len()).then_some(LENGTH_INVALID)
+                (length > data.len()).then_some(CapsuleFault::BlockLength)
             }
             block::TRANSPORT => None,
-            _ => Some(DESCRIPTOR_TYPE_INVALID),
+            _ => Some(CapsuleFault::BlockType),
         };
         let length = if to_host || from_host { length } else { 0 };
         let in_capsule = length > 0 && command[39] == block::OFFSET;
@@ -438,9 +428,9 @@ impl Connection {
             buffer: None,
             damaged: false,
         };
-        if let Some(status) = refused {
+        if let Some(fault) = refused {
             if let Some(mut controller) = shared.subsystem.controller(of.controller) {
-                controller.refuse(&*shared.arena, of.queue, cid, status);
+                controller.refuse(&*shared.arena, of.queue, cid, fault);
             }
             // It has no data, whatever it said.
             command.length = 0;
@@ -534,7 +524,7 @@ impl Connection {
         let Some(mut controller) = shared.subsystem.controller(of.controller) else { return };
         if command.damaged {
             let cid = command.cid;
-            controller.refuse(&*shared.arena, of.queue, cid, TRANSIENT_TRANSPORT_ERROR);
+            controller.refuse(&*shared.arena, of.queue, cid, CapsuleFault::Damaged);
             return;
         }
         // A plain data block, in the arena.

@@ -19,7 +19,7 @@ const CONNECT_TIME: Nanos = 10 * SECOND;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(pub usize);
 
-/// Who may come, and what hosts discover.
+/// The hosts that may come, and the subsystems that they discover.
 #[derive(Debug, Default)]
 pub struct Hosts {
     /// The NQNs of the hosts that may connect; empty: all.
@@ -126,7 +126,10 @@ impl Target {
         if connection.has_ended() {
             before.into_iter().for_each(|of| self.end_queue(of));
         }
-        self.end_lost_queues();
+        // Only an admin queue resets its controller.
+        if before.is_some_and(|of| of.queue == 0) {
+            self.end_lost_queues();
+        }
     }
 
     /// Ends the connections whose queues a reset of their controller has taken away.
@@ -178,11 +181,6 @@ impl Target {
         for (_, connection) in connections {
             connection.collect(&mut Shared { subsystem, arena, hosts });
         }
-    }
-
-    /// The connections that there are.
-    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
-        self.connections.iter().map(|(id, _)| ConnectionId(id))
     }
 
     /// The bytes that a connection has to send.

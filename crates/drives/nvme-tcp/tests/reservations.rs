@@ -53,7 +53,7 @@ fn a_write_of_another_host_is_refused_by_the_right_status() {
     let (_, page) = admin.admin_read(&mut bench, (IDENTIFY, 1), 0, 4096);
     assert_eq!((page[30], page[31]), (1, 0xfe), "NMIC and RESCAP");
     assert_eq!(other.write(&mut bench, 0, &[1; 512]).status, 0, "before");
-    // Who is not registered cannot acquire.
+    // A host that is not registered cannot acquire.
     assert_eq!(reserve(&mut bench, &mut one, ACQUIRE, 1 << 8, &[11, 0]), CONFLICT);
     assert_eq!(reserve(&mut bench, &mut one, REGISTER, 0, &[0, 11]), 0);
     assert_eq!(reserve(&mut bench, &mut one, REGISTER, 0, &[0, 12]), CONFLICT, "another key");

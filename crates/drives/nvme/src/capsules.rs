@@ -24,6 +24,32 @@ pub(crate) const IOCCSZ: u32 = (SQE_SIZE as u32 + IN_CAPSULE) / 16;
 /// I/O Queue Response Capsule Supported Size, in units of 16 bytes.
 pub(crate) const IORCSZ: u32 = CQE_SIZE as u32 / 16;
 
+/// The controller of a Connect that leaves the choice to the subsystem (NVMe-oF 1.1 section 3.3).
+pub(crate) const ANY_CONTROLLER: u16 = 0xffff;
+
+/// A command that its transport cannot hand over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CapsuleFault {
+    /// Its data was damaged on the way.
+    Damaged,
+    /// Its data block is of a type that the transport does not have.
+    BlockType,
+    /// Its data block is longer than a transfer can be, or than the capsule's data.
+    BlockLength,
+}
+
+impl CapsuleFault {
+    /// The status field of the completion, without its phase bit.
+    pub fn field(self) -> u16 {
+        let status = match self {
+            Self::Damaged => StatusCode::TransientTransportError,
+            Self::BlockType => StatusCode::SglDescriptorTypeInvalid,
+            Self::BlockLength => StatusCode::DataSglLengthInvalid,
+        };
+        status.field()
+    }
+}
+
 /// A host, as it names itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectedHost {

@@ -1,7 +1,7 @@
 //! Connect (NVMe-oF 1.1 section 3.3): the making of a controller with its admin queue, and of an
 //! I/O queue.
 
-use crate::capsules::{kind, ConnectedHost, OPCODE};
+use crate::capsules::{kind, ConnectedHost, ANY_CONTROLLER, OPCODE};
 use crate::command::{location, SubmissionEntry};
 use crate::controller_id::ControllerId;
 use crate::keep_alive::KeepAlive;
@@ -12,8 +12,6 @@ use crate::transport::Transport;
 
 /// Length of the data of Connect in bytes.
 pub const CONNECT_DATA: usize = 1024;
-/// The controller of a Connect that leaves the choice to the subsystem.
-const ANY_CONTROLLER: u16 = 0xffff;
 /// Maximum length of an NQN in bytes (NVMe 1.4 section 7.9).
 const MAX_NQN: usize = 223;
 
@@ -71,9 +69,14 @@ impl ConnectError {
     }
 
     /// Invalid parameter at this byte of the data.
-    pub fn data(at: u16) -> Self {
+    fn data(at: u16) -> Self {
         const IN_DATA: u32 = 1 << 16;
         Self { status: StatusCode::ConnectInvalidParameters, result: IN_DATA | u32::from(at) }
+    }
+
+    /// There is no subsystem of that name.
+    pub fn subsystem() -> Self {
+        Self::data(field::SUBSYSTEM)
     }
 
     /// The host may not use the subsystem.

@@ -64,7 +64,7 @@ impl ControllerMut<'_> {
 
     /// The same, to change them.
     pub(crate) fn features_mut(&mut self) -> &mut Features {
-        self.io.features_mut(self.host.id)
+        self.io.features.of_mut(self.host.id)
     }
 
     /// Goes on with a format for which there may be room now.

@@ -6,6 +6,7 @@ use stasis_block::clock::Nanos;
 
 use crate::condition::{Condition, WARNING_TEMPERATURE};
 use crate::config::Config;
+use crate::controller_id::ControllerId;
 
 /// Namespace Attribute Notices, in the Asynchronous Event Configuration
 /// feature and in OAES of Identify Controller.
@@ -97,6 +98,39 @@ impl Features {
     pub fn set_timestamp(&mut self, milliseconds: u64, now: Nanos) {
         self.timestamp = (milliseconds & 0xffff_ffff_ffff, now);
         self.timestamp_was_set = true;
+    }
+}
+
+/// The features of all controllers: each host sets its own.
+#[derive(Debug)]
+pub struct FeaturesByController {
+    set: Vec<Features>,
+    default: Features,
+}
+
+impl FeaturesByController {
+    pub fn new(config: &Config) -> Self {
+        Self { set: Vec::new(), default: Features::new(config) }
+    }
+
+    /// Those of a controller.
+    pub fn of(&self, controller: ControllerId) -> &Features {
+        self.set.get(controller.index()).unwrap_or(&self.default)
+    }
+
+    /// The same, to change them.
+    pub fn of_mut(&mut self, controller: ControllerId) -> &mut Features {
+        let index = controller.index();
+        if self.set.len() <= index {
+            self.set.resize(index + 1, self.default.clone());
+        }
+        &mut self.set[index]
+    }
+
+    /// A controller's are the defaults again.
+    pub fn reset(&mut self, controller: ControllerId) {
+        let default = self.default.clone();
+        *self.of_mut(controller) = default;
     }
 }
 

@@ -11,7 +11,7 @@ use crate::condition::Condition;
 use crate::config::{Config, Namespace};
 use crate::controller_id::ControllerId;
 use crate::extent::Extent;
-use crate::features::Features;
+use crate::features::{Features, FeaturesByController};
 use crate::namespaces::Namespaces;
 use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
@@ -43,17 +43,14 @@ pub struct Io {
     pub outgoing: Outgoing,
     pub buffers: Buffers,
     pub placement: PlacementState,
-    /// Features, by controller: each host sets its own.
-    features: Vec<Features>,
-    /// Their defaults.
-    default_features: Features,
+    pub features: FeaturesByController,
     pub condition: Condition,
     pub cache: WriteCache,
     pub reservations: Reservations,
     /// Commands that were aborted on behalf of another host, for their controllers to end.
     pub preempted: Vec<CommandId>,
     pub statistics: Statistics,
-    /// What other controllers are still to report.
+    /// Changes that controllers are to report.
     pub changes: Changes,
     /// Virtual time as last set (ns).
     pub now: Nanos,
@@ -76,8 +73,7 @@ impl Io {
             outgoing: Outgoing::default(),
             buffers: Buffers::default(),
             placement: PlacementState::new(&config),
-            features: Vec::new(),
-            default_features: Features::new(&config),
+            features: FeaturesByController::new(&config),
             condition: Condition::default(),
             cache: WriteCache::default(),
             reservations: Reservations::default(),
@@ -112,21 +108,12 @@ impl Io {
             }
             self.buffers.give(request.data);
         }
-        *self.features_mut(controller) = Features::new(&self.config);
+        self.features.reset(controller);
     }
 
     /// The features that the host of a controller has set.
     pub fn features(&self, controller: ControllerId) -> &Features {
-        self.features.get(controller.index()).unwrap_or(&self.default_features)
-    }
-
-    /// The same, to change them.
-    pub fn features_mut(&mut self, controller: ControllerId) -> &mut Features {
-        let index = controller.index();
-        if self.features.len() <= index {
-            self.features.resize(index + 1, self.default_features.clone());
-        }
-        &mut self.features[index]
+        self.features.of(controller)
     }
 
     /// Aborts the commands of a host's controllers for a namespace. The drive may still complete
@@ -239,9 +226,8 @@ impl Io {
     /// The stream of a write of `length` bytes, by which the drive receives the host's grouping of
     /// data.
     pub fn place(&mut self, command: &SubmissionEntry, length: u64) -> Result<u16, Failure> {
-        let Self { placement, features, default_features, now, .. } = self;
-        let features = features.get(command.controller.index()).unwrap_or(default_features);
-        placement.place(command, length, || features.timestamp_at(*now))
+        let Self { placement, features, now, .. } = self;
+        placement.place(command, length, || features.of(command.controller).timestamp_at(*now))
     }
 
     /// Whether a write is durable when it is acknowledged: because it asks so,

@@ -90,7 +90,8 @@ pub use zoned::{KeptZones, ZoneState, Zones, ZonesError, Zrwa};
 
 /// NVMe over Fabrics: how hosts make controllers and queues by capsules.
 pub mod fabrics {
-    pub use crate::capsules::{ConnectedHost, DiscoveryEntry, DISCOVERY_NQN, IN_CAPSULE, OPCODE};
+    pub use crate::capsules::{CapsuleFault, ConnectedHost, DiscoveryEntry};
+    pub use crate::capsules::{DISCOVERY_NQN, IN_CAPSULE, OPCODE};
     pub use crate::connect::{Connect, ConnectError, Connected, CONNECT_DATA};
 }
 

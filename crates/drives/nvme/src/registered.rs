@@ -54,6 +54,21 @@ pub fn always(_config: &Config, _set: u8) -> bool {
     true
 }
 
+/// The commands of two lists, of which `ALL` is the count.
+pub const fn joined<Execute: Copy, const ONE: usize, const OTHER: usize, const ALL: usize>(
+    one: [Registered<Execute>; ONE],
+    other: [Registered<Execute>; OTHER],
+) -> [Registered<Execute>; ALL] {
+    assert!(ONE + OTHER == ALL);
+    let mut all = [one[0]; ALL];
+    let mut index = 0;
+    while index < ALL {
+        all[index] = if index < ONE { one[index] } else { other[index - ONE] };
+        index += 1;
+    }
+    all
+}
+
 /// Commands, and where each opcode's is.
 #[derive(Debug)]
 pub struct Table<Execute: 'static> {

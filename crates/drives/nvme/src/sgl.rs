@@ -58,7 +58,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Adds a descriptor of data.
     fn data(&mut self, descriptor: &Descriptor) -> Result<(), Failure> {
-        // What a list has beyond the data is left alone.
+        // A list's room beyond the data is left alone.
         let length = (descriptor.length as usize).min(self.left);
         let bucket = descriptor.kind == kind::BIT_BUCKET;
         // In data for the drive a bit bucket counts as empty.

@@ -25,6 +25,7 @@ pub enum StatusCode {
     HostIdentifierFormat = 0x018,
     AbortedByPreemption = 0x01b,
     NamespaceWriteProtected = 0x020,
+    TransientTransportError = 0x022,
     InvalidCommandSet = 0x02c,
     LbaOutOfRange = 0x080,
     ReservationConflict = 0x083,
@@ -80,6 +81,7 @@ impl StatusCode {
                 | Self::FormatInProgress
                 | Self::AbortRequested
                 | Self::AbortedBySubmissionQueueDeletion
+                | Self::TransientTransportError
                 | Self::WriteFault
                 | Self::UnrecoveredReadError
         );

@@ -174,28 +174,16 @@ impl Subsystem {
         ended: impl Into<Ended>,
         data: Vec<u8>,
     ) -> u16 {
-        // What matters to no controller is noted by any: the namespaces' state depends on it.
-        let of = self.controller_of(tag).or_else(|| self.controllers().next());
-        let id = match of {
-            Some(id) => id,
-            None => {
-                // The last host has gone meanwhile.
-                let mut gone = Host::new(ControllerId::PCIE, Transport::Pcie, &self.io.config);
-                let Self { io, formatting, vendor, chunk_notifications, .. } = self;
-                let host = &mut gone;
-                let controller = ControllerMut {
-                    io,
-                    host,
-                    formatting,
-                    vendor,
-                    chunk_notifications,
-                    alone: true,
-                    commands: commands::of(Transport::Pcie),
-                };
-                return { controller }.complete(memory, tag, ended, data);
-            }
-        };
-        self.controller(id).map_or(0, |mut of| of.complete(memory, tag, ended, data))
+        let id = self.controller_of(tag);
+        if let Some(mut controller) = id.and_then(|id| self.controller(id)) {
+            return controller.complete(memory, tag, ended, data);
+        }
+        // No host waits for it, and the namespaces' state still depends on it.
+        let mut gone = Host::new(ControllerId::PCIE, Transport::Pcie, &self.io.config);
+        let Self { io, formatting, vendor, chunk_notifications, .. } = self;
+        let (host, commands) = (&mut gone, commands::of(Transport::Pcie));
+        ControllerMut { io, host, formatting, vendor, chunk_notifications, alone: true, commands }
+            .complete(memory, tag, ended, data)
     }
 
     /// The next I/O request for the drive, on bytes of the drive, where a namespace begins at

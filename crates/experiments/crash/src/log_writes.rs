@@ -51,7 +51,7 @@ struct Entry {
     data: Vec<u8>,
 }
 
-/// What a request is once it has completed.
+/// A request that has completed, as the log has it.
 enum Request {
     Entry(Entry),
     /// With what had completed before it was submitted.

@@ -295,7 +295,7 @@ impl<'a> RunSetup<'a> {
             spec: resolved,
             name: name.to_owned(),
             number: u16::try_from(index)?,
-            serial: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
+            serial: spec.serial_number(index),
             links: links.clone(),
             path: spec.path.unwrap_or_else(|| self.path(vcpus)),
             queues: spec.queues.unwrap_or(vcpus.min(64) as u16),

@@ -26,7 +26,7 @@ const LISTENER: u64 = u64::MAX;
 /// Bytes that are taken from a socket at a time.
 const CHUNK: usize = 256 << 10;
 
-/// What a drive needs to be an NVMe/TCP target.
+/// Settings of a drive that is an NVMe/TCP target.
 pub struct NvmeTcp {
     /// The socket on which hosts come.
     pub listener: TcpListener,
@@ -46,7 +46,7 @@ pub type MakeSubsystem = Box<dyn FnOnce(u64, bool) -> Result<Subsystem, String> 
 struct Peer {
     stream: TcpStream,
     address: SocketAddr,
-    /// What its events are waited for.
+    /// The events that are waited for.
     interest: epoll::EventFlags,
 }
 
@@ -114,29 +114,33 @@ impl Served {
 
     /// Does the work that is due; returns whether there was any.
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
+        let due = self.target.next_deadline().is_some_and(|at| at <= now);
         self.target.set_time(now);
         let heard = self.hear();
         self.submit(now);
         let mut done = std::mem::take(&mut self.done);
         let advanced = self.backend.advance(now, &mut done);
         let any = !done.is_empty();
-        self.complete(&mut done);
+        complete(&mut self.target, &mut done, &mut self.counted);
         self.done = done;
         // Commands that had waited for room.
         self.submit(now);
-        if heard || any || self.target.next_deadline().is_some_and(|at| at <= now) {
+        if heard || any || due {
             self.target.collect();
             self.speak();
         }
         if any {
-            // The hosts have them as of now.
-            let seen = clock();
-            for counted in self.counted.drain(..) {
-                self.backend.count(&counted, seen);
-            }
+            self.count(clock());
             self.backend.report_errors();
         }
         heard || advanced
+    }
+
+    /// Counts the requests that the hosts have back as of `seen`.
+    fn count(&mut self, seen: Nanos) {
+        for counted in self.counted.drain(..) {
+            self.backend.count(&counted, seen);
+        }
     }
 
     /// Takes what hosts have sent; returns whether there was anything.
@@ -146,14 +150,13 @@ impl Served {
         else {
             return false;
         };
-        let ready: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
-        for data in &ready {
-            match *data {
+        for event in events.iter() {
+            match event.data.u64() {
                 LISTENER => self.accept(),
                 id => self.receive(ConnectionId(id as usize)),
             }
         }
-        !ready.is_empty()
+        !events.is_empty()
     }
 
     fn accept(&mut self) {
@@ -222,50 +225,32 @@ impl Served {
         }
     }
 
-    fn complete(&mut self, done: &mut Vec<Done>) {
-        for done in done.drain(..) {
-            self.counted.push(Counted::from(&done));
-            let ended = Ended { status: done.status, failed_at: done.failed_at };
-            self.target.complete(done.tag, ended, done.data);
-        }
-    }
-
     /// Sends what there is to be sent, and closes the connections that have ended.
     fn speak(&mut self) {
-        let ids: Vec<_> = self.peers.keys().copied().collect();
-        for id in ids {
-            let Some(peer) = self.peers.get_mut(&id) else { continue };
-            let mut gone = false;
-            while !self.target.output(id).is_empty() {
-                match peer.stream.write(self.target.output(id)) {
-                    Ok(count) => self.target.sent(id, count),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => {
-                        gone = true;
-                        break;
-                    }
-                }
-            }
-            if let Some(fault) = self.target.take_fault(id) {
-                self.backend.counts.faults += 1;
+        let Self { peers, target, backend, events, .. } = self;
+        // Closing a socket takes it out of the events.
+        peers.retain(|&id, peer| {
+            let reached = send(target, id, &mut peer.stream);
+            if let Some(fault) = target.take_fault(id) {
+                backend.counts.faults += 1;
                 let message = format!("host at {}: {fault}; its connection ends", peer.address);
-                crate::log::warn(&self.backend.name, &message);
+                crate::log::warn(&backend.name, &message);
             }
-            let sent = self.target.output(id).is_empty();
-            if gone || self.target.has_ended(id) && sent {
-                self.close(id);
-                continue;
+            let sent = target.output(id).is_empty();
+            if !reached || target.has_ended(id) && sent {
+                target.close(id);
+                return false;
             }
             let mut interest = epoll::EventFlags::empty();
-            interest.set(epoll::EventFlags::IN, self.target.wants_input(id));
+            interest.set(epoll::EventFlags::IN, target.wants_input(id));
             interest.set(epoll::EventFlags::OUT, !sent);
             if interest != peer.interest {
                 let data = epoll::EventData::new_u64(id.0 as u64);
-                let _ = epoll::modify(&self.events, &peer.stream, data, interest);
+                let _ = epoll::modify(&*events, &peer.stream, data, interest);
                 peer.interest = interest;
             }
-        }
+            true
+        });
     }
 
     /// Takes no more hosts: the drive is about to end.
@@ -281,19 +266,33 @@ impl Served {
     ) -> Result<(), String> {
         self.backend.release(clock());
         let Self { backend, target, counted, .. } = &mut self;
-        let idle = backend.quiesce(clock, limit, |_, done| {
-            for done in done.drain(..) {
-                counted.push(Counted::from(&done));
-                let ended = Ended { status: done.status, failed_at: done.failed_at };
-                target.complete(done.tag, ended, done.data);
-            }
-        });
+        let idle = backend.quiesce(clock, limit, |_, done| complete(target, done, counted));
         self.target.collect();
         self.speak();
-        let seen = clock();
-        for counted in self.counted.drain(..) {
-            self.backend.count(&counted, seen);
-        }
+        self.count(clock());
         self.backend.finish(idle)
     }
+}
+
+/// Hands requests back to their hosts, which do not see them yet.
+fn complete(target: &mut Target, done: &mut Vec<Done>, counted: &mut Vec<Counted>) {
+    for done in done.drain(..) {
+        counted.push(Counted::from(&done));
+        let ended = Ended { status: done.status, failed_at: done.failed_at };
+        target.complete(done.tag, ended, done.data);
+    }
+}
+
+/// Sends the output of a connection as far as its socket takes it; returns whether the host is
+/// still there.
+fn send(target: &mut Target, id: ConnectionId, stream: &mut TcpStream) -> bool {
+    while !target.output(id).is_empty() {
+        match stream.write(target.output(id)) {
+            Ok(count) => target.sent(id, count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }

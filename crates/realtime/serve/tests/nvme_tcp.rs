@@ -94,6 +94,17 @@ fn a_hostile_host_harms_no_other() {
 }
 
 #[test]
+fn a_silent_host_is_disconnected_in_its_time() {
+    let (server, address, nqn) = serve("ram:16MiB", None, Poll::Adaptive);
+    let mut admin = Connection::open(address).unwrap();
+    assert_eq!(admin.connect(0, 0xffff, &nqn, 1, 100).unwrap().1, 0);
+    let closed = admin.next().unwrap_err();
+    assert_eq!(closed.kind(), std::io::ErrorKind::UnexpectedEof);
+    assert_eq!(counts(&server).faults, 1);
+    server.stop().unwrap();
+}
+
+#[test]
 fn connections_beyond_the_last_are_turned_away() {
     let (server, address, nqn) = serve("ram:16MiB", None, Poll::Adaptive);
     let most = stasis_nvme_tcp::MAX_CONNECTIONS;

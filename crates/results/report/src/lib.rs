@@ -87,7 +87,7 @@ pub const REPORT_FILE: &str = "report.html";
 /// Name of the file with published and measured figures.
 pub const FIGURES_FILE: &str = "figures.json";
 
-/// What sets a model apart from the one it is derived from.
+/// Differences of a model from the one that it is derived from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// The name of a model, or `kind = "KIND"` for the defaults of that kind.

@@ -370,7 +370,7 @@ fn relative(path: &Path, here: &Path) -> Result<PathBuf> {
         match part {
             Component::Normal(name) => plain.push(name),
             Component::CurDir => {}
-            // What is behind a link has another parent: such a path is kept as it is.
+            // A path behind a link has another parent, and is kept as it is.
             Component::ParentDir if plain.components().all(|c| c == Component::ParentDir) => {
                 plain.push("..");
             }
@@ -467,12 +467,12 @@ fn unpack(archive: &Path, into: &Path) -> Result<()> {
         let whole = entry.unpack_in(into).with_context(|| name.display().to_string())?;
         ensure!(whole, "{} leads out of it", name.display());
     }
-    // What stands behind the end is read too, so that a cut archive is told.
+    // Bytes behind the end are read too, so that a cut archive is reported.
     std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).context("it is damaged")?;
     Ok(())
 }
 
-/// What differs between two runs: figures by their place, then the first I/O.
+/// Differences between two runs: figures by their place, then the first I/O.
 fn differences(first: &Summary, second: &Summary, a: &Path, b: &Path) -> Result<Vec<String>> {
     let value =
         |summary: &Summary| Ok::<_, anyhow::Error>(comparable(&serde_json::to_value(summary)?));

@@ -5,21 +5,7 @@ cd /tmp
 at=/tmp/sockets
 server=
 
-# A step that hangs says where each thread waits, before the test's limit.
-{
-    set +e
-    sleep 110 &
-    trap 'kill $!; exit' TERM
-    wait $!
-    echo "late:"
-    cat log fio.txt
-    for thread in /proc/[0-9]*/task/*; do
-        [ -s "$thread/cmdline" ] || continue
-        echo "$thread $(tr '\0' ' ' <"$thread/cmdline")"
-        cat "$thread/stack"
-    done
-} 2>&1 &
-watch=$!
+watch_steps
 
 serve() {
     rm -f log.ready
@@ -41,23 +27,7 @@ settle() {
 serve --drive name=ram,model=null,medium=ram:64MiB --ublk
 settle ram
 echo "size $(blockdev --getsize64 "$device") block $(blockdev --getss "$device") cache $(cat /sys/block/"${device#/dev/}"/queue/write_cache)"
-fio --name=verify --filename="$device" --rw=randwrite --bsrange=512-512k --blockalign=512 --size=64M --io_size=64M \
-    --ioengine=libaio --iodepth=16 --direct=1 --verify=crc32c --fsync=64 --output=fio.txt || { cat fio.txt log; exit 1; }
-dd if=/dev/urandom of=random bs=1M count=4 status=none
-dd if=random of="$device" bs=1M seek=8 oflag=direct status=none
-blkdiscard -z -o 9M -l 1M "$device"
-dd if="$device" bs=1M skip=8 count=1 status=none | cmp -n 1048576 - random
-dd if="$device" bs=1M skip=9 count=1 status=none | cmp -n 1048576 - /dev/zero
-blkdiscard "$device"
-mkfs.ext4 -q "$device"
-mkdir -p /tmp/mount
-mount "$device" /tmp/mount
-cp random /tmp/mount/
-umount /tmp/mount
-mount "$device" /tmp/mount
-cmp random /tmp/mount/random
-umount /tmp/mount
-e2fsck -fn "$device" >/dev/null 2>&1
+exercise
 kill $server
 wait $server
 [ ! -e "$device" ] && [ ! -L $at/ram.ublk ] && echo "gone after a stop"
@@ -81,11 +51,9 @@ truncate -s 32M disk.img
 : >log
 serve --drive name=file,model=fixed:200us,medium=file:disk.img --ublk
 settle file
-fio --name=verify --filename="$device" --rw=randwrite --bs=4k --size=32M --io_size="${KILLS_BYTES:-64M}" \
-    --ioengine=libaio --iodepth=8 --direct=1 --verify=crc32c --verify_backlog=256 --output=fio.txt &
-fio=$!
+verify_meanwhile
 kills=0
-while [ $kills -lt "${KILLS:-3}" ] && kill -0 $fio 2>/dev/null; do
+while [ $kills -lt "$KILLS" ] && kill -0 $fio 2>/dev/null; do
     sleep 1
     kill -9 $server
     wait $server || true

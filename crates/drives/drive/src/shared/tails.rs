@@ -41,7 +41,7 @@ impl Tails {
         self.tenants.len() - 1
     }
 
-    /// What completes from now on counts.
+    /// Requests that complete from `now` on count.
     pub(super) fn start(&mut self, now: Nanos) {
         self.from.get_or_insert(now);
     }

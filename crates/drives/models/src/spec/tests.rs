@@ -338,7 +338,7 @@ fn a_model_knows_what_sets_it_apart() {
         ("'mqsim-mlc'", "mqsim-mlc", vec![]),
         ("{ base = 'mqsim-mlc', gc = { choices = 3 } }", "mqsim-mlc", vec!["gc.choices"]),
         ("{ kind = 'flash' }", "kind = \"flash\"", vec![]),
-        // What is given and is the default does not differ.
+        // A given value that is the default is no difference.
         ("{ kind = 'flash', luns = 4, planes = 4 }", "kind = \"flash\"", vec!["planes"]),
         ("{ kind = 'flash', blocks = 70 }", "kind = \"flash\"", vec!["blocks"]),
     ] {

@@ -225,10 +225,8 @@ fn set_feature(
         feature::TIMESTAMP => {
             let mut data = [0; TIMESTAMP];
             controller.io.receive(memory, command, &mut data)?;
-            {
-                let now = controller.io.now;
-                controller.features_mut().set_timestamp(u64::from_le_bytes(data), now)
-            };
+            let now = controller.io.now;
+            controller.features_mut().set_timestamp(u64::from_le_bytes(data), now);
         }
         feature::COMMAND_SET_PROFILE if value & 0x1ff != 0 => {
             return Err(StatusCode::CommandSetCombinationRejected.at(location::CDW11));

@@ -89,13 +89,35 @@ fn identify(
 }
 
 /// Text padded with spaces (section 1.8, "ASCII string").
-fn put_text(field: &mut [u8], text: &str) {
+pub(super) fn put_text(field: &mut [u8], text: &str) {
     field.fill(b' ');
     field[..text.len()].copy_from_slice(text.as_bytes());
 }
 
 fn put(page: &mut [u8], at: usize, value: &[u8]) {
     page[at..at + value.len()].copy_from_slice(value);
+}
+
+/// The fields of Identify Controller that every controller has, a discovery controller as well.
+pub(super) fn fill_any_controller(page: &mut Page, controller: &ControllerMut) {
+    let ControllerMut { host, io, .. } = controller;
+    let config = &io.config;
+    put_text(&mut page[4..24], &config.serial);
+    put_text(&mut page[24..64], &config.model);
+    put_text(&mut page[64..72], &config.firmware);
+    // MDTS: 2^MDTS pages at most.
+    page[77] = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
+    put(page, 80, &VERSION.to_le_bytes());
+    page[259] = MAX_EVENT_REQUESTS as u8 - 1;
+    let sgls = if host.transport.has_capsules() { sgl::FABRICS_SUPPORT } else { sgl::SUPPORT };
+    put(page, 536, &sgls.to_le_bytes());
+    if host.transport.has_capsules() {
+        put(page, 78, &host.id.0.to_le_bytes());
+        put(page, 320, &keep_alive::GRANULARITY.to_le_bytes());
+        put(page, 514, &config.queue_entries.to_le_bytes()); // MAXCMD
+        put(page, 1792, &capsules::IOCCSZ.to_le_bytes());
+        put(page, 1796, &capsules::IORCSZ.to_le_bytes());
+    }
 }
 
 /// Identify Controller data structure (section 5.15.2.2), by its byte offsets.
@@ -127,37 +149,26 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
 
     let ControllerMut { commands, host, io, .. } = controller;
     let config = &io.config;
-    let mdts = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
+    fill_any_controller(page, controller);
     put(page, 0, &config.vendor_id.to_le_bytes());
     put(page, 2, &config.subsystem_vendor_id.to_le_bytes());
-    put_text(&mut page[4..24], &config.serial);
-    put_text(&mut page[24..64], &config.model);
-    put_text(&mut page[64..72], &config.firmware);
-    page[77] = mdts; // 2^MDTS pages at most.
-    put(page, 80, &VERSION.to_le_bytes());
     page[111] = CNTRLTYPE_IO;
+    let mut attributes = 0;
     if host.transport.has_capsules() {
         page[76] |= CMIC_SEVERAL_CONTROLLERS;
-        put(page, 78, &host.id.0.to_le_bytes());
-        put(page, 96, &CTRATT_LONG_HOST_ID.to_le_bytes());
-        put(page, 320, &keep_alive::GRANULARITY.to_le_bytes());
-        put(page, 514, &config.queue_entries.to_le_bytes()); // MAXCMD
-        put(page, 1792, &capsules::IOCCSZ.to_le_bytes());
-        put(page, 1796, &capsules::IORCSZ.to_le_bytes());
+        attributes |= CTRATT_LONG_HOST_ID;
         page[1803] = MSDBD;
     }
     put(page, 256, &commands.admin.identify(config).to_le_bytes()); // OACS
     if has_fdp(config) {
-        let host_id = page[96];
-        put(page, 96, &(CTRATT_ENDURANCE_GROUPS | CTRATT_FDP).to_le_bytes());
-        page[96] |= host_id;
+        attributes |= CTRATT_ENDURANCE_GROUPS | CTRATT_FDP;
         put(page, 340, &ENDURANCE_GROUP.to_le_bytes()); // ENDGIDMAX
     }
+    put(page, 96, &attributes.to_le_bytes());
     put(page, 92, &notices(config).to_le_bytes());
     page[264] = AVSCC;
     page[524] = FNA;
     page[258] = 3; // Abort Command Limit, 0's based; each is done at once.
-    page[259] = MAX_EVENT_REQUESTS as u8 - 1;
     page[260] = FRMW;
     page[261] = LPA;
     page[262] = ERROR_LOG_ENTRIES as u8 - 1;
@@ -168,8 +179,6 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     put(page, 516, &(config.namespaces.len() as u32).to_le_bytes());
     put(page, 520, &(commands.io.identify(config) | ONCS_FEATURES).to_le_bytes());
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
-    let sgls = if host.transport.has_capsules() { sgl::FABRICS_SUPPORT } else { sgl::SUPPORT };
-    put(page, 536, &sgls.to_le_bytes());
     put(page, 534, &COPY_FORMATS.to_le_bytes());
     put(page, 768, subsystem_name(&config.serial).as_bytes());
     // Power state 0, the only one: 25 W, in units of 10 mW.

@@ -19,20 +19,53 @@ const RETAIN_EVENT: u32 = 1 << 15;
 
 pub const GET_LOG_PAGE: AdminCommand = AdminCommand::plain(0x02, get_log_page);
 
+/// The part of a log that a command asks for, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    offset: u64,
+    length: u64,
+}
+
+impl Part {
+    /// That of a Get Log Page.
+    pub(super) fn of(
+        controller: &ControllerMut,
+        command: &SubmissionEntry,
+    ) -> Result<Self, Failure> {
+        let dwords = u64::from(command.cdw10 >> 16) | u64::from(command.cdw11 & 0xffff) << 16;
+        let length = (dwords + 1) * 4;
+        let offset = u64::from(command.cdw12) | u64::from(command.cdw13) << 32;
+        if length > u64::from(controller.io.config.max_transfer) {
+            return Err(StatusCode::InvalidField.at(location::CDW10 + 2));
+        }
+        if offset % 4 != 0 {
+            return Err(StatusCode::InvalidField.at(location::CDW12));
+        }
+        Ok(Self { offset, length })
+    }
+
+    /// Sends this part of `log`.
+    pub(super) fn send(
+        self,
+        controller: &mut ControllerMut,
+        memory: &dyn Memory,
+        command: &SubmissionEntry,
+        log: &[u8],
+    ) -> Result<(), Failure> {
+        let rest = usize::try_from(self.offset).ok().and_then(|offset| log.get(offset..));
+        let rest = rest.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
+        // Data beyond the log's end is undefined, and left alone.
+        controller.io.send_of(memory, command, rest, self.length)
+    }
+}
+
 fn get_log_page(
     controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let dwords = u64::from(command.cdw10 >> 16) | u64::from(command.cdw11 & 0xffff) << 16;
-    let length = (dwords + 1) * 4;
-    let offset = u64::from(command.cdw12) | u64::from(command.cdw13) << 32;
-    if length > u64::from(controller.io.config.max_transfer) {
-        return Err(StatusCode::InvalidField.at(location::CDW10 + 2));
-    }
-    if offset % 4 != 0 {
-        return Err(StatusCode::InvalidField.at(location::CDW12));
-    }
+    let part = Part::of(controller, command)?;
+    let Part { offset, length } = part;
     let unknown_namespace = StatusCode::InvalidNamespace.at(location::NSID);
     if !matches!(command.nsid, 0 | ALL_NAMESPACES)
         && controller.io.namespaces.get(command.nsid).is_none()
@@ -67,10 +100,7 @@ fn get_log_page(
         }
         _ => placement_page(controller.io, controller.host.errors.count(), command)?,
     };
-    let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..));
-    let rest = rest.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
-    // Data beyond the log's end is undefined, and left alone.
-    controller.io.send_of(memory, command, rest, length)?;
+    part.send(controller, memory, command, &log)?;
 
     if command.cdw10 & RETAIN_EVENT == 0 {
         match identifier {

@@ -1,6 +1,7 @@
 //! The admin command set (NVMe 1.4 section 5).
 //!
-//! A new command is a file here with an [`AdminCommand`](crate::context::AdminCommand), and a line in [`ADMIN`].
+//! A new command is a file here with an [`AdminCommand`], and a line in [`BASE`], or in the list of
+//! its transport.
 
 mod abort;
 mod command_sets;
@@ -14,28 +15,16 @@ mod keep_alive;
 mod log;
 mod queues;
 
-use crate::context::AdminExecute;
-use crate::registered::Table;
+use crate::context::{AdminCommand, AdminExecute};
+use crate::registered::{joined, Table};
 use crate::{ocssd, placement};
 
-/// Every admin command but those that go to the drive (NVMe 1.4 section 5).
-pub static ADMIN: Table<AdminExecute> = Table::new(&[
-    queues::DELETE_SUBMISSION_QUEUE,
-    queues::CREATE_SUBMISSION_QUEUE,
-    log::GET_LOG_PAGE,
-    queues::DELETE_COMPLETION_QUEUE,
-    queues::CREATE_COMPLETION_QUEUE,
-    identify::IDENTIFY,
-    abort::ABORT,
-    features::SET_FEATURES,
-    features::GET_FEATURES,
-    events::ASYNCHRONOUS_EVENT_REQUEST,
-    placement::DIRECTIVE_SEND,
-    placement::DIRECTIVE_RECEIVE,
-    doorbell_buffers::DOORBELL_BUFFER_CONFIG,
-    format::FORMAT_NVM,
-    ocssd::GEOMETRY,
-]);
+/// Every admin command on PCIe but those that go to the drive (NVMe 1.4 section 5).
+pub static ADMIN: Table<AdminExecute> = Table::new(&ON_PCIE);
+
+/// Every admin command of a controller on a fabric: its queues are made by Connect (NVMe over
+/// Fabrics 1.1 section 3), and it has no doorbells.
+pub static FABRICS_ADMIN: Table<AdminExecute> = Table::new(&ON_FABRICS);
 
 /// Every admin command of a discovery controller (NVMe over Fabrics 1.1 section 4.2).
 pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
@@ -47,9 +36,8 @@ pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
     keep_alive::KEEP_ALIVE,
 ]);
 
-/// Every admin command of a controller on a fabric: its queues are made by Connect (NVMe over
-/// Fabrics 1.1 section 3), and it has no doorbells.
-pub static FABRICS_ADMIN: Table<AdminExecute> = Table::new(&[
+/// Those of every transport.
+const BASE: [AdminCommand; 10] = [
     log::GET_LOG_PAGE,
     identify::IDENTIFY,
     abort::ABORT,
@@ -60,5 +48,17 @@ pub static FABRICS_ADMIN: Table<AdminExecute> = Table::new(&[
     placement::DIRECTIVE_RECEIVE,
     format::FORMAT_NVM,
     ocssd::GEOMETRY,
-    keep_alive::KEEP_ALIVE,
-]);
+];
+
+const ON_PCIE: [AdminCommand; BASE.len() + 5] = joined(
+    BASE,
+    [
+        queues::DELETE_SUBMISSION_QUEUE,
+        queues::CREATE_SUBMISSION_QUEUE,
+        queues::DELETE_COMPLETION_QUEUE,
+        queues::CREATE_COMPLETION_QUEUE,
+        doorbell_buffers::DOORBELL_BUFFER_CONFIG,
+    ],
+);
+
+const ON_FABRICS: [AdminCommand; BASE.len() + 1] = joined(BASE, [keep_alive::KEEP_ALIVE]);

@@ -20,7 +20,7 @@ pub use dataset::{parse_range, receive_ranges, DEALLOCATE, MAX_RANGES, RANGE};
 use crate::admin;
 use crate::context::Commands;
 use crate::io::{IoCommand, IoExecute};
-use crate::registered::Table;
+use crate::registered::{joined, Table};
 use crate::transport::Transport;
 use crate::{ocssd, placement, reservations, zoned};
 
@@ -69,25 +69,10 @@ const BASE: [IoCommand; 14] = [
     zoned::ZONE_APPEND,
 ];
 
-const WITH_RESERVATIONS: [IoCommand; 18] = joined(
+const WITH_RESERVATIONS: [IoCommand; BASE.len() + 4] = joined(
     BASE,
     [reservations::REGISTER, reservations::REPORT, reservations::ACQUIRE, reservations::RELEASE],
 );
-
-/// The commands of two lists, of which `ALL` is the count.
-const fn joined<const ONE: usize, const OTHER: usize, const ALL: usize>(
-    one: [IoCommand; ONE],
-    other: [IoCommand; OTHER],
-) -> [IoCommand; ALL] {
-    assert!(ONE + OTHER == ALL);
-    let mut all = [one[0]; ALL];
-    let mut index = 0;
-    while index < ALL {
-        all[index] = if index < ONE { one[index] } else { other[index - ONE] };
-        index += 1;
-    }
-    all
-}
 
 /// Every I/O command of Open-Channel namespaces (OCSSD 2.0 section 4).
 static OPEN_CHANNEL: Table<IoExecute> = Table::new(&[

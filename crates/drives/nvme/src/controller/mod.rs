@@ -13,19 +13,13 @@ pub use one::Controller;
 
 use stasis_block::VendorError;
 
-use crate::capsules::DiscoveryEntry;
+use crate::capsules::{CapsuleFault, DiscoveryEntry};
 use crate::command::{CommandId, CQE_SIZE, SQE_SIZE};
 use crate::context::ControllerMut;
-use crate::controller_id::ControllerId;
 use crate::registers as reg;
 use crate::Memory;
 
 impl ControllerMut<'_> {
-    /// Its identifier (CNTLID).
-    pub fn id(&self) -> ControllerId {
-        self.host.id
-    }
-
     /// Reads the register at `offset`: aligned, 4 or 8 bytes. Anything else
     /// reads zero.
     pub fn read_register(&mut self, offset: u64, into: &mut [u8]) {
@@ -119,13 +113,12 @@ impl ControllerMut<'_> {
         taken
     }
 
-    /// Ends a command of queue `queue` that its transport could not take, with a status field
-    /// without its phase bit.
-    pub fn refuse(&mut self, memory: &dyn Memory, queue: u16, cid: u16, status: u16) {
+    /// Ends a command of queue `queue` that its transport could not hand over.
+    pub fn refuse(&mut self, memory: &dyn Memory, queue: u16, cid: u16, fault: CapsuleFault) {
         let Some(sq) = self.host.queues.submission_mut(queue) else { return };
         sq.pass();
         let id = CommandId { controller: self.host.id, sq: queue, cid };
-        self.host.post(memory, id, status, 0);
+        self.host.post(memory, id, fault.field(), 0);
     }
 
     /// The next completion of queue `queue` that goes in a capsule.

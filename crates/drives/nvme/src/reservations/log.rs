@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Notices that are kept; of more the oldest are forgotten, as the specification has it.
 const KEPT: usize = 255;
 
-/// What a host is to hear.
+/// A notice to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     RegistrationPreempted = 1,

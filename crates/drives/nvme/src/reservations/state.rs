@@ -63,7 +63,7 @@ pub struct Registrant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     kind: Kind,
-    /// Who has it; of a type for all registrants, who took it.
+    /// The host that has it; of a type for all registrants, who took it.
     holder: HostId,
 }
 

@@ -13,7 +13,7 @@ struct Part<R> {
     /// Its name in errors; empty of the only one.
     name: String,
     reader: Reader<R>,
-    /// What it says next, where there are several files.
+    /// Its next entry, where there are several files.
     next: Option<Entry>,
 }
 
@@ -112,7 +112,7 @@ impl<R: BufRead> Merged<R> {
         self.parts.iter_mut().for_each(|part| part.reader.read_whole());
     }
 
-    /// What the trace says next.
+    /// The next entry of the trace.
     pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, TraceError> {
         if let [part] = &mut self.parts[..] {
             return part.reader.next_entry().map_err(|error| error.within(&part.name));

@@ -123,7 +123,7 @@ pub(crate) struct End {
     pub(crate) flush: bool,
 }
 
-/// What a trace says of an I/O. Only a reader that was asked for it has others than the first.
+/// An entry of a trace about an I/O. Only a reader that was asked for it has others than the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     Io(Record),
@@ -159,7 +159,7 @@ pub(crate) enum Parsed<'a> {
     Other {
         /// The drive's name in the trace.
         drive: &'a str,
-        /// What it is.
+        /// The entry.
         entry: Entry,
     },
 }

@@ -216,7 +216,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// What the trace says next.
+    /// The next entry of the trace.
     pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, TraceError> {
         loop {
             if let State::Ios(_, waiting, next) = &mut self.state {

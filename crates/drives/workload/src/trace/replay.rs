@@ -226,7 +226,7 @@ impl<R: BufRead> Replay<R> {
 impl<R: BufRead> Workload for Replay<R> {
     fn next_at(&self) -> Option<Nanos> {
         if let Some(think) = &self.think {
-            // What was read before an error comes first.
+            // I/Os that were read before an error come first.
             return think.next_at().or(self
                 .error
                 .as_ref()

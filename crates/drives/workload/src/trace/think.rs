@@ -63,11 +63,11 @@ pub(super) struct ThinkTimes {
     owners: BTreeMap<u64, u32>,
     /// Completions whose times stand with the I/O.
     ends: BinaryHeap<Reverse<(Nanos, u64)>>,
-    /// Who queued an I/O: another may issue it.
+    /// The process that queued an I/O: another may issue it.
     queued: BTreeMap<u64, u32>,
     /// I/Os that have completed here before anything that waits for them was read.
     completed: BTreeMap<u64, Nanos>,
-    /// Who waits for an I/O: the process and its I/O.
+    /// The process that waits for an I/O, and its I/O that does.
     waiters: BTreeMap<u64, (u32, u64)>,
     /// The next I/O of each process that waits for nothing: when, which, and whose.
     ready: BTreeSet<(Nanos, u64, u32)>,
@@ -197,7 +197,7 @@ impl ThinkTimes {
         }
     }
 
-    /// Who queued the I/O, or the first part of it.
+    /// The process that queued the I/O, or the first part of it.
     fn queuer(&mut self, command: &Command) -> Option<u32> {
         let end = command.offset.saturating_add(command.length.max(1));
         let parts: Vec<_> = self.queued.range(command.offset..end).map(|(&at, _)| at).collect();

@@ -181,6 +181,7 @@ fn tree(output: &str, logical: u64) -> Holder {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{named, FileSystem};
     use super::*;
 
     fn superblock(devices: u64) -> Vec<u8> {
@@ -218,13 +219,8 @@ leaf 30441472 items 16 free space 14891 generation 7 owner FS_TREE
         let btrfs = Btrfs::read(&superblock(1)).unwrap();
         let second = 72351744 + (30441472 - 30408704);
         let offsets = [65536, 13635584, 13639680, second, second + 8192, second + 16384, 1 << 20];
-        let mut scripts = Vec::new();
-        let found = btrfs.holders("/dev/vda", &offsets, &mut |script| {
-            scripts.push(script.to_owned());
-            Ok(if script.contains("-t chunk") { CHUNKS } else { NAMES }.to_owned())
-        });
-        let found = found.unwrap();
-        let texts: Vec<String> = offsets.iter().map(|offset| found[offset].text()).collect();
+        let answers = [("-t chunk", CHUNKS), ("", NAMES)];
+        let (texts, scripts) = named(FileSystem::Btrfs(btrfs), "/dev/vda", &offsets, &answers);
         assert_eq!(
             texts,
             [

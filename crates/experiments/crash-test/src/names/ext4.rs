@@ -378,6 +378,7 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FileSystem;
     use super::*;
 
     /// A superblock of 64 MiB with blocks of 1 KiB, as mkfs.ext4 1.47 makes it.
@@ -441,16 +442,9 @@ Inode\tPathname
     /// The texts of the holders of blocks, and the scripts that were run.
     fn named(blocks: &[u64]) -> (Vec<String>, Vec<String>) {
         let ext4 = Ext4::read(&superblock()).unwrap();
-        let mut scripts = Vec::new();
         let offsets: Vec<u64> = blocks.iter().map(|block| block * ext4.block).collect();
-        let found = ext4.holders("/dev/vdb", &offsets, &mut |script| {
-            scripts.push(script.to_owned());
-            let answers = [("logdump", JOURNAL), ("icheck", BLOCKS), ("ncheck", PATHS)];
-            let answer = answers.iter().find(|(word, _)| script.contains(word)).unwrap().1;
-            Ok(answer.to_owned())
-        });
-        let found = found.unwrap();
-        (offsets.iter().map(|offset| found[offset].text()).collect(), scripts)
+        let answers = [("logdump", JOURNAL), ("icheck", BLOCKS), ("ncheck", PATHS)];
+        super::super::named(FileSystem::Ext4(ext4), "/dev/vdb", &offsets, &answers)
     }
 
     #[test]

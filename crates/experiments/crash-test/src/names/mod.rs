@@ -34,3 +34,22 @@ pub fn holders(
         FileSystem::Btrfs(btrfs) => btrfs.holders(device, offsets, ask),
     }
 }
+
+/// Texts of the holders of `offsets`, and the scripts that were run, for tests. A script is
+/// answered by the first of `answers` whose word it contains.
+#[cfg(test)]
+fn named(
+    file_system: FileSystem,
+    device: &str,
+    offsets: &[u64],
+    answers: &[(&str, &str)],
+) -> (Vec<String>, Vec<String>) {
+    let mut scripts = Vec::new();
+    let found = holders(&file_system, device, offsets, &mut |script| {
+        scripts.push(script.to_owned());
+        let answer = answers.iter().find(|(word, _)| script.contains(word)).expect("an answer").1;
+        Ok(answer.to_owned())
+    });
+    let found = found.unwrap();
+    (offsets.iter().map(|offset| found[offset].text()).collect(), scripts)
+}

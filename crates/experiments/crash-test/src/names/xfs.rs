@@ -277,6 +277,7 @@ fn paths(output: &str) -> BTreeMap<u64, NamedFile> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{named, FileSystem};
     use super::*;
 
     /// A superblock of 320 MiB, as mkfs.xfs 6.1 makes it.
@@ -324,12 +325,11 @@ INODE: #regs: 3   ino: 0x99  flags: 0x3   dsize: 6
         let xfs = Xfs::read(&superblock()).unwrap();
         let start = (2 * 20480 + 6) * 4096;
         let offsets = [0, 2, 5, 6, 7, 8].map(|block| start + block * UNIT);
-        let found = xfs.holders("/dev/vda", &offsets, &mut |script| {
+        let answers = [("ncheck", PATHS), ("", LOG)];
+        let (texts, scripts) = named(FileSystem::Xfs(xfs), "/dev/vda", &offsets, &answers);
+        for script in scripts {
             assert!(!script.contains("blockuse"), "only the log is asked for: {script}");
-            Ok(if script.contains("ncheck") { PATHS } else { LOG }.to_owned())
-        });
-        let found = found.unwrap();
-        let texts: Vec<String> = offsets.iter().map(|offset| found[offset].text()).collect();
+        }
         assert_eq!(
             texts,
             [
@@ -348,15 +348,8 @@ INODE: #regs: 3   ino: 0x99  flags: 0x3   dsize: 6
         let xfs = Xfs::read(&superblock()).unwrap();
         let blocks = [0, 8, 16, 24, 25, 20504, 20505, 2 * 20480 + 6, 30000];
         let offsets = blocks.map(|block| block * 4096);
-        let mut scripts = Vec::new();
-        let found = xfs.holders("/dev/vda", &offsets, &mut |script| {
-            scripts.push(script.to_owned());
-            let answers = [("ncheck", PATHS), ("blockuse", BLOCKS), ("logprint", LOG)];
-            let answer = answers.iter().find(|(word, _)| script.contains(word)).unwrap().1;
-            Ok(answer.to_owned())
-        });
-        let found = found.unwrap();
-        let texts: Vec<String> = offsets.iter().map(|offset| found[offset].text()).collect();
+        let answers = [("ncheck", PATHS), ("blockuse", BLOCKS), ("logprint", LOG)];
+        let (texts, scripts) = named(FileSystem::Xfs(xfs), "/dev/vda", &offsets, &answers);
         assert_eq!(
             texts,
             [

@@ -12,7 +12,7 @@ pub struct Connection {
     at: usize,
 }
 
-/// What has come on a connection.
+/// An event of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// Data of a read.
@@ -100,13 +100,14 @@ impl Connection {
         }
     }
 
-    /// Connects queue `queue` of 128 entries, with `keep_alive` milliseconds.
+    /// Connects queue `queue` of 128 entries, with a Keep Alive timer of `keep_alive` ms; 0: none.
     pub fn connect(
         &mut self,
         queue: u16,
         controller: u16,
         nqn: &str,
         host: u8,
+        keep_alive: u32,
     ) -> std::io::Result<(u16, u16)> {
         let mut data = vec![0; 1024];
         data[..16].fill(host);
@@ -118,6 +119,7 @@ impl Connection {
         (entry[0], entry[4], entry[39], entry[44]) = (0x7f, 1, 1, 127);
         entry[32..36].copy_from_slice(&1024u32.to_le_bytes());
         entry[42..44].copy_from_slice(&queue.to_le_bytes());
+        entry[48..52].copy_from_slice(&keep_alive.to_le_bytes());
         self.run(&entry, &data)
     }
 
@@ -154,14 +156,14 @@ impl TcpHost {
     /// Connects to the subsystem `nqn` at `address`.
     pub fn connect(address: SocketAddr, nqn: &str, host: u8) -> std::io::Result<Self> {
         let mut admin = Connection::open(address)?;
-        let (controller, status) = admin.connect(0, 0xffff, nqn, host)?;
+        let (controller, status) = admin.connect(0, 0xffff, nqn, host, 0)?;
         assert_eq!(status, 0, "a controller");
         let mut enable = [0; 64];
         (enable[0], enable[44]) = (0x7f, 0x14);
         enable[48..52].copy_from_slice(&(4u32 << 20 | 6 << 16 | 1).to_le_bytes());
         assert_eq!(admin.run(&enable, &[])?.1, 0);
         let mut io = Connection::open(address)?;
-        assert_eq!(io.connect(1, controller, nqn, host)?.1, 0, "an I/O queue");
+        assert_eq!(io.connect(1, controller, nqn, host, 0)?.1, 0, "an I/O queue");
         Ok(Self { admin, io })
     }
 

@@ -9,10 +9,8 @@ use stasis_nvme::{Config, Subsystem};
 use stasis_runner::{controller, failure};
 use stasis_serve::NvmeTcp;
 
-use super::open_drive::Planned;
+use super::open_drive::{queues, Planned};
 
-/// I/O queues that a host can ask for, unless the drive sets another number.
-const QUEUES: u16 = 16;
 /// Entries of a queue: those that Linux asks for.
 const QUEUE_ENTRIES: u16 = 128;
 
@@ -67,7 +65,7 @@ impl Targets {
             let listener = TcpListener::bind(at)
                 .with_context(|| format!("cannot listen on {at} for NVMe/TCP"))?;
             let address = listener.local_addr()?;
-            let config = Config { serial: serial(spec, index), ..Config::default() };
+            let config = Config { serial: spec.serial_number(index), ..Config::default() };
             entries.push(DiscoveryEntry { nqn: config.nqn(), address });
             listeners.push(Some(listener));
         }
@@ -79,13 +77,13 @@ impl Targets {
         let listener = self.listeners.get_mut(index).and_then(Option::take);
         let listener = listener.context("the drive has no address")?;
         planned.shown.interface = "nvme-tcp".into();
-        let (spec, serial) = (spec.clone(), serial(spec, index));
+        let (spec, serial) = (spec.clone(), spec.serial_number(index));
         planned.new.nvme_tcp = Some(NvmeTcp {
             listener,
             hosts: self.hosts.clone(),
             discovery: self.entries.clone(),
             subsystem: Box::new(move |capacity, discard_zeroes| {
-                let queues = spec.queues.unwrap_or(QUEUES).clamp(1, 64);
+                let queues = queues(&spec);
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 let config =
                     Config { queue_entries: QUEUE_ENTRIES, interrupt_coalescing: false, ..made };
@@ -103,11 +101,6 @@ impl Targets {
         let (ip, port) = (address.ip(), address.port());
         format!("NVMe/TCP; connect by: nvme connect -t tcp -a {ip} -s {port} -n {nqn}")
     }
-}
-
-/// The drive's serial number, which its name follows from.
-fn serial(spec: &DriveSpec, index: usize) -> String {
-    spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}"))
 }
 
 #[cfg(test)]

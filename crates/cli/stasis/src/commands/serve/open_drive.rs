@@ -17,8 +17,6 @@ use stasis_runner::{failure, keep};
 use stasis_serve::{Description, Made, NewDrive, RealTime, SharedLayer, SharedRealTime, Store};
 use stasis_virtio::Config;
 
-/// Limit on the queues that a client can ask for, unless the drive sets another number.
-const QUEUES: u16 = 16;
 /// Entries of a queue at most.
 const QUEUE_SIZE: u16 = 1024;
 /// Limit on the pieces of a request: they fit the queues of 128 entries that VMMs make by default.
@@ -32,7 +30,7 @@ pub struct Planned {
     pub shown: stasis_report::Drive,
 }
 
-/// What a served drive is to its clients.
+/// Interface of a served drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// A plain block device.
@@ -126,8 +124,8 @@ fn checked(
     let config = Config {
         capacity: 0,
         block_size: u32::try_from(spec.block_size)?,
-        identifier: spec.serial.clone().unwrap_or_else(|| format!("STASIS{index}")),
-        queues: spec.queues.unwrap_or(QUEUES).clamp(1, 64),
+        identifier: spec.serial_number(index),
+        queues: queues(spec),
         queue_size: QUEUE_SIZE,
         max_segments: SEGMENTS,
         max_segment_bytes: SEGMENT,
@@ -149,6 +147,11 @@ fn checked(
         name,
     };
     Ok(Planned { new, shown })
+}
+
+/// Limit on the queues that a client can ask for: 16, unless the drive sets another number.
+pub fn queues(spec: &DriveSpec) -> u16 {
+    spec.queues.unwrap_or(16).clamp(1, 64)
 }
 
 /// Makes the drive a block device of this host's, with a link to it in `folder`.
