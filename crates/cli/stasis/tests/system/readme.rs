@@ -78,10 +78,10 @@ fn follow(bench: &Bench, text: &str) {
         let mut shell = Command::new("sh");
         shell.env("PATH", &path).current_dir(bench.path(".")).stdin(Stdio::null());
         if LASTING.iter().any(|begin| command.starts_with(begin)) {
-            shell.args(["-c", &format!("exec {command}")]);
+            bench.mark_lasting(shell.args(["-c", &format!("exec {command}")]));
             lasting.push((command.clone(), until_ready(bench, &command, shell)));
         } else {
-            shell.args(["-e", "-c", &command]);
+            bench.mark(shell.args(["-e", "-c", &command]));
             let run = bench.finish(shell);
             assert_eq!(run.status, Some(0), "`{command}`: {}\n{}", run.stdout, run.stderr);
         }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -19,10 +20,18 @@ use compile::compile;
 /// The variable by which a run's processes are known, whoever started them.
 const MARK: &str = "STASIS_SYSTEM_TEST";
 
+/// What follows the mark of a process that goes on while others end.
+const LASTING: &str = "lasting";
+
+/// The longest that a test may take. The slowest takes 3 minutes on two idle processors.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+
 /// A folder to work in, and the program.
 pub struct Bench {
     folder: TempDir,
     mark: String,
+    /// Dropped with the bench, which ends the watch.
+    _watched: Sender<()>,
 }
 
 /// A run that has ended.
@@ -49,10 +58,16 @@ impl Bench {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-            mark: format!("{}-{number}", std::process::id()),
-        }
+        let mark = format!("{}-{number}", std::process::id());
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        let (_watched, ended) = mpsc::channel();
+        let marked = mark.clone();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+                end_what_hangs(&test, &marked);
+            }
+        });
+        Self { folder: tempfile::tempdir().unwrap(), mark, _watched }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -72,10 +87,10 @@ impl Bench {
         command
             .args(words)
             .current_dir(self.folder.path())
-            .env(MARK, &self.mark)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        self.mark(&mut command);
         command
     }
 
@@ -125,18 +140,20 @@ impl Bench {
         }
     }
 
-    /// Processes that have our mark in their environment (proc(5)).
+    /// The name of each process of this bench's runs.
     pub fn processes(&self) -> Vec<String> {
-        let mark = format!("{MARK}={}", self.mark);
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()) {
-                let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-                found.push(format!("{} {}", entry.file_name().to_string_lossy(), name.trim()));
-            }
-        }
-        found
+        let marked = marked(|mark| mark == self.mark);
+        marked.iter().map(|process| named(process)).collect()
+    }
+
+    /// Makes `command` a run of this bench.
+    pub fn mark(&self, command: &mut Command) {
+        command.env(MARK, &self.mark);
+    }
+
+    /// Makes `command` a run of this bench that goes on while others end.
+    pub fn mark_lasting(&self, command: &mut Command) {
+        command.env(MARK, format!("{} {LASTING}", self.mark));
     }
 
     pub fn json(&self, name: &str) -> Value {
@@ -149,6 +166,45 @@ impl Bench {
 
     pub fn bytes(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+/// The folder in `/proc` of each process whose mark, in its environment (proc(5)), is `wanted`.
+fn marked(wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let begin = format!("{MARK}=");
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let is_wanted = |process: &PathBuf| {
+        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+        let mut words = environment.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+        words.any(|word| word.strip_prefix(&begin).is_some_and(&wanted))
+    };
+    processes.filter(is_wanted).collect()
+}
+
+/// The number and the name of a process or a thread.
+fn named(process: &Path) -> String {
+    let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
+    format!("{} {}", process.file_name().unwrap().to_string_lossy(), name.trim())
+}
+
+/// Ends the processes of a test that hangs, so that it fails, and prints what each waits for.
+fn end_what_hangs(test: &str, mark: &str) {
+    eprintln!("{test} takes more than {} minutes; its processes:", LIMIT.as_secs() / 60);
+    let lasting = format!("{mark} {LASTING}");
+    let processes = marked(|found| found == mark || found == lasting);
+    for process in &processes {
+        let words = std::fs::read(process.join("cmdline")).unwrap_or_default();
+        let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+        eprintln!("{}: {}", named(process), words.join(" "));
+        for thread in std::fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+            let of = |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+            let (times, state) = (of("schedstat"), of("wchan"));
+            eprintln!("  {}: {state} {} {}", named(&thread.path()), times.trim(), of("syscall"));
+        }
+    }
+    for process in &processes {
+        let number = process.file_name().unwrap();
+        let _ = Command::new("kill").args(["-s", "KILL"]).arg(number).status();
     }
 }
 
