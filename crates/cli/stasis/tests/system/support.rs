@@ -23,8 +23,8 @@ const MARK: &str = "STASIS_SYSTEM_TEST";
 /// What follows the mark of a process that goes on while others end.
 const LASTING: &str = "lasting";
 
-/// The longest that a test may take. The slowest takes 3 minutes on two idle processors.
-const LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Limit on the time of a test. The slowest takes 3 minutes on two idle processors.
+const MAX_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// A folder to work in, and the program.
 pub struct Bench {
@@ -63,7 +63,7 @@ impl Bench {
         let (_watched, ended) = mpsc::channel();
         let marked = mark.clone();
         std::thread::spawn(move || {
-            if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(MAX_TIME) == Err(RecvTimeoutError::Timeout) {
                 end_what_hangs(&test, &marked);
             }
         });
@@ -189,7 +189,7 @@ fn named(process: &Path) -> String {
 
 /// Ends the processes of a test that hangs, so that it fails, and prints what each waits for.
 fn end_what_hangs(test: &str, mark: &str) {
-    eprintln!("{test} takes more than {} minutes; its processes:", LIMIT.as_secs() / 60);
+    eprintln!("{test} takes more than {} minutes; its processes:", MAX_TIME.as_secs() / 60);
     let lasting = format!("{mark} {LASTING}");
     let processes = marked(|found| found == mark || found == lasting);
     for process in &processes {
