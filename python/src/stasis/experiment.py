@@ -311,6 +311,7 @@ class Serve(Table):
     metrics: Optional[str] = None
     ublk: list[str] = field(default_factory=list)
     nvme_tcp: Optional[str] = None
+    vfio_user: Optional[Union[str, Path]] = None
     hosts: list[str] = field(default_factory=list)
     user: Optional[str] = None
     unconfined: Optional[bool] = None

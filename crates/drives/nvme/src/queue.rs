@@ -146,7 +146,13 @@ impl CompletionQueue {
                 return Ok(());
             }
         };
-        memory.write(entry_address(base, self.tail, CQE_SIZE)?, &raw)?;
+        let at = entry_address(base, self.tail, CQE_SIZE)?;
+        // The phase last: a host that runs at the same time sees the whole entry with it.
+        let (body, status) = raw.split_at(CQE_SIZE - 2);
+        memory.write(at, body)?;
+        let last = at.checked_add(body.len() as u64);
+        let last = last.ok_or(OutOfMemoryRange { address: at, length: CQE_SIZE })?;
+        memory.store(last, u16::from_le_bytes([status[0], status[1]]))?;
         self.tail = next(self.tail, self.size);
         if self.tail == 0 {
             self.phase = !self.phase;

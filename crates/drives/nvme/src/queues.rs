@@ -19,7 +19,13 @@ pub struct Queues {
     shadow: Option<Shadow>,
     // Whether a command or a completion waits for room.
     waiting: bool,
+    // The doorbells that begin again at 0, a bit for each queue: tails, and heads.
+    stale: [u128; 2],
 }
+
+/// The tails, and the heads, in the doorbells.
+const TAILS: usize = 0;
+const HEADS: usize = 1;
 
 impl Queues {
     /// Room for so many pairs of I/O queues, none of which is there yet.
@@ -30,7 +36,21 @@ impl Queues {
             completion: (0..pairs).map(|_| None).collect(),
             shadow: None,
             waiting: false,
+            stale: [0; 2],
         }
+    }
+
+    /// Notes that the doorbell of a queue begins again at 0.
+    fn stale(&mut self, which: usize, id: u16) {
+        self.stale[which] |= 1 << id;
+    }
+
+    /// The index among the doorbells of one whose queue has come or gone.
+    pub fn pop_stale(&mut self) -> Option<u64> {
+        let which = self.stale.iter().position(|bits| *bits != 0)?;
+        let id = self.stale[which].trailing_zeros();
+        self.stale[which] &= self.stale[which] - 1;
+        Some(2 * u64::from(id) + which as u64)
     }
 
     /// Drops every queue, as a reset does.
@@ -39,6 +59,10 @@ impl Queues {
         self.completion.fill_with(|| None);
         self.shadow = None;
         self.waiting = false;
+        for id in self.identifiers() {
+            self.stale(TAILS, id);
+            self.stale(HEADS, id);
+        }
     }
 
     /// Drops every queue but the admin queues, whose commands are dropped: the reset of a
@@ -87,6 +111,7 @@ impl Queues {
         }
         if let Some(place) = self.submission.get_mut(usize::from(id)) {
             *place = Some(queue);
+            self.stale(TAILS, id);
         }
     }
 
@@ -94,6 +119,7 @@ impl Queues {
     pub fn create_completion(&mut self, id: u16, queue: CompletionQueue) {
         if let Some(place) = self.completion.get_mut(usize::from(id)) {
             *place = Some(queue);
+            self.stale(HEADS, id);
         }
     }
 
@@ -102,6 +128,9 @@ impl Queues {
         let queue = self.submission.get_mut(usize::from(id)).and_then(Option::take);
         if let Some(cq) = queue.and_then(|queue| self.completion_mut(queue.cq)) {
             cq.users -= 1;
+        }
+        if usize::from(id) < self.submission.len() {
+            self.stale(TAILS, id);
         }
     }
 
@@ -114,6 +143,7 @@ impl Queues {
             Some(Some(queue)) if queue.users > 0 => Err(StatusCode::InvalidQueueDeletion),
             Some(queue @ Some(_)) => {
                 *queue = None;
+                self.stale(HEADS, id);
                 Ok(())
             }
             _ => Err(StatusCode::InvalidQueueIdentifier),

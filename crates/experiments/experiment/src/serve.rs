@@ -39,6 +39,9 @@ pub struct ServeSpec {
     /// Address at which the drives are NVMe/TCP targets instead of sockets: the first drive there,
     /// each further one at the next port. `4420` alone is that port of this host's loopback.
     pub nvme_tcp: Option<String>,
+    /// Socket at which the only drive is an NVMe controller of a virtual machine, by vfio-user, or
+    /// a folder for a socket of each drive.
+    pub vfio_user: Option<PathBuf>,
     /// NVMe Qualified Names of the hosts that may connect to NVMe/TCP targets; empty: all.
     pub hosts: Vec<String>,
     /// User to become once everything is open.

@@ -1,6 +1,7 @@
 //! The endpoint of a drive: a socket, or a block device of the host.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::ublk::Device;
 use crate::vhost_user::socket::Socket;
@@ -13,6 +14,22 @@ pub(crate) enum Endpoint {
     Ublk(Device),
     /// At an address and port.
     NvmeTcp(SocketAddr),
+    /// A vfio-user device on a socket.
+    VfioUser(SocketName),
+}
+
+/// The name of a socket, which goes with it where it is ours to remove.
+pub(crate) struct SocketName {
+    pub(crate) path: PathBuf,
+    pub(crate) own: bool,
+}
+
+impl Drop for SocketName {
+    fn drop(&mut self) {
+        if self.own {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Endpoint {
@@ -22,6 +39,7 @@ impl Endpoint {
             Self::Socket(socket) => socket.path().display().to_string(),
             Self::Ublk(device) => device.path().display().to_string(),
             Self::NvmeTcp(address) => address.to_string(),
+            Self::VfioUser(name) => name.path.display().to_string(),
         }
     }
 
@@ -37,7 +55,7 @@ impl Endpoint {
                 device.stop();
                 Some(device)
             }
-            Self::NvmeTcp(_) => None,
+            Self::NvmeTcp(_) | Self::VfioUser(_) => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Drives in real time, for other programs: each on a vhost-user-blk socket,
 //! which stock QEMU and Cloud Hypervisor connect to, as a block device of the
-//! host (ublk), or as an NVMe/TCP target, which every Linux connects to.
+//! host (ublk), as an NVMe/TCP target, which every Linux connects to, or as an
+//! NVMe controller of a virtual machine by vfio-user.
 //!
 //! A [`Server`] has polling threads; each serves many queues of many drives.
 //! While there is work it looks into the guests' rings by itself, and the
@@ -44,6 +45,7 @@ mod sync;
 pub mod systemd;
 mod transport;
 mod ublk;
+mod vfio_user;
 mod vhost_user;
 mod worker;
 
@@ -57,6 +59,7 @@ pub use realtime::{RealTime, SharedLayer, SharedRealTime};
 pub use server::Server;
 pub use statistics::{Counts, DriveReport, Summary};
 pub use store::{OpenStore, Store};
+pub use vfio_user::{MakeController, VfioUser};
 pub use vhost_user::inflight;
 pub use vhost_user::memory::{GuestMemory, MemoryRegion};
 pub use vhost_user::socket::listen;

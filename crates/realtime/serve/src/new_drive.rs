@@ -10,6 +10,7 @@ use crate::description::{Description, Made};
 use crate::io_records::IoRecordSender;
 use crate::nvme_tcp::NvmeTcp;
 use crate::store::OpenStore;
+use crate::vfio_user::VfioUser;
 
 /// Makes the place where a drive's I/Os are written down.
 pub type MakeRecord = Box<dyn FnOnce() -> Option<IoRecordSender> + Send>;
@@ -22,6 +23,8 @@ pub struct NewDrive {
     pub ublk: bool,
     /// The settings of an NVMe/TCP target, if it is one instead of a socket.
     pub nvme_tcp: Option<NvmeTcp>,
+    /// The settings of a vfio-user device, if it is one on its socket instead of vhost-user-blk.
+    pub vfio_user: Option<VfioUser>,
     /// Path of its socket, or of a link to the block device.
     pub path: PathBuf,
     /// The socket, if it is there already: systemd's, or an earlier server's.

@@ -49,8 +49,14 @@ pub trait Rounds {
     /// When something is to be looked at even if nothing rings (ns).
     fn next_event(&self) -> Option<Nanos>;
 
+    /// When the thread looks for work that nothing announces (ns), if there may be such. It need not
+    /// be met exactly.
+    fn next_look(&self, _now: Nanos) -> Option<Nanos> {
+        None
+    }
+
     /// Waits until something rings, `timeout` (ns) at most; whether anything other than a
-    /// new job rang.
+    /// new job rang, or has come that nothing announces.
     fn wait(&mut self, timeout: Option<Nanos>) -> bool;
 }
 
@@ -120,7 +126,9 @@ impl Polling {
                 return;
             }
         }
-        let timeout = limit(rounds).map(|limit| limit.saturating_sub(ahead));
+        let due = limit(rounds).map(|limit| limit.saturating_sub(ahead));
+        let look = rounds.next_look(now).map(|at| at.saturating_sub(now));
+        let timeout = due.into_iter().chain(look).min();
         let rung = rounds.wait(timeout);
         if self.poll == Poll::Adaptive {
             rounds.set_notifications(false);

@@ -85,10 +85,11 @@ impl Server {
         let Some((number, worker)) = least else { return Err(ServeError::Missing(new.name)) };
         let (name, medium) = (new.name.clone(), new.medium.clone());
         let description = Arc::clone(&new.description);
-        let endpoint = match (new.nvme_tcp.take(), new.ublk) {
-            (Some(settings), _) => open::nvme_tcp(new, settings, id, worker)?,
-            (None, true) => open::device(new, id, worker)?,
-            (None, false) => open::socket(new, id, worker)?,
+        let endpoint = match (new.nvme_tcp.take(), new.vfio_user.take(), new.ublk) {
+            (Some(settings), ..) => open::nvme_tcp(new, settings, id, worker)?,
+            (_, Some(settings), _) => open::vfio_user(new, settings, id, worker)?,
+            (None, None, true) => open::device(new, id, worker)?,
+            (None, None, false) => open::socket(new, id, worker)?,
         };
         worker.load.fetch_add(1, Ordering::Relaxed);
         drives.1.insert(name, Entry { id, worker: number, endpoint, description, medium });
@@ -176,7 +177,7 @@ impl Server {
         for entry in self.lock().1.values_mut() {
             match &mut entry.endpoint {
                 Endpoint::Socket(socket) => socket.hand_over(),
-                Endpoint::NvmeTcp(_) => {}
+                Endpoint::NvmeTcp(_) | Endpoint::VfioUser(_) => {}
                 Endpoint::Ublk(device) => {
                     device.hand_over();
                     let id = entry.id;

@@ -9,6 +9,7 @@ use crate::backend::Backend;
 use crate::nvme_tcp;
 use crate::statistics::{InUse, Snapshot};
 use crate::ublk::Ublk;
+use crate::vfio_user;
 use crate::vhost_user::served::Served;
 
 /// Transport of a drive's requests.
@@ -19,6 +20,8 @@ pub(crate) enum Transport {
     Ublk(Box<Ublk>),
     /// An NVMe/TCP target.
     NvmeTcp(Box<nvme_tcp::Served>),
+    /// A vfio-user device.
+    VfioUser(Box<vfio_user::Served>),
 }
 
 impl Transport {
@@ -27,6 +30,7 @@ impl Transport {
             Self::Socket(served) => &served.backend,
             Self::Ublk(ublk) => &ublk.backend,
             Self::NvmeTcp(served) => &served.backend,
+            Self::VfioUser(served) => &served.backend,
         }
     }
 
@@ -35,6 +39,7 @@ impl Transport {
             Self::Socket(served) => &mut served.backend,
             Self::Ublk(ublk) => &mut ublk.backend,
             Self::NvmeTcp(served) => &mut served.backend,
+            Self::VfioUser(served) => &mut served.backend,
         }
     }
 
@@ -44,6 +49,7 @@ impl Transport {
             Self::Socket(served) => served.turn(now, clock),
             Self::Ublk(ublk) => ublk.turn(now, clock),
             Self::NvmeTcp(served) => served.turn(now, clock),
+            Self::VfioUser(served) => served.turn(now, clock),
         }
     }
 
@@ -51,8 +57,8 @@ impl Transport {
     pub(crate) fn set_notifications(&mut self, on: bool) {
         match self {
             Self::Socket(served) => served.set_notifications(on),
-            // The kernel announces each.
-            Self::Ublk(_) | Self::NvmeTcp(_) => {}
+            // The kernel announces each, or nobody does.
+            Self::Ublk(_) | Self::NvmeTcp(_) | Self::VfioUser(_) => {}
         }
     }
 
@@ -62,6 +68,23 @@ impl Transport {
             Self::Socket(served) => served.backend.store.next_event(),
             Self::Ublk(ublk) => ublk.next_event(),
             Self::NvmeTcp(served) => served.next_event(),
+            Self::VfioUser(served) => served.next_event(),
+        }
+    }
+
+    /// When to look for work that nothing announces.
+    pub(crate) fn next_look(&self, now: Nanos) -> Option<Nanos> {
+        match self {
+            Self::VfioUser(served) => served.next_look(now),
+            Self::Socket(_) | Self::Ublk(_) | Self::NvmeTcp(_) => None,
+        }
+    }
+
+    /// Whether there is work that nothing announces.
+    pub(crate) fn is_rung(&self) -> bool {
+        match self {
+            Self::VfioUser(served) => served.is_rung(),
+            Self::Socket(_) | Self::Ublk(_) | Self::NvmeTcp(_) => false,
         }
     }
 
@@ -75,6 +98,7 @@ impl Transport {
             },
             Self::Ublk(ublk) => ublk.in_use(),
             Self::NvmeTcp(served) => served.in_use(),
+            Self::VfioUser(served) => served.in_use(),
         };
         let backend = self.backend();
         backend.times.snapshot(backend.counts, transport)
@@ -92,7 +116,7 @@ impl Transport {
             Self::Ublk(_) => {
                 Err("a ublk device keeps its size; detach it, and attach it anew".into())
             }
-            Self::NvmeTcp(_) => Err("an NVMe drive keeps its size".into()),
+            Self::NvmeTcp(_) | Self::VfioUser(_) => Err("an NVMe drive keeps its size".into()),
         }
     }
 
@@ -102,6 +126,7 @@ impl Transport {
             Self::Socket(served) => served.begin_end(),
             Self::Ublk(ublk) => ublk.begin_end(now),
             Self::NvmeTcp(served) => served.begin_end(),
+            Self::VfioUser(served) => served.begin_end(),
         }
     }
 
@@ -111,6 +136,7 @@ impl Transport {
             Self::Socket(served) => served.finish(clock, limit),
             Self::Ublk(ublk) => ublk.finish(clock, limit),
             Self::NvmeTcp(served) => served.finish(clock, limit),
+            Self::VfioUser(served) => served.finish(clock, limit),
         }
     }
 }

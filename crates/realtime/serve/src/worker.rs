@@ -183,6 +183,10 @@ impl Rounds for Thread {
         self.state.drives.values().filter_map(Transport::next_event).min()
     }
 
+    fn next_look(&self, now: Nanos) -> Option<Nanos> {
+        self.state.drives.values().filter_map(|drive| drive.next_look(now)).min()
+    }
+
     fn wait(&mut self, timeout: Option<Nanos>) -> bool {
         let timeout = timeout.map(|nanos| Timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
@@ -207,6 +211,6 @@ impl Rounds for Thread {
                 }
             }
         }
-        rung
+        rung || self.state.drives.values().any(Transport::is_rung)
     }
 }

@@ -73,6 +73,12 @@ impl ControllerMut<'_> {
         self.host.interrupts.pop()
     }
 
+    /// The offset of the next doorbell that begins again at 0, as its queue has come or gone: for a
+    /// carrier that keeps the doorbells in memory, where hosts write and it looks.
+    pub fn pop_stale_doorbell(&mut self) -> Option<u64> {
+        self.host.queues.pop_stale().map(|index| reg::DOORBELLS + 4 * index)
+    }
+
     /// Whether the driver has configured shadow doorbells, so that
     /// [`Controller::poll_shadow`] does something.
     pub fn has_shadow(&self) -> bool {

@@ -71,6 +71,11 @@ impl Controller {
         offset == reg::DOORBELLS
     }
 
+    /// Whether the host has enabled the controller.
+    pub fn is_enabled(&self) -> bool {
+        self.0.host(ControllerId::PCIE).is_some_and(|host| host.is_enabled())
+    }
+
     /// How many MSI-X vectors the carrier is to offer.
     pub fn vectors(&self) -> u16 {
         self.0.config().vectors()
@@ -94,6 +99,11 @@ impl Controller {
     /// As [`ControllerMut::poll_shadow`].
     pub fn poll_shadow(&mut self, memory: &dyn Memory) {
         self.with(|of| of.poll_shadow(memory));
+    }
+
+    /// As [`ControllerMut::pop_stale_doorbell`].
+    pub fn pop_stale_doorbell(&mut self) -> Option<u64> {
+        self.with(|of| of.pop_stale_doorbell())
     }
 
     /// As [`ControllerMut::has_shadow`].

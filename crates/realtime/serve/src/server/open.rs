@@ -1,16 +1,17 @@
-//! Opens a drive on its thread: behind a socket, or as a block device.
+//! Opens a drive on its thread, behind a socket or as a block device.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::finish;
 use crate::backend::GRACE;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, SocketName};
 use crate::new_drive::NewDrive;
 use crate::nvme_tcp::{self, NvmeTcp};
 use crate::store::{OpenStore, Store};
 use crate::transport::Transport;
 use crate::ublk;
+use crate::vfio_user::{self, VfioUser};
 use crate::vhost_user::served::Served;
 use crate::vhost_user::session::Target;
 use crate::vhost_user::socket::Socket;
@@ -117,6 +118,32 @@ pub(super) fn nvme_tcp(
     });
     opened.ok_or(ServeError::Missing(name))??;
     Ok(Endpoint::NvmeTcp(address))
+}
+
+/// A drive as a vfio-user device.
+pub(super) fn vfio_user(
+    new: NewDrive,
+    settings: VfioUser,
+    id: DriveId,
+    worker: &Arc<Worker>,
+) -> Result<Endpoint, ServeError> {
+    let NewDrive { name, path, listener, own, record, open, .. } = new;
+    let listener = match listener {
+        Some(listener) => listener,
+        None => crate::vhost_user::socket::listen(&path)?,
+    };
+    let socket = SocketName { path, own };
+    let shared: Arc<str> = name.as_str().into();
+    let opened = worker.call(move |state| {
+        let store = opened(open, &shared)?;
+        let record = record.and_then(|make| make());
+        let epoll = state.epoll.clone();
+        let served = vfio_user::Served::new(shared, settings, listener, store, record, epoll)?;
+        state.drives.insert(id, Transport::VfioUser(Box::new(served)));
+        Ok(())
+    });
+    opened.ok_or(ServeError::Missing(name))??;
+    Ok(Endpoint::VfioUser(socket))
 }
 
 fn opened(open: OpenStore, name: &str) -> Result<Store, ServeError> {

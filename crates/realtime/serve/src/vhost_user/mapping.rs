@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Once;
 
 use rustix::mm::{MapFlags, ProtFlags};
@@ -154,6 +154,13 @@ impl Mapping {
         // aligned. All other access by this process is by copies, which race
         // with the guest in the same way.
         place.is_aligned().then(|| unsafe { AtomicU16::from_ptr(place) })
+    }
+
+    /// The number of four bytes at `at`, if that is inside and aligned.
+    pub fn long(&self, at: usize) -> Option<&AtomicU32> {
+        let place = self.place(at, 4)?.cast::<u32>();
+        // SAFETY: as in `word`.
+        place.is_aligned().then(|| unsafe { AtomicU32::from_ptr(place) })
     }
 }
 

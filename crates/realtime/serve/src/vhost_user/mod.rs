@@ -6,7 +6,7 @@
 //! that is killed ([`inflight`]).
 
 pub mod inflight;
-mod mapping;
+pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod served;
 pub(crate) mod session;

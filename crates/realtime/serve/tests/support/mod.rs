@@ -72,6 +72,7 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
     let model = model.map(|word| stasis_models::ModelSpec::parse(word).unwrap());
     NewDrive {
         nvme_tcp: None,
+        vfio_user: None,
         ublk: false,
         name: name.into(),
         path: folder.join(format!("{name}.sock")),

@@ -8,6 +8,7 @@ mod no_request_left;
 mod nvme_tcp;
 mod open_drive;
 mod results;
+mod vfio_user;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,7 @@ Examples:
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --poll always
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --ublk
   stasis serve --drive model=fixed:100us,medium=ram:1GiB,zones.size=64MiB --nvme-tcp 127.0.0.1:4420
+  stasis serve --drive model=fixed:100us,medium=ram:1GiB,placement=fdp:8 --vfio-user /tmp/d.sock
   stasis serve experiment.toml --replace
   stasis serve --drive model=fixed:100us,medium=ram:1GiB --results results
   echo '{\"do\": \"statistics\"}' | socat - /run/stasis/control.sock
@@ -89,6 +91,10 @@ pub struct Arguments {
     /// at the next port. `4420` is that port of this host's loopback
     #[arg(long, value_name = "ADDRESS", conflicts_with = "ublk")]
     pub nvme_tcp: Option<String>,
+    /// Make drives NVMe controllers of virtual machines by vfio-user instead of sockets of
+    /// vhost-user-blk: the only one at this socket, or each at NAME.sock in this folder
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["ublk", "nvme_tcp"])]
+    pub vfio_user: Option<PathBuf>,
     /// NVMe Qualified Names of the hosts that may connect to NVMe/TCP targets [default: all]
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
     pub hosts: Vec<String>,
@@ -130,6 +136,7 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     if !arguments.hosts.is_empty() {
         serve.hosts.clone_from(&arguments.hosts);
     }
+    serve.vfio_user = arguments.vfio_user.clone().or(serve.vfio_user.take());
     nvme_tcp::check(serve, arguments.replace)?;
     serve.user = arguments.user.clone().or(serve.user.take());
     serve.unconfined |= arguments.unconfined;
@@ -141,6 +148,7 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         Some(names) => serve.ublk.clone_from(names),
         None => {}
     }
+    vfio_user::check(serve, arguments.replace)?;
     let known =
         |name: &&String| experiment.drives.iter().any(|drive| drive.name.as_ref() == Some(name));
     if let Some(name) = serve.ublk.iter().find(|name| !known(name)) {
@@ -194,6 +202,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         .as_deref()
         .map(|folder| Results::begin(folder, &stasis_runner::input::paths(&experiment, &base)))
         .transpose()?;
+    let devices = vfio_user::Devices::of(&experiment)?;
     if !serve.unconfined {
         let mut folders = reachable(&experiment, &base, &folder);
         folders.extend(arguments.results.clone());
@@ -207,6 +216,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             .with_context(|| format!("cannot listen on {address}"))?;
     }
     let mut targets = nvme_tcp::Targets::listen(&experiment)?;
+    let is_nvme = targets.is_some() || devices.is_some();
     let later = Later::new(
         base.clone(),
         folder.clone(),
@@ -214,7 +224,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         results.as_ref().map(Results::writing),
     );
     for (index, spec) in experiment.drives.iter().enumerate() {
-        let how = match targets.is_some() {
+        let how = match is_nvme {
             true => open_drive::How::Nvme,
             false => open_drive::How::Plain,
         };
@@ -230,6 +240,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         if let Some(targets) = &mut targets {
             targets.plug(&mut planned, spec, index)?;
         }
+        if let Some(devices) = &devices {
+            devices.plug(&mut planned, spec, index);
+        }
         if serve.ublk.contains(&planned.new.name) {
             open_drive::as_ublk(&mut planned, spec, &folder);
         }
@@ -242,9 +255,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         }
         let (name, path) = (drive.name.clone(), drive.path.clone());
         server.attach(drive)?;
-        let place = match &targets {
-            Some(targets) => targets.place(index),
-            None => path.display().to_string(),
+        let place = match (&targets, &devices) {
+            (Some(targets), _) => targets.place(index),
+            (None, Some(_)) => vfio_user::Devices::place(&path),
+            (None, None) => path.display().to_string(),
         };
         eprintln!("stasis serve: {name}: {} on {place}", spec.model.label());
     }
@@ -326,6 +340,7 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
         false => path.to_owned(),
     };
     folders.push(here(base));
+    folders.extend(experiment.serve.vfio_user.as_deref().map(vfio_user::Devices::folder));
     if !experiment.serve.ublk.is_empty() {
         // Where ublk devices come and go.
         folders.push("/dev".into());

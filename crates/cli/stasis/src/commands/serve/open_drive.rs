@@ -59,7 +59,7 @@ impl How {
         let Some((_, key)) = nvme.iter().find(|(is_set, _)| *is_set) else { return Ok(()) };
         match self {
             Self::Plain => bail!(
-                "`{key}` is NVMe's, and this drive is served as a plain block device: say --nvme-tcp, or leave `{key}` out"
+                "`{key}` is NVMe's, and this drive is served as a plain block device: say --vfio-user or --nvme-tcp, or leave `{key}` out"
             ),
             Self::Nvme if !matches!(spec.medium, MediumSpec::Ram { .. }) => bail!(
                 "`{key}` of a served drive is not kept when the server ends: take medium=ram:SIZE, or leave `{key}` out"
@@ -135,6 +135,7 @@ fn checked(
     let new = NewDrive {
         ublk: false,
         nvme_tcp: None,
+        vfio_user: None,
         path: folder.join(format!("{name}.sock")),
         listener: None,
         own: true,

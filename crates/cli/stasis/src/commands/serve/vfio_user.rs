@@ -1,0 +1,129 @@
+//! Drives as vfio-user devices: their sockets, and their controllers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{bail, Result};
+use stasis_experiment::{DriveSpec, Experiment, Polling, ServeSpec};
+use stasis_nvme::Controller;
+use stasis_runner::{controller, failure};
+use stasis_serve::VfioUser;
+
+use super::open_drive::{queues, Planned};
+
+/// The first QEMU with `vfio-user-pci`, and where Debian 13 has a later one.
+const QEMU: (u32, u32) = (10, 1);
+const INSTALL: &str =
+    "on Debian 13: apt install qemu-system-x86/trixie-backports seabios/trixie-backports";
+
+/// Checks what a server of vfio-user devices cannot have.
+pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
+    if serve.vfio_user.is_none() {
+        return Ok(());
+    }
+    if serve.nvme_tcp.is_some() || !serve.ublk.is_empty() {
+        bail!("a drive is a vfio-user device, an NVMe/TCP target or a ublk device: leave out all but one of vfio-user, nvme-tcp and ublk");
+    }
+    if replace {
+        bail!("a vfio-user device's connection is not handed over, as QEMU does not connect again: stop its guest, or take the device away (device_del), then start the other server");
+    }
+    Ok(())
+}
+
+/// The vfio-user devices of a server.
+pub struct Devices {
+    /// The socket of the only drive, or the folder of the sockets.
+    place: PathBuf,
+    is_folder: bool,
+    mapped: bool,
+}
+
+impl Devices {
+    /// Those of an experiment, if its drives are to be such devices.
+    pub fn of(experiment: &Experiment) -> Result<Option<Self>> {
+        let serve = &experiment.serve;
+        let Some(place) = &serve.vfio_user else { return Ok(None) };
+        let is_folder = place.is_dir();
+        let count = experiment.drives.len();
+        if !is_folder && count > 1 {
+            bail!(
+                "vfio-user names one socket, {}, and there are {count} drives: name a folder that is there, for a socket NAME.sock of each",
+                place.display()
+            );
+        }
+        if let Some(version) = qemu().filter(|version| *version < QEMU) {
+            let ((major, minor), (wanted, after)) = (version, QEMU);
+            stasis_serve::log::warn(
+                "vfio-user",
+                &format!("this machine's QEMU is {major}.{minor}, which has no vfio-user-pci; install {wanted}.{after} or later ({INSTALL})"),
+            );
+        }
+        // A thread that never looks is told of each doorbell by a message.
+        let mapped = serve.poll != Polling::Never;
+        Ok(Some(Self { place: place.clone(), is_folder, mapped }))
+    }
+
+    /// The folder in which sockets are made.
+    pub fn folder(place: &Path) -> PathBuf {
+        match place.parent() {
+            _ if place.is_dir() => place.to_owned(),
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => ".".into(),
+        }
+    }
+
+    /// Makes a drive such a device.
+    pub fn plug(&self, planned: &mut Planned, spec: &DriveSpec, index: usize) {
+        planned.shown.interface = "vfio-user".into();
+        let new = &mut planned.new;
+        new.path = match self.is_folder {
+            true => self.place.join(format!("{}.sock", new.name)),
+            false => self.place.clone(),
+        };
+        let (spec, serial) = (spec.clone(), spec.serial_number(index));
+        new.vfio_user = Some(VfioUser {
+            mapped: self.mapped,
+            controller: Box::new(move |capacity, discard_zeroes| {
+                let queues = queues(&spec);
+                let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
+                // Doorbells in mapped memory need no shadows.
+                let config = stasis_nvme::Config { shadow_doorbells: false, ..made };
+                Controller::new(config).map_err(|error| failure::told(&error.into()))
+            }),
+        });
+    }
+
+    /// How a guest gets a drive.
+    pub fn place(path: &Path) -> String {
+        let device = format!(
+            r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{}"}}}}"#,
+            path.display()
+        );
+        format!("{}; QEMU {}.{} or later: -device '{device}'", path.display(), QEMU.0, QEMU.1)
+    }
+}
+
+/// The version of the QEMU that is installed.
+fn qemu() -> Option<(u32, u32)> {
+    let output = Command::new("qemu-system-x86_64").arg("--version").output().ok()?;
+    version(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.split_once("version ")?.1.split(['.', ' ', '(', '\n']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        let old = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright";
+        assert_eq!(version(old), Some((7, 2)));
+        let new = "QEMU emulator version 11.1.3 (Debian 1:11.1.3+ds-1~bpo13+1)";
+        assert!(version(new) > Some(QEMU) && version(old) < Some(QEMU));
+        assert_eq!(version("something else"), None);
+    }
+}

@@ -1,0 +1,339 @@
+//! The device: its regions, its interrupts, and the doorbells that it looks for.
+
+use stasis_block::clock::Nanos;
+use stasis_block::Health;
+use stasis_nvme::{Controller, Memory};
+
+use crate::config_space::{self, ConfigSpace};
+use crate::doorbells::Doorbells;
+use crate::fault::Refusal;
+use crate::layout::{self, BAR0_SIZE, DOORBELLS, DOORBELLS_SIZE, PENDING, TABLE, TABLE_ENTRY};
+use crate::replies::{self, Payload};
+use crate::request::{command, DmaMap, DmaUnmap, Request, Vectors};
+
+/// A reply to a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The bytes behind the header.
+    pub payload: Payload,
+    /// Whether the descriptor of BAR 0's memory goes with it.
+    pub has_memory: bool,
+}
+
+impl Answer {
+    /// A reply without a descriptor.
+    pub fn of(payload: Payload) -> Self {
+        Self { payload, has_memory: false }
+    }
+}
+
+/// What comes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Handled<F> {
+    /// It is done.
+    Answer(Answer),
+    /// The carrier is to map memory, and to answer with nothing.
+    Map(DmaMap, Option<F>),
+    /// The carrier is to forget memory, and to answer with this.
+    Unmap(DmaUnmap, Payload),
+    /// The carrier is to connect vectors that there are, or to disconnect them, and to answer with
+    /// nothing.
+    SetVectors(Vectors<F>),
+    /// The carrier is to signal vectors that there are, and to answer with nothing.
+    Signal(Vec<u16>),
+}
+
+/// An NVMe controller on the PCI bus.
+#[derive(Debug)]
+pub struct Device {
+    controller: Controller,
+    space: ConfigSpace,
+    table: Vec<u8>,
+    /// Vectors that were to be signalled while nothing was connected, a bit for each.
+    pending: u128,
+    /// Doorbells as they were last seen.
+    seen: Vec<u32>,
+    /// Whether clients map the doorbells.
+    mapped: bool,
+    accesses: u64,
+}
+
+impl Device {
+    /// A device as after power was switched on. `mapped`: clients map the doorbells, which the
+    /// carrier looks for; otherwise each ringing is a message.
+    pub fn new(controller: Controller, mapped: bool) -> Self {
+        let vectors = controller.vectors();
+        Self {
+            space: ConfigSpace::new(vectors),
+            table: vec![0; usize::from(vectors) * TABLE_ENTRY],
+            pending: 0,
+            // A pair of doorbells for each queue pair, of which there is one more than vectors of
+            // I/O queues: as many as vectors.
+            seen: vec![0; 2 * usize::from(vectors)],
+            controller,
+            mapped,
+            accesses: 0,
+        }
+    }
+
+    /// The controller, for its requests and completions.
+    pub fn controller(&mut self) -> &mut Controller {
+        &mut self.controller
+    }
+
+    /// As [`Controller::next_deadline`].
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.controller.next_deadline()
+    }
+
+    /// As [`Controller::in_flight`].
+    pub fn in_flight(&self) -> usize {
+        self.controller.in_flight()
+    }
+
+    /// Whether clients map the doorbells.
+    pub fn is_mapped(&self) -> bool {
+        self.mapped
+    }
+
+    /// Whether the guest lets the device reach memory.
+    pub fn is_bus_master(&self) -> bool {
+        self.space.is_bus_master()
+    }
+
+    /// Whether a driver rings doorbells in mapped memory.
+    pub fn is_polled(&self) -> bool {
+        self.mapped && self.space.is_bus_master() && self.controller.is_enabled()
+    }
+
+    /// Accesses to BAR 0 by messages so far: each one has trapped.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// Everything as after power was switched on.
+    pub fn reset(&mut self, doorbells: &dyn Doorbells) {
+        self.controller.reset_function();
+        self.space.reset();
+        self.table.fill(0);
+        self.pending = 0;
+        while self.controller.pop_stale_doorbell().is_some() {}
+        for (index, seen) in self.seen.iter_mut().enumerate() {
+            doorbells.write(index, 0);
+            *seen = 0;
+        }
+    }
+
+    /// Handles a request. `health` is asked for before admin commands are begun.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn handle<F>(
+        &mut self,
+        memory: &dyn Memory,
+        doorbells: &dyn Doorbells,
+        health: &mut dyn FnMut() -> Health,
+        request: Request<F>,
+    ) -> Result<Handled<F>, Refusal> {
+        let payload = match request {
+            Request::Version(proposed) => replies::version(&proposed),
+            Request::Map(map, descriptor) => return Ok(Handled::Map(map, descriptor)),
+            Request::Unmap(which, payload) => return Ok(Handled::Unmap(which, payload)),
+            Request::DeviceInfo => replies::device_info(),
+            Request::RegionInfo { index, room } => {
+                if index >= layout::REGIONS {
+                    return Err(Refusal::Index { command: command::REGION_INFO, index });
+                }
+                let has_memory = index == layout::BAR0 && self.mapped;
+                let payload = replies::region_info(index, room, self.mapped);
+                return Ok(Handled::Answer(Answer { payload, has_memory }));
+            }
+            Request::IrqInfo(index) => {
+                if index >= layout::INTERRUPTS {
+                    return Err(Refusal::Index { command: command::IRQ_INFO, index });
+                }
+                let is_msix = index == layout::MSIX;
+                replies::irq_info(index, if is_msix { self.controller.vectors() } else { 0 })
+            }
+            Request::SetVectors(vectors) => return self.vectors(vectors),
+            Request::NoVectors => Payload::new(),
+            Request::Trigger(vectors) => {
+                let there = self.controller.vectors();
+                if vectors.iter().any(|&vector| vector >= there) {
+                    let what = "vectors that there are not";
+                    return Err(Refusal::Message { command: command::SET_IRQS, what });
+                }
+                return Ok(Handled::Signal(vectors));
+            }
+            Request::Read { region, offset, count } => {
+                check(region, offset, count)?;
+                let mut data = vec![0; count as usize];
+                self.read(doorbells, region, offset, &mut data);
+                replies::access(region, offset, count, &data)
+            }
+            Request::Write { region, offset, data } => {
+                let count = data.len() as u32;
+                check(region, offset, count)?;
+                self.write(memory, doorbells, health, region, offset, &data);
+                replies::access(region, offset, count, &[])
+            }
+            Request::Reset => {
+                self.reset(doorbells);
+                Payload::new()
+            }
+        };
+        Ok(Handled::Answer(Answer::of(payload)))
+    }
+
+    fn vectors<F>(&mut self, mut vectors: Vectors<F>) -> Result<Handled<F>, Refusal> {
+        let there = self.controller.vectors();
+        if vectors.start == 0 && vectors.count == u16::MAX {
+            // All of them.
+            vectors.count = there;
+        }
+        let end = u32::from(vectors.start) + u32::from(vectors.count);
+        if end > u32::from(there) {
+            let what = "vectors that there are not";
+            return Err(Refusal::Message { command: command::SET_IRQS, what });
+        }
+        Ok(Handled::SetVectors(vectors))
+    }
+
+    fn read(&mut self, doorbells: &dyn Doorbells, region: u32, offset: u64, into: &mut [u8]) {
+        if region == layout::CONFIG {
+            return self.space.read(offset as usize, into);
+        }
+        self.accesses += 1;
+        match offset {
+            TABLE..PENDING => copy(&self.table, offset - TABLE, into),
+            PENDING.. => copy(&self.pending.to_le_bytes(), offset - PENDING, into),
+            DOORBELLS.. if self.mapped => {
+                let mut words = vec![0; self.seen.len()];
+                doorbells.read(&mut words);
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                copy(&bytes, offset - DOORBELLS, into);
+            }
+            _ => self.controller.read_register(offset, into),
+        }
+    }
+
+    fn write(
+        &mut self,
+        memory: &dyn Memory,
+        doorbells: &dyn Doorbells,
+        health: &mut dyn FnMut() -> Health,
+        region: u32,
+        offset: u64,
+        from: &[u8],
+    ) {
+        if region == layout::CONFIG {
+            return self.space.write(offset as usize, from);
+        }
+        self.accesses += 1;
+        match offset {
+            TABLE..PENDING => {
+                let places = self.table.iter_mut().skip((offset - TABLE) as usize);
+                places.zip(from).for_each(|(byte, from)| *byte = *from);
+            }
+            PENDING.. => {}
+            DOORBELLS.. if self.mapped => {
+                if let Ok(raw) = <[u8; 4]>::try_from(from) {
+                    doorbells.write((offset - DOORBELLS) as usize / 4, u32::from_le_bytes(raw));
+                    self.poll(memory, doorbells, health);
+                }
+            }
+            _ => self.register(memory, health, offset, from),
+        }
+        self.clear_stale(doorbells);
+    }
+
+    fn register(
+        &mut self,
+        memory: &dyn Memory,
+        health: &mut dyn FnMut() -> Health,
+        offset: u64,
+        from: &[u8],
+    ) {
+        if Controller::is_admin_doorbell(offset) {
+            self.controller.set_health(memory, health());
+        }
+        self.controller.write_register(memory, offset, from);
+    }
+
+    /// Whether a doorbell was rung in mapped memory.
+    pub fn is_rung(&self, doorbells: &dyn Doorbells) -> bool {
+        self.is_polled() && doorbells.differ(&self.seen)
+    }
+
+    /// Looks for the doorbells that were rung in mapped memory, and fetches the commands that they
+    /// announce; returns whether there were any. `health` as for [`Device::handle`].
+    pub fn poll(
+        &mut self,
+        memory: &dyn Memory,
+        doorbells: &dyn Doorbells,
+        health: &mut dyn FnMut() -> Health,
+    ) -> bool {
+        if !self.is_rung(doorbells) {
+            return false;
+        }
+        let mut now = [0; 2 * MAX_PAIRS];
+        let words = self.seen.len().min(now.len());
+        doorbells.read(&mut now[..words]);
+        let mut any = false;
+        for (index, &value) in now[..words].iter().enumerate() {
+            if std::mem::replace(&mut self.seen[index], value) != value {
+                any = true;
+                let offset = DOORBELLS + 4 * index as u64;
+                self.register(memory, health, offset, &value.to_le_bytes());
+            }
+        }
+        self.clear_stale(doorbells);
+        any
+    }
+
+    /// Doorbells of queues that have come or gone begin again at 0.
+    fn clear_stale(&mut self, doorbells: &dyn Doorbells) {
+        while let Some(offset) = self.controller.pop_stale_doorbell() {
+            let index = (offset - DOORBELLS) as usize / 4;
+            if let Some(seen) = self.seen.get_mut(index) {
+                if *seen != 0 {
+                    doorbells.clear(index, std::mem::take(seen));
+                }
+            }
+        }
+    }
+
+    /// Notes that `vector` was to be signalled and is not connected.
+    pub fn set_pending(&mut self, vector: u16) {
+        self.pending |= 1u128.checked_shl(vector.into()).unwrap_or(0);
+    }
+
+    /// Whether `vector` was to be signalled before it was connected; it is not any more.
+    pub fn take_pending(&mut self, vector: u16) -> bool {
+        let bit = 1u128.checked_shl(vector.into()).unwrap_or(0);
+        let was = self.pending & bit != 0;
+        self.pending &= !bit;
+        was
+    }
+}
+
+/// Limit on the queue pairs, the admin queues included.
+const MAX_PAIRS: usize = 128;
+const _: () = assert!(MAX_PAIRS * 8 <= DOORBELLS_SIZE as usize);
+
+fn check(region: u32, offset: u64, count: u32) -> Result<(), Refusal> {
+    let size = match region {
+        layout::BAR0 => BAR0_SIZE,
+        layout::CONFIG => config_space::SIZE as u64,
+        _ => 0,
+    };
+    match offset.checked_add(count.into()) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(Refusal::Range { region, offset, count }),
+    }
+}
+
+fn copy(from: &[u8], at: u64, into: &mut [u8]) {
+    let bytes = from.iter().skip(at as usize);
+    into.iter_mut().zip(bytes).for_each(|(byte, from)| *byte = *from);
+}
