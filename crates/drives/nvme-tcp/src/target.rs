@@ -4,7 +4,7 @@ use slab::Slab;
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Health, Refused, Request, Tag, VendorError};
 use stasis_nvme::fabrics::{Connected, DiscoveryEntry};
-use stasis_nvme::{ControllerId, Ended, Subsystem, VendorRequest};
+use stasis_nvme::{ControllerId, Ended, KeptState, Subsystem, VendorRequest};
 
 use crate::arena::Arena;
 use crate::connection::{Connection, Shared, MAX_OUTPUT};
@@ -60,6 +60,11 @@ impl Target {
     /// The subsystem.
     pub fn subsystem(&self) -> &Subsystem {
         &self.subsystem
+    }
+
+    /// The state of the subsystem that outlasts it.
+    pub fn kept_state(&self) -> KeptState {
+        self.subsystem.kept_state()
     }
 
     /// Names the subsystems that hosts discover here.

@@ -18,8 +18,6 @@ use stasis_experiment::{DriveSpec, Interface, StateSpec};
 use stasis_media::MediumSpec;
 use stasis_nvme::{Config, KeptState, KeptZones, Namespace, ZoneState};
 
-use crate::plan::PlannedDrive;
-
 /// Extension of a state file's name, after the medium's name.
 const EXTENSION: &str = "state";
 /// The form of the file; another one is refused.
@@ -66,7 +64,7 @@ impl Before {
     /// Looks at the medium of a drive; `None` where it is gone at the end of the run.
     pub fn look(medium: &MediumSpec, base: &Path) -> Result<Option<Self>> {
         let Some(path) = medium.path() else { return Ok(None) };
-        let path = base.join(path);
+        let path = std::path::absolute(base.join(path))?;
         let file = medium::state_file(medium, &path);
         let existed = fs::metadata(&path).is_ok();
         let found = match &file {
@@ -91,8 +89,8 @@ impl Before {
 
 impl Before {
     /// Whether there is data where the drive's zones or chunks begin.
-    fn holds_data(&self, config: &Config, drive: &PlannedDrive) -> Result<bool> {
-        match drive.spec.medium {
+    fn holds_data(&self, config: &Config, spec: &DriveSpec) -> Result<bool> {
+        match spec.medium {
             MediumSpec::Qcow2 { .. } => Ok(self.image_holds_data),
             _ => medium::holds_data(&self.medium, config),
         }
@@ -142,15 +140,14 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Determines the initial state of `drive` on the medium in `before`; `config`: the drive's
-    /// controller.
+    /// Determines the initial state of a drive on the medium in `before`. `spec`: the drive, with
+    /// the files of its model read; `config`: its controller.
     ///
     /// # Errors
     /// Another kind of drive has written the medium, or its state is not known.
     pub fn of(
         before: Before,
         spec: &DriveSpec,
-        drive: &PlannedDrive,
         config: &Config,
     ) -> Result<Option<Self>> {
         let of_file =
@@ -172,7 +169,7 @@ impl Keep {
             None => {
                 let state = KeptState::as_made(config);
                 let is_new = !before.existed || spec.state == StateSpec::New;
-                if state.governs_contents() && !is_new && before.holds_data(config, drive)? {
+                if state.governs_contents() && !is_new && before.holds_data(config, spec)? {
                     bail!(
                         "{} holds data, and nothing says where the drive's zones or chunks end: \
                          another kind of drive has written it. Take a new medium, or {BEGIN_NEW}",
@@ -185,15 +182,14 @@ impl Keep {
                 before.check(found, spec, config).with_context(of_file)?;
                 if found.state.fdp.is_some() && found.state.placement != config.placement {
                     notes.push(format!(
-                        "drive {}: its placement is another one than in the last run: reclaim \
-                         units and what FDP counts begin anew",
-                        drive.name
+                        "its placement is another one than in the last run: reclaim units and \
+                         what FDP counts begin anew"
                     ));
                 }
                 found.state.clone()
             }
         };
-        if drive.spec.model.kind().name() == FLASH {
+        if spec.model.kind().name() == FLASH {
             if state.governs_contents() && !state.is_as_made() {
                 bail!(
                     "{}: zones or chunks hold data, but a flash model does not keep what its \
@@ -202,16 +198,14 @@ impl Keep {
                 );
             }
             notes.push(format!(
-                "drive {}: its medium keeps bytes, but the flash model begins as `precondition` \
-                 says: mapping, wear and bad blocks of earlier runs are not kept",
-                drive.name
+                "its medium keeps bytes, but the flash model begins as `precondition` says: \
+                 mapping, wear and bad blocks of earlier runs are not kept"
             ));
         }
         if before.file.is_none() && state.governs_contents() {
             notes.push(format!(
-                "drive {}: there is no place for its state (HOME and XDG_STATE_HOME are not set): \
-                 zones or chunks are lost at the end of the run",
-                drive.name
+                "there is no place for its state (HOME and XDG_STATE_HOME are not set): zones or \
+                 chunks are lost at the end of the run"
             ));
         }
         let Before { file, medium, found, .. } = before;

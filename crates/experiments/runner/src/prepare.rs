@@ -310,12 +310,12 @@ impl<'a> RunSetup<'a> {
             config.check()?;
         }
         let keep = match before {
-            Some(before) => Keep::of(before, spec, &drive, &config)?,
+            Some(before) => Keep::of(before, &drive.spec, &config)?,
             None => None,
         };
         if let Some(keep) = &keep {
             for note in &keep.notes {
-                self.observer.warning(note)?;
+                self.observer.warning(&format!("drive {name}: {note}"))?;
             }
             if spec.interface == Interface::Nvme {
                 drive.state = Some(Box::new(keep.state.clone()));

@@ -37,6 +37,7 @@ const CALLS: &[i64] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_fallocate,
+    libc::SYS_fchmod,
     libc::SYS_fcntl,
     libc::SYS_fdatasync,
     libc::SYS_flock,
@@ -58,6 +59,9 @@ const CALLS: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_madvise,
     libc::SYS_memfd_create,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,
@@ -83,6 +87,8 @@ const CALLS: &[i64] = &[
     libc::SYS_recvmsg,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,

@@ -12,11 +12,12 @@ use rustix::event::{epoll, Timespec};
 use stasis_block::clock::Nanos;
 use stasis_drive::Done;
 use stasis_nvme::fabrics::DiscoveryEntry;
-use stasis_nvme::{Ended, Subsystem, VendorRequest};
+use stasis_nvme::{Ended, VendorRequest};
 use stasis_nvme_tcp::{ConnectionId, Target, MAX_CONNECTIONS};
 
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
+use crate::new_subsystem::{KeepState, MakeSubsystem, NewSubsystem};
 use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::ServeError;
@@ -34,13 +35,9 @@ pub struct NvmeTcp {
     pub hosts: Vec<String>,
     /// The subsystems that hosts discover at this address.
     pub discovery: Vec<DiscoveryEntry>,
-    /// Makes the subsystem of a drive of so many bytes, of which discarded ones read as zeroes or
-    /// not.
+    /// Makes the drive's subsystem.
     pub subsystem: MakeSubsystem,
 }
-
-/// Makes a subsystem: see [`NvmeTcp::subsystem`].
-pub type MakeSubsystem = Box<dyn FnOnce(u64, bool) -> Result<Subsystem, String> + Send>;
 
 /// A host's socket.
 struct Peer {
@@ -54,6 +51,8 @@ struct Peer {
 pub(crate) struct Served {
     pub(crate) backend: Backend,
     target: Target,
+    /// Keeps the subsystem's state in the end.
+    keep: Option<KeepState>,
     listener: Option<TcpListener>,
     /// Events of its sockets; the thread waits for this descriptor.
     events: OwnedFd,
@@ -74,10 +73,6 @@ impl Served {
     ) -> Result<Self, ServeError> {
         let NvmeTcp { listener, hosts, discovery, subsystem } = settings;
         let properties = store.properties();
-        let made = subsystem(properties.capacity, properties.discard_zeroes);
-        let store_error = |message| ServeError::Store { name: name.to_string(), message };
-        let mut target = Target::new(made.map_err(store_error)?, hosts);
-        target.set_discovery(discovery);
         let failed = |source: rustix::io::Errno| ServeError::Wait { source: source.into() };
         listener.set_nonblocking(true).map_err(|source| ServeError::Wait { source })?;
         let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
@@ -85,9 +80,17 @@ impl Served {
         epoll::add(&events, &listener, data, epoll::EventFlags::IN).map_err(failed)?;
         // SAFETY: the descriptor is this value's alone, and closing it takes it out.
         unsafe { register(&epoll, events.as_raw_fd()) }.map_err(failed)?;
+        let backend = Backend::new(Arc::clone(&name), store, record, epoll)?;
+        // Last: from here on the medium is in use by this subsystem.
+        let made = subsystem(properties.capacity, properties.discard_zeroes);
+        let NewSubsystem { subsystem, keep } =
+            made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
+        let mut target = Target::new(subsystem, hosts);
+        target.set_discovery(discovery);
         Ok(Self {
-            backend: Backend::new(name, store, record, epoll)?,
+            backend,
             target,
+            keep,
             listener: Some(listener),
             events,
             peers: BTreeMap::new(),
@@ -270,7 +273,9 @@ impl Served {
         self.target.collect();
         self.speak();
         self.count(clock());
-        self.backend.finish(idle)
+        let state = self.target.kept_state();
+        self.backend.finish(idle)?;
+        self.keep.map_or(Ok(()), |keep| keep(state))
     }
 }
 

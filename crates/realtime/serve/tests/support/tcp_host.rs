@@ -158,9 +158,10 @@ impl TcpHost {
         let mut admin = Connection::open(address)?;
         let (controller, status) = admin.connect(0, 0xffff, nqn, host, 0)?;
         assert_eq!(status, 0, "a controller");
+        // Enabled, with all command sets.
         let mut enable = [0; 64];
         (enable[0], enable[44]) = (0x7f, 0x14);
-        enable[48..52].copy_from_slice(&(4u32 << 20 | 6 << 16 | 1).to_le_bytes());
+        enable[48..52].copy_from_slice(&(4u32 << 20 | 6 << 16 | 6 << 4 | 1).to_le_bytes());
         assert_eq!(admin.run(&enable, &[])?.1, 0);
         let mut io = Connection::open(address)?;
         assert_eq!(io.connect(1, controller, nqn, host, 0)?.1, 0, "an I/O queue");

@@ -61,7 +61,7 @@ impl Later {
                 Made::default()
             }
         };
-        let Planned { new, shown } = new(&spec)?;
+        let Planned { new, shown, .. } = new(&spec)?;
         let mut drive = NewDrive { made, ..new };
         if let Some(results) = &self.results {
             results.add(&mut drive, shown);

@@ -238,7 +238,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             open_drive::PATIENCE,
         )?;
         if let Some(targets) = &mut targets {
-            targets.plug(&mut planned, spec, index)?;
+            targets.plug(&mut planned, index)?;
         }
         if let Some(devices) = &devices {
             devices.plug(&mut planned, spec, index);
@@ -246,7 +246,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         if serve.ublk.contains(&planned.new.name) {
             open_drive::as_ublk(&mut planned, spec, &folder);
         }
-        let open_drive::Planned { new: mut drive, shown } = planned;
+        let open_drive::Planned { new: mut drive, shown, .. } = planned;
         let name = &drive.name;
         drive.own = !given.contains_key(name);
         drive.listener = given.remove(name).or_else(|| left.remove(name));

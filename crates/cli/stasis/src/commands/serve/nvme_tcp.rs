@@ -6,8 +6,9 @@ use anyhow::{bail, Context, Result};
 use stasis_experiment::{DriveSpec, Experiment, ServeSpec};
 use stasis_nvme::fabrics::DiscoveryEntry;
 use stasis_nvme::{Config, Subsystem};
+use stasis_runner::keep::{Before, Keep};
 use stasis_runner::{controller, failure};
-use stasis_serve::NvmeTcp;
+use stasis_serve::{KeepState, NewSubsystem, NvmeTcp};
 
 use super::open_drive::{queues, Planned};
 
@@ -73,11 +74,12 @@ impl Targets {
     }
 
     /// Makes a drive the target that listens for it.
-    pub fn plug(&mut self, planned: &mut Planned, spec: &DriveSpec, index: usize) -> Result<()> {
+    pub fn plug(&mut self, planned: &mut Planned, index: usize) -> Result<()> {
         let listener = self.listeners.get_mut(index).and_then(Option::take);
         let listener = listener.context("the drive has no address")?;
         planned.shown.interface = "nvme-tcp".into();
-        let (spec, serial) = (spec.clone(), spec.serial_number(index));
+        let (spec, before) = (planned.spec.clone(), planned.before.take());
+        let (name, serial) = (planned.new.name.clone(), spec.serial_number(index));
         planned.new.nvme_tcp = Some(NvmeTcp {
             listener,
             hosts: self.hosts.clone(),
@@ -87,7 +89,7 @@ impl Targets {
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 let config =
                     Config { queue_entries: QUEUE_ENTRIES, interrupt_coalescing: false, ..made };
-                Subsystem::new(config).map_err(|error| failure::told(&error.into()))
+                subsystem(config, before, &spec, &name).map_err(|error| failure::told(&error))
             }),
         });
         Ok(())
@@ -101,6 +103,27 @@ impl Targets {
         let (ip, port) = (address.ip(), address.port());
         format!("NVMe/TCP; connect by: nvme connect -t tcp -a {ip} -s {port} -n {nqn}")
     }
+}
+
+/// The subsystem of the drive `name` in the state that is kept beside its medium, which is in use
+/// from now on.
+fn subsystem(
+    config: Config,
+    before: Option<Before>,
+    spec: &DriveSpec,
+    name: &str,
+) -> Result<NewSubsystem> {
+    config.check()?;
+    let keep = before.map(|before| Keep::of(before, spec, &config)).transpose()?.flatten();
+    let Some(keep) = keep else {
+        return Ok(NewSubsystem { subsystem: Subsystem::new(config)?, keep: None });
+    };
+    keep.notes.iter().for_each(|note| stasis_serve::log::warn(name, note));
+    let subsystem = Subsystem::with_state(config, &keep.state)?;
+    keep.begin()?;
+    let end: KeepState =
+        Box::new(move |state| keep.end(state).map_err(|error| failure::told(&error)));
+    Ok(NewSubsystem { subsystem, keep: Some(end) })
 }
 
 #[cfg(test)]

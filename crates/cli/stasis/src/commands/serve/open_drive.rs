@@ -28,6 +28,10 @@ const SEGMENT: u32 = 64 << 10;
 pub struct Planned {
     pub new: NewDrive,
     pub shown: stasis_report::Drive,
+    /// The drive's description, with the files of its model read.
+    pub spec: DriveSpec,
+    /// The medium before it is opened, if the drive keeps a state beside it.
+    pub before: Option<keep::Before>,
 }
 
 /// Interface of a served drive.
@@ -56,15 +60,11 @@ impl How {
             (spec.namespaces != 1, "namespaces"),
             (spec.placement != Default::default(), "placement"),
         ];
-        let Some((_, key)) = nvme.iter().find(|(is_set, _)| *is_set) else { return Ok(()) };
-        match self {
-            Self::Plain => bail!(
+        match nvme.iter().find(|(is_set, _)| *is_set) {
+            Some((_, key)) if self == Self::Plain => bail!(
                 "`{key}` is NVMe's, and this drive is served as a plain block device: say --vfio-user or --nvme-tcp, or leave `{key}` out"
             ),
-            Self::Nvme if !matches!(spec.medium, MediumSpec::Ram { .. }) => bail!(
-                "`{key}` of a served drive is not kept when the server ends: take medium=ram:SIZE, or leave `{key}` out"
-            ),
-            Self::Nvme => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -106,7 +106,11 @@ fn checked(
     let mut model = spec.model.clone();
     model.resolve(base)?;
     let medium = spec.medium.or_size(model.capacity(), base);
-    let discard = keep::check_plain(&medium, base, spec.state)?;
+    let (discard, before) = match how {
+        How::Plain => (keep::check_plain(&medium, base, spec.state)?, None),
+        How::Nvme => (None, keep::Before::look(&medium, base)?),
+    };
+    let resolved = DriveSpec { model: model.clone(), medium: medium.clone(), ..spec.clone() };
     let described = Described {
         index: u16::try_from(index)?,
         seed: stasis_runner::drive_seed(seed, u16::try_from(index)?),
@@ -147,7 +151,7 @@ fn checked(
         open: Box::new(move || opening.open().map_err(|error| failure::told(&error))),
         name,
     };
-    Ok(Planned { new, shown })
+    Ok(Planned { new, shown, spec: resolved, before })
 }
 
 /// Limit on the queues that a client can ask for: 16, unless the drive sets another number.

@@ -1,0 +1,79 @@
+//! The state of an NVMe/TCP target, its zones, is kept beside its medium when the server ends.
+
+mod server;
+#[path = "../../../realtime/serve/tests/support/tcp_host.rs"]
+#[allow(dead_code)] // it is not reset, and nothing reconnects
+mod tcp_host;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+
+use stasis_nvme::Config;
+use tcp_host::{Event, TcpHost};
+
+/// Zones of 1 MiB, which are 256 blocks of 4096 bytes.
+const DRIVE: &str = "name=z,model=null,medium=file:disk.img,size=16MiB,zones.size=1MiB,serial=Z";
+/// Zone Invalid Write, as it stands in a completion (NVM Express Zoned Namespace Command Set
+/// Specification 1.1, 3.4.1), without the phase.
+const ZONE_INVALID_WRITE: u16 = 0x1bc;
+
+fn write(host: &mut TcpHost, block: u64, byte: u8) -> u16 {
+    host.io.write(1, block, &[byte; 4096]).unwrap();
+    let Event::Done(1, _, status) = host.io.next().unwrap() else { panic!("no completion") };
+    status
+}
+
+/// A server of [`DRIVE`] with more keys, and a host of it.
+fn connect(folder: &Path, keys: &str) -> (server::Process, TcpHost) {
+    // A port that was free a moment ago.
+    let address: SocketAddr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let drive = format!("{DRIVE}{keys}");
+    let process = server::serve(folder, &["--drive", &drive, "--nvme-tcp", &address.to_string()]);
+    let nqn = Config { serial: "Z".into(), ..Config::default() }.nqn();
+    (process, TcpHost::connect(address, &nqn, 1).unwrap())
+}
+
+fn stop(mut process: server::Process) {
+    let kill = Command::new("kill").arg(process.0.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    assert_eq!(process.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn zones_are_where_the_last_server_left_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("disk.img.state");
+    let (process, mut host) = connect(folder.path(), "");
+    for block in 0..3 {
+        assert_eq!(write(&mut host, 256 + block, block as u8 + 1), 0);
+    }
+    assert!(std::fs::read_to_string(&state).unwrap().contains("\"in_use\":true"));
+    stop(process);
+    assert!(std::fs::read_to_string(&state).unwrap().contains("\"in_use\":false"));
+
+    // Another server goes on at the write pointer.
+    let (mut process, mut host) = connect(folder.path(), "");
+    for block in 0..3 {
+        assert_eq!(host.read(256 + block).unwrap(), [block as u8 + 1; 4096]);
+    }
+    assert_eq!(write(&mut host, 256, 9), ZONE_INVALID_WRITE, "its zone is written already");
+    assert_eq!(write(&mut host, 256 + 3, 4), 0);
+
+    // Where the zones of a server that was killed end is not known.
+    process.kill();
+    let mut words = Command::new(env!("CARGO_BIN_EXE_stasis"));
+    words.args(["serve", "--sockets", ".", "--nvme-tcp", "0", "--drive", DRIVE]);
+    let output = words.current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    for part in ["drive z", "disk.img.state", "was cut off", "state = \"last\""] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    let (process, mut host) = connect(folder.path(), ",state=last");
+    assert_eq!(write(&mut host, 256 + 3, 5), 0, "as when that server began");
+    stop(process);
+    let (process, mut host) = connect(folder.path(), ",state=new");
+    assert_eq!(write(&mut host, 256, 6), 0, "a new drive");
+    stop(process);
+}
