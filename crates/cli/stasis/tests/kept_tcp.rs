@@ -2,7 +2,6 @@
 
 mod server;
 #[path = "../../../realtime/serve/tests/support/tcp_host.rs"]
-#[allow(dead_code)] // it is not reset, and nothing reconnects
 mod tcp_host;
 
 use std::net::{SocketAddr, TcpListener};
@@ -31,7 +30,8 @@ fn connect(folder: &Path, keys: &str) -> (server::Process, TcpHost) {
     let drive = format!("{DRIVE}{keys}");
     let process = server::serve(folder, &["--drive", &drive, "--nvme-tcp", &address.to_string()]);
     let nqn = Config { serial: "Z".into(), ..Config::default() }.nqn();
-    (process, TcpHost::connect(address, &nqn, 1).unwrap())
+    // All command sets.
+    (process, TcpHost::connect_for(6, address, &nqn, 1).unwrap())
 }
 
 fn stop(mut process: server::Process) {

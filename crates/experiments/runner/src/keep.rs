@@ -136,7 +136,7 @@ pub struct Keep {
     /// The drive's initial state.
     pub state: KeptState,
     /// Remarks for the user before the run.
-    pub notes: Vec<String>,
+    pub notes: Vec<&'static str>,
 }
 
 impl Keep {
@@ -145,11 +145,7 @@ impl Keep {
     ///
     /// # Errors
     /// Another kind of drive has written the medium, or its state is not known.
-    pub fn of(
-        before: Before,
-        spec: &DriveSpec,
-        config: &Config,
-    ) -> Result<Option<Self>> {
+    pub fn of(before: Before, spec: &DriveSpec, config: &Config) -> Result<Option<Self>> {
         let of_file =
             || before.file.as_ref().map_or(String::new(), |file| file.display().to_string());
         let found = before.found.as_ref().filter(|_| spec.state != StateSpec::New);
@@ -181,10 +177,10 @@ impl Keep {
             Some(found) => {
                 before.check(found, spec, config).with_context(of_file)?;
                 if found.state.fdp.is_some() && found.state.placement != config.placement {
-                    notes.push(format!(
+                    notes.push(
                         "its placement is another one than in the last run: reclaim units and \
-                         what FDP counts begin anew"
-                    ));
+                         what FDP counts begin anew",
+                    );
                 }
                 found.state.clone()
             }
@@ -197,16 +193,16 @@ impl Keep {
                     of_file()
                 );
             }
-            notes.push(format!(
+            notes.push(
                 "its medium keeps bytes, but the flash model begins as `precondition` says: \
-                 mapping, wear and bad blocks of earlier runs are not kept"
-            ));
+                 mapping, wear and bad blocks of earlier runs are not kept",
+            );
         }
         if before.file.is_none() && state.governs_contents() {
-            notes.push(format!(
+            notes.push(
                 "there is no place for its state (HOME and XDG_STATE_HOME are not set): zones or \
-                 chunks are lost at the end of the run"
-            ));
+                 chunks are lost at the end of the run",
+            );
         }
         let Before { file, medium, found, .. } = before;
         Ok(Some(Self { file, medium, before: found, discards, state, notes }))

@@ -153,15 +153,25 @@ pub struct TcpHost {
 }
 
 impl TcpHost {
-    /// Connects to the subsystem `nqn` at `address`.
+    /// Connects to the subsystem `nqn` at `address`, for the NVM command set.
     pub fn connect(address: SocketAddr, nqn: &str, host: u8) -> std::io::Result<Self> {
+        Self::connect_for(0, address, nqn, host)
+    }
+
+    /// Connects for the command sets that CC.CSS means by a number.
+    pub fn connect_for(
+        command_sets: u32,
+        address: SocketAddr,
+        nqn: &str,
+        host: u8,
+    ) -> std::io::Result<Self> {
         let mut admin = Connection::open(address)?;
         let (controller, status) = admin.connect(0, 0xffff, nqn, host, 0)?;
         assert_eq!(status, 0, "a controller");
-        // Enabled, with all command sets.
         let mut enable = [0; 64];
         (enable[0], enable[44]) = (0x7f, 0x14);
-        enable[48..52].copy_from_slice(&(4u32 << 20 | 6 << 16 | 6 << 4 | 1).to_le_bytes());
+        let configuration = 4 << 20 | 6 << 16 | command_sets << 4 | 1;
+        enable[48..52].copy_from_slice(&configuration.to_le_bytes());
         assert_eq!(admin.run(&enable, &[])?.1, 0);
         let mut io = Connection::open(address)?;
         assert_eq!(io.connect(1, controller, nqn, host, 0)?.1, 0, "an I/O queue");
