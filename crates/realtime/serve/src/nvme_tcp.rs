@@ -12,12 +12,12 @@ use rustix::event::{epoll, Timespec};
 use stasis_block::clock::Nanos;
 use stasis_drive::Done;
 use stasis_nvme::fabrics::DiscoveryEntry;
-use stasis_nvme::{Ended, VendorRequest};
+use stasis_nvme::{Ended, Subsystem, VendorRequest};
 use stasis_nvme_tcp::{ConnectionId, Target, MAX_CONNECTIONS};
 
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
-use crate::new_subsystem::{KeepState, MakeSubsystem, NewSubsystem};
+use crate::new_nvme::{KeepState, MakeNvme, NewNvme};
 use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::ServeError;
@@ -36,7 +36,7 @@ pub struct NvmeTcp {
     /// The subsystems that hosts discover at this address.
     pub discovery: Vec<DiscoveryEntry>,
     /// Makes the drive's subsystem.
-    pub subsystem: MakeSubsystem,
+    pub subsystem: MakeNvme<Subsystem>,
 }
 
 /// A host's socket.
@@ -83,7 +83,7 @@ impl Served {
         let backend = Backend::new(Arc::clone(&name), store, record, epoll)?;
         // Last: from here on the medium is in use by this subsystem.
         let made = subsystem(properties.capacity, properties.discard_zeroes);
-        let NewSubsystem { subsystem, keep } =
+        let NewNvme { nvme: subsystem, keep } =
             made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
         let mut target = Target::new(subsystem, hosts);
         target.set_discovery(discovery);

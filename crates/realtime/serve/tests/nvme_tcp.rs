@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stasis_nvme::{Config, Namespace, Subsystem};
-use stasis_serve::{NewSubsystem, NvmeTcp, Poll, Server};
+use stasis_serve::{NewNvme, NvmeTcp, Poll, Server};
 use support::drive;
 use tcp_host::{Connection, Event, TcpHost};
 
@@ -29,8 +29,7 @@ fn serve(medium: &str, model: Option<&str>, poll: Poll) -> (Arc<Server>, SocketA
         subsystem: Box::new(move |capacity, _| {
             let namespaces = vec![Namespace::new(capacity / 512, 512)];
             let made = Subsystem::new(Config { namespaces, ..config });
-            let subsystem = made.map_err(|error| error.to_string())?;
-            Ok(NewSubsystem { subsystem, keep: None })
+            Ok(NewNvme { nvme: made.map_err(|error| error.to_string())?, keep: None })
         }),
     });
     let server = Arc::new(Server::new(1, poll).unwrap());

@@ -20,6 +20,7 @@ use stasis_vfio_user::{Answer, Device, Handled, Message, Refusal, Request, Vecto
 
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
+use crate::new_nvme::{KeepState, MakeNvme, NewNvme};
 use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::vhost_user::memory::GuestMemory;
@@ -46,18 +47,16 @@ pub struct VfioUser {
     /// Whether clients map the doorbells, and the thread looks for them; otherwise each ringing is
     /// a message.
     pub mapped: bool,
-    /// Makes the controller of a drive of so many bytes, of which discarded ones read as zeroes or
-    /// not.
-    pub controller: MakeController,
+    /// Makes the drive's controller.
+    pub controller: MakeNvme<Controller>,
 }
-
-/// Makes a controller: see [`VfioUser::controller`].
-pub type MakeController = Box<dyn FnOnce(u64, bool) -> Result<Controller, String> + Send>;
 
 /// A vfio-user device as its thread sees it.
 pub(crate) struct Served {
     pub(crate) backend: Backend,
     device: Device,
+    /// Keeps the drive's state in the end.
+    keep: Option<KeepState>,
     listener: Option<UnixListener>,
     /// Events of its sockets; the thread waits for this descriptor.
     events: OwnedFd,
@@ -89,9 +88,6 @@ impl Served {
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
         let properties = store.properties();
-        let made = (settings.controller)(properties.capacity, properties.discard_zeroes);
-        let store_error = |message| ServeError::Store { name: name.to_string(), message };
-        let controller = made.map_err(store_error)?;
         let failed = |source: rustix::io::Errno| ServeError::Wait { source: source.into() };
         listener.set_nonblocking(true).map_err(|source| ServeError::Wait { source })?;
         let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
@@ -99,9 +95,15 @@ impl Served {
         epoll::add(&events, &listener, data, epoll::EventFlags::IN).map_err(failed)?;
         // SAFETY: the descriptor is this value's alone, and closing it takes it out.
         unsafe { register(&epoll, events.as_raw_fd()) }.map_err(failed)?;
+        let backend = Backend::new(Arc::clone(&name), store, record, epoll)?;
+        // Last: from here on the medium is in use by this controller.
+        let made = (settings.controller)(properties.capacity, properties.discard_zeroes);
+        let NewNvme { nvme: controller, keep } =
+            made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
         let vectors = controller.vectors();
         Ok(Self {
-            backend: Backend::new(name, store, record, epoll)?,
+            backend,
+            keep,
             device: Device::new(controller, settings.mapped),
             listener: Some(listener),
             events,
@@ -442,7 +444,9 @@ impl Served {
             }
         });
         self.signal();
-        self.backend.finish(idle)
+        let state = self.device.controller().kept_state();
+        self.backend.finish(idle)?;
+        self.keep.map_or(Ok(()), |keep| keep(state))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod actions;
 mod ending;
+mod kept;
 mod metrics;
 #[cfg(test)]
 mod no_request_left;
@@ -241,7 +242,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             targets.plug(&mut planned, index)?;
         }
         if let Some(devices) = &devices {
-            devices.plug(&mut planned, spec, index);
+            devices.plug(&mut planned, index);
         }
         if serve.ublk.contains(&planned.new.name) {
             open_drive::as_ublk(&mut planned, spec, &folder);

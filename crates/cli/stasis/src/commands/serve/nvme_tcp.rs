@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use anyhow::{bail, Context, Result};
-use stasis_experiment::{DriveSpec, Experiment, ServeSpec};
+use stasis_experiment::{Experiment, ServeSpec};
 use stasis_nvme::fabrics::DiscoveryEntry;
 use stasis_nvme::{Config, Subsystem};
-use stasis_runner::keep::{Before, Keep};
 use stasis_runner::{controller, failure};
-use stasis_serve::{KeepState, NewSubsystem, NvmeTcp};
+use stasis_serve::NvmeTcp;
 
+use super::kept;
 use super::open_drive::{queues, Planned};
 
 /// Entries of a queue: those that Linux asks for.
@@ -89,7 +89,8 @@ impl Targets {
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 let config =
                     Config { queue_entries: QUEUE_ENTRIES, interrupt_coalescing: false, ..made };
-                subsystem(config, before, &spec, &name).map_err(|error| failure::told(&error))
+                kept::restore(config, before, &spec, &name, Subsystem::with_state)
+                    .map_err(|error| failure::told(&error))
             }),
         });
         Ok(())
@@ -103,27 +104,6 @@ impl Targets {
         let (ip, port) = (address.ip(), address.port());
         format!("NVMe/TCP; connect by: nvme connect -t tcp -a {ip} -s {port} -n {nqn}")
     }
-}
-
-/// The subsystem of the drive `name` in the state that is kept beside its medium, which is in use
-/// from now on.
-fn subsystem(
-    config: Config,
-    before: Option<Before>,
-    spec: &DriveSpec,
-    name: &str,
-) -> Result<NewSubsystem> {
-    config.check()?;
-    let keep = before.map(|before| Keep::of(before, spec, &config)).transpose()?.flatten();
-    let Some(keep) = keep else {
-        return Ok(NewSubsystem { subsystem: Subsystem::new(config)?, keep: None });
-    };
-    keep.notes.iter().for_each(|note| stasis_serve::log::warn(name, note));
-    let subsystem = Subsystem::with_state(config, &keep.state)?;
-    keep.begin()?;
-    let end: KeepState =
-        Box::new(move |state| keep.end(state).map_err(|error| failure::told(&error)));
-    Ok(NewSubsystem { subsystem, keep: Some(end) })
 }
 
 #[cfg(test)]

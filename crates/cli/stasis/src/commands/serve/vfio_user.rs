@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{bail, Result};
-use stasis_experiment::{DriveSpec, Experiment, Polling, ServeSpec};
+use stasis_experiment::{Experiment, Polling, ServeSpec};
 use stasis_nvme::Controller;
 use stasis_runner::{controller, failure};
 use stasis_serve::VfioUser;
 
+use super::kept;
 use super::open_drive::{queues, Planned};
 
 /// The first QEMU with `vfio-user-pci`, and where Debian 13 has a later one.
@@ -73,14 +74,15 @@ impl Devices {
     }
 
     /// Makes a drive such a device.
-    pub fn plug(&self, planned: &mut Planned, spec: &DriveSpec, index: usize) {
+    pub fn plug(&self, planned: &mut Planned, index: usize) {
         planned.shown.interface = "vfio-user".into();
         let new = &mut planned.new;
         new.path = match self.is_folder {
             true => self.place.join(format!("{}.sock", new.name)),
             false => self.place.clone(),
         };
-        let (spec, serial) = (spec.clone(), spec.serial_number(index));
+        let (spec, before) = (planned.spec.clone(), planned.before.take());
+        let (name, serial) = (new.name.clone(), spec.serial_number(index));
         new.vfio_user = Some(VfioUser {
             mapped: self.mapped,
             controller: Box::new(move |capacity, discard_zeroes| {
@@ -88,7 +90,8 @@ impl Devices {
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 // Doorbells in mapped memory need no shadows.
                 let config = stasis_nvme::Config { shadow_doorbells: false, ..made };
-                Controller::new(config).map_err(|error| failure::told(&error.into()))
+                kept::restore(config, before, &spec, &name, Controller::with_state)
+                    .map_err(|error| failure::told(&error))
             }),
         });
     }

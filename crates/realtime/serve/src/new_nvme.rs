@@ -1,0 +1,18 @@
+//! Description of the NVMe side of a drive that is to be served: a subsystem, or the only
+//! controller of one.
+
+use stasis_nvme::KeptState;
+
+/// Makes the NVMe side of a drive of so many bytes, of which discarded ones read as zeroes or not.
+pub type MakeNvme<N> = Box<dyn FnOnce(u64, bool) -> Result<NewNvme<N>, String> + Send>;
+
+/// Keeps the state of an NVMe drive beside its medium, once all else is durable.
+pub type KeepState = Box<dyn FnOnce(KeptState) -> Result<(), String> + Send>;
+
+/// A subsystem or a controller that is to be served.
+pub struct NewNvme<N> {
+    /// It, in the state that was kept of it.
+    pub nvme: N,
+    /// Keeps its state when the server ends; `None`: there is no place for it.
+    pub keep: Option<KeepState>,
+}
