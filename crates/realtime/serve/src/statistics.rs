@@ -31,6 +31,8 @@ pub struct Counts {
     pub connections: u64,
     /// Clients that were turned away.
     pub refused: u64,
+    /// Accesses to a vfio-user device's registers that trapped into a message.
+    pub trapped: u64,
 }
 
 impl Counts {

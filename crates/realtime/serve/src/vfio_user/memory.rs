@@ -32,7 +32,7 @@ impl DmaMemory {
     /// # Errors
     /// It overlaps another, there are too many, or it cannot be mapped.
     pub(super) fn map(&mut self, map: DmaMap, descriptor: Option<OwnedFd>) -> Result<(), Refusal> {
-        let DmaMap { address, size, offset, .. } = map;
+        let DmaMap { address, size, offset, writable } = map;
         let overlaps = |&(other, length): &(u64, u64)| {
             // The protocol has checked that neither goes round.
             address < other + length && other < address + size
@@ -51,7 +51,7 @@ impl DmaMemory {
             return Err(Refusal::TooMany(MAX_REGIONS));
         }
         let place = MemoryRegion { guest: address, client: address, size, offset };
-        let shared = self.shared.with(place, &File::from(descriptor));
+        let shared = self.shared.and(place, &File::from(descriptor), writable);
         self.shared = shared.map_err(|error: ServeError| Refusal::Memory(error.to_string()))?;
         self.mapped.push((address, size));
         Ok(())

@@ -206,6 +206,7 @@ impl Served {
         if said {
             self.device.controller().set_time(now);
             self.converse();
+            self.backend.counts.trapped = self.device.accesses();
         }
         // A client that comes after the last one has gone is the next one.
         if came {

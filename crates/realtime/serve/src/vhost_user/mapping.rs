@@ -52,6 +52,7 @@ pub struct Mapping {
     start: usize,
     length: usize,
     entry: usize,
+    writable: bool,
 }
 
 // SAFETY: the mapping is only memory; all access to it is by copies and atomics
@@ -61,11 +62,19 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes of `file` from `offset` on.
+    /// Maps `length` bytes of `file` from `offset` on, to be read and written.
     ///
     /// # Errors
     /// If the file is too short, or cannot be mapped.
     pub fn new(file: &File, offset: u64, length: u64) -> io::Result<Self> {
+        Self::with(file, offset, length, true)
+    }
+
+    /// Maps `length` bytes of `file` from `offset` on; `writable`: not only to be read.
+    ///
+    /// # Errors
+    /// As [`Mapping::new`].
+    pub fn with(file: &File, offset: u64, length: u64, writable: bool) -> io::Result<Self> {
         HANDLER.call_once(install);
         let metadata = file.metadata()?;
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
@@ -89,7 +98,8 @@ impl Mapping {
                 entry.taken.compare_exchange(free.0, free.1, free.2, free.3).is_ok()
             })
             .ok_or_else(|| io::Error::other("too many pieces of guest memory are mapped"))?;
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        let (mut protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
+        protection.set(ProtFlags::WRITE, writable);
         // SAFETY: a new mapping at a place of the kernel's choice.
         let mapped = unsafe {
             rustix::mm::mmap(
@@ -112,7 +122,7 @@ impl Mapping {
         ENTRIES[entry].length.store(whole, Ordering::Relaxed);
         ENTRIES[entry].start.store(base as usize, Ordering::Release);
         let start = (offset - from) as usize;
-        Ok(Self { base, whole, start, length: length as usize, entry })
+        Ok(Self { base, whole, start, length: length as usize, entry, writable })
     }
 
     /// Whether its file turned out shorter than it was.
@@ -139,26 +149,27 @@ impl Mapping {
         true
     }
 
-    /// Copies all of `from` to `at`; whether that is inside.
+    /// Copies all of `from` to `at`; whether that is inside, and may be written.
     pub fn write(&self, at: usize, from: &[u8]) -> bool {
-        let Some(into) = self.place(at, from.len()) else { return false };
+        let place = self.place(at, from.len()).filter(|_| self.writable);
+        let Some(into) = place else { return false };
         // SAFETY: as in `read`.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
         true
     }
 
-    /// The number at `at`, if that is inside and aligned.
+    /// The number at `at`, if that is inside and aligned, and may be written.
     pub fn word(&self, at: usize) -> Option<&AtomicU16> {
-        let place = self.place(at, 2)?.cast::<u16>();
+        let place = self.place(at, 2).filter(|_| self.writable)?.cast::<u16>();
         // SAFETY: inside the mapping, which lives as long as the reference, and
         // aligned. All other access by this process is by copies, which race
         // with the guest in the same way.
         place.is_aligned().then(|| unsafe { AtomicU16::from_ptr(place) })
     }
 
-    /// The number of four bytes at `at`, if that is inside and aligned.
+    /// The number of four bytes at `at`, if that is inside and aligned, and may be written.
     pub fn long(&self, at: usize) -> Option<&AtomicU32> {
-        let place = self.place(at, 4)?.cast::<u32>();
+        let place = self.place(at, 4).filter(|_| self.writable)?.cast::<u32>();
         // SAFETY: as in `word`.
         place.is_aligned().then(|| unsafe { AtomicU32::from_ptr(place) })
     }
@@ -243,6 +254,20 @@ mod tests {
         assert!(Mapping::new(&file, 60 << 10, 8192).is_err());
         assert!(Mapping::new(&file, u64::MAX, 8192).is_err());
         assert!(Mapping::new(&file, 0, 0).is_err());
+    }
+
+    #[test]
+    fn memory_that_is_read_only_is_not_written() {
+        let file = memory(4096);
+        std::os::unix::fs::FileExt::write_all_at(&file, &[5], 7).unwrap();
+        let only_read =
+            File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
+        let only_read = only_read.unwrap();
+        assert!(Mapping::new(&only_read, 0, 4096).is_err());
+        let mapping = Mapping::with(&only_read, 0, 4096, false).unwrap();
+        let mut byte = [0];
+        assert!(mapping.read(7, &mut byte) && byte == [5]);
+        assert!(!mapping.write(7, &[6]) && mapping.word(8).is_none() && mapping.long(8).is_none());
     }
 
     #[test]

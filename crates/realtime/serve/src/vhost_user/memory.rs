@@ -44,6 +44,19 @@ impl GuestMemory {
     /// # Errors
     /// If it cannot be mapped, or overlaps another.
     pub fn with(&self, place: MemoryRegion, file: &File) -> Result<Self, ServeError> {
+        self.and(place, file, true)
+    }
+
+    /// The memory with one more region; `writable`: which may not only be read.
+    ///
+    /// # Errors
+    /// As [`GuestMemory::with`].
+    pub(crate) fn and(
+        &self,
+        place: MemoryRegion,
+        file: &File,
+        writable: bool,
+    ) -> Result<Self, ServeError> {
         let wrong = |message: String| Err(ServeError::Memory(message));
         let MemoryRegion { guest, client, size, offset } = place;
         if self.regions.len() >= MAX_REGIONS {
@@ -59,11 +72,8 @@ impl GuestMemory {
         if overlaps {
             return wrong(format!("a region at {guest:#x} overlaps another"));
         }
-        let mapping = Mapping::new(file, offset, size).map_err(|source| ServeError::Map {
-            guest,
-            size,
-            source,
-        })?;
+        let mapping = Mapping::with(file, offset, size, writable);
+        let mapping = mapping.map_err(|source| ServeError::Map { guest, size, source })?;
         let mut regions: Vec<_> = self
             .regions
             .iter()

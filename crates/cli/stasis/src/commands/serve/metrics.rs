@@ -7,7 +7,7 @@ use crate::metrics::{Metric, Text};
 
 /// The metrics.
 pub fn text(drives: &[DriveReport]) -> String {
-    let metrics: [Metric<DriveReport>; 14] = [
+    let metrics: [Metric<DriveReport>; 15] = [
         ("reads_total", Counter, "Reads completed", |d| d.counts.reads as f64),
         ("read_bytes_total", Counter, "Bytes read", |d| d.counts.read_bytes as f64),
         ("writes_total", Counter, "Writes completed", |d| d.counts.writes as f64),
@@ -19,6 +19,7 @@ pub fn text(drives: &[DriveReport]) -> String {
         ("resumed_total", Counter, "Requests an earlier server left", |d| d.counts.resumed as f64),
         ("connections_total", Counter, "Clients that connected", |d| d.counts.connections as f64),
         ("refused_total", Counter, "Clients turned away", |d| d.counts.refused as f64),
+        ("trapped_total", Counter, "Register accesses by message", |d| d.counts.trapped as f64),
         ("in_use", Gauge, "Whether a guest uses the drive", |d| f64::from(u8::from(d.in_use))),
         ("in_flight", Gauge, "Requests under way", |d| d.in_flight as f64),
         ("capacity_bytes", Gauge, "Size of the drive", |d| d.capacity as f64),

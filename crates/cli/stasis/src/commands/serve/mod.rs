@@ -376,6 +376,9 @@ fn summary(drive: &stasis_serve::DriveReport) -> String {
         counts.connections,
         counts.faults,
     );
+    if counts.trapped > 0 {
+        line += &format!("; {} accesses to registers trapped", counts.trapped);
+    }
     for (name, times) in [("read", drive.read), ("write", drive.write)] {
         if times.count > 0 {
             line += &format!(
