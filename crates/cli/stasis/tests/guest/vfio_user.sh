@@ -1,0 +1,85 @@
+# In a guest under stock QEMU whose NVMe drives come by vfio-user.
+set -euo pipefail
+
+# The namespace of the controller with a serial number.
+named() {
+    for controller in /sys/class/nvme/nvme*; do
+        [ "$(tr -d ' ' <"$controller/serial")" != "$1" ] || echo "/dev/${controller##*/}n1"
+    done
+}
+
+verify() { # DEVICE FIO-OPTION...
+    local device=$1
+    shift
+    fio --name=verify --filename="$device" --bs=4k --ioengine=libaio --iodepth=16 --direct=1 --verify=crc32c \
+        --verify_fatal=1 --output=/tmp/fio.txt "$@" || { cat /tmp/fio.txt; dmesg | tail -30; exit 1; }
+}
+
+first() {
+    local fdp zns plain controller
+    fdp=$(named FDP) zns=$(named ZNS) plain=$(named PLAIN)
+    verify "$plain" --rw=randwrite --size=16M --randseed=5
+    echo "verified"
+    controller=${fdp%n1}
+    nvme fdp status "$fdp" --output-format=json >/tmp/status.json
+    nvme fdp configs "$controller" --endgrp-id=1 >/tmp/configs.txt
+    grep -q 'Number of Reclaim Unit Handles: *8' /tmp/configs.txt || { cat /tmp/configs.txt; exit 1; }
+    head -c 4096 /dev/urandom >/tmp/block
+    nvme write "$fdp" --start-block=0 --block-count=7 --data-size=4096 --data=/tmp/block --dir-type=2 --dir-spec=3 >/tmp/write.txt
+    nvme read "$fdp" --start-block=0 --block-count=7 --data-size=4096 --data=/tmp/read >/tmp/write.txt
+    cmp /tmp/block /tmp/read
+    nvme fdp stats "$controller" --endgrp-id=1 >/tmp/stats.txt
+    grep -Eq 'Host Bytes with Metadata Written.*: *4096' /tmp/stats.txt || { cat /tmp/stats.txt; exit 1; }
+    echo "placed"
+    echo "zoned $(cat /sys/block/"${zns#/dev/}"/queue/zoned)"
+    nvme write "$zns" --start-block=16 --block-count=0 --data-size=512 --data=/tmp/block 2>&1 | grep -io 'zone invalid write' | head -n 1 || true
+    mkfs.ext4 -q "$plain"
+    mkdir -p /tmp/mount
+    mount "$plain" /tmp/mount
+    cp /tmp/block /tmp/mount/
+    umount /tmp/mount
+    nvme reset "${plain%n1}"
+    mount "$plain" /tmp/mount
+    cmp /tmp/block /tmp/mount/block
+    umount /tmp/mount
+    echo "reset"
+}
+
+# Memory that was plugged in, in use by processes and page cache.
+more() {
+    local block
+    for block in /sys/devices/system/memory/memory*; do
+        [ "$(cat "$block/state")" = online ] || echo online_movable >"$block/state"
+    done
+    echo "memory $(($(awk '/MemTotal/ { print $2 }' /proc/meminfo) / 1024 / 100))"
+    mkdir -p /tmp/full
+    mount -t tmpfs -o size=400M none /tmp/full
+    dd if=/dev/zero of=/tmp/full/full bs=1M count=300 status=none
+    verify "$(named PLAIN)" --rw=randwrite --size=32M --mem=mmap --iodepth=64
+    echo "verified in more memory"
+    umount /tmp/full
+    verify "$(named PLAIN)" --rw=write --size=16M --randseed=7
+    sync
+}
+
+# The server was killed: the controller fails, and its I/Os.
+gone() {
+    local plain
+    plain=$(named PLAIN)
+    ! timeout 100 dd if="$plain" of=/dev/null bs=4k count=1 iflag=direct status=none 2>/dev/null || exit 1
+    echo "an I/O fails"
+}
+
+back() {
+    local plain=
+    # The dead controller may still be there, without its namespace.
+    until [ -n "$plain" ]; do
+        sleep 0.2
+        plain=$(named PLAIN | while read -r device; do [ ! -b "$device" ] || echo "$device"; done)
+    done
+    verify "$plain" --rw=write --size=16M --randseed=7 --verify_only
+    verify "$plain" --rw=randwrite --size=16M
+    echo "back with its data"
+}
+
+"$STEP"

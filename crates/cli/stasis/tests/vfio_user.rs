@@ -1,0 +1,96 @@
+//! Drives by vfio-user in a guest under stock QEMU, 10.1 or later: this machine's, or that of the
+//! root of `scripts/test-on trixie-backports`.
+//! `cargo test -p stasis --test vfio_user -- --ignored --nocapture`
+
+mod newer_qemu;
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+use server::serve;
+use stasis_guest_image::{build, default_cache, Guest, Recipe};
+use stasis_qemu_vm::{Config, Job, Piece, Vm};
+
+fn guest() -> Guest {
+    let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
+    let cache = cache.or_else(default_cache).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_stasis"));
+    build(&Recipe::default(), program, &cache, &mut |progress| eprintln!("{progress:?}")).unwrap()
+}
+
+/// The argument of `-device` for a socket.
+fn device(path: &Path, id: &str, bus: &str) -> serde_json::Value {
+    json!({ "driver": "vfio-user-pci", "id": id, "bus": bus,
+            "socket": { "type": "unix", "path": path } })
+}
+
+/// Runs a step of the guest's script, which is to succeed.
+fn step(vm: &mut Vm, name: &str) -> String {
+    let script = include_str!("guest/vfio_user.sh");
+    let mut job = Job::new(vec!["bash".into(), "-c".into(), script.into()]);
+    job.environment.insert("STEP".into(), name.into());
+    job.limit_ms = Duration::from_secs(240).as_millis() as u64;
+    let mut said = String::new();
+    let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| {
+        if let Piece::Output(_, bytes) = piece {
+            said += &String::from_utf8_lossy(bytes);
+        }
+    });
+    let outcome = outcome.unwrap();
+    eprintln!("{said}");
+    assert_eq!((outcome.status, outcome.message.as_str()), (0, ""), "{said}");
+    said
+}
+
+#[test]
+#[ignore = "boots a guest under a QEMU that few have: make slow-test"]
+fn a_guest_has_drives_and_gets_them_back() {
+    let _qemu = newer_qemu::find();
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = folder.path().join("vfio");
+    std::fs::create_dir(&sockets).unwrap();
+    std::fs::File::create(folder.path().join("disk")).unwrap().set_len(64 << 20).unwrap();
+    let drives = [
+        "name=plain,serial=PLAIN,model=null,medium=file:disk",
+        "name=fdp,serial=FDP,model=fixed:100us,medium=ram:64MiB,placement=fdp:8x8MiB",
+        "name=zns,serial=ZNS,model=null,medium=ram:64MiB,zones.size=8MiB",
+    ];
+    let mut arguments: Vec<&str> = drives.iter().flat_map(|drive| ["--drive", drive]).collect();
+    arguments.extend(["--vfio-user", "vfio"]);
+    let mut server = serve(folder.path(), &arguments);
+    let mut config = Config { shared_memory: true, memory: 512 << 20, ..Config::new(guest()) };
+    config.arguments.extend(["-device".into(), "pcie-root-port,id=bay,chassis=1".into()]);
+    for (name, bus) in [("plain", "pcie.0"), ("fdp", "pcie.0"), ("zns", "pcie.0")] {
+        let device = device(&sockets.join(format!("{name}.sock")), name, bus).to_string();
+        config.arguments.extend(["-device".into(), device.into()]);
+    }
+    config.arguments.extend(["-m".into(), "slots=4,maxmem=4G".into()]);
+    // A server that is gone is found out soon.
+    config.kernel_arguments = "nvme_core.io_timeout=5 nvme_core.admin_timeout=5".into();
+    let mut vm = Vm::start(&config).unwrap();
+    let said = step(&mut vm, "first");
+    for line in ["verified", "placed", "zoned host-managed", "reset"] {
+        assert!(said.lines().any(|of| of == line), "there is no line `{line}`");
+    }
+    assert!(said.to_lowercase().contains("zone invalid write"));
+
+    // Memory is plugged in.
+    let backend = json!({ "qom-type": "memory-backend-memfd", "id": "more", "size": 512 << 20, "share": true });
+    let dimm = json!({ "driver": "pc-dimm", "id": "dimm", "memdev": "more" });
+    vm.monitor().execute("object-add", backend).unwrap();
+    vm.monitor().execute("device_add", dimm).unwrap();
+    assert!(step(&mut vm, "more").contains("verified in more memory"));
+
+    // The server is killed, and the drive comes back by the monitor.
+    server.kill();
+    assert!(step(&mut vm, "gone").contains("an I/O fails"));
+    let _server = serve(folder.path(), &arguments);
+    // QEMU 11.1.3 aborts at `device_del` of such a device: the dead one stays.
+    let again = device(&sockets.join("plain.sock"), "again", "bay");
+    vm.monitor().execute("device_add", again).unwrap();
+    assert!(step(&mut vm, "back").contains("back with its data"));
+    let log = std::fs::read_to_string(folder.path().join("serve.log")).unwrap();
+    assert!(!log.contains("refused") && !log.contains("reach"), "{log}");
+}
