@@ -2,6 +2,8 @@
 //! root of `scripts/test-on trixie-backports`.
 //! `cargo test -p stasis --test vfio_user -- --ignored --nocapture`
 
+#[path = "newer_qemu/boot_sector.rs"]
+mod boot_sector;
 mod newer_qemu;
 mod server;
 
@@ -93,4 +95,29 @@ fn a_guest_has_drives_and_gets_them_back() {
     assert!(step(&mut vm, "back").contains("back with its data"));
     let log = std::fs::read_to_string(folder.path().join("serve.log")).unwrap();
     assert!(!log.contains("refused") && !log.contains("reach"), "{log}");
+}
+
+/// By the NVMe driver of the firmware, which polls without interrupts.
+#[test]
+#[ignore = "boots a machine under a QEMU that few have: make slow-test"]
+fn a_machine_boots_from_a_drive_and_reboots() {
+    let _qemu = newer_qemu::find();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("disk"), boot_sector::disk()).unwrap();
+    let drive = "name=d,model=fixed:100us,medium=file:disk";
+    let mut server = serve(folder.path(), &["--drive", drive, "--vfio-user", "d.sock"]);
+    let device = json!({ "driver": "vfio-user-pci", "bootindex": 1,
+                         "socket": { "type": "unix", "path": folder.path().join("d.sock") } });
+    let mut command = std::process::Command::new("timeout");
+    command.args(["120", "qemu-system-x86_64", "-nodefaults", "-display", "none", "-m", "128M"]);
+    command.args(["-machine", "q35,memory-backend=mem", "-accel", "tcg"]);
+    command.args(["-object", "memory-backend-memfd,id=mem,size=128M,share=on"]);
+    command.args(["-debugcon", "stdio", "-device", "isa-debug-exit,iobase=0xf4"]);
+    let output = command.args(["-device", &device.to_string()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "012.", "{}", String::from_utf8_lossy(&output.stderr));
+    // QEMU's exit status is twice the value, and one.
+    assert_eq!(output.status.code(), Some(0x21));
+    server.kill();
+    assert_eq!(std::fs::read(folder.path().join("disk")).unwrap()[512], b'3');
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stasis_nvme::{Config, Controller, Namespace};
-use stasis_serve::{Counts, NewDrive, Poll, Server, VfioUser};
+use stasis_serve::{Counts, NewDrive, NewNvme, Poll, Server, VfioUser};
 use support::drive;
 use vfio_host::{memory, Client, VfioHost, MEMORY};
 
@@ -24,7 +24,8 @@ fn new(name: &str, folder: &Path, medium: &str, model: Option<&str>, mapped: boo
             let namespaces = vec![Namespace::new(capacity / 512, 512)];
             let config =
                 Config { serial, namespaces, shadow_doorbells: false, ..Config::default() };
-            Controller::new(config).map_err(|error| error.to_string())
+            let nvme = Controller::new(config).map_err(|error| error.to_string())?;
+            Ok(NewNvme { nvme, keep: None })
         }),
     });
     new
