@@ -13,7 +13,7 @@ fn linux_connects_by_tcp() {
     let guest = host_guest::guest(&["nvme-tcp"]);
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
     let kills = host_guest::kills();
-    let said = host_guest::run(&mut vm, include_str!("guest/nvme_tcp.sh"), 240 + 15 * kills);
+    let said = host_guest::run(&mut vm, include_str!("guest/nvme_tcp.sh"), 280 + 15 * kills);
     let expected = [
         "discovered",
         "size 67108864 block 512 queues 2",
@@ -29,6 +29,11 @@ fn linux_connects_by_tcp() {
         "one path is enough",
         "written before",
         "the holder writes",
+        "ports 2",
+        "access by one port",
+        "fio was running",
+        "fio verifies over both ports",
+        "it has no path 3: it has 2, counted from 1",
         "zoned host-managed zones 16",
         "zone written",
         &format!("fio after {kills} kills: ok"),

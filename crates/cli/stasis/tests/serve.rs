@@ -126,6 +126,8 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (attach("name=other,model=null,medium=file:other,block-size=1000"), "block"),
         (attach("name=other,model=null,medium=file:other,serial=123456789012345678901"), "20"),
         (attach("name=a/b,model=null,medium=file:other"), "letters"),
+        (json!({ "do": "ana", "drive": "d", "path": 1, "state": "change" }), "no NVMe/TCP target"),
+        (json!({ "do": "ana", "drive": "d", "path": 1, "state": "lost" }), "persistent-loss"),
         // Keys that only a machine of this program can have.
         (attach("name=other,model=null,medium=file:other,scheduler=bfq"), "`scheduler`"),
         (attach("name=other,model=null,medium=file:other,limits.iops=9"), "`limits`"),

@@ -69,6 +69,8 @@ enum Stage {
 /// A connection of a host.
 #[derive(Debug)]
 pub struct Connection {
+    /// The path by which its host comes.
+    path: u16,
     state: State,
     /// When it was opened (ns).
     opened: Nanos,
@@ -96,8 +98,9 @@ pub struct Shared<'a> {
 }
 
 impl Connection {
-    pub fn new(now: Nanos) -> Self {
+    pub fn new(path: u16, now: Nanos) -> Self {
         Self {
+            path,
             state: State::New,
             opened: now,
             digests: Digests::default(),
@@ -337,7 +340,7 @@ impl Connection {
             (true, Err(_)) => Err((CapsuleFault::BlockLength.field(), 0)),
             (true, Ok(data)) => {
                 let made = Connect::parse(command, data)
-                    .and_then(|connect| Self::make_queue(shared, &connect).map(|of| (connect, of)));
+                    .and_then(|connect| self.make_queue(shared, &connect).map(|of| (connect, of)));
                 made.map_err(|error: ConnectError| (error.field(), error.result()))
             }
         };
@@ -357,7 +360,11 @@ impl Connection {
         Ok(())
     }
 
-    fn make_queue(shared: &mut Shared, connect: &Connect) -> Result<Connected, ConnectError> {
+    fn make_queue(
+        &self,
+        shared: &mut Shared,
+        connect: &Connect,
+    ) -> Result<Connected, ConnectError> {
         let discovery = connect.subsystem == DISCOVERY_NQN;
         if !discovery && connect.subsystem != shared.subsystem.config().nqn() {
             return Err(ConnectError::subsystem());
@@ -365,7 +372,7 @@ impl Connection {
         if !discovery && !shared.hosts.allow(&connect.host.nqn) {
             return Err(ConnectError::host());
         }
-        let connected = shared.subsystem.connect(connect, discovery)?;
+        let connected = shared.subsystem.connect(connect, self.path, discovery)?;
         if discovery {
             if let Some(mut controller) = shared.subsystem.controller(connected.controller) {
                 controller.set_discovery(shared.hosts.entries.clone());

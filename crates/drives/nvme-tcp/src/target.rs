@@ -4,7 +4,7 @@ use slab::Slab;
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Health, Refused, Request, Tag, VendorError};
 use stasis_nvme::fabrics::{Connected, DiscoveryEntry};
-use stasis_nvme::{ControllerId, Ended, KeptState, Subsystem, VendorRequest};
+use stasis_nvme::{AnaState, ControllerId, Ended, KeptState, Subsystem, VendorRequest};
 
 use crate::arena::Arena;
 use crate::connection::{Connection, Shared, MAX_OUTPUT};
@@ -72,12 +72,17 @@ impl Target {
         self.hosts.entries = entries;
     }
 
-    /// Opens a connection; `None` if there are [`MAX_CONNECTIONS`].
-    pub fn open(&mut self) -> Option<ConnectionId> {
+    /// As [`Subsystem::set_ana`]; [`Target::collect`] attends to the hosts.
+    pub fn set_ana(&mut self, path: u16, state: AnaState) {
+        self.subsystem.set_ana(path, state);
+    }
+
+    /// Opens a connection on a path; `None` if there are [`MAX_CONNECTIONS`].
+    pub fn open(&mut self, path: u16) -> Option<ConnectionId> {
         if self.connections.len() >= MAX_CONNECTIONS {
             return None;
         }
-        Some(ConnectionId(self.connections.insert(Connection::new(self.now))))
+        Some(ConnectionId(self.connections.insert(Connection::new(path, self.now))))
     }
 
     /// The connection is no more: its queue ends, and with the admin queue its controller.

@@ -141,7 +141,7 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
 fn an_initialization_request_that_is_not_supported_is_refused_by_its_parameter() {
     for (at, value, named) in [(8, 1, "byte 8"), (10, 32, "byte 10")] {
         let mut bench = Bench::new();
-        let id = bench.target.open().unwrap();
+        let id = bench.target.open(1).unwrap();
         let mut request = vec![0; 128];
         request[2] = 128;
         request[4] = 128;
@@ -155,10 +155,10 @@ fn an_initialization_request_that_is_not_supported_is_refused_by_its_parameter()
 #[test]
 fn connections_are_bounded() {
     let mut bench = Bench::new();
-    let opened: Vec<_> = std::iter::from_fn(|| bench.target.open()).collect();
+    let opened: Vec<_> = std::iter::from_fn(|| bench.target.open(1)).collect();
     assert_eq!(opened.len(), stasis_nvme_tcp::MAX_CONNECTIONS);
     bench.target.close(opened[3]);
-    assert!(bench.target.open().is_some());
+    assert!(bench.target.open(1).is_some());
     // And controllers, by a status.
     let mut bench = Bench::new();
     let nqn = bench.nqn();

@@ -143,6 +143,7 @@ fn discovery_lists_the_subsystems_and_nothing_else() {
     let mut bench = Bench::with(config(), &["nqn.nobody"]);
     let entries = ["127.0.0.1:4420", "[::1]:4421"].map(|address| DiscoveryEntry {
         nqn: format!("nqn.2014-08.org.example:{}", &address[..1]),
+        path: 1,
         address: address.parse().unwrap(),
     });
     bench.target.set_discovery(entries.to_vec());

@@ -64,6 +64,8 @@ pub struct ConnectedHost {
 pub struct DiscoveryEntry {
     /// The subsystem's NVMe Qualified Name.
     pub nqn: String,
+    /// The path that this address is: the subsystem's port (PORTID).
+    pub path: u16,
     /// The address by which it is reached.
     pub address: std::net::SocketAddr,
 }

@@ -1,4 +1,4 @@
-//! Changes of namespaces that every controller of the subsystem is to report to its host.
+//! Changes of namespaces, and of the access to them, that every controller of the subsystem is to report to its host.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::reservations::{HostId, Notice};
 /// namespace has changed.
 const KEPT: usize = 256;
 
-/// A change of a namespace.
+/// A change of a namespace, or of the access to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Its Identify data.
@@ -17,6 +17,8 @@ pub enum Change {
     Zones(u32),
     /// Chunks have changed by themselves.
     Chunks(u32),
+    /// The access to the namespaces on a path.
+    Access(u16),
     /// Its registrants or its reservation: a notice to one host.
     Reservation(u32, HostId, Notice),
 }

@@ -145,14 +145,15 @@ fn name(data: &[u8; CONNECT_DATA], at: u16) -> Result<String, ConnectError> {
 
 impl Subsystem {
     /// Makes the queue that `connect` asks for, and its controller with an admin queue. The caller
-    /// has found the subsystem by its name, and that the host may use it. `discovery`: as a
-    /// discovery controller, which has an admin queue only.
+    /// has found the subsystem by its name, and that the host may use it. `path`: by which the host
+    /// comes. `discovery`: as a discovery controller, which has an admin queue only.
     ///
     /// # Errors
     /// An invalid parameter, by its place; no controller is left; or the queue exists.
     pub fn connect(
         &mut self,
         connect: &Connect,
+        path: u16,
         discovery: bool,
     ) -> Result<Connected, ConnectError> {
         const QUEUE: u16 = location::CDW10 + 2;
@@ -179,6 +180,7 @@ impl Subsystem {
             0 => {
                 host.keep_alive = KeepAlive::new(connect.keep_alive, host.now);
                 host.connected = Some(connect.host.clone());
+                host.path = path;
             }
             _ if host.transport != Transport::Fabrics || discovery => return Err(unknown),
             queue if queue > pairs => return Err(ConnectError::command(QUEUE)),

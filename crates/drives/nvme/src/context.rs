@@ -1,6 +1,6 @@
 //! The parts of a controller that commands act on, and the registration of commands.
 
-use crate::command::{CommandId, SubmissionEntry};
+use crate::command::{location, CommandId, SubmissionEntry};
 use crate::features::Features;
 use crate::formatting::Formatting;
 use crate::host::Host;
@@ -54,6 +54,14 @@ impl ControllerMut<'_> {
         for command in mine {
             let why = StatusCode::AbortedByPreemption;
             self.host.post_failure(memory, command, why.into(), 0, 0);
+        }
+    }
+
+    /// Checks that its host's path reaches the namespaces now.
+    pub(crate) fn check_access(&self) -> Result<(), Failure> {
+        match self.io.ana.state(self.host.path).refusal() {
+            Some(status) => Err(status.at(location::NSID)),
+            None => Ok(()),
         }
     }
 

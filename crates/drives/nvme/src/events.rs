@@ -55,6 +55,9 @@ impl Event {
     pub const INVALID_DOORBELL_REGISTER: Self = Self::error(0);
     /// A doorbell was set to an invalid value.
     pub const INVALID_DOORBELL_VALUE: Self = Self::error(1);
+    /// Asymmetric Namespace Access Change (section 5.2.1, "Notice").
+    pub const ACCESS_CHANGED: Self =
+        Self { kind: EventType::Notice, information: 3, log: log_page::ANA, nsid: 0 };
     /// Namespace Attribute Changed (section 5.2.1, "Notice"): the Identify data of a namespace has
     /// changed.
     pub const NAMESPACE_CHANGED: Self = Self {

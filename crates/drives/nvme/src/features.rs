@@ -7,10 +7,13 @@ use stasis_block::clock::Nanos;
 use crate::condition::{Condition, WARNING_TEMPERATURE};
 use crate::config::Config;
 use crate::controller_id::ControllerId;
+use crate::transport::Transport;
 
 /// Namespace Attribute Notices, in the Asynchronous Event Configuration
 /// feature and in OAES of Identify Controller.
 const NAMESPACE_NOTICES: u32 = 1 << 8;
+/// Asymmetric Namespace Access Change Notices, in the same places.
+const ACCESS_CHANGES: u32 = 1 << 11;
 /// Zone Descriptor Changed Notices, in the Asynchronous Event Configuration
 /// feature and in OAES (ZNS 1.1 section 4.1.1).
 const ZONE_CHANGES: u32 = 1 << 27;
@@ -55,6 +58,11 @@ impl Features {
     /// Whether the host requested events of changed zones.
     pub fn reports_zone_changes(&self) -> bool {
         self.events & ZONE_CHANGES != 0
+    }
+
+    /// Whether the host requested events of changed access to namespaces.
+    pub fn reports_access_changes(&self) -> bool {
+        self.events & ACCESS_CHANGES != 0
     }
 
     /// Whether the host requested events of changed namespaces.
@@ -134,7 +142,9 @@ impl FeaturesByController {
     }
 }
 
-/// Optional Asynchronous Events Supported.
-pub fn notices(config: &Config) -> u32 {
-    NAMESPACE_NOTICES | if config.has_zones() { ZONE_CHANGES } else { 0 }
+/// Optional Asynchronous Events Supported of a controller on `transport`.
+pub fn notices(config: &Config, transport: Transport) -> u32 {
+    let zones = if config.has_zones() { ZONE_CHANGES } else { 0 };
+    let access = if transport.has_capsules() { ACCESS_CHANGES } else { 0 };
+    NAMESPACE_NOTICES | zones | access
 }

@@ -28,6 +28,8 @@ pub struct Host {
     /// The identifier of the controller (CNTLID).
     pub id: ControllerId,
     pub transport: Transport,
+    /// The path by which its host comes: the subsystem's port (PORTID).
+    pub path: u16,
     pub registers: Registers,
     pub queues: Queues,
     pub interrupts: Interrupts,
@@ -52,6 +54,7 @@ impl Host {
         Self {
             id,
             transport,
+            path: 0,
             registers: Registers::default(),
             queues: Queues::new(config.queue_pairs),
             interrupts: Interrupts::new(config.vectors(), config.interrupt_coalescing),
@@ -246,6 +249,11 @@ impl Host {
                 }
             }
             Change::Chunks(nsid) => self.event(memory, Event::chunks_changed(nsid)),
+            Change::Access(path) => {
+                if path == self.path && features.reports_access_changes() {
+                    self.event(memory, Event::ACCESS_CHANGED);
+                }
+            }
             Change::Reservation(nsid, host, notice) => {
                 let mine = self.connected.as_ref().is_some_and(|of| of.id == host);
                 if mine && self.reservations.add(notice, nsid) {

@@ -4,6 +4,7 @@
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request};
 
+use crate::ana::Ana;
 use crate::buffers::Buffers;
 use crate::changes::Changes;
 use crate::command::{location, CommandId, SubmissionEntry};
@@ -47,6 +48,8 @@ pub struct Io {
     pub condition: Condition,
     pub cache: WriteCache,
     pub reservations: Reservations,
+    /// The access to the namespaces on each path.
+    pub ana: Ana,
     /// Commands that were aborted on behalf of another host, for their controllers to end.
     pub preempted: Vec<CommandId>,
     pub statistics: Statistics,
@@ -77,6 +80,7 @@ impl Io {
             condition: Condition::default(),
             cache: WriteCache::default(),
             reservations: Reservations::default(),
+            ana: Ana::default(),
             preempted: Vec::new(),
             statistics: Statistics::default(),
             changes: Changes::default(),

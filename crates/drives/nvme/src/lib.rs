@@ -27,6 +27,7 @@
 //! namespaces, Flexible Data Placement) names its own specification.
 
 mod admin;
+mod ana;
 mod buffers;
 mod capsules;
 mod changes;
@@ -73,6 +74,7 @@ mod vendor;
 mod write_cache;
 mod zoned;
 
+pub use ana::AnaState;
 pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
 pub use context::ControllerMut;
 pub use controller::{Controller, Ended};

@@ -7,6 +7,8 @@ pub const CHANGED_NAMESPACES: u8 = 0x04;
 pub const COMMANDS_AND_EFFECTS: u8 = 0x05;
 /// Endurance Group Information (section 5.14.1.9).
 pub const ENDURANCE_GROUP: u8 = 0x09;
+/// Asymmetric Namespace Access (section 5.14.1.12).
+pub const ANA: u8 = 0x0c;
 /// Of Flexible Data Placement (NVMe TP4146).
 pub const FDP_CONFIGURATIONS: u8 = 0x20;
 pub const FDP_HANDLE_USAGE: u8 = 0x21;

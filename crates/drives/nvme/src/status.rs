@@ -62,6 +62,9 @@ pub enum StatusCode {
     WriteFault = 0x280,
     UnrecoveredReadError = 0x281,
     CompareFailure = 0x285,
+    AnaPersistentLoss = 0x301,
+    AnaInaccessible = 0x302,
+    AnaTransition = 0x303,
     /// OCSSD 2.0 section 4: the chunk is, or has just become, offline.
     OfflineChunk = 0x2c0,
     InvalidReset = 0x2c1,
@@ -84,6 +87,9 @@ impl StatusCode {
                 | Self::TransientTransportError
                 | Self::WriteFault
                 | Self::UnrecoveredReadError
+                | Self::AnaPersistentLoss
+                | Self::AnaInaccessible
+                | Self::AnaTransition
         );
         self as u16 | if again { 0 } else { DNR }
     }

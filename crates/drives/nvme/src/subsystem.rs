@@ -3,6 +3,8 @@
 use stasis_block::clock::Nanos;
 use stasis_block::{Health, Refused, Request, Tag};
 
+use crate::ana::AnaState;
+use crate::changes::Change;
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, ConfigError};
 use crate::context::ControllerMut;
@@ -241,6 +243,14 @@ impl Subsystem {
     /// at; `None` unless interrupts are held back.
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.hosts.iter().flatten().filter_map(|host| host.interrupts.next_deadline()).min()
+    }
+
+    /// Sets the access to the namespaces on a path: commands under way end as ever. Hosts on that
+    /// path that requested it have an event, for which they are to be attended to.
+    pub fn set_ana(&mut self, path: u16, state: AnaState) {
+        if self.io.ana.set(path, state) {
+            self.io.changes.add(Change::Access(path));
+        }
     }
 
     /// Sets the drive's temperature (kelvin).

@@ -37,7 +37,8 @@ pub struct ServeSpec {
     /// sockets.
     pub ublk: Vec<String>,
     /// Address at which the drives are NVMe/TCP targets instead of sockets: the first drive there,
-    /// each further one at the next port. `4420` alone is that port of this host's loopback.
+    /// each further one at the next port. `4420` alone is that port of this host's loopback. Several
+    /// addresses, separated by commas, are paths to the same drives.
     pub nvme_tcp: Option<String>,
     /// Socket at which the only drive is an NVMe controller of a virtual machine, by vfio-user, or
     /// a folder for a socket of each drive.

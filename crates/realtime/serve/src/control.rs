@@ -11,6 +11,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use stasis_block::units::parse_size;
+use stasis_nvme::AnaState;
 
 use crate::{NewDrive, ServeError, Server};
 
@@ -65,6 +66,15 @@ pub enum ControlRequest {
         drive: String,
         /// As the drive's table has it.
         model: Value,
+    },
+    /// Sets the access to an NVMe/TCP drive on a path.
+    Ana {
+        /// Name of the drive.
+        drive: String,
+        /// Number of the path, from 1.
+        path: u16,
+        /// `optimized`, `non-optimized`, `inaccessible`, `persistent-loss` or `change`.
+        state: AnaState,
     },
     /// Hands the sockets to the caller, ends serving, and reports when that is over.
     Replace {},
@@ -154,7 +164,7 @@ fn line(lines: &mut impl BufRead) -> std::io::Result<Option<Result<Vec<u8>, Stri
 
 fn parse(line: &[u8]) -> Result<ControlRequest, String> {
     serde_json::from_slice(line).map_err(|error| {
-        let names = "list, statistics, create, attach, detach, resize, timing, replace";
+        let names = "list, statistics, create, attach, detach, resize, timing, ana, replace";
         format!("{error}; a request is an object such as {{\"do\": \"list\"}}, one of {names}")
     })
 }
@@ -207,6 +217,10 @@ fn answer(request: ControlRequest, control: &Control) -> Result<Value, String> {
         ControlRequest::Timing { drive, model } => {
             let label = server.set_model(&drive, model).map_err(say)?;
             json!({ "drive": drive, "model": label })
+        }
+        ControlRequest::Ana { drive, path, state } => {
+            server.set_ana(&drive, path, state).map_err(say)?;
+            json!({ "drive": drive, "path": path, "state": state })
         }
         ControlRequest::Replace {} => Value::Null,
     })

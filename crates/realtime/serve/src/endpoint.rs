@@ -12,8 +12,8 @@ pub(crate) enum Endpoint {
     Socket(Socket),
     /// Among the block devices of the host.
     Ublk(Device),
-    /// At an address and port.
-    NvmeTcp(SocketAddr),
+    /// At an address and port on each path.
+    NvmeTcp(Vec<SocketAddr>),
     /// A vfio-user device on a socket.
     VfioUser(SocketName),
 }
@@ -38,7 +38,9 @@ impl Endpoint {
         match self {
             Self::Socket(socket) => socket.path().display().to_string(),
             Self::Ublk(device) => device.path().display().to_string(),
-            Self::NvmeTcp(address) => address.to_string(),
+            Self::NvmeTcp(addresses) => {
+                addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+            }
             Self::VfioUser(name) => name.path.display().to_string(),
         }
     }

@@ -12,7 +12,7 @@ use rustix::event::{epoll, Timespec};
 use stasis_block::clock::Nanos;
 use stasis_drive::Done;
 use stasis_nvme::fabrics::DiscoveryEntry;
-use stasis_nvme::{Ended, Subsystem, VendorRequest};
+use stasis_nvme::{AnaState, Ended, Subsystem, VendorRequest};
 use stasis_nvme_tcp::{ConnectionId, Target, MAX_CONNECTIONS};
 
 use crate::backend::{Backend, Counted};
@@ -22,15 +22,15 @@ use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::ServeError;
 
-/// Data of the listening socket in the events.
-const LISTENER: u64 = u64::MAX;
+/// Data of the first listening socket in the events; the others' are behind it.
+const FIRST_LISTENER: u64 = 1 << 32;
 /// Bytes that are taken from a socket at a time.
 const CHUNK: usize = 256 << 10;
 
 /// Settings of a drive that is an NVMe/TCP target.
 pub struct NvmeTcp {
-    /// The socket on which hosts come.
-    pub listener: TcpListener,
+    /// The sockets on which hosts come: each one is a path, of which the first has number 1.
+    pub listeners: Vec<TcpListener>,
     /// The NQNs of the hosts that may connect; empty: all.
     pub hosts: Vec<String>,
     /// The subsystems that hosts discover at this address.
@@ -53,7 +53,9 @@ pub(crate) struct Served {
     target: Target,
     /// Keeps the subsystem's state in the end.
     keep: Option<KeepState>,
-    listener: Option<TcpListener>,
+    /// Empty once no more hosts are taken.
+    listeners: Vec<TcpListener>,
+    paths: u16,
     /// Events of its sockets; the thread waits for this descriptor.
     events: OwnedFd,
     peers: BTreeMap<ConnectionId, Peer>,
@@ -71,13 +73,15 @@ impl Served {
         record: Option<IoRecordSender>,
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
-        let NvmeTcp { listener, hosts, discovery, subsystem } = settings;
+        let NvmeTcp { listeners, hosts, discovery, subsystem } = settings;
         let properties = store.properties();
         let failed = |source: rustix::io::Errno| ServeError::Wait { source: source.into() };
-        listener.set_nonblocking(true).map_err(|source| ServeError::Wait { source })?;
         let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-        let data = epoll::EventData::new_u64(LISTENER);
-        epoll::add(&events, &listener, data, epoll::EventFlags::IN).map_err(failed)?;
+        for (data, listener) in (FIRST_LISTENER..).zip(&listeners) {
+            listener.set_nonblocking(true).map_err(|source| ServeError::Wait { source })?;
+            let data = epoll::EventData::new_u64(data);
+            epoll::add(&events, listener, data, epoll::EventFlags::IN).map_err(failed)?;
+        }
         // SAFETY: the descriptor is this value's alone, and closing it takes it out.
         unsafe { register(&epoll, events.as_raw_fd()) }.map_err(failed)?;
         let backend = Backend::new(Arc::clone(&name), store, record, epoll)?;
@@ -91,7 +95,8 @@ impl Served {
             backend,
             target,
             keep,
-            listener: Some(listener),
+            paths: listeners.len() as u16,
+            listeners,
             events,
             peers: BTreeMap::new(),
             chunk: vec![0; CHUNK].into(),
@@ -155,18 +160,20 @@ impl Served {
         };
         for event in events.iter() {
             match event.data.u64() {
-                LISTENER => self.accept(),
+                data if data >= FIRST_LISTENER => self.accept((data - FIRST_LISTENER) as usize),
                 id => self.receive(ConnectionId(id as usize)),
             }
         }
         !events.is_empty()
     }
 
-    fn accept(&mut self) {
-        let Some(listener) = &self.listener else { return };
+    /// Takes the hosts that come by the listening socket of this index.
+    fn accept(&mut self, index: usize) {
+        let Some(listener) = self.listeners.get(index) else { return };
+        let path = index as u16 + 1;
         while let Ok((stream, address)) = listener.accept() {
             let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-            let opened = ready.ok().and_then(|()| self.target.open());
+            let opened = ready.ok().and_then(|()| self.target.open(path));
             let Some(id) = opened else {
                 self.backend.counts.refused += 1;
                 let most = MAX_CONNECTIONS;
@@ -256,9 +263,23 @@ impl Served {
         });
     }
 
+    /// Sets the access to the drive on a path.
+    ///
+    /// # Errors
+    /// There is no such path: returns how many there are.
+    pub(crate) fn set_ana(&mut self, path: u16, state: AnaState) -> Result<(), u16> {
+        if !(1..=self.paths).contains(&path) {
+            return Err(self.paths);
+        }
+        self.target.set_ana(path, state);
+        self.target.collect();
+        self.speak();
+        Ok(())
+    }
+
     /// Takes no more hosts: the drive is about to end.
     pub(crate) fn begin_end(&mut self) {
-        self.listener = None;
+        self.listeners.clear();
     }
 
     /// Waits until `limit` for requests under way, makes everything durable and closes the drive.

@@ -13,6 +13,7 @@ use stasis_block::inside::Inside;
 use stasis_block::units::format_size;
 use stasis_drive::Layer;
 use stasis_media::{MIN_CAPACITY, SECTOR};
+use stasis_nvme::AnaState;
 use stasis_virtio::Config;
 
 use crate::description::Description;
@@ -277,6 +278,28 @@ impl Server {
         changed.flatten().ok_or_else(|| ServeError::Missing(name.into()))?;
         entry.description = description;
         Ok(entry.description.label())
+    }
+
+    /// Sets the access to an NVMe/TCP drive on a path, of which the first has number 1.
+    ///
+    /// # Errors
+    /// If there is no such drive, it is no NVMe/TCP target, or it has no such path.
+    pub fn set_ana(&self, name: &str, path: u16, state: AnaState) -> Result<(), ServeError> {
+        let mut drives = self.lock();
+        let entry = find(&mut drives.1, name)?;
+        let (id, worker) = (entry.id, &self.workers[entry.worker]);
+        let set = worker.call(move |state_of| match state_of.drives.get_mut(&id)? {
+            Transport::NvmeTcp(served) => Some(served.set_ana(path, state)),
+            _ => Some(Err(0)),
+        });
+        let set = set.flatten().ok_or_else(|| ServeError::Missing(name.into()))?;
+        set.map_err(|paths| {
+            let message = match paths {
+                0 => "it is no NVMe/TCP target, and has no paths".into(),
+                paths => format!("it has no path {path}: it has {paths}, counted from 1"),
+            };
+            ServeError::Impossible { name: name.into(), message }
+        })
     }
 
     /// Changes a drive's size to `bytes`, once nothing is under way, and notifies the guest.

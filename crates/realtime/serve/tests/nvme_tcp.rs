@@ -23,7 +23,7 @@ fn serve(medium: &str, model: Option<&str>, poll: Poll) -> (Arc<Server>, SocketA
     let nqn = config.nqn();
     let mut new = drive("d", folder.path(), medium, model);
     new.nvme_tcp = Some(NvmeTcp {
-        listener,
+        listeners: vec![listener],
         hosts: vec![],
         discovery: vec![],
         subsystem: Box::new(move |capacity, _| {

@@ -10,13 +10,13 @@ watch_steps
 
 serve() {
     : >log
-    ./stasis serve --sockets $at --control $at/control.sock --nvme-tcp 4420 "$@" 2>>log &
+    ./stasis serve --sockets $at --control $at/control.sock --nvme-tcp "${paths:-4420}" "$@" 2>>log &
     server=$!
     until [ -S $at/control.sock ] && grep -q "nvme connect" log; do
         kill -0 $server || { cat log; exit 1; }
         sleep 0.1
     done
-    nqn=$(sed -n 's/.* -n //p;T;q' log)
+    nqn=$(sed -n 's/.* -n \([^;]*\).*/\1/p;T;q' log)
 }
 
 stop() {
@@ -92,6 +92,36 @@ reserved "$other" | grep -i "conflict" | head -1
 reserved "$one" | grep -qi "success" && echo "the holder writes"
 nvme resv-report "$other" --namespace-id=1 --eds | grep -E "rtype|rkey" | tr -d ' ' | tr '\n' ' '
 echo
+nvme disconnect -n "$nqn" >/dev/null
+stop
+
+# Two ports of one drive: the access by one is taken away while fio verifies, and given back.
+paths=4420,5420
+serve --drive name=two,model=null,medium=ram:64MiB
+paths=
+echo "ports $(nvme discover -t tcp -a 127.0.0.1 -s 4420 | grep -c "portid:  [12]")"
+connect
+nvme connect -t tcp -a 127.0.0.1 -s 5420 -n "$nqn" >/dev/null
+access() { # PATH STATE
+    perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new($ARGV[0]) or die; print $s "$ARGV[1]\n"; print scalar <$s>' \
+        $at/control.sock "{\"do\": \"ana\", \"drive\": \"two\", \"path\": $1, \"state\": \"$2\"}"
+}
+states() { cat /sys/class/nvme-subsystem/nvme-subsys*/nvme*/nvme*c*n*/ana_state 2>/dev/null | sort | tr '\n' ' '; }
+until [ "$(states)" = "optimized optimized " ]; do sleep 0.1; done
+fio --name=ana --filename="$device" --rw=randwrite --bs=4k --size=16M --io_size=64M --rate_iops=4000 --ioengine=libaio --iodepth=8 \
+    --direct=1 --verify=crc32c --output=fio.txt &
+fio=$!
+sleep 1
+access 1 inaccessible
+until [ "$(states)" = "inaccessible optimized " ]; do sleep 0.1; done
+echo "access by one port"
+access 2 non-optimized
+until [ "$(states)" = "inaccessible non-optimized " ]; do sleep 0.1; done
+access 1 optimized
+until [ "$(states)" = "non-optimized optimized " ]; do sleep 0.1; done
+kill -0 $fio && echo "fio was running" || true
+wait $fio && echo "fio verifies over both ports"
+access 3 optimized
 nvme disconnect -n "$nqn" >/dev/null
 stop
 

@@ -121,7 +121,7 @@ pub fn run(script: &[u8]) {
 }
 
 fn greet(target: &mut Target, digests: u8) -> Option<ConnectionId> {
-    let id = target.open()?;
+    let id = target.open(1)?;
     let mut request = [0; 128];
     (request[2], request[4], request[11]) = (128, 128, digests);
     target.receive(id, &request);
@@ -154,7 +154,7 @@ fn step(
             let raw: Vec<u8> = (0..script.u8()).map(|_| script.u8()).collect();
             id.into_iter().for_each(|id| target.receive(id, &raw));
         }
-        1 => ids.extend(target.open()),
+        1 => ids.extend(target.open(1)),
         2 => ids.extend(greet(target, script.u8() & 3)),
         3 if ids.len() > 2 => target.close(ids.swap_remove(which % ids.len())),
         4 => {

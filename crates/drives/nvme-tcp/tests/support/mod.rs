@@ -19,6 +19,8 @@ pub struct Bench {
     pub target: Target,
     pub disk: Vec<u8>,
     pub now: u64,
+    /// The path by which new connections come.
+    pub path: u16,
 }
 
 pub fn config() -> Config {
@@ -46,7 +48,7 @@ impl Bench {
     pub fn with(config: Config, hosts: &[&str]) -> Self {
         let hosts = hosts.iter().map(|host| host.to_string()).collect();
         let target = Target::new(Subsystem::new(config).unwrap(), hosts);
-        Self { target, disk: vec![0; SIZE], now: 0 }
+        Self { target, disk: vec![0; SIZE], now: 0, path: 1 }
     }
 
     pub fn nqn(&self) -> String {
@@ -147,7 +149,7 @@ pub fn connect_data(controller: u16, subsystem: &str, host: &str, id: [u8; 16]) 
 impl Host {
     /// A connection that has exchanged initialization requests.
     pub fn open(bench: &mut Bench, digests: u8) -> Self {
-        let id = bench.target.open().unwrap();
+        let id = bench.target.open(bench.path).unwrap();
         let host = HOST.to_owned();
         let mut host = Self { id, digests, cid: 0, host, host_id: [7; 16], received: vec![] };
         let mut request = vec![0; 128];

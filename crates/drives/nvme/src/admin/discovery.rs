@@ -48,7 +48,7 @@ fn to_page(entries: &[DiscoveryEntry]) -> Vec<u8> {
         raw[1] = if entry.address.is_ipv4() { IPV4 } else { IPV6 };
         raw[2] = NVM_SUBSYSTEM;
         raw[3] = TREQ;
-        raw[4..6].copy_from_slice(&1u16.to_le_bytes());
+        raw[4..6].copy_from_slice(&entry.path.to_le_bytes());
         raw[6..8].copy_from_slice(&ANY_CONTROLLER.to_le_bytes());
         raw[8..10].copy_from_slice(&ADMIN_QUEUE_SIZE.to_le_bytes());
         put_text(&mut raw[32..64], &entry.address.port().to_string());

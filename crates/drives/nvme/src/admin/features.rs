@@ -208,7 +208,8 @@ fn set_feature(
         feature::WRITE_ATOMICITY => controller.features_mut().write_atomicity = value & 1,
         feature::ASYNCHRONOUS_EVENTS => {
             // Warnings, and the notices that OAES offers.
-            controller.features_mut().events = value & (0xff | notices(&controller.io.config));
+            let notices = notices(&controller.io.config, controller.host.transport);
+            controller.features_mut().events = value & (0xff | notices);
             controller.check_warnings(memory);
         }
         feature::RESERVATION_MASK if command.nsid == ALL_NAMESPACES => {

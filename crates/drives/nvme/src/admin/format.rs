@@ -48,6 +48,7 @@ fn format(
     if controller.formatting.is_under_way() {
         return Err(StatusCode::FormatInProgress.into());
     }
+    controller.check_access()?;
     let reserved = controller.io.reservations.check(command.controller, command.nsid, None);
     reserved.map_err(|status| status.at(location::NSID))?;
     for nsid in first..=last {

@@ -13,7 +13,7 @@ use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, keep_alive, reservations, Memory, PAGE_SIZE};
+use crate::{ana, capsules, keep_alive, reservations, Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
 use crate::context::AdminCommand;
@@ -45,9 +45,12 @@ fn identify(
             let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;
             fill_namespace(&mut page, namespace, identity);
             // NMIC: other controllers may have it too.
-            page[30] = u8::from(controller.host.transport.has_capsules());
-            if controller.host.transport.has_capsules() && namespace.ocssd.is_none() {
-                page[31] = reservations::CAPABILITIES;
+            if controller.host.transport.has_capsules() {
+                page[30] = 1;
+                put(&mut page, 92, &ana::GROUP.to_le_bytes());
+                if namespace.ocssd.is_none() {
+                    page[31] = reservations::CAPABILITIES;
+                }
             }
             page[33] = deallocation(&controller.io.config);
             // NSATTR: whether it can be written now, for whatever reason.
@@ -128,6 +131,7 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     const CTRATT_LONG_HOST_ID: u32 = 1;
     // Each host has a controller of its own.
     const CMIC_SEVERAL_CONTROLLERS: u8 = 1 << 1;
+    const CMIC_ANA: u8 = 1 << 3;
     // Maximum SGL Data Block Descriptors of a capsule.
     const MSDBD: u8 = 1;
     // A namespace is formatted and erased alone; cryptographic erase.
@@ -155,7 +159,12 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     page[111] = CNTRLTYPE_IO;
     let mut attributes = 0;
     if host.transport.has_capsules() {
-        page[76] |= CMIC_SEVERAL_CONTROLLERS;
+        page[76] |= CMIC_SEVERAL_CONTROLLERS | CMIC_ANA;
+        page[342] = ana::TRANSITION_TIME;
+        page[343] = ana::CAPABILITIES;
+        put(page, 344, &ana::GROUP.to_le_bytes()); // ANAGRPMAX
+        put(page, 348, &1u32.to_le_bytes()); // NANAGRPID: groups
+        put(page, 540, &(config.namespaces.len() as u32).to_le_bytes()); // MNAN
         attributes |= CTRATT_LONG_HOST_ID;
         page[1803] = MSDBD;
     }
@@ -165,7 +174,7 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
         put(page, 340, &ENDURANCE_GROUP.to_le_bytes()); // ENDGIDMAX
     }
     put(page, 96, &attributes.to_le_bytes());
-    put(page, 92, &notices(config).to_le_bytes());
+    put(page, 92, &notices(config, host.transport).to_le_bytes());
     page[264] = AVSCC;
     page[524] = FNA;
     page[258] = 3; // Abort Command Limit, 0's based; each is done at once.

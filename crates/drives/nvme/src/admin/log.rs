@@ -16,6 +16,8 @@ use crate::context::{AdminCommand, Commands};
 
 /// Retain Asynchronous Event, in Dword 10.
 const RETAIN_EVENT: u32 = 1 << 15;
+/// Return Groups Only of the Asymmetric Namespace Access log, in Dword 10.
+const RETURN_GROUPS_ONLY: u32 = 1 << 8;
 
 pub const GET_LOG_PAGE: AdminCommand = AdminCommand::plain(0x02, get_log_page);
 
@@ -80,6 +82,11 @@ fn get_log_page(
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
         page::FIRMWARE_SLOTS => firmware_page(controller),
         page::CHANGED_NAMESPACES => controller.host.events.changed_namespaces_page(),
+        page::ANA if controller.host.transport.has_capsules() => {
+            let groups_only = command.cdw10 & RETURN_GROUPS_ONLY != 0;
+            let namespaces = controller.io.namespaces.count();
+            controller.io.ana.to_page(controller.host.path, namespaces, groups_only)
+        }
         page::RESERVATIONS if controller.host.connected.is_some() => {
             controller.host.reservations.take_page()
         }
@@ -112,6 +119,10 @@ fn get_log_page(
             page::CHANGED_NAMESPACES => {
                 controller.host.events.unmask(EventType::Notice);
                 controller.host.events.clear_changed_namespaces();
+            }
+            page::ANA => {
+                controller.host.events.forget(identifier, 0);
+                controller.host.events.unmask(EventType::Notice);
             }
             page::RESERVATIONS => controller.host.events.unmask(EventType::CommandSet),
             page::CHUNK_NOTIFICATIONS => {

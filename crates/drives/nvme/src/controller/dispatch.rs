@@ -32,6 +32,7 @@ impl ControllerMut<'_> {
         };
         match table.find(command.opcode) {
             Some(known) => {
+                self.check_access()?;
                 self.check_reservation(known, command)?;
                 (known.execute)(self.io, memory, command)
             }

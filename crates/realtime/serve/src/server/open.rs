@@ -106,8 +106,9 @@ pub(super) fn nvme_tcp(
     worker: &Arc<Worker>,
 ) -> Result<Endpoint, ServeError> {
     let NewDrive { name, record, open, .. } = new;
-    let address = settings.listener.local_addr();
-    let address = address.map_err(|source| ServeError::System { what: "listen", source })?;
+    let addresses: std::io::Result<_> =
+        settings.listeners.iter().map(std::net::TcpListener::local_addr).collect();
+    let addresses = addresses.map_err(|source| ServeError::System { what: "listen", source })?;
     let shared: Arc<str> = name.as_str().into();
     let opened = worker.call(move |state| {
         let store = opened(open, &shared)?;
@@ -117,7 +118,7 @@ pub(super) fn nvme_tcp(
         Ok(())
     });
     opened.ok_or(ServeError::Missing(name))??;
-    Ok(Endpoint::NvmeTcp(address))
+    Ok(Endpoint::NvmeTcp(addresses))
 }
 
 /// A drive as a vfio-user device.

@@ -89,8 +89,9 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, value_delimiter = ',', require_equals = true)]
     pub ublk: Option<Vec<String>>,
     /// Make drives NVMe/TCP targets instead of sockets: the first at this address, each further one
-    /// at the next port. `4420` is that port of this host's loopback
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "ublk")]
+    /// at the next port. `4420` is that port of this host's loopback. Several addresses are paths to
+    /// the same drives
+    #[arg(long, value_name = "ADDRESS,...", conflicts_with = "ublk")]
     pub nvme_tcp: Option<String>,
     /// Make drives NVMe controllers of virtual machines by vfio-user instead of sockets of
     /// vhost-user-blk: the only one at this socket, or each at NAME.sock in this folder

@@ -14,6 +14,8 @@ use super::open_drive::{queues, Planned};
 
 /// Entries of a queue: those that Linux asks for.
 const QUEUE_ENTRIES: u16 = 128;
+/// Limit on the paths to a drive.
+const MAX_PATHS: usize = 16;
 
 /// Checks what a server of NVMe/TCP targets cannot have.
 pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
@@ -35,8 +37,9 @@ pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
 /// The targets of a server.
 pub struct Targets {
     hosts: Vec<String>,
-    entries: Vec<DiscoveryEntry>,
-    listeners: Vec<Option<TcpListener>>,
+    /// Those of each drive, one for each path.
+    entries: Vec<Vec<DiscoveryEntry>>,
+    listeners: Vec<Vec<TcpListener>>,
 }
 
 /// The address that a word means: `PORT`, `:PORT` or `IP:PORT`.
@@ -54,36 +57,47 @@ impl Targets {
     /// Listens at the addresses of all drives, if they are to be NVMe/TCP targets.
     pub fn listen(experiment: &Experiment) -> Result<Option<Self>> {
         let serve = &experiment.serve;
-        let Some(word) = &serve.nvme_tcp else { return Ok(None) };
-        let first = address(word)?;
+        let Some(words) = &serve.nvme_tcp else { return Ok(None) };
+        let paths = words.split(',').map(address).collect::<Result<Vec<_>>>()?;
+        if paths.len() > MAX_PATHS {
+            bail!(
+                "nvme-tcp has {} addresses, but a drive has at most {MAX_PATHS} paths",
+                paths.len()
+            );
+        }
         let (mut listeners, mut entries) = (Vec::new(), Vec::new());
         for (index, spec) in experiment.drives.iter().enumerate() {
-            let mut at = first;
-            if first.port() != 0 {
-                let port = u16::try_from(index).ok().and_then(|n| first.port().checked_add(n));
-                at.set_port(port.context("there are more drives than ports from there on")?);
-            }
-            let listener = TcpListener::bind(at)
-                .with_context(|| format!("cannot listen on {at} for NVMe/TCP"))?;
-            let address = listener.local_addr()?;
             let config = Config { serial: spec.serial_number(index), ..Config::default() };
-            entries.push(DiscoveryEntry { nqn: config.nqn(), address });
-            listeners.push(Some(listener));
+            let (mut of_drive, mut its_entries) = (Vec::new(), Vec::new());
+            for (path, first) in (1..).zip(&paths) {
+                let mut at = *first;
+                if first.port() != 0 {
+                    let port = u16::try_from(index).ok().and_then(|n| first.port().checked_add(n));
+                    at.set_port(port.context("there are more drives than ports from there on")?);
+                }
+                let listener = TcpListener::bind(at)
+                    .with_context(|| format!("cannot listen on {at} for NVMe/TCP"))?;
+                let address = listener.local_addr()?;
+                its_entries.push(DiscoveryEntry { nqn: config.nqn(), path, address });
+                of_drive.push(listener);
+            }
+            entries.push(its_entries);
+            listeners.push(of_drive);
         }
         Ok(Some(Self { hosts: serve.hosts.clone(), entries, listeners }))
     }
 
     /// Makes a drive the target that listens for it.
     pub fn plug(&mut self, planned: &mut Planned, index: usize) -> Result<()> {
-        let listener = self.listeners.get_mut(index).and_then(Option::take);
-        let listener = listener.context("the drive has no address")?;
+        let listeners = self.listeners.get_mut(index).map(std::mem::take);
+        let listeners = listeners.context("the drive has no address")?;
         planned.shown.interface = "nvme-tcp".into();
         let (spec, before) = (planned.spec.clone(), planned.before.take());
         let (name, serial) = (planned.new.name.clone(), spec.serial_number(index));
         planned.new.nvme_tcp = Some(NvmeTcp {
-            listener,
+            listeners,
             hosts: self.hosts.clone(),
-            discovery: self.entries.clone(),
+            discovery: self.entries.concat(),
             subsystem: Box::new(move |capacity, discard_zeroes| {
                 let queues = queues(&spec);
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
@@ -98,11 +112,12 @@ impl Targets {
 
     /// How a host connects to a drive.
     pub fn place(&self, index: usize) -> String {
-        let Some(DiscoveryEntry { nqn, address }) = self.entries.get(index) else {
-            return String::new();
+        let connect = |entry: &DiscoveryEntry| {
+            let (ip, port) = (entry.address.ip(), entry.address.port());
+            format!("nvme connect -t tcp -a {ip} -s {port} -n {}", entry.nqn)
         };
-        let (ip, port) = (address.ip(), address.port());
-        format!("NVMe/TCP; connect by: nvme connect -t tcp -a {ip} -s {port} -n {nqn}")
+        let lines: Vec<_> = self.entries[index].iter().map(connect).collect();
+        format!("NVMe/TCP; connect by: {}", lines.join("; another path: "))
     }
 }
 
