@@ -265,8 +265,8 @@ fn figures() {
             let (server, path) = serve(folder.path(), model, poll);
             let mut host = VfioHost::connect(&path).unwrap();
             let (median, one) = reads(&mut host, 1);
-            let (_, many) = reads(&mut host, 32);
             let report = server.report().remove(0);
+            let (_, many) = reads(&mut host, 32);
             let of = model.unwrap_or("null");
             println!("{label} {of}: median {median:.1} us, {one:.0} IOPS, QD32 {many:.0} IOPS");
             if let (Some(error), Some(bias)) = (report.timing_error, report.timing_bias_ns) {

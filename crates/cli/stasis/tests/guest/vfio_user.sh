@@ -21,7 +21,10 @@ first() {
     verify "$plain" --rw=randwrite --size=16M --randseed=5
     echo "verified"
     controller=${fdp%n1}
-    nvme fdp status "$fdp" --output-format=json >/tmp/status.json
+    # The guide's commands, of this drive.
+    bash -ec "${GUIDE//\/dev\/nvme0/$controller}" >/tmp/guide.txt 2>&1 || { cat /tmp/guide.txt; exit 1; }
+    grep -q 'Host Bytes with Metadata Written' /tmp/guide.txt
+    echo "as the guide says"
     nvme fdp configs "$controller" --endgrp-id=1 >/tmp/configs.txt
     grep -q 'Number of Reclaim Unit Handles: *8' /tmp/configs.txt || { cat /tmp/configs.txt; exit 1; }
     head -c 4096 /dev/urandom >/tmp/block
@@ -43,6 +46,20 @@ first() {
     cmp /tmp/block /tmp/mount/block
     umount /tmp/mount
     echo "reset"
+}
+
+# Reads a second of both drives in turns.
+bench() {
+    local round depth serial
+    for round in 1 2 3; do
+        for depth in 1 32; do
+            for serial in STASIS QEMU; do
+                echo "$serial $depth $(fio --name=bench --filename="$(named $serial)" --rw=randread --bs=4k --direct=1 \
+                    --ioengine=libaio --iodepth=$depth --size=64M --time_based --runtime=4 --norandommap --randseed=$round \
+                    --output-format=terse | cut -d';' -f8)"
+            done
+        done
+    done
 }
 
 # Memory that was plugged in, in use by processes and page cache.
