@@ -138,6 +138,33 @@ const CASES: &[Case] = &[
     // Servers.
     refused(&["serve"], &["no drive to serve", "--drive"]),
     refused(
+        &[
+            "serve",
+            "--sockets=sockets",
+            "--drive=model=null,medium=ram:64MiB",
+            "--drive=model=null,medium=ram:64MiB",
+            "--vfio-user=d.sock",
+        ],
+        &["one socket, d.sock", "2 drives", "name a folder"],
+    ),
+    refused(
+        &["serve", "--drive=model=null,medium=ram:64MiB", "--vfio-user=d.sock", "--replace"],
+        &["vfio-user", "not handed over", "stop its guest"],
+    ),
+    refused(
+        &["serve", "--drive=model=null,medium=ram:64MiB,zones.size=8MiB", "--sockets=sockets"],
+        &["`zones` is NVMe's", "--vfio-user"],
+    ),
+    refused(
+        &[
+            "serve",
+            "--sockets=sockets",
+            "--drive=model=null,medium=ram:64MiB",
+            "--vfio-user=/dev/null",
+        ],
+        &["/dev/null", "no socket"],
+    ),
+    refused(
         &["serve", "--sockets=sockets", "--drive=model=null,medium=ram:16384TiB"],
         &["this machine has"],
     ),
