@@ -21,6 +21,8 @@ from .conftest import ROOT
 
 #: What uses a page's plots and tells what it saw; the program's own pages are tested by it.
 DRIVER = ROOT / "crates" / "results" / "report" / "tests" / "browser" / "driver.js"
+#: Measures how a page is laid out, in the same way.
+LAYOUT = ROOT / "crates" / "results" / "report" / "tests" / "browser" / "layout.html"
 #: Drawn by its script, a plot is at most so far from where it was (units of the drawing).
 FAR = 0.21
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -30,13 +32,15 @@ needs_browser = pytest.mark.skipif(
 )
 
 
-def browsed(page: str, folder: Path) -> Any:
+def browsed(page: str, folder: Path, *, dark: bool = False) -> Any:
     """What the page's script left in `#seen`."""
     path = folder / "browsed.html"
     path.write_text(page)
     browser = next(filter(None, map(shutil.which, BROWSERS)))
     words = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions"]
     words += [f"--user-data-dir={folder}/profile", "--window-size=1200,4000", "--virtual-time-budget=20000"]
+    words += ["--hide-scrollbars", "--allow-file-access-from-files"]
+    words += [f"--blink-settings=preferredColorScheme={int(not dark)}"]
     done = subprocess.run([browser, *words, "--dump-dom", f"file://{path}"], capture_output=True, text=True, check=True)
     text = done.stdout[done.stdout.index('id="seen"') :]
     return json.loads(html.unescape(text[text.index(">") + 1 : text.index("</pre>")]))
@@ -48,6 +52,17 @@ def check(seen: Any, figures: int) -> None:
     for title, far in seen["again"]:
         assert isinstance(far, (int, float)), f"{title}: {far}"
         assert far < FAR, title
+
+
+def check_layout(page: str, folder: Path) -> None:
+    """It is to be read on a wide screen, on a phone and on paper, light and dark."""
+    (folder / "laid-out.html").write_text(page)
+    for dark in (False, True):
+        seen = browsed(LAYOUT.read_text(), folder, dark=dark)
+        assert seen["errors"] == []
+        faults = {view: looked["faults"] for view, looked in seen["views"].items()}
+        assert faults == {"wide": [], "phone": [], "print": []}
+        assert all(looked["texts"] > 10 for looked in seen["views"].values())
 
 
 def driven(page: str) -> str:
@@ -75,6 +90,7 @@ def test_a_study_s_report_is_interactive(here: Path, tmp_path: Path) -> None:
     assert "prefers-color-scheme: dark" in page
     # Reads and writes: maps of mean and p99, the distributions of the points, latencies over the counts.
     check(browsed(driven(page), tmp_path), 8)
+    check_layout(page, tmp_path)
 
 
 #: Tells what is in the frames of a notebook.

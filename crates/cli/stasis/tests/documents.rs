@@ -384,3 +384,18 @@ fn each_promise_names_tests_that_are_there() {
     fail_with(&wrong);
     assert!(rows >= 10, "{rows} promises");
 }
+
+/// What Grafana's published schema of panels requires (Foundation SDK 0.0.22, `common`:
+/// `VizLegendOptions` and `VizTooltipOptions`); an import of a file without it may hide legends.
+#[test]
+fn the_dashboard_s_panels_have_what_grafana_s_schema_requires() {
+    let text = include_str!("../../../../packaging/grafana/stasis.json");
+    let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    for panel in panels.iter().filter(|panel| panel["type"] == "timeseries") {
+        let (legend, tooltip) = (&panel["options"]["legend"], &panel["options"]["tooltip"]);
+        assert!(legend["showLegend"].is_boolean() && legend["calcs"].is_array(), "{panel:#}");
+        assert!(legend["displayMode"].is_string() && legend["placement"].is_string());
+        assert!(tooltip["mode"].is_string() && tooltip["sort"].is_string(), "{panel:#}");
+    }
+}

@@ -26,6 +26,7 @@ fn used(browser: &Browser, page: &Path) -> serde_json::Value {
         let far = figure[1].as_f64();
         assert!(far.is_some_and(|far| far < 0.21), "drawn by the script, {figure} is another");
     }
+    browser.laid_out(page);
     seen
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation};
+use stasis_report::page::{Block, Page, Section};
+use stasis_report::published_vs_measured::{self, Figure, Relation};
 use stasis_report::{Drive, ResultsWriter, REPORT_FILE};
 use stasis_run_events::{Ending, Exits, IoRecord, Outcome};
 
@@ -226,6 +228,70 @@ fn pages_are_light_or_dark_as_the_reader_likes() {
         for colour in [reads, writes] {
             assert!(of(colour) > 500, "{colour}: {} of {pixels}", of(colour));
         }
+    }
+}
+
+/// The pages of runs, of a shared drive and of a publication; those of other commands are looked at
+/// where they are made.
+#[test]
+fn pages_are_to_be_read_on_a_screen_on_a_phone_and_on_paper() {
+    let Some(browser) = Browser::installed() else { return };
+    let folder = run(1500);
+    browser.laid_out(&folder.path().join(REPORT_FILE));
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive(); 4]).unwrap();
+    (0..3000).for_each(|index| writer.record(&[mixed(index)]).unwrap());
+    let shared = vec![serde_json::from_str(include_str!("shared.json")).unwrap()];
+    finish(writer, Outcome { shared, ..outcome() });
+    browser.laid_out(&folder.path().join(REPORT_FILE));
+
+    let figure = |what: &str, published: f64, measured: f64| Figure {
+        id: "Table 2".into(),
+        what: format!("{what}, 4 KiB random reads of eight processes, p99"),
+        unit: "us".into(),
+        published: Some(published),
+        relation: Relation::default(),
+        closed_form: None,
+        measured: Some(measured),
+    };
+    let figures = vec![
+        figure("the first drive", 50.0, 51.0),
+        figure("the second drive", 2_000.0, 250_000.0).at_most(),
+        figure("the third drive", 70.0, 0.004).at_least(),
+        figure("another system", 1.0, 3.0).incomparable(),
+    ];
+    let failed = vec![("Figure 3".to_owned(), "the guest did not boot".to_owned())];
+    let head = Some(published_vs_measured::head(&figures, &failed));
+    let sections = vec![Section::new("Figures").with(Block::Figures(figures))];
+    let (title, subtitle) = ("A publication".to_owned(), "In its quick form.".to_owned());
+    Page { title, subtitle, head, sections }.write(folder.path(), "figures.html").unwrap();
+    browser.laid_out(&folder.path().join("figures.html"));
+}
+
+/// What would be overlooked is seen: each fault in a page of its own.
+#[test]
+fn a_page_that_is_not_to_be_read_is_refused() {
+    let Some(browser) = Browser::installed() else { return };
+    let folder = run(100);
+    let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
+    for (fault, style) in [
+        ("contrast", ":root { --soft: #b0b4b8 !important; }"),
+        ("wider than its window", ".tiles { min-width: 500px; }"),
+        ("cut off by the paper", "@media print { .wide { overflow: auto; width: 200px; } }"),
+        ("texts overlap", ".sentence { margin-top: -1.2rem; }"),
+        ("cut off by its drawing", "svg text { font-size: 60px; }"),
+        ("a control on paper", "@media print { .take { display: flex; } }"),
+        ("out of order", ".tiles { position: relative; top: 400px; }"),
+    ] {
+        let path = folder.path().join("faulty.html");
+        std::fs::write(&path, page.replace("</style>", &format!("{style}</style>"))).unwrap();
+        let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            browser.laid_out(&path);
+        }));
+        let said = looked.expect_err(fault);
+        let said = said.downcast_ref::<String>().unwrap();
+        assert!(said.contains(&format!(": {fault}")), "{fault}: {said}");
     }
 }
 

@@ -340,29 +340,9 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
     let io =
         |queue, index| IoRecord { drive: 0, queue, operation: Operation::Read, ..record(index) };
     writer.record(&[io(0, 100), io(1, 101), io(2, 102), io(2, 103)]).unwrap();
-    let shared = json!({
-        "name": "disk", "scheduler": { "kind": "bfq", "depth": 1 }, "inside": null,
-        "tenants": [{
-            "name": "desk.disk", "weight": 100, "requests": 30, "bytes": 3 << 20,
-            "urgent_requests": 2, "help_calls": 1, "helped_seconds": 0.2, "unhelped_seconds": 0.0,
-            "limited_requests": 20, "limited_seconds": 0.5,
-        }],
-        "tails_from_ns": 2_000_000_000u64, "tails_step_ns": 1_000_000,
-        "tails": [
-            { "name": "desk.disk", "requests_each_step": [100, 0, 200, 100],
-              "p99_ns_each_step": [90_000, null, 900_000, 100_000] },
-            { "name": "readers", "requests_each_step": [4, 5, 1, 9],
-              "p99_ns_each_step": [70_000, 70_000, 71_000, 70_000] },
-        ],
-        "workloads": [{
-            "name": "readers", "weight": 100, "group_weight": null, "seconds": 6.0, "ios": 10,
-            "bytes": 1 << 20, "errors": 0, "bytes_per_second": 2e5, "mean_latency_ns": 7000,
-            "longest_latency_ns": 9000, "bytes_per_second_each_2s": [1e5, 2e5, 3e5],
-            "threads": [{ "requests": 10, "bytes": 1 << 20 }],
-        }],
-    });
+    let shared = serde_json::from_str(include_str!("shared.json")).unwrap();
     let outcome = Outcome {
-        shared: vec![serde_json::from_value(shared).unwrap()],
+        shared: vec![shared],
         lost_spans: 0,
         machines: vec![MachineOutcome {
             name: "desk".into(),

@@ -119,6 +119,7 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     }
     // The timeline, and a plot of each cause, are drawn by the script as they stand there.
     if let Some(browser) = browser::Browser::installed() {
+        browser.laid_out(&bench.path("p/crash-test.html"));
         let seen = browser.used(&bench.path("p/crash-test.html"));
         assert_eq!(seen["errors"], serde_json::json!([]), "{seen:#}");
         assert_eq!((&seen["live"], &seen["wide"]), (&seen["figures"], &false.into()));

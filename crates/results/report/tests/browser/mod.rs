@@ -10,6 +10,8 @@ use serde_json::Value;
 const DRIVER: &str = include_str!("driver.js");
 /// Page that reports a picture's colours.
 const COLOURS: &str = include_str!("colours.html");
+/// Page that measures another one's boxes and colours.
+const LAYOUT: &str = include_str!("layout.html");
 
 /// A browser with a separate profile.
 pub struct Browser {
@@ -47,7 +49,12 @@ impl Browser {
 
     /// The JSON that the page's or the driver's script left in `#seen`.
     fn seen(&self, page: &Path) -> Value {
-        let shown = self.run(&["--dump-dom"], page);
+        self.seen_in(page, false)
+    }
+
+    /// The same, where the reader likes dark or light pages.
+    fn seen_in(&self, page: &Path, dark: bool) -> Value {
+        let shown = self.run(&["--dump-dom", &likes(dark)], page);
         let begin = shown.find("id=\"seen\"").unwrap_or_else(|| panic!("nothing seen: {shown}"));
         let text = &shown[begin..];
         let text = &text[text.find('>').unwrap() + 1..text.find("</pre>").unwrap()];
@@ -65,18 +72,43 @@ impl Browser {
         self.seen(&path)
     }
 
+    /// Asserts that the page is to be read: light and dark, on a wide screen, on a phone and on
+    /// paper. No text is cut off, covers another or is paler than WCAG 2.1 allows, and the answer
+    /// comes first; see `layout.html`.
+    pub fn laid_out(&self, page: &Path) {
+        fs::copy(page, self.folder.path().join("laid-out.html")).unwrap();
+        let measuring = self.folder.path().join("layout.html");
+        fs::write(&measuring, LAYOUT).unwrap();
+        for dark in [false, true] {
+            let seen = self.seen_in(&measuring, dark);
+            assert_eq!(seen["errors"], serde_json::json!([]), "{}", page.display());
+            for view in ["wide", "phone", "print"] {
+                let looked = &seen["views"][view];
+                let none = serde_json::json!([]);
+                assert_eq!(looked["faults"], none, "{}, dark: {dark}: {looked:#}", page.display());
+                assert!(looked["texts"].as_u64() > Some(10), "{}: {looked}", page.display());
+                // Paper is light whatever the screen is.
+                let paper = looked["paper"].as_f64().unwrap();
+                let is_dark = dark && view != "print";
+                assert!(if is_dark { paper < 0.1 } else { paper > 0.9 }, "{view}: {paper}");
+            }
+        }
+    }
+
     /// The colours of a page's picture with how many pixels each has, and of how many pixels.
     pub fn colours(&self, page: &Path, dark: bool) -> (Value, u64) {
         let picture = self.folder.path().join("picture.png");
-        let words = [
-            format!("--screenshot={}", picture.display()),
-            // Blink's PreferredColorScheme: 0 is dark, 1 light.
-            format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)),
-        ];
+        let words = [format!("--screenshot={}", picture.display()), likes(dark)];
         self.run(&words.each_ref().map(String::as_str), page);
         let measuring = self.folder.path().join("colours.html");
         fs::write(&measuring, COLOURS).unwrap();
         let mut seen = self.seen(&measuring);
         (seen["colours"].take(), seen["pixels"].as_u64().unwrap())
     }
+}
+
+/// The word that makes the browser like dark or light pages: Blink's PreferredColorScheme, where 0
+/// is dark and 1 light.
+fn likes(dark: bool) -> String {
+    format!("--blink-settings=preferredColorScheme={}", u8::from(!dark))
 }
