@@ -29,6 +29,9 @@ const LABEL: usize = 24;
 /// Number of distinct shades, and the palest: a figure is not nothing.
 const SHADES: f64 = 16.0;
 const PALEST: f64 = 0.06;
+/// Above it a figure on a cell is black on dark pages too: there WCAG 2.1's contrast of 4.5 (1.4.3)
+/// ends for white on the first colour.
+const FULL: f64 = 0.635;
 
 impl Grid {
     /// Draws it.
@@ -80,7 +83,7 @@ impl Grid {
                 let place = [x, y, wide - 1.0, TALL - 1.0];
                 canvas.cell(place, None, opacity(value), &text);
                 if text_width(&figure) < wide - 4.0 {
-                    let class = if opacity(value) > 0.5 { "middle on" } else { "middle value" };
+                    let class = if opacity(value) > FULL { "middle on" } else { "middle pale" };
                     canvas.text(x + wide / 2.0, y + TALL / 2.0 + 4.0, class, &figure);
                 }
             }
