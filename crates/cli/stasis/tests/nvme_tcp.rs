@@ -33,7 +33,7 @@ fn linux_connects_by_tcp() {
         "access by one port",
         "fio was running",
         "fio verifies over both ports",
-        "it has no path 3: it has 2, counted from 1",
+        r#"{"error":"drive two: it has no path 3: it has 2, counted from 1"}"#,
         "zoned host-managed zones 16",
         "zone written",
         &format!("fio after {kills} kills: ok"),
