@@ -15,12 +15,14 @@ const DIGITS: u8 = 3;
 /// enough that its bucket bounds cannot overflow.
 const MAX_VALUE: u64 = 1 << 62;
 
+#[derive(Clone)]
 enum Values {
     Exact(Vec<u64>),
     Histogram(Box<Histogram<u64>>),
 }
 
 /// Latencies in ns.
+#[derive(Clone)]
 pub(crate) struct Distribution {
     values: Values,
     bound: usize,

@@ -34,13 +34,44 @@ impl ActiveTime {
     }
 }
 
+/// Latencies as the model asked for them and as they were delivered. They are one distribution until
+/// one differs, which none does where time stands still: half of the memory and of the sorting.
+pub(crate) struct Latencies {
+    target: Option<Distribution>,
+    pub(crate) delivered: Distribution,
+}
+
+impl Latencies {
+    fn new(bound: usize) -> Self {
+        Self { target: None, delivered: Distribution::new(bound) }
+    }
+
+    fn record(&mut self, target: Nanos, delivered: Nanos) {
+        if target != delivered && self.target.is_none() {
+            self.target = Some(self.delivered.clone());
+        }
+        if let Some(targets) = &mut self.target {
+            targets.record(target);
+        }
+        self.delivered.record(delivered);
+    }
+
+    pub(crate) fn target(&self) -> &Distribution {
+        self.target.as_ref().unwrap_or(&self.delivered)
+    }
+
+    fn sort(&mut self) {
+        self.target.iter_mut().for_each(Distribution::sort);
+        self.delivered.sort();
+    }
+}
+
 /// One operation of one drive.
 pub(crate) struct OperationStatistics {
     pub(crate) count: u64,
     bytes: u64,
     errors: u64,
-    pub(crate) target: Distribution,
-    pub(crate) delivered: Distribution,
+    pub(crate) latencies: Latencies,
     pub(crate) timeline: Timeline,
 }
 
@@ -50,8 +81,7 @@ impl OperationStatistics {
             count: 0,
             bytes: 0,
             errors: 0,
-            target: Distribution::new(bound),
-            delivered: Distribution::new(bound),
+            latencies: Latencies::new(bound),
             timeline: Timeline::new(),
         }
     }
@@ -61,29 +91,27 @@ impl OperationStatistics {
         self.bytes = self.bytes.saturating_add(record.bytes);
         self.errors += u64::from(record.failed());
         let latency = record.delivered.saturating_sub(record.submit);
-        self.target.record(record.target.saturating_sub(record.submit));
-        self.delivered.record(latency);
+        self.latencies.record(record.target.saturating_sub(record.submit), latency);
         let IoRecord { offset, bytes, order, .. } = *record;
         self.timeline.record(Point { at: record.delivered, latency, offset, bytes, order });
     }
 
     /// Brings the latencies in order, as every figure wants them.
     pub(crate) fn sort(&mut self) {
-        self.target.sort();
-        self.delivered.sort();
+        self.latencies.sort();
     }
 
     /// The figures, after [`Self::sort`]; rates are over `active`.
     pub(crate) fn summary(&self, active: ActiveTime) -> OperationSummary {
-        let target = self.target.latency();
-        let delivered = self.delivered.latency();
+        let target = self.latencies.target().latency();
+        let delivered = self.latencies.delivered.latency();
         OperationSummary {
             count: self.count,
             bytes: self.bytes,
             errors: self.errors,
             iops: active.rate(self.count),
             bytes_per_second: active.rate(self.bytes),
-            percentiles: self.delivered.method(),
+            percentiles: self.latencies.delivered.method(),
             max_error_percent: delivered.largest_error_percent(&target),
             target_ns: target,
             delivered_ns: delivered,
@@ -166,6 +194,36 @@ impl DriveStatistics {
             first_error: self.first_error.clone(),
             slowest: self.slowest.sorted().iter().map(SlowIo::of).collect(),
             inside: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whenever the first one differs, both are what two distributions would be.
+        #[test]
+        fn targets_are_apart_from_the_first_that_differs(
+            all in prop::collection::vec((0u64..50, 0u64..50), 1..60),
+            equal in 0usize..60,
+            bound in 1usize..80,
+        ) {
+            let mut latencies = Latencies::new(bound);
+            let mut both = [Distribution::new(bound), Distribution::new(bound)];
+            for (index, (target, late)) in all.into_iter().enumerate() {
+                let delivered = if index < equal { target } else { target + late };
+                latencies.record(target, delivered);
+                both[0].record(target);
+                both[1].record(delivered);
+            }
+            latencies.sort();
+            both.iter_mut().for_each(Distribution::sort);
+            prop_assert_eq!(latencies.target().latency(), both[0].latency());
+            prop_assert_eq!(latencies.delivered.latency(), both[1].latency());
+            prop_assert_eq!(latencies.target().curve(), both[0].curve());
         }
     }
 }

@@ -326,11 +326,16 @@ fn curves(
         marks,
     };
     [
-        curve("target", Stroke::Band, &statistics.target.curve(), marks(&figures.target_ns)),
+        curve(
+            "target",
+            Stroke::Band,
+            &statistics.latencies.target().curve(),
+            marks(&figures.target_ns),
+        ),
         curve(
             "delivered",
             Stroke::Thin,
-            &statistics.delivered.curve(),
+            &statistics.latencies.delivered.curve(),
             marks(&figures.delivered_ns),
         ),
     ]
