@@ -246,3 +246,74 @@ fn a_crash_tests_trace_is_a_log_of_dm_log_writes() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("damaged or cut off"), "{error}");
 }
+
+/// A log takes the place of a run, and one that does not fit is refused.
+#[test]
+fn a_log_of_dm_log_writes_is_tested_without_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let experiment = "command = ['true']\n[[drive]]\nname = 'disk'\nmodel = 'fixed:100us'\n\
+                      medium = { ram = '1MiB' }\n";
+    fs::write(path("test.toml"), experiment).unwrap();
+    let sector = |fields: &[u64], text: &[u8]| {
+        let mut bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
+        bytes.extend_from_slice(text);
+        bytes.resize(512, 0);
+        bytes
+    };
+    // WRITE_LOG_MAGIC of drivers/md/dm-log-writes.c; flags 1: flush, 8: mark.
+    let log = [
+        sector(&[0x6a_7366_7773_6872, 1, 4, 512], b""),
+        sector(&[8, 1, 0, 0], b""),
+        vec![7; 512],
+        sector(&[0, 0, 1, 0], b""),
+        sector(&[0, 0, 8, 9], b"durable 1"),
+        sector(&[0, 0, 8, 17], b"dm-log-writes-end"),
+    ]
+    .concat();
+    fs::write(path("one.log"), &log).unwrap();
+    let test = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        let words = [&["crash-test", "test.toml", "--json"], more].concat();
+        command.args(words).current_dir(folder.path()).output().unwrap()
+    };
+    let output = test(&["--log-writes", "one.log", "--results", "r", "--states", "40"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Empty, or with the sector.
+    assert_eq!((&report["cuts"], &report["distinct"]), (&40.into(), &2.into()), "{report}");
+    assert_eq!(report["guest_commands"], 2);
+
+    // After the flush the sector is there, on top of what was there before.
+    let mut base = vec![3; 1 << 20];
+    fs::write(path("base.img"), &base).unwrap();
+    let output = test(&["--log-writes", "one.log", "--base", "base.img", "--results", "b"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // State 0 is the end with everything lost that may be; the trace needs no log any more.
+    fs::remove_file(path("one.log")).unwrap();
+    let output = test(&["--trace", "b", "--results", "kept", "--state", "0", "--keep-disk"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    base[8 * 512..9 * 512].fill(7);
+    assert!(fs::read(path("kept/disk.state-0.img")).unwrap() == base);
+
+    fs::write(path("cut.log"), &log[..log.len() - 1]).unwrap();
+    fs::write(path("short.img"), [0; 4096]).unwrap();
+    fs::write(path("one.log"), &log).unwrap();
+    for (words, why) in [
+        (&["--log-writes", "cut.log"][..], "cut.log: it is cut off in entry 3 of 4"),
+        (&["--log-writes", "test.toml"], "test.toml: it is no log of dm-log-writes"),
+        (&["--log-writes", "no.log"], "cannot read no.log"),
+        (&["--log-writes", "one.log", "--base", "short.img"], "it has 4096 bytes and the drive"),
+        (&["--log-writes", "one.log", "--trace", "b"], "cannot be used with"),
+        (&["--base", "base.img"], "--log-writes"),
+    ] {
+        let output = test(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+    }
+    fs::write(path("test.toml"), experiment.replace("name", "namespaces = 2\nname")).unwrap();
+    let output = test(&["--log-writes", "one.log"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("it has `namespaces`"), "{said}");
+}

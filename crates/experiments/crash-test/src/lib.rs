@@ -72,6 +72,11 @@ pub struct CrashTest<'a> {
     pub seed: u64,
     /// The folder of an earlier test, whose trace is used in place of a run.
     pub trace: Option<&'a Path>,
+    /// A log of Linux's dm-log-writes of the experiment's one drive, which is read in place of a
+    /// run.
+    pub log_writes: Option<&'a Path>,
+    /// With a log, the disk as it was before it, in place of the drive's medium.
+    pub before: Option<&'a Path>,
     /// A shell's command that inspects each state in a guest; by default the experiment's.
     pub check: Option<&'a str>,
     /// Time limit of a check, in virtual time of its guest; by default the experiment's.
@@ -120,16 +125,19 @@ impl CrashTest<'_> {
         }
         let mut inputs = input::paths(self.experiment, self.base);
         inputs.push(self.path.to_owned());
-        inputs.extend(self.trace.map(Path::to_owned));
+        inputs.extend(
+            [self.trace, self.log_writes, self.before].into_iter().flatten().map(Path::to_owned),
+        );
         if let Some(path) = self.junit {
             stasis_report::keep_inputs(path, &inputs)?;
         }
         let provenance = Provenance::begin(true);
         let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());
         let mut tracing = TraceOptions { folder: folder.clone(), fault: self.fault };
-        match self.trace {
-            Some(earlier) => earlier.clone_into(&mut tracing.folder),
-            None => self.run_traced(&tracing, stop, observer)?,
+        match (self.trace, self.log_writes) {
+            (Some(earlier), _) => earlier.clone_into(&mut tracing.folder),
+            (None, Some(log)) => self.read_log(log, &folder, &inputs, observer)?,
+            (None, None) => self.run_traced(&tracing, stop, observer)?,
         }
         let mut results = ResultsFolder::join(&folder)?;
         let strict = self.strict || self.experiment.strict;
@@ -191,6 +199,25 @@ impl CrashTest<'_> {
                 output.display(),
                 last_lines(&output)
             );
+        }
+        Ok(())
+    }
+
+    /// Reads a log of dm-log-writes as the trace of a run, in `folder`.
+    fn read_log(
+        &self,
+        log: &Path,
+        folder: &Path,
+        inputs: &[PathBuf],
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        observer.event(Event::Step { what: "reading the log", fraction: None })?;
+        let mut results = ResultsFolder::claim(folder, inputs)?;
+        let experiment = self.experiment;
+        let read =
+            stasis_runner::trace_of_log(experiment, self.base, log, self.before, &mut results)?;
+        if read.ambiguous > 0 {
+            observer.event(Event::Warning(&ambiguity_warning(read.ambiguous)))?;
         }
         Ok(())
     }
@@ -398,6 +425,15 @@ fn overlap_warning(count: u64) -> String {
     format!(
         "{count} {flushes} of the guest {cover} a write that was still in flight: the drives here make \
          it durable, and NVMe does not ask that of a drive; `strict = true` or --strict loses it"
+    )
+}
+
+/// Warning for the user about changes whose order a log of dm-log-writes does not have.
+fn ambiguity_warning(count: u64) -> String {
+    format!(
+        "{count} of the log's entries change what a durable write (FUA) before them wrote, with no \
+         flush between: dm-log-writes logs a durable write first even where it came last; they are \
+         taken in the log's order, as replay-log does"
     )
 }
 

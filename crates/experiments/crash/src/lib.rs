@@ -33,7 +33,9 @@ pub use disk::WrittenSectors;
 pub use enumerator::{DriveCrashState, Enumerator, Loss, LossReason, LostChange};
 pub use fault::{Fault, FaultInjector};
 pub use frame::{Damaged, Frame, Level};
-pub use log_writes::{LogWrites, LogWritesError};
+pub use log_writes::{
+    read_log_writes, LogReadError, LogWrites, LogWritesError, LoggedDevice, ReadLog,
+};
 pub use oracle::{Oracle, Promise};
 pub use sampler::{Cut, StateSampler, MAX_FIXED};
 pub use sectors::{Content, Contents, SECTOR};

@@ -6,6 +6,8 @@
 //! with the next flush that was submitted after it had completed, in the order of completions; one
 //! with FUA as it completes. A line of the command's output is a mark.
 
+mod reader;
+
 use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -13,14 +15,17 @@ use stasis_block::{Command, Operation, Status};
 
 use crate::frame::{Frame, Level};
 
+pub use self::reader::{read_log_writes, LogReadError, LoggedDevice, ReadLog};
+
 /// `WRITE_LOG_MAGIC` and `WRITE_LOG_VERSION`.
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;
-/// `LOG_FLUSH_FLAG`, `LOG_FUA_FLAG`, `LOG_DISCARD_FLAG`, `LOG_MARK_FLAG`.
+/// `LOG_FLUSH_FLAG`, `LOG_FUA_FLAG`, `LOG_DISCARD_FLAG`, `LOG_MARK_FLAG`, `LOG_METADATA_FLAG`.
 const FLUSH: u64 = 1 << 0;
 const FUA: u64 = 1 << 1;
 const DISCARD: u64 = 1 << 2;
 const MARK: u64 = 1 << 3;
+const METADATA: u64 = 1 << 4;
 /// The log's sector (bytes), which the superblock names; an entry takes one, and its data follow.
 const SECTOR: usize = 512;
 /// Bytes of a `struct log_write_entry`, behind which a mark stands in the same sector.

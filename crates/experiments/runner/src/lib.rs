@@ -46,6 +46,7 @@ pub mod job_file;
 pub mod keep;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod local;
+mod logged_drive;
 mod media;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod opened_drives;
@@ -66,6 +67,7 @@ pub mod trace;
 pub use attended::Attended;
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
+pub use logged_drive::trace_of_log;
 pub use plan::{describe, drive_seed, parameters};
 pub use prepare::check_drives;
 pub use program::enter;

@@ -41,6 +41,7 @@ Examples:
   stasis crash-test crash.toml --seed 3 --state 1234    # repeats one finding
   stasis crash-test crash.toml --trace results --state 1234 --keep-disk
   stasis crash-test crash.toml --inject dropped-barrier    # tests the test
+  stasis crash-test crash.toml --log-writes drive0.log    # a log of dm-log-writes, no run
 
 Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
 stopped."
@@ -61,6 +62,12 @@ pub struct Arguments {
     /// Use the trace of an earlier test, in this folder, instead of a run
     #[arg(long, alias = "record", value_name = "DIR", conflicts_with_all = ["fault", "engine"])]
     trace: Option<PathBuf>,
+    /// Use a log of Linux's dm-log-writes, of the experiment's one drive, instead of a run
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "fault", "engine"])]
+    log_writes: Option<PathBuf>,
+    /// The disk as it was before the log, a raw image [default: the medium of the drive]
+    #[arg(long, value_name = "IMAGE", requires = "log_writes")]
+    base: Option<PathBuf>,
     /// Folder for the results [default: the experiment's, or results]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
@@ -127,6 +134,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         state: arguments.state,
         seed: arguments.seed,
         trace: arguments.trace.as_deref(),
+        log_writes: arguments.log_writes.as_deref(),
+        before: arguments.base.as_deref(),
         check: arguments.check.as_deref(),
         check_limit: arguments.check_limit.map(std::time::Duration::from_nanos),
         strict: arguments.strict,
