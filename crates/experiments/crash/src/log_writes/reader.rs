@@ -384,7 +384,7 @@ mod tests {
     }
 
     /// Each state by the sectors that differ from zeroes, with their bytes, at every point.
-    fn states(trace: &Trace) -> Vec<(Vec<(u64, Vec<u8>)>, usize)> {
+    fn states(trace: &Trace) -> Vec<Vec<(u64, Vec<u8>)>> {
         let samplings = [Sampling::Least, Sampling::Most].into_iter();
         let samplings: Vec<_> = samplings.chain((0..20).map(Sampling::Random)).collect();
         let mut enumerator = Enumerator::new(trace, false);
@@ -397,7 +397,7 @@ mod tests {
                     let content = crashed.get(sector).or(enumerator.settled(0).get(sector))?;
                     Some((sector, trace.contents.bytes(content).to_vec()))
                 };
-                all.push(((0..SIZE / 512).filter_map(content).collect(), trace.lines.len()));
+                all.push((0..SIZE / 512).filter_map(content).collect());
             }
         }
         all
