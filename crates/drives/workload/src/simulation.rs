@@ -174,7 +174,7 @@ impl<W: Workload> Simulation<W> {
         while self.barriers.front().is_some_and(|barrier| barrier.at <= now) {
             self.due.extend(self.barriers.pop_front());
         }
-        for Completion { tag, at, fate } in self.due.drain(..) {
+        for &Completion { tag, at, fate } in &self.due {
             let Some(&Slot { io, order, submit }) = self.slots.get(tag as usize) else {
                 debug_assert!(false, "the model completed a command that is not in flight");
                 continue;
@@ -183,6 +183,7 @@ impl<W: Workload> Simulation<W> {
             done.push(Finished { io, order, submit, at, fate });
             self.workload.complete(at, &io);
         }
+        self.due.clear();
     }
 }
 

@@ -18,7 +18,47 @@ const MAX_VALUE: u64 = 1 << 62;
 #[derive(Clone)]
 enum Values {
     Exact(Vec<u64>),
-    Histogram(Box<Histogram<u64>>),
+    Counted(Box<Counted>),
+}
+
+/// Values in a histogram, beside the figures of theirs that stay exact.
+#[derive(Clone)]
+struct Counted {
+    histogram: Histogram<u64>,
+    totals: Totals,
+}
+
+/// Exact figures of values.
+#[derive(Clone, Copy)]
+struct Totals {
+    count: u64,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+impl Totals {
+    const NONE: Self = Self { count: 0, sum: 0, min: u64::MAX, max: 0 };
+
+    fn add(&mut self, value: u64) {
+        self.count += 1;
+        self.sum += u128::from(value);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+}
+
+impl Counted {
+    fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, MAX_VALUE, DIGITS)
+            .expect("the bounds are constants that it takes");
+        Self { histogram, totals: Totals::NONE }
+    }
+
+    fn add(&mut self, value: u64) {
+        self.totals.add(value);
+        self.histogram.saturating_record(value.min(MAX_VALUE));
+    }
 }
 
 /// Latencies in ns.
@@ -26,43 +66,49 @@ enum Values {
 pub(crate) struct Distribution {
     values: Values,
     bound: usize,
-    count: u64,
-    sum: u128,
-    min: u64,
-    max: u64,
 }
 
 impl Distribution {
     /// Exact up to `bound` values.
     pub(crate) fn new(bound: usize) -> Self {
-        Self { values: Values::Exact(Vec::new()), bound, count: 0, sum: 0, min: u64::MAX, max: 0 }
+        Self { values: Values::Exact(Vec::new()), bound }
     }
 
+    // The way of every I/O: figures of values that are all kept are computed at the end.
     pub(crate) fn record(&mut self, value: u64) {
-        self.count += 1;
-        self.sum += u128::from(value);
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
-        if let Values::Exact(values) = &mut self.values {
-            if values.len() < self.bound {
-                values.push(value);
-                return;
-            }
-            let mut histogram = new_histogram();
-            for &value in values.iter() {
-                add(&mut histogram, value);
-            }
-            self.values = Values::Histogram(Box::new(histogram));
+        match &mut self.values {
+            Values::Exact(values) if values.len() < self.bound => values.push(value),
+            _ => self.count(value),
         }
-        if let Values::Histogram(histogram) = &mut self.values {
-            add(histogram, value);
+    }
+
+    #[cold]
+    fn count(&mut self, value: u64) {
+        if let Values::Exact(values) = &self.values {
+            let mut counted = Box::new(Counted::new());
+            values.iter().for_each(|&value| counted.add(value));
+            self.values = Values::Counted(counted);
+        }
+        if let Values::Counted(counted) = &mut self.values {
+            counted.add(value);
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        match &self.values {
+            Values::Exact(values) => {
+                let mut totals = Totals::NONE;
+                values.iter().for_each(|&value| totals.add(value));
+                totals
+            }
+            Values::Counted(counted) => counted.totals,
         }
     }
 
     pub(crate) fn method(&self) -> Method {
         match self.values {
             Values::Exact(_) => Method::Exact,
-            Values::Histogram(_) => Method::Histogram,
+            Values::Counted(_) => Method::Histogram,
         }
     }
 
@@ -77,17 +123,18 @@ impl Distribution {
     fn at_ranks(&self, ranks: &[u64]) -> Vec<u64> {
         match &self.values {
             Values::Exact(values) => ranks.iter().map(|&rank| values[rank as usize - 1]).collect(),
-            Values::Histogram(histogram) => {
+            Values::Counted(counted) => {
+                let Totals { min, max, .. } = counted.totals;
                 let mut found = Vec::with_capacity(ranks.len());
                 let mut seen = 0;
-                for step in histogram.iter_recorded() {
+                for step in counted.histogram.iter_recorded() {
                     seen += step.count_since_last_iteration();
                     while ranks.get(found.len()).is_some_and(|&rank| rank <= seen) {
                         // A bucket's bound may lie outside what was recorded.
-                        found.push(step.value_iterated_to().clamp(self.min, self.max));
+                        found.push(step.value_iterated_to().clamp(min, max));
                     }
                 }
-                found.resize(ranks.len(), self.max);
+                found.resize(ranks.len(), max);
                 found
             }
         }
@@ -95,26 +142,28 @@ impl Distribution {
 
     /// The figures, after [`Self::sort`].
     pub(crate) fn latency(&self) -> Latency {
-        if self.count == 0 {
+        let Totals { count, sum, min, max } = self.totals();
+        if count == 0 {
             return Latency::default();
         }
-        let ranks = PERCENTILES.map(|(_, share)| nearest_rank(self.count, share));
+        let ranks = PERCENTILES.map(|(_, share)| nearest_rank(count, share));
         let values = self.at_ranks(&ranks);
-        let mean = self.sum as f64 / self.count as f64;
+        let mean = sum as f64 / count as f64;
         Latency::new(
             (mean * 1000.0).round() / 1000.0,
-            self.min,
+            min,
             std::array::from_fn(|index| values[index]),
-            self.max,
+            max,
         )
     }
 
     /// The distribution function as (value, share of values not above it), at
     /// a few hundred places, dense towards the upper end. After [`Self::sort`].
     pub(crate) fn curve(&self) -> Vec<(f64, f64)> {
-        let ranks = curve_ranks(self.count);
+        let Totals { count, .. } = self.totals();
+        let ranks = curve_ranks(count);
         let values = self.at_ranks(&ranks);
-        let count = self.count as f64;
+        let count = count as f64;
         values.iter().zip(&ranks).map(|(&v, &rank)| (v as f64, rank as f64 / count)).collect()
     }
 }
@@ -147,15 +196,6 @@ fn curve_ranks(count: u64) -> Vec<u64> {
     ranks.sort_unstable();
     ranks.dedup();
     ranks
-}
-
-fn new_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MAX_VALUE, DIGITS)
-        .expect("the bounds are constants that it takes")
-}
-
-fn add(histogram: &mut Histogram<u64>, value: u64) {
-    histogram.saturating_record(value.min(MAX_VALUE));
 }
 
 #[cfg(test)]

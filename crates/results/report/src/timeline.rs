@@ -53,16 +53,34 @@ impl Slice {
         if other.slowest.latency > self.slowest.latency {
             self.slowest = other.slowest;
         }
-        for candidate in other.samples.iter().flatten() {
-            let mut candidate = Some(*candidate);
-            for kept in &mut self.samples {
-                let smaller = match (&candidate, &*kept) {
-                    (Some((draw, _)), Some((other, _))) => draw < other,
-                    (Some(_), None) => true,
-                    (None, _) => false,
-                };
-                if smaller {
-                    std::mem::swap(&mut candidate, kept);
+        for &(draw, point) in other.samples.iter().flatten() {
+            self.sample(draw, point);
+        }
+    }
+
+    /// Takes an I/O more.
+    fn add(&mut self, draw: u64, point: Point) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(point.bytes);
+        if point.latency < self.fastest.latency {
+            self.fastest = point;
+        }
+        if point.latency > self.slowest.latency {
+            self.slowest = point;
+        }
+        self.sample(draw, point);
+    }
+
+    /// Samples an I/O where its draw is among the smallest; they stand in rising order.
+    fn sample(&mut self, draw: u64, point: Point) {
+        let mut candidate = (draw, point);
+        for kept in &mut self.samples {
+            match kept {
+                Some(kept) if kept.0 <= candidate.0 => {}
+                Some(kept) => std::mem::swap(kept, &mut candidate),
+                None => {
+                    *kept = Some(candidate);
+                    return;
                 }
             }
         }
@@ -149,10 +167,9 @@ impl Timeline {
             self.halve();
         }
         let slice = &mut self.slices[(since >> self.shift) as usize];
-        let new = Slice::of(draw, point);
         match slice {
-            Some(slice) => slice.join(&new),
-            None => *slice = Some(new),
+            Some(slice) => slice.add(draw, point),
+            None => *slice = Some(Slice::of(draw, point)),
         }
         let width = 1u64 << self.shift;
         let rest = |since: u64| u128::from(width - (since & (width - 1)));
@@ -165,6 +182,7 @@ impl Timeline {
         flights.begun_rest += rest(since);
     }
 
+    #[cold]
     fn halve(&mut self) {
         let width = 1 << self.shift;
         self.shift += 1;

@@ -55,6 +55,7 @@ impl<T> EventQueue<T> {
     }
 
     /// Puts `event` in, to happen at `at` (ns).
+    #[inline]
     pub fn push(&mut self, at: Nanos, event: T) {
         let entry = Entry { at, sequence: self.pushed, event };
         self.pushed += 1;
@@ -66,6 +67,7 @@ impl<T> EventQueue<T> {
     }
 
     /// The time of the next event (ns).
+    #[inline]
     pub fn next_at(&self) -> Option<Nanos> {
         let run = self.run.front().map(|entry| entry.at);
         match self.heap.peek() {
@@ -75,12 +77,15 @@ impl<T> EventQueue<T> {
     }
 
     /// The next event with its time, if it happens at or before `now`.
+    #[inline]
     pub fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, T)> {
-        let (first, other) = (self.run.front(), self.heap.peek().map(|Reverse(entry)| entry));
-        let from_run = other.is_none_or(|other| first.is_some_and(|first| first < other));
-        if (if from_run { first } else { other })?.at > now {
+        if self.next_at()? > now {
             return None;
         }
+        let from_run = match (self.run.front(), self.heap.peek()) {
+            (first, Some(Reverse(other))) => first.is_some_and(|first| first < other),
+            (_, None) => true,
+        };
         let entry = match from_run {
             true => self.run.pop_front()?,
             false => self.heap.pop()?.0,

@@ -42,6 +42,8 @@ pub struct Queue {
     committed: usize,
     flying: u32,
     done: u32,
+    /// Places in use: by prepared I/Os, those in flight, and completions that are not yet taken.
+    used: u32,
     reap: Option<Reap>,
 }
 
@@ -62,18 +64,14 @@ impl Queue {
             committed: 0,
             flying: 0,
             done: 0,
+            used: 0,
             reap: None,
         }
     }
 
-    /// Places in use.
-    fn used(&self) -> u32 {
-        self.prepared.len() as u32 + self.flying + self.done
-    }
-
     /// Whether there is a place for another I/O.
     pub fn has_room(&self) -> bool {
-        self.used() < self.depth
+        self.used < self.depth
     }
 
     /// Whether an I/O is prepared that is not yet on its way.
@@ -83,7 +81,7 @@ impl Queue {
 
     /// Whether any place is in use.
     pub fn is_used(&self) -> bool {
-        self.used() > 0
+        self.used > 0
     }
 
     /// Sends off what is prepared.
@@ -92,7 +90,9 @@ impl Queue {
     }
 
     /// Prepares an I/O, which leaves with its batch.
+    #[inline]
     pub fn prepare(&mut self, command: Command) {
+        self.used += 1;
         self.prepared.push_back(command);
         if self.prepared.len() as u32 >= self.batch {
             self.commit();
@@ -104,19 +104,27 @@ impl Queue {
 
     /// Prepares an I/O that the thread waits for, and sends it off.
     pub fn alone(&mut self, command: Command) {
+        self.used += 1;
         self.prepared.push_back(command);
         self.commit();
     }
 
     /// Takes one completion.
     pub fn take_one(&mut self) {
-        self.done = self.done.saturating_sub(1);
+        self.take_completions(1);
+    }
+
+    /// Takes so many completions at most.
+    fn take_completions(&mut self, most: u32) {
+        let taken = self.done.min(most);
+        self.done -= taken;
+        self.used -= taken;
     }
 
     /// Waits for completions, as where the queue is full.
     pub fn wait(&mut self) {
         let full = !self.has_room();
-        let least = self.least.min(self.used()).max(1);
+        let least = self.least.min(self.used).max(1);
         let until = if full { self.low } else { u32::MAX };
         self.reap = Some(Reap { least, most: self.most.max(least), until });
     }
@@ -140,8 +148,8 @@ impl Queue {
             if self.done < least.min(self.flying + self.done) {
                 return Turn::Wait;
             }
-            self.done -= self.done.min(most);
-            if self.used() <= until {
+            self.take_completions(most);
+            if self.used <= until {
                 self.reap = None;
             }
         }
@@ -173,7 +181,7 @@ mod tests {
         loop {
             match queue.turn() {
                 Turn::Submit => {
-                    levels.push(queue.used());
+                    levels.push(queue.used);
                     queue.submit().unwrap();
                 }
                 Turn::Wait => queue.complete(),

@@ -257,15 +257,8 @@ impl Thread {
     }
 
     /// Its next action at `now`. An I/O to submit stays prepared until it is taken.
+    #[inline]
     pub(super) fn next(&mut self, now: Nanos) -> Next {
-        let over = self.terminated || now >= self.deadline;
-        if !self.does_io {
-            return match over || self.runtime.is_none() && !self.with_others {
-                true => Next::Over,
-                false if self.deadline < Nanos::MAX => Next::Look(self.deadline),
-                false => Next::Wait,
-            };
-        }
         loop {
             match self.queue.turn() {
                 Turn::Submit => return Next::Submit(now),
@@ -273,51 +266,67 @@ impl Thread {
                 Turn::Free if self.waiting => return Next::Wait,
                 Turn::Free => {}
             }
-            match self.phase {
-                Phase::Pass => match self.pass(now, over) {
-                    Some(Step::Next(next)) => return next,
-                    Some(Step::Go) => {}
-                    None => {
-                        self.next = None;
-                        self.queue.drain();
-                        self.phase = Phase::Closing;
-                        let synced = self.last == Some(Operation::Flush) || self.verify_only;
-                        self.flushes_left = if synced { 0 } else { self.end_flushes };
-                    }
-                },
-                Phase::Closing if self.flushes_left > 0 => {
-                    self.flushes_left -= 1;
-                    self.alone(Command::flush());
-                }
-                Phase::Closing => self.phase = Phase::Closed,
-                Phase::Closed if over || self.history.is_none() || self.pass_bytes == 0 => {
-                    if over || !self.again() {
-                        return Next::Over;
-                    }
-                    self.begin_pass();
-                }
-                Phase::Closed => self.phase = Phase::Verify,
-                Phase::Verify => {
-                    let read = match over {
-                        true => None,
-                        false => self.history.as_mut().and_then(History::next),
-                    };
-                    match read {
-                        Some(read) => self.read_again(read),
-                        None => {
-                            self.queue.drain();
-                            self.phase = Phase::Verified;
-                        }
-                    }
-                }
-                Phase::Verified => {
-                    if over || !self.again() {
-                        return Next::Over;
-                    }
-                    self.begin_pass();
-                }
+            if let Step::Next(next) = self.step(now) {
+                return next;
             }
         }
+    }
+
+    /// Its next step at `now`, where its queue has nothing to do.
+    #[inline(never)]
+    fn step(&mut self, now: Nanos) -> Step {
+        let over = self.terminated || now >= self.deadline;
+        if !self.does_io {
+            return Step::Next(match over || self.runtime.is_none() && !self.with_others {
+                true => Next::Over,
+                false if self.deadline < Nanos::MAX => Next::Look(self.deadline),
+                false => Next::Wait,
+            });
+        }
+        match self.phase {
+            Phase::Pass => match self.pass(now, over) {
+                Some(step) => return step,
+                None => {
+                    self.next = None;
+                    self.queue.drain();
+                    self.phase = Phase::Closing;
+                    let synced = self.last == Some(Operation::Flush) || self.verify_only;
+                    self.flushes_left = if synced { 0 } else { self.end_flushes };
+                }
+            },
+            Phase::Closing if self.flushes_left > 0 => {
+                self.flushes_left -= 1;
+                self.alone(Command::flush());
+            }
+            Phase::Closing => self.phase = Phase::Closed,
+            Phase::Closed if over || self.history.is_none() || self.pass_bytes == 0 => {
+                if over || !self.again() {
+                    return Step::Next(Next::Over);
+                }
+                self.begin_pass();
+            }
+            Phase::Closed => self.phase = Phase::Verify,
+            Phase::Verify => {
+                let read = match over {
+                    true => None,
+                    false => self.history.as_mut().and_then(History::next),
+                };
+                match read {
+                    Some(read) => self.read_again(read),
+                    None => {
+                        self.queue.drain();
+                        self.phase = Phase::Verified;
+                    }
+                }
+            }
+            Phase::Verified => {
+                if over || !self.again() {
+                    return Step::Next(Next::Over);
+                }
+                self.begin_pass();
+            }
+        }
+        Step::Go
     }
 
     fn begin_pass(&mut self) {
