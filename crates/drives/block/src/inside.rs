@@ -242,6 +242,23 @@ pub struct FlashCourse {
     pub collections: Vec<u64>,
     /// Free blocks at its end; empty where the translation layer has none.
     pub free_blocks: Vec<u64>,
+    /// Bytes of the units that lie in flash at its end; empty where the translation layer does not
+    /// know them.
+    #[serde(default)]
+    pub valid_bytes: Vec<u64>,
+    /// Bytes of the units that the blocks which were not given up have room for, likewise.
+    #[serde(default)]
+    pub usable_bytes: Vec<u64>,
+}
+
+impl FlashCourse {
+    /// Flash that holds nothing valid, by what is valid, at the end of each step; none where
+    /// nothing is valid.
+    pub fn effective_over_provisioning(&self) -> impl DoubleEndedIterator<Item = Option<f64>> + '_ {
+        self.usable_bytes.iter().zip(&self.valid_bytes).map(|(&usable, &valid)| {
+            (valid > 0).then(|| usable.saturating_sub(valid) as f64 / valid as f64)
+        })
+    }
 }
 
 /// Blocks that were erased about equally often.
@@ -290,6 +307,10 @@ pub struct FlashInside {
     /// The over-provisioning that the description asks for, or the default.
     #[serde(default)]
     pub asked_over_provisioning: f64,
+    /// Bytes of flash that hold nothing valid, by the bytes that do; none where nothing is valid,
+    /// or where the translation layer does not know.
+    #[serde(default)]
+    pub effective_over_provisioning: Option<f64>,
     /// Units that the host read.
     #[serde(default)]
     pub read_units: u64,

@@ -129,7 +129,7 @@ impl Ssd {
             asked_over_provisioning: self.asked_over_provisioning,
         };
         let counted = context.statistics.since(&self.before);
-        let course = self.course.steps(now, context.level(ftl.free_blocks()));
+        let course = self.course.steps(now, context.level(ftl.as_ref()));
         context.inside(now, &counted, sizes, health, more, course)
     }
 
@@ -161,6 +161,11 @@ impl Ssd {
     }
 
     fn hand_over(&mut self, now: Nanos, request: &Request) {
+        // A discard changes what is valid at once, without an operation of the array.
+        let discards = matches!(request.operation, Operation::Discard | Operation::WriteZeroes);
+        if discards && self.course.is_due(now) {
+            self.course.pass(now, self.context.level(self.ftl.as_ref()));
+        }
         let context = &mut self.context;
         match request.operation {
             Operation::Read | Operation::Verify | Operation::Copy => {
@@ -311,7 +316,7 @@ impl Model for Ssd {
                     shadow.done(&ended);
                 }
                 if self.course.is_due(ended.at) {
-                    self.course.pass(ended.at, self.context.level(self.ftl.free_blocks()));
+                    self.course.pass(ended.at, self.context.level(self.ftl.as_ref()));
                 }
                 self.context.statistics.ended(&ended.op);
                 if ended.op.kind == OpKind::Program && ended.op.priority == Priority::Write {

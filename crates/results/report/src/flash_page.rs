@@ -119,8 +119,9 @@ fn roomier(figures: &DriveSummary, inside: &FlashInside) -> Option<String> {
 /// The array's parts, where the results have them.
 fn array(inside: &FlashInside) -> Vec<(&'static str, String)> {
     let Some(g) = &inside.geometry else { return Vec::new() };
+    let effective = inside.effective_over_provisioning;
     let parts = format!("{} × {} × {} × {} × {}", g.channels, g.luns, g.planes, g.blocks, g.pages);
-    vec![
+    [
         ("Channels × LUNs × planes × blocks × pages", parts),
         ("Size of a page", units::bytes(g.page_size.into())),
         ("Size of a mapping unit", units::bytes(inside.unit.into())),
@@ -129,6 +130,11 @@ fn array(inside: &FlashInside) -> Vec<(&'static str, String)> {
             format!("{} %", units::significant(100.0 * inside.over_provisioning, 3)),
         ),
     ]
+    .into_iter()
+    .chain(effective.map(|share| {
+        ("Over-provisioning, effective", format!("{} %", units::significant(100.0 * share, 3)))
+    }))
+    .collect()
 }
 
 fn facts(inside: &FlashInside) -> Vec<(String, String)> {
@@ -221,6 +227,17 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
     let whole = course.collections.len().saturating_sub(1);
     let collected = course.collections[..whole].iter().enumerate();
     let collected = collected.map(|(number, blocks)| (number, *blocks as f64 / (step / 1e9)));
+    let effective = course.effective_over_provisioning().enumerate();
+    let effective = effective.filter_map(|(number, share)| Some((number, share?)));
+    let effective = line(effective.collect(), 1.0);
+    let ends = [effective.first(), effective.last()].map(|end| end.copied());
+    let spare = match ends {
+        [Some(first), Some(last)] => {
+            let configured = [first, last].map(|(at, _)| (at, inside.over_provisioning));
+            Some(over_provisioning(effective, configured.into(), time))
+        }
+        _ => None,
+    };
     let written = "Bytes programmed for each byte written";
     let plots = [
         ("Free blocks over time", "Free blocks", "", line(free.collect(), 1.0)),
@@ -235,7 +252,28 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
             let y = Axis::new(label, Scale::FromZero, Quantity::Number(unit));
             Lines { title: title.to_owned(), x: time.axis(), y, lines: vec![line] }.draw()
         })
+        .chain(spare)
         .collect()
+}
+
+/// The flash that holds nothing valid, beside what there is beyond the capacity.
+fn over_provisioning(
+    effective: Vec<(f64, f64)>,
+    configured: Vec<(f64, f64)>,
+    time: &Time,
+) -> Markup {
+    let line =
+        |name: &str, colour, stroke, points| Line { name: name.to_owned(), colour, stroke, points };
+    Lines {
+        title: "Over-provisioning over time".to_owned(),
+        x: time.axis(),
+        y: Axis::new("Over-provisioning", Scale::FromZero, Quantity::Share),
+        lines: vec![
+            line("effective", 0, Stroke::Thin, effective),
+            line("beyond the capacity", 1, Stroke::Dashed, configured),
+        ],
+    }
+    .draw()
 }
 
 fn usage([row, title]: [&str; 2], usages: &Usages, time: &Time, resolution: Resolution) -> Markup {
@@ -275,6 +313,12 @@ fn terms() -> Vec<(String, String)> {
              mapping units: the padding of units is what the host left out of a unit that it wrote in part, the padding of pages \
              what a page has left over when a write through, a flush or a collection ends it. What is still in the write buffer \
              has not been programmed yet.",
+        ),
+        (
+            "Over-provisioning, effective",
+            "flash that holds nothing valid, by what is valid: room for collections. It is more than what lies beyond the \
+             capacity while the host has not written all of the drive or has discarded some of it, and less where blocks were \
+             given up or a map lies in flash.",
         ),
         (
             "Where the time went",

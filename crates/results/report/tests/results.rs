@@ -716,6 +716,11 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
         "write amplification: 1.5 at 1.5 µs",
         "write amplification: 2.5 at 2.5 µs",
         "collections: 2,000,000 1/s at 1.5 µs",
+        // Nothing is valid at the end of the first step.
+        "effective: 300 % at 2 µs",
+        "effective: 25 % at 4 µs",
+        "beyond the capacity: 175 % at 4 µs",
+        "<dd>25 %",
         "1 to 3 : 6",
         // Below the one I/O, of 2.5 us, in the middles of the steps that have some.
         "collections: 1.75 µs at 1.5 µs",

@@ -19,6 +19,25 @@ use self::context::{PageRead, PageRun};
 pub use self::shape::Shape;
 use crate::spec::{Spec, SpecError};
 
+/// How full the flash of a translation layer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Bytes of the units that lie in flash, a map in flash included: what collections must keep.
+    pub valid_bytes: u64,
+    /// Bytes of the units that the blocks which were not given up have room for.
+    pub usable_bytes: u64,
+}
+
+impl Occupancy {
+    /// So many units lie in flash, of which so many blocks were given up.
+    pub(crate) fn new(shape: &Shape, valid_units: u64, retired_blocks: u64) -> Self {
+        let blocks = u64::from(shape.blocks()).saturating_sub(retired_blocks);
+        let unit = u64::from(shape.unit);
+        let usable_bytes = blocks * u64::from(shape.block_slots) * unit;
+        Self { valid_bytes: valid_units * unit, usable_bytes }
+    }
+}
+
 /// A translation layer: it makes the decisions, and the array models the time.
 ///
 /// Every call has the time; times never decrease. A request is complete when
@@ -78,6 +97,11 @@ pub trait Ftl: Debug + Send {
 
     /// Number of free blocks; none where blocks are the host's.
     fn free_blocks(&self) -> Option<u64> {
+        None
+    }
+
+    /// How full its flash is; none where it does not know what is valid.
+    fn occupancy(&self) -> Option<Occupancy> {
         None
     }
 

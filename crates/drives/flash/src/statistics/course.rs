@@ -3,6 +3,8 @@
 use stasis_block::clock::Nanos;
 use stasis_block::inside::FlashCourse;
 
+use crate::ftl::Occupancy;
+
 /// Steps of time: twice as many are merged.
 const STEPS: usize = 64;
 /// The length of a step at first: 2^16 ns, about 66 us.
@@ -16,6 +18,8 @@ pub(crate) struct Level {
     pub collections: u64,
     /// None where the translation layer has none.
     pub free_blocks: Option<u64>,
+    /// Likewise.
+    pub occupancy: Option<Occupancy>,
 }
 
 /// The levels at the ends of a bounded number of steps of equal length.
@@ -62,12 +66,15 @@ impl Course {
             let pairs = befores.clone().zip(&whole.ends);
             pairs.map(|(before, end)| of(end).saturating_sub(of(&before))).collect()
         };
+        let occupied = || whole.ends.iter().filter_map(|level| level.occupancy);
         FlashCourse {
             step: 1 << whole.shift,
             host_bytes: differences(|level| level.host_bytes),
             media_bytes: differences(|level| level.media_bytes),
             collections: differences(|level| level.collections),
             free_blocks: whole.ends.iter().filter_map(|level| level.free_blocks).collect(),
+            valid_bytes: occupied().map(|occupancy| occupancy.valid_bytes).collect(),
+            usable_bytes: occupied().map(|occupancy| occupancy.usable_bytes).collect(),
         }
     }
 }

@@ -8,7 +8,7 @@ use stasis_block::{Health, Operation};
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
 use super::{Level, Statistics, Sums};
-use crate::ftl::Context;
+use crate::ftl::{Context, Ftl};
 
 /// Levels of wear that results distinguish.
 const WEAR_LEVELS: u32 = 32;
@@ -31,9 +31,14 @@ impl Context {
     }
 
     /// The counts at this instant, since the drive's start.
-    pub(crate) fn level(&self, free_blocks: Option<u64>) -> Level {
-        let (host_bytes, collections) = (self.statistics.host_bytes, self.statistics.collections);
-        Level { host_bytes, media_bytes: self.media_bytes(), collections, free_blocks }
+    pub(crate) fn level(&self, ftl: &dyn Ftl) -> Level {
+        Level {
+            host_bytes: self.statistics.host_bytes,
+            media_bytes: self.media_bytes(),
+            collections: self.statistics.collections,
+            free_blocks: ftl.free_blocks(),
+            occupancy: ftl.occupancy(),
+        }
     }
 
     fn media_bytes_of(&self, counted: &Statistics) -> u64 {
@@ -92,6 +97,11 @@ impl Context {
             geometry: Some(*geometry),
             over_provisioning: millionths(beyond),
             asked_over_provisioning: sizes.asked_over_provisioning,
+            effective_over_provisioning: course
+                .effective_over_provisioning()
+                .last()
+                .flatten()
+                .map(millionths),
             read_units: counted.read_units,
             unwritten_units: counted.unwritten_units,
             host_units: counted.host_units,

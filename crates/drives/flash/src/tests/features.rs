@@ -356,3 +356,39 @@ fn the_inside_adds_up() {
     let (first, last) = (course.free_blocks[0], course.free_blocks[course.free_blocks.len() - 1]);
     assert!(inside.collections > 0 && last < first / 2, "{first} {last}");
 }
+
+/// A drive that is half full has much room, discards give room back at once, and a full drive has
+/// what lies beyond its capacity.
+#[test]
+fn the_effective_over_provisioning_follows_what_is_valid() {
+    const WHOLE: u64 = 4096;
+    for ftl in ["page", "dftl", "hybrid"] {
+        let spec = Spec { ftl: ftl.into(), over_provisioning: None, ..small() };
+        let mut ssd = shadowed(&spec, 16 * MIB, 1);
+        assert_eq!(ssd.report(0).effective_over_provisioning, None, "{ftl}");
+        let mut now = 0;
+        for (operation, from, to, valid) in [
+            (Operation::Write, 0, WHOLE / 2, WHOLE / 2),
+            (Operation::Write, 0, WHOLE, WHOLE),
+            (Operation::Discard, WHOLE / 4, WHOLE / 2, WHOLE / 4 * 3),
+        ] {
+            let done = run(&mut ssd, now, 1, to - from, |n| on(operation, from + n, 1));
+            now = done.last().unwrap().at;
+            let inside = ssd.report(now);
+            let course = &inside.course;
+            assert_eq!(course.valid_bytes.len(), course.host_bytes.len(), "{ftl}");
+            let (held, usable) =
+                (*course.valid_bytes.last().unwrap(), *course.usable_bytes.last().unwrap());
+            // A map in flash is valid as well.
+            let map = inside.ftl["mapping"]["programmed_units"].as_u64().unwrap_or(0);
+            let more = held - 4096 * valid;
+            assert!(more <= (4096 * map).min(MIB), "{ftl}: {held}, of the host {valid} units");
+            let share = (usable - held) as f64 / held as f64;
+            let effective = inside.effective_over_provisioning.unwrap();
+            assert!((effective - share).abs() < 1e-6, "{ftl}: {effective} {share}");
+            let whole = (valid, more) == (WHOLE, 0);
+            let same = (effective - inside.over_provisioning).abs() < 1e-6;
+            assert_eq!(same, whole, "{ftl}: {effective} {}", inside.over_provisioning);
+        }
+    }
+}

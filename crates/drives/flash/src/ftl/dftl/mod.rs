@@ -29,7 +29,7 @@ use self::cache::Cache;
 use self::lookups::{Lookup, Waiter};
 use self::updates::Updates;
 use super::page::{Above, PageFtl};
-use super::{Context, Ftl, PowerCut, Request, Shape};
+use super::{Context, Ftl, Occupancy, PowerCut, Request, Shape};
 use crate::buffer::NONE;
 use crate::spec::geometry::{map_units, MAP_ENTRY};
 use crate::spec::{Precondition, Spec, SpecError};
@@ -200,6 +200,10 @@ impl Ftl for Dftl {
 
     fn free_blocks(&self) -> Option<u64> {
         self.page.free_blocks()
+    }
+
+    fn occupancy(&self) -> Option<Occupancy> {
+        self.page.occupancy()
     }
 
     fn report(&self, context: &Context) -> serde_json::Value {

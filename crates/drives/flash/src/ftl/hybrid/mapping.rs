@@ -18,6 +18,8 @@ pub(super) struct Mapping {
     // By unit, its slot; by logical block, its data block. `NONE` for none.
     slots: Vec<u32>,
     data: Vec<u32>,
+    // Units that lie somewhere.
+    held: u64,
     // Units whose data was lost (or corrupted, with the seed) inside.
     damaged: BTreeMap<u32, Option<u64>>,
 }
@@ -31,7 +33,7 @@ impl Mapping {
     pub fn new(shape: Shape, order: Vec<u32>) -> Self {
         let blocks = shape.units.div_ceil(shape.geometry.pages);
         let (slots, data) = (vec![NONE; shape.units as usize], vec![NONE; blocks as usize]);
-        Self { shape, order, slots, data, damaged: BTreeMap::new() }
+        Self { shape, order, slots, data, held: 0, damaged: BTreeMap::new() }
     }
 
     /// Logical blocks of the drive.
@@ -79,6 +81,23 @@ impl Mapping {
         self.data.iter().copied().filter_map(known)
     }
 
+    /// Units that lie somewhere.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// The unit lies in the slot from now on; `NONE` for nowhere.
+    fn put(&mut self, unit: u32, slot: u32) {
+        let old = std::mem::replace(&mut self.slots[unit as usize], slot);
+        self.held = self.held + u64::from(slot != NONE) - u64::from(old != NONE);
+    }
+
+    /// Panics if a count is wrong; for tests.
+    pub fn check(&self) {
+        let held = self.slots.iter().filter(|&&slot| slot != NONE).count();
+        assert_eq!(self.held, held as u64, "units that lie somewhere");
+    }
+
     /// The damage of a unit: lost, or wrong data made from a seed.
     #[inline]
     pub fn damage(&self, unit: u32) -> Option<Option<u64>> {
@@ -87,7 +106,7 @@ impl Mapping {
 
     /// A unit was written into a slot, from wrong data made from the seed `wrong`, if any.
     pub fn write(&mut self, unit: u32, slot: u32, wrong: Option<u64>) {
-        self.slots[unit as usize] = slot;
+        self.put(unit, slot);
         self.damaged.remove(&unit);
         if wrong.is_some() {
             self.damaged.insert(unit, wrong);
@@ -96,13 +115,13 @@ impl Mapping {
 
     /// The host no longer needs a unit.
     pub fn forget(&mut self, unit: u32) {
-        self.slots[unit as usize] = NONE;
+        self.put(unit, NONE);
         self.damaged.remove(&unit);
     }
 
     /// A unit cannot be read any more.
     pub fn lose(&mut self, unit: u32) {
-        self.slots[unit as usize] = NONE;
+        self.put(unit, NONE);
         self.damaged.insert(unit, None);
     }
 
@@ -133,7 +152,7 @@ impl Mapping {
     pub fn begin(&mut self, logical: u32, block: u32) {
         self.data[logical as usize] = block;
         for (page, unit) in (0..).zip(self.units_of(logical)) {
-            self.slots[unit as usize] = self.shape.slot(block, page);
+            self.put(unit, self.shape.slot(block, page));
         }
     }
 }

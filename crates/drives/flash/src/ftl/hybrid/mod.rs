@@ -26,7 +26,7 @@ use self::host::Waiting;
 use self::mapping::Mapping;
 use self::merge::Merges;
 use self::plane::{Log, Plane};
-use super::{fate_of, Context, Dropped, Ftl, PowerCut, Request, Shape};
+use super::{fate_of, Context, Dropped, Ftl, Occupancy, PowerCut, Request, Shape};
 use crate::buffer::IN_FLIGHT;
 use crate::spec::{Blocking, Precondition, Spec, SpecError};
 
@@ -233,6 +233,10 @@ impl Ftl for Hybrid {
         Some(self.planes.iter().map(|plane| plane.free.len() as u64).sum())
     }
 
+    fn occupancy(&self) -> Option<Occupancy> {
+        Some(Occupancy::new(&self.shape, self.mapping.held(), self.retired))
+    }
+
     fn report(&self, _context: &Context) -> serde_json::Value {
         let count = |of: fn(&Plane) -> usize| self.planes.iter().map(of).sum::<usize>();
         serde_json::json!({
@@ -253,6 +257,7 @@ impl Ftl for Hybrid {
     }
 
     fn check(&self) {
+        self.mapping.check();
         for unit in 0..self.shape.units {
             let Some(slot) = self.mapping.slot(unit) else { continue };
             let (logical, page) = self.mapping.place(unit);

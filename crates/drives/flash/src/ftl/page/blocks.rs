@@ -132,6 +132,11 @@ impl Blocks {
         self.planes.iter().map(|plane| u64::from(plane.free)).sum()
     }
 
+    /// Units that lie in all planes.
+    pub fn valid_in_all(&self) -> u64 {
+        self.planes.iter().map(|plane| u64::from(plane.valid)).sum()
+    }
+
     /// The use of a block.
     pub fn state(&self, block: u32) -> BlockState {
         self.blocks[block as usize].state

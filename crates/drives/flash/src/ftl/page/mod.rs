@@ -36,7 +36,9 @@ use self::lockstep::Lockstep;
 use self::placement::Placement;
 use self::queue::WriteQueue;
 use self::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ, HOST_READ, KIND, PARTIAL_READ, PROGRAM};
-use super::{fate_of, Context, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape};
+use super::{
+    fate_of, Context, Ftl, Occupancy, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
+};
 use crate::buffer::NONE;
 use crate::spec::{Planes, Precondition, Spec, SpecError};
 
@@ -475,6 +477,11 @@ impl Ftl for PageFtl {
 
     fn free_blocks(&self) -> Option<u64> {
         Some(self.placement.blocks().free_in_all())
+    }
+
+    fn occupancy(&self) -> Option<Occupancy> {
+        let blocks = self.placement.blocks();
+        Some(Occupancy::new(&self.shape, blocks.valid_in_all(), blocks.spares().given_up()))
     }
 
     fn report(&self, _context: &Context) -> serde_json::Value {
