@@ -29,12 +29,10 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// So many units lie in flash, of which so many blocks were given up.
-    pub(crate) fn new(shape: &Shape, valid_units: u64, retired_blocks: u64) -> Self {
-        let blocks = u64::from(shape.blocks()).saturating_sub(retired_blocks);
-        let unit = u64::from(shape.unit);
-        let usable_bytes = blocks * u64::from(shape.block_slots) * unit;
-        Self { valid_bytes: valid_units * unit, usable_bytes }
+    /// So many of the units that there is room for lie in flash, of so many bytes each.
+    pub(crate) fn new(unit: u32, valid: u64, room: u64) -> Self {
+        let unit = u64::from(unit);
+        Self { valid_bytes: valid * unit, usable_bytes: room * unit }
     }
 }
 

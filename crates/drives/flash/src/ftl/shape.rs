@@ -71,6 +71,11 @@ impl Shape {
         }
     }
 
+    /// Slots of the array's blocks but for so many that were given up.
+    pub(crate) fn room_without(&self, retired: u64) -> u64 {
+        u64::from(self.blocks()).saturating_sub(retired) * u64::from(self.block_slots)
+    }
+
     /// Blocks of the array.
     pub fn blocks(&self) -> u32 {
         self.planes * self.geometry.blocks

@@ -234,7 +234,8 @@ impl Ftl for Hybrid {
     }
 
     fn occupancy(&self) -> Option<Occupancy> {
-        Some(Occupancy::new(&self.shape, self.mapping.held(), self.retired))
+        let room = self.shape.room_without(self.retired);
+        Some(Occupancy::new(self.shape.unit, self.mapping.held(), room))
     }
 
     fn report(&self, _context: &Context) -> serde_json::Value {

@@ -481,7 +481,8 @@ impl Ftl for PageFtl {
 
     fn occupancy(&self) -> Option<Occupancy> {
         let blocks = self.placement.blocks();
-        Some(Occupancy::new(&self.shape, blocks.valid_in_all(), blocks.spares().given_up()))
+        let room = self.shape.room_without(blocks.spares().given_up());
+        Some(Occupancy::new(self.shape.unit, blocks.valid_in_all(), room))
     }
 
     fn report(&self, _context: &Context) -> serde_json::Value {
