@@ -385,8 +385,8 @@ fn each_promise_names_tests_that_are_there() {
     assert!(rows >= 10, "{rows} promises");
 }
 
-/// What Grafana's published schema of panels requires (Foundation SDK 0.0.22, `common`:
-/// `VizLegendOptions` and `VizTooltipOptions`); an import of a file without it may hide legends.
+/// The required fields of Grafana's published schema of panels (Foundation SDK 0.0.22, `common`:
+/// `VizLegendOptions` and `VizTooltipOptions`); an import of a file without them may hide legends.
 #[test]
 fn the_dashboard_s_panels_have_what_grafana_s_schema_requires() {
     let text = include_str!("../../../../packaging/grafana/stasis.json");

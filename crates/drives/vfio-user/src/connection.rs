@@ -176,7 +176,7 @@ mod tests {
         raw
     }
 
-    /// What a connection makes of a stream, given in pieces.
+    /// The messages of a stream that is given in pieces, and its fault.
     fn all(stream: &[u8], piece: usize) -> (Vec<Message<u8>>, Option<Fault>) {
         let mut connection = Connection::default();
         let (mut rest, mut messages) = (stream, Vec::new());

@@ -27,7 +27,7 @@ impl Answer {
     }
 }
 
-/// What comes of a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Handled<F> {
     /// It is done.

@@ -48,7 +48,7 @@ pub enum DmaUnmap {
     },
 }
 
-/// What becomes of interrupt vectors.
+/// A change of interrupt vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vectors<F> {
     /// The first of them.

@@ -269,7 +269,7 @@ fn pages_are_to_be_read_on_a_screen_on_a_phone_and_on_paper() {
     browser.laid_out(&folder.path().join("figures.html"));
 }
 
-/// What would be overlooked is seen: each fault in a page of its own.
+/// No fault is overlooked: each one in a page of its own.
 #[test]
 fn a_page_that_is_not_to_be_read_is_refused() {
     let Some(browser) = Browser::installed() else { return };

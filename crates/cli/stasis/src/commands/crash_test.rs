@@ -41,7 +41,7 @@ Examples:
   stasis crash-test crash.toml --seed 3 --state 1234    # repeats one finding
   stasis crash-test crash.toml --trace results --state 1234 --keep-disk
   stasis crash-test crash.toml --inject dropped-barrier    # tests the test
-  stasis crash-test crash.toml --log-writes drive0.log    # a log of dm-log-writes, no run
+  stasis crash-test crash.toml --log-writes drive0.log    # a kernel's log
 
 Exit status: 0 if nothing was found, 1 if something was, 125 if the test failed, 130 if it was
 stopped."

@@ -20,7 +20,7 @@ use compile::compile;
 /// The variable by which a run's processes are known, whoever started them.
 const MARK: &str = "STASIS_SYSTEM_TEST";
 
-/// What follows the mark of a process that goes on while others end.
+/// Suffix of the mark of a process that goes on while others end.
 const LASTING: &str = "lasting";
 
 /// Limit on the time of a test. The slowest takes 3 minutes on two idle processors.

@@ -29,11 +29,11 @@ pub struct LoggedDevice {
     pub block: u64,
     /// Whether discarded ranges read as zeroes.
     pub discard_zeroes: bool,
-    /// What the device loses in a power cut.
+    /// The losses of the device in a power cut.
     pub power_loss: PowerLoss,
 }
 
-/// What was read of a log.
+/// Counts of a log that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadLog {
     /// Number of entries.
@@ -84,7 +84,7 @@ pub enum LogReadError {
     Entry {
         /// The entry, from 0.
         entry: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
 }
@@ -356,7 +356,7 @@ mod tests {
         Ok((read, stream))
     }
 
-    /// What is submitted, in order: operation, FUA, offset, length.
+    /// The requests in order: operation, FUA, offset, length.
     fn requests(log: &[u8]) -> Vec<(Operation, bool, u64, u64)> {
         let (_, stream) = read(log).unwrap();
         let (mut at, mut all) = (0, Vec::new());

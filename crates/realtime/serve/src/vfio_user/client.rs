@@ -31,7 +31,7 @@ pub(super) struct Client {
     pub(super) said: bool,
 }
 
-/// What a client's socket has.
+/// Input of a client's socket.
 pub(super) enum Heard {
     /// A message.
     Message(Message<OwnedFd>),
