@@ -9,7 +9,7 @@ use stasis_block::Refused;
 use stasis_drive::Done;
 use stasis_run_events::IoRecord;
 
-use crate::compensation::LatencyCompensation;
+use crate::compensation::{LatencyCompensation, MAX_BY_MEMORY, MAX_BY_SOCKET};
 use crate::io_records::IoRecordSender;
 use crate::statistics::{Counts, Times};
 use crate::store::Store;
@@ -44,8 +44,20 @@ impl Backend {
     ) -> Result<Self, ServeError> {
         store.register(&epoll)?;
         let timed = store.drive.lock().is_timed();
-        let (counts, times, compensation) = Default::default();
+        let (counts, times) = Default::default();
+        let compensation = LatencyCompensation::new(MAX_BY_MEMORY);
         Ok(Self { name, store, counts, times, timed, compensation, record, said_errors: 0, epoll })
+    }
+
+    /// The same, whose completions are sent by sockets.
+    pub(crate) fn with_sockets(self) -> Self {
+        Self { compensation: LatencyCompensation::new(MAX_BY_SOCKET), ..self }
+    }
+
+    /// When a completion is to be begun, so that its host has it on time.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        let early = if self.timed { self.compensation.nanos() } else { 0 };
+        self.store.next_event().map(|at| at.saturating_sub(early))
     }
 
     /// Whether a model holds completions back, from now on.

@@ -84,7 +84,7 @@ impl Served {
         }
         // SAFETY: the descriptor is this value's alone, and closing it takes it out.
         unsafe { register(&epoll, events.as_raw_fd()) }.map_err(failed)?;
-        let backend = Backend::new(Arc::clone(&name), store, record, epoll)?;
+        let backend = Backend::new(Arc::clone(&name), store, record, epoll)?.with_sockets();
         // Last: from here on the medium is in use by this subsystem.
         let made = subsystem(properties.capacity, properties.discard_zeroes);
         let NewNvme { nvme: subsystem, keep } =
@@ -116,7 +116,7 @@ impl Served {
 
     /// When something is to be looked at even if nothing rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let events = [self.backend.store.next_event(), self.target.next_deadline()];
+        let events = [self.backend.next_event(), self.target.next_deadline()];
         events.into_iter().flatten().min()
     }
 
