@@ -4,6 +4,7 @@
 
 #[path = "newer_qemu/boot_sector.rs"]
 mod boot_sector;
+mod job;
 mod newer_qemu;
 mod server;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 use serde_json::json;
 use server::serve;
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
-use stasis_qemu_vm::{Config, Job, Piece, Vm};
+use stasis_qemu_vm::{Config, Job, Vm};
 
 fn guest() -> Guest {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
@@ -42,16 +43,7 @@ fn step(vm: &mut Vm, name: &str) -> String {
     job.environment.insert("STEP".into(), name.into());
     job.environment.insert("GUIDE".into(), guide().into());
     job.limit_ms = Duration::from_secs(240).as_millis() as u64;
-    let mut said = String::new();
-    let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| {
-        if let Piece::Output(_, bytes) = piece {
-            said += &String::from_utf8_lossy(bytes);
-        }
-    });
-    let outcome = outcome.unwrap();
-    eprintln!("{said}");
-    assert_eq!((outcome.status, outcome.message.as_str()), (0, ""), "{said}");
-    said
+    job::succeed(vm, &job, &[])
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use stasis_nvme::{Config, Namespace, Subsystem};
 use stasis_serve::{NewNvme, NvmeTcp, Poll, Server};
-use support::drive;
+use support::{counts, drive, until};
 use tcp_host::{Connection, Event, TcpHost};
 
 /// A server of a drive at a port of the loopback, its address and its subsystem's name.
@@ -35,19 +35,6 @@ fn serve(medium: &str, model: Option<&str>, poll: Poll) -> (Arc<Server>, SocketA
     let server = Arc::new(Server::new(1, poll).unwrap());
     server.attach(new).unwrap();
     (server, address, nqn)
-}
-
-fn counts(server: &Server) -> stasis_serve::Counts {
-    server.report()[0].counts
-}
-
-/// Waits until the server's thread has seen what a host has done.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < limit, "{what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]

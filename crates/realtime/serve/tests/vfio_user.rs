@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stasis_nvme::{Config, Controller, Namespace};
-use stasis_serve::{Counts, NewDrive, NewNvme, Poll, Server, VfioUser};
-use support::drive;
+use stasis_serve::{NewDrive, NewNvme, Poll, Server, VfioUser};
+use support::{counts, drive, until};
 use vfio_host::{memory, Client, VfioHost, MEMORY};
 
 fn new(name: &str, folder: &Path, medium: &str, model: Option<&str>, mapped: bool) -> NewDrive {
@@ -36,19 +36,6 @@ fn serve(folder: &Path, model: Option<&str>, poll: Poll) -> (Arc<Server>, PathBu
     let server = Arc::new(Server::new(1, poll).unwrap());
     server.attach(new("d", folder, "ram:16MiB", model, poll != Poll::Never)).unwrap();
     (server, folder.join("d.sock"))
-}
-
-fn counts(server: &Server) -> Counts {
-    server.report()[0].counts
-}
-
-/// Waits until the server's thread has seen what a client has done.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < limit, "{what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]

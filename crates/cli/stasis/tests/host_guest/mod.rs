@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
-use stasis_qemu_vm::{Job, Piece, Vm};
+use stasis_qemu_vm::{Job, Vm};
+
+#[path = "../job/mod.rs"]
+mod job;
 
 /// The functions that scripts in such a guest share.
 const FUNCTIONS: &str = include_str!("../guest/host.sh");
@@ -47,16 +50,7 @@ pub fn run(vm: &mut Vm, script: &str, limit: u64) -> String {
     files.append_path_with_name(env!("CARGO_BIN_EXE_stasis"), "tmp/stasis").unwrap();
     let files = files.into_inner().unwrap();
     job.has_input = true;
-    let mut said = String::new();
-    let outcome = vm.run(&job, &mut files.as_slice(), &mut |piece| {
-        if let Piece::Output(_, bytes) = piece {
-            said += &String::from_utf8_lossy(bytes);
-        }
-    });
-    let outcome = outcome.unwrap();
-    eprintln!("{said}");
-    assert_eq!((outcome.status, outcome.message.as_str()), (0, ""), "{said}");
-    said
+    job::succeed(vm, &job, &files)
 }
 
 /// Checks that a script has said each of these lines.

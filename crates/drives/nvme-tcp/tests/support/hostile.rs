@@ -4,26 +4,12 @@ use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Namespace, Subsystem, Zones};
 use stasis_nvme_tcp::{ConnectionId, Target, MAX_OUTPUT};
 
+#[path = "../../../block/tests/common/hostile.rs"]
+mod common;
+use common::Script;
+
 const SIZE: u64 = 1 << 20;
 const HOST: &str = "nqn.2014-08.org.example:host";
-
-struct Script<'a>(&'a [u8]);
-
-impl Script<'_> {
-    fn u8(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from_le_bytes([self.u8(), self.u8()])
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from(self.u16()) | u32::from(self.u16()) << 16
-    }
-}
 
 /// A PDU that is right but for what `entry` says.
 fn pdu(kind: u8, flags: u8, header: &[u8], data: &[u8], digests: u8) -> Vec<u8> {

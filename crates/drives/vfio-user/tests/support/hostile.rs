@@ -9,27 +9,13 @@ use stasis_vfio_user::{
     Connection, Device, DmaUnmap, Doorbells, Handled, Request, DOORBELLS, MAX_MESSAGE,
 };
 
+#[path = "../../../block/tests/common/hostile.rs"]
+mod common;
+use common::Script;
+
 const SIZE: u64 = 1 << 20;
 /// Bytes of the guest's memory: queues in the first pages, data behind.
 const MEMORY: usize = 64 << 10;
-
-struct Script<'a>(&'a [u8]);
-
-impl Script<'_> {
-    fn u8(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from_le_bytes([self.u8(), self.u8()])
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from(self.u16()) | u32::from(self.u16()) << 16
-    }
-}
 
 pub struct Ram(RefCell<Vec<u8>>);
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use stasis_vfio_user::{DmaMap, DmaUnmap, Refusal};
+use stasis_vfio_user::{Device, DmaMap, DmaUnmap, Refusal};
 
 use crate::vhost_user::memory::{GuestMemory, MemoryRegion, MAX_REGIONS};
 use crate::ServeError;
@@ -15,6 +15,8 @@ const MAX_UNSHARED: usize = 256;
 #[derive(Default)]
 pub(super) struct DmaMemory {
     pub(super) shared: GuestMemory,
+    /// The memory of a device that is no bus master.
+    none: GuestMemory,
     /// Pieces of the shared memory, as they were mapped.
     mapped: Vec<(u64, u64)>,
     /// Pieces without a descriptor.
@@ -22,6 +24,14 @@ pub(super) struct DmaMemory {
 }
 
 impl DmaMemory {
+    /// The memory that `device` reaches.
+    pub(super) fn of(&self, device: &Device) -> &GuestMemory {
+        match device.is_bus_master() {
+            true => &self.shared,
+            false => &self.none,
+        }
+    }
+
     /// Bytes that the client has without sharing them.
     pub(super) fn unshared_bytes(&self) -> u64 {
         self.unshared.iter().map(|(_, size)| size).fold(0, |sum, size| sum.saturating_add(*size))

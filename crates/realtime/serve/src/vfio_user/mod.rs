@@ -65,14 +65,11 @@ pub(crate) struct Served {
     /// way, which are not to be carried out after those of the next one.
     admits: bool,
     memory: DmaMemory,
-    /// The memory of a device that is no bus master.
-    no_memory: GuestMemory,
     /// The eventfd of each vector.
     vectors: Vec<Option<OwnedFd>>,
     heard: Nanos,
     worked: Nanos,
     done: Vec<Done>,
-    counted: Vec<Counted>,
     capacity: u64,
     /// Whether it was logged that the controller cannot work.
     said_failed: bool,
@@ -110,12 +107,10 @@ impl Served {
             client: None,
             admits: true,
             memory: DmaMemory::default(),
-            no_memory: GuestMemory::default(),
             vectors: (0..vectors).map(|_| None).collect(),
             heard: 0,
             worked: 0,
             done: Vec::new(),
-            counted: Vec::new(),
             capacity: properties.capacity,
             said_failed: false,
         })
@@ -182,9 +177,9 @@ impl Served {
 
     /// Fetches the commands of doorbells that were rung in mapped memory.
     fn poll(&mut self) -> bool {
-        let Self { device, client, memory, no_memory, backend, .. } = self;
+        let Self { device, client, memory, backend, .. } = self;
         let Some(client) = client else { return false };
-        let memory = if device.is_bus_master() { &memory.shared } else { &*no_memory };
+        let memory = memory.of(device);
         device.poll(memory, &client.page, &mut || backend.store.health())
     }
 
@@ -304,10 +299,10 @@ impl Served {
     }
 
     fn handle(&mut self, request: Request<OwnedFd>) -> Result<Answer, Refusal> {
-        let Self { device, client, memory, no_memory, backend, .. } = self;
+        let Self { device, client, memory, backend, .. } = self;
         let nothing = || Ok(Answer::of(Vec::new()));
         let Some(client) = client else { return nothing() };
-        let of = if device.is_bus_master() { &memory.shared } else { &*no_memory };
+        let of = memory.of(device);
         match device.handle(of, &client.page, &mut || backend.store.health(), request)? {
             Handled::Answer(answer) => Ok(answer),
             Handled::Map(map, descriptor) => {
@@ -396,8 +391,8 @@ impl Served {
 
     /// Hands requests to the drive, and vendor specific commands.
     fn submit(&mut self, now: Nanos) {
-        let Self { device, memory, no_memory, backend, .. } = self;
-        let memory = if device.is_bus_master() { &memory.shared } else { &*no_memory };
+        let Self { device, memory, backend, .. } = self;
+        let memory = memory.of(device);
         let controller = device.controller();
         while let Some(VendorRequest { tag, mut command }) = controller.pop_vendor() {
             let result = backend.store.vendor(now, &mut command);
@@ -413,16 +408,9 @@ impl Served {
 
     /// Hands requests back to the guest.
     fn complete(&mut self, done: &mut Vec<Done>, clock: &impl Fn() -> Nanos) {
-        let Self { device, memory, no_memory, backend, counted, .. } = self;
-        let memory = if device.is_bus_master() { &memory.shared } else { &*no_memory };
-        for done in done.drain(..) {
-            counted.push(Counted::from(&done));
-            let ended = Ended { status: done.status, failed_at: done.failed_at };
-            device.controller().complete(memory, done.tag, ended, done.data);
-            // The guest can see it as of now.
-            let seen = clock();
-            counted.drain(..).for_each(|counted| backend.count(&counted, seen));
-        }
+        let Self { device, memory, backend, .. } = self;
+        let memory = memory.of(device);
+        complete(device, memory, backend, done, clock);
     }
 
     /// Takes no more clients: the drive is about to end.
@@ -438,16 +426,30 @@ impl Served {
     ) -> Result<(), String> {
         self.backend.release(clock());
         let Self { backend, device, memory, .. } = &mut self;
-        let idle = backend.quiesce(clock, limit, |_, done| {
-            for done in done.drain(..) {
-                let ended = Ended { status: done.status, failed_at: done.failed_at };
-                device.controller().complete(&memory.shared, done.tag, ended, done.data);
-            }
+        let memory = memory.of(device);
+        let idle = backend.quiesce(clock, limit, |backend, done| {
+            complete(device, memory, backend, done, clock);
         });
         self.signal();
         let state = self.device.controller().kept_state();
         self.backend.finish(idle)?;
         self.keep.map_or(Ok(()), |keep| keep(state))
+    }
+}
+
+/// Hands requests back to the guest, and counts them as of when it can see them.
+fn complete(
+    device: &mut Device,
+    memory: &GuestMemory,
+    backend: &mut Backend,
+    done: &mut Vec<Done>,
+    clock: &impl Fn() -> Nanos,
+) {
+    for done in done.drain(..) {
+        let counted = Counted::from(&done);
+        let ended = Ended { status: done.status, failed_at: done.failed_at };
+        device.controller().complete(memory, done.tag, ended, done.data);
+        backend.count(&counted, clock());
     }
 }
 

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use stasis_block::Doorbells;
 use stasis_media::{Execution, MediumSpec, OpenOptions};
-use stasis_serve::{Description, Made, NewDrive, Poll, RealTime, Server, SharedRealTime, Store};
+use stasis_serve::{
+    Counts, Description, Made, NewDrive, Poll, RealTime, Server, SharedRealTime, Store,
+};
 use stasis_virtio::{feature, Config};
 use vhost::vhost_user::message::{
     VhostUserInflight, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
@@ -98,6 +100,20 @@ pub fn drive(name: &str, folder: &Path, medium: &str, model: Option<&str>) -> Ne
             let model = model.map(|model| model.build(&context).unwrap());
             Ok(Store::new(SharedRealTime::new(RealTime::new(0, label, model, medium))))
         }),
+    }
+}
+
+/// The counts of the first drive.
+pub fn counts(server: &Server) -> Counts {
+    server.report()[0].counts
+}
+
+/// Waits until the server's thread has seen what a client has done.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < limit, "{what}");
+        std::thread::yield_now();
     }
 }
 
