@@ -70,6 +70,8 @@ class Head:
     tiles: Sequence[tuple[str, str]]
     tone: str = "neutral"
     remarks: list[str] = field(default_factory=list)
+    #: What repeats it: ``command``, and ``inputs`` of ``path``, ``bytes`` and ``sha256``.
+    repeat: Optional[dict[str, Any]] = None
     table: Optional[dict[str, Any]] = None
 
 

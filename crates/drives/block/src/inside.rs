@@ -331,7 +331,7 @@ pub struct FlashInside {
     pub operations: BTreeMap<String, OperationCounts>,
     /// By operation of the host's.
     pub latency: BTreeMap<String, LatencyMeans>,
-    /// The host's slowest commands, the slowest first.
+    /// The host's slowest commands of each operation, the slowest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowest: Vec<SlowCommand>,
     /// Writes and collections over time.

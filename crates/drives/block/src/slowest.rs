@@ -1,10 +1,11 @@
-//! The slowest of many commands, in bounded memory.
+//! The slowest of many commands, by operation and in bounded memory.
 
 use std::cmp::Reverse;
 
 use crate::clock::Nanos;
+use crate::Operation;
 
-/// Commands that are kept.
+/// Commands of an operation that are kept.
 pub const SLOWEST: usize = 20;
 
 /// The [`SLOWEST`] slowest of some commands; of those that took as long the first.
@@ -47,15 +48,49 @@ impl<T: Clone> Slowest<T> {
 
     /// All of them, the slowest first.
     pub fn sorted(&self) -> Vec<T> {
+        self.ordered().into_iter().map(|kept| kept.2.clone()).collect()
+    }
+
+    fn ordered(&self) -> Vec<&(Nanos, u64, T)> {
         let mut all: Vec<_> = self.kept.iter().collect();
         all.sort_by_key(|kept| (Reverse(kept.0), kept.1));
-        all.into_iter().map(|kept| kept.2.clone()).collect()
+        all
     }
 
     /// Forgets them.
     pub fn clear(&mut self) {
         self.kept.clear();
         self.least = None;
+    }
+}
+
+/// The [`SLOWEST`] slowest commands of each operation.
+#[derive(Debug, Clone)]
+pub struct SlowestByOperation<T>([Slowest<T>; Operation::ALL.len()]);
+
+impl<T> Default for SlowestByOperation<T> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Slowest::default()))
+    }
+}
+
+impl<T: Clone> SlowestByOperation<T> {
+    /// Takes a command, see [`Slowest::record`].
+    #[inline]
+    pub fn record(&mut self, operation: Operation, time: Nanos, command: impl FnOnce() -> T) {
+        self.0[operation as usize].record(time, command);
+    }
+
+    /// All of them, the slowest first; of those that took as long, by operation.
+    pub fn sorted(&self) -> Vec<T> {
+        let mut all: Vec<_> = self.0.iter().flat_map(Slowest::ordered).collect();
+        all.sort_by_key(|kept| Reverse(kept.0));
+        all.into_iter().map(|kept| kept.2.clone()).collect()
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.0.iter_mut().for_each(Slowest::clear);
     }
 }
 
@@ -76,6 +111,23 @@ mod tests {
             prop_assert_eq!(slowest.sorted(), all);
             slowest.clear();
             prop_assert!(slowest.sorted().is_empty());
+        }
+
+        /// Fast operations keep theirs beside slow ones.
+        #[test]
+        fn each_operation_keeps_its_own(times in prop::collection::vec((0u64..50, 0usize..2), 0..200)) {
+            let mut slowest = SlowestByOperation::default();
+            let operations = [Operation::Read, Operation::Write];
+            for (time, operation) in times.iter().copied() {
+                let time = time + 1000 * operation as u64;
+                slowest.record(operations[operation], time, || (time, operation));
+            }
+            let all = slowest.sorted();
+            prop_assert!(all.is_sorted_by(|a, b| a.0 >= b.0));
+            for operation in 0..2 {
+                let of = |all: &[(u64, usize)]| all.iter().filter(|one| one.1 == operation).count();
+                prop_assert_eq!(of(&all), of(&times).min(SLOWEST));
+            }
         }
     }
 }

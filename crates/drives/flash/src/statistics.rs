@@ -5,7 +5,7 @@ mod inside;
 
 use stasis_block::clock::Nanos;
 use stasis_block::inside::{Parts, SlowCommand};
-use stasis_block::slowest::Slowest;
+use stasis_block::slowest::SlowestByOperation;
 use stasis_block::Operation;
 use stasis_nand::{Op, OpKind};
 
@@ -31,7 +31,7 @@ struct Sums {
 pub struct Statistics {
     ops: [[u64; PRIORITIES]; KINDS],
     latency: [Sums; Operation::ALL.len()],
-    pub(crate) slowest: Slowest<SlowCommand>,
+    pub(crate) slowest: SlowestByOperation<SlowCommand>,
     /// Units that the host read.
     pub read_units: u64,
     /// Those of them that were never written, so that no cell was read.
@@ -103,7 +103,7 @@ impl Statistics {
         let &Request { operation, offset, length: bytes, .. } = request;
         let parts = *parts;
         let describe = || SlowCommand { operation, offset, bytes, begin, end, parts };
-        self.slowest.record(end - begin, describe);
+        self.slowest.record(operation, end - begin, describe);
     }
 
     /// A block was emptied, which took so long.

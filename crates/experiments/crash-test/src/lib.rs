@@ -131,7 +131,7 @@ impl CrashTest<'_> {
         if let Some(path) = self.junit {
             stasis_report::keep_inputs(path, &inputs)?;
         }
-        let provenance = Provenance::begin(true);
+        let provenance = Provenance::begin(true).reading(&inputs);
         let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());
         let mut tracing = TraceOptions { folder: folder.clone(), fault: self.fault };
         match (self.trace, self.log_writes) {
@@ -189,6 +189,7 @@ impl CrashTest<'_> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let runner = Runner::new(self.experiment).base(self.base).stop(stop).keep_output();
+        let runner = runner.reading(vec![self.path.to_owned()]);
         let run = runner.trace(tracing).run(observer)?;
         if run.status != 0 {
             let message = run.message.unwrap_or_default();

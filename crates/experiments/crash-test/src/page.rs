@@ -3,7 +3,7 @@
 use stasis_block::units::format_duration;
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
-use stasis_report::{units, Column, Table, Tone};
+use stasis_report::{units, Column, Repeat, Table, Tone};
 
 use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
 use crate::groups::Group;
@@ -153,6 +153,7 @@ impl Report {
         }
         Head::new(verdict, sentence, tiles)
             .with("Times are virtual, since the machine was made.", table)
+            .repeated_by(Repeat::of(&self.provenance))
     }
 
     /// The promised step that is lost, with what lies at the place of its lost write: of the first

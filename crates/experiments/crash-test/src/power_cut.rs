@@ -1,6 +1,6 @@
 //! `stasis run --power-cut`: one run, a power cut at some instant, and the state after it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -122,6 +122,7 @@ impl When {
 pub fn run(
     experiment: &Experiment,
     base: &Path,
+    inputs: Vec<PathBuf>,
     stop: &Arc<AtomicBool>,
     ios: Ios,
     when: When,
@@ -139,7 +140,7 @@ pub fn run(
     let folder = experiment.results.clone().unwrap_or_else(|| "results".into());
     let tracing = TraceOptions { folder: folder.clone(), fault: None };
     let runner = Runner::new(&experiment).base(base).stop(stop).ios(ios).trace(&tracing);
-    let mut done = runner.run(observer)?;
+    let mut done = runner.reading(inputs).run(observer)?;
     // Stopped, or never begun.
     if stop.load(Ordering::Relaxed) || (125..=127).contains(&done.status) {
         return Ok(done);

@@ -16,6 +16,7 @@ use stasis_media::MediumSpec;
 use stasis_qcow2::CreateOptions;
 use stasis_report::{Summary, SUMMARY_FILE};
 use stasis_runner::batch::{self, digest_of, gone, Batch, KeptResults, Turn};
+use stasis_runner::provenance::words;
 use stasis_runner::{guest, Event, Observer, Runner, OUTPUT_FILE};
 use stasis_terminal::{ensure_guest, Terminal};
 
@@ -200,7 +201,7 @@ impl Bench {
         std::fs::create_dir_all(&media)
             .with_context(|| format!("cannot create the folder {}", media.display()))?;
         let done = make_disks(trial, &media)
-            .and_then(|()| self.run(trial.experiment.clone(), (&begun.folder, &media), observer));
+            .and_then(|()| self.run(trial, (&begun.folder, &media), observer));
         // The images hold nothing that anyone wants, and the next needs the room.
         let _ = std::fs::remove_dir_all(media);
         let done = done?;
@@ -210,13 +211,16 @@ impl Bench {
 
     fn run(
         &self,
-        mut experiment: Experiment,
+        trial: &Trial,
         (folder, media): (&Path, &Path),
         observer: &mut dyn Observer,
     ) -> Result<Done> {
+        let mut experiment = trial.experiment.clone();
         experiment.results = Some(folder.to_owned());
         experiment.finish()?;
         let runner = Runner::new(&experiment).base(media).stop(&self.stop).keep_output();
+        let runner = runner.title(format!("{}: {}", trial.id, trial.what));
+        let runner = runner.repeated_by(alone(words::own(), trial.id));
         let run = runner.run(observer)?;
         if run.status != 0 {
             let said = last_words(&folder.join(OUTPUT_FILE));
@@ -227,6 +231,16 @@ impl Bench {
         }
         Done::read(folder, run.command_wall.map_or(f64::NAN, |wall| wall.as_secs_f64()))
     }
+}
+
+/// The words that run one experiment of those that `words` ask for.
+fn alone(mut words: Vec<String>, id: &str) -> Vec<String> {
+    if let Some(place) = words.iter().position(|word| word == "--only") {
+        words.drain(place..words.len().min(place + 2));
+    }
+    words.retain(|word| !word.starts_with("--only="));
+    words.extend(["--only".to_owned(), id.to_owned()]);
+    words
 }
 
 /// Shows the next run on a terminal.

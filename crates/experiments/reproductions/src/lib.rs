@@ -39,7 +39,7 @@ use stasis_report::published_vs_measured;
 use stasis_report::{FIGURES_FILE, REPORT_FILE};
 use stasis_runner::batch::Stopped;
 use stasis_runner::engine;
-use stasis_runner::provenance::Provenance;
+use stasis_runner::provenance::{words, Provenance};
 use stasis_terminal::{stop_on_signals, FAILURE, STOPPED};
 
 pub use barrier::load::{main as load, Load};
@@ -174,7 +174,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.list || !arguments.only.is_empty() {
         return experiments_alone(arguments, publication, &request);
     }
-    let provenance = Provenance::begin(true);
+    // What is there already is no repetition.
+    let mut words = words::own();
+    words.retain(|word| word != "--gather");
+    let provenance = Provenance::begin(true).repeated_by(words);
     let findings = match publication.measure(&request) {
         Err(error) if error.is::<Stopped>() => {
             eprintln!("stasis: {error}; the same command goes on from here");
@@ -183,9 +186,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         other => other?,
     };
     let Findings { title, subtitle, mut sections, figures, failed } = findings;
+    let head = published_vs_measured::head(&figures, &failed);
+    let head = Some(head.repeated_by(Some(provenance.repeat())));
     sections.extend(provenance.section());
     let folder = &request.folder;
-    let head = Some(published_vs_measured::head(&figures, &failed));
     Page { title: title.into(), subtitle, head, sections }.write(folder, REPORT_FILE)?;
     published_vs_measured::write_figures(folder, &figures)?;
     stasis_terminal::print(&published_vs_measured::figures_table(&figures).to_text())?;

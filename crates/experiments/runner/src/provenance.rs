@@ -1,5 +1,9 @@
 //! Provenance of results: this program, this machine, the time, and the command line.
 
+mod hashed;
+pub mod words;
+
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -7,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use stasis_report::page::Section;
+use stasis_report::Repeat;
 
 /// The commit that this program was built from, if the build set it (the Makefile does).
 fn commit() -> Option<&'static str> {
@@ -35,13 +40,37 @@ pub struct Provenance {
     started: Timestamp,
     /// A thread reads QEMU's version, which takes a moment, so that the run need not wait.
     qemu: Option<JoinHandle<Option<String>>>,
+    repeat: Repeat,
 }
 
 impl Provenance {
     /// For a run that begins now; `qemu`: whether the run uses QEMU.
     pub fn begin(qemu: bool) -> Self {
         let qemu = qemu.then(|| std::thread::spawn(stasis_qemu_vm::process::version_line));
-        Self { started: Timestamp::now(), qemu }
+        let repeat = Repeat {
+            command: words::command_line(words::with_own_results(words::own())),
+            inputs: Vec::new(),
+        };
+        Self { started: Timestamp::now(), qemu, repeat }
+    }
+
+    /// The same of a run that reads these files and folders, which are hashed now.
+    #[must_use]
+    pub fn reading(mut self, inputs: &[PathBuf]) -> Self {
+        self.repeat.inputs = hashed::hashed(inputs);
+        self
+    }
+
+    /// The same of a run that other words than this program's own repeat, as one of many.
+    #[must_use]
+    pub fn repeated_by(mut self, words: Vec<String>) -> Self {
+        self.repeat.command = words::command_line(words::with_own_results(words));
+        self
+    }
+
+    /// What repeats the run, for a page.
+    pub fn repeat(&self) -> Repeat {
+        self.repeat.clone()
     }
 
     /// The fields of `summary.json`.
@@ -58,11 +87,11 @@ impl Provenance {
             ("started_at", Some(started.to_string())),
             ("qemu", qemu),
             ("host_kernel", kernel),
-            ("command_line", Some(command_line(std::env::args()))),
+            ("command_line", Some(words::command_line(words::own()))),
         ];
         let known =
             fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
-        known.collect()
+        known.chain(self.repeat.field()).collect()
     }
 
     /// The section of a page that is of no single run.
@@ -71,44 +100,9 @@ impl Provenance {
     }
 }
 
-/// Words as a shell takes them.
-fn command_line(words: impl Iterator<Item = String>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%^".contains(c);
-    let quoted = words.map(|word| match !word.is_empty() && word.chars().all(plain) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_line_can_be_pasted() {
-        let words = [
-            "stasis",
-            "run",
-            "--drive=model=null,medium=ram:1GiB",
-            "--",
-            "sh",
-            "-c",
-            "echo 'it''s' $1",
-            "",
-        ];
-        let line = command_line(words.into_iter().map(String::from));
-        let shell = std::process::Command::new("sh")
-            .args(["-c", &format!("printf '%s\\n' {line}")])
-            .output()
-            .unwrap();
-        let said = String::from_utf8(shell.stdout).unwrap();
-        assert_eq!(said.split_terminator('\n').collect::<Vec<_>>(), words);
-        assert!(
-            line.starts_with("stasis run --drive=model=null,medium=ram:1GiB -- sh -c '"),
-            "{line}"
-        );
-    }
 
     #[test]
     fn a_run_knows_its_date_and_kernel() {

@@ -40,6 +40,9 @@ pub struct Runner<'a> {
     trace: Option<&'a TraceOptions>,
     terminal: Option<&'a Attended>,
     checked: bool,
+    inputs: Vec<PathBuf>,
+    repeated_by: Option<Vec<String>>,
+    title: Option<String>,
 }
 
 /// A run that has ended, one way or another.
@@ -72,7 +75,27 @@ impl<'a> Runner<'a> {
             trace: None,
             terminal: None,
             checked: true,
+            inputs: Vec::new(),
+            repeated_by: None,
+            title: None,
         }
+    }
+
+    /// Names files that the run rests on beside those of the experiment, such as the experiment's
+    /// own: its results have their hashes.
+    pub fn reading(self, inputs: Vec<PathBuf>) -> Self {
+        Self { inputs, ..self }
+    }
+
+    /// Sets the words that repeat this run alone, where it is one of several of a command; by default
+    /// this program's own.
+    pub fn repeated_by(self, words: Vec<String>) -> Self {
+        Self { repeated_by: Some(words), ..self }
+    }
+
+    /// Sets the title of the page, which is the command by default.
+    pub fn title(self, title: impl Into<String>) -> Self {
+        Self { title: Some(title.into()), ..self }
     }
 
     /// Skips KVM's check ([`crate::self_check`]), for a run that is itself part of that check.
@@ -145,7 +168,13 @@ impl<'a> Runner<'a> {
         // A guest's building, which happens once, is no part of the limit.
         let limit = experiment.wall_limit.map(Duration::from_nanos);
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let provenance = Provenance::begin(engine != Engine::Kvm);
+        let mut provenance = Provenance::begin(engine != Engine::Kvm);
+        if let Some(words) = &self.repeated_by {
+            provenance = provenance.repeated_by(words.clone());
+        }
+        let mut inputs = self.inputs.clone();
+        inputs.extend(input::paths(experiment, self.base));
+        let provenance = provenance.reading(&inputs);
         let claimed = self.claim(&folder)?;
         let setup = RunSetup {
             experiment,
@@ -244,6 +273,9 @@ impl<'a> Runner<'a> {
         let experiment = self.experiment;
         let mut extra = provenance.fields();
         extra.insert("command".into(), experiment.command.clone().into());
+        if let Some(title) = &self.title {
+            extra.insert("title".into(), title.clone().into());
+        }
         extra.insert("seed".into(), experiment.seed.into());
         if experiment.machine.several().is_empty() {
             extra.insert("vcpus".into(), experiment.machine.vcpus.into());

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use stasis_report::Ios;
 
-use crate::points::Seeds;
+use clap::Args as _;
+
+use crate::points::{Point, Seeds};
 
 /// The models and loads of `stasis sim`, and its options.
 #[derive(Debug, clap::Args)]
@@ -95,6 +97,55 @@ impl Arguments {
         let models = self.model.iter().map(PathBuf::from);
         models.chain(self.workload.iter().cloned()).chain(self.trace.iter().cloned()).collect()
     }
+
+    /// The words for one of the simulations that `words` ask for: the others' models, loads and
+    /// seeds are left out.
+    pub(crate) fn words_of(&self, words: Vec<String>, point: &Point) -> Vec<String> {
+        let command = Self::augment_args(clap::Command::new("sim"));
+        let options = |name: &str| {
+            let long = name.strip_prefix("--");
+            let short = name.strip_prefix('-').and_then(|name| name.chars().next());
+            command.get_arguments().find(move |one| match long {
+                Some(long) => one.get_long() == Some(long),
+                None => one.get_short().is_some() && one.get_short() == short,
+            })
+        };
+        const EACH: [&str; 4] = ["workload", "trace", "seed", "jobs"];
+        let mut kept = Vec::new();
+        let mut words = words.into_iter();
+        // The program, its options for all commands, and `sim`.
+        for word in words.by_ref() {
+            let is_command = word == "sim" && !kept.is_empty();
+            kept.push(word);
+            if is_command {
+                break;
+            }
+        }
+        let source = if self.workload.is_empty() { "--trace" } else { "--workload" };
+        kept.push(point.model.to_owned());
+        kept.extend([source.to_owned(), point.source.display().to_string()]);
+        kept.extend(["--seed".to_owned(), point.seed.to_string()]);
+        while let Some(word) = words.next() {
+            if !word.starts_with('-') {
+                // A model: all other values go with their options below.
+                continue;
+            }
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (word.clone(), None),
+            };
+            let known = options(&name);
+            let is_joined = value.is_some() || !name.starts_with("--") && name.len() > 2;
+            let takes = known.is_some_and(|one| one.get_action().takes_values());
+            let value = (takes && !is_joined).then(|| words.next()).flatten();
+            if known.is_some_and(|one| EACH.contains(&one.get_id().as_str())) {
+                continue;
+            }
+            kept.push(word);
+            kept.extend(value);
+        }
+        kept
+    }
 }
 
 /// A factor above 0.
@@ -102,5 +153,40 @@ fn factor(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor.is_finite() => Ok(factor),
         _ => Err("must be a number above 0, such as 0.5".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn each_of_several_simulations_has_its_own_words() {
+        let line = "stasis --quiet sim fixed:1us --limit 10s --workload a.fio --workload=b.fio \
+                    --seed 1-3 -j2 --ios=none fixed:2us --size 1GiB --timeline";
+        let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        let own = words.iter().filter(|word| *word != "sim" && *word != "--quiet");
+        let arguments = Program::parse_from(own).arguments;
+        let points = Point::all(&arguments).unwrap();
+        assert_eq!(points.len(), 12);
+        let of = arguments.words_of(words, &points[10]).join(" ");
+        assert_eq!(
+            of,
+            "stasis --quiet sim fixed:2us --workload b.fio --seed 2 --limit 10s --ios=none \
+             --size 1GiB --timeline"
+        );
+        let own = of.split(' ').filter(|word| *word != "sim" && *word != "--quiet");
+        let again = Program::parse_from(own).arguments;
+        let [one] = &Point::all(&again).unwrap()[..] else { panic!("{of}") };
+        let same = |point: &Point| (point.model.to_owned(), point.source.to_owned(), point.seed);
+        assert_eq!(same(one), same(&points[10]));
     }
 }

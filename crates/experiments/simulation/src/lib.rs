@@ -83,9 +83,13 @@ struct SimulationSetup {
     /// Without a size, any offset is on the drive.
     capacity: Option<u64>,
     source: PathBuf,
-    /// All files that are read.
+    /// All files that this and the other simulations of the command read.
     inputs: Vec<PathBuf>,
+    /// The files of this one.
+    reads: Vec<PathBuf>,
     seed: u64,
+    /// The words of this simulation alone, where it is one of several.
+    repeated_by: Option<Vec<String>>,
     path: Nanos,
     limit: Option<Nanos>,
     results: PathBuf,
@@ -150,7 +154,9 @@ impl SimulationSetup {
             capacity,
             source: point.source.to_owned(),
             inputs: arguments.inputs(),
+            reads: point.inputs(),
             seed: point.seed,
+            repeated_by: point.words(arguments),
             path,
             limit,
             results: point.results.clone(),
@@ -176,7 +182,10 @@ impl Ready {
         if let Some(jobs) = setup.work.jobs().filter(|jobs| jobs.len() > 1) {
             writer.by_job(jobs.to_vec());
         }
-        let provenance = Provenance::begin(false);
+        let mut provenance = Provenance::begin(false).reading(&setup.reads);
+        if let Some(words) = setup.repeated_by {
+            provenance = provenance.repeated_by(words);
+        }
         let source = setup.source.display().to_string();
         let begun = Instant::now();
         let mut simulation = Simulation::new(model, setup.work);

@@ -101,6 +101,18 @@ impl<'a> Point<'a> {
         }
         Ok(points)
     }
+
+    /// The files that it reads.
+    pub(crate) fn inputs(&self) -> Vec<PathBuf> {
+        vec![PathBuf::from(self.model), self.source.to_owned()]
+    }
+
+    /// The words of this program for it alone, where the command asks for others, too.
+    pub(crate) fn words(&self, arguments: &Arguments) -> Option<Vec<String>> {
+        // One alone has the folder of the results to itself.
+        let several = self.results != arguments.results;
+        several.then(|| arguments.words_of(stasis_runner::provenance::words::own(), self))
+    }
 }
 
 /// Turns a name into a folder's name that is valid on any system.

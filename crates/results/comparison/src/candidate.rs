@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use stasis_block::Operation;
-use stasis_report::{KeptIos, ReportError, IOS_FILES};
+use stasis_report::{KeptIos, ReportError, SlowIo, Waits, IOS_FILES};
 
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 
 /// A drive's name, and an operation.
 pub type Subject = (String, Operation);
@@ -31,6 +31,8 @@ pub struct Run {
     pub ios: BTreeMap<Subject, Ios>,
     /// Its set-up, as far as its results tell.
     pub setup: Setup,
+    /// The slowest I/Os by drive, as far as its results tell.
+    pub slowest: BTreeMap<String, Vec<SlowIo>>,
 }
 
 /// Something that is compared.
@@ -48,6 +50,15 @@ impl Candidate {
         let mut inputs = folders(path);
         inputs.push(path.to_owned());
         inputs
+    }
+
+    /// The files of I/Os that [`Candidate::read`] reads for `path`.
+    pub fn files(path: &Path) -> Vec<PathBuf> {
+        let file = |folder: PathBuf| {
+            let found = IOS_FILES.iter().map(|name| folder.join(name)).find(|file| file.exists());
+            found.unwrap_or(folder)
+        };
+        folders(path).into_iter().map(file).collect()
     }
 
     /// Reads the results at `path`, or in the folders that it has: one run each. I/Os of the
@@ -77,12 +88,20 @@ impl Candidate {
             let old = std::mem::take(&mut run.ios);
             run.ios = old.into_iter().map(|((_, op), all)| ((name.to_owned(), op), all)).collect();
             run.setup.rename(name);
+            let slowest = std::mem::take(&mut run.slowest);
+            run.slowest = slowest.into_values().map(|ios| (name.to_owned(), ios)).collect();
         }
     }
 
     /// Its runs' I/Os of a drive and operation.
     pub fn of<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = &'a Ios> {
         self.runs.iter().filter_map(|run| run.ios.get(subject))
+    }
+
+    /// Where the slowest I/Os of all its runs spent their time; none where their results do not tell.
+    pub fn waits(&self, (drive, operation): &Subject) -> Option<Waits> {
+        let of_drive = self.runs.iter().filter_map(|run| run.slowest.get(drive)).flatten();
+        Waits::of_all(of_drive.filter(|io| io.operation == *operation))
     }
 
     /// The latencies of all runs together, rising.
@@ -151,6 +170,12 @@ impl Run {
                 ((drives[usize::from(drive)].clone(), operation), ios)
             })
         });
-        Ok(Self { ios: named.collect(), setup: Setup::beside(path) })
+        let ios = named.collect();
+        let Some(summary) = setup::summary_beside(path) else {
+            return Ok(Self { ios, ..Self::default() });
+        };
+        let setup = Setup::of(&summary);
+        let slowest = summary.drives.into_iter().map(|drive| (drive.described.name, drive.slowest));
+        Ok(Self { ios, setup, slowest: slowest.collect() })
     }
 }

@@ -68,7 +68,7 @@ impl Statistic {
     }
 
     /// Of a candidate: by its runs where there are several, else by its I/Os.
-    fn measured(self, candidate: &Candidate, subject: &Subject) -> Option<Interval> {
+    pub(crate) fn measured(self, candidate: &Candidate, subject: &Subject) -> Option<Interval> {
         let runs: Vec<_> = candidate.of(subject).collect();
         match runs.as_slice() {
             [] => None,

@@ -1,11 +1,14 @@
 //! The page of a comparison, and its table for the terminal.
 
+use std::collections::BTreeSet;
+
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{
     Axis, Cdf, CdfSeries, Dot, Dots, Markup, Quantity, Row, Scale, Stroke, COLOURS,
 };
-use stasis_report::{units, Column, Table, Tone};
+use stasis_report::{units, Column, Repeat, Table, Tone};
 
+use crate::compared::Statistic;
 use crate::interval::Interval;
 use crate::setup;
 use crate::{Candidate, Comparison, Difference, Subject, Unit};
@@ -15,6 +18,8 @@ use crate::{Candidate, Comparison, Difference, Subject, Unit};
 const POINTS: usize = 1000;
 const MIN_POINTS: usize = 24;
 
+/// Candidates by their latency (ns) at a percentile of a subject, the fastest first.
+type Ranking = (Statistic, Subject, Vec<(usize, f64)>);
 /// The subjects that all candidates have, with the distribution of each.
 type Curves = Vec<(Subject, Vec<Vec<(f64, f64)>>)>;
 
@@ -40,21 +45,26 @@ impl Comparison {
         table
     }
 
-    /// The page, as HTML.
-    pub fn to_html(&self) -> String {
+    /// The page, as HTML, with what repeats the comparison.
+    pub fn to_html(&self, repeat: Option<&Repeat>) -> String {
         let curves = self.subjects().into_iter().map(|subject| {
             let curve = |candidate: &Candidate| points(&candidate.together(&subject));
             let curves = self.candidates.iter().map(curve).collect();
             (subject, curves)
         });
         let curves: Curves = curves.collect();
-        Page::within_limit(|resolution| self.page(&curves, resolution))
+        Page::within_limit(|resolution| {
+            let mut page = self.page(&curves, resolution);
+            page.head = page.head.map(|head| head.repeated_by(repeat.cloned()));
+            page
+        })
     }
 
     fn page(&self, curves: &Curves, resolution: Resolution) -> Page {
         let names: Vec<_> = self.candidates.iter().map(|one| one.name.as_str()).collect();
         let (base, others) = (names[0], names[1..].join(", "));
         let mut sections = vec![self.setup()];
+        sections.extend(self.tails());
         for (number, (subject, curves)) in curves.iter().enumerate() {
             let section = Section::new(format!("{}: {}", subject.0, subject.1.name()));
             sections.push(section.with(if number < resolution.subjects() {
@@ -73,6 +83,11 @@ impl Comparison {
             }
             let section = Section::new("Not compared");
             sections.push(section.with(Block::Table("What only some have".into(), table)));
+        }
+        if self.candidates.len() > 2 {
+            let caption = format!("Each beside {base}.");
+            let differences = Block::Table(caption, self.table(true));
+            sections.push(Section::new("All differences").with(differences).folded());
         }
         let terms = [
             (
@@ -96,14 +111,17 @@ impl Comparison {
         }
     }
 
-    /// The answer: slower or faster, by how much, and where.
+    /// The answer: of two, slower or faster, by how much, and where; of more, which is the fastest and
+    /// which the slowest, and why.
     fn head(&self) -> Head {
+        if self.candidates.len() > 2 {
+            return self.head_of_several();
+        }
         let latencies = || self.differences.iter().filter(|one| one.is_of_latency());
         let significant = || latencies().filter(|one| one.significant);
         let (all, slower) =
             (latencies().count(), significant().filter(|one| one.is_slower()).count());
         let faster = significant().count() - slower;
-        let several = self.candidates.len() > 2;
         let verdict = match (slower, faster) {
             (0, 0) => ("no difference", Tone::Good),
             (0, _) => ("faster", Tone::Good),
@@ -128,12 +146,169 @@ impl Comparison {
         };
         let of = |count: usize| format!("{count} of {all} latencies");
         let tiles = [("Slower", of(slower)), ("Faster", of(faster))];
-        let colours = "Significant differences are in colour.";
-        let caption = match several {
-            true => format!("Each beside {}. {colours}", self.candidates[0].name),
-            false => colours.to_owned(),
+        let caption = "Significant differences are in colour.";
+        let mut head = Head::new(verdict, sentence, tiles).with(caption, self.beside());
+        head.notes = self.why(0..2);
+        head
+    }
+
+    /// The answer of more than two.
+    fn head_of_several(&self) -> Head {
+        let colours = format!(
+            "Significant differences from {} are in colour. All differences with their intervals are below.",
+            self.candidates[0].name
+        );
+        let ranking = self.ranking();
+        let Some((statistic, subject, ranked)) = &ranking else {
+            let tiles = [("Results", self.candidates.len().to_string()), ("In common", "–".into())];
+            let sentence = "No drive and operation is in all results.";
+            return Head::new(("not compared", Tone::Neutral), sentence, tiles)
+                .with(colours, self.figures());
         };
-        Head::new(verdict, sentence, tiles).with(caption, self.beside())
+        let name = |place: usize| &self.candidates[place].name;
+        let (best, worst) = (ranked[0], ranked[ranked.len() - 1]);
+        let time = |(_, figure): (usize, f64)| units::duration(figure);
+        let place = format!("{} of {}s", statistic.name(), subject.1.name());
+        let of_drive = match self.drives() > 1 {
+            true => format!(" of {}", subject.0),
+            false => String::new(),
+        };
+        let ratio = match worst.1 / best.1 {
+            ratio if ratio.is_finite() => {
+                format!(", {} times as long", units::significant(ratio, 3))
+            }
+            _ => String::new(),
+        };
+        let sentence = match best.1 == worst.1 {
+            true => format!("At {place}{of_drive} all take {}.", time(best)),
+            false => format!(
+                "At {place}{of_drive} {} is the fastest, {}, and {} the slowest, {}{ratio}.",
+                name(best.0),
+                time(best),
+                name(worst.0),
+                time(worst),
+            ),
+        };
+        let tiles = [
+            (format!("Fastest at {place}"), format!("{}: {}", name(best.0), time(best))),
+            (format!("Slowest at {place}"), format!("{}: {}", name(worst.0), time(worst))),
+        ];
+        let verdict = (format!("fastest: {}", name(best.0)), Tone::Neutral);
+        let tiles = [(tiles[0].0.as_str(), tiles[0].1.clone()), (&tiles[1].0, tiles[1].1.clone())];
+        let mut head = Head::new(verdict, sentence, tiles).with(colours, self.figures());
+        head.notes = self.why(ranked.iter().map(|(place, _)| *place));
+        head
+    }
+
+    /// How many drives there are.
+    fn drives(&self) -> usize {
+        self.candidates.iter().flat_map(Candidate::drives).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The drive and operation with the most I/Os of those that all have.
+    fn main_subject(&self) -> Option<Subject> {
+        let ios = |subject: &Subject| -> usize {
+            let of =
+                |one: &Candidate| one.of(subject).map(|ios| ios.latencies.len()).sum::<usize>();
+            self.candidates.iter().map(of).sum()
+        };
+        self.subjects().into_iter().max_by_key(ios)
+    }
+
+    /// The candidates by a latency of [`Self::main_subject`], the fastest first: by p99.9, or where
+    /// there are too few I/Os by the highest percentile that all carry.
+    fn ranking(&self) -> Option<Ranking> {
+        let subject = self.main_subject()?;
+        [99.9, 99.0, 95.0, 50.0].into_iter().map(Statistic::Percentile).find_map(|statistic| {
+            let figure =
+                |(place, candidate)| Some((place, statistic.measured(candidate, &subject)?.value));
+            let all: Option<Vec<_>> = self.candidates.iter().enumerate().map(figure).collect();
+            let mut ranked = all?;
+            ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+            Some((statistic, subject.clone(), ranked))
+        })
+    }
+
+    /// What the slowest I/Os of these candidates waited for: of the first few.
+    fn why(&self, candidates: impl Iterator<Item = usize>) -> Vec<String> {
+        /// All are in a table below.
+        const TOLD: usize = 4;
+        let Some(subject) = self.main_subject() else { return Vec::new() };
+        let clause = |place: usize| {
+            let candidate = &self.candidates[place];
+            Some(format!("of {}: {}", candidate.name, candidate.waits(&subject)?.words()))
+        };
+        let clauses: Vec<_> = candidates.filter_map(clause).take(TOLD).collect();
+        let operation = subject.1.name();
+        let note =
+            format!("Where the slowest {operation}s spent their time, {}.", clauses.join(". "));
+        if clauses.is_empty() {
+            Vec::new()
+        } else {
+            vec![note]
+        }
+    }
+
+    /// What the slowest I/Os of each candidate waited for, by drive and operation; none where no result
+    /// tells.
+    pub fn tails(&self) -> Option<Section> {
+        let columns = ["drive", "operation", "candidate"].map(Column::left).into_iter();
+        let columns =
+            columns.chain([Column::right("slowest I/Os"), Column::left("where their time went")]);
+        let mut table = Table::new(columns.collect());
+        for subject in self.subjects() {
+            for candidate in &self.candidates {
+                let Some(waits) = candidate.waits(&subject) else { continue };
+                table.push(vec![
+                    subject.0.clone(),
+                    subject.1.name().to_owned(),
+                    candidate.name.clone(),
+                    units::count(waits.count),
+                    waits.words(),
+                ]);
+            }
+        }
+        let caption = "`model` is the time of a model that tells no parts of it.";
+        let section = Section::new("Why the slowest I/Os are slow");
+        (!table.rows.is_empty()).then(|| section.with(Block::Table(caption.into(), table)))
+    }
+
+    /// The figures, a row for each drive, operation and candidate.
+    fn figures(&self) -> Table {
+        let several = self.drives() > 1;
+        let mut columns: Vec<_> = several.then(|| Column::left("drive")).into_iter().collect();
+        columns.extend(["operation", "candidate"].map(Column::left));
+        columns.extend(Statistic::ALL.map(|statistic| Column::right(statistic.name())));
+        let first = columns.len() - Statistic::ALL.len();
+        let mut table = Table::new(columns);
+        let mut all: Vec<_> = self.candidates.iter().flat_map(Candidate::subjects).collect();
+        all.sort();
+        all.dedup();
+        for subject in all {
+            for candidate in &self.candidates {
+                let has = candidate.of(subject).next().is_some();
+                let mut row: Vec<_> = several.then(|| subject.0.clone()).into_iter().collect();
+                row.extend([subject.1.name().to_owned(), candidate.name.clone()]);
+                row.extend(Statistic::ALL.map(|statistic| {
+                    let measured = has.then(|| statistic.measured(candidate, subject)).flatten();
+                    measured.map_or("–".into(), |one| figure(one.value, statistic.unit()))
+                }));
+                table.push(row);
+                for (place, statistic) in Statistic::ALL.into_iter().enumerate() {
+                    let name = statistic.name();
+                    let found = self.differences.iter().find(|one| {
+                        (&one.drive, one.operation) == (&subject.0, subject.1)
+                            && one.candidate == candidate.name
+                            && one.statistic == name
+                    });
+                    if let Some(one) = found.filter(|one| one.significant) {
+                        let tone = if one.is_slower() { Tone::Bad } else { Tone::Good };
+                        table.judge(first + place, tone);
+                    }
+                }
+            }
+        }
+        table
     }
 
     /// The figures by drive, operation and statistic, with the candidates side by side.

@@ -21,16 +21,6 @@ const SHOWN: usize = 120;
 pub struct Setup(pub BTreeMap<String, String>);
 
 impl Setup {
-    /// That of the summary in a folder of results, or beside a file of one; empty where there is
-    /// none.
-    pub(crate) fn beside(path: &Path) -> Self {
-        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-        let text = std::fs::read(folder.join(SUMMARY_FILE)).unwrap_or_default();
-        serde_json::from_slice::<Summary>(&text)
-            .map(|summary| Self::of(&summary))
-            .unwrap_or_default()
-    }
-
     /// That of a summary.
     pub fn of(summary: &Summary) -> Self {
         let mut all = BTreeMap::from([("engine".to_owned(), summary.engine.clone())]);
@@ -72,6 +62,12 @@ impl Setup {
         });
         self.0 = renamed.collect();
     }
+}
+
+/// The summary in a folder of results, or beside a file of one; none where there is none.
+pub(crate) fn summary_beside(path: &Path) -> Option<Summary> {
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+    serde_json::from_slice(&std::fs::read(folder.join(SUMMARY_FILE)).ok()?).ok()
 }
 
 /// Each value of a table under its path; lists as one text.

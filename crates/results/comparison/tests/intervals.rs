@@ -1,8 +1,10 @@
 //! Intervals against what is known of distributions.
 
 use proptest::prelude::*;
+use stasis_block::inside::Parts;
 use stasis_block::Operation;
 use stasis_comparison::{mean, of_runs, percentile, Candidate, Comparison, Ios, Run, Setup};
+use stasis_report::SlowIo;
 
 /// A sequence that is spread evenly (Weyl), for tests that need no randomness.
 fn spread(seed: u64, count: u64) -> Vec<u64> {
@@ -17,6 +19,7 @@ fn candidate(name: &str, runs: &[&[u64]]) -> Candidate {
     let run = |values: &&[u64]| Run {
         ios: [(("drive".to_owned(), Operation::Read), ios(values))].into(),
         setup: Setup([("drive: model".to_owned(), name.to_owned())].into()),
+        ..Run::default()
     };
     Candidate { name: name.into(), runs: runs.iter().map(run).collect() }
 }
@@ -86,7 +89,7 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     let rate = &other.differences[0];
     assert!(rate.is_slower() && !rate.significant && (-17.0..-16.0).contains(&rate.percent));
     assert_eq!(other.setup, [("drive: model".into(), vec!["a".into(), "c".into()])]);
-    let html = other.to_html();
+    let html = other.to_html(None);
     for part in [
         "c against a",
         "<p class=\"sentence\">c is slower than a at ",
@@ -97,9 +100,60 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     ] {
         assert!(html.contains(part), "{part}");
     }
-    let html = same.to_html();
+    let html = same.to_html(None);
     assert!(html.contains("<dd>no difference</dd>") && !html.contains("<td class=\"figure bad"));
     assert!(Comparison::of(vec![a]).is_none());
+}
+
+/// A run's slowest I/Os spent their time where the page says.
+fn slow(latency: u64, gc: u64) -> SlowIo {
+    let parts = Parts { gc, cell: latency - gc, ..Parts::default() };
+    SlowIo {
+        order: 1,
+        operation: Operation::Read,
+        lba: 0,
+        bytes: 4096,
+        submit_ns: 0,
+        target_ns: latency,
+        delivered_ns: latency,
+        scheduled_ns: 0,
+        parts: Some(parts),
+    }
+}
+
+#[test]
+fn of_several_the_fastest_and_the_slowest_are_named_and_why() {
+    let values = spread(1, 5000);
+    let [a, b, c] = [("a", 10), ("b", 5), ("c", 40)].map(|(name, factor)| {
+        let values: Vec<u64> = values.iter().map(|value| value * factor).collect();
+        let mut one = candidate(name, &[&values]);
+        let slowest = vec![slow(1000, if name == "c" { 800 } else { 0 })];
+        one.runs[0].slowest.insert("drive".into(), slowest);
+        one
+    });
+    let comparison = Comparison::of(vec![a, b, c]).unwrap();
+    let html = comparison.to_html(None);
+    let sentence = html.split("<p class=\"sentence\">").nth(1).unwrap().split("</p>").next();
+    let sentence = sentence.unwrap();
+    for part in
+        ["At p99.9 of reads b is the fastest, ", ", and c the slowest, ", ", 8 times as long."]
+    {
+        assert!(sentence.contains(part), "{part}: {sentence}");
+    }
+    let why =
+        "Where the slowest reads spent their time, of b: cell, 100 %. of a: cell, 100 %. of c: \
+               collection, 80 %; cell, 20 %.";
+    assert!(html.contains(why), "{why}");
+    for part in ["<dd>fastest: b</dd>", "Why the slowest I/Os are slow", "All differences"] {
+        assert!(html.contains(part), "{part}");
+    }
+    // A row for each in place of a column, so that the table has room for any number.
+    let head = html.split("<thead>").nth(1).unwrap().split("</thead>").next().unwrap();
+    let columns = head.matches("<th ").count();
+    assert_eq!(columns, 9, "{head}");
+    assert!(
+        html.contains("<td class=\"figure bad\">") && html.contains("<td class=\"figure good\">")
+    );
 }
 
 #[test]
@@ -114,7 +168,7 @@ fn many_results_make_a_page_of_less_than_two_megabytes() {
         }
         one
     });
-    let html = Comparison::of(candidates.collect()).unwrap().to_html();
+    let html = Comparison::of(candidates.collect()).unwrap().to_html(None);
     assert!(html.len() < 2_000_000, "{} bytes", html.len());
     assert_eq!(html.matches("<figcaption>Upper tail").count(), 5);
 }
@@ -138,6 +192,6 @@ proptest! {
         mean(&values);
         let other: Vec<u64> = values.iter().map(|value| value / 2).collect();
         let comparison = Comparison::of(vec![candidate("a", &[&values]), candidate("b", &[&other, &values])]);
-        comparison.unwrap().to_html();
+        comparison.unwrap().to_html(None);
     }
 }

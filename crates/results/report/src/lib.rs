@@ -38,6 +38,7 @@ pub mod page;
 pub mod plot;
 mod provenance;
 pub mod published_vs_measured;
+mod repeat;
 mod results_writer;
 mod run_page;
 mod shared_page;
@@ -61,8 +62,9 @@ pub use ios::{Ios, IosAsCsv, KeptIos};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
 pub use provenance::section as provenance;
+pub use repeat::{InputFile, Repeat};
 pub use results_writer::ResultsWriter;
-pub use slowest::SlowIo;
+pub use slowest::{SlowIo, Waits};
 pub use spans::KeptSpans;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,

@@ -12,6 +12,7 @@ pub use crate::escape::escape;
 use crate::files::{make_folder, write_whole};
 use crate::plot::Markup;
 use crate::published_vs_measured::{figures_plots, figures_table, Figure};
+use crate::repeat::command;
 use crate::table::Table;
 use crate::ReportError;
 
@@ -179,8 +180,7 @@ impl Block {
                 escape(title),
                 escape(text)
             )),
-            Self::Command(text) => out
-                .push_str(&format!("<pre class=\"command\"><code>{}</code></pre>\n", escape(text))),
+            Self::Command(text) => out.push_str(&command(text)),
             Self::Facts(facts) => pairs(out, "facts", facts),
             Self::Terms(terms) => pairs(out, "terms", terms),
             Self::Table(caption, table) => {

@@ -63,7 +63,12 @@ pub(crate) fn page(
             format!("The run did not end with its command: {other}. {message}")
         }
     };
-    Page { title: title(summary), subtitle: ended, head, sections }
+    let (title, script) = title(summary);
+    if let Some(script) = script {
+        let script = Section::new("The command").with(Block::Details("All of it".into(), script));
+        sections.push(script.folded());
+    }
+    Page { title, subtitle: ended, head, sections }
 }
 
 /// Which drives have plots: those with the most I/Os, where the page has no room for all.
@@ -76,7 +81,11 @@ fn drawn(summary: &Summary, resolution: Resolution) -> Vec<bool> {
     drawn
 }
 
-fn title(summary: &Summary) -> String {
+/// Characters of a title that is a command.
+const TITLE: usize = 80;
+
+/// The title, and the command where that is too long for one, as a script is.
+fn title(summary: &Summary) -> (String, Option<String>) {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Array(words) => {
@@ -84,8 +93,18 @@ fn title(summary: &Summary) -> String {
         }
         _ => None,
     };
-    let named = ["title", "command"].iter().find_map(|name| text(summary.extra.get(*name)?));
-    named.filter(|name| !name.is_empty()).unwrap_or_else(|| "A run on modelled drives".to_owned())
+    let command = summary.extra.get("command").and_then(text).filter(|text| !text.is_empty());
+    let own = summary.extra.get("title").and_then(text).filter(|title| !title.is_empty());
+    let whole = own.or_else(|| command.clone());
+    let whole = whole.unwrap_or_else(|| "A run on modelled drives".to_owned());
+    let line = whole.trim().lines().next().unwrap_or_default();
+    let title = match line.char_indices().nth(TITLE) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None if line.len() < whole.trim().len() => format!("{line} …"),
+        None => line.to_owned(),
+    };
+    let script = command.filter(|command| *command != title);
+    (title, script)
 }
 
 fn facts(summary: &Summary, kind: Kind) -> Vec<(String, String)> {

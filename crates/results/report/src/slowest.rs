@@ -1,5 +1,7 @@
 //! The slowest I/Os of a drive, and where the time of each went.
 
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::inside::{Inside, Parts, SlowCommand};
@@ -89,52 +91,115 @@ pub(crate) fn join(ios: &mut [SlowIo], inside: &mut Option<Inside>) {
     }
 }
 
-/// The slowest I/Os as a table with its caption: `most` of them, with times as `since` tells them.
+/// Where the slowest I/Os of an operation spent most of their time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waits {
+    /// How many I/Os they are.
+    pub count: u64,
+    /// Each part of their time with its share (0 to 1), the largest first.
+    pub parts: Vec<(&'static str, f64)>,
+}
+
+impl Waits {
+    /// Those of an operation among a drive's slowest I/Os; none where it has none.
+    pub fn of(slowest: &[SlowIo], operation: Operation) -> Option<Self> {
+        Self::of_all(slowest.iter().filter(|io| io.operation == operation))
+    }
+
+    /// Those of some I/Os.
+    pub fn of_all<'a>(ios: impl Iterator<Item = &'a SlowIo>) -> Option<Self> {
+        let (mut count, mut all, mut sums) = (0, 0, Vec::<(&str, Nanos)>::new());
+        for io in ios {
+            count += 1;
+            for (name, time) in io.named() {
+                all += time;
+                match sums.iter_mut().find(|(each, _)| *each == name) {
+                    Some((_, sum)) => *sum += time,
+                    None => sums.push((name, time)),
+                }
+            }
+        }
+        sums.retain(|(_, sum)| *sum > 0);
+        sums.sort_by_key(|(_, sum)| Reverse(*sum));
+        let share = |(name, sum): (&'static str, Nanos)| (name, sum as f64 / all as f64);
+        let parts: Vec<_> = sums.into_iter().map(share).collect();
+        (!parts.is_empty()).then_some(Self { count, parts })
+    }
+
+    /// The largest parts in words: `buffer full behind a collection, 76 %; queue, 12 %`. At most
+    /// three, and no more once nine tenths of the time are told.
+    pub fn words(&self) -> String {
+        if let [("model", _)] = self.parts[..] {
+            return "all of it in the model, which tells no parts".to_owned();
+        }
+        const PARTS: usize = 3;
+        const ENOUGH: f64 = 0.9;
+        let (mut told, mut words) = (0.0, Vec::new());
+        for (name, share) in self.parts.iter().take(PARTS) {
+            if told >= ENOUGH {
+                break;
+            }
+            told += share;
+            words.push(format!("{name}, {} %", units::significant(100.0 * share, 3)));
+        }
+        words.join("; ")
+    }
+}
+
+/// The slowest I/Os as a table with its caption: `most` of each operation, with times as `since` tells
+/// them. I/Os of the same length and time, which went to the same parts, are one row.
 pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -> (String, Table) {
-    let ios = &ios[..ios.len().min(most)];
-    let rows: Vec<_> = ios.iter().map(SlowIo::named).collect();
+    let used = Operation::ALL.into_iter().map(|operation| {
+        let of = ios.iter().filter(move |io| io.operation == operation);
+        of.take(most).collect::<Vec<_>>()
+    });
+    let used: Vec<_> = used.filter(|of| !of.is_empty()).collect();
+    let rows: Vec<_> = used.iter().flatten().map(|io| io.named()).collect();
     // Parts in their order; those of which no I/O has anything are left out.
-    let mut parts: Vec<(&str, Nanos)> = Vec::new();
     let order = Parts::<Nanos>::default().named();
     let names = ["scheduler", "model"].into_iter().chain(order.map(|(name, _)| name));
-    for name in names.chain(["late"]) {
-        let of_name = rows.iter().flatten().filter(|(each, _)| *each == name);
-        let sum: Nanos = of_name.map(|(_, time)| time).sum();
-        if sum > 0 {
-            parts.push((name, sum));
+    let has = |name: &&str| rows.iter().flatten().any(|(each, time)| each == name && *time > 0);
+    let parts: Vec<&str> = names.chain(["late"]).filter(has).collect();
+    let mut columns = vec![Column::left("operation")];
+    let facts = ["I/Os", "latency", "length", "order", "ended at", "LBA"];
+    columns.extend(facts.map(Column::right));
+    columns.extend(parts.iter().map(|name| Column::right(*name).under("where it went")));
+    let mut table = Table::new(columns);
+    for of in &used {
+        let alike = |a: &&SlowIo, b: &&SlowIo| {
+            (a.latency(), a.bytes, a.named()) == (b.latency(), b.bytes, b.named())
+        };
+        for same in of.chunk_by(|a, b| alike(a, b)) {
+            let io = same[0];
+            let more = if same.len() > 1 { ", …" } else { "" };
+            let mut row = vec![
+                io.operation.name().to_owned(),
+                format!("×{}", same.len()),
+                units::duration(io.latency() as f64),
+                units::bytes(io.bytes),
+                format!("{}{more}", io.order),
+                format!("{}{more}", units::duration(since(io.delivered_ns).max(0.0))),
+                format!("{}{more}", io.lba),
+            ];
+            let named = io.named();
+            row.extend(parts.iter().map(|name| {
+                let of_name = named.iter().find(|(each, _)| each == name);
+                of_name.map_or("–".to_owned(), |(_, time)| units::duration(*time as f64))
+            }));
+            table.push(row);
         }
     }
-    let mut columns = vec![Column::left("operation")];
-    let facts = ["latency", "order", "ended at", "LBA", "length"];
-    columns.extend(facts.map(Column::right));
-    columns.extend(parts.iter().map(|(name, _)| Column::right(*name).under("where it went")));
-    let mut table = Table::new(columns);
-    for (io, named) in ios.iter().zip(&rows) {
-        let mut row = vec![
-            io.operation.name().to_owned(),
-            units::duration(io.latency() as f64),
-            io.order.to_string(),
-            units::duration(since(io.delivered_ns).max(0.0)),
-            io.lba.to_string(),
-            units::bytes(io.bytes),
-        ];
-        row.extend(parts.iter().map(|(name, _)| {
-            let of_name = named.iter().find(|(each, _)| each == name);
-            of_name.map_or("–".to_owned(), |(_, time)| units::duration(*time as f64))
-        }));
-        table.push(row);
-    }
-    let all: Nanos = ios.iter().map(SlowIo::latency).sum();
-    let largest = parts.iter().max_by_key(|(_, sum)| *sum);
-    let largest = largest.map_or(String::new(), |(name, sum)| {
-        let share = units::significant(100.0 * *sum as f64 / all.max(1) as f64, 3);
-        format!(" Most of it: {name}, {share} %.")
-    });
-    let which = match ios.len() {
-        1 => "The slowest I/O, and where its time went.".to_owned(),
-        many => format!("The {many} slowest I/Os, and where the time of each went."),
+    let of = |of: &Vec<&SlowIo>| {
+        let name = of[0].operation.name();
+        let waits = Waits::of_all(of.iter().copied());
+        let waits = waits.map_or("no time".to_owned(), |waits| waits.words());
+        match of.len() {
+            1 => format!(" Of the slowest {name}: {waits}."),
+            many => format!(" Of the {many} slowest {name}s: {waits}."),
+        }
     };
-    (format!("{which}{largest}"), table)
+    let of: String = used.iter().map(of).collect();
+    (format!("The slowest I/Os of each operation, and where their time went.{of}"), table)
 }
 
 #[cfg(test)]
@@ -181,14 +246,39 @@ mod tests {
         let (caption, table) = table(&ios, |at| at as f64 - 500.0, 20);
         let headings: Vec<_> = table.columns.iter().map(|c| c.heading.as_str()).collect();
         let parts = ["scheduler", "model", "controller", "buffer full behind a collection", "late"];
-        assert_eq!(headings[6..], parts);
-        assert_eq!(table.rows[1][6..], ["50 ns", "–", "150 ns", "300 ns", "7 ns"]);
-        assert_eq!(table.rows[2][6..], ["0 ns", "500 ns", "–", "–", "0 ns"]);
-        let expected =
-            "The 3 slowest I/Os, and where the time of each went. Most of it: buffer full \
-                        behind a collection, 39.8 %.";
+        assert_eq!(headings[7..], parts);
+        assert_eq!(table.rows[1][7..], ["50 ns", "–", "150 ns", "300 ns", "7 ns"]);
+        assert_eq!(table.rows[2][7..], ["0 ns", "500 ns", "–", "–", "0 ns"]);
+        let expected = "The slowest I/Os of each operation, and where their time went. Of the 3 slowest \
+                        writes: buffer full behind a collection, 39.8 %; model, 33.2 %; controller, \
+                        23.2 %.";
         assert_eq!(caption, expected);
         let json = serde_json::to_string(&ios).unwrap();
         assert_eq!(serde_json::from_str::<Vec<SlowIo>>(&json).unwrap(), ios);
+    }
+    #[test]
+    fn the_same_rows_are_one_and_each_operation_has_its_own() {
+        let mut ios: Vec<_> = (0..5).map(|order| io(order, 0)).collect();
+        ios[4].delivered_ns += 1;
+        ios.sort_by_key(|io| Reverse(io.latency()));
+        let read = SlowIo { operation: Operation::Read, ..io(9, 0) };
+        ios.push(SlowIo {
+            delivered_ns: read.submit_ns + 10,
+            target_ns: read.submit_ns + 10,
+            ..read
+        });
+        let (caption, table) = table(&ios, |at| at as f64, 20);
+        let cells: Vec<_> = table.rows.iter().map(|row| row[..5].join(" ")).collect();
+        assert_eq!(
+            cells,
+            ["read ×1 10 ns 4 KiB 9", "write ×1 501 ns 4 KiB 4", "write ×4 500 ns 4 KiB 0, …"]
+        );
+        assert!(
+            caption.contains("Of the slowest read: all of it in the model, which tells no parts. Of the 5 slowest writes"),
+            "{caption}"
+        );
+        let (_, few) = super::table(&ios, |at| at as f64, 1);
+        assert_eq!(few.rows.len(), 2);
+        assert_eq!(Waits::of(&ios, Operation::Flush), None);
     }
 }

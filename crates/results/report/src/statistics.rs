@@ -1,7 +1,7 @@
 //! Statistics of a drive's I/Os, kept until the end of a run.
 
 use stasis_block::clock::Nanos;
-use stasis_block::slowest::Slowest;
+use stasis_block::slowest::SlowestByOperation;
 use stasis_block::Operation;
 use stasis_run_events::IoRecord;
 
@@ -126,7 +126,7 @@ pub(crate) struct DriveStatistics {
     refused: u64,
     first_error: Option<FirstError>,
     active: ActiveTime,
-    slowest: Slowest<IoRecord>,
+    slowest: SlowestByOperation<IoRecord>,
     /// In the order of [`Operation::ALL`].
     pub(crate) operations: [OperationStatistics; Operation::ALL.len()],
 }
@@ -140,7 +140,7 @@ impl DriveStatistics {
             refused: 0,
             first_error: None,
             active: ActiveTime::default(),
-            slowest: Slowest::default(),
+            slowest: SlowestByOperation::default(),
             operations,
         }
     }
@@ -158,7 +158,7 @@ impl DriveStatistics {
             }
             self.active.record(record);
             let latency = record.delivered.saturating_sub(record.submit);
-            self.slowest.record(latency, || *record);
+            self.slowest.record(record.operation, latency, || *record);
             self.operations[record.operation as usize].record(record);
         }
     }

@@ -29,6 +29,7 @@ pub const INCIDENTAL_FIELDS: &[&str] = &[
     "qemu",
     "host_kernel",
     "command_line",
+    "repeat",
     "command_wall_seconds",
 ];
 
@@ -171,7 +172,7 @@ pub struct DriveSummary {
     /// The first I/O that failed, where one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_error: Option<FirstError>,
-    /// The slowest I/Os, the slowest first.
+    /// The slowest I/Os of each operation, the slowest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub slowest: Vec<SlowIo>,
     /// Internal activity of the drive, where it reports any.

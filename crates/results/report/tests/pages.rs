@@ -186,8 +186,8 @@ fn taken_away(browser: &Browser, seen: &Value) {
     let header =
         "series,Virtual time since the command began (ns),Latency (ns),length (B),LBA,order";
     assert_eq!(csv.first(), Some(&header), "{:#}", seen["taken"]);
-    // Every I/O, and the slowest once more.
-    assert_eq!(csv.len(), 1 + 1500 + 20);
+    // Every I/O, and the slowest of reads and of writes once more.
+    assert_eq!(csv.len(), 1 + 1500 + 2 * 20);
     // The second I/O of all: a read of 8 KiB.
     let second = record(1);
     let [at, latency] = [second.delivered - BEGIN, second.delivered - second.submit];

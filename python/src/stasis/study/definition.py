@@ -54,6 +54,8 @@ class Study:
     base: Path = field(default_factory=Path.cwd)
     #: The folder of the results; by default ``NAME-study``.
     results: Union[str, Path, None] = None
+    #: The files that describe it, its own first; none of a study that is made in Python.
+    files: Sequence[Path] = ()
 
     @classmethod
     def read(cls, path: Union[str, Path]) -> Study:
@@ -82,8 +84,10 @@ class Study:
                 raise StudyError(unknown_key(key, dict.fromkeys(_KEYS), "a study"))
         _check_types(values)
         base = path.resolve().parent
+        files = [path]
         experiment = values.pop("experiment", None)
         if isinstance(experiment, str):
+            files.append(base / experiment)
             experiment = Experiment.read(base / experiment)
         elif isinstance(experiment, Mapping):
             experiment = Experiment.from_dict(experiment)
@@ -92,7 +96,9 @@ class Study:
             raise StudyError(f"`experiment` is {experiment!r}; write a file's name, or a table")
         values["axes"] = flattened(values.get("axes", {}))
         values.setdefault("name", path.stem)
-        return cls(experiment=experiment, base=base, **values)
+        listed = values.get("points")
+        files += [base / listed] if isinstance(listed, str) else []
+        return cls(experiment=experiment, base=base, files=files, **values)
 
     def __post_init__(self) -> None:
         _check_types(vars(self))

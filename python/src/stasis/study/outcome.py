@@ -59,6 +59,8 @@ class StudyResult:
     elapsed: float = 0.0
     own_seconds: float = 0.0
     workers: int = 0
+    #: What repeats the study, as `Head.repeat` has it; None where no file describes it.
+    repeat: Optional[dict[str, Any]] = None
 
     @functools.cached_property
     def figures(self) -> pa.Table:

@@ -77,7 +77,8 @@ def _head(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> He
     verified = ("Computed again, same bytes", f"{result.verified - len(result.differences):,} of {result.verified:,}")
     ios = ("I/Os", f"{sum(row['count'] for row in rows):,}")
     tiles = [("Points finished", f"{len(result.finished):,} of {result.total:,}"), verified if result.verified else ios]
-    return Head(_extremes(rows, result.axes), verdict, tiles, tone, table=_points(rows, result.axes, level))
+    sentence, points = _extremes(rows, result.axes), _points(rows, result.axes, level)
+    return Head(sentence, verdict, tiles, tone, repeat=result.repeat, table=points)
 
 
 def _extremes(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import hashlib
+import os
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -67,6 +69,7 @@ def sweep(
     folder = StudyFolder(study.folder, study)
     with folder.opened() as visible:
         run = Running(study, points, folder, visible, digest_of(program), progress)
+        run.repeated_by(study)
         return run.through(on, workers, verify)
 
 
@@ -98,6 +101,21 @@ class Running:
             total=len(points),
             finished=[],
         )
+
+    def repeated_by(self, study: Study) -> None:
+        """Notes the command that repeats the study, with the hashes of all files that it reads."""
+        if not study.files:
+            return
+        described = [(str(path), path.read_bytes()) for path in study.files]
+        files = [(path, len(text), hashlib.sha256(text).hexdigest()) for path, text in described]
+        read = {each.path: each for point in self._points.values() for each in point.inputs}
+        files += [(each.path, each.size, each.digest) for each in read.values()]
+        self._result.repeat = {
+            "command": f"stasis sweep {shlex.quote(str(study.files[0]))} --results again",
+            "inputs": [
+                {"path": os.path.relpath(path), "bytes": size, "sha256": digest} for path, size, digest in files
+            ],
+        }
 
     def through(self, on: Any, workers: Optional[int], verify: int) -> StudyResult:
         finished = self._folder.finished(self._points.values())

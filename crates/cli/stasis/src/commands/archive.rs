@@ -16,6 +16,7 @@ use serde_json::Value;
 use stasis_experiment::Engine;
 use stasis_report::{comparable, keep_inputs, KeptIos, ReportError, Summary, SUMMARY_FILE};
 use stasis_run_events::IoRecord;
+use stasis_runner::provenance::words::without_results;
 
 use crate::cli::{self, Command};
 
@@ -228,21 +229,6 @@ fn unquoted(line: &str) -> Result<Vec<String>> {
     ensure!(!quoted && !escaped, "the command line ends within quotes: {line}");
     words.extend(word);
     Ok(words)
-}
-
-/// The words without the folder of the results, which each repetition has its own of.
-fn without_results(words: Vec<String>) -> Vec<String> {
-    let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    let mut kept = Vec::new();
-    let mut words = words.into_iter().enumerate();
-    while let Some((place, word)) = words.next() {
-        match word.as_str() {
-            "--results" if place < own => drop(words.next()),
-            joined if place < own && joined.starts_with("--results=") => {}
-            _ => kept.push(word),
-        }
-    }
-    kept
 }
 
 fn parsed(words: &[String]) -> Result<Command> {
@@ -572,13 +558,6 @@ mod tests {
             ["stasis", "run", "--drive", "model=null", "--", "sh", "-c", "echo 'it' $1", ""];
         assert_eq!(unquoted(line).unwrap(), words);
         assert!(unquoted("stasis 'run").is_err());
-    }
-
-    #[test]
-    fn the_results_folder_is_no_part_of_a_run() {
-        let words = ["run", "--results", "a", "--results=b", "--", "x", "--results", "c"];
-        let kept = without_results(words.map(String::from).to_vec());
-        assert_eq!(kept, ["run", "--", "x", "--results", "c"]);
     }
 
     #[test]

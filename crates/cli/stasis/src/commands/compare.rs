@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{bail, Context, Result};
 use stasis_comparison::{Candidate, Comparison};
 use stasis_report::{keep_inputs, ResultsFolder};
+use stasis_runner::provenance::Provenance;
 
 /// The page's file.
 const PAGE: &str = "comparison.html";
@@ -54,6 +55,7 @@ fn percent(word: &str) -> Result<f64, String> {
 pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let inputs: Vec<_> =
         arguments.results.iter().flat_map(|path| Candidate::inputs(path)).collect();
+    let files: Vec<_> = arguments.results.iter().flat_map(|path| Candidate::files(path)).collect();
     let candidates = arguments.results.iter().map(|path| Candidate::read(path));
     let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
     let comparison = Comparison::of(candidates).context("nothing to compare: name two results")?;
@@ -80,11 +82,12 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     if let Some(path) = &arguments.junit {
         keep_inputs(path, &inputs)?;
     }
+    let repeat = Provenance::begin(false).reading(&files).repeat();
     let mut folder = ResultsFolder::claim(&arguments.folder, &inputs)?;
     let (file, page) = (folder.file(FILE)?, folder.file(PAGE)?);
     let json = serde_json::to_string_pretty(&comparison.differences)?;
     std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
-    stasis_report::page::write(&arguments.folder, PAGE, &comparison.to_html())?;
+    stasis_report::page::write(&arguments.folder, PAGE, &comparison.to_html(Some(&repeat)))?;
     if let Some(path) = &arguments.junit {
         comparison.to_junit(arguments.fail_above).write(path)?;
     }

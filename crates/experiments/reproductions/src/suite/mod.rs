@@ -241,7 +241,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let mut page = Page {
         title: "Throughput and start-up".into(),
         subtitle: "A guest and its host on one drive.".into(),
-        head: Some(tables::head(&measurements, &failed)),
+        head: Some(tables::head(&measurements, &failed).repeated_by(Some(provenance.repeat()))),
         sections: vec![Section::new("Scenarios").with(Block::Plots(tables::plots(&measurements)))],
     };
     page.sections.extend(provenance.section());

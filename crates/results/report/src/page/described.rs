@@ -8,6 +8,7 @@ use crate::plot::{
     Axis, Cdf, CdfSeries, Dot, Dots, Grid, Line, Lines, Markup, Quantity, Row, Scale, Stroke,
     COLOURS,
 };
+use crate::repeat::Repeat;
 use crate::table::{Column, Table, Tone};
 
 impl Page {
@@ -40,6 +41,7 @@ struct DescribedHead {
     tiles: [(String, String); 2],
     #[serde(default)]
     remarks: Vec<String>,
+    repeat: Option<Repeat>,
     table: Option<DescribedTable>,
 }
 
@@ -197,14 +199,14 @@ impl From<Described> for Page {
 
 impl From<DescribedHead> for Head {
     fn from(described: DescribedHead) -> Self {
-        let DescribedHead { sentence, verdict, tone, tiles, remarks, table } = described;
+        let DescribedHead { sentence, verdict, tone, tiles, remarks, repeat, table } = described;
         let tone = match tone {
             DescribedTone::Neutral => Tone::Neutral,
             DescribedTone::Good => Tone::Good,
             DescribedTone::Bad => Tone::Bad,
         };
         let (caption, table) = table.map(DescribedTable::table).unwrap_or_default();
-        Self { sentence, verdict, tone, tiles, remarks, caption, table }
+        Self { sentence, verdict, tone, tiles, remarks, repeat, caption, table, ..Self::default() }
     }
 }
 

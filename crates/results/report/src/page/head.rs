@@ -1,7 +1,8 @@
-//! The answer that a page begins with: one sentence, three tiles, one table.
+//! The answer that a page begins with: one sentence, three tiles, what repeats it, one table.
 
 use super::pairs;
 use crate::escape::escape;
+use crate::repeat::Repeat;
 use crate::table::{Table, Tone};
 
 /// The head of a page, the same on all pages.
@@ -15,8 +16,12 @@ pub struct Head {
     pub tone: Tone,
     /// The other two tiles: name and figure.
     pub tiles: [(String, String); 2],
+    /// What explains the answer, a paragraph each.
+    pub notes: Vec<String>,
     /// Remarks without which the answer misleads, a paragraph each.
     pub remarks: Vec<String>,
+    /// What repeats it, where that is known.
+    pub repeat: Option<Repeat>,
     /// The table's caption, which may be empty.
     pub caption: String,
     /// The figures on which the answer rests; left out where it has no rows.
@@ -47,14 +52,27 @@ impl Head {
         self
     }
 
+    /// The same with what repeats it.
+    #[must_use]
+    pub fn repeated_by(mut self, repeat: Option<Repeat>) -> Self {
+        self.repeat = repeat;
+        self
+    }
+
     pub(super) fn to_html(&self, out: &mut String) {
         out.push_str("<section class=\"head\">\n");
         out.push_str(&format!("<p class=\"sentence\">{}</p>\n", escape(&self.sentence)));
         let verdict = ("Verdict".to_owned(), self.verdict.clone());
         let tiles = [verdict, self.tiles[0].clone(), self.tiles[1].clone()];
         pairs(out, &["facts", "tiles", self.tone.class()].join(" "), &tiles);
+        for note in &self.notes {
+            out.push_str(&format!("<p class=\"note\">{}</p>\n", escape(note)));
+        }
         for remark in &self.remarks {
             out.push_str(&format!("<p class=\"remark\">{}</p>\n", escape(remark)));
+        }
+        if let Some(repeat) = &self.repeat {
+            repeat.to_html(out);
         }
         if !self.table.rows.is_empty() {
             if !self.caption.is_empty() {

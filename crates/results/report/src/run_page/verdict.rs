@@ -6,7 +6,7 @@ use super::kind::Kind;
 use crate::page::Head;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table, Tone};
-use crate::{text, units};
+use crate::{text, units, Repeat, Waits};
 
 /// The head of the page.
 pub(super) fn head(summary: &Summary, kind: Kind) -> Head {
@@ -30,6 +30,8 @@ pub(super) fn head(summary: &Summary, kind: Kind) -> Head {
         "{latency} Rates are over the time from a drive's first submission to its last completion."
     );
     let mut head = Head::new((tile, tone), sentence, tiles).with(caption, drives(summary, kind));
+    head.notes = slowest(summary);
+    head.repeat = Repeat::of(&summary.extra);
     let untrusted = |warning: &String| format!("Not to be trusted: {warning}.");
     head.remarks = summary.warnings.iter().map(untrusted).collect();
     head
@@ -92,6 +94,36 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
         }
     };
     (tile, tone, format!("{rate}.{failed} {precision}"))
+}
+
+/// Operations of a run whose slowest I/O is told at its top.
+const TOLD: usize = 4;
+
+/// What the slowest I/O of the operations with the most I/Os waited for.
+fn slowest(summary: &Summary) -> Vec<String> {
+    let mut all: Vec<_> = used(summary).collect();
+    all.sort_by_key(|(.., figures)| std::cmp::Reverse(figures.count));
+    let several = summary.drives.len() > 1;
+    let clause = |(drive, operation, _): (&DriveSummary, Operation, &OperationSummary)| {
+        let slowest = drive.slowest.iter().find(|io| io.operation == operation)?;
+        let waits = Waits::of_all(std::iter::once(slowest))?;
+        let of_drive = match several {
+            true => format!(" of {}", drive.described.name),
+            false => String::new(),
+        };
+        let latency = units::duration(slowest.latency() as f64);
+        Some(format!(
+            "The slowest {}{of_drive} took {latency}: {}.",
+            operation.name(),
+            waits.words()
+        ))
+    };
+    let clauses: Vec<_> = all.into_iter().filter_map(clause).take(TOLD).collect();
+    if clauses.is_empty() {
+        clauses
+    } else {
+        vec![clauses.join(" ")]
+    }
 }
 
 fn used<'a>(

@@ -14,6 +14,7 @@ use stasis_experiment::{Engine, Experiment};
 use stasis_models::ModelSpec;
 use stasis_report::{ResultsFolder, Summary};
 use stasis_runner::batch::{self, Batch, Outcome};
+use stasis_runner::provenance::Provenance;
 use stasis_runner::{engine, guest, Event, Runner, OUTPUT_FILE};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::{ensure_guest, stop_on_signals, Terminal};
@@ -77,6 +78,8 @@ struct Point {
     /// Name of the run and of its folder: the model's word, as far as a folder can have it.
     name: String,
     experiment: Experiment,
+    /// The words of the command with this model alone.
+    words: Vec<String>,
 }
 
 impl batch::Point for Point {
@@ -114,13 +117,17 @@ pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
     let engine = engine::choose(workload.engine)?;
     let inputs = stasis_runner::input::paths(&workload, &base);
     let mut claimed = ResultsFolder::claim(&folder, &inputs)?;
+    let mut read: Vec<_> = file.iter().cloned().collect();
+    read.extend(inputs);
+    let provenance = Provenance::begin(engine != Engine::Kvm).reading(&read);
     for point in &points {
         claimed.file(&point.name)?;
     }
     ensure_guest(&guest::recipe(&workload.guest))?;
     let usual = (engine != Engine::Exact).then_some(1);
     let jobs = jobs.map(usize::from).or(usual);
-    let outcomes = run_all(&points, &base, jobs, console, &stop);
+    let reads: Vec<_> = file.iter().cloned().collect();
+    let outcomes = run_all(&points, (&base, &reads), jobs, console, &stop);
 
     let mut status = 0;
     let mut runs = Vec::new();
@@ -141,7 +148,7 @@ pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
         }
     }
     if !runs.is_empty() {
-        page::write(&mut claimed, &workload.command, &runs, quiet)?;
+        page::write(&mut claimed, &workload.command, &runs, provenance, quiet)?;
     }
     let left = outcomes.iter().filter(|outcome| outcome.is_none()).count();
     if left > 0 {
@@ -184,9 +191,21 @@ fn points(
         experiment.finish()?;
         stasis_runner::check_drives(&experiment, base).with_context(|| name.clone())?;
         experiment.drives.iter().try_for_each(|drive| medium::check(drive, base))?;
-        points.push(Point { name, experiment });
+        points.push(Point { name, experiment, words: words_of(models, word) });
     }
     Ok(points)
+}
+
+/// This program's words with one of the models.
+fn words_of(models: &[&str], model: &str) -> Vec<String> {
+    use stasis_runner::provenance::words;
+    let mut all = words::own();
+    let own = words::own_words(&all);
+    let is_models = |word: &&mut String| word.split(',').map(str::trim).eq(models.iter().copied());
+    if let Some(word) = all[..own].iter_mut().skip(1).find(is_models) {
+        *word = model.to_owned();
+    }
+    all
 }
 
 /// Gives the drives `model`, or with `to` the drive of that name.
@@ -237,7 +256,7 @@ impl Run {
 /// Runs all until each has ended or the user stops.
 fn run_all(
     points: &[Point],
-    base: &Path,
+    (base, reads): (&Path, &[PathBuf]),
     jobs: Option<usize>,
     console: bool,
     stop: &Arc<AtomicBool>,
@@ -248,9 +267,9 @@ fn run_all(
         |point, turn| {
             // The lines of several guests would mix.
             if turn.is_beside_others {
-                run_one(point, base, stop, &mut |_: Event<'_>| Ok(()))
+                run_one(point, (base, reads), stop, &mut |_: Event<'_>| Ok(()))
             } else {
-                run_one(point, base, stop, &mut Terminal::new(console))
+                run_one(point, (base, reads), stop, &mut Terminal::new(console))
             }
         },
         |point| {
@@ -263,7 +282,7 @@ fn run_all(
 
 fn run_one(
     point: &Point,
-    base: &Path,
+    (base, reads): (&Path, &[PathBuf]),
     stop: &Arc<AtomicBool>,
     observer: &mut dyn stasis_runner::Observer,
 ) -> Result<Run> {
@@ -272,6 +291,7 @@ fn run_one(
     let folder = folder.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
     let media = medium::overlays(&mut experiment, base, folder)?;
     let runner = Runner::new(&experiment).base(base).stop(stop).keep_output();
+    let runner = runner.reading(reads.to_vec()).repeated_by(point.words.clone());
     let run = runner.run(observer)?;
     drop(media);
     Ok(Run { summary: run.summary, status: run.status, message: run.message })

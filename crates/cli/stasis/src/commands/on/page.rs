@@ -11,6 +11,7 @@ use stasis_report::{
     latency_figures, units, Column, DriveSummary, OperationSummary, ResultsFolder, Summary, Table,
     Tone, REPORT_FILE,
 };
+use stasis_runner::provenance::Provenance;
 
 /// The figures of all runs, for other programs.
 const TABLE_FILE: &str = "drives.csv";
@@ -28,25 +29,32 @@ pub fn write(
     folder: &mut ResultsFolder,
     command: &[String],
     runs: &[Run],
+    provenance: Provenance,
     quiet: bool,
 ) -> Result<()> {
     let csv = folder.file(TABLE_FILE)?;
     std::fs::write(&csv, figures(runs))
         .with_context(|| format!("cannot write {}", csv.display()))?;
-    let (page, comparison) = (folder.file(REPORT_FILE)?, folder.file(COMPARISON_FILE)?);
+    let (page, distributions) = (folder.file(REPORT_FILE)?, folder.file(COMPARISON_FILE)?);
     let [times, latencies] = [times(runs), latencies(runs)];
     let sentence = verdict(runs);
-    report(command, runs, &sentence, [&times, &latencies]).write(folder.path(), REPORT_FILE)?;
-    let compared = distributions(folder.path(), runs)?;
-    if let Some(html) = &compared {
+    let repeat = provenance.repeat();
+    let comparison = compared(folder.path(), runs)?;
+    let mut whole = report(command, runs, &sentence, [&times, &latencies]);
+    whole.sections.extend(comparison.as_ref().and_then(Comparison::tails));
+    whole.head = whole.head.map(|head| head.repeated_by(Some(repeat.clone())));
+    whole.sections.extend(provenance.section().map(Section::folded));
+    whole.write(folder.path(), REPORT_FILE)?;
+    let html = comparison.map(|comparison| comparison.to_html(Some(&repeat)));
+    if let Some(html) = &html {
         stasis_report::page::write(folder.path(), COMPARISON_FILE, html)?;
     }
     if !quiet {
         stasis_terminal::print(&format!("{}\n{}", times.to_text(), latencies.to_text()))?;
         eprintln!("{sentence}");
         eprintln!("page: {}", page.display());
-        if compared.is_some() {
-            eprintln!("distributions: {}", comparison.display());
+        if html.is_some() {
+            eprintln!("distributions: {}", distributions.display());
         }
     }
     Ok(())
@@ -215,8 +223,8 @@ fn report(command: &[String], runs: &[Run], sentence: &str, tables: [&Table; 2])
     }
 }
 
-/// The page of the distributions; none where there is nothing to compare.
-fn distributions(folder: &Path, runs: &[Run]) -> Result<Option<String>> {
+/// The runs side by side; none where there is nothing to compare.
+fn compared(folder: &Path, runs: &[Run]) -> Result<Option<Comparison>> {
     let with_ios = runs.iter().filter(|(_, summary)| summary.ios() > 0);
     let read = |(name, _): &Run| {
         let mut candidate = Candidate::read(&folder.join(name))?;
@@ -224,6 +232,5 @@ fn distributions(folder: &Path, runs: &[Run]) -> Result<Option<String>> {
         anyhow::Ok(candidate)
     };
     let candidates = with_ios.map(read).collect::<Result<_>>()?;
-    let comparison = Comparison::of(candidates).filter(|one| !one.differences.is_empty());
-    Ok(comparison.map(|comparison| comparison.to_html()))
+    Ok(Comparison::of(candidates).filter(|one| !one.differences.is_empty()))
 }

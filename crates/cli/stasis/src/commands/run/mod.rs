@@ -29,6 +29,7 @@ pub(super) fn changed(
     let (show_console, ios, timeline) =
         (arguments.machine.console, arguments.ios, arguments.timeline);
     let power_cut = arguments.power_cut;
+    let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let (mut experiment, base) = joined(arguments)?;
     change(&mut experiment);
     let stop = stop_on_signals()?;
@@ -41,10 +42,10 @@ pub(super) fn changed(
     }
     let terminal = &mut Terminal::new(show_console);
     let run = match power_cut {
-        Some(when) => power_cut::run(&experiment, &base, &stop, ios, when, terminal)?,
+        Some(when) => power_cut::run(&experiment, &base, file, &stop, ios, when, terminal)?,
         None => {
             let runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
-            runner.timeline(timeline).run(terminal)?
+            runner.reading(file).timeline(timeline).run(terminal)?
         }
     };
     if !quiet {

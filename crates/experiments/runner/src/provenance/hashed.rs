@@ -1,0 +1,116 @@
+//! Hashes of what a run reads.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use stasis_report::InputFile;
+
+/// Length of a file up to which it is hashed (bytes): 256 MiB take a second at most. A drive's
+/// image may have terabytes.
+const MAX_HASHED: u64 = 256 << 20;
+/// Files of one folder that are hashed.
+const MAX_FILES: usize = 10_000;
+
+/// The files and folders with their hashes, each once. What is not there yet, as an image that the
+/// run will make, is left out; so is what cannot be read, which the run reports.
+pub(super) fn hashed(paths: &[PathBuf]) -> Vec<InputFile> {
+    let mut known = BTreeSet::new();
+    let named = paths.iter().filter(|path| known.insert(plain(path)));
+    named.filter_map(|path| input(path).ok()).collect()
+}
+
+/// A path without `./` before it.
+fn plain(path: &Path) -> PathBuf {
+    path.components().collect::<PathBuf>().strip_prefix(".").map_or(path.into(), PathBuf::from)
+}
+
+fn input(path: &Path) -> io::Result<InputFile> {
+    let metadata = path.metadata()?;
+    let shown = plain(path).display().to_string();
+    if metadata.is_dir() {
+        let mut files = Vec::new();
+        let whole = below(path, &mut files)?;
+        files.sort();
+        let lengths = files.iter().filter_map(|file| Some(file.metadata().ok()?.len()));
+        let bytes = lengths.sum();
+        let sha256 = (whole && bytes <= MAX_HASHED).then(|| listed(path, &files)).transpose()?;
+        return Ok(InputFile { path: shown, bytes, sha256 });
+    }
+    let bytes = metadata.len();
+    // A device or a pipe is read by the run alone.
+    let small = metadata.is_file() && bytes <= MAX_HASHED;
+    let sha256 = small.then(|| of_file(path)).transpose()?;
+    Ok(InputFile { path: shown, bytes, sha256 })
+}
+
+/// The files below a folder; false where there are more than [`MAX_FILES`].
+fn below(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            if !below(&entry.path(), files)? {
+                return Ok(false);
+            }
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
+        if files.len() > MAX_FILES {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The hash of what `sha256sum` prints for the files in a folder, called there.
+fn listed(folder: &Path, files: &[PathBuf]) -> io::Result<String> {
+    let mut all = Sha256::new();
+    for file in files {
+        let name = file.strip_prefix(folder).unwrap_or(file);
+        all.update(format!("{}  {}\n", of_file(file)?, name.display()));
+    }
+    Ok(hexadecimal(all))
+}
+
+fn of_file(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    io::copy(&mut File::open(path)?, &mut hash)?;
+    Ok(hexadecimal(hash))
+}
+
+fn hexadecimal(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn files_and_folders_have_the_hashes_that_sha256sum_prints() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("jobs/b")).unwrap();
+        for (name, text) in [("a.toml", "x"), ("jobs/z", "1"), ("jobs/b/a", "22")] {
+            std::fs::write(at(name), text).unwrap();
+        }
+        File::create(at("disk.img")).unwrap().set_len(1 << 40).unwrap();
+        let paths = ["a.toml", "jobs", "disk.img", "none", "a.toml"].map(at);
+        let found = hashed(&paths);
+        let names: Vec<_> = found.iter().map(|one| one.path.rsplit('/').next().unwrap()).collect();
+        assert_eq!(names, ["a.toml", "jobs", "disk.img"]);
+        let said = |command: &str| {
+            let done = Command::new("sh").args(["-c", command]).current_dir(folder.path()).output();
+            String::from_utf8(done.unwrap().stdout).unwrap()[..64].to_owned()
+        };
+        assert_eq!(found[0].sha256, Some(said("sha256sum a.toml")));
+        assert_eq!(found[1].sha256, Some(said("cd jobs && sha256sum b/a z | sha256sum")));
+        assert_eq!((found[1].bytes, found[2].bytes), (3, 1 << 40));
+        assert_eq!(found[2].sha256, None);
+    }
+}

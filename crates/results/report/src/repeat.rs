@@ -1,0 +1,104 @@
+//! The command that repeats a run, and the files that it reads with their hashes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::escape::escape;
+use crate::units;
+
+/// Name of the field of a summary that has it.
+pub(crate) const FIELD: &str = "repeat";
+/// Files that a page lists; `summary.json` has all.
+const LISTED: usize = 8;
+
+/// What repeats a run: a page shows it below its answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeat {
+    /// The command line, as a shell takes it. Its results go into a folder of their own.
+    pub command: String,
+    /// The files that it reads, as they were when the run began.
+    #[serde(default)]
+    pub inputs: Vec<InputFile>,
+}
+
+/// A file or folder that a run read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFile {
+    /// Its path, as the command line or the experiment leads to it.
+    pub path: String,
+    /// Its length (bytes); of a folder that of all files in it.
+    pub bytes: u64,
+    /// SHA-256 in hexadecimal; `null` where it is too large to be read for it. Of a folder it is
+    /// that of the lines which `sha256sum` prints for the files in it, by their sorted paths.
+    pub sha256: Option<String>,
+}
+
+impl Repeat {
+    /// That of a summary's fields; none where they do not say.
+    pub fn of(fields: &Map<String, Value>) -> Option<Self> {
+        serde_json::from_value(fields.get(FIELD)?.clone()).ok()
+    }
+
+    /// The fields of a summary.
+    pub fn field(&self) -> Option<(String, Value)> {
+        Some((FIELD.to_owned(), serde_json::to_value(self).ok()?))
+    }
+
+    /// Shown at the top of a page.
+    pub(crate) fn to_html(&self, out: &mut String) {
+        out.push_str("<div class=\"repeat\">\n<p class=\"caption\">To repeat this run:</p>\n");
+        out.push_str(&command(&self.command));
+        if !self.inputs.is_empty() {
+            out.push_str("<ul class=\"inputs\">\n");
+            for input in self.inputs.iter().take(LISTED) {
+                let hash = match &input.sha256 {
+                    Some(hash) => format!("SHA-256 <code>{}</code>", escape(hash)),
+                    None => "too large to be hashed".to_owned(),
+                };
+                let (path, length) = (escape(&input.path), units::bytes(input.bytes));
+                out.push_str(&format!("<li><code>{path}</code>, {length}: {hash}</li>\n"));
+            }
+            let more = self.inputs.len().saturating_sub(LISTED);
+            if more > 0 {
+                out.push_str(&format!("<li>{more} more</li>\n"));
+            }
+            out.push_str("</ul>\n");
+        }
+        out.push_str("</div>\n");
+    }
+}
+
+/// A command line on a page, with a button that copies it.
+pub(crate) fn command(text: &str) -> String {
+    format!("<pre class=\"command\"><code>{}</code></pre>\n", escape(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_the_command_and_the_files_with_their_hashes() {
+        let input = |number: u64| InputFile {
+            path: format!("<{number}>.toml"),
+            bytes: 1024 * number,
+            sha256: (number > 0).then(|| "ab".repeat(32)),
+        };
+        let command = "stasis run 'a b.toml' --results again".to_owned();
+        let repeat = Repeat { command, inputs: (0..10).map(input).collect() };
+        let fields = repeat.field().into_iter().collect();
+        assert_eq!(Repeat::of(&fields), Some(repeat.clone()));
+        assert_eq!(Repeat::of(&Map::new()), None);
+        let mut html = String::new();
+        repeat.to_html(&mut html);
+        for part in [
+            "a b.toml",
+            "&lt;0&gt;.toml</code>, 0 B: too large to be hashed",
+            "&lt;2&gt;.toml</code>, 2 KiB: SHA-256 <code>abab",
+            "<li>2 more</li>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        assert!(!html.contains("<8>"), "{html}");
+    }
+}
