@@ -7,8 +7,10 @@ use stasis_block::clock::Nanos;
 use stasis_nvme::fabrics::{CapsuleFault, IN_CAPSULE, OPCODE};
 use stasis_nvme::fabrics::{Connect, ConnectError, Connected, CONNECT_DATA, DISCOVERY_NQN};
 use stasis_nvme::{ControllerMut, Subsystem};
+use stasis_nvme_auth::Verifier;
 
 use crate::arena::{Arena, BufferId};
+use crate::authentication::{self, is_authentication};
 use crate::fault::Fault;
 use crate::pdu::{self, digest, flag, kind, put, Digests, Header, COMMON, DATA, DIGEST};
 use crate::target::Hosts;
@@ -72,6 +74,8 @@ pub struct Connection {
     /// The path by which its host comes.
     path: u16,
     state: State,
+    /// Of a queue whose host is to authenticate.
+    verifier: Option<Verifier>,
     /// When it was opened (ns).
     opened: Nanos,
     digests: Digests,
@@ -94,7 +98,7 @@ pub struct Connection {
 pub struct Shared<'a> {
     pub subsystem: &'a mut Subsystem,
     pub arena: &'a mut Arena,
-    pub hosts: &'a Hosts,
+    pub hosts: &'a mut Hosts,
 }
 
 impl Connection {
@@ -102,6 +106,7 @@ impl Connection {
         Self {
             path,
             state: State::New,
+            verifier: None,
             opened: now,
             digests: Digests::default(),
             alignment: 4,
@@ -129,9 +134,19 @@ impl Connection {
         self.state == State::Ended
     }
 
-    /// When it was opened, if it carries no queue yet.
+    /// When it was opened, if it carries no queue yet that its host can use.
     pub fn idle_since(&self) -> Option<Nanos> {
-        matches!(self.state, State::New | State::Initialized).then_some(self.opened)
+        let idle = match self.state {
+            State::New | State::Initialized => true,
+            State::Connected(_) => !self.is_authenticated(),
+            State::Ended => false,
+        };
+        idle.then_some(self.opened)
+    }
+
+    /// Whether the host has authenticated, or needs not.
+    fn is_authenticated(&self) -> bool {
+        self.verifier.as_ref().is_none_or(Verifier::is_authenticated)
     }
 
     /// Takes the reason for its end.
@@ -348,7 +363,9 @@ impl Connection {
             Ok((connect, connected)) => {
                 self.no_flow_control = connect.no_flow_control;
                 self.state = State::Connected(connected);
-                entry[..2].copy_from_slice(&connected.controller.0.to_le_bytes());
+                let required = if self.is_authenticated() { 0 } else { authentication::REQUIRED };
+                let result = u32::from(connected.controller.0) | required;
+                entry[..4].copy_from_slice(&result.to_le_bytes());
                 entry[8..10].copy_from_slice(&1u16.to_le_bytes());
             }
             Err((status, result)) => {
@@ -361,7 +378,7 @@ impl Connection {
     }
 
     fn make_queue(
-        &self,
+        &mut self,
         shared: &mut Shared,
         connect: &Connect,
     ) -> Result<Connected, ConnectError> {
@@ -373,6 +390,9 @@ impl Connection {
             return Err(ConnectError::host());
         }
         let connected = shared.subsystem.connect(connect, self.path, discovery)?;
+        if !discovery {
+            self.verifier = shared.hosts.verifier(&connect.host.nqn, &connect.subsystem);
+        }
         if discovery {
             if let Some(mut controller) = shared.subsystem.controller(connected.controller) {
                 controller.set_discovery(shared.hosts.entries.clone());
@@ -413,6 +433,9 @@ impl Connection {
         let (to_host, from_host) = (direction & 2 != 0, direction & 1 != 0);
         let refused = match command[39] {
             _ if !intact => Some(CapsuleFault::Damaged),
+            _ if !self.is_authenticated() && !is_authentication(command) => {
+                Some(CapsuleFault::Unauthenticated)
+            }
             _ if length == 0 => None,
             _ if length > shared.subsystem.config().max_transfer as usize => {
                 Some(CapsuleFault::BlockLength)
@@ -437,7 +460,7 @@ impl Connection {
         };
         if let Some(fault) = refused {
             if let Some(mut controller) = shared.subsystem.controller(of.controller) {
-                controller.refuse(&*shared.arena, of.queue, cid, fault);
+                controller.pass(&*shared.arena, of.queue, cid, Err(fault));
             }
             // It has no data, whatever it said.
             command.length = 0;
@@ -531,7 +554,14 @@ impl Connection {
         let Some(mut controller) = shared.subsystem.controller(of.controller) else { return };
         if command.damaged {
             let cid = command.cid;
-            controller.refuse(&*shared.arena, of.queue, cid, CapsuleFault::Damaged);
+            controller.pass(&*shared.arena, of.queue, cid, Err(CapsuleFault::Damaged));
+            return;
+        }
+        let verifier = self.verifier.as_mut().filter(|_| is_authentication(&command.raw));
+        if let Some((verifier, of_hosts)) = verifier.zip(shared.hosts.authentication.as_mut()) {
+            let data = command.buffer.map_or(&mut [][..], |buffer| shared.arena.bytes(buffer));
+            let outcome = of_hosts.execute(verifier, &command.raw, data);
+            controller.pass(&*shared.arena, of.queue, command.cid, outcome);
             return;
         }
         // A plain data block, in the arena.
@@ -580,6 +610,10 @@ impl Connection {
         }
         if any {
             self.begin(shared);
+        }
+        // The host has the last message.
+        if let Some(ended) = self.verifier.as_ref().and_then(Verifier::ended) {
+            self.end(Some(Fault::Authentication(ended)), shared.arena);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Faults of a host that end its connection.
 
+use stasis_nvme_auth::Ended;
+
 use crate::pdu::Reason;
 
 /// Why a connection ends.
@@ -31,8 +33,11 @@ pub enum Fault {
     /// The host has ended the connection with a fault of ours.
     #[error("the host ended the connection: it found fault {0:#06x} in what it received")]
     Host(u16),
-    /// No Connect command came in time.
-    #[error("no Connect command in time")]
+    /// The host is not who it says, or it says so of the controller.
+    #[error("{}", authentication(.0))]
+    Authentication(Ended),
+    /// No Connect command, or no authentication, came in time.
+    #[error("no Connect command, or no authentication, in time")]
     Idle,
     /// No Keep Alive command came in time.
     #[error("no Keep Alive command within its time-out")]
@@ -48,7 +53,18 @@ impl Fault {
             Self::HeaderDigest(_) => Some((3, 0)),
             Self::Range(_) => Some((4, 0)),
             Self::Parameter(at) => Some((6, at.into())),
-            Self::Host(_) | Self::Idle | Self::KeepAlive => None,
+            Self::Host(_) | Self::Authentication(_) | Self::Idle | Self::KeepAlive => None,
+        }
+    }
+}
+
+fn authentication(ended: &Ended) -> String {
+    match ended {
+        Ended::Refused(failure) => format!("authentication failed: {failure}"),
+        Ended::ByHost => {
+            "authentication failed: the host found the subsystem's response wrong; the \
+             subsystem's secret for it is another than the host's"
+                .into()
         }
     }
 }

@@ -8,8 +8,8 @@
 //!
 //! Promises:
 //! - Linux's own `nvme-tcp` connects: discovery, several I/O queues, data in capsules and on
-//!   request (R2T), digests of headers and data, Keep Alive, asynchronous events. All command sets
-//!   of the controller pass.
+//!   request (R2T), digests of headers and data, Keep Alive, asynchronous events, authentication by
+//!   [`stasis_nvme_auth`]. All command sets of the controller pass.
 //! - Pure: no threads, no wall clock, no I/O. The same calls have the same results.
 //! - Nothing that a host sends can make it panic, loop without bound, or use memory without bound.
 //!   A fault of the protocol ends the connection on which it came, with a reason by name, and no
@@ -19,11 +19,13 @@
 //! cited as "NVMe/TCP 1.0" with the section.
 
 mod arena;
+mod authentication;
 mod connection;
 mod fault;
 mod pdu;
 mod target;
 
+pub use authentication::Authentication;
 pub use connection::MAX_OUTPUT;
 pub use fault::Fault;
 pub use target::{ConnectionId, Target, MAX_CONNECTIONS};

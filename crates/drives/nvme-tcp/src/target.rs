@@ -5,14 +5,16 @@ use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Health, Refused, Request, Tag, VendorError};
 use stasis_nvme::fabrics::{Connected, DiscoveryEntry};
 use stasis_nvme::{AnaState, ControllerId, Ended, KeptState, Subsystem, VendorRequest};
+use stasis_nvme_auth::Verifier;
 
 use crate::arena::Arena;
+use crate::authentication::Authentication;
 use crate::connection::{Connection, Shared, MAX_OUTPUT};
 use crate::fault::Fault;
 
 /// Limit on connections.
 pub const MAX_CONNECTIONS: usize = 256;
-/// Time within which a connection has to become a queue.
+/// Time within which a connection has to become a queue, and its host to authenticate.
 const CONNECT_TIME: Nanos = 10 * SECOND;
 
 /// Names a connection.
@@ -22,15 +24,26 @@ pub struct ConnectionId(pub usize);
 /// The hosts that may come, and the subsystems that they discover.
 #[derive(Debug, Default)]
 pub struct Hosts {
-    /// The NQNs of the hosts that may connect; empty: all.
+    /// The NQNs of the hosts that may connect, beside those that authenticate; if there are none
+    /// of both: all.
     pub allowed: Vec<String>,
+    pub authentication: Option<Authentication>,
     pub entries: Vec<DiscoveryEntry>,
 }
 
 impl Hosts {
     /// Whether the host of this name may connect.
     pub fn allow(&self, nqn: &str) -> bool {
-        self.allowed.is_empty() || self.allowed.iter().any(|allowed| allowed == nqn)
+        match &self.authentication {
+            Some(authentication) if authentication.knows(nqn) => true,
+            None if self.allowed.is_empty() => true,
+            _ => self.allowed.iter().any(|allowed| allowed == nqn),
+        }
+    }
+
+    /// The verifier of a queue of the host `nqn`; `None` if it needs not authenticate.
+    pub fn verifier(&self, nqn: &str, subsystem: &str) -> Option<Verifier> {
+        self.authentication.as_ref()?.verifier(nqn, subsystem)
     }
 }
 
@@ -51,7 +64,7 @@ impl Target {
         Self {
             subsystem,
             arena: Arena::default(),
-            hosts: Hosts { allowed, entries: Vec::new() },
+            hosts: Hosts { allowed, ..Hosts::default() },
             connections: Slab::new(),
             now: 0,
         }
@@ -65,6 +78,12 @@ impl Target {
     /// The state of the subsystem that outlasts it.
     pub fn kept_state(&self) -> KeptState {
         self.subsystem.kept_state()
+    }
+
+    /// Has hosts authenticate on each queue. From now on only they may connect, and those that were
+    /// allowed by name.
+    pub fn set_authentication(&mut self, authentication: Authentication) {
+        self.hosts.authentication = Some(authentication);
     }
 
     /// Names the subsystems that hosts discover here.
@@ -155,7 +174,7 @@ impl Target {
     }
 
     /// Sets the time (ns): hosts that have sent no Keep Alive in time, and connections that have
-    /// become no queue, end.
+    /// become no queue, or whose host has not authenticated, end.
     pub fn set_time(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         self.subsystem.set_time(now);
@@ -163,11 +182,14 @@ impl Target {
             self.remove_controller(id, Some(Fault::KeepAlive));
         }
         let Self { arena, connections, .. } = self;
+        let mut ended = Vec::new();
         for (_, connection) in connections {
             if connection.idle_since().is_some_and(|since| since + CONNECT_TIME <= now) {
+                ended.extend(connection.connected());
                 connection.end(Some(Fault::Idle), arena);
             }
         }
+        ended.into_iter().for_each(|of| self.end_queue(of));
     }
 
     /// When [`Target::set_time`] is to be called at the latest.
@@ -188,9 +210,13 @@ impl Target {
                 controller.attend(&*arena);
             }
         }
+        let mut ended = Vec::new();
         for (_, connection) in connections {
+            let before = connection.connected();
             connection.collect(&mut Shared { subsystem, arena, hosts });
+            ended.extend(before.filter(|_| connection.has_ended()));
         }
+        ended.into_iter().for_each(|of| self.end_queue(of));
     }
 
     /// The bytes that a connection has to send.

@@ -23,3 +23,8 @@ proptest! {
         hostile::run(&script);
     }
 }
+
+#[test]
+fn a_script_s_host_can_authenticate() {
+    assert!(hostile::is_served_after_authentication());
+}

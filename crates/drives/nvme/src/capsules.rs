@@ -27,7 +27,7 @@ pub(crate) const IORCSZ: u32 = CQE_SIZE as u32 / 16;
 /// The controller of a Connect that leaves the choice to the subsystem (NVMe-oF 1.1 section 3.3).
 pub(crate) const ANY_CONTROLLER: u16 = 0xffff;
 
-/// A command that its transport cannot hand over.
+/// Why a transport does not hand a command over, or refuses it itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapsuleFault {
     /// Its data was damaged on the way.
@@ -36,6 +36,12 @@ pub enum CapsuleFault {
     BlockType,
     /// Its data block is longer than a transfer can be, or than the capsule's data.
     BlockLength,
+    /// The host has not authenticated on this queue.
+    Unauthenticated,
+    /// A field of an authentication command is invalid.
+    Field,
+    /// There is no message for the host to take.
+    Sequence,
 }
 
 impl CapsuleFault {
@@ -45,6 +51,9 @@ impl CapsuleFault {
             Self::Damaged => StatusCode::TransientTransportError,
             Self::BlockType => StatusCode::SglDescriptorTypeInvalid,
             Self::BlockLength => StatusCode::DataSglLengthInvalid,
+            Self::Unauthenticated => StatusCode::AuthenticationRequired,
+            Self::Field => StatusCode::InvalidField,
+            Self::Sequence => StatusCode::CommandSequenceError,
         };
         status.field()
     }

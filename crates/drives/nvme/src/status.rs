@@ -49,6 +49,8 @@ pub enum StatusCode {
     CommandSizeLimitExceeded = 0x183,
     ConnectInvalidHost = 0x184,
     OverlappingRange = 0x187,
+    /// NVMe 2.0 section 8.13.
+    AuthenticationRequired = 0x191,
     InvalidZoneOperation = 0x1b6,
     NoZrwaResources = 0x1b7,
     ZoneBoundaryError = 0x1b8,

@@ -2,7 +2,8 @@
 
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Namespace, Subsystem, Zones};
-use stasis_nvme_tcp::{ConnectionId, Target, MAX_OUTPUT};
+use stasis_nvme_auth::{Group, Hash, Randomness, Secret, Secrets};
+use stasis_nvme_tcp::{Authentication, ConnectionId, Target, MAX_OUTPUT};
 
 #[path = "../../../block/tests/common/hostile.rs"]
 mod common;
@@ -60,6 +61,10 @@ pub fn run(script: &[u8]) {
     let digests = flags >> 1 & 3;
     let nqn = config.nqn();
     let mut target = Target::new(Subsystem::new(config).expect("a good configuration"), vec![]);
+    let is_guarded = flags & 1 << 3 != 0;
+    if is_guarded {
+        target.set_authentication(authentication());
+    }
     let mut ids: Vec<ConnectionId> = Vec::new();
     let mut held = Vec::new();
     let mut now = 0;
@@ -69,6 +74,9 @@ pub fn run(script: &[u8]) {
         let Some(&id) = ids.last() else { continue };
         let (entry, data) = connect(queue, if queue == 0 { 0xffff } else { 1 }, &nqn);
         target.receive(id, &pdu(4, 0, &entry, &data, digests));
+        if is_guarded && flags & 1 << 4 != 0 {
+            authenticate(&mut target, id, digests, &nqn);
+        }
         if queue == 0 {
             let mut enable = [0; 64];
             (enable[0], enable[44]) = (0x7f, 0x14);
@@ -114,6 +122,106 @@ fn greet(target: &mut Target, digests: u8) -> Option<ConnectionId> {
     Some(id)
 }
 
+/// Whether a host that authenticates gets further than the refusal of all else.
+#[allow(dead_code)]
+pub fn is_served_after_authentication() -> bool {
+    let config = Config { namespaces: vec![Namespace::new(SIZE / 512, 512)], ..Config::default() };
+    let nqn = config.nqn();
+    let mut target = Target::new(Subsystem::new(config).expect("a good configuration"), vec![]);
+    target.set_authentication(authentication());
+    let id = greet(&mut target, 0).expect("a connection");
+    let (entry, data) = connect(0, 0xffff, &nqn);
+    target.receive(id, &pdu(4, 0, &entry, &data, 0));
+    authenticate(&mut target, id, 0, &nqn);
+    let sent = target.output(id).len();
+    let mut get = [0; 64];
+    (get[0], get[4], get[44]) = (0x7f, 4, 8);
+    target.receive(id, &pdu(4, 0, &get, &[], 0));
+    target.collect();
+    target.output(id)[sent + 22..sent + 24] == [0, 0]
+}
+
+/// A secret of 32 ones.
+const SECRET: &str = "DHHC-1:00:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQHMnzFi:";
+
+fn authentication() -> Authentication {
+    let host = Secret::parse(SECRET).expect("a good secret");
+    let secrets = Secrets { subsystem: Some(host.clone()), host };
+    let mut next = 0u8;
+    let random = Randomness::new(move |bytes| {
+        bytes.fill_with(|| {
+            next = next.wrapping_mul(77).wrapping_add(5);
+            next
+        });
+        true
+    });
+    // The other groups take too long for thousands of scripts.
+    Authentication::new([(HOST.to_owned(), secrets)].into(), vec![Group::Null], random)
+}
+
+/// An authentication command, and the data of its capsule.
+fn command(kind: u8, length: u32, data: &[u8]) -> ([u8; 64], Vec<u8>) {
+    let mut raw = [0; 64];
+    (raw[0], raw[4], raw[39]) = (0x7f, kind, if data.is_empty() { 0x5a } else { 1 });
+    raw[32..36].copy_from_slice(&length.to_le_bytes());
+    raw[41..44].copy_from_slice(&[1, 1, 0xe9]);
+    raw[44..48].copy_from_slice(&length.to_le_bytes());
+    (raw, data.to_vec())
+}
+
+/// The offer of a host that has every hash and the null group.
+fn negotiate() -> Vec<u8> {
+    let mut message = vec![0; 72];
+    (message[7], message[8], message[10], message[11]) = (1, 1, 3, 1);
+    message[12..15].copy_from_slice(&[1, 2, 3]);
+    message
+}
+
+/// A message of a host that is right, or of the right kind, or none.
+fn authentication_message(script: &mut Script<'_>) -> Vec<u8> {
+    let mut message = match script.u8() % 6 {
+        0 => negotiate(),
+        1 => [&[1, 2, 0, 0, 0, 0, 64, 0, script.u8() & 1, 0][..], &[script.u8(); 134]].concat(),
+        2 => [&[1, 4][..], &[0; 14]].concat(),
+        3 => [&[0, 0xf0][..], &[0; 6]].concat(),
+        _ => (0..script.u8()).map(|_| script.u8()).collect(),
+    };
+    if let (Some(at), true) = (message.len().checked_sub(1), script.u8() & 1 != 0) {
+        let at = usize::from(script.u8()).min(at);
+        message[at] ^= script.u8();
+    }
+    message.truncate(usize::from(script.u8()).max(1) * 2);
+    message
+}
+
+/// Authenticates as a host does that knows the secret.
+fn authenticate(target: &mut Target, id: ConnectionId, digests: u8, nqn: &str) {
+    let send = |target: &mut Target, message: &[u8]| {
+        let (raw, data) = command(5, message.len() as u32, message);
+        target.receive(id, &pdu(4, 0, &raw, &data, digests));
+    };
+    send(target, &negotiate());
+    target.collect();
+    let sent = target.output(id).len();
+    target.receive(id, &pdu(4, 0, &command(6, 4096, &[]).0, &[], digests));
+    target.collect();
+    let output = target.output(id);
+    // The data of one PDU, behind its header and before its digest, if there are some.
+    let Some(start) = output.get(sent + 3).map(|&offset| sent + usize::from(offset)) else {
+        return;
+    };
+    let Some(challenge) = output.get(start..start + 80) else { return };
+    let key = [1; 32];
+    let rest = format!("HostHost{HOST}\0{nqn}");
+    let parts = [&challenge[16..80], &challenge[12..16], &[0; 3], rest.as_bytes()];
+    let mut reply = vec![1, 2, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    reply.extend(Hash::Sha512.hmac(&key, &parts));
+    reply.extend([0; 64]);
+    send(target, &reply);
+    target.receive(id, &pdu(4, 0, &command(6, 4096, &[]).0, &[], digests));
+    target.collect();
+}
+
 fn finish(target: &mut Target, mut request: stasis_block::Request) {
     if request.command.operation == Operation::Read {
         request.data.resize(request.command.length as usize, 0);
@@ -149,6 +257,17 @@ fn step(
             let (mut entry, data) = connect(queue, controller, nqn);
             entry[usize::from(script.u8() % 64)] ^= script.u8() & 1;
             let raw = pdu(4, 0, &entry, &data, digests);
+            id.into_iter().for_each(|id| target.receive(id, &raw));
+        }
+        5..=7 if script.0.first() == Some(&0x7f) => {
+            script.u8();
+            let message = authentication_message(script);
+            let length = message.len() as u32 ^ u32::from(script.u8() == 0xff);
+            let raw = match script.u8() & 3 {
+                0 => command(6, 4096 >> (script.u8() % 10), &[]),
+                _ => command(5, length, &message),
+            };
+            let raw = pdu(4, 0, &raw.0, &raw.1, digests);
             id.into_iter().for_each(|id| target.receive(id, &raw));
         }
         // A command of any opcode, with its data in the capsule or moved by PDUs.

@@ -119,12 +119,19 @@ impl ControllerMut<'_> {
         taken
     }
 
-    /// Ends a command of queue `queue` that its transport could not hand over.
-    pub fn refuse(&mut self, memory: &dyn Memory, queue: u16, cid: u16, fault: CapsuleFault) {
+    /// Ends a command of queue `queue` that its transport could not hand over, or carried out
+    /// itself.
+    pub fn pass(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        cid: u16,
+        outcome: Result<(), CapsuleFault>,
+    ) {
         let Some(sq) = self.host.queues.submission_mut(queue) else { return };
         sq.pass();
         let id = CommandId { controller: self.host.id, sq: queue, cid };
-        self.host.post(memory, id, fault.field(), 0);
+        self.host.post(memory, id, outcome.map_or_else(CapsuleFault::field, |()| 0), 0);
     }
 
     /// The next completion of queue `queue` that goes in a capsule.

@@ -1,0 +1,309 @@
+//! The controller's side of an authentication on one queue (NVMe 2.0 section 8.13.5).
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::group::{Group, EXPONENT};
+use crate::hash::Hash;
+use crate::message::{self, Failure, Negotiate, Received, Reply};
+use crate::secret::Secret;
+
+/// What a subsystem knows of a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secrets {
+    /// The host's secret.
+    pub host: Secret,
+    /// The subsystem's own towards that host, if the host may ask for it.
+    pub subsystem: Option<Secret>,
+}
+
+/// Where unpredictable numbers come from, for all queues of a subsystem.
+pub struct Randomness {
+    fill: Fill,
+    /// The last sequence number of a challenge.
+    sequence: u32,
+}
+
+/// Fills a buffer; whether it could.
+type Fill = Box<dyn FnMut(&mut [u8]) -> bool + Send>;
+
+impl Randomness {
+    /// Randomness by `fill`, which fills a buffer with unpredictable bytes, and returns whether it
+    /// could.
+    pub fn new(mut fill: impl FnMut(&mut [u8]) -> bool + Send + 'static) -> Self {
+        let mut first = [0; 4];
+        fill(&mut first);
+        Self { fill: Box::new(fill), sequence: u32::from_le_bytes(first) }
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+        let mut bytes = [0; N];
+        (self.fill)(&mut bytes).then_some(bytes).ok_or(Failure::Failed)
+    }
+
+    /// A sequence number: the one after the last, and not 0 (NVMe 2.0 section 8.13.5.3).
+    fn sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.checked_add(1).unwrap_or(1);
+        self.sequence
+    }
+}
+
+impl fmt::Debug for Randomness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Randomness").finish_non_exhaustive()
+    }
+}
+
+/// How an authentication has ended that did not succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The host is not who it says, or broke the protocol.
+    Refused(Failure),
+    /// The host says that the controller is not.
+    ByHost,
+}
+
+/// A challenge that a host is to answer.
+struct Challenge {
+    hash: Hash,
+    group: Group,
+    sequence: u32,
+    bytes: Vec<u8>,
+    exponent: [u8; EXPONENT],
+}
+
+/// How far an authentication has come.
+enum State {
+    /// None is under way.
+    Idle,
+    Challenged(Box<Challenge>),
+    /// The host is authenticated once it takes this; then, if it has challenged the controller, it
+    /// has the last word.
+    Answered {
+        is_mutual: bool,
+    },
+    Ending(Ended),
+    Ended(Ended),
+}
+
+/// The controller's side of an authentication on one queue, which the host may repeat.
+pub struct Verifier {
+    secrets: Arc<Secrets>,
+    groups: Arc<[Group]>,
+    host: String,
+    subsystem: String,
+    state: State,
+    transaction: u16,
+    /// For the host to take.
+    outgoing: Option<Vec<u8>>,
+    is_authenticated: bool,
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Verifier");
+        debug.field("host", &self.host).field("is_authenticated", &self.is_authenticated);
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl Verifier {
+    /// Of a queue of the host with the name `host`, at the subsystem with the name `subsystem`.
+    /// `groups`: those that are taken, in the order in which they are preferred.
+    pub fn new(secrets: Arc<Secrets>, groups: Arc<[Group]>, host: &str, subsystem: &str) -> Self {
+        Self {
+            secrets,
+            groups,
+            host: host.to_owned(),
+            subsystem: subsystem.to_owned(),
+            state: State::Idle,
+            transaction: 0,
+            outgoing: None,
+            is_authenticated: false,
+        }
+    }
+
+    /// Whether the host has authenticated, and the controller to it if it wanted that.
+    pub fn is_authenticated(&self) -> bool {
+        self.is_authenticated
+    }
+
+    /// How it has ended: the queue is to end as well.
+    pub fn ended(&self) -> Option<Ended> {
+        match self.state {
+            State::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// The message that the host is to take by Authentication Receive.
+    pub fn outgoing(&self) -> Option<&[u8]> {
+        self.outgoing.as_deref()
+    }
+
+    /// The host has taken it.
+    pub fn taken(&mut self) {
+        self.outgoing = None;
+        match self.state {
+            State::Answered { is_mutual: false } => {
+                self.is_authenticated = true;
+                self.state = State::Idle;
+            }
+            State::Ending(ended) => self.end(ended),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, ended: Ended) {
+        self.is_authenticated = false;
+        self.state = State::Ended(ended);
+    }
+
+    /// Takes a message of the host, of Authentication Send; its answer is
+    /// [outgoing](Verifier::outgoing) then.
+    pub fn send(&mut self, bytes: &[u8], random: &mut Randomness) {
+        if matches!(self.state, State::Ending(_) | State::Ended(_)) {
+            return;
+        }
+        if let Err(failure) = self.handle(bytes, random) {
+            self.is_authenticated = false;
+            self.outgoing = Some(message::failure(self.transaction, failure));
+            self.state = State::Ending(Ended::Refused(failure));
+        }
+    }
+
+    fn handle(&mut self, bytes: &[u8], random: &mut Randomness) -> Result<(), Failure> {
+        let (transaction, received) = message::parse(bytes)?;
+        if let Received::Negotiate(offer) = received {
+            self.transaction = transaction;
+            return self.challenge(&offer, random);
+        }
+        if transaction != self.transaction {
+            return Err(Failure::Payload);
+        }
+        let state = std::mem::replace(&mut self.state, State::Idle);
+        match (received, state) {
+            (Received::Reply(reply), State::Challenged(challenge)) if self.outgoing.is_none() => {
+                self.answer(&reply, &challenge)
+            }
+            (Received::Success2, State::Answered { is_mutual: true })
+                if self.outgoing.is_none() =>
+            {
+                self.is_authenticated = true;
+                Ok(())
+            }
+            (Received::Failure2, _) => {
+                self.end(Ended::ByHost);
+                Ok(())
+            }
+            _ => Err(Failure::Message),
+        }
+    }
+
+    /// Chooses of what the host offers, and challenges it.
+    fn challenge(&mut self, offer: &Negotiate, random: &mut Randomness) -> Result<(), Failure> {
+        if !offer.has_protocol {
+            return Err(Failure::Protocol);
+        }
+        if offer.channel != 0 {
+            return Err(Failure::Channel);
+        }
+        let hash = Hash::ALL.into_iter().find(|hash| offer.hashes.contains(&hash.id()));
+        let hash = hash.ok_or(Failure::Hash)?;
+        let group = self.groups.iter().find(|group| offer.groups.contains(&group.id()));
+        let group = *group.ok_or(Failure::Group)?;
+        let exponent = random.bytes::<EXPONENT>()?;
+        let mut bytes = random.bytes::<64>()?.to_vec();
+        bytes.truncate(hash.length());
+        let sequence = random.sequence();
+        let value = group.public(&exponent);
+        let chosen = (hash, group);
+        let challenge = message::challenge(self.transaction, chosen, sequence, &bytes, &value);
+        self.outgoing = Some(challenge);
+        let challenge = Challenge { hash, group, sequence, bytes, exponent };
+        self.state = State::Challenged(Box::new(challenge));
+        Ok(())
+    }
+
+    /// Compares the host's response, and answers its challenge.
+    fn answer(&mut self, reply: &Reply, asked: &Challenge) -> Result<(), Failure> {
+        let Challenge { hash, group, .. } = *asked;
+        if reply.response.len() != hash.length() || reply.value.len() != group.length() {
+            return Err(Failure::Payload);
+        }
+        let shared = match group {
+            Group::Null => None,
+            group => Some(group.shared(&asked.exponent, reply.value).ok_or(Failure::Group)?),
+        };
+        let (host, subsystem) = (self.host.as_str(), self.subsystem.as_str());
+        let shared = shared.as_deref();
+        let theirs = Response {
+            challenge: augmented(hash, shared, &asked.bytes),
+            sequence: asked.sequence.to_le_bytes(),
+            transaction: self.transaction.to_le_bytes(),
+            role: "HostHost",
+            names: [host, subsystem],
+        };
+        if !hash.verify(&self.secrets.host.key(host), &theirs.parts(), reply.response) {
+            return Err(Failure::Failed);
+        }
+        // Of a sequence number 0 no response is wanted (NVMe 2.0 section 8.13.5.4).
+        let wanted = reply.challenge.filter(|&(_, sequence)| sequence != 0);
+        let ours = match wanted {
+            None => None,
+            Some((challenge, sequence)) => {
+                let secret = self.secrets.subsystem.as_ref().ok_or(Failure::Failed)?;
+                let ours = Response {
+                    challenge: augmented(hash, shared, challenge),
+                    sequence: sequence.to_le_bytes(),
+                    transaction: self.transaction.to_le_bytes(),
+                    role: "Controller",
+                    names: [subsystem, host],
+                };
+                Some(hash.hmac(&secret.key(subsystem), &ours.parts()))
+            }
+        };
+        self.outgoing = Some(message::success(self.transaction, hash, ours.as_deref()));
+        self.state = State::Answered { is_mutual: ours.is_some() };
+        Ok(())
+    }
+}
+
+/// A challenge as it is answered: with the shared key in it, where there is one (NVMe 2.0 section
+/// 8.13.5.4).
+fn augmented(hash: Hash, shared: Option<&[u8]>, challenge: &[u8]) -> Vec<u8> {
+    match shared {
+        None => challenge.to_vec(),
+        Some(shared) => hash.hmac(&hash.digest(shared), &[challenge]),
+    }
+}
+
+/// What a response is the HMAC of (NVMe 2.0 sections 8.13.5.4 and 8.13.5.5).
+struct Response<'a> {
+    challenge: Vec<u8>,
+    sequence: [u8; 4],
+    transaction: [u8; 2],
+    role: &'static str,
+    /// Of who responds, and of the other.
+    names: [&'a str; 2],
+}
+
+impl Response<'_> {
+    fn parts(&self) -> [&[u8]; 8] {
+        let [own, other] = self.names;
+        let Self { challenge, sequence, transaction, role, .. } = self;
+        // Behind the transaction the secure channel, of which there is none.
+        let channel: &[u8] = &[0];
+        let end: &[u8] = &[0];
+        [
+            challenge,
+            sequence,
+            transaction,
+            channel,
+            role.as_bytes(),
+            own.as_bytes(),
+            end,
+            other.as_bytes(),
+        ]
+    }
+}
