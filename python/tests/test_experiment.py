@@ -37,6 +37,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "sockets": "s", "poll": "never", "threads": 1, "control": "c", "metrics": "127.0.0.1:1", "ublk": ["a"],
         "user": "nobody", "unconfined": True,
         "nvme_tcp": "4420", "vfio_user": "d.sock", "hosts": ["nqn.2014-08.org.nvmexpress:uuid:1"],
+        "host_secrets": {"nqn.2014-08.org.nvmexpress:uuid:1": "secret"}, "dh_groups": ["ffdhe3072"],
     },
     "Drive": {
         "model": {"kind": "fixed", "latency": "1us"}, "medium": {"ram": "1GiB"}, "interface": "nvme", "barrier": "1us",

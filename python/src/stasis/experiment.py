@@ -313,6 +313,9 @@ class Serve(Table):
     nvme_tcp: Optional[str] = None
     vfio_user: Optional[Union[str, Path]] = None
     hosts: list[str] = field(default_factory=list)
+    #: Files with secrets, by the hosts' NVMe Qualified Names.
+    host_secrets: dict[str, Union[str, Path]] = field(default_factory=dict)
+    dh_groups: list[str] = field(default_factory=list)
     user: Optional[str] = None
     unconfined: Optional[bool] = None
 

@@ -46,6 +46,37 @@ fn linux_connects_by_tcp() {
 }
 
 #[test]
+#[ignore = "boots a guest with another kernel: make system-test"]
+fn linux_authenticates_by_tcp() {
+    let guest = host_guest::guest(&["nvme-tcp", "dh_generic"]);
+    let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
+    let said = host_guest::run(&mut vm, include_str!("guest/nvme_auth.sh"), 280);
+    let mut expected = vec![
+        "file system",
+        "reset",
+        "authenticates again while fio runs",
+        "fio verifies",
+        "another secret: refused",
+        "no secret: refused",
+        "another subsystem: left",
+        "a stranger: refused",
+        "and the host is let in",
+        "stopped",
+    ];
+    let secrets: Vec<String> = (0..4)
+        .flat_map(|hash| {
+            let of_host = format!("the host authenticates, secret by hash {hash}");
+            [of_host, format!("and the subsystem, secret by hash {hash}")]
+        })
+        .collect();
+    let groups = ["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"];
+    let groups = groups.map(|group| format!("group {group}"));
+    expected.extend(secrets.iter().chain(&groups).map(String::as_str));
+    host_guest::expect(&said, &expected);
+    assert!(!said.lines().any(|line| line == "let in"), "{said}");
+}
+
+#[test]
 #[ignore = "measures for minutes on an idle machine: make slow-test"]
 fn figures() {
     let guest = host_guest::guest(&["nvme-tcp", "nvmet-tcp", "brd"]);

@@ -8,6 +8,9 @@ use crate::hash::Hash;
 use crate::message::{self, Failure, Negotiate, Received, Reply};
 use crate::secret::Secret;
 
+/// Limit on the negotiations of a host before it has authenticated, since each costs an exponent.
+const MAX_NEGOTIATIONS: u8 = 4;
+
 /// What a subsystem knows of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets {
@@ -94,6 +97,8 @@ pub struct Verifier {
     subsystem: String,
     state: State,
     transaction: u16,
+    /// Since it last authenticated.
+    negotiations: u8,
     /// For the host to take.
     outgoing: Option<Vec<u8>>,
     is_authenticated: bool,
@@ -118,6 +123,7 @@ impl Verifier {
             subsystem: subsystem.to_owned(),
             state: State::Idle,
             transaction: 0,
+            negotiations: 0,
             outgoing: None,
             is_authenticated: false,
         }
@@ -145,13 +151,16 @@ impl Verifier {
     pub fn taken(&mut self) {
         self.outgoing = None;
         match self.state {
-            State::Answered { is_mutual: false } => {
-                self.is_authenticated = true;
-                self.state = State::Idle;
-            }
+            State::Answered { is_mutual: false } => self.succeed(),
             State::Ending(ended) => self.end(ended),
             _ => {}
         }
+    }
+
+    fn succeed(&mut self) {
+        self.is_authenticated = true;
+        self.negotiations = 0;
+        self.state = State::Idle;
     }
 
     fn end(&mut self, ended: Ended) {
@@ -176,6 +185,10 @@ impl Verifier {
         let (transaction, received) = message::parse(bytes)?;
         if let Received::Negotiate(offer) = received {
             self.transaction = transaction;
+            self.negotiations += 1;
+            if self.negotiations > MAX_NEGOTIATIONS {
+                return Err(Failure::Message);
+            }
             return self.challenge(&offer, random);
         }
         if transaction != self.transaction {
@@ -189,7 +202,7 @@ impl Verifier {
             (Received::Success2, State::Answered { is_mutual: true })
                 if self.outgoing.is_none() =>
             {
-                self.is_authenticated = true;
+                self.succeed();
                 Ok(())
             }
             (Received::Failure2, _) => {

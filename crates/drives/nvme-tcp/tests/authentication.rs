@@ -224,6 +224,23 @@ fn commands_with_invalid_fields_change_nothing() {
 }
 
 #[test]
+fn a_host_may_begin_anew_but_not_for_ever() {
+    let key = Key::new(1, 3);
+    let mut bench = guarded(key.clone(), None, &[Group::Null]);
+    let (mut admin, _) = waiting(&mut bench, 0, 0xffff);
+    let mut initiator = Initiator::new(key, None);
+    for transaction in 0..3 {
+        initiator.transaction = transaction;
+        assert_eq!(send(&mut bench, &mut admin, &initiator.negotiate()).status, 0);
+    }
+    assert_eq!(initiator.run(&mut bench, &mut admin)[..2], [1, 3]);
+    for _ in 0..4 {
+        assert_eq!(send(&mut bench, &mut admin, &initiator.negotiate()).status, 0);
+    }
+    assert_eq!(initiator.run(&mut bench, &mut admin)[..2], [0, 0xf1]);
+}
+
+#[test]
 fn a_host_may_authenticate_again_and_is_out_if_it_fails() {
     let key = Key::new(1, 3);
     let mut bench = guarded(key.clone(), None, &[Group::Null]);

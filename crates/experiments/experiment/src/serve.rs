@@ -1,5 +1,6 @@
 //! Settings of drives that are served in real time, in a `[serve]` table.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -45,6 +46,13 @@ pub struct ServeSpec {
     pub vfio_user: Option<PathBuf>,
     /// NVMe Qualified Names of the hosts that may connect to NVMe/TCP targets; empty: all.
     pub hosts: Vec<String>,
+    /// Files with the secrets by which hosts authenticate, by the hosts' NVMe Qualified Names: a
+    /// line with the host's, and a second with the subsystem's if the host asks for it. If there are
+    /// some, these hosts and `hosts` may connect, and nobody else.
+    pub host_secrets: BTreeMap<String, PathBuf>,
+    /// Groups of Diffie-Hellman by which hosts authenticate, the preferred one first; by default
+    /// `ffdhe2048`, `ffdhe3072`, `ffdhe4096`, `ffdhe6144`, `ffdhe8192`, `null`.
+    pub dh_groups: Vec<String>,
     /// User to become once everything is open.
     pub user: Option<String>,
     /// Whether system calls and files are left open that the server does not

@@ -13,7 +13,8 @@ use stasis_block::clock::Nanos;
 use stasis_drive::Done;
 use stasis_nvme::fabrics::DiscoveryEntry;
 use stasis_nvme::{AnaState, Ended, Subsystem, VendorRequest};
-use stasis_nvme_tcp::{ConnectionId, Target, MAX_CONNECTIONS};
+use stasis_nvme_auth::{Group, Randomness, Secrets};
+use stasis_nvme_tcp::{Authentication, ConnectionId, Target, MAX_CONNECTIONS};
 
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
@@ -33,6 +34,12 @@ pub struct NvmeTcp {
     pub listeners: Vec<TcpListener>,
     /// The NQNs of the hosts that may connect; empty: all.
     pub hosts: Vec<String>,
+    /// What is known of the hosts that authenticate, by their NQNs. If there are some, they may
+    /// connect and `hosts`, and nobody else.
+    pub secrets: BTreeMap<String, Secrets>,
+    /// The groups of Diffie-Hellman by which they authenticate, in the order in which they are
+    /// preferred.
+    pub groups: Vec<Group>,
     /// The subsystems that hosts discover at this address.
     pub discovery: Vec<DiscoveryEntry>,
     /// Makes the drive's subsystem.
@@ -73,7 +80,7 @@ impl Served {
         record: Option<IoRecordSender>,
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
-        let NvmeTcp { listeners, hosts, discovery, subsystem } = settings;
+        let NvmeTcp { listeners, hosts, secrets, groups, discovery, subsystem } = settings;
         let properties = store.properties();
         let failed = |source: rustix::io::Errno| ServeError::Wait { source: source.into() };
         let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
@@ -90,6 +97,10 @@ impl Served {
         let NewNvme { nvme: subsystem, keep } =
             made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
         let mut target = Target::new(subsystem, hosts);
+        if !secrets.is_empty() {
+            let random = Randomness::new(fill);
+            target.set_authentication(Authentication::new(secrets, groups, random));
+        }
         target.set_discovery(discovery);
         Ok(Self {
             backend,
@@ -298,6 +309,16 @@ impl Served {
         self.backend.finish(idle)?;
         self.keep.map_or(Ok(()), |keep| keep(state))
     }
+}
+
+/// Fills a buffer with the kernel's random bytes; whether it could.
+fn fill(buffer: &mut [u8]) -> bool {
+    // Less than 256 bytes come as a whole (getrandom(2)).
+    let flags = rustix::rand::GetRandomFlags::empty();
+    buffer.chunks_mut(256).all(|part| {
+        let wanted = part.len();
+        rustix::rand::getrandom(part, flags).is_ok_and(|count| count == wanted)
+    })
 }
 
 /// Hands requests back to their hosts, which do not see them yet.

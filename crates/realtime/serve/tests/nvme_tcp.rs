@@ -25,6 +25,8 @@ fn serve(medium: &str, model: Option<&str>, poll: Poll) -> (Arc<Server>, SocketA
     new.nvme_tcp = Some(NvmeTcp {
         listeners: vec![listener],
         hosts: vec![],
+        secrets: Default::default(),
+        groups: vec![],
         discovery: vec![],
         subsystem: Box::new(move |capacity, _| {
             let namespaces = vec![Namespace::new(capacity / 512, 512)];

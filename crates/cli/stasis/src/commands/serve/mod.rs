@@ -100,6 +100,14 @@ pub struct Arguments {
     /// NVMe Qualified Names of the hosts that may connect to NVMe/TCP targets [default: all]
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
     pub hosts: Vec<String>,
+    /// A host that authenticates to NVMe/TCP targets by DH-HMAC-CHAP, and the file with its secret
+    /// as `nvme gen-dhchap-key` prints it; on a second line the subsystem's, if the host wants that
+    #[arg(long, value_name = "NQN=FILE")]
+    pub host_secret: Vec<String>,
+    /// Groups of Diffie-Hellman by which hosts authenticate, the preferred one first [default: each
+    /// from ffdhe2048 to ffdhe8192, then null]
+    #[arg(long, value_name = "GROUP,...", value_delimiter = ',')]
+    pub dh_groups: Vec<String>,
     /// User to become once everything is open: a name, or UID:GID
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
@@ -137,6 +145,13 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     serve.nvme_tcp = arguments.nvme_tcp.clone().or(serve.nvme_tcp.take());
     if !arguments.hosts.is_empty() {
         serve.hosts.clone_from(&arguments.hosts);
+    }
+    for word in &arguments.host_secret {
+        let (nqn, file) = nvme_tcp::host_secret(word)?;
+        serve.host_secrets.insert(nqn, file);
+    }
+    if !arguments.dh_groups.is_empty() {
+        serve.dh_groups.clone_from(&arguments.dh_groups);
     }
     serve.vfio_user = arguments.vfio_user.clone().or(serve.vfio_user.take());
     nvme_tcp::check(serve, arguments.replace)?;
@@ -205,6 +220,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         .map(|folder| Results::begin(folder, &stasis_runner::input::paths(&experiment, &base)))
         .transpose()?;
     let devices = vfio_user::Devices::of(&experiment)?;
+    // Before they are out of reach.
+    let secrets = nvme_tcp::secrets(serve, &base)?;
     if !serve.unconfined {
         let mut folders = reachable(&experiment, &base, &folder);
         folders.extend(arguments.results.clone());
@@ -217,7 +234,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         crate::metrics::answer(address, move || metrics::text(&server.report()))
             .with_context(|| format!("cannot listen on {address}"))?;
     }
-    let mut targets = nvme_tcp::Targets::listen(&experiment)?;
+    let mut targets = nvme_tcp::Targets::listen(&experiment, secrets)?;
     let is_nvme = targets.is_some() || devices.is_some();
     let later = Later::new(
         base.clone(),

@@ -1,11 +1,16 @@
 //! Drives as NVMe/TCP targets: their addresses, and their subsystems.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{Experiment, ServeSpec};
 use stasis_nvme::fabrics::DiscoveryEntry;
 use stasis_nvme::{Config, Subsystem};
+use stasis_nvme_auth::{Group, Secret, Secrets};
 use stasis_runner::{controller, failure};
 use stasis_serve::NvmeTcp;
 
@@ -23,8 +28,18 @@ pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
         if !serve.hosts.is_empty() {
             bail!("`hosts` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out");
         }
+        if !serve.host_secrets.is_empty() {
+            bail!("`host-secrets` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out");
+        }
+        if !serve.dh_groups.is_empty() {
+            bail!("`dh-groups` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out");
+        }
         return Ok(());
     }
+    if serve.host_secrets.is_empty() && !serve.dh_groups.is_empty() {
+        bail!("`dh-groups` is of hosts that authenticate: give them secrets (`host-secrets`), or leave it out");
+    }
+    groups(serve)?;
     if !serve.ublk.is_empty() {
         bail!("a drive is an NVMe/TCP target or a ublk device: leave out one of nvme-tcp and ublk");
     }
@@ -34,9 +49,64 @@ pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
     Ok(())
 }
 
+/// The host and the file that a word of `--host-secret` names.
+pub fn host_secret(word: &str) -> Result<(String, PathBuf)> {
+    match word.split_once('=') {
+        Some((nqn, file)) if !nqn.is_empty() && !file.is_empty() => {
+            Ok((nqn.into(), std::path::absolute(file)?))
+        }
+        // Not the word: it may be a secret.
+        _ => bail!("--host-secret must be NQN=FILE, where FILE has the host's secret"),
+    }
+}
+
+/// The groups of Diffie-Hellman.
+fn groups(serve: &ServeSpec) -> Result<Vec<Group>> {
+    if serve.dh_groups.is_empty() {
+        return Ok(Group::ALL.to_vec());
+    }
+    let parse = |word: &String| word.parse::<Group>().map_err(anyhow::Error::msg);
+    serve.dh_groups.iter().map(parse).collect::<Result<_>>().context("dh-groups")
+}
+
+/// Reads the secrets of hosts, whose files begin in `base`.
+pub fn secrets(serve: &ServeSpec, base: &Path) -> Result<BTreeMap<String, Secrets>> {
+    let read = |(nqn, file): (&String, &PathBuf)| {
+        let path = base.join(file);
+        let secrets = of_file(&path);
+        let secrets = secrets.with_context(|| format!("the secret of {nqn} in {}", path.display()));
+        Ok((nqn.clone(), secrets?))
+    };
+    serve.host_secrets.iter().map(read).collect()
+}
+
+/// The secrets in a file.
+fn of_file(path: &Path) -> Result<Secrets> {
+    let text = std::fs::read_to_string(path)?;
+    if std::fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+        let of = path.display();
+        let message = format!("others than its owner may read this secret: chmod 600 {of}");
+        stasis_serve::log::warn(&of.to_string(), &message);
+    }
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let (host, subsystem) = match lines[..] {
+        [host] => (host, None),
+        [host, subsystem] => (host, Some(subsystem)),
+        _ => bail!(
+            "it has {} lines, but must have one with the host's secret, or a second one with the subsystem's",
+            lines.len()
+        ),
+    };
+    let host = Secret::parse(host).context("line 1")?;
+    let subsystem = subsystem.map(Secret::parse).transpose().context("line 2")?;
+    Ok(Secrets { host, subsystem })
+}
+
 /// The targets of a server.
 pub struct Targets {
     hosts: Vec<String>,
+    secrets: BTreeMap<String, Secrets>,
+    groups: Vec<Group>,
     /// Those of each drive, one for each path.
     entries: Vec<Vec<DiscoveryEntry>>,
     listeners: Vec<Vec<TcpListener>>,
@@ -55,7 +125,11 @@ fn address(word: &str) -> Result<SocketAddr> {
 
 impl Targets {
     /// Listens at the addresses of all drives, if they are to be NVMe/TCP targets.
-    pub fn listen(experiment: &Experiment) -> Result<Option<Self>> {
+    /// `secrets`: of the hosts that authenticate.
+    pub fn listen(
+        experiment: &Experiment,
+        secrets: BTreeMap<String, Secrets>,
+    ) -> Result<Option<Self>> {
         let serve = &experiment.serve;
         let Some(words) = &serve.nvme_tcp else { return Ok(None) };
         let paths = words.split(',').map(address).collect::<Result<Vec<_>>>()?;
@@ -84,7 +158,8 @@ impl Targets {
             entries.push(its_entries);
             listeners.push(of_drive);
         }
-        Ok(Some(Self { hosts: serve.hosts.clone(), entries, listeners }))
+        let (hosts, groups) = (serve.hosts.clone(), groups(serve)?);
+        Ok(Some(Self { hosts, secrets, groups, entries, listeners }))
     }
 
     /// Makes a drive the target that listens for it.
@@ -97,6 +172,8 @@ impl Targets {
         planned.new.nvme_tcp = Some(NvmeTcp {
             listeners,
             hosts: self.hosts.clone(),
+            secrets: self.secrets.clone(),
+            groups: self.groups.clone(),
             discovery: self.entries.concat(),
             subsystem: Box::new(move |capacity, discard_zeroes| {
                 let queues = queues(&spec);
@@ -124,6 +201,27 @@ impl Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_are_read_and_their_faults_named_without_them() {
+        const SECRET: &str = "DHHC-1:00:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQHMnzFi:";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            of_file(&path).map_err(|error| format!("{error:#}"))
+        };
+        assert!(read(&format!("{SECRET}\n")).unwrap().subsystem.is_none());
+        assert!(read(&format!("{SECRET}\n\n{SECRET}")).unwrap().subsystem.is_some());
+        assert!(read("").unwrap_err().contains("it has 0 lines"));
+        let cut = read(&format!("{SECRET}\n{}", SECRET.replace("AQHM", "AQHN"))).unwrap_err();
+        assert!(cut.contains("line 2") && cut.contains("checksum"), "{cut}");
+        let word = host_secret(SECRET).unwrap_err().to_string();
+        assert!(!word.contains("AQEB"), "{word}");
+        assert_eq!(host_secret("nqn.x:y=/a=b").unwrap(), ("nqn.x:y".into(), "/a=b".into()));
+        let serve = ServeSpec { dh_groups: vec!["ffdhe1024".into()], ..ServeSpec::default() };
+        assert!(format!("{:#}", groups(&serve).unwrap_err()).contains("ffdhe2048"));
+    }
 
     #[test]
     fn a_port_alone_is_the_loopback_s() {
