@@ -164,9 +164,16 @@ fn line(lines: &mut impl BufRead) -> std::io::Result<Option<Result<Vec<u8>, Stri
 
 fn parse(line: &[u8]) -> Result<ControlRequest, String> {
     serde_json::from_slice(line).map_err(|error| {
-        let names = "list, statistics, create, attach, detach, resize, timing, ana, replace";
-        format!("{error}; a request is an object such as {{\"do\": \"list\"}}, one of {names}")
+        let names = names();
+        format!("{error}; a request is an object such as {{\"do\": \"list\"}}, {names}")
     })
+}
+
+/// The requests that there are, as the enum has them: serde names them where one is unknown.
+fn names() -> String {
+    let unknown = serde_json::from_value::<ControlRequest>(json!({ "do": "" }));
+    let said = unknown.map_or_else(|error| error.to_string(), |_| String::new());
+    said.split_once("expected ").map_or(String::new(), |(_, names)| names.to_owned())
 }
 
 fn converse(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
@@ -312,4 +319,21 @@ pub fn take_over(
     let names = value["sockets"].as_array().cloned().unwrap_or_default();
     let names = names.iter().map(|name| name.as_str().unwrap_or_default().to_owned());
     Ok(names.zip(sockets).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_line_is_told_every_request_that_there_is() {
+        let every = ["list", "statistics", "create", "attach", "detach", "resize", "timing", "ana"];
+        for line in ["{}", "7", r#"{"do": "lisp"}"#] {
+            let message = parse(line.as_bytes()).unwrap_err();
+            for name in every.iter().chain(&["replace"]) {
+                assert!(message.contains(&format!("`{name}`")), "no {name} in {message}");
+            }
+        }
+        assert_eq!(parse(br#"{"do": "list"}"#), Ok(ControlRequest::List {}));
+    }
 }
