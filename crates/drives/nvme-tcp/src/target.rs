@@ -141,6 +141,12 @@ impl Target {
         connected.is_some_and(|of| of.queue == 0)
     }
 
+    /// Whether the connection carries an I/O queue.
+    pub fn carries_io(&self, id: ConnectionId) -> bool {
+        let connected = self.connections.get(id.0).and_then(Connection::connected);
+        connected.is_some_and(|of| of.queue != 0)
+    }
+
     /// Whether more bytes of the host are to be taken now: not if it does not take ours.
     pub fn wants_input(&self, id: ConnectionId) -> bool {
         self.connections.get(id.0).is_some_and(|of| of.output().len() < MAX_OUTPUT)

@@ -78,12 +78,17 @@ impl Backend {
         self.counts.add(&record);
         self.times.add(record.operation, seen.saturating_sub(record.submit));
         if self.timed {
-            self.times.add_error(record.target, seen);
+            self.times.add_error(record.submit, record.target, seen);
             self.compensation.learn(record.target, seen);
         }
         if let Some(records) = &self.record {
             records.put(record);
         }
+    }
+
+    /// The mean latency that the model has asked for (ns), once that is one of many I/Os.
+    pub(crate) fn mean_wanted(&self) -> Option<Nanos> {
+        self.times.mean_wanted().filter(|_| self.timed)
     }
 
     /// Counts a request that the device has refused at `now`.

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use rustix::event::{epoll, Timespec};
 use stasis_block::clock::Nanos;
+use stasis_block::units::format_duration;
 use stasis_drive::Done;
 use stasis_nvme::fabrics::DiscoveryEntry;
 use stasis_nvme::{AnaState, Ended, Subsystem, VendorRequest};
@@ -70,6 +71,9 @@ pub(crate) struct Served {
     done: Vec<Done>,
     counted: Vec<Counted>,
     capacity: u64,
+    /// The shortest way to a host whose connection is no more.
+    way: Option<Nanos>,
+    said_way: bool,
 }
 
 impl Served {
@@ -114,6 +118,8 @@ impl Served {
             done: Vec::new(),
             counted: Vec::new(),
             capacity: properties.capacity,
+            way: None,
+            said_way: false,
         })
     }
 
@@ -122,7 +128,30 @@ impl Served {
             capacity: self.capacity,
             in_use: !self.peers.is_empty(),
             in_flight: self.target.in_flight(),
+            way: self.shortest_way(),
         }
+    }
+
+    /// The shortest way to a host that there was.
+    fn shortest_way(&self) -> Option<Nanos> {
+        let queues = self.peers.iter().filter(|(&id, _)| self.target.carries_io(id));
+        let ways = queues.filter_map(|(_, peer)| round_trip(&peer.stream));
+        self.way.into_iter().chain(ways).min()
+    }
+
+    /// Says so once if the model is faster than the way to its hosts.
+    fn compare_with_way(&mut self) {
+        let Some(wanted) = self.backend.mean_wanted().filter(|_| !self.said_way) else { return };
+        let Some(way) = self.shortest_way().filter(|&way| wanted < way) else { return };
+        self.said_way = true;
+        let message = format!(
+            "the model takes {} in the mean, and the way to the host {} at least (a round trip of \
+             TCP): the host sees the way more than the model; take a slower model, or `stasis run`, \
+             where time stands still meanwhile (said once)",
+            format_duration(wanted),
+            format_duration(way)
+        );
+        crate::log::warn(&self.backend.name, &message);
     }
 
     /// When something is to be looked at even if nothing rings.
@@ -151,6 +180,7 @@ impl Served {
         if any {
             self.count(clock());
             self.backend.report_errors();
+            self.compare_with_way();
         }
         heard || advanced
     }
@@ -227,6 +257,7 @@ impl Served {
     }
 
     fn close(&mut self, id: ConnectionId) {
+        self.way = self.shortest_way();
         self.target.close(id);
         // Closing the socket takes it out of the events.
         self.peers.remove(&id);
@@ -248,7 +279,7 @@ impl Served {
 
     /// Sends what there is to be sent, and closes the connections that have ended.
     fn speak(&mut self) {
-        let Self { peers, target, backend, events, .. } = self;
+        let Self { peers, target, backend, events, way, .. } = self;
         // Closing a socket takes it out of the events.
         peers.retain(|&id, peer| {
             let reached = send(target, id, &mut peer.stream);
@@ -259,6 +290,8 @@ impl Served {
             }
             let sent = target.output(id).is_empty();
             if !reached || target.has_ended(id) && sent {
+                let last = target.carries_io(id).then(|| round_trip(&peer.stream));
+                *way = way.iter().copied().chain(last.flatten()).min();
                 target.close(id);
                 return false;
             }
@@ -328,6 +361,30 @@ fn complete(target: &mut Target, done: &mut Vec<Done>, counted: &mut Vec<Counted
         let ended = Ended { status: done.status, failed_at: done.failed_at };
         target.complete(done.tag, ended, done.data);
     }
+}
+
+/// The shortest round trip of a connection that TCP has measured (ns).
+fn round_trip(stream: &TcpStream) -> Option<Nanos> {
+    /// `tcpi_min_rtt` in `struct tcp_info` (Linux's include/uapi/linux/tcp.h), in us.
+    const MIN_RTT: usize = 148;
+    let mut info = [0u8; MIN_RTT + 4];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `info`.
+    let done = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    if done != 0 || (length as usize) < info.len() {
+        return None;
+    }
+    let micros = u32::from_le_bytes([info[148], info[149], info[150], info[151]]);
+    // All ones: none was measured.
+    (micros != u32::MAX && micros > 0).then(|| Nanos::from(micros) * 1_000)
 }
 
 /// Sends the output of a connection as far as its socket takes it; returns whether the host is

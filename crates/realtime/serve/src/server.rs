@@ -237,6 +237,7 @@ impl Server {
                 flush: known.flush,
                 timing_error: known.timing_error,
                 timing_bias_ns: known.timing_bias_ns,
+                way_ns: known.transport.way,
             })
         });
         report.collect()

@@ -115,6 +115,8 @@ pub(crate) struct Times {
     error: Durations,
     /// Sum of the delays of late completions, less the lead of early ones (ns).
     late: i128,
+    /// Sum of the latencies that the model asked for (ns).
+    wanted: u128,
 }
 
 impl Times {
@@ -128,9 +130,18 @@ impl Times {
     }
 
     /// A completion that was due at `due` was seen at `seen`.
-    pub(crate) fn add_error(&mut self, due: Nanos, seen: Nanos) {
+    pub(crate) fn add_error(&mut self, submit: Nanos, due: Nanos, seen: Nanos) {
         self.error.add(seen.abs_diff(due));
         self.late += i128::from(seen) - i128::from(due);
+        self.wanted += u128::from(due.saturating_sub(submit));
+    }
+
+    /// The mean latency that the model has asked for (ns), once that is one of many I/Os.
+    pub(crate) fn mean_wanted(&self) -> Option<Nanos> {
+        /// I/Os whose mean says what the model is like.
+        const MANY: u64 = 1_000;
+        let count = self.error.0.len();
+        (count >= MANY).then(|| (self.wanted / u128::from(count)) as Nanos)
     }
 }
 
@@ -166,6 +177,9 @@ pub struct DriveReport {
     pub timing_error: Option<Summary>,
     /// The mean of the same, with early completions as negative (ns).
     pub timing_bias_ns: Option<f64>,
+    /// What the way to the host takes at least, of an NVMe/TCP target: the shortest round trip that
+    /// TCP has measured on an I/O queue's connection (ns). A host sees that much on top.
+    pub way_ns: Option<u64>,
 }
 
 /// Present use of a drive.
@@ -174,6 +188,8 @@ pub(crate) struct InUse {
     pub(crate) capacity: u64,
     pub(crate) in_use: bool,
     pub(crate) in_flight: usize,
+    /// What the way to the host takes at least, where it was measured.
+    pub(crate) way: Option<Nanos>,
 }
 
 /// The part of a report that comes from the drive's thread.

@@ -95,6 +95,7 @@ impl Transport {
                 capacity: served.device.config().capacity,
                 in_use: served.is_running(),
                 in_flight: served.in_flight(),
+                way: None,
             },
             Self::Ublk(ublk) => ublk.in_use(),
             Self::NvmeTcp(served) => served.in_use(),

@@ -1,5 +1,6 @@
 //! From a run's records to its results.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct ResultsWriter {
     bound: usize,
     drives: Vec<DriveStatistics>,
     jobs: Option<Jobs>,
+    /// What the ways to the hosts of drives take at least, by the drives' numbers (ns).
+    ways: BTreeMap<usize, Nanos>,
     /// Where a guest ran: how far one of its processors may be ahead of another (ns).
     quantum: Option<Nanos>,
 }
@@ -104,6 +107,7 @@ impl ResultsWriter {
             bound,
             drives: Vec::new(),
             jobs: None,
+            ways: BTreeMap::new(),
             quantum: None,
         };
         for drive in drives {
@@ -119,6 +123,11 @@ impl ResultsWriter {
         }
         self.drives.push(DriveStatistics::new(drive, self.bound));
         u16::try_from(self.drives.len() - 1).unwrap_or(u16::MAX)
+    }
+
+    /// The way from the server to the host of drive number `drive` takes so much at least (ns).
+    pub fn set_way(&mut self, drive: u16, way: Nanos) {
+        self.ways.insert(drive.into(), way);
     }
 
     /// Keeps the figures of each job of a job file as well: jobs by name, each with so
@@ -232,6 +241,10 @@ impl ResultsWriter {
             summary.extra.insert("timeline".into(), timeline);
         }
         summary.jobs = self.jobs.as_mut().map(Jobs::summaries).unwrap_or_default();
+        for (number, &way) in &self.ways {
+            summary.drives.get_mut(*number).into_iter().for_each(|drive| drive.set_way(way));
+        }
+        summary.warnings = trust::short_ways(&summary).collect();
         if let Some(quantum) = self.quantum {
             summary.warnings = trust::warnings(&summary, quantum);
         }

@@ -115,6 +115,7 @@ impl OperationStatistics {
             max_error_percent: delivered.largest_error_percent(&target),
             target_ns: target,
             delivered_ns: delivered,
+            way_percent: None,
         }
     }
 }
@@ -191,6 +192,7 @@ impl DriveStatistics {
             copy,
             verify,
             barrier,
+            way_ns: None,
             first_error: self.first_error.clone(),
             slowest: self.slowest.sorted().iter().map(SlowIo::of).collect(),
             inside: None,

@@ -169,6 +169,10 @@ pub struct DriveSummary {
     pub copy: OperationSummary,
     pub verify: OperationSummary,
     pub barrier: OperationSummary,
+    /// What the way from its server to the host takes at least (ns), where it was measured: the
+    /// host sees that much more than is delivered.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub way_ns: Option<u64>,
     /// The first I/O that failed, where one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_error: Option<FirstError>,
@@ -181,6 +185,25 @@ pub struct DriveSummary {
 }
 
 impl DriveSummary {
+    /// The way to its host takes so much at least (ns).
+    pub(crate) fn set_way(&mut self, way: u64) {
+        self.way_ns = Some(way);
+        let of = [
+            &mut self.read,
+            &mut self.write,
+            &mut self.flush,
+            &mut self.discard,
+            &mut self.write_zeroes,
+            &mut self.copy,
+            &mut self.verify,
+            &mut self.barrier,
+        ];
+        for figures in of.into_iter().filter(|figures| figures.count > 0) {
+            let way = way as f64;
+            figures.way_percent = Some(100.0 * way / (way + figures.delivered_ns.mean));
+        }
+    }
+
     /// The figures of each operation, in the order of [`Operation::ALL`].
     pub fn operations(&self) -> [(Operation, &OperationSummary); 8] {
         [
@@ -238,6 +261,10 @@ pub struct OperationSummary {
     pub target_ns: Latency,
     /// Latencies that the guest got: delivered - submit.
     pub delivered_ns: Latency,
+    /// The part of what the host saw in the mean that was the way's, in percent, where the way was
+    /// measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub way_percent: Option<f64>,
 }
 
 impl Summary {

@@ -42,6 +42,25 @@ pub fn warnings(summary: &Summary, quantum: Nanos) -> Vec<String> {
     warnings
 }
 
+/// The operations that take a model less than the way to their host.
+pub fn short_ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
+    let ways = summary.drives.iter().filter_map(|drive| Some((drive, drive.way_ns?)));
+    let used = ways.flat_map(|(drive, way)| drive.used().map(move |used| (drive, way, used)));
+    let short = used.filter(|(_, way, (_, used))| {
+        used.target_ns.mean > 0.0 && used.target_ns.mean < *way as f64
+    });
+    short.map(|(drive, way, (operation, used))| {
+        format!(
+            "drive {}: the model's {} takes {} in the mean, less than the way to its host, {} at least: \
+             the host saw the way more than the model",
+            drive.described.name,
+            operation.name(),
+            units::duration(used.target_ns.mean),
+            units::duration(way as f64)
+        )
+    })
+}
+
 /// The drives whose delivered latency is not their model's.
 fn lateness(summary: &Summary) -> impl Iterator<Item = String> + '_ {
     let used = summary

@@ -70,7 +70,7 @@ impl Ublk {
     }
 
     pub(crate) fn in_use(&self) -> InUse {
-        InUse { capacity: self.capacity, in_use: true, in_flight: self.in_flight }
+        InUse { capacity: self.capacity, in_use: true, in_flight: self.in_flight, way: None }
     }
 
     /// Does the work that is due; returns whether there was any.

@@ -121,6 +121,7 @@ impl Served {
             capacity: self.capacity,
             in_use: self.client.is_some(),
             in_flight: self.device.in_flight(),
+            way: None,
         }
     }
 

@@ -31,6 +31,7 @@ pub(super) fn head(summary: &Summary, kind: Kind) -> Head {
     );
     let mut head = Head::new((tile, tone), sentence, tiles).with(caption, drives(summary, kind));
     head.notes = slowest(summary);
+    head.notes.extend(ways(summary));
     head.repeat = Repeat::of(&summary.extra);
     let untrusted = |warning: &String| format!("Not to be trusted: {warning}.");
     head.remarks = summary.warnings.iter().map(untrusted).collect();
@@ -135,6 +136,24 @@ fn used<'a>(
 }
 
 /// All drives and operations, a row each.
+/// The part of what hosts saw that was the way's, a sentence for each drive whose way was measured.
+fn ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
+    summary.drives.iter().filter_map(|drive| {
+        let way = units::duration(drive.way_ns? as f64);
+        let parts = drive.used().filter_map(|(operation, figures)| {
+            let part = units::significant(figures.way_percent?, 2);
+            Some(format!("{part} % of what it saw of a {}", operation.name()))
+        });
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        let name = &drive.described.name;
+        let sentence = format!("The host of {name} saw at least {way} more than is delivered here");
+        Some(match parts.is_empty() {
+            true => format!("{sentence}."),
+            false => format!("{sentence}, the way to it: {parts}."),
+        })
+    })
+}
+
 fn drives(summary: &Summary, kind: Kind) -> Table {
     let figures = [
         "IOPS",

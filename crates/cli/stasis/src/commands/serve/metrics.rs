@@ -74,6 +74,7 @@ mod tests {
             flush: Times::default(),
             timing_error: Some(Times::default()),
             timing_bias_ns: None,
+            way_ns: None,
         };
         let queries = dashboard::queries("stasis_", &["stasis_coordinate_"]);
         dashboard::check(&queries, &text(&[drive]));

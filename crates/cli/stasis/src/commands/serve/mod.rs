@@ -303,7 +303,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.quiet {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
-    let written = results.map_or(Ok(()), |results| results.finish(&inside));
+    let written = results.map_or(Ok(()), |results| results.finish(&report, &inside));
     // Data that is not durable is worse than results that are not written down.
     stopped?;
     written?;
@@ -405,6 +405,9 @@ fn summary(drive: &stasis_serve::DriveReport) -> String {
                 duration(times.p99_ns as f64)
             );
         }
+    }
+    if let Some(way) = drive.way_ns {
+        line += &format!("; the way to the host {} at least", duration(way as f64));
     }
     if let (Some(error), Some(bias)) = (drive.timing_error, drive.timing_bias_ns) {
         let direction = if bias < 0.0 { "before" } else { "after" };

@@ -14,7 +14,7 @@ use stasis_report::{Drive, Ios, ReportError, ResultsFolder, ResultsWriter};
 use stasis_run_events::{Ending, IoRecord};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
-use stasis_serve::{confine, IoRecordSender, IoRecords, NewDrive};
+use stasis_serve::{confine, DriveReport, IoRecordSender, IoRecords, NewDrive};
 
 /// The engine that the results name.
 const ENGINE: &str = "serve";
@@ -120,14 +120,20 @@ impl Results {
         Ok(())
     }
 
-    /// Writes the summary and the page, once all drives are over; `inside` is what
-    /// their models did, by their names.
-    pub fn finish(self, inside: &BTreeMap<String, Inside>) -> Result<()> {
+    /// Writes the summary and the page, once all drives are over; `report`: of each; `inside` is
+    /// what their models did, by their names.
+    pub fn finish(self, report: &[DriveReport], inside: &BTreeMap<String, Inside>) -> Result<()> {
         let Self { folder, begun, provenance, writing, go_on, thread } = self;
         drop(go_on);
         thread.join().map_err(|_| anyhow!("a bug ended the thread that writes results"))??;
         let mut open = writing.lock();
-        let Some(writer) = open.writer.take() else { return Ok(()) };
+        let Some(mut writer) = open.writer.take() else { return Ok(()) };
+        for drive in report {
+            let number = open.names.iter().position(|name| *name == drive.name);
+            if let (Some(number), Some(way)) = (number, drive.way_ns) {
+                writer.set_way(u16::try_from(number)?, way);
+            }
+        }
         let wall = begun.elapsed();
         let nanos = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         let mut outcome = engine::unfinished(Ending::Exited(0), nanos, wall);
