@@ -60,8 +60,19 @@ fn zones_are_where_the_last_server_left_them() {
     assert_eq!(write(&mut host, 256, 9), ZONE_INVALID_WRITE, "its zone is written already");
     assert_eq!(write(&mut host, 256 + 3, 4), 0);
 
-    // Where the zones of a server that was killed end is not known.
+    // A server that is killed has kept them before each completion.
     process.kill();
+    let (mut process, mut host) = connect(folder.path(), "");
+    assert_eq!(host.read(256 + 3).unwrap(), [4; 4096]);
+    assert_eq!(write(&mut host, 256 + 3, 9), ZONE_INVALID_WRITE, "it is written already");
+    assert_eq!(write(&mut host, 256 + 4, 5), 0);
+
+    // Where they end after the host was started anew is not known: the file may be an older one.
+    process.kill();
+    let text = std::fs::read_to_string(&state).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert!(text.contains(boot.trim()), "{text}");
+    std::fs::write(&state, text.replace(boot.trim(), "another")).unwrap();
     let mut words = Command::new(env!("CARGO_BIN_EXE_stasis"));
     words.args(["serve", "--sockets", ".", "--nvme-tcp", "0", "--drive", DRIVE]);
     let output = words.current_dir(folder.path()).output().unwrap();
@@ -71,9 +82,86 @@ fn zones_are_where_the_last_server_left_them() {
         assert!(said.contains(part), "no {part:?} in {said}");
     }
     let (process, mut host) = connect(folder.path(), ",state=last");
-    assert_eq!(write(&mut host, 256 + 3, 5), 0, "as when that server began");
+    assert_eq!(write(&mut host, 256 + 4, 5), 0, "as when that server began");
     stop(process);
     let (process, mut host) = connect(folder.path(), ",state=new");
     assert_eq!(write(&mut host, 256, 6), 0, "a new drive");
     stop(process);
+}
+
+/// Kills of the server, by `KILLS`; each time a write is under way.
+#[test]
+fn zones_survive_kills() {
+    let kills: u64 = std::env::var("KILLS").map_or(10, |count| count.parse().expect("a number"));
+    let folder = tempfile::tempdir().unwrap();
+    let (mut process, mut host) = connect(folder.path(), "");
+    // Blocks of the zone that were acknowledged, and what each holds.
+    let mut written: Vec<u8> = Vec::new();
+    let (mut acknowledged, mut kept) = (0, 0);
+    for kill in 0..kills {
+        let zone = 256 * (kill % 16);
+        // A zone of an earlier round is reset: its pointer goes back.
+        written.clear();
+        assert_eq!(reset(&mut host, zone), 0);
+        for block in 0..kill * 7 % 40 {
+            let byte = (kill + block) as u8;
+            assert_eq!(write(&mut host, zone + block, byte), 0, "kill {kill}");
+            written.push(byte);
+        }
+        acknowledged += written.len();
+        let next = written.len() as u64;
+        host.io.write(2, zone + next, &[0xee; 4096]).unwrap();
+        // The kill comes at any moment of it.
+        std::thread::sleep(std::time::Duration::from_micros(kill * 37 % 400));
+        process.kill();
+        (process, host) = connect(folder.path(), "");
+        for (block, &byte) in (0..).zip(&written) {
+            assert_eq!(host.read(zone + block).unwrap(), [byte; 4096], "kill {kill}");
+        }
+        // The write under way has moved the pointer, or has not.
+        match write(&mut host, zone + next, 0xef) {
+            0 => {}
+            ZONE_INVALID_WRITE => {
+                kept += 1;
+                assert_eq!(write(&mut host, zone + next + 1, 0xef), 0, "kill {kill}");
+            }
+            other => panic!("status {other:#x} after kill {kill}"),
+        }
+    }
+    println!("{kills} kills: {acknowledged} writes acknowledged, {kept} more were kept");
+    stop(process);
+}
+
+/// Zone Management Send (ZNS 1.1 section 3.4.3): the zone of `block` is reset.
+fn reset(host: &mut TcpHost, block: u64) -> u16 {
+    let mut entry = [0; 64];
+    (entry[0], entry[1], entry[2], entry[4], entry[52]) = (0x79, 0x40, 3, 1, 4);
+    entry[40..48].copy_from_slice(&(block * 8).to_le_bytes());
+    host.io.run(&entry, &[]).unwrap().1
+}
+
+/// What keeping the zones costs: writes one by one, beside those of a drive without zones.
+#[test]
+#[ignore = "measures on an idle machine: make slow-test"]
+fn figures() {
+    for keys in ["", ",zones.size=1MiB", ",zones.size=64KiB"] {
+        let folder = tempfile::tempdir().unwrap();
+        let address: SocketAddr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let drive = format!("name=z,model=null,medium=file:disk.img,size=256MiB,serial=Z{keys}");
+        let at = address.to_string();
+        let process = server::serve(folder.path(), &["--drive", &drive, "--nvme-tcp", &at]);
+        let nqn = Config { serial: "Z".into(), ..Config::default() }.nqn();
+        let sets = if keys.is_empty() { 0 } else { 6 };
+        let mut host = TcpHost::connect_for(sets, address, &nqn, 1).unwrap();
+        let mut times: Vec<_> = (0..16_000)
+            .map(|block| {
+                let begin = std::time::Instant::now();
+                assert_eq!(write(&mut host, block, 1), 0);
+                begin.elapsed()
+            })
+            .collect();
+        times.sort();
+        println!("`{keys}`: a write of 4 KiB takes {:?} in the median", times[times.len() / 2]);
+        stop(process);
+    }
 }

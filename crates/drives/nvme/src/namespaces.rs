@@ -117,6 +117,11 @@ impl Namespaces {
         self.states.iter().map(|state| state.capacity).sum()
     }
 
+    /// How often zones have changed.
+    pub fn zone_changes(&self) -> u64 {
+        self.states.iter().filter_map(|state| state.zones.as_ref()).map(|of| of.set.changes()).sum()
+    }
+
     /// The zones of one that has some.
     pub fn zones(&self, nsid: u32) -> Option<&ZonedNamespace> {
         self.state(nsid)?.zones.as_ref()

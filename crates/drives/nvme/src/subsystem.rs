@@ -88,6 +88,12 @@ impl Subsystem {
         }
     }
 
+    /// A number that differs once zones, or how namespaces are formatted, have changed: then
+    /// [`Subsystem::kept_state`] may differ as well.
+    pub fn state_changes(&self) -> u64 {
+        self.io.changes.count() + self.io.namespaces.zone_changes()
+    }
+
     /// Its configuration.
     pub fn config(&self) -> &Config {
         &self.io.config

@@ -5,7 +5,10 @@
 //! (zones, chunks), the file is marked as in use during a run: if the run is cut off, the next one
 //! does not take old pointers for new ones.
 
+mod follow;
 mod medium;
+
+pub use follow::Follow;
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -35,6 +38,10 @@ struct StateFile {
     form: String,
     /// Whether a run has begun to change the drive and has not ended.
     in_use: bool,
+    /// Where the state is kept before each completion that depends on it, in the files of
+    /// [`follow`]: the boot of the host and the medium's file ([`follow::moment`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    current: Option<String>,
     /// The medium's contents, by a sample, as the last run left them.
     medium: String,
     /// The drive's state.
@@ -67,10 +74,18 @@ impl Before {
         let path = std::path::absolute(base.join(path))?;
         let file = medium::state_file(medium, &path);
         let existed = fs::metadata(&path).is_ok();
-        let found = match &file {
+        let mut found = match &file {
             Some(file) if existed => read(file)?,
             _ => None,
         };
+        if let (Some(found), Some(file)) = (&mut found, &file) {
+            // Until the host is started anew: what was not synchronized may be lost then.
+            let same = found.current.is_some() && found.current == follow::moment(&path);
+            match follow::last(file).filter(|_| same && found.in_use) {
+                Some(state) => found.state = state,
+                None => found.current = None,
+            }
+        }
         let sample = match &found {
             Some(_) => medium::sample(&path)?,
             None => String::new(),
@@ -104,6 +119,9 @@ impl Before {
         }
         let governs = found.state.governs_contents();
         if spec.state == StateSpec::Last || !governs && !self.apart {
+            return Ok(());
+        }
+        if found.in_use && found.current.is_some() && !self.apart {
             return Ok(());
         }
         if found.in_use {
@@ -221,10 +239,39 @@ impl Keep {
             &StateFile {
                 form: FORM.into(),
                 in_use: true,
+                current: None,
                 medium: String::new(),
                 state: self.state.clone(),
             },
         )
+    }
+
+    /// Whether the state can be kept while the drive is in use: that of zones, in a state file
+    /// beside the medium.
+    pub fn can_follow(&self) -> bool {
+        let zones = |one: &stasis_nvme::KeptNamespace| one.made.zoned.is_some();
+        let chunks = |one: &stasis_nvme::KeptNamespace| one.made.ocssd.is_some();
+        let namespaces = &self.state.namespaces;
+        self.file.as_ref().is_some_and(|file| file.parent() == self.medium.parent())
+            && namespaces.iter().any(zones)
+            && !namespaces.iter().any(chunks)
+    }
+
+    /// As [`Keep::begin`], for a carrier that keeps the state in what this returns before each
+    /// completion that depends on it.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn begin_following(&self) -> Result<Follow> {
+        let file = self.file.as_deref().context("there is no place for the drive's state")?;
+        let goes_on = self.before.as_ref().is_some_and(|before| before.current.is_some());
+        let mut follow = Follow::new(file, goes_on)?;
+        follow.put(&self.state)?;
+        let current = follow::moment(&self.medium);
+        let (medium, state) = (String::new(), self.state.clone());
+        let begun = StateFile { form: FORM.into(), in_use: true, current, medium, state };
+        write(file, &self.medium, &begun)?;
+        Ok(follow)
     }
 
     /// The machine has not begun.
@@ -244,7 +291,10 @@ impl Keep {
             return remove(file);
         }
         let medium = medium::sample(&self.medium)?;
-        write(file, &self.medium, &StateFile { form: FORM.into(), in_use: false, medium, state })
+        let ended = StateFile { form: FORM.into(), in_use: false, current: None, medium, state };
+        write(file, &self.medium, &ended)?;
+        follow::remove(file);
+        Ok(())
     }
 }
 
@@ -285,7 +335,11 @@ pub fn leave_zones(
     stasis_nvme::Controller::with_state(config, &state)?;
     let file = medium::beside(image);
     let medium = medium::sample(image)?;
-    write(&file, image, &StateFile { form: FORM.into(), in_use: false, medium, state })
+    write(
+        &file,
+        image,
+        &StateFile { form: FORM.into(), in_use: false, current: None, medium, state },
+    )
 }
 
 /// The name of the state file that [`leave_zones`] leaves of the image `name`.
@@ -386,6 +440,7 @@ fn write(file: &Path, medium: &Path, state: &StateFile) -> Result<()> {
 }
 
 fn remove(file: &Path) -> Result<()> {
+    follow::remove(file);
     match fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot delete {}", file.display()))

@@ -54,7 +54,7 @@ pub use description::{Description, Made};
 pub use error::ServeError;
 pub use io_records::{IoRecordSender, IoRecords};
 pub use new_drive::NewDrive;
-pub use new_nvme::{KeepState, MakeNvme, NewNvme};
+pub use new_nvme::{FollowState, KeepState, MakeNvme, NewNvme};
 pub use nvme_tcp::NvmeTcp;
 pub use polling::Poll;
 pub use realtime::{RealTime, SharedLayer, SharedRealTime};

@@ -9,10 +9,15 @@ pub type MakeNvme<N> = Box<dyn FnOnce(u64, bool) -> Result<NewNvme<N>, String> +
 /// Keeps the state of an NVMe drive beside its medium, once all else is durable.
 pub type KeepState = Box<dyn FnOnce(KeptState) -> Result<(), String> + Send>;
 
+/// Keeps the state of an NVMe drive as it is now, for a server that is killed after it.
+pub type FollowState = Box<dyn FnMut(KeptState) -> Result<(), String> + Send>;
+
 /// A subsystem or a controller that is to be served.
 pub struct NewNvme<N> {
     /// It, in the state that was kept of it.
     pub nvme: N,
     /// Keeps its state when the server ends; `None`: there is no place for it.
     pub keep: Option<KeepState>,
+    /// Keeps its state before each completion that depends on it; `None`: that is not wanted.
+    pub follow: Option<FollowState>,
 }

@@ -31,7 +31,7 @@ fn serve(medium: &str, model: Option<&str>, poll: Poll) -> (Arc<Server>, SocketA
         subsystem: Box::new(move |capacity, _| {
             let namespaces = vec![Namespace::new(capacity / 512, 512)];
             let made = Subsystem::new(Config { namespaces, ..config });
-            Ok(NewNvme { nvme: made.map_err(|error| error.to_string())?, keep: None })
+            Ok(NewNvme { nvme: made.map_err(|error| error.to_string())?, keep: None, follow: None })
         }),
     });
     let server = Arc::new(Server::new(1, poll).unwrap());

@@ -25,7 +25,7 @@ fn new(name: &str, folder: &Path, medium: &str, model: Option<&str>, mapped: boo
             let config =
                 Config { serial, namespaces, shadow_doorbells: false, ..Config::default() };
             let nvme = Controller::new(config).map_err(|error| error.to_string())?;
-            Ok(NewNvme { nvme, keep: None })
+            Ok(NewNvme { nvme, keep: None, follow: None })
         }),
     });
     new

@@ -13,13 +13,13 @@ mod job;
 const FUNCTIONS: &str = include_str!("../guest/host.sh");
 
 /// The guest with these modules, of the first Debian release whose kernel has what is needed, or
-/// of `SUITE`. Tests that name the same modules have one guest.
+/// of `SUITE`, with its kernel or `KERNEL` (`linux-image-amd64/trixie-backports`). Tests that name the same modules have one guest.
 pub fn guest(modules: &[&str]) -> Guest {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
     let recipe = Recipe {
         suite: std::env::var("SUITE").unwrap_or_else(|_| "trixie".into()),
-        kernel: "linux-image-amd64".into(),
+        kernel: std::env::var("KERNEL").unwrap_or_else(|_| "linux-image-amd64".into()),
         modules: modules.iter().map(|module| module.to_string()).collect(),
         ..Recipe::default()
     };

@@ -103,6 +103,8 @@ pub struct ZoneSet {
     reads_cross: bool,
     extension_size: usize,
     extensions: Vec<u8>,
+    /// How often what is kept of them has changed.
+    changes: u64,
 }
 
 impl ZoneSet {
@@ -127,7 +129,13 @@ impl ZoneSet {
             reads_cross: config.reads_cross_zones,
             extension_size,
             extensions: vec![0; count * extension_size],
+            changes: 0,
         }
+    }
+
+    /// How often what is kept of them has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub fn zones(&self) -> &[Zone] {
@@ -234,6 +242,7 @@ impl ZoneSet {
     }
 
     fn advance(&mut self, index: usize, blocks: u64) {
+        self.changes += 1;
         let zone = &mut self.zones[index];
         zone.written = (zone.written + blocks).min(self.capacity);
         if zone.written == self.capacity {
@@ -253,6 +262,7 @@ impl ZoneSet {
 
     /// Changes a zone's state and its share of resources.
     fn set(&mut self, index: usize, state: ZoneState) {
+        self.changes += 1;
         let zone = &mut self.zones[index];
         let before = std::mem::replace(&mut zone.state, state);
         self.open = self.open + u32::from(state.is_open()) - u32::from(before.is_open());
@@ -322,6 +332,7 @@ impl ZoneSet {
         }
         self.act(index, Action::Open)?;
         if !has {
+            self.changes += 1;
             self.zones[index].attributes |= ZRWA_VALID;
             self.areas_left -= 1;
         }

@@ -95,7 +95,7 @@ impl Served {
         let backend = Backend::new(Arc::clone(&name), store, record, epoll)?;
         // Last: from here on the medium is in use by this controller.
         let made = (settings.controller)(properties.capacity, properties.discard_zeroes);
-        let NewNvme { nvme: controller, keep } =
+        let NewNvme { nvme: controller, keep, .. } =
             made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
         let vectors = controller.vectors();
         Ok(Self {
