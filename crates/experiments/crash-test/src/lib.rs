@@ -123,15 +123,17 @@ impl CrashTest<'_> {
         if self.states == 0 && self.state.is_none() {
             bail!("--states 0: no power cut would be looked at; ask for one at least");
         }
-        let mut inputs = input::paths(self.experiment, self.base);
-        inputs.push(self.path.to_owned());
+        let mut inputs = vec![self.path.to_owned()];
+        inputs.extend(input::paths(self.experiment, self.base));
+        // An earlier run's trace is a folder of disks: the command names it.
+        let read = inputs.clone();
         inputs.extend(
             [self.trace, self.log_writes, self.before].into_iter().flatten().map(Path::to_owned),
         );
         if let Some(path) = self.junit {
             stasis_report::keep_inputs(path, &inputs)?;
         }
-        let provenance = Provenance::begin(true).reading(&inputs);
+        let provenance = Provenance::begin(true).reading(&read);
         let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());
         let mut tracing = TraceOptions { folder: folder.clone(), fault: self.fault };
         match (self.trace, self.log_writes) {

@@ -51,9 +51,18 @@ impl Report {
 
     fn page(&self, resolution: Resolution) -> Page {
         let outcome = &self.outcome;
-        let mut sections = vec![self.timeline(resolution)];
         let shown = resolution.of(GROUPS, 1);
-        sections.extend(self.groups.iter().take(shown).map(|group| self.group(group)));
+        let mut groups = self.ordered().into_iter().map(|group| self.group(group));
+        // The example that the page begins with is what comes next.
+        let mut sections: Vec<_> = groups.next().into_iter().collect();
+        sections.push(self.timeline(resolution));
+        sections.extend(groups.take(shown - 1));
+        let more = self.groups.len().saturating_sub(shown);
+        if more > 0 {
+            let causes = if more == 1 { "cause is" } else { "causes are" };
+            let text = format!("{more} more {causes} in {}, beside this page.", crate::FILE);
+            sections.push(Section::new("More causes").with(Block::Prose(text)));
+        }
         if !outcome.findings.is_empty() {
             sections.push(self.findings(resolution.of(LISTED, 10)).folded());
         }
@@ -98,8 +107,19 @@ impl Report {
             true => format!(" Interrupted: {} were asked for.", units::count(self.asked)),
             false => String::new(),
         };
-        let sentence = match self.groups.first() {
-            None => format!("None of {states} had what a power cut must not leave.{interrupted}"),
+        let checked = match outcome.checked {
+            0 => String::new(),
+            checked => format!(
+                " The check looked at {} of {} states in a guest.",
+                units::count(checked),
+                units::count(cuts)
+            ),
+        };
+        let ordered = self.ordered();
+        let sentence = match ordered.first() {
+            None => format!(
+                "None of {states} had what a power cut must not leave.{checked}{interrupted}"
+            ),
             Some(first) => {
                 let causes = match self.groups.len() {
                     1 => "one cause".to_owned(),
@@ -110,9 +130,10 @@ impl Report {
                     many => format!("{} findings", units::count(many as u64)),
                 };
                 let share = if self.groups.len() == 1 { "" } else { "most of them " };
-                let most = format!("{}, {}", title(first.kind), of_drive(first.drive.as_ref()));
-                let lost = self.lost_step().unwrap_or_default();
-                format!("{states}: {findings} of {causes}, {share}{most}.{lost}{interrupted}")
+                let largest = self.groups.first().unwrap_or(first);
+                let most = format!("{}, {}", title(largest.kind), of_drive(largest.drive.as_ref()));
+                let example = self.example(first).unwrap_or_default();
+                format!("{example}{states}: {findings} of {causes}, {share}{most}.{checked}{interrupted}")
             }
         };
         let flushes = self.course.flushes.iter().flatten();
@@ -151,32 +172,54 @@ impl Report {
             ]);
             table.judge(1, if count > 0 { Tone::Bad } else { Tone::Good });
         }
-        Head::new(verdict, sentence, tiles)
-            .with("Times are virtual, since the machine was made.", table)
+        let mut head = Head::new(verdict, sentence, tiles);
+        let example = ordered.first().and_then(|group| outcome.findings.get(group.example));
+        head.link = example.map(|finding| {
+            let text = format!("State {}: what is lost, why, and what repeats it", finding.state);
+            (text, anchor(ordered[0]))
+        });
+        head.with("Times are virtual, since the machine was made.", table)
             .repeated_by(Repeat::of(&self.provenance))
     }
 
-    /// The promised step that is lost, with what lies at the place of its lost write: of the first
-    /// cause that has one.
-    fn lost_step(&self) -> Option<String> {
-        self.groups.iter().find_map(|group| {
-            let finding = self.outcome.findings.get(group.example)?;
-            let evidence = finding.evidence.as_ref()?;
-            let promise = evidence.promise.as_ref()?;
-            let place = evidence.place().map_or(String::new(), |place| format!(" ({place})"));
-            let state = finding.state;
-            match (&promise.step, &promise.under_way) {
-                (Some(step), _) => Some(format!(
-                    " “{}” relied on a write that state {state} has lost{place}.",
-                    step.text
-                )),
-                (None, Some(step)) => Some(format!(
-                    " State {state} has lost a durable write on the way to “{}”{place}.",
-                    step.text
-                )),
-                (None, None) => None,
-            }
-        })
+    /// The causes in the order of the page: first what the check found, which is what a user of the
+    /// disks would meet, then those with a step of the work that is lost.
+    fn ordered(&self) -> Vec<&Group> {
+        let mut all: Vec<_> = self.groups.iter().collect();
+        all.sort_by_key(|group| (group.kind != Kind::Check, self.lost_step(group).is_none()));
+        all
+    }
+
+    /// A cause's example in a sentence: what the check said, or the step that is lost.
+    fn example(&self, group: &Group) -> Option<String> {
+        let finding = self.outcome.findings.get(group.example)?;
+        if group.kind == Kind::Check {
+            let said = first_line(&finding.what);
+            let said = said.split_once(": ").map_or(said, |(_, said)| said);
+            let (state, at) = (finding.state, format_duration(finding.at));
+            return Some(format!("{said} (state {state}, power cut at {at}). "));
+        }
+        self.lost_step(group)
+    }
+
+    /// The promised step that an example has lost, with what lies at the place of its lost write.
+    fn lost_step(&self, group: &Group) -> Option<String> {
+        let finding = self.outcome.findings.get(group.example)?;
+        let evidence = finding.evidence.as_ref()?;
+        let promise = evidence.promise.as_ref()?;
+        let place = evidence.place().map_or(String::new(), |place| format!(" ({place})"));
+        let state = finding.state;
+        match (&promise.step, &promise.under_way) {
+            (Some(step), _) => Some(format!(
+                "“{}” relied on a write that state {state} has lost{place}. ",
+                step.text
+            )),
+            (None, Some(step)) => Some(format!(
+                "State {state} has lost a durable write on the way to “{}”{place}. ",
+                step.text
+            )),
+            (None, None) => None,
+        }
     }
 
     /// The flushes and lines of the run with the cuts on them.
@@ -264,7 +307,7 @@ impl Report {
             finding.state,
             format_duration(finding.at)
         );
-        let mut section = Section::new(heading).with(Block::Prose(text));
+        let mut section = Section::new(heading).anchored(anchor(group)).with(Block::Prose(text));
         section = match finding.what.trim_end() {
             what if what.contains('\n') => {
                 section.with(Block::Details(first_line(what).to_owned(), what.to_owned()))
@@ -297,7 +340,12 @@ impl Report {
             ]);
         }
         let caption = match findings.len() > most {
-            true => format!("The first {most}; all are in {}.", crate::FILE),
+            true => format!(
+                "The first {most} of {}: {} are not on this page; all are in {}, beside it.",
+                units::count(findings.len() as u64),
+                units::count((findings.len() - most) as u64),
+                crate::FILE
+            ),
             false => String::new(),
         };
         Section::new("All findings").with(Block::Table(caption, table))
@@ -322,6 +370,11 @@ impl Report {
         facts.extend(self.drives.iter().map(loss));
         Section::new("More figures").with(Block::Facts(facts))
     }
+}
+
+/// The anchor of the section of a cause.
+fn anchor(group: &Group) -> String {
+    format!("finding-{}", group.example)
 }
 
 /// Tables of the writes that a state lacks, and of the events around its cut.

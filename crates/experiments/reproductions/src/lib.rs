@@ -30,11 +30,12 @@ mod suite;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use stasis_experiment::Engine;
-use stasis_report::page::Page;
+use stasis_report::page::{Block, Page};
 use stasis_report::published_vs_measured;
 use stasis_report::{FIGURES_FILE, REPORT_FILE};
 use stasis_runner::batch::Stopped;
@@ -178,14 +179,31 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let mut words = words::own();
     words.retain(|word| word != "--gather");
     let provenance = Provenance::begin(true).repeated_by(words);
-    let findings = match publication.measure(&request) {
+    let (findings, stopped) = match publication.measure(&request) {
         Err(error) if error.is::<Stopped>() => {
             eprintln!("stasis: {error}; the same command goes on from here");
-            return Ok(ExitCode::from(STOPPED));
+            // The page has what is finished, and says of the rest that it is not.
+            let (gather, stop) = (true, Arc::default());
+            let finished = publication.measure(&Reproduction { gather, stop, ..request.clone() });
+            let Ok(findings) = finished else { return Ok(ExitCode::from(STOPPED)) };
+            (findings, true)
         }
-        other => other?,
+        other => (other?, false),
     };
-    let Findings { title, subtitle, mut sections, figures, failed } = findings;
+    let Findings { title, subtitle, mut sections, mut figures, mut failed } = findings;
+    if stopped {
+        let why =
+            "the reproduction was stopped by SIGINT (Ctrl-C) or SIGTERM; the same command goes on";
+        failed.iter_mut().for_each(|(_, message)| *message = why.to_owned());
+    }
+    published_vs_measured::explain_missing(&mut figures, &failed);
+    for section in &mut sections {
+        for block in &mut section.blocks {
+            if let Block::Figures(figures) = block {
+                published_vs_measured::explain_missing(figures, &failed);
+            }
+        }
+    }
     let head = published_vs_measured::head(&figures, &failed);
     let head = Some(head.repeated_by(Some(provenance.repeat())));
     sections.extend(provenance.section());
@@ -197,6 +215,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     eprintln!("report: {}", folder.join(REPORT_FILE).display());
     for (id, message) in &failed {
         eprintln!("stasis: {id} failed: {message}");
+    }
+    if stopped {
+        return Ok(ExitCode::from(STOPPED));
     }
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILURE) })
 }

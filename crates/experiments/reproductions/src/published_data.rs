@@ -19,6 +19,7 @@ pub fn figure(
         relation: Relation::Value,
         closed_form: None,
         measured,
+        missing: None,
     }
 }
 

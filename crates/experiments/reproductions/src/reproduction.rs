@@ -10,7 +10,7 @@ use stasis_report::page::Section;
 use stasis_report::published_vs_measured::Figure;
 
 /// A request to repeat a publication.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Reproduction {
     /// The folder of the results.
     pub folder: PathBuf,

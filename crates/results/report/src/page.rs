@@ -70,18 +70,27 @@ pub struct Section {
     pub blocks: Vec<Block>,
     /// Whether it is shown only when the reader asks for it.
     pub folded: bool,
+    /// What a link on the page leads to it by; empty where none does.
+    pub anchor: String,
 }
 
 impl Section {
     /// An empty section.
     pub fn new(heading: impl Into<String>) -> Self {
-        Self { heading: heading.into(), blocks: Vec::new(), folded: false }
+        Self { heading: heading.into(), ..Self::default() }
     }
 
     /// The same, shown only when the reader asks for it.
     #[must_use]
     pub fn folded(mut self) -> Self {
         self.folded = true;
+        self
+    }
+
+    /// The same, which links on the page lead to by `anchor`.
+    #[must_use]
+    pub fn anchored(mut self, anchor: impl Into<String>) -> Self {
+        self.anchor = anchor.into();
         self
     }
 
@@ -137,12 +146,18 @@ impl Page {
                 "" => String::new(),
                 heading => format!("<h2>{}</h2>\n", escape(heading)),
             };
+            let id = match section.anchor.as_str() {
+                "" => String::new(),
+                anchor => format!(" id=\"{}\"", escape(anchor)),
+            };
             let [begin, end] = match section.folded {
                 true => [
-                    format!("<section>\n<details class=\"fold\"><summary>{heading}</summary>\n"),
+                    format!(
+                        "<section{id}>\n<details class=\"fold\"><summary>{heading}</summary>\n"
+                    ),
                     "</details>\n</section>\n".to_owned(),
                 ],
-                false => [format!("<section>\n{heading}"), "</section>\n".to_owned()],
+                false => [format!("<section{id}>\n{heading}"), "</section>\n".to_owned()],
             };
             out.push_str(&begin);
             section.blocks.iter().for_each(|block| block.to_html(&mut out));
@@ -202,9 +217,20 @@ fn plots(out: &mut String, plots: &[Markup]) {
     if plots.is_empty() {
         return;
     }
-    out.push_str("<div class=\"plots\">\n");
-    plots.iter().for_each(|plot| out.push_str(plot.as_str()));
-    out.push_str("</div>\n");
+    let (empty, drawn): (Vec<_>, Vec<_>) =
+        plots.iter().partition(|plot| plot.without_marks().is_some());
+    if !drawn.is_empty() {
+        out.push_str("<div class=\"plots\">\n");
+        drawn.iter().for_each(|plot| out.push_str(plot.as_str()));
+        out.push_str("</div>\n");
+    }
+    let titles: Vec<_> = empty.iter().filter_map(|plot| plot.without_marks()).map(escape).collect();
+    if !titles.is_empty() {
+        let titles = titles.join("; ");
+        out.push_str(&format!(
+            "<p class=\"caption\">Not drawn, as nothing was recorded: {titles}.</p>\n"
+        ));
+    }
 }
 
 fn pairs(out: &mut String, class: &str, pairs: &[(String, String)]) {

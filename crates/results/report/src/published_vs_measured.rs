@@ -47,6 +47,9 @@ pub struct Figure {
     pub closed_form: Option<f64>,
     /// As measured; `null` where it could not be.
     pub measured: Option<f64>,
+    /// Why it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 impl Figure {
@@ -106,6 +109,12 @@ impl Figure {
 
     /// The verdict for a reader, and its judgement.
     fn verdict(&self) -> (String, Tone) {
+        if self.measured.is_none() {
+            return match &self.missing {
+                Some(why) => (format!("not finished: {why}"), Tone::Bad),
+                None => ("not measured".to_owned(), Tone::Neutral),
+            };
+        }
         match (self.holds(), self.relation) {
             (Some(true), _) => ("holds".to_owned(), Tone::Good),
             (Some(false), _) => ("does not hold".to_owned(), Tone::Bad),
@@ -138,6 +147,25 @@ impl Figure {
             (Some(value), Some(ns)) => units::duration(value * ns),
             (Some(value), None) => units::significant(value, 5),
         }
+    }
+}
+
+/// Notes in the figures that were not measured why: an experiment failed, or was not finished.
+pub fn explain_missing(figures: &mut [Figure], failed: &[(String, String)]) {
+    let why = match failed {
+        // This set-up does not measure them.
+        [] => return,
+        [(name, why)] => format!("{name}: {why}"),
+        [(name, why), others @ ..] => {
+            let others = match others.len() {
+                1 => "one more experiment".to_owned(),
+                many => format!("{many} more experiments"),
+            };
+            format!("{name}: {why}; and {others}")
+        }
+    };
+    for figure in figures.iter_mut().filter(|figure| figure.measured.is_none()) {
+        figure.missing.get_or_insert_with(|| why.clone());
     }
 }
 
@@ -201,7 +229,8 @@ pub fn head(figures: &[Figure], failed: &[(String, String)]) -> Head {
         None => "–".to_owned(),
     };
     let verdict = match (broken, bounds.len(), failed.len()) {
-        (.., 1..) => ("incomplete", Tone::Bad),
+        (1.., _, 1..) => ("does not hold; not finished", Tone::Bad),
+        (.., 1..) => ("not finished", Tone::Bad),
         (0, 0, _) => ("measured", Tone::Neutral),
         (0, ..) => ("holds", Tone::Good),
         _ => ("does not hold", Tone::Bad),
@@ -222,8 +251,8 @@ pub fn head(figures: &[Figure], failed: &[(String, String)]) -> Head {
     };
     let missing = match failed.len() {
         0 => String::new(),
-        1 => "; one experiment failed".to_owned(),
-        many => format!("; {many} experiments failed"),
+        1 => "; one experiment is not finished".to_owned(),
+        many => format!("; {many} experiments are not finished"),
     };
     let tiles = [
         ("Bounds that hold", format!("{} of {}", bounds.len() - broken, bounds.len())),
@@ -270,8 +299,52 @@ pub fn head(figures: &[Figure], failed: &[(String, String)]) -> Head {
             table.judge(1, tone);
         }
     }
-    Head::new(verdict, format!("{claims}{values}{missing}."), tiles)
-        .with("By the publication's tables and figures", table)
+    let mut head = Head::new(verdict, format!("{claims}{values}{missing}."), tiles)
+        .with("By the publication's tables and figures", table);
+    head.notes = claimed(figures);
+    let told = failed.iter().take(MAX_TOLD);
+    head.remarks = told.map(|(name, why)| format!("Not finished: {name}: {why}.")).collect();
+    if failed.len() > MAX_TOLD {
+        let more = failed.len() - MAX_TOLD;
+        head.remarks.push(format!("{more} more experiments are not finished."));
+    }
+    head
+}
+
+/// Claims and unfinished experiments that a page tells at its top.
+const MAX_TOLD: usize = 6;
+
+/// Each claim with its verdict: those that do not hold first.
+fn claimed(figures: &[Figure]) -> Vec<String> {
+    let is_claim = |figure: &&Figure| {
+        matches!(figure.relation, Relation::AtMost | Relation::AtLeast)
+            && figure.published.is_some()
+    };
+    let mut all: Vec<_> = figures.iter().filter(is_claim).collect();
+    all.sort_by_key(|figure| match figure.holds() {
+        Some(false) => 0,
+        None => 1,
+        Some(true) => 2,
+    });
+    let told = all.iter().take(MAX_TOLD).map(|figure| {
+        let unit = match figure.shown_unit() {
+            "" => String::new(),
+            unit => format!(" {unit}"),
+        };
+        format!(
+            "{}, {}: {} ({}{unit}, published {}).",
+            figure.id,
+            figure.what,
+            figure.verdict().0,
+            figure.show(figure.measured),
+            figure.show_published()
+        )
+    });
+    let mut told: Vec<_> = told.collect();
+    if all.len() > MAX_TOLD {
+        told.push(format!("{} more claims are below.", all.len() - MAX_TOLD));
+    }
+    told
 }
 
 /// Published figures are drawn in this colour, measured ones in the first.
@@ -348,7 +421,7 @@ mod tests {
     fn figure(published: Option<f64>, measured: Option<f64>) -> Figure {
         let [id, what, unit] = ["Table 2", "read, p50", "us"].map(str::to_owned);
         let relation = Relation::Value;
-        Figure { id, what, unit, published, relation, closed_form: None, measured }
+        Figure { id, what, unit, published, relation, closed_form: None, measured, missing: None }
     }
 
     #[test]
@@ -419,6 +492,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_finished_says_why_and_each_claim_has_its_verdict() {
+        let mut all = [
+            figure(Some(2.0), Some(1.0)).at_most(),
+            figure(Some(2.0), Some(3.0)).at_most(),
+            figure(Some(2.0), None).at_least(),
+            figure(None, None),
+        ];
+        explain_missing(&mut all, &[]);
+        let verdicts = |all: &[Figure]| all.iter().map(|one| one.verdict().0).collect::<Vec<_>>();
+        assert_eq!(verdicts(&all)[2..], ["not measured", "not measured"]);
+        let failed = [("a".to_owned(), "stopped".to_owned()), ("b".to_owned(), "x".to_owned())];
+        explain_missing(&mut all, &failed);
+        let expected =
+            ["holds", "does not hold", "not finished: a: stopped; and one more experiment"];
+        assert_eq!(verdicts(&all)[..3], expected);
+        let head = head(&all, &failed);
+        assert_eq!(head.verdict, "does not hold; not finished");
+        let begins: Vec<_> =
+            head.notes.iter().map(|note| note.split(": ").nth(1).unwrap()).collect();
+        assert!(begins[0].starts_with("does not hold (3 µs, published ≤ 2 µs)"), "{begins:?}");
+        assert_eq!(begins[1], "not finished");
+        assert!(begins[2].starts_with("holds (1 µs"), "{begins:?}");
+        assert_eq!(head.remarks, ["Not finished: a: stopped.", "Not finished: b: x."]);
+    }
+
+    #[test]
     fn a_bound_holds_or_does_not_and_other_systems_have_no_deviation() {
         let all = [
             figure(Some(2.0), Some(1.0)).at_most(),
@@ -441,7 +540,7 @@ mod tests {
                 "≤ 2 µs|holds",
                 "≤ 2 µs|does not hold",
                 "≥ 80 µs|holds",
-                "≥ 2 µs|–",
+                "≥ 2 µs|not measured",
                 "2 µs|not comparable",
                 "4 µs|+25.00 %"
             ]

@@ -30,7 +30,7 @@ pub(crate) fn page(
 ) -> Page {
     let kind = Kind::of(summary);
     let time = Time::of(summary, drives, kind, begin);
-    let head = Some(verdict::head(summary, kind));
+    let head = Some(verdict::head(summary, kind, &time));
     // Of a shared drive the tenants come first: who got what, and who suffered when.
     let mut sections = shared_page::sections(summary, &time, resolution);
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
@@ -60,7 +60,8 @@ pub(crate) fn page(
         "exited" => format!("The command ended with status {}.", summary.exit_status),
         other => {
             let message = summary.message.as_deref().unwrap_or_default();
-            format!("The run did not end with its command: {other}. {message}")
+            let whole = format!("The run did not end with its command: {other}: {message}");
+            format!("{}.", whole.trim_end_matches([':', ' ', '.']))
         }
     };
     let (title, script) = title(summary);
@@ -99,7 +100,11 @@ fn title(summary: &Summary) -> (String, Option<String>) {
     let whole = whole.unwrap_or_else(|| "A run on modelled drives".to_owned());
     let line = whole.trim().lines().next().unwrap_or_default();
     let title = match line.char_indices().nth(TITLE) {
-        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        // At the end of a word.
+        Some((end, _)) => {
+            let end = line[..end].rfind(' ').unwrap_or(end);
+            format!("{} …", line[..end].trim_end())
+        }
         None if line.len() < whole.trim().len() => format!("{line} …"),
         None => line.to_owned(),
     };

@@ -8,8 +8,8 @@ use stasis_run_events::{Limited, SharedOutcome, TenantOutcome, TenantTail, Workl
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
-use crate::summary::Summary;
-use crate::table::{Column, Table};
+use crate::summary::{DriveSummary, Summary};
+use crate::table::{Column, Table, Tone};
 use crate::units;
 
 /// Time between two samples of a workload's rate (ns): the field's name contains it.
@@ -33,6 +33,8 @@ fn rows<T: DeserializeOwned>(summary: &Summary, name: &str) -> Vec<T> {
 
 /// From this multiple of its usual p99 on a tenant is said to have suffered.
 const SUFFERED: f64 = 1.5;
+/// Least share of a tenant's requests that waited for its limit, from which on the verdict tells.
+const NOTABLE: f64 = 0.05;
 /// Steps of a tail over time in the coarsest resolution, of [`STEPS`] at most.
 const MIN_STEPS: usize = 12;
 const STEPS: usize = 64;
@@ -45,7 +47,10 @@ pub(crate) fn sections(summary: &Summary, time: &Time, resolution: Resolution) -
         let table = Block::Table(String::new(), ends(&machines));
         Section::new("Machines").with(table)
     });
-    first.into_iter().chain(shared.iter().map(|one| drive(one, time, resolution))).collect()
+    first
+        .into_iter()
+        .chain(shared.iter().map(|one| drive(summary, one, time, resolution)))
+        .collect()
 }
 
 fn ends(machines: &[Machine]) -> Table {
@@ -68,17 +73,28 @@ fn ends(machines: &[Machine]) -> Table {
     table
 }
 
-fn drive(shared: &SharedOutcome, time: &Time, resolution: Resolution) -> Section {
+fn drive(
+    summary: &Summary,
+    shared: &SharedOutcome,
+    time: &Time,
+    resolution: Resolution,
+) -> Section {
     let mut section = Section::new(format!("Tenants of {}", shared.name))
         .with(Block::Prose(scheduler(&shared.scheduler)))
         .with(Block::Table(
-            "The service of each tenant. Virtual disks are named MACHINE.DISK, workloads run on \
-             the host."
+            "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
+             the table at the top leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host."
                 .to_owned(),
-            shares(shared),
+            shares(shared, &summary.drives),
         ));
-    if let Some(text) = suffered(shared, time) {
-        section = section.with(Block::Prose(text));
+    let worst: Vec<_> = worst(shared, time).collect();
+    if !worst.is_empty() {
+        let caption = format!(
+            "The worst step of each tenant: p99 at the drive's scheduler, in steps of {}; the usual one is the median of its \
+             steps.",
+            units::duration(shared.tails_step_ns as f64)
+        );
+        section = section.with(Block::Table(caption, worst_steps(&worst)));
     }
     if shared.tenants.iter().any(|tenant| tenant.help_calls > 0) {
         let caption = "Help that guests asked for, as they raised a queue's weight.".to_owned();
@@ -94,8 +110,17 @@ fn drive(shared: &SharedOutcome, time: &Time, resolution: Resolution) -> Section
     }
     let mut plots: Vec<_> = tails(shared, time, resolution).into_iter().collect();
     plots.push(amounts(shared));
-    if !shared.workloads.is_empty() {
-        plots.push(rates(&shared.workloads));
+    let sampled = |load: &WorkloadOutcome| !load.bytes_per_second_each_2s.is_empty();
+    match shared.workloads.iter().any(sampled) {
+        true => plots.push(rates(&shared.workloads)),
+        false if shared.workloads.is_empty() => {}
+        false => {
+            section = section.with(Block::Prose(
+                "The bandwidth of the host's workloads over time is not drawn: it is sampled every 2 s, and none ran for \
+                 as long."
+                    .to_owned(),
+            ));
+        }
     }
     section.with(Block::Plots(plots))
 }
@@ -115,28 +140,120 @@ fn tail<'a>(
     points.filter(|(at, _)| time.holds(*at))
 }
 
-/// Whose worst time was the furthest from its usual one, and when that was.
-fn suffered(shared: &SharedOutcome, time: &Time) -> Option<String> {
-    let worst = shared.tails.iter().filter_map(|of| {
+/// A tenant's worst step beside its usual one.
+struct Worst<'a> {
+    name: &'a str,
+    /// When it was, on the axis of time.
+    at: f64,
+    /// Its p99 there, and the median of its steps (ns).
+    most: f64,
+    usual: f64,
+}
+
+impl Worst<'_> {
+    fn ratio(&self) -> f64 {
+        self.most / self.usual.max(1.0)
+    }
+}
+
+/// The worst step of each tenant.
+fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = Worst<'a>> {
+    shared.tails.iter().filter_map(|of| {
         let mut steps: Vec<_> = tail(shared, of, time).collect();
         let &(at, most) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         steps.sort_by(|a, b| a.1.total_cmp(&b.1));
         let usual = steps.get(steps.len().checked_sub(1)? / 2)?.1;
-        Some((most / usual.max(1.0), of.name.as_str(), at, most, usual))
-    });
-    let (ratio, name, at, most, usual) = worst.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    // Less than a bucket's width is nothing that was measured.
-    (ratio > SUFFERED).then(|| {
-        format!(
-            "{name} suffered most at {}: there its p99 was {}, {} times the usual {} (the median of \
-             its steps of {}).",
-            units::duration(at),
-            units::duration(most),
-            units::significant(ratio, 3),
-            units::duration(usual),
-            units::duration(shared.tails_step_ns as f64),
-        )
+        Some(Worst { name: &of.name, at, most, usual })
     })
+}
+
+fn worst_steps(worst: &[Worst]) -> Table {
+    let columns = ["usual p99", "worst p99", "times the usual", "at"].map(Column::right);
+    let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
+    table.columns.push(Column::left("suffered"));
+    for one in worst {
+        let suffered = one.ratio() > SUFFERED;
+        table.push(vec![
+            one.name.to_owned(),
+            units::duration(one.usual),
+            units::duration(one.most),
+            units::significant(one.ratio(), 3),
+            units::duration(one.at),
+            if suffered { "yes" } else { "no" }.to_owned(),
+        ]);
+        table.judge(5, if suffered { Tone::Bad } else { Tone::Good });
+    }
+    table
+}
+
+/// The host's workloads on all shared drives.
+pub(crate) fn loads(summary: &Summary) -> Vec<WorkloadOutcome> {
+    let shared: Vec<SharedOutcome> = rows(summary, "shared");
+    shared.into_iter().flat_map(|one| one.workloads).collect()
+}
+
+/// Who suffered on the shared drives and when, in a word or two and in sentences; none where no drive
+/// is shared, or nothing is known of its tenants' latencies.
+pub(crate) fn verdict(summary: &Summary, time: &Time) -> Option<(String, String)> {
+    let shared: Vec<SharedOutcome> = rows(summary, "shared");
+    let all = || shared.iter().flat_map(|one| worst(one, time));
+    let most = all().max_by(|a, b| a.ratio().total_cmp(&b.ratio()))?;
+    let mut suffered: Vec<_> = all().filter(|one| one.ratio() > SUFFERED).collect();
+    suffered.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
+    // What a tenant's own limit delays is nobody else's doing.
+    let own: Vec<_> = shared
+        .iter()
+        .flat_map(limits)
+        .filter_map(|(name, requests, limited)| {
+            let share = limited.limited_requests as f64 / requests.max(1) as f64;
+            let mean = limited.limited_seconds * 1e9 / limited.limited_requests.max(1) as f64;
+            (share >= NOTABLE).then(|| {
+                format!(
+                    " {name} waited for its own limit: {} of {} requests, {} in the mean.",
+                    units::count(limited.limited_requests),
+                    units::count(requests),
+                    units::duration(mean)
+                )
+            })
+        })
+        .collect();
+    let (word, told) = match &suffered[..] {
+        [] => (
+            "nobody suffered".to_owned(),
+            format!(
+                "Nobody suffered: no tenant's p99 of a step is more than {SUFFERED} times its usual one (at most {}, of {} at {}).",
+                units::significant(most.ratio(), 3),
+                most.name,
+                units::duration(most.at)
+            ),
+        ),
+        [first, others @ ..] => {
+            let others: Vec<_> = others
+                .iter()
+                .map(|one| format!("{} at {}", one.name, units::duration(one.at)))
+                .collect();
+            let others = match others.is_empty() {
+                true => " No other tenant did.".to_owned(),
+                false => format!(" Less so: {}.", others.join(", ")),
+            };
+            let word = match suffered.len() {
+                1 => format!("{} suffered", first.name),
+                many => format!("{many} tenants suffered"),
+            };
+            (
+                word,
+                format!(
+                    "{} suffered most at {}: there its p99 was {}, {} times the usual {}.{others}",
+                    first.name,
+                    units::duration(first.at),
+                    units::duration(first.most),
+                    units::significant(first.ratio(), 3),
+                    units::duration(first.usual),
+                ),
+            )
+        }
+    };
+    Some((word, format!("{told}{}", own.concat())))
 }
 
 /// The 99th percentile of each tenant over time; nothing where the results have none.
@@ -192,16 +309,18 @@ fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, u64, u64)> {
     tenants.chain(loads)
 }
 
-fn shares(shared: &SharedOutcome) -> Table {
-    let columns = ["weight", "requests", "amount", "share"].map(Column::right);
+fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
+    let columns = ["weight", "requests", "of them at boot", "amount", "share"].map(Column::right);
     let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
     let all: u64 = got(shared).map(|(.., bytes)| bytes).sum();
     for (name, weight, requests, bytes) in got(shared) {
         let share = 100.0 * bytes as f64 / all.max(1) as f64;
+        let boot = drives.iter().find(|drive| drive.described.name == name);
         table.push(vec![
             name.to_owned(),
             weight.to_string(),
             units::count(requests),
+            units::count(boot.map_or(0, |drive| drive.boot_ios)),
             units::bytes(bytes),
             format!("{} %", units::significant(share, 3)),
         ]);

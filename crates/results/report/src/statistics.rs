@@ -164,6 +164,11 @@ impl DriveStatistics {
         }
     }
 
+    /// The time of its rates.
+    pub(crate) fn active(&self) -> ActiveTime {
+        self.active
+    }
+
     /// When its last I/O was delivered (ns).
     pub(crate) fn last(&self) -> Option<Nanos> {
         self.active.0.map(|(_, last)| last)

@@ -56,7 +56,7 @@ pub struct Summary {
     /// `exited`, `not-started`, `panicked`, `hung`, `virtual-limit`,
     /// `wall-limit` or `cancelled`.
     pub ending: String,
-    /// Why the command could not be started, where it could not.
+    /// Why the command could not be started, or why the run was cancelled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub message: Option<String>,
     /// See [`exit_status`].
@@ -246,7 +246,7 @@ pub struct OperationSummary {
     pub bytes: u64,
     /// How many failed.
     pub errors: u64,
-    /// I/Os a second, over the time in which the drive (or the job) was active.
+    /// I/Os a second, over the time in which the drive was active.
     #[serde(default)]
     pub iops: f64,
     /// Bytes a second, over the same time.
@@ -277,6 +277,7 @@ impl Summary {
     ) -> Self {
         let message = match &outcome.ending {
             Ending::NotStarted { message, .. } => Some(message.clone()),
+            Ending::Cancelled => Some(CANCELLED.to_owned()),
             _ => None,
         };
         for (drive, inside) in drives.iter_mut().zip(&outcome.inside) {
@@ -350,6 +351,11 @@ impl Summary {
             .max_by(|a, b| a.abs().total_cmp(&b.abs()))
     }
 }
+
+/// Why a run was cancelled: there is no other cause.
+const CANCELLED: &str =
+    "it was stopped by SIGINT (Ctrl-C), by SIGTERM, or by the program that started it; what was \
+                         recorded until then is kept";
 
 /// The names of [`Summary`]'s own fields, which a caller's may not replace.
 const OWN_FIELDS: &[&str] = &[

@@ -21,6 +21,12 @@ const INSIDE: &str = include_str!("inside.json");
 const BEGIN: u64 = 2_000_000_000;
 
 fn outcome() -> Outcome {
+    // What the drive did takes the time of the run: plots of any other time would show nothing.
+    let mut inside: Value = serde_json::from_str(INSIDE).unwrap();
+    inside["at"] = (BEGIN + 12_000_000_000).into();
+    for of in ["channels", "luns"] {
+        inside[of]["bucket"] = 4_000_000_000u64.into();
+    }
     Outcome {
         virtual_ns: 12_000_000_000,
         boot_virtual_ns: BEGIN,
@@ -29,7 +35,7 @@ fn outcome() -> Outcome {
         frozen_ns: 3,
         skipped_ns: 4_000_000_000,
         exits: Exits { total: 12_345, io: 345, mmio: 2_000, msr: 10_000, ..Exits::default() },
-        inside: vec![Some(serde_json::from_str(INSIDE).unwrap())],
+        inside: vec![Some(serde_json::from_value(inside).unwrap())],
         tsc_khz: 1,
         ..Outcome::of(Ending::Exited(0))
     }
@@ -254,6 +260,7 @@ fn pages_are_to_be_read_on_a_screen_on_a_phone_and_on_paper() {
         relation: Relation::default(),
         closed_form: None,
         measured: Some(measured),
+        missing: None,
     };
     let figures = vec![
         figure("the first drive", 50.0, 51.0),

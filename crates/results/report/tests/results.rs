@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation};
+use stasis_report::page::{Block, Page, Section};
 use stasis_report::{
     comparable, text_summary, Changes, Drive, Ios, KeptIos, ReportError, ResultsFolder,
     ResultsWriter, Summary,
@@ -357,6 +358,9 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
     let summary = writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
     let counts: Vec<_> = summary.jobs.iter().map(|job| job.operations["read"].count).collect();
     assert_eq!(counts, [1, 3]);
+    // One basis of rates: those of the jobs add up to the drive's.
+    let rates: f64 = summary.jobs.iter().map(|job| job.operations["read"].iops).sum();
+    assert!((rates / summary.drives[0].read.iops - 1.0).abs() < 1e-9);
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
     for shown in [
         "<h2>Jobs</h2>",
@@ -371,7 +375,10 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "p99 of each tenant over time",
         "desk.disk: 900 µs at 2.5 ms",
         "readers: 70 µs at 1.5 ms",
-        "desk.disk suffered most at 2.5 ms: there its p99 was 900 µs, 9 times the usual 100 µs",
+        "desk.disk suffered most at 2.5 ms: there its p99 was 900 µs, 9 times the usual 100 µs. \
+         No other tenant did. desk.disk waited for its own limit: 20 of 30 requests, 25 ms in the mean.",
+        "<th scope=\"row\">readers</th><td>all</td>",
+        "of them at boot",
     ] {
         let shown = shown.to_owned();
         assert!(page.contains(&shown) || page.contains(&shown.replace("&#39;", "'")), "{shown}");
@@ -744,18 +751,28 @@ fn very_large_maps_stay_small() {
     use stasis_report::plot::{Axis, Heat, Quantity, Scale};
     let values =
         (0..1000).map(|row| (0..5000).map(|at| f64::from((row * at) % 97) / 97.0).collect());
-    let heat = Heat {
+    let values: Vec<Vec<f64>> = values.collect();
+    let heat = || Heat {
         title: "t".into(),
         row: "r".into(),
         x: Axis::new("x", Scale::Linear, Quantity::Time),
         width: 10.0,
         origin: 0.0,
-        values: values.collect(),
+        values: values.clone(),
     };
-    let drawn = heat.draw();
+    let drawn = heat().draw();
     assert!(drawn.as_str().len() < 2_000_000, "{}", drawn.as_str().len());
-    let none = Heat { values: Vec::new(), ..heat };
+    let none = Heat { values: Vec::new(), ..heat() };
     assert!(none.draw().as_str().contains("nothing recorded"));
+    // A page names it in place of an empty frame.
+    let plots = Block::Plots(vec![none.draw(), Heat { title: "drawn".into(), ..heat() }.draw()]);
+    let page = Page { sections: vec![Section::new("s").with(plots)], ..Page::default() };
+    let html = page.to_html();
+    assert!(
+        html.contains("Not drawn, as nothing was recorded: t.")
+            && !html.contains("nothing recorded<")
+    );
+    assert_eq!(html.matches("<svg ").count(), 1);
 }
 
 /// A guest's run: one drive of 100 us with I/Os late by `late` ns, and the run's other figures.

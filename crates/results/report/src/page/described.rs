@@ -187,6 +187,7 @@ impl From<Described> for Page {
             heading,
             blocks: blocks.into_iter().map(Block::from).collect(),
             folded,
+            anchor: String::new(),
         };
         Self {
             title: described.title,

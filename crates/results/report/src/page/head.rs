@@ -18,6 +18,8 @@ pub struct Head {
     pub tiles: [(String, String); 2],
     /// What explains the answer, a paragraph each.
     pub notes: Vec<String>,
+    /// The section that shows the answer's example: a text, and the section's anchor.
+    pub link: Option<(String, String)>,
     /// Remarks without which the answer misleads, a paragraph each.
     pub remarks: Vec<String>,
     /// What repeats it, where that is known.
@@ -65,6 +67,10 @@ impl Head {
         let verdict = ("Verdict".to_owned(), self.verdict.clone());
         let tiles = [verdict, self.tiles[0].clone(), self.tiles[1].clone()];
         pairs(out, &["facts", "tiles", self.tone.class()].join(" "), &tiles);
+        if let Some((text, anchor)) = &self.link {
+            let (text, anchor) = (escape(text), escape(anchor));
+            out.push_str(&format!("<p class=\"note\"><a href=\"#{anchor}\">{text}</a></p>\n"));
+        }
         for note in &self.notes {
             out.push_str(&format!("<p class=\"note\">{}</p>\n", escape(note)));
         }

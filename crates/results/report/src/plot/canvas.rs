@@ -92,6 +92,8 @@ impl Labels {
 /// A drawing under way.
 pub(super) struct Canvas {
     out: String,
+    title: String,
+    is_empty: bool,
     width: f64,
     height: f64,
     left: f64,
@@ -171,7 +173,9 @@ impl Canvas {
 
     fn framed(title: &str, description: &str, legend: &str, height: f64, left: f64) -> Self {
         let out = format!("<figure><figcaption>{}</figcaption>{legend}", escape(title));
-        let mut canvas = Self { out, width: WIDTH, height, left, bottom: BOTTOM };
+        let (title_of, is_empty) = (title.to_owned(), false);
+        let mut canvas =
+            Self { out, title: title_of, is_empty, width: WIDTH, height, left, bottom: BOTTOM };
         let frame = [canvas.x(0.0), canvas.y(1.0), canvas.x(1.0), canvas.y(0.0)].map(number);
         canvas.out.push_str(&format!(
             "\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\" data-frame=\"{}\">\n",
@@ -371,13 +375,15 @@ impl Canvas {
 
     /// A line in the middle of an empty plot.
     pub(super) fn nothing(&mut self) {
+        self.is_empty = true;
         let (x, y) = (self.x(0.5), self.y(0.5));
         self.text(x, y, "middle", "nothing recorded");
     }
 
     pub(super) fn finish(mut self) -> Markup {
         self.out.push_str("</svg></figure>\n");
-        Markup(self.out)
+        let without = self.is_empty.then_some(self.title);
+        Markup { html: self.out, without }
     }
 }
 

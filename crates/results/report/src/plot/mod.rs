@@ -34,12 +34,21 @@ pub use scatter::{Detail, Scatter, ScatterSeries};
 /// A plot as it stands in a page. Only plots are made into it, so that nothing
 /// unescaped gets there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Markup(String);
+pub struct Markup {
+    html: String,
+    /// The title of a plot that shows nothing.
+    without: Option<String>,
+}
 
 impl Markup {
     /// The HTML.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.html
+    }
+
+    /// Its title, where nothing was recorded that it could show.
+    pub fn without_marks(&self) -> Option<&str> {
+        self.without.as_deref()
     }
 }
 

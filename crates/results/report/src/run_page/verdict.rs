@@ -1,15 +1,16 @@
 //! The head of a run's page, with all drives in its table.
 
+use stasis_block::inside::Inside;
 use stasis_block::Operation;
 
-use super::kind::Kind;
+use super::kind::{Kind, Time};
 use crate::page::Head;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table, Tone};
-use crate::{text, units, Repeat, Waits};
+use crate::{shared_page, text, units, Repeat, Waits};
 
 /// The head of the page.
-pub(super) fn head(summary: &Summary, kind: Kind) -> Head {
+pub(super) fn head(summary: &Summary, kind: Kind, time: &Time) -> Head {
     let (tile, tone, sentence) = verdict(summary, kind);
     let seconds = |seconds: f64| units::duration(seconds * 1e9);
     let tiles = match kind {
@@ -29,6 +30,20 @@ pub(super) fn head(summary: &Summary, kind: Kind) -> Head {
     let caption = format!(
         "{latency} Rates are over the time from a drive's first submission to its last completion."
     );
+    let caption = match shared_page::loads(summary).is_empty() {
+        true => caption,
+        false => format!(
+            "{caption} Workloads of the host have their mean latency only, and rates over the time for which they ran."
+        ),
+    };
+    // Who suffered is what a shared drive's reader asks first.
+    let (tile, tone, sentence) = match shared_page::verdict(summary, time) {
+        Some((suffered, told)) if tone != Tone::Bad => {
+            (format!("{suffered}; {tile}"), tone, format!("{told} {sentence}"))
+        }
+        Some((_, told)) => (tile, tone, format!("{sentence} {told}")),
+        None => (tile, tone, sentence),
+    };
     let mut head = Head::new((tile, tone), sentence, tiles).with(caption, drives(summary, kind));
     head.notes = slowest(summary);
     head.notes.extend(ways(summary));
@@ -43,9 +58,15 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
     let ios = summary.ios();
     if summary.ending != "exited" {
         let message = summary.message.as_deref().unwrap_or_default();
-        let sentence =
-            format!("The run did not end with its command: {}. {message}", summary.ending);
-        return (summary.ending.replace('-', " "), Tone::Bad, sentence.trim_end().to_owned());
+        let sentence = format!(
+            "The run did not end with its command: {}: {message}",
+            summary.ending.replace('-', " ")
+        );
+        return (
+            summary.ending.replace('-', " "),
+            Tone::Bad,
+            format!("{}.", sentence.trim_end_matches([':', ' ', '.'])),
+        );
     }
     if summary.exit_status != 0 {
         let status = summary.exit_status;
@@ -135,7 +156,6 @@ fn used<'a>(
     summary.drives.iter().flat_map(with_its)
 }
 
-/// All drives and operations, a row each.
 /// The part of what hosts saw that was the way's, a sentence for each drive whose way was measured.
 fn ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
     summary.drives.iter().filter_map(|drive| {
@@ -154,23 +174,25 @@ fn ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
     })
 }
 
+/// All drives and operations, a row each; of shared drives the host's workloads too.
 fn drives(summary: &Summary, kind: Kind) -> Table {
-    let figures = [
-        "IOPS",
-        "bandwidth",
-        "mean",
-        "p50",
-        "p99",
-        "p99.9",
-        "I/Os",
-        "amount",
-        "mean size",
-        "failed",
-    ];
+    let figures = ["IOPS", "bandwidth", "mean", "p50", "p99", "p99.9", "I/Os", "amount"];
     let named = ["drive", "operation"].map(Column::left);
     let mut table = Table::new(named.into_iter().chain(figures.map(Column::right)).collect());
+    let failures = used(summary).any(|(.., figures)| figures.errors > 0);
+    table.columns.extend(failures.then(|| Column::right("failed")));
     if kind != Kind::Simulation {
-        table.columns.push(Column::right("largest error"));
+        table.columns.push(Column::right("error"));
+    }
+    let flash = |drive: &DriveSummary| {
+        let inside = drive.inside.as_ref().and_then(Inside::flash)?;
+        Some((inside.over_provisioning, inside.effective_over_provisioning))
+    };
+    let has_flash = summary.drives.iter().any(|drive| flash(drive).is_some());
+    if has_flash {
+        let columns =
+            ["nominal", "effective"].map(|name| Column::right(name).under("over-provisioning"));
+        table.columns.extend(columns);
     }
     for (drive, operation, figures) in used(summary) {
         let mut row = vec![drive.described.name.clone(), operation.name().to_owned()];
@@ -179,10 +201,28 @@ fn drives(summary: &Summary, kind: Kind) -> Table {
         row.extend(text::figures(&figures.delivered_ns, figures.count));
         row.push(units::count(figures.count));
         row.push(units::bytes(figures.bytes));
-        row.push(units::bytes(figures.bytes / figures.count.max(1)));
-        row.push(units::count(figures.errors));
-        // Cells beyond the columns are left out.
-        row.push(units::deviation(figures.max_error_percent));
+        row.extend(failures.then(|| units::count(figures.errors)));
+        row.extend((kind != Kind::Simulation).then(|| units::deviation(figures.max_error_percent)));
+        if has_flash {
+            let share = |share: Option<f64>| {
+                share.map_or("–".to_owned(), |share| {
+                    format!("{} %", units::significant(100.0 * share, 3))
+                })
+            };
+            let (nominal, effective) = flash(drive).unzip();
+            row.extend([share(nominal), share(effective.flatten())]);
+        }
+        table.push(row);
+    }
+    for load in shared_page::loads(summary) {
+        let dash = || "–".to_owned();
+        let mut row = vec![load.name.clone(), "all".to_owned()];
+        row.push(units::significant(load.ios as f64 / load.seconds.max(1e-9), 4));
+        row.push(units::bandwidth(load.bytes_per_second));
+        row.extend([units::duration(load.mean_latency_ns as f64), dash(), dash(), dash()]);
+        row.extend([units::count(load.ios), units::bytes(load.bytes)]);
+        row.extend(failures.then(|| units::count(load.errors)));
+        row.resize(table.columns.len(), dash());
         table.push(row);
     }
     table
