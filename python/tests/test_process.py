@@ -169,8 +169,12 @@ def test_a_crash_test_is_asked_for_as_its_arguments_say(fake: Callable[[str], Pa
     words = Path("words").read_text().split("\n")
     assert words[words.index("--check-limit") + 1] == "5min"
     assert "--strict" in words
+    stasis.crash_test("crash.toml", log_writes="log", base="disk.img", results="r")
+    words = Path("words").read_text().split("\n")
+    assert [words[words.index(name) + 1] for name in ("--log-writes", "--base")] == ["log", "disk.img"]
     stasis.crash_test("crash.toml", results="r")
     words = Path("words").read_text().split("\n")
+    assert "--log-writes" not in words
     assert "--check-limit" not in words
     assert "--strict" not in words
 

@@ -309,6 +309,8 @@ def crash_test(
     state: Optional[int] = None,
     seed: Optional[int] = None,
     trace: Optional[AnyPath] = None,
+    log_writes: Optional[AnyPath] = None,
+    base: Optional[AnyPath] = None,
     results: Optional[AnyPath] = None,
     check: Optional[str] = None,
     check_every: Optional[int] = None,
@@ -329,6 +331,8 @@ def crash_test(
     ``states``: number of power cuts, at least (default 1000). ``state``: only the one with this
     number. ``seed``: of the power cuts (default 0).
     ``trace``: folder of an earlier test, whose trace is used in place of a run.
+    ``log_writes``: log of Linux's dm-log-writes, of the experiment's one drive, which is used in place
+    of a run. ``base``: the disk as it was before the log, a raw image; by default the drive's medium.
     ``results``: folder of the results; by default the experiment's, or a new one below ``results/``.
     ``check``: shell command that checks each state in a guest; by default the experiment's.
     ``check_every``: runs the check on one of so many states (default 1). ``check_limit``: the
@@ -348,6 +352,7 @@ def crash_test(
     folder = Path(named) if named is not None else new_folder("crash-test")
     options = {
         "--states": states, "--state": state, "--seed": seed, "--trace": trace,
+        "--log-writes": log_writes, "--base": base,
         "--results": folder, "--check": check, "--check-every": check_every,
         "--check-limit": check_limit, "--checkers": checkers, "--inject": inject, "--engine": engine,
     }  # fmt: skip
