@@ -23,7 +23,7 @@ pub struct Rate(u64);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
     /// Not a size per second.
-    #[error("`{word}` is no rate: write a size per second, such as `3400MB/s`")]
+    #[error("`{word}` is no rate: write a size per second, such as `3400MB/s` or `10Gbit/s`")]
     PerSecond {
         /// The text as written.
         word: String,
@@ -42,14 +42,22 @@ impl Rate {
         Self(if bytes == 0 { 1 } else { bytes })
     }
 
-    /// Reads `3400MB/s`.
+    /// Reads `3400MB/s`, or `10Gbit/s`.
     ///
     /// # Errors
     /// [`RateError`], which names the word.
     pub fn parse(word: &str) -> Result<Self, RateError> {
         let size = word.trim().strip_suffix("/s");
         let size = size.ok_or_else(|| RateError::PerSecond { word: word.into() })?;
-        match parse_size(size)? {
+        let bytes = match size.strip_suffix("bit") {
+            // As many bytes, and an eighth of that: "10G" and "B".
+            Some(bits) if bits.ends_with(|c: char| c.is_ascii_alphabetic()) => {
+                parse_size(&format!("{bits}B"))? / 8
+            }
+            Some(bits) => parse_size(bits)? / 8,
+            None => parse_size(size)?,
+        };
+        match bytes {
             0 => Err(RateError::Zero),
             bytes => Ok(Self(bytes)),
         }
@@ -107,7 +115,7 @@ impl JsonSchema for Rate {
             "description": "A rate of transfer: a size per second.",
             "type": "string",
             "pattern": "^ *[0-9]+(\\.[0-9]+)? *[A-Za-z]*/s *$",
-            "examples": ["3400MB/s"]
+            "examples": ["3400MB/s", "10Gbit/s"]
         })
     }
 }
@@ -137,7 +145,17 @@ mod tests {
         let slow = Rate::per_second(100_000_000).time_per_byte();
         assert!(10_000_000_000_000u64.abs_diff(slow.times(1_000_000_000_000)) <= 250);
         assert_eq!(Rate::per_second(1).time_per_byte().times(u64::MAX), u64::MAX);
+        for (word, bytes) in [
+            ("10Gbit/s", 1_250_000_000),
+            ("2.5 Gbit/s", 312_500_000),
+            ("800bit/s", 100),
+            ("100Mbit/s", 12_500_000),
+        ] {
+            assert_eq!(Rate::parse(word).unwrap().bytes_per_second(), bytes, "{word}");
+        }
         for (word, expected) in [
+            ("7bit/s", "more than 0"),
+            ("9Gb/s", "did you mean"),
             ("500MB", "such as `3400MB/s`"),
             ("0MB/s", "more than 0"),
             ("5Mb/s", "did you mean `MB`"),

@@ -1,7 +1,7 @@
 //! Entries as a stream of bytes: kind (1 byte), length (4 bytes, little
 //! endian), payload.
 
-use crate::{span, IoRecord, RunEvent, Stage};
+use crate::{span, IoRecord, PacketRecord, RunEvent, Stage};
 
 /// Longest payload of a frame; longer entries go out as several frames.
 const MAX_PAYLOAD: usize = 1 << 20;
@@ -52,6 +52,17 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
                 record.encode(&mut payload);
             }
             frames(b'i', &payload, MAX_PAYLOAD / IoRecord::ENCODED * IoRecord::ENCODED);
+        }
+        RunEvent::Packets(records) => {
+            // A record is in one frame; it is far shorter than the limit.
+            let mut payload = Vec::new();
+            for record in records {
+                if payload.len() + record.encoded() > MAX_PAYLOAD {
+                    frames(b'n', &std::mem::take(&mut payload), MAX_PAYLOAD);
+                }
+                record.encode(&mut payload);
+            }
+            frames(b'n', &payload, MAX_PAYLOAD);
         }
         RunEvent::Tracks(tracks) => {
             // Few at a time, so that no frame is too long.
@@ -153,6 +164,9 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
                 .collect();
             RunEvent::Ios(records.ok_or(FrameError::Payload("ios"))?)
         }
+        b'n' => {
+            RunEvent::Packets(PacketRecord::decode(payload).ok_or(FrameError::Payload("packets"))?)
+        }
         b't' => RunEvent::Tracks(
             serde_json::from_slice(payload).map_err(|_| FrameError::Payload("tracks"))?,
         ),
@@ -215,7 +229,13 @@ mod tests {
                 ..Track::new(TrackKind::ALL[kind], &owner, name)
             },
         );
+        let packet = (any::<[u16; 2]>(), any::<bool>(), any::<u64>(), any::<u32>())
+            .prop_flat_map(|head| (Just(head), prop::collection::vec(any::<u8>(), 0..70)));
+        let packet = packet.prop_map(|(([network, port], outgoing, at, length), bytes)| {
+            PacketRecord { network, port, outgoing, at, length, bytes }
+        });
         prop_oneof![
+            prop::collection::vec(packet, 0..9).prop_map(RunEvent::Packets),
             prop::collection::vec(span, 0..9).prop_map(RunEvent::Spans),
             prop::collection::vec(track, 1..9).prop_map(RunEvent::Tracks),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Output),

@@ -7,16 +7,20 @@
 
 mod frame;
 mod io_columns;
+mod network;
 mod outcome;
+mod packet;
 mod shared;
 mod span;
 pub mod text;
 
 pub use frame::{encode, Decoder, FrameError};
 pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
+pub use network::{LinkOutcome, NetworkOutcome};
 pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
 };
+pub use packet::PacketRecord;
 pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 
 use stasis_block::clock::Nanos;
@@ -40,6 +44,8 @@ pub enum RunEvent {
     Progress(Nanos),
     /// I/Os that have completed.
     Ios(Vec<IoRecord>),
+    /// Frames that have passed machines' ports.
+    Packets(Vec<PacketRecord>),
     /// The tracks of the spans that follow; comes once, where spans are reported.
     Tracks(Vec<Track>),
     /// Spans, of each track in the order of time.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
 
-use crate::SharedOutcome;
+use crate::{NetworkOutcome, SharedOutcome};
 
 /// Reason for a run's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +106,9 @@ pub struct Outcome {
     /// Activity of the processors.
     #[serde(default)]
     pub processors: Processors,
+    /// Figures of each network between the machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkOutcome>,
     /// Service that each tenant of a shared drive received, for each such drive.
     #[serde(default)]
     pub shared: Vec<SharedOutcome>,
@@ -133,6 +136,7 @@ impl Outcome {
             medium_errors: Vec::new(),
             machines: Vec::new(),
             processors: Processors::default(),
+            networks: Vec::new(),
             shared: Vec::new(),
             lost_spans: 0,
         }

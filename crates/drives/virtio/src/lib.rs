@@ -1,17 +1,19 @@
-//! A virtio block device, independent of the carrier of its registers, its memory and its
-//! interrupts.
+//! Virtio devices, independent of the carrier of their registers, their memory and their
+//! interrupts: block devices ([`Device`]) and network devices ([`net::Device`]).
 //!
-//! [`Device`] is the block device with its queues, for any transport: the carrier gives it the
+//! A [`Device`] is a block device with its queues, for any transport: the carrier gives it the
 //! features that the driver has accepted, starts its queues, and forwards notifications.
 //! [`PciDevice`] has the registers of the modern PCI transport around it. Either hands out I/O
 //! requests by `pop_request`, takes them back by `complete`, and returns by `pop_interrupt` the
 //! interrupts to signal. After any call that takes a memory, both the requests and the interrupts
-//! are to be looked at.
+//! are to be looked at. A network device hands out frames and takes frames in the same way
+//! ([`PciNetworkDevice`]).
 //!
 //! Promises:
 //! - Linux's own `virtio_blk` driver finds its features here: several queues, flush and the write
 //!   cache's switch, discard, write zeroes, indirect descriptors, the event index, and the I/O
-//!   priority of each request.
+//!   priority of each request. `virtio_net` finds its address, the transfer unit, the link's state,
+//!   sums that the device completes, and buffers that a frame is spread over.
 //! - Pure: no threads, no wall clock, no I/O. The same calls have the same
 //!   results.
 //! - Nothing that a guest writes can make it panic, loop without bound, use
@@ -25,23 +27,19 @@
 //! References are to the OASIS "Virtual I/O Device (VIRTIO) Version 1.2",
 //! cited as "virtio 1.2" with the section.
 
+mod block;
 mod chain;
-mod completions;
-mod config;
-mod device;
 mod features;
+pub mod net;
 mod pci;
-mod request;
 mod ring;
-mod slots;
-mod space;
+mod virtio_device;
 
-pub use config::{Config, ConfigError};
-pub use device::{Device, Interrupt, Statistics, MAX_REFUSED};
-pub use features::feature;
-pub use pci::{Capability, PciDevice};
+pub use block::{feature, Config, ConfigError, Device, Statistics, MAX_REFUSED};
+pub use pci::{Capability, Pci, PciDevice, PciNetworkDevice};
 pub use ring::{Fault, QueueSetup, Track};
 pub use stasis_block::memory::{Memory, OutOfMemoryRange};
+pub use virtio_device::{Interrupt, VirtioDevice};
 
 /// Unit of the protocol's addresses and lengths in bytes, independent of the block size is (virtio
 /// 1.2 section 5.2.6).

@@ -3,10 +3,11 @@
 
 use stasis_block::{Refused, Request, Status, Tag};
 
-use crate::config::{Config, ConfigError};
-use crate::device::{Device, Interrupt};
+use crate::block::{Config, ConfigError, Device};
+use crate::net;
 use crate::ring::QueueSetup;
-use crate::{space, Memory};
+use crate::virtio_device::{Interrupt, VirtioDevice};
+use crate::Memory;
 
 /// Structures in the BAR: a page for each.
 const COMMON: u64 = 0x0000;
@@ -80,9 +81,15 @@ struct Registers {
 }
 
 /// A virtio block device on a PCI bus.
+pub type PciDevice = Pci<Device>;
+
+/// A virtio network device on a PCI bus.
+pub type PciNetworkDevice = Pci<net::Device>;
+
+/// A virtio device on a PCI bus.
 #[derive(Debug)]
-pub struct PciDevice {
-    device: Device,
+pub struct Pci<D> {
+    device: D,
     feature_select: u32,
     driver_feature_select: u32,
     driver_features: u64,
@@ -95,22 +102,18 @@ pub struct PciDevice {
     isr: u8,
 }
 
-impl PciDevice {
+impl<D: VirtioDevice> Pci<D> {
     /// PCI's vendor of all virtio devices (section 4.1.2).
     pub const VENDOR: u16 = 0x1af4;
-    /// A modern device's number: 0x1040 and the device type, 2 for block
-    /// devices (sections 4.1.2 and 5.2.1).
-    pub const DEVICE: u16 = 0x1042;
+    /// A modern device's number: 0x1040 and the device type (section 4.1.2).
+    pub const DEVICE: u16 = 0x1040 + D::TYPE;
 
-    /// A device without a driver yet.
-    ///
-    /// # Errors
-    /// Returns the invalid field of `config` and its allowed values.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
-        let queues = usize::from(config.queues);
-        let registers = Registers::new(config.queue_size);
-        Ok(Self {
-            device: Device::new(config)?,
+    /// `device` without a driver yet.
+    pub fn of(device: D) -> Self {
+        let registers = Registers::new(device.queue_size());
+        Self {
+            queues: vec![registers; usize::from(device.queues())],
+            device,
             feature_select: 0,
             driver_feature_select: 0,
             driver_features: 0,
@@ -118,9 +121,8 @@ impl PciDevice {
             status: 0,
             generation: 0,
             queue_select: 0,
-            queues: vec![registers; queues],
             isr: 0,
-        })
+        }
     }
 
     /// Size of the registers in bytes, for their base address register. The
@@ -137,7 +139,7 @@ impl PciDevice {
             Capability { kind: 1, offset: COMMON, length: COMMON_LENGTH as u64, step: None },
             Capability { kind: 2, offset: NOTIFY, length: 64 * 4, step: Some(NOTIFY_STEP) },
             Capability { kind: 3, offset: ISR, length: 1, step: None },
-            Capability { kind: 4, offset: SPACE, length: space::LENGTH as u64, step: None },
+            Capability { kind: 4, offset: SPACE, length: D::SPACE as u64, step: None },
         ]
     }
 
@@ -153,8 +155,13 @@ impl PciDevice {
     }
 
     /// The device behind the registers.
-    pub fn device(&self) -> &Device {
+    pub fn device(&self) -> &D {
         &self.device
+    }
+
+    /// The device behind the registers, to change.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
     }
 
     /// Reads registers from `offset` on, of any width.
@@ -314,7 +321,7 @@ impl PciDevice {
     }
 
     fn reset(&mut self) {
-        let registers = Registers::new(self.device.config().queue_size);
+        let registers = Registers::new(self.device.queue_size());
         self.device.reset();
         self.queues.fill(registers);
         self.feature_select = 0;
@@ -324,6 +331,32 @@ impl PciDevice {
         self.status = 0;
         self.queue_select = 0;
         self.isr = 0;
+    }
+
+    /// The next MSI-X vector to signal.
+    pub fn pop_interrupt(&mut self) -> Option<u16> {
+        while let Some(interrupt) = self.device.pop_interrupt() {
+            let (vector, bit) = match interrupt {
+                Interrupt::Queue(queue) => (self.queues[usize::from(queue)].vector, 1),
+                Interrupt::Configuration => (self.config_vector, 2),
+            };
+            if vector != NO_VECTOR {
+                return Some(vector);
+            }
+            // A driver without vectors looks there (section 4.1.5.3).
+            self.isr |= bit;
+        }
+        None
+    }
+}
+
+impl PciDevice {
+    /// A block device without a driver yet.
+    ///
+    /// # Errors
+    /// Returns the invalid field of `config` and its allowed values.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        Ok(Self::of(Device::new(config)?))
     }
 
     /// Looks for requests in every queue.
@@ -354,22 +387,6 @@ impl PciDevice {
     /// See [`Device::complete`].
     pub fn complete(&mut self, memory: &dyn Memory, tag: Tag, status: Status, data: Vec<u8>) {
         self.device.complete(memory, tag, status, data);
-    }
-
-    /// The next MSI-X vector to signal.
-    pub fn pop_interrupt(&mut self) -> Option<u16> {
-        while let Some(interrupt) = self.device.pop_interrupt() {
-            let (vector, bit) = match interrupt {
-                Interrupt::Queue(queue) => (self.queues[usize::from(queue)].vector, 1),
-                Interrupt::Configuration => (self.config_vector, 2),
-            };
-            if vector != NO_VECTOR {
-                return Some(vector);
-            }
-            // A driver without vectors looks there (section 4.1.5.3).
-            self.isr |= bit;
-        }
-        None
     }
 }
 

@@ -66,6 +66,9 @@ pub enum Fault {
     /// A request without room for its header or status.
     #[error("the guest's driver made a request that has no header or no status")]
     Request,
+    /// A buffer for frames that has no room for a frame's header.
+    #[error("the guest's driver gave a buffer of {0} bytes for frames")]
+    Buffer(usize),
 }
 
 /// Notes which requests of a queue are under way, for a carrier that brings them through its own
@@ -205,6 +208,12 @@ impl Ring {
             track.taken(head);
         }
         Ok(head)
+    }
+
+    /// Puts back the last `count` requests that were taken: they wait again.
+    pub fn put_back(&mut self, count: u16) {
+        self.next_available = self.next_available.wrapping_sub(count);
+        self.in_flight = self.in_flight.saturating_sub(count);
     }
 
     /// Gives a request back, with `length` bytes written to it; whether the

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, MAX_DRIVES};
 use stasis_config::{guess, listed};
+use stasis_network::NetworkSpec;
 
 use crate::{
     CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, Machines, ServeSpec, WorkloadSpec,
@@ -50,7 +51,7 @@ use crate::{
 /// pattern = "5r-seq"
 /// ```
 ///
-/// Several machines stand in tables `[[machine]]`.
+/// Several machines stand in tables `[[machine]]`, networks between them in `[[network]]`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Experiment {
@@ -88,6 +89,9 @@ pub struct Experiment {
     /// Host workloads on the drives.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadSpec>,
+    /// Networks between several machines.
+    #[serde(rename = "network")]
+    pub networks: Vec<NetworkSpec>,
 }
 
 /// The machine.
@@ -243,6 +247,7 @@ impl Experiment {
     pub fn finish(&mut self) -> Result<(), ExperimentError> {
         self.name_drives()?;
         self.name_all();
+        self.settle_networks();
         self.check().map_err(ExperimentError::Value)
     }
 
@@ -290,10 +295,15 @@ impl Experiment {
             let shared = self.machine.several().is_empty();
             let own = if shared { self.drives.len() } else { machine.drives.len() };
             let count = own + machine.disks.len();
-            if count > MAX_DRIVES {
+            let networks = self.networks_of(machine).count();
+            if count + networks > MAX_DRIVES {
                 let name = machine.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
+                let networks = match networks {
+                    0 => String::new(),
+                    count => format!(" and {count} networks"),
+                };
                 return Err(format!(
-                    "{name}{count} drives, but a machine has {MAX_DRIVES} at most"
+                    "{name}{count} drives{networks}, but a machine has {MAX_DRIVES} at most"
                 ));
             }
         }
@@ -320,6 +330,7 @@ impl Experiment {
         let names = self.drives.iter().chain(drives).map(|drive| &drive.name);
         let disks = self.machine.several().iter().flat_map(|machine| &machine.disks);
         once("drives", names.chain(disks.map(|disk| &disk.name)))?;
+        self.check_networks()?;
         once("workloads", self.workloads.iter().map(|load| &load.name))?;
         for load in &self.workloads {
             let name = load.name.as_deref().unwrap_or_default();
@@ -429,12 +440,15 @@ impl MachineSpec {
 const GUEST_SCHEDULERS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
 
 /// Whether a name can be a folder's, and a mark in the output.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && name.chars().all(plain) && !name.starts_with('.')
 }
 
-fn once<'a>(what: &str, names: impl Iterator<Item = &'a Option<String>>) -> Result<(), String> {
+pub(crate) fn once<'a>(
+    what: &str,
+    names: impl Iterator<Item = &'a Option<String>>,
+) -> Result<(), String> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names.flatten() {
         if !seen.insert(name) {

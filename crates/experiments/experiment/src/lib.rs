@@ -13,6 +13,7 @@ mod file;
 mod guest_drive;
 #[cfg(test)]
 mod messages;
+mod networks;
 mod serve;
 mod speed;
 mod tenant;
@@ -29,6 +30,7 @@ pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stasis_network::{LinkSpec, NetworkSpec};
     use stasis_nvme::{Ocssd, Zones, Zrwa};
 
     /// A key is read if and only if it is in the schema, from which help, editors and suggestions
@@ -40,7 +42,7 @@ mod tests {
         }
         same! {
             Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec
-            Zones Zrwa Ocssd
+            Zones Zrwa Ocssd NetworkSpec LinkSpec
         }
     }
 }

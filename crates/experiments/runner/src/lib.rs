@@ -48,6 +48,7 @@ pub mod keep;
 mod local;
 mod logged_drive;
 mod media;
+mod networks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod opened_drives;
 mod plan;

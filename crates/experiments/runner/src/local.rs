@@ -14,6 +14,7 @@ use stasis_guest_image::Guest;
 use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop, TimelineConfig};
 use stasis_run_events::{EventSink, Outcome};
 
+use crate::networks;
 use crate::opened_drives::Drives;
 use crate::plan::{input, RunPlan};
 use crate::root::{self, Source};
@@ -175,6 +176,7 @@ pub fn run(
                 move || jobs.lock().unwrap_or_else(PoisonError::into_inner).command(number)
             }),
             drives,
+            ports: networks::ports(&plan.networks, &machine.name),
             root: root.transpose()?,
             seed: plan.seed,
             random: machine.spec.random,
@@ -194,6 +196,7 @@ pub fn run(
         Config {
             machines,
             shared: opened.into_shared(),
+            networks: networks::networks(&plan.networks, plan.seed),
             speed: match plan.cpu_speed {
                 CpuSpeed::Khz(khz) => Speed::Khz(khz),
                 CpuSpeed::Times(times) => Speed::Times(times),

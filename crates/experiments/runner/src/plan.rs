@@ -6,6 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_channel::Job;
 use stasis_experiment::{CpuSpeed, DriveSpec, Interface, MachineSpec, TenantSpec};
 use stasis_models::ModelSpec;
+use stasis_network::NetworkSpec;
 use stasis_report::{Changes, Drive};
 
 /// Names of the files that a machine reads.
@@ -54,6 +55,9 @@ pub struct RunPlan {
     pub shared: Vec<PlannedDrive>,
     /// Host workloads on the shared drives.
     pub workloads: Vec<PlannedWorkload>,
+    /// Networks between the machines.
+    #[serde(default)]
+    pub networks: Vec<NetworkSpec>,
 }
 
 impl RunPlan {

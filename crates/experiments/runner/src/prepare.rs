@@ -24,7 +24,7 @@ use crate::relay::Relay;
 use crate::run_error::RunError;
 use crate::sharing::Sharing;
 use crate::trace::{self, TraceOptions, WorkingCopy};
-use crate::{input, software_host};
+use crate::{input, networks, software_host};
 
 /// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1) spend on a read
 /// beside the drive, with one processor and with several: the mean over 5000 reads of
@@ -160,6 +160,7 @@ impl<'a> RunSetup<'a> {
             }),
             shared: sharing.into_drives(),
             workloads,
+            networks: experiment.networks.clone(),
         };
         Ok(Prepared { setup: self, plan, shown, root, media, keeps, copies, traced })
     }
@@ -216,8 +217,7 @@ impl<'a> RunSetup<'a> {
         });
         job.scheduler = spec.guest_scheduler.clone().unwrap_or_default();
         if let (true, Some(name)) = (job.together, &spec.name) {
-            // Underscores and dots are no part of a host's name.
-            job.hostname = name.replace(['_', '.'], "-");
+            job.hostname = networks::host_name(name);
         }
         // A run that must repeat starts at the guest's own date, others today.
         let date = Duration::from_secs(self.guest.date);
@@ -228,7 +228,14 @@ impl<'a> RunSetup<'a> {
         };
         job.realtime_ns = u64::try_from(date.as_nanos()).unwrap_or(u64::MAX);
         let name = spec.name.clone().unwrap_or_default();
-        PlannedMachine { name, spec: spec.clone(), job, drives }
+        let mut spec = spec.clone();
+        job.interfaces = networks::interfaces(experiment, &spec);
+        job.hosts = networks::hosts(experiment, &spec);
+        if !job.interfaces.is_empty() {
+            // Interfaces are eth0, eth1 and so on, in the order of the networks.
+            spec.kernel_command_line.push_str(" net.ifnames=0");
+        }
+        PlannedMachine { name, spec, job, drives }
     }
 
     /// Time that the software of a guest with `vcpus` processors adds to a read as fio measures it

@@ -195,6 +195,10 @@ impl<'a> Runner<'a> {
         if self.timeline {
             writer.keep_timeline()?;
         }
+        for network in &experiment.networks {
+            let name = network.name.as_deref().unwrap_or_default();
+            writer.add_network(name, &network.machines, network.capture != Some(0))?;
+        }
         let paths = prepared.paths();
         let mut relay = Relay::new(writer, &observer, self.keeps_output, prepared.machines())?;
         if let Some(trace) = self.trace {

@@ -1,6 +1,7 @@
 //! The agent's task.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +82,12 @@ pub struct Job {
     /// Whether the guest is to report when its bfq raises weights.
     #[serde(default)]
     pub coordinate: bool,
+    /// Addresses of the guest on networks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<NetworkInterface>,
+    /// Addresses of machines, each with its names, for `/etc/hosts`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<(Ipv4Addr, Vec<String>)>,
     /// Whether bfq is to idle while it has raised some, as on drives that seek.
     #[serde(default = "yes")]
     pub idles: bool,
@@ -117,6 +124,17 @@ pub struct CheckedDisk {
     pub written: Vec<(u64, u64)>,
 }
 
+/// An interface of a guest on a network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkInterface {
+    /// Address of its port.
+    pub port: [u8; 6],
+    /// Address of the guest.
+    pub address: Ipv4Addr,
+    /// Bits of the prefix that the network's addresses have in common.
+    pub prefix: u8,
+}
+
 /// The device that a guest's root is on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootDevice {
@@ -150,6 +168,8 @@ impl Job {
             together: false,
             scheduler: String::new(),
             coordinate: false,
+            interfaces: Vec::new(),
+            hosts: Vec::new(),
             idles: true,
         }
     }
@@ -167,6 +187,8 @@ impl Job {
             scheduler: self.scheduler.clone(),
             coordinate: self.coordinate,
             idles: self.idles,
+            interfaces: self.interfaces.clone(),
+            hosts: self.hosts.clone(),
             ..Self::new(Vec::new())
         }
     }

@@ -18,7 +18,7 @@ mod terminal;
 
 pub use client::{Client, ClientError, InputReader, ResultsWriter, Transport};
 pub use host::{Host, Mailbox, ProtocolError};
-pub use job::{CheckedDisk, Job, RootDevice};
+pub use job::{CheckedDisk, Job, NetworkInterface, RootDevice};
 pub use message::{Refusal, Request, Response, Stream};
 pub use terminal::{Keyboard, SharedKeyboard, Typed, WindowSize, MAX_TYPED};
 

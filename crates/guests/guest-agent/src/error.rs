@@ -33,6 +33,9 @@ pub enum AgentError {
         /// How long was waited.
         seconds: u64,
     },
+    /// A port of a network has no interface.
+    #[error("in the guest: no network interface has the address {0}; the guest's kernel may lack the driver virtio_net")]
+    NoInterface(String),
     /// The root's file system is not a Linux's.
     #[error("the root has no Linux: its file system of {file_system} has neither /bin nor /usr")]
     NoLinux {

@@ -1,10 +1,10 @@
 //! Settings of the guest's kernel: time, randomness, modules, names.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -135,26 +135,6 @@ pub(crate) fn come_first() -> Result<(), AgentError> {
 /// Sets the host name.
 pub(crate) fn set_hostname(name: &str) -> Result<(), AgentError> {
     nix::unistd::sethostname(name).map_err(|e| AgentError::new("set the host name to", name, e))
-}
-
-/// Brings up the loopback interface: programs expect 127.0.0.1 to be there.
-pub(crate) fn loopback_up() -> Result<(), AgentError> {
-    let error = |e: Errno| AgentError::new("bring up", "the loopback interface", e);
-    // SAFETY: creates a descriptor and touches nothing.
-    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    let socket = Errno::result(socket).map_err(error)?;
-    // SAFETY: the descriptor is new and nobody else's.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    const NAME: &CStr = c"lo";
-    // SAFETY: all zeroes is a valid `ifreq`.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(NAME.to_bytes()) {
-        *to = *from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: the ioctl reads an `ifreq`.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request) };
-    Errno::result(result).map(drop).map_err(error)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod device;
 mod error;
 mod in_place;
 mod kernel;
+mod network;
 mod port;
 mod results;
 mod root;
@@ -98,8 +99,12 @@ fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentE
     kernel::count_processors(job.vcpus)?;
     let announcements = wait::Announcements::listen()?;
     kernel::load_modules(Path::new("/modules"), &device::vendors())?;
+    if !job.interfaces.is_empty() {
+        kernel::load_list(Path::new("/modules"), "order-network")?;
+    }
     root::enter(&announcements, job.root.as_ref())?;
-    kernel::loopback_up()?;
+    network::loopback_up()?;
+    network::set_up(&job.interfaces, &job.hosts)?;
     surroundings(client, job, &announcements, Udev::Starts)
 }
 

@@ -16,7 +16,8 @@ use stasis_channel::{
 
 use crate::wait::Announcements;
 use crate::{
-    begin, checked, command, device, kernel, root, send_results, surroundings, AgentError, Udev,
+    begin, checked, command, device, kernel, network, root, send_results, surroundings, AgentError,
+    Udev,
 };
 
 /// Sets the guest up once and runs jobs until there are no more.
@@ -30,7 +31,7 @@ pub(crate) fn serve() -> Result<(), AgentError> {
     let root = root_device(&announcements)?;
     let root = root.as_ref();
     root::enter(&announcements, root)?;
-    kernel::loopback_up()?;
+    network::loopback_up()?;
     let mut client = Client::new(port);
     loop {
         let job = client.hello()?;

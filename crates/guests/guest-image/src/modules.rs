@@ -19,8 +19,14 @@ const PORT: &str = "virtio_console";
 /// sums quicker with it. From Linux 6.14 on their library does so by itself.
 const SUMS: &str = "crc32c_intel";
 
+/// Loaded where the guest has ports of networks.
+const NETWORK: &str = "virtio_net";
+
 /// The list of what a root's file system needs.
 pub(crate) const ROOT_LIST: &str = "order-root";
+
+/// The list of [`NETWORK`].
+const NETWORK_LIST: &str = "order-network";
 
 /// The list of [`PORT`].
 const PORT_LIST: &str = "order-port";
@@ -133,11 +139,18 @@ pub(crate) fn lists(index: &Index) -> Result<Vec<(String, Vec<String>)>, BuildEr
     }
     let mut all: Vec<String> = lists.iter().flat_map(|(_, paths)| paths.clone()).collect();
     let before = all.len();
+    // A kernel without it runs machines that have no network.
+    if index.collect(NETWORK, &mut all).is_err() {
+        all.truncate(before);
+    }
+    let network = (NETWORK_LIST.to_string(), all[before..].to_vec());
+    let before = all.len();
     index.collect(PORT, &mut all)?;
     if index.modules.contains_key(SUMS) {
         index.collect(SUMS, &mut all)?;
     }
     lists.push((PORT_LIST.to_string(), all.split_off(before)));
+    lists.push(network);
     Ok(lists)
 }
 

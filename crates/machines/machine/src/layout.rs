@@ -37,8 +37,8 @@ pub const APIC_SIZE: u64 = 0x1000;
 pub const CHANNEL_SLOT: usize = 1;
 /// Slot of the first drive; the others follow.
 pub const FIRST_DRIVE_SLOT: usize = 2;
-/// BAR of a drive's registers, as NVMe and virtio's PCI transport have it here.
-pub const DRIVE_BAR: usize = 0;
+/// BAR of a device's registers, as NVMe and virtio's PCI transport have it here.
+pub const DEVICE_BAR: usize = 0;
 /// MSR of the local APIC's TSC deadline (Intel SDM vol. 4, table 2-2).
 pub const TSC_DEADLINE: u32 = 0x6e0;
 /// First and last MSR of the x2APIC's registers.

@@ -43,10 +43,11 @@ mod vcpu;
 mod vcpu_pool;
 
 pub use boot::BootError;
-pub use devices::{Command, CommandSource};
+pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
-    run, Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
+    run, Config, Controller, DriveConfig, MachineConfig, NetworkConfig, Rewind, Speed, Stop,
+    TimelineConfig,
 };
 
 /// Limit on the processors of a machine.

@@ -194,6 +194,7 @@ impl Statistics {
             inside,
             medium_errors: Vec::new(),
             machines: Vec::new(),
+            networks: Vec::new(),
             shared: Vec::new(),
             lost_spans: 0,
         }

@@ -1,13 +1,15 @@
 //! From a run's records to its results.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{IoRecord, Outcome};
+use stasis_run_events::{IoRecord, Outcome, PacketRecord};
 
 use crate::distribution::EXACT_BOUND;
 use crate::files::write_whole;
@@ -15,6 +17,7 @@ use crate::folder::ResultsFolder;
 use crate::ios::{Footer, Ios, Rows};
 use crate::jobs::Jobs;
 use crate::page::{self, Page};
+use crate::pcapng::PacketFile;
 use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
@@ -40,6 +43,8 @@ pub struct ResultsWriter {
     ways: BTreeMap<usize, Nanos>,
     /// Where a guest ran: how far one of its processors may be ahead of another (ns).
     quantum: Option<Nanos>,
+    /// Files of the frames of networks; `None` for one whose frames are not kept.
+    packets: Vec<Option<PacketFile>>,
 }
 
 impl std::fmt::Debug for ResultsWriter {
@@ -109,6 +114,7 @@ impl ResultsWriter {
             jobs: None,
             ways: BTreeMap::new(),
             quantum: None,
+            packets: Vec::new(),
         };
         for drive in drives {
             writer.add_drive(drive);
@@ -170,6 +176,41 @@ impl ResultsWriter {
             rows.flush()?;
         }
         result
+    }
+
+    /// One more network, with these machines at its ports; `kept`: whether its frames are kept, in
+    /// `NAME.pcapng`.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn add_network(
+        &mut self,
+        name: &str,
+        machines: &[String],
+        kept: bool,
+    ) -> Result<(), ReportError> {
+        let file = if kept {
+            let path = self.folder.file(&format!("{name}.pcapng"))?;
+            let begun = File::create(&path).and_then(|file| PacketFile::begin(file, machines));
+            Some(begun.map_err(|source| ReportError::Write { path, source })?)
+        } else {
+            None
+        };
+        self.packets.push(file);
+        Ok(())
+    }
+
+    /// Takes frames of networks.
+    ///
+    /// # Errors
+    /// Where the file cannot be written, or a frame names a port that is not there.
+    pub fn record_packets(&mut self, packets: &[PacketRecord]) -> io::Result<()> {
+        for packet in packets {
+            if let Some(Some(file)) = self.packets.get_mut(usize::from(packet.network)) {
+                file.packet(packet)?;
+            }
+        }
+        self.packets.iter_mut().flatten().try_for_each(PacketFile::flush)
     }
 
     /// Keeps what happens inside as well, in [`crate::TIMELINE_FILE`].

@@ -294,7 +294,9 @@ impl Summary {
         let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
         let shared: Vec<Value> =
             outcome.shared.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
-        for (name, rows) in [("machines", machines), ("shared", shared)] {
+        let networks: Vec<Value> =
+            outcome.networks.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
+        for (name, rows) in [("machines", machines), ("shared", shared), ("networks", networks)] {
             if !rows.is_empty() {
                 extra.insert(name.into(), rows.into());
             }

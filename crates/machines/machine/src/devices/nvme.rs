@@ -7,7 +7,7 @@ use stasis_nvme::{Ended, Memory, OutOfMemoryRange, VendorRequest};
 use stasis_run_events::{IoRecord, IoStatus};
 
 use super::drive::DriveController;
-use crate::layout::DRIVE_BAR;
+use crate::layout::DEVICE_BAR;
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};
 
@@ -51,7 +51,7 @@ impl NvmeController {
             revision: 1,
         };
         Function::new(identity)
-            .with_bar(DRIVE_BAR, stasis_nvme::Controller::bar_size(), false)
+            .with_bar(DEVICE_BAR, stasis_nvme::Controller::bar_size(), false)
             .with_msix(queue_pairs + 1)
     }
 }

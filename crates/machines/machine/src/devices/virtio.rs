@@ -4,15 +4,19 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Refused, Request};
 use stasis_drive::{Done, Layer};
 use stasis_run_events::IoRecord;
-use stasis_virtio::PciDevice;
+use stasis_virtio::{Pci, PciDevice, VirtioDevice};
 
 use super::drive::DriveController;
-use crate::layout::DRIVE_BAR;
+use crate::layout::DEVICE_BAR;
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};
 
 /// A capability of the vendor's own (PCI 3.0, appendix H).
 const VENDOR_SPECIFIC: u8 = 0x09;
+
+/// Class of the PCI function: mass storage, other (PCI Code and ID Assignment Specification 1.11,
+/// 1.9).
+const CLASS: u32 = 0x01_80_00;
 
 /// The device.
 pub struct VirtioController {
@@ -27,18 +31,21 @@ impl VirtioController {
 
     /// Its PCI function.
     pub fn function(&self) -> Function {
-        // Class: mass storage, other (PCI Code and ID Assignment Specification
-        // 1.11, 1.9). Revision: a modern device's is 1 or more (virtio 1.2
-        // section 4.1.2.1).
-        let (vendor, device) = (PciDevice::VENDOR, PciDevice::DEVICE);
-        let identity = Identity { vendor, device, class: 0x01_80_00, revision: 1 };
-        let function = Function::new(identity)
-            .with_bar(DRIVE_BAR, PciDevice::bar_size(), false)
-            .with_msix(self.device.vectors());
-        PciDevice::capabilities().into_iter().fold(function, |function, capability| {
-            function.with_capability(VENDOR_SPECIFIC, &capability.body(0))
-        })
+        function(&self.device, CLASS)
     }
+}
+
+/// The PCI function of a virtio device of this class.
+pub(super) fn function<D: VirtioDevice>(device: &Pci<D>, class: u32) -> Function {
+    // A modern device's revision is 1 or more (virtio 1.2 section 4.1.2.1).
+    let (vendor, number) = (Pci::<D>::VENDOR, Pci::<D>::DEVICE);
+    let identity = Identity { vendor, device: number, class, revision: 1 };
+    let function = Function::new(identity)
+        .with_bar(DEVICE_BAR, Pci::<D>::bar_size(), false)
+        .with_msix(device.vectors());
+    Pci::<D>::capabilities().into_iter().fold(function, |function, capability| {
+        function.with_capability(VENDOR_SPECIFIC, &capability.body(0))
+    })
 }
 
 impl DriveController for VirtioController {

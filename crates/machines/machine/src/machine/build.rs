@@ -12,6 +12,7 @@ use stasis_virtio::PciDevice;
 use super::config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
 };
+use super::networks::Networks;
 use super::rewind::RewindState;
 use super::run::Run;
 use super::timeline::{Timeline, BATCH};
@@ -20,7 +21,8 @@ use super::vm::Machine;
 use super::watch::Watch;
 use crate::boot::{self, Kernel};
 use crate::devices::{
-    ChannelDevice, Cmos, DriveDevice, IoApic, NvmeController, Serial, VirtioController,
+    ChannelDevice, Cmos, DriveDevice, IoApic, NetworkDevice, NvmeController, Serial,
+    VirtioController,
 };
 use crate::engine::{self, Engine};
 use crate::error::Error;
@@ -118,7 +120,10 @@ impl<'j> Run<'j> {
             Some(timeline) => Some(Box::new(watch(&mut machines, timeline, scale, events)?)),
             None => None,
         };
-        let quantum = scale.to_ticks(config.quantum).max(LATENESS_IN_QUANTUM * lateness).max(1);
+        let networks = Networks::new(config.networks);
+        // No machine is further ahead than a frame needs to reach it.
+        let quantum = config.quantum.min(networks.lookahead().unwrap_or(config.quantum));
+        let quantum = scale.to_ticks(quantum).max(LATENESS_IN_QUANTUM * lateness).max(1);
         let mut statistics = Statistics::new(born, processors.len());
         statistics.turns_on = TurnsOn { threads: threads as u32, quantum };
         let timeline = Timeline {
@@ -130,6 +135,7 @@ impl<'j> Run<'j> {
             from: several.then_some(0),
             records: Vec::with_capacity(BATCH),
             recorded_bytes: 0,
+            networks,
             statistics,
             watch,
             typing: Typing::new(config.keyboard),
@@ -138,8 +144,10 @@ impl<'j> Run<'j> {
             1 => None,
             threads => Some(VcpuPool::new(threads, processors.len()).map_err(Error::Threads)?),
         };
+        let ports = ports(&machines);
         Ok(Self {
             timeline,
+            ports,
             pool,
             slices: Vec::new(),
             begun: Vec::new(),
@@ -154,6 +162,21 @@ impl<'j> Run<'j> {
             stop: config.stop,
         })
     }
+}
+
+/// The machine at each port of each network, and its device there.
+fn ports(machines: &[Machine]) -> Vec<Vec<(usize, usize)>> {
+    let mut ports: Vec<Vec<(usize, usize)>> = Vec::new();
+    for (number, machine) in machines.iter().enumerate() {
+        for (index, device) in machine.ports.iter().enumerate() {
+            let (network, port) = (device.place.network, device.place.port);
+            ports.resize(ports.len().max(network + 1), Vec::new());
+            let of = &mut ports[network];
+            of.resize(of.len().max(port + 1), (number, index));
+            of[port] = (number, index);
+        }
+    }
+    ports
 }
 
 /// Makes everything record its activity, and emits the list of tracks.
@@ -183,10 +206,11 @@ fn check(config: &MachineConfig) -> Result<(), String> {
     }
     const { assert!(MAX_DRIVES == SLOTS - layout::FIRST_DRIVE_SLOT) };
     let most = MAX_DRIVES - usize::from(config.root.is_some());
-    if config.drives.len() > most {
+    let (drives, ports) = (config.drives.len(), config.ports.len());
+    if drives + ports > most {
         return Err(format!(
-            "{} drives asked for, but a machine has at most {most}",
-            config.drives.len(),
+            "{drives} drives and {ports} networks asked for, but a machine has at most {most} of \
+             both"
         ));
     }
     Ok(())
@@ -237,6 +261,10 @@ impl Machine {
             };
             drives.push(device);
         }
+        let ports: Vec<_> = config.ports.into_iter().map(NetworkDevice::new).collect();
+        for port in &ports {
+            bus.add(port.function(), &mut next);
+        }
         let processors = (0..config.vcpus).map(Processor::new).collect();
         Ok(Self {
             lazy: drives.iter().any(DriveDevice::is_lazy),
@@ -247,6 +275,7 @@ impl Machine {
             channel,
             drives,
             own,
+            ports,
             serial: Serial::default(),
             io_apic: IoApic::new(config.vcpus),
             cmos: Cmos::default(),

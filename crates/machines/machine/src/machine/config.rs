@@ -9,7 +9,8 @@ use stasis_block::Link;
 use stasis_channel::Job;
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
 
-use crate::devices::CommandSource;
+use super::networks::NetworkConfig;
+use crate::devices::{CommandSource, PortConfig};
 
 /// One drive of a machine.
 pub struct DriveConfig {
@@ -57,6 +58,8 @@ pub struct MachineConfig<'a> {
     pub drives: Vec<DriveConfig>,
     /// The drive that its root is on, behind all others: no part of the experiment.
     pub root: Option<DriveConfig>,
+    /// Its ports of the run's networks, in order.
+    pub ports: Vec<PortConfig>,
     /// Seed of everything random in the guest.
     pub seed: u64,
     /// Whether RDRAND and RDSEED are visible.
@@ -73,6 +76,8 @@ pub struct Config<'a> {
     pub machines: Vec<MachineConfig<'a>>,
     /// Drives that they share.
     pub shared: Vec<SharedDrive>,
+    /// Networks between them. Every port of each belongs to one machine.
+    pub networks: Vec<NetworkConfig>,
     /// Processor speed: how many times as fast as it ticks the TSC is declared.
     pub speed: Speed,
     /// The kernel (vmlinux).

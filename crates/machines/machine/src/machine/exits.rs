@@ -5,11 +5,11 @@ use stasis_run_events::RunEvent;
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
 use crate::apic::{self, Effect};
-use crate::devices::{cmos, Serial};
+use crate::devices::{cmos, NetworkDevice, Serial};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::layout::{
-    self, APIC_SIZE, CHANNEL_SLOT, DRIVE_BAR, FIRST_DRIVE_SLOT, TSC_DEADLINE, X2APIC,
+    self, APIC_SIZE, CHANNEL_SLOT, DEVICE_BAR, FIRST_DRIVE_SLOT, TSC_DEADLINE, X2APIC,
 };
 use crate::pci::MSIX_BAR;
 use crate::{pvclock, pveoi};
@@ -168,7 +168,15 @@ impl Machine {
             {
                 return self.ring(timeline);
             }
-            (slot, DRIVE_BAR) if slot >= FIRST_DRIVE_SLOT => {
+            (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT + self.drives.len() => {
+                let port = slot - FIRST_DRIVE_SLOT - self.drives.len();
+                if NetworkDevice::is_doorbell(place.offset) {
+                    timeline.statistics.exits.doorbell += 1;
+                }
+                self.ports[port].write(&self.memory, place.offset, data);
+                self.transmit(timeline, port)?;
+            }
+            (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => {
                 let now = timeline.clock.now_ns();
                 let drive = slot - FIRST_DRIVE_SLOT;
                 if drive < self.own && self.drives[drive].is_doorbell(place.offset) {
@@ -206,8 +214,12 @@ impl Machine {
         } else if let Some(place) = self.bus.find(address) {
             match (place.slot, place.bar) {
                 (CHANNEL_SLOT, _) => put(into, u64::from(stasis_channel::VERSION)),
-                (slot, DRIVE_BAR) if slot >= FIRST_DRIVE_SLOT => {
-                    self.drives[slot - FIRST_DRIVE_SLOT].read(place.offset, into);
+                (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => {
+                    let device = slot - FIRST_DRIVE_SLOT;
+                    match device.checked_sub(self.drives.len()) {
+                        Some(port) => self.ports[port].read(place.offset, into),
+                        None => self.drives[device].read(place.offset, into),
+                    }
                 }
                 (slot, MSIX_BAR) => {
                     if let Some(msix) = self.bus.function(slot).msix() {

@@ -10,7 +10,7 @@ use crate::pveoi::PvEoi;
 use crate::vcpu::ProcessorState;
 
 impl Machine {
-    // Slots: the host bridge, the channel, then the drives.
+    // Slots: the host bridge, the channel, the drives, then the ports of networks.
     pub(super) fn interrupts(
         &mut self,
         timeline: &mut Timeline,
@@ -31,10 +31,9 @@ impl Machine {
         timeline: &mut Timeline,
         written: Written,
     ) -> Result<(), Error> {
-        if let (true, Some(drive)) =
-            (written.reset, written.slot.checked_sub(layout::FIRST_DRIVE_SLOT))
-        {
-            self.drives[drive].reset();
+        let drive = written.slot.checked_sub(layout::FIRST_DRIVE_SLOT);
+        if let (true, Some(drive)) = (written.reset, drive.and_then(|at| self.drives.get_mut(at))) {
+            drive.reset();
         }
         let released = self.bus.function(written.slot).msix().map(|msix| msix.released());
         for message in released.into_iter().flatten() {

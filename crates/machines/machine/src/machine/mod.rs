@@ -7,6 +7,7 @@ mod build;
 mod config;
 mod exits;
 mod interrupts;
+mod networks;
 mod order;
 mod outcome;
 mod rewind;
@@ -35,6 +36,7 @@ use vm::Machine;
 pub use config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
 };
+pub use networks::NetworkConfig;
 
 /// After so many ticks of virtual time the user and the limits are looked at, in any sequence of
 /// turns.
@@ -59,6 +61,7 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.advance();
+            self.receive()?;
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
                 machine.run_due_events(&mut self.timeline)?;
                 machine.wake(self.instant);
@@ -204,6 +207,7 @@ impl Machine {
             }
             self.interrupts(timeline, index)?;
         }
+        self.advance_ports(timeline)?;
         if let Some(watch) = &mut timeline.watch {
             self.drives.iter_mut().for_each(|drive| drive.control().take_spans(&mut watch.spans));
         }

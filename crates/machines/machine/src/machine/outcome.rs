@@ -51,6 +51,7 @@ impl Run<'_> {
         let mut outcome =
             self.timeline.statistics.outcome(ending, clock, frozen, inside, processors);
         outcome.lost_spans = lost_spans;
+        outcome.networks = self.timeline.networks.outcome();
         if self.machines.len() > 1 {
             let of = |machine: &Machine| MachineOutcome {
                 name: machine.name.clone(),

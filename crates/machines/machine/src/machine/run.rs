@@ -19,6 +19,8 @@ pub(super) struct Run<'j> {
     pub(super) shared: Vec<SharedDrive>,
     /// Reports of the shared drives at the moment when the last command that is waited for ended.
     pub(super) shares: Vec<SharedOutcome>,
+    /// The machine at each port of each network, and its device there.
+    pub(super) ports: Vec<Vec<(usize, usize)>>,
     /// Every processor: its machine, and its number there.
     pub(super) processors: Vec<(usize, usize)>,
     /// The place of the processor that ran last.
@@ -50,10 +52,12 @@ impl<'j> Run<'j> {
         times.map(|processor| processor.time).max().unwrap_or(0)
     }
 
-    /// The next event of any machine (ticks).
+    /// The next event of any machine or network (ticks).
     pub(super) fn next_event(&self) -> Option<u64> {
         let machines = self.machines.iter().filter(|machine| !machine.finished);
-        machines.filter_map(|machine| machine.next_event(&self.timeline)).min()
+        let machines = machines.filter_map(|machine| machine.next_event(&self.timeline));
+        let network = self.timeline.networks.next_event();
+        machines.chain(network.map(|at| self.timeline.clock.scale().to_ticks(at))).min()
     }
 
     /// How long the machines have stood still so far.

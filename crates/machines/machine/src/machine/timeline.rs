@@ -2,6 +2,7 @@
 
 use stasis_run_events::{EventSink, IoRecord, RunEvent};
 
+use super::networks::Networks;
 use super::typing::Typing;
 use super::watch::Watch;
 use crate::error::Error;
@@ -27,6 +28,7 @@ pub(super) struct Timeline<'j> {
     pub(super) from: Option<u16>,
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
+    pub(super) networks: Networks,
     pub(super) statistics: Statistics,
     /// Recorder of the events inside the run, if they are recorded.
     pub(super) watch: Option<Box<Watch>>,
@@ -42,6 +44,7 @@ impl Timeline<'_> {
                 self.emit(RunEvent::Spans(spans))?;
             }
         }
+        self.flush_packets()?;
         if self.records.is_empty() {
             return Ok(());
         }

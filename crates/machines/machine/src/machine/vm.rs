@@ -8,7 +8,7 @@ use stasis_run_events::Ending;
 use super::rewind::RewindState;
 use super::timeline::Timeline;
 use crate::apic::Expiry;
-use crate::devices::{AgentEvent, ChannelDevice, Cmos, DriveDevice, IoApic, Serial};
+use crate::devices::{AgentEvent, ChannelDevice, Cmos, DriveDevice, IoApic, NetworkDevice, Serial};
 use crate::memory::GuestMemory;
 use crate::pci::Bus;
 use crate::pvclock::{Busy, PvClock};
@@ -25,6 +25,8 @@ pub(super) struct Machine {
     pub(super) drives: Vec<DriveDevice>,
     /// How many of those are the experiment's.
     pub(super) own: usize,
+    /// Its ports of networks, in the slots behind the drives.
+    pub(super) ports: Vec<NetworkDevice>,
     /// Whether any drive is to be polled for submissions.
     pub(super) lazy: bool,
     pub(super) serial: Serial,
@@ -82,7 +84,8 @@ impl Machine {
             .drives
             .iter()
             .filter_map(|drive| Some(scale.to_ticks(drive.next_event()?).max(held_until)));
-        timers.chain(drives).min()
+        let ports = self.ports.iter().filter_map(NetworkDevice::next_event);
+        timers.chain(drives).chain(ports.map(|at| scale.to_ticks(at))).min()
     }
 
     /// When a processor's timer expires (ticks): of a busy one, on its own time.

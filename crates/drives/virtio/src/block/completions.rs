@@ -3,9 +3,9 @@
 use stasis_block::memory::scatter;
 use stasis_block::{Operation, Status};
 
-use crate::device::Device;
+use crate::block::device::Device;
+use crate::block::slots::{ChainId, Owner, Slot};
 use crate::ring::Fault;
-use crate::slots::{ChainId, Owner, Slot};
 use crate::{Memory, OutOfMemoryRange};
 
 /// A request's status byte (virtio 1.2 section 5.2.6).

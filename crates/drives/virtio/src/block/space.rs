@@ -1,6 +1,6 @@
 //! The device's configuration space (virtio 1.2 section 5.2.4).
 
-use crate::config::Config;
+use crate::block::config::Config;
 use crate::SECTOR;
 
 /// Length in bytes, up to the fields of discard and write zeroes.

@@ -6,21 +6,14 @@ use std::collections::VecDeque;
 use stasis_block::memory::Pool;
 use stasis_block::{Doorbells, Refused, Request, Status, Tag};
 
+use crate::block::config::{Config, ConfigError};
+use crate::block::features::{self, feature};
+use crate::block::slots::{Owner, Slots};
+use crate::block::space;
 use crate::chain::Chain;
-use crate::config::{Config, ConfigError};
-use crate::features::{self, feature};
 use crate::ring::{Fault, QueueSetup, Ring, Track};
-use crate::slots::{Owner, Slots};
-use crate::{space, Memory};
-
-/// Target of an interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interrupt {
-    /// The driver, about a queue.
-    Queue(u16),
-    /// The driver, about the configuration or the device's state.
-    Configuration,
-}
+use crate::virtio_device::{read_space, Interrupt, VirtioDevice};
+use crate::Memory;
 
 /// Refused requests that are kept for [`Device::pop_refused`]; more are forgotten.
 pub const MAX_REFUSED: usize = 1 << 16;
@@ -116,13 +109,7 @@ impl Device {
 
     /// The driver reads its configuration space. Beyond its end it is 0.
     pub fn read_config(&self, offset: u64, into: &mut [u8]) {
-        let space = space::contents(&self.config, self.writeback);
-        into.fill(0);
-        let Some(rest) = usize::try_from(offset).ok().and_then(|at| space.get(at..)) else {
-            return;
-        };
-        let length = rest.len().min(into.len());
-        into[..length].copy_from_slice(&rest[..length]);
+        read_space(&space::contents(&self.config, self.writeback), offset, into);
     }
 
     /// The driver writes its configuration space: only the switch of the write
@@ -405,5 +392,59 @@ impl Device {
     /// Counters of the device so far.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+}
+
+impl VirtioDevice for Device {
+    const TYPE: u16 = 2;
+    const SPACE: usize = space::LENGTH;
+
+    fn queues(&self) -> u16 {
+        self.config.queues
+    }
+
+    fn queue_size(&self) -> u16 {
+        self.config.queue_size
+    }
+
+    fn features(&self) -> u64 {
+        Device::features(self)
+    }
+
+    fn accept(&mut self, features: u64) -> bool {
+        Device::accept(self, features)
+    }
+
+    fn read_config(&self, offset: u64, into: &mut [u8]) {
+        Device::read_config(self, offset, into);
+    }
+
+    fn write_config(&mut self, offset: u64, data: &[u8]) {
+        Device::write_config(self, offset, data);
+    }
+
+    fn start_queue(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        setup: &QueueSetup,
+    ) -> Result<(), Fault> {
+        Device::start_queue(self, memory, queue, setup)
+    }
+
+    fn reset(&mut self) {
+        Device::reset(self);
+    }
+
+    fn notify(&mut self, memory: &dyn Memory, queue: u16) {
+        Device::notify(self, memory, queue);
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        Device::fault(self)
+    }
+
+    fn pop_interrupt(&mut self) -> Option<Interrupt> {
+        Device::pop_interrupt(self)
     }
 }

@@ -3,13 +3,13 @@
 use stasis_block::memory::{gather, scatter};
 use stasis_block::{Command, Operation, Refused, Request};
 
+use crate::block::completions::RequestStatus;
+use crate::block::device::{Device, MAX_REFUSED};
+use crate::block::features::feature;
+use crate::block::slots::{ChainId, Owner, Slot};
+use crate::block::space::{MAX_DISCARD, MAX_RANGES, MAX_ZEROES};
 use crate::chain::{cut_last, skip, total, Chain};
-use crate::completions::RequestStatus;
-use crate::device::{Device, MAX_REFUSED};
-use crate::features::feature;
 use crate::ring::Fault;
-use crate::slots::{ChainId, Owner, Slot};
-use crate::space::{MAX_DISCARD, MAX_RANGES, MAX_ZEROES};
 use crate::{Memory, OutOfMemoryRange, SECTOR};
 
 /// Size of a request's header in bytes.

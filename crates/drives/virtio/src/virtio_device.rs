@@ -1,0 +1,72 @@
+//! A device behind a transport, whatever it does.
+
+use crate::ring::{Fault, QueueSetup};
+use crate::Memory;
+
+/// Target of an interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// The driver, about a queue.
+    Queue(u16),
+    /// The driver, about the configuration or the device's state.
+    Configuration,
+}
+
+/// Access of a transport to its device.
+pub trait VirtioDevice {
+    /// The number of its type (section 5).
+    const TYPE: u16;
+    /// Length of its configuration space in bytes.
+    const SPACE: usize;
+
+    /// Number of its queues, 1 to 64.
+    fn queues(&self) -> u16;
+
+    /// Limit on the entries of a queue.
+    fn queue_size(&self) -> u16;
+
+    /// The features it offers, one bit each.
+    fn features(&self) -> u64;
+
+    /// The driver accepts `features`; whether that can be.
+    fn accept(&mut self, features: u64) -> bool;
+
+    /// The driver reads its configuration space. Beyond its end it is 0.
+    fn read_config(&self, offset: u64, into: &mut [u8]);
+
+    /// The driver writes its configuration space.
+    fn write_config(&mut self, _offset: u64, _data: &[u8]) {}
+
+    /// Begins to serve a queue.
+    ///
+    /// # Errors
+    /// If the queue cannot be; the device needs a reset then.
+    fn start_queue(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        setup: &QueueSetup,
+    ) -> Result<(), Fault>;
+
+    /// Forgets the driver, and the notifications still due to it.
+    fn reset(&mut self);
+
+    /// The driver notifies of `queue`.
+    fn notify(&mut self, memory: &dyn Memory, queue: u16);
+
+    /// Reason why the device needs a reset, if it does.
+    fn fault(&self) -> Option<Fault>;
+
+    /// The next interrupt to send.
+    fn pop_interrupt(&mut self) -> Option<Interrupt>;
+}
+
+/// Reads from `space` at `offset`; beyond its end it is 0.
+pub(crate) fn read_space(space: &[u8], offset: u64, into: &mut [u8]) {
+    into.fill(0);
+    let Some(rest) = usize::try_from(offset).ok().and_then(|at| space.get(at..)) else {
+        return;
+    };
+    let length = rest.len().min(into.len());
+    into[..length].copy_from_slice(&rest[..length]);
+}

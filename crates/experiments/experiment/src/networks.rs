@@ -1,0 +1,143 @@
+//! Networks between the machines of an experiment.
+
+use stasis_config::{guess, listed};
+use stasis_network::{NetworkSpec, Subnet};
+
+use crate::file::{is_name, once};
+use crate::{Experiment, MachineSpec};
+
+/// Limit on the networks of an experiment: a byte of each port's address is for them.
+const MAX_NETWORKS: usize = 32;
+/// Limit on the machines of a network.
+const MAX_MACHINES: usize = 32;
+
+impl Experiment {
+    /// The networks that a machine is on, each with the machine's port.
+    pub fn networks_of<'a>(
+        &'a self,
+        machine: &'a MachineSpec,
+    ) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let name = machine.name.as_ref();
+        let port = move |network: &NetworkSpec| {
+            network.machines.iter().position(|other| Some(other) == name)
+        };
+        let networks = self.networks.iter().enumerate();
+        networks.filter_map(move |(index, network)| Some((index, port(network)?)))
+    }
+
+    /// Gives every network its name, its machines and its addresses.
+    pub(crate) fn settle_networks(&mut self) {
+        let all: Vec<String> =
+            self.machine.several().iter().filter_map(|machine| machine.name.clone()).collect();
+        for (index, network) in self.networks.iter_mut().enumerate() {
+            network.name.get_or_insert_with(|| format!("net{index}"));
+            if network.machines.is_empty() {
+                network.machines.clone_from(&all);
+            }
+            // One network too many is an error of its own.
+            let index = u8::try_from(index).unwrap_or(u8::MAX);
+            network.subnet.get_or_insert_with(|| Subnet::of_network(index));
+        }
+    }
+
+    pub(crate) fn check_networks(&self) -> Result<(), String> {
+        if self.networks.is_empty() {
+            return Ok(());
+        }
+        let machines = self.machine.several();
+        if machines.is_empty() {
+            return Err("[[network]] joins several machines: give them tables [[machine]]".into());
+        }
+        if self.networks.len() > MAX_NETWORKS {
+            let count = self.networks.len();
+            return Err(format!("{count} networks, but there can be {MAX_NETWORKS} at most"));
+        }
+        once("networks", self.networks.iter().map(|network| &network.name))?;
+        let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
+        for (index, network) in self.networks.iter().enumerate() {
+            let name = network.name.as_deref().unwrap_or_default();
+            let of = |message: String| format!("network {name}: {message}");
+            if !is_name(name) {
+                return Err(of("its name may have letters, digits, `-`, `_` and `.` only".into()));
+            }
+            for machine in &network.machines {
+                if !names().any(|other| other == machine) {
+                    let guess = guess(machine, names());
+                    let all = listed(names());
+                    let text = format!("there is no machine `{machine}`; {guess}there are {all}");
+                    return Err(of(text));
+                }
+            }
+            let on: Vec<&str> = network.machines.iter().map(String::as_str).collect();
+            if let Some(twice) = on.iter().enumerate().find(|(at, name)| on[..*at].contains(name)) {
+                return Err(of(format!("the machine `{}` is on it twice", twice.1)));
+            }
+            if !(1..=MAX_MACHINES).contains(&on.len()) {
+                let count = on.len();
+                return Err(of(format!("{count} machines, but it joins 1 to {MAX_MACHINES}")));
+            }
+            network.check(&on).map_err(of)?;
+            let meets = |other: &&NetworkSpec| match (other.subnet, network.subnet) {
+                (Some(other), Some(subnet)) => other.meets(subnet),
+                _ => false,
+            };
+            if let Some(other) = self.networks[..index].iter().find(meets) {
+                let other = other.name.as_deref().unwrap_or_default();
+                return Err(of(format!("its subnet has addresses of the network {other}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Experiment;
+
+    const GOOD: &str = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\
+         [[machine]]\nname = 'c'\n[[network]]\nname = 'lan'\n\
+         [[network]]\nmachines = ['c', 'b']\nsubnet = '192.168.7.0/24'\n";
+
+    fn finish(text: &str) -> Result<Experiment, String> {
+        let mut experiment: Experiment =
+            stasis_config::read_text(text).map_err(|error| error.to_string())?;
+        experiment.finish().map_err(|error| error.to_string())?;
+        Ok(experiment)
+    }
+
+    #[test]
+    fn a_network_is_named_and_has_every_machine() {
+        let experiment = finish(GOOD).unwrap();
+        let [lan, other] = &experiment.networks[..] else { panic!("two networks") };
+        assert_eq!(lan.machines, ["a", "b", "c"]);
+        assert_eq!(lan.subnet.unwrap().to_string(), "10.0.0.0/24");
+        assert_eq!(other.name.as_deref(), Some("net1"));
+        let of = |machine: usize| {
+            experiment.networks_of(&experiment.machine.all()[machine]).collect::<Vec<_>>()
+        };
+        assert_eq!(of(0), [(0, 0)]);
+        assert_eq!(of(1), [(0, 1), (1, 1)]);
+        assert_eq!(of(2), [(0, 2), (1, 0)]);
+    }
+
+    #[test]
+    fn wrong_networks_are_refused_by_name() {
+        for (from, to, expected) in [
+            ("'lan'", "'l n'", "letters, digits"),
+            ("'lan'", "'net1'", "two networks have the name `net1`"),
+            ("['c', 'b']", "['c', 'bb']", "there is no machine `bb`; did you mean `b`?"),
+            ("['c', 'b']", "['c', 'c']", "twice"),
+            ("192.168.7.0/24", "10.0.0.0/16", "addresses of the network lan"),
+            ("192.168.7.0/24", "192.168.7.1/24", "begins at 192.168.7.0"),
+            ("subnet", "delay = '10ns'\nsubnet", "network net1: from c to b: delay is 10ns"),
+            ("subnet", "loss = 2\nsubnet", "1"),
+            ("subnet", "los = 0.2\nsubnet", "did you mean `loss`?"),
+        ] {
+            assert!(GOOD.contains(from), "{from}");
+            let message = finish(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert!(message.contains(expected), "{from} -> {to}: {message}");
+        }
+        let one = "command = ['true']\n[[network]]\n";
+        assert!(finish(one).unwrap_err().contains("[[machine]]"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Networks between machines: what each machine and its guest find of them.
+
+use std::net::Ipv4Addr;
+
+use stasis_channel::NetworkInterface;
+use stasis_experiment::{Experiment, MachineSpec};
+use stasis_machine::{NetworkConfig, PortConfig};
+use stasis_network::{Network, NetworkSpec};
+
+/// The name of a machine as a host's: underscores and dots are no part of one.
+pub fn host_name(machine: &str) -> String {
+    machine.replace(['_', '.'], "-")
+}
+
+/// The interfaces of a machine, in the order of its networks.
+pub fn interfaces(experiment: &Experiment, machine: &MachineSpec) -> Vec<NetworkInterface> {
+    let interface = |(index, port): (usize, usize)| {
+        let subnet = experiment.networks[index].subnet?;
+        Some(NetworkInterface {
+            port: Network::address(u8::try_from(index).ok()?, port),
+            address: subnet.host(port)?,
+            prefix: subnet.prefix(),
+        })
+    };
+    experiment.networks_of(machine).filter_map(interface).collect()
+}
+
+/// Addresses and names of the machines that a machine shares a network with, itself included. The
+/// plain name of a machine is its address on the first such network; `MACHINE.NETWORK` is that on
+/// each.
+pub fn hosts(experiment: &Experiment, machine: &MachineSpec) -> Vec<(Ipv4Addr, Vec<String>)> {
+    let mut hosts: Vec<(Ipv4Addr, Vec<String>)> = Vec::new();
+    let mut named = std::collections::BTreeSet::new();
+    for (index, _) in experiment.networks_of(machine) {
+        let network = &experiment.networks[index];
+        let Some(subnet) = network.subnet else { continue };
+        for (port, other) in network.machines.iter().enumerate() {
+            let Some(address) = subnet.host(port) else { continue };
+            let name = host_name(other);
+            let full = format!("{name}.{}", network.name.as_deref().unwrap_or_default());
+            let plain = named.insert(other).then_some(name);
+            hosts.push((address, plain.into_iter().chain([full]).collect()));
+        }
+    }
+    hosts
+}
+
+/// The ports of a machine.
+pub fn ports(networks: &[NetworkSpec], machine: &str) -> Vec<PortConfig> {
+    let port = |(index, network): (usize, &NetworkSpec)| {
+        let port = network.machines.iter().position(|other| other == machine)?;
+        Some(PortConfig { network: index, port, mtu: network.transfer_unit() })
+    };
+    networks.iter().enumerate().filter_map(port).collect()
+}
+
+/// The networks of a run.
+pub fn networks(networks: &[NetworkSpec], seed: u64) -> Vec<NetworkConfig> {
+    let network = |(index, spec): (usize, &NetworkSpec)| {
+        let machines: Vec<&str> = spec.machines.iter().map(String::as_str).collect();
+        let capture =
+            spec.capture.map_or(usize::MAX, |bytes| bytes.try_into().unwrap_or(usize::MAX));
+        NetworkConfig { network: Network::new(spec, index as u8, &machines, seed), capture }
+    };
+    networks.iter().enumerate().map(network).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_finds_the_others() {
+        let mut experiment: Experiment = stasis_config::read_text(
+            "command = ['true']\n[[machine]]\nname = 'a_1'\n[[machine]]\nname = 'b'\n\
+             [[machine]]\nname = 'c'\n[[network]]\nname = 'lan'\nmachines = ['a_1', 'b']\n\
+             [[network]]\nname = 'san'\n",
+        )
+        .unwrap();
+        experiment.finish().unwrap();
+        let of = |machine: usize| hosts(&experiment, &experiment.machine.all()[machine]);
+        let lines = |machine| {
+            let line = |(address, names): (Ipv4Addr, Vec<String>)| {
+                format!("{address} {}", names.join(" "))
+            };
+            of(machine).into_iter().map(line).collect::<Vec<_>>()
+        };
+        let expected = [
+            "10.0.0.1 a-1 a-1.lan",
+            "10.0.0.2 b b.lan",
+            "10.0.1.1 a-1.san",
+            "10.0.1.2 b.san",
+            "10.0.1.3 c c.san",
+        ];
+        assert_eq!(lines(0), expected);
+        assert_eq!(lines(2), ["10.0.1.1 a-1 a-1.san", "10.0.1.2 b b.san", "10.0.1.3 c c.san"]);
+        let interfaces = interfaces(&experiment, &experiment.machine.all()[1]);
+        assert_eq!(interfaces[1].address, Ipv4Addr::new(10, 0, 1, 2));
+        assert_eq!(interfaces[1].port, [2, b'S', b'T', 1, 0, 1]);
+        let ports = ports(&experiment.networks, "c");
+        assert_eq!(ports, [PortConfig { network: 1, port: 2, mtu: 1_500 }]);
+    }
+}

@@ -1,0 +1,299 @@
+//! The network: frames under way, and what becomes of them.
+
+use stasis_block::clock::{EventQueue, Nanos};
+use stasis_block::Random;
+use stasis_run_events::{LinkOutcome, NetworkOutcome};
+
+use crate::spec::{Conditions, NetworkSpec};
+use crate::stage::Stage;
+use crate::switch::{Ports, Switch};
+
+/// Limit on the frames that are under way; more are dropped.
+pub const MAX_IN_FLIGHT: usize = 1 << 16;
+/// Length of an Ethernet header (IEEE 802.3-2018, clause 3.1.1).
+const ETHERNET_HEADER: usize = 14;
+
+/// Counters of one direction of a link. Times are from a frame's first bit on the wire to its
+/// arrival.
+pub type Counts = LinkOutcome;
+
+/// Address of a port, as its machine has it.
+pub type Address = [u8; 6];
+
+/// A frame that has arrived at a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Port of the receiver.
+    pub to: usize,
+    /// Port of the sender.
+    pub from: usize,
+    /// When its first bit left the sender (ns).
+    pub sent: Nanos,
+    /// When it has arrived by the network's conditions (ns).
+    pub at: Nanos,
+    /// The frame, from the destination's address on, without a check sequence.
+    pub frame: Vec<u8>,
+}
+
+/// A machine's port of the switch.
+#[derive(Debug)]
+struct Port {
+    /// From the machine.
+    out: Stage,
+    /// To the machine.
+    into: Stage,
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+struct Link {
+    conditions: Conditions,
+    stage: Stage,
+    random: Random,
+    /// When the last frame in order arrives (ns).
+    last: Nanos,
+    counts: Counts,
+    /// Sum of the times of `counts.arrived` frames (ns).
+    sum: u128,
+}
+
+/// What happens next to a frame.
+#[derive(Debug)]
+enum Event {
+    /// Its first bit is at the receiver's port, its last one so many ns later.
+    Port(Delivery, Nanos),
+    /// It has arrived.
+    Arrival(Delivery),
+}
+
+/// A network.
+#[derive(Debug)]
+pub struct Network {
+    name: String,
+    ports: Vec<Port>,
+    /// By sender, and for each by receiver.
+    links: Vec<Link>,
+    switch: Switch,
+    events: EventQueue<Event>,
+    in_flight: usize,
+}
+
+impl Network {
+    /// The network of `spec`, with a port for each of `machines`; `index` is its number among the
+    /// networks of the experiment.
+    pub fn new(spec: &NetworkSpec, index: u8, machines: &[&str], seed: u64) -> Self {
+        let port = |_| {
+            let stage = |queue| Stage::new(spec.bandwidth, queue);
+            // What waits to be sent waits in the machine.
+            Port { out: stage(u64::MAX), into: stage(spec.queue_bytes()) }
+        };
+        let count = machines.len();
+        let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
+        let links = pairs.map(|(from, to)| {
+            let conditions = spec.conditions(machines[from], machines[to]);
+            let number = (from * count + to) as u64 + (u64::from(index) << 32);
+            Link {
+                conditions,
+                stage: Stage::new(conditions.bandwidth, conditions.queue),
+                random: Random::new(stasis_block::splitmix::nth(seed, number + 1)),
+                last: 0,
+                counts: Counts {
+                    from: machines[from].into(),
+                    to: machines[to].into(),
+                    ..Counts::default()
+                },
+                sum: 0,
+            }
+        });
+        let mut switch = Switch::default();
+        for number in 0..count {
+            switch.learn(Self::address(index, number), number);
+        }
+        Self {
+            name: spec.name.clone().unwrap_or_default(),
+            links: links.collect(),
+            ports: (0..count).map(port).collect(),
+            switch,
+            events: EventQueue::new(),
+            in_flight: 0,
+        }
+    }
+
+    /// Address of a machine on network `index`: a locally administered one, whose last bytes are
+    /// the network and the port.
+    pub fn address(index: u8, port: usize) -> Address {
+        [0x02, b'S', b'T', index, 0, port as u8]
+    }
+
+    /// Number of ports.
+    pub fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Shortest time from a frame's sending to its arrival, whatever it meets (ns).
+    pub fn lookahead(&self) -> Nanos {
+        let count = self.ports.len();
+        let links = self.links.iter().enumerate();
+        let links = links.filter(|(number, _)| number / count != number % count);
+        links.map(|(_, link)| link.shortest()).min().unwrap_or(Nanos::MAX)
+    }
+
+    /// The machine at `port` sends `frame` at `now`, not earlier than at any call before. Returns
+    /// when its first and its last bit have left the machine (ns).
+    pub fn send(&mut self, port: usize, frame: &[u8], now: Nanos) -> (Nanos, Nanos) {
+        // The queue of the sender's port has no limit.
+        let out = self.ports[port].out.pass(now, now, frame.len());
+        let (first, last) = out.unwrap_or((now, now));
+        match self.switch.ports(port, frame) {
+            Some(Ports::One(to)) => self.carry(port, to, frame, (first, last)),
+            Some(Ports::Others) => {
+                for to in (0..self.ports.len()).filter(|to| *to != port) {
+                    self.carry(port, to, frame, (first, last));
+                }
+            }
+            None => {}
+        }
+        (first, last)
+    }
+
+    /// Takes a frame whose bits leave the sender's port from `first` to `last` over a link.
+    fn carry(&mut self, from: usize, to: usize, frame: &[u8], (first, last): (Nanos, Nanos)) {
+        let sent = first;
+        let link = &mut self.links[from * self.ports.len() + to];
+        link.counts.frames += 1;
+        link.counts.bytes += frame.len() as u64;
+        // Each frame draws as many numbers, so that one condition does not move the others.
+        let draw = Draw::of(&mut link.random);
+        let room = self.in_flight < MAX_IN_FLIGHT;
+        let Some((first, last)) = link.stage.pass(first, last, frame.len()).filter(|_| room) else {
+            link.counts.queue_full += 1;
+            return;
+        };
+        let Conditions { loss, duplicate, reorder, corrupt, .. } = link.conditions;
+        if draw.loss < loss {
+            link.counts.lost += 1;
+            return;
+        }
+        let mut frame = frame.to_vec();
+        if draw.corrupt < corrupt && frame.len() > ETHERNET_HEADER {
+            let bits = (frame.len() - ETHERNET_HEADER) as u64 * 8;
+            let bit = ((u128::from(draw.bit) * u128::from(bits)) >> 64) as usize;
+            frame[ETHERNET_HEADER + bit / 8] ^= 1 << (bit % 8);
+            link.counts.corrupted += 1;
+        }
+        let at = link.arrival(first, draw.jitter, draw.reorder < reorder);
+        let copies = if draw.duplicate < duplicate { 2 } else { 1 };
+        link.counts.duplicated += copies - 1;
+        for _ in 0..copies {
+            let delivery = Delivery { to, from, sent, at, frame: frame.clone() };
+            self.in_flight += 1;
+            self.events.push(at, Event::Port(delivery, last - first));
+        }
+    }
+
+    /// When [`Self::advance`] is to be called next (ns).
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.events.next_at()
+    }
+
+    /// Virtual time is `now`: returns the next frame that has arrived, until there is none.
+    pub fn advance(&mut self, now: Nanos) -> Option<Delivery> {
+        while let Some((at, event)) = self.events.pop_due(now) {
+            match event {
+                Event::Arrival(delivery) => {
+                    self.in_flight -= 1;
+                    return Some(delivery);
+                }
+                Event::Port(mut delivery, length) => {
+                    let last = at.saturating_add(length);
+                    let into = &mut self.ports[delivery.to].into;
+                    match into.pass(at, last, delivery.frame.len()) {
+                        Some((_, arrived)) => {
+                            delivery.at = arrived;
+                            self.events.push(arrived, Event::Arrival(delivery));
+                        }
+                        None => {
+                            self.in_flight -= 1;
+                            self.counts(&delivery).counts.queue_full += 1;
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The receiver of `delivery` has it at `now`.
+    pub fn arrived(&mut self, delivery: &Delivery, now: Nanos) {
+        let link = self.counts(delivery);
+        let time = now - delivery.sent;
+        let counts = &mut link.counts;
+        counts.shortest_ns = if counts.arrived == 0 { time } else { counts.shortest_ns.min(time) };
+        counts.longest_ns = counts.longest_ns.max(time);
+        counts.max_error_ns = counts.max_error_ns.max(now - delivery.at);
+        counts.arrived += 1;
+        link.sum += u128::from(time);
+    }
+
+    /// The receiver of `delivery` had no buffer for it.
+    pub fn missed(&mut self, delivery: &Delivery) {
+        self.counts(delivery).counts.no_buffer += 1;
+    }
+
+    fn counts(&mut self, delivery: &Delivery) -> &mut Link {
+        &mut self.links[delivery.from * self.ports.len() + delivery.to]
+    }
+
+    /// The figures so far, of the links over which frames were sent.
+    pub fn outcome(&self) -> NetworkOutcome {
+        let used = self.links.iter().filter(|link| link.counts.frames > 0);
+        let links = used.map(|link| {
+            let mean = link.sum.checked_div(u128::from(link.counts.arrived)).unwrap_or(0);
+            Counts { mean_ns: mean as Nanos, ..link.counts.clone() }
+        });
+        NetworkOutcome { name: self.name.clone(), links: links.collect() }
+    }
+}
+
+impl Link {
+    fn shortest(&self) -> Nanos {
+        self.conditions.delay - self.conditions.jitter
+    }
+
+    /// When a frame whose first bit sets out at `first` comes to the receiver's port.
+    fn arrival(&mut self, first: Nanos, jitter: u64, overtaken: bool) -> Nanos {
+        let Conditions { delay, jitter: most, .. } = self.conditions;
+        let span = u128::from(most) * 2 + 1;
+        let late = ((u128::from(jitter) * span) >> 64) as Nanos;
+        let at = first.saturating_add(self.shortest()).saturating_add(late);
+        if overtaken {
+            self.counts.reordered += 1;
+            return at.saturating_add(delay);
+        }
+        self.last = self.last.max(at);
+        self.last
+    }
+}
+
+/// The numbers that a frame draws.
+struct Draw {
+    loss: f64,
+    duplicate: f64,
+    reorder: f64,
+    corrupt: f64,
+    bit: u64,
+    jitter: u64,
+}
+
+impl Draw {
+    fn of(random: &mut Random) -> Self {
+        Self {
+            loss: random.unit(),
+            duplicate: random.unit(),
+            reorder: random.unit(),
+            corrupt: random.unit(),
+            bit: random.below(u64::MAX),
+            jitter: random.below(u64::MAX),
+        }
+    }
+}

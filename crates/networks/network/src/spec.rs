@@ -1,0 +1,304 @@
+//! A network as a user describes it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+use stasis_block::{units, Rate};
+
+use crate::subnet::Subnet;
+
+/// Minimum delay of a link, jitter included (ns): machines run at most so far ahead of each other,
+/// and a step of each costs the host a few us.
+pub const MIN_DELAY: Nanos = 1_000;
+/// Limit on the delay of a link (ns): an hour.
+const MAX_DELAY: Nanos = 3_600_000_000_000;
+/// Limit on a network's transfer unit: that of jumbo frames as most switches have it.
+const MAX_MTU: u16 = 9_216;
+/// Minimum of a network's transfer unit: IPv6's (RFC 8200, section 5).
+const MIN_MTU: u16 = 1_280;
+
+/// Delay of a link where none is given (ns): that between two machines of one data centre.
+const USUAL_DELAY: Nanos = 50_000;
+
+/// Defines a table with keys of its own, and behind them those of the links' conditions. Serde's
+/// `flatten` would lose the place and the range of a wrong value.
+macro_rules! with_conditions {
+    ($(#[$attribute:meta])* pub struct $name:ident { $($own:tt)* }) => {
+        $(#[$attribute])*
+        pub struct $name {
+            $($own)*
+            /// Time that a frame takes from machine to machine, beside its time on the wire.
+            #[serde(with = "units::duration_option")]
+            pub delay: Option<Nanos>,
+            /// Limit on what is added to or subtracted from the delay, at random; frames keep their
+            /// order.
+            #[serde(with = "units::duration_option")]
+            pub jitter: Option<Nanos>,
+            /// Share of the frames that are lost, 0 to 1.
+            #[schemars(range(min = 0.0, max = 1.0))]
+            pub loss: Option<f64>,
+            /// Share of the frames that come twice, 0 to 1.
+            #[schemars(range(min = 0.0, max = 1.0))]
+            pub duplicate: Option<f64>,
+            /// Share of the frames that take twice the delay, so that later ones overtake them,
+            /// 0 to 1.
+            #[schemars(range(min = 0.0, max = 1.0))]
+            pub reorder: Option<f64>,
+            /// Share of the frames in which one bit behind the Ethernet header is changed, 0 to 1.
+            #[schemars(range(min = 0.0, max = 1.0))]
+            pub corrupt: Option<f64>,
+        }
+
+        impl $name {
+            fn over(&self, under: Conditions) -> Conditions {
+                Conditions {
+                    delay: self.delay.unwrap_or(under.delay),
+                    jitter: self.jitter.unwrap_or(under.jitter),
+                    loss: self.loss.unwrap_or(under.loss),
+                    duplicate: self.duplicate.unwrap_or(under.duplicate),
+                    reorder: self.reorder.unwrap_or(under.reorder),
+                    corrupt: self.corrupt.unwrap_or(under.corrupt),
+                    ..under
+                }
+            }
+        }
+    };
+}
+
+with_conditions! {
+    /// A network between machines. The conditions are those of every link that no `link` excepts.
+    #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+    pub struct NetworkSpec {
+        /// Name in the results; by default `net0`, ...
+        pub name: Option<String>,
+        /// Machines on the network; by default all. Their addresses count in this order.
+        pub machines: Vec<String>,
+        /// Addresses of the machines; by default 10.0.N.0/24 of network N.
+        pub subnet: Option<Subnet>,
+        /// Limit on a packet's bytes, 1280 to 9216; by default 1500.
+        #[schemars(range(min = 1280, max = 9216))]
+        pub mtu: Option<u16>,
+        /// Rate of each machine's port, in each direction; without one, frames take no time on the
+        /// wire.
+        pub bandwidth: Option<Rate>,
+        /// Bytes that may wait before a machine's port of the switch; by default 1 MiB. More are
+        /// dropped.
+        #[serde(with = "units::size_option")]
+        pub queue: Option<u64>,
+        /// Whether the frames are kept in the results, and how many bytes of each at most; by
+        /// default all.
+        #[serde(with = "units::size_option")]
+        pub capture: Option<u64>,
+        /// Links whose conditions differ.
+        #[serde(rename = "link")]
+        pub links: Vec<LinkSpec>,
+    }
+}
+
+with_conditions! {
+    /// Links whose conditions differ from the network's.
+    #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+    pub struct LinkSpec {
+        /// Machine at which the link begins; by default any.
+        pub from: Option<String>,
+        /// Machine at which the link ends; by default any.
+        pub to: Option<String>,
+        /// Whether the conditions hold in the opposite direction as well.
+        pub both_ways: bool,
+        /// Rate of the link itself, beside that of the ports.
+        pub bandwidth: Option<Rate>,
+        /// Bytes that may wait before the link, if it has a bandwidth; by default the network's.
+        #[serde(with = "units::size_option")]
+        pub queue: Option<u64>,
+    }
+}
+
+/// The conditions of one direction of a link, resolved.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Conditions {
+    /// Delay (ns).
+    pub delay: Nanos,
+    /// Limit on the delay's deviation (ns).
+    pub jitter: Nanos,
+    /// Share of lost frames.
+    pub loss: f64,
+    /// Share of doubled frames.
+    pub duplicate: f64,
+    /// Share of frames that others overtake.
+    pub reorder: f64,
+    /// Share of changed frames.
+    pub corrupt: f64,
+    /// Rate of the link itself, if it has one.
+    pub bandwidth: Option<Rate>,
+    /// Bytes that may wait before the link.
+    pub queue: u64,
+}
+
+impl NetworkSpec {
+    /// Bytes that may wait before a port.
+    pub fn queue_bytes(&self) -> u64 {
+        self.queue.unwrap_or(1 << 20)
+    }
+
+    /// Limit on a packet's bytes.
+    pub fn transfer_unit(&self) -> u16 {
+        self.mtu.unwrap_or(1_500)
+    }
+
+    /// The conditions from machine `from` to machine `to`: the network's, and over those the ones
+    /// of each link that means the two, in their order.
+    pub fn conditions(&self, from: &str, to: &str) -> Conditions {
+        let usual = Conditions {
+            delay: USUAL_DELAY,
+            jitter: 0,
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            corrupt: 0.0,
+            bandwidth: None,
+            queue: self.queue_bytes(),
+        };
+        let mut conditions = self.over(usual);
+        for link in self.links.iter().filter(|link| link.is_between(from, to)) {
+            conditions = link.over(conditions);
+            conditions.bandwidth = link.bandwidth.or(conditions.bandwidth);
+            conditions.queue = link.queue.unwrap_or(conditions.queue);
+        }
+        conditions
+    }
+
+    /// Checks the network between `machines`.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn check(&self, machines: &[&str]) -> Result<(), String> {
+        let mtu = self.transfer_unit();
+        if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
+            return Err(format!("mtu is {mtu}, but must be {MIN_MTU} to {MAX_MTU}"));
+        }
+        if let Some(subnet) = self.subnet.filter(|subnet| subnet.host(machines.len() - 1).is_none())
+        {
+            let (room, count) = (subnet.hosts(), machines.len());
+            return Err(format!("subnet {subnet} has room for {room} of {count} machines"));
+        }
+        for link in &self.links {
+            for (key, name) in [("from", &link.from), ("to", &link.to)] {
+                let Some(name) = name.as_deref().filter(|name| !machines.contains(name)) else {
+                    continue;
+                };
+                let names = machines.join(", ");
+                return Err(format!("link: {key} is `{name}`, but the machines are {names}"));
+            }
+            if link.from.is_some() && link.from == link.to {
+                return Err("link: from and to are one machine".into());
+            }
+            if link.queue.is_some() && link.bandwidth.is_none() {
+                return Err("link: queue needs bandwidth: without it, nothing waits".into());
+            }
+        }
+        for from in machines {
+            for to in machines.iter().filter(|to| *to != from) {
+                let conditions = self.conditions(from, to);
+                conditions.check().map_err(|error| format!("from {from} to {to}: {error}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LinkSpec {
+    fn is_between(&self, from: &str, to: &str) -> bool {
+        let is = |name: &Option<String>, other| name.as_deref().is_none_or(|name| name == other);
+        is(&self.from, from) && is(&self.to, to)
+            || self.both_ways && is(&self.from, to) && is(&self.to, from)
+    }
+}
+
+impl Conditions {
+    fn check(&self) -> Result<(), String> {
+        let Self { delay, jitter, .. } = *self;
+        let show = units::format_duration;
+        if delay > MAX_DELAY {
+            return Err(format!(
+                "delay is {}, but must be at most {}",
+                show(delay),
+                show(MAX_DELAY)
+            ));
+        }
+        if delay < jitter.saturating_add(MIN_DELAY) {
+            return Err(format!(
+                "delay is {} and jitter {}, but delay less jitter must be at least {}",
+                show(delay),
+                show(jitter),
+                show(MIN_DELAY)
+            ));
+        }
+        let shares = [
+            ("loss", self.loss),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+        ];
+        match shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+            Some((key, share)) => Err(format!("{key} is {share}, but must be 0 to 1")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> NetworkSpec {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_read_if_it_is_in_the_schema() {
+        assert_eq!(stasis_config::keys_agree::<NetworkSpec>(), Ok(()));
+        assert_eq!(stasis_config::keys_agree::<LinkSpec>(), Ok(()));
+    }
+
+    #[test]
+    fn later_links_are_over_earlier_ones() {
+        let spec = read(
+            "delay = '10us'\nloss = 0.5\nbandwidth = '10Gbit/s'\n\
+             [[link]]\nfrom = 'a'\ndelay = '1ms'\nbandwidth = '1Gbit/s'\nqueue = '64KiB'\n\
+             [[link]]\nto = 'b'\nloss = 0\n\
+             [[link]]\nfrom = 'b'\nto = 'c'\nboth-ways = true\njitter = '2us'\n",
+        );
+        assert_eq!(spec.check(&["a", "b", "c"]), Ok(()));
+        let of = |from, to| {
+            let all = spec.conditions(from, to);
+            (all.delay, all.jitter, all.loss, all.bandwidth.map(Rate::bytes_per_second), all.queue)
+        };
+        assert_eq!(of("a", "b"), (1_000_000, 0, 0.0, Some(125_000_000), 65_536));
+        assert_eq!(of("b", "a"), (10_000, 0, 0.5, None, 1 << 20));
+        assert_eq!(of("c", "b"), (10_000, 2_000, 0.0, None, 1 << 20));
+        assert_eq!(of("b", "c"), (10_000, 2_000, 0.5, None, 1 << 20));
+        assert_eq!(NetworkSpec::default().conditions("a", "b").delay, 50_000);
+    }
+
+    #[test]
+    fn impossible_networks_are_refused_by_name() {
+        for (text, expected) in [
+            ("mtu = 576", "1280 to 9216"),
+            ("delay = '999ns'", "at least 1us"),
+            ("delay = '20us'\njitter = '20us'", "at least 1us"),
+            ("delay = '2h'", "at most"),
+            ("loss = 1.5", "loss is 1.5, but must be 0 to 1"),
+            ("corrupt = nan", "corrupt is NaN"),
+            ("subnet = '10.0.0.0/30'", "room for 2 of 3"),
+            ("[[link]]\nfrom = 'd'", "from is `d`, but the machines are a, b, c"),
+            ("[[link]]\nfrom = 'a'\nto = 'a'", "one machine"),
+            ("[[link]]\nfrom = 'a'\nqueue = '1KiB'", "queue needs bandwidth"),
+            ("[[link]]\nfrom = 'a'\nto = 'c'\ndelay = 0", "from a to c"),
+        ] {
+            let error = read(text).check(&["a", "b", "c"]).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

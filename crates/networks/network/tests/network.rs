@@ -1,0 +1,206 @@
+//! Networks against closed forms and the simplest reference.
+
+use proptest::prelude::*;
+use stasis_block::clock::Nanos;
+use stasis_network::{Delivery, Network, NetworkSpec};
+
+const MACHINES: [&str; 3] = ["a", "b", "c"];
+
+fn network(text: &str, seed: u64) -> Network {
+    let spec: NetworkSpec = toml::from_str(text).unwrap();
+    spec.check(&MACHINES).unwrap();
+    Network::new(&spec, 0, &MACHINES, seed)
+}
+
+/// A frame of `length` bytes from one port to another, or to all, with a number in it.
+fn frame(from: usize, to: Option<usize>, length: usize, number: u32) -> Vec<u8> {
+    let mut frame = vec![0; length.max(18)];
+    frame[..6].copy_from_slice(&to.map_or([0xff; 6], |to| Network::address(0, to)));
+    frame[6..12].copy_from_slice(&Network::address(0, from));
+    frame[14..18].copy_from_slice(&number.to_le_bytes());
+    frame
+}
+
+fn number(delivery: &Delivery) -> u32 {
+    u32::from_le_bytes(delivery.frame[14..18].try_into().unwrap())
+}
+
+/// Everything that is under way, each at its own time.
+fn drain(network: &mut Network) -> Vec<Delivery> {
+    let mut all = Vec::new();
+    while let Some(at) = network.next_event() {
+        while let Some(delivery) = network.advance(at) {
+            assert_eq!(delivery.at, at, "a frame is handed over when it has arrived");
+            network.arrived(&delivery, at);
+            all.push(delivery);
+        }
+    }
+    all
+}
+
+#[test]
+fn a_frame_takes_its_delay_and_its_time_on_the_wire_once() {
+    let mut plain = network("delay = '50us'", 1);
+    assert_eq!(plain.send(0, &frame(0, Some(1), 1_514, 7), 1_000), (1_000, 1_000));
+    assert_eq!(drain(&mut plain)[0].at, 51_000);
+    // 1,514 + 24 bytes at 1.25 bytes/ns are 1,230.4 ns.
+    let mut fast = network("delay = '50us'\nbandwidth = '10Gbit/s'", 1);
+    assert_eq!(fast.send(0, &frame(0, Some(1), 1_514, 7), 1_000), (1_000, 2_230));
+    assert_eq!(drain(&mut fast)[0].at, 52_230);
+    // At the lowest bandwidth of its way: 1,538 bytes at 0.125 bytes/ns.
+    let slow =
+        "delay = '50us'\nbandwidth = '10Gbit/s'\n[[link]]\nfrom = 'a'\nbandwidth = '1Gbit/s'";
+    let mut slow = network(slow, 1);
+    slow.send(0, &frame(0, Some(1), 1_514, 7), 1_000);
+    assert_eq!(drain(&mut slow)[0].at, 51_000 + 12_304);
+}
+
+#[test]
+fn frames_back_to_back_come_at_the_rate_of_the_wire() {
+    let mut network = network("delay = '20us'\nbandwidth = '8Gbit/s'", 1);
+    for number in 0..1_000 {
+        network.send(0, &frame(0, Some(1), 976, number), 0);
+    }
+    for (index, delivery) in drain(&mut network).iter().enumerate() {
+        assert_eq!(delivery.at, 20_000 + 1_000 * (index as Nanos + 1));
+        assert_eq!(number(delivery), index as u32);
+    }
+}
+
+#[test]
+fn two_senders_share_the_receivers_port_and_its_queue_is_bounded() {
+    let text = "delay = '20us'\nbandwidth = '8Gbit/s'\nqueue = '10kB'";
+    let mut network = network(text, 1);
+    for number in 0..50 {
+        network.send(0, &frame(0, Some(2), 976, number), 0);
+        network.send(1, &frame(1, Some(2), 976, number), 0);
+    }
+    let all = drain(&mut network);
+    // Of every two frames one waits longer, until 10 kB wait.
+    let dropped: u64 = network.outcome().links.iter().map(|link| link.queue_full).sum();
+    assert_eq!(all.len() as u64 + dropped, 100);
+    assert!((35..=45).contains(&dropped), "{dropped}");
+    for pair in all.windows(2) {
+        assert!(pair[1].at - pair[0].at >= 1_000);
+    }
+    let last = all.last().unwrap().at;
+    assert!(last <= 20_000 + 50_000 + 11_000, "{last}");
+}
+
+#[test]
+fn a_broadcast_reaches_the_others_and_no_frame_its_sender() {
+    let mut network = network("", 1);
+    network.send(1, &frame(1, None, 60, 3), 0);
+    let to: Vec<usize> = drain(&mut network).iter().map(|delivery| delivery.to).collect();
+    assert_eq!(to, [0, 2]);
+    network.send(1, &frame(1, Some(1), 60, 3), 0);
+    network.send(1, &[1, 2, 3], 0);
+    assert_eq!(drain(&mut network), []);
+}
+
+#[test]
+fn shares_are_met_and_the_links_draw_apart() {
+    let text = "loss = 0.1\nduplicate = 0.05\ncorrupt = 0.02\nreorder = 0.03";
+    let count = 20_000;
+    let run = |with_others: bool| {
+        let mut network = network(text, 9);
+        for number in 0..count {
+            network.send(0, &frame(0, Some(1), 100, number), u64::from(number) * 1_000);
+            if with_others {
+                network.send(2, &frame(2, Some(1), 100, number), u64::from(number) * 1_000);
+            }
+        }
+        let all = drain(&mut network);
+        let mine: Vec<Delivery> = all.into_iter().filter(|delivery| delivery.from == 0).collect();
+        (mine, network.outcome().links[0].clone())
+    };
+    let (mine, counts) = run(false);
+    let near = |value: u64, share: f64, of: u64| {
+        let expected = share * of as f64;
+        let deviation = (of as f64 * share * (1.0 - share)).sqrt();
+        assert!((value as f64 - expected).abs() < 4.0 * deviation, "{value} of {expected}");
+    };
+    let passed = u64::from(count) - counts.lost;
+    near(counts.lost, 0.1, u64::from(count));
+    near(counts.duplicated, 0.05, passed);
+    near(counts.corrupted, 0.02, passed);
+    near(counts.reordered, 0.03, passed);
+    assert_eq!(counts.arrived, passed + counts.duplicated);
+    let changed = mine.iter().filter(|delivery| {
+        let right = frame(0, Some(1), 100, number(delivery));
+        let bits =
+            delivery.frame.iter().zip(&right).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
+        assert!(bits <= 1);
+        // A bit of the number itself is not seen here.
+        bits == 1
+    });
+    assert!(changed.count() as u64 <= counts.corrupted + counts.duplicated);
+    assert!(mine.windows(2).any(|pair| number(&pair[0]) > number(&pair[1])), "overtaken");
+    let (beside, again) = run(true);
+    assert_eq!(counts, again, "other links move nothing");
+    assert_eq!(mine, beside);
+}
+
+proptest! {
+    /// Without bandwidths and faults each frame arrives after its delay; with jitter within it, and
+    /// in order; never earlier than the lookahead.
+    #[test]
+    fn delays_are_kept(
+        sends in prop::collection::vec((0u64..5_000, 0usize..3, 0usize..3, 60usize..1_500), 1..60),
+        jitter in 0u64..9,
+        seed in any::<u64>(),
+    ) {
+        let text = format!("delay = '10us'\njitter = '{jitter}us'\n[[link]]\nto = 'c'\ndelay = '30us'");
+        let mut network = network(&text, seed);
+        prop_assert_eq!(network.lookahead(), 10_000 - jitter * 1_000);
+        let (mut now, mut expected) = (0, 0);
+        for (number, &(pause, from, to, length)) in sends.iter().enumerate() {
+            now += pause;
+            network.send(from, &frame(from, Some(to), length, number as u32), now);
+            expected += usize::from(from != to);
+        }
+        let all = drain(&mut network);
+        prop_assert_eq!(all.len(), expected);
+        for delivery in &all {
+            let delay = if delivery.to == 2 { 30_000 } else { 10_000 };
+            let late = (delivery.at - delivery.sent).abs_diff(delay);
+            // Waiting for an earlier one adds less than the jitter's span.
+            prop_assert!(late <= 2 * jitter * 1_000, "{late}");
+            prop_assert!(delivery.at >= delivery.sent + network.lookahead());
+        }
+        for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
+            let of = all.iter().filter(|d| (d.from, d.to) == (from, to)).map(number);
+            prop_assert!(of.collect::<Vec<_>>().is_sorted());
+        }
+        for link in network.outcome().links {
+            prop_assert_eq!((link.arrived, link.max_error_ns), (link.frames, 0));
+        }
+    }
+
+    /// The same frames make the same deliveries, however often the network is looked at between.
+    #[test]
+    fn a_network_repeats_itself(
+        sends in prop::collection::vec((0u64..90_000, 0usize..3, prop::option::of(0usize..3)), 1..40),
+        seed in any::<u64>(),
+    ) {
+        let text = "delay = '20us'\njitter = '5us'\nloss = 0.2\nduplicate = 0.2\nreorder = 0.2\n\
+                    corrupt = 0.2\nbandwidth = '100Mbit/s'\nqueue = '4KiB'";
+        let run = |steps: u64| {
+            let mut network = network(text, seed);
+            let (mut now, mut all) = (0, Vec::new());
+            for (number, &(pause, from, to)) in sends.iter().enumerate() {
+                for _ in 0..steps {
+                    now += pause / steps / 2;
+                    while let Some(delivery) = network.advance(now) { all.push(delivery); }
+                }
+                now += pause - steps * (pause / steps / 2);
+                while let Some(delivery) = network.advance(now) { all.push(delivery); }
+                network.send(from, &frame(from, to, 300, number as u32), now);
+            }
+            all.extend(drain(&mut network));
+            all
+        };
+        let (once, often) = (run(1), run(7));
+        prop_assert_eq!(once, often);
+    }
+}
