@@ -53,6 +53,15 @@ VALUES: dict[str, dict[str, Any]] = {
         "name": "w", "drive": "d", "pattern": "1r-seq", "job": "[a]", "job_file": "job.fio", "offset": 0,
         "size": "1MiB", "weight": 1, "ioprio": "idle", "group_weight": 1,
     },
+    "Network": {
+        "name": "n", "machines": ["m"], "subnet": "10.0.0.0/24", "mtu": 1500, "bandwidth": "10Gbit/s",
+        "queue": "1MiB", "capture": 96, "delay": "50us", "jitter": "1us", "loss": 0.1, "duplicate": 0.1,
+        "reorder": 0.1, "corrupt": 0.1,
+    },
+    "Link": {
+        "from_": "m", "to": "o", "both_ways": True, "bandwidth": "1Gbit/s", "queue": "64KiB", "delay": "1ms",
+        "jitter": "1us", "loss": 0.1, "duplicate": 0.1, "reorder": 0.1, "corrupt": 0.1,
+    },
     "Limits": {
         "iops": 3000, "burst_iops": 9000, "bandwidth": "125MiB/s", "burst_bandwidth": "250MiB/s", "burst": "30min",
         "io_size": "256KiB",
@@ -91,6 +100,7 @@ def every_key() -> stasis.Experiment:
         guest=stasis.Guest(**VALUES["Guest"]),
         serve=stasis.Serve(**VALUES["Serve"]),
         workloads=[stasis.Workload(**VALUES["Workload"], limits=limits)],
+        networks=[stasis.Network(**VALUES["Network"], links=[stasis.Link(**VALUES["Link"])])],
     )
 
 

@@ -28,9 +28,11 @@ __all__ = [
     "Experiment",
     "Guest",
     "Limits",
+    "Link",
     "Machine",
     "Medium",
     "Model",
+    "Network",
     "Ocssd",
     "Serve",
     "Size",
@@ -340,6 +342,47 @@ class Workload(Table):
 
 
 @dataclass
+class Link(Table):
+    """Links of a network whose conditions differ from the network's."""
+
+    PLACE: ClassVar[str] = "[[network.link]]"
+
+    from_: Optional[str] = field(default=None, metadata={"name": "from"})
+    to: Optional[str] = None
+    both_ways: Optional[bool] = None
+    bandwidth: Optional[str] = None
+    queue: Optional[Size] = None
+    delay: Optional[str] = None
+    jitter: Optional[str] = None
+    loss: Optional[float] = None
+    duplicate: Optional[float] = None
+    reorder: Optional[float] = None
+    corrupt: Optional[float] = None
+
+
+@dataclass
+class Network(Table):
+    """A network between several machines."""
+
+    PLACE: ClassVar[str] = "[[network]]"
+
+    name: Optional[str] = None
+    machines: Optional[Sequence[str]] = None
+    subnet: Optional[str] = None
+    mtu: Optional[int] = None
+    bandwidth: Optional[str] = None
+    queue: Optional[Size] = None
+    capture: Optional[Size] = None
+    delay: Optional[str] = None
+    jitter: Optional[str] = None
+    loss: Optional[float] = None
+    duplicate: Optional[float] = None
+    reorder: Optional[float] = None
+    corrupt: Optional[float] = None
+    links: list[Link] = _table("Link", name="link", many=True)
+
+
+@dataclass
 class Experiment(Table):
     """An experiment: the command in the guest, the drives, the machine, and the limits."""
 
@@ -359,6 +402,7 @@ class Experiment(Table):
     guest: Optional[Guest] = _table("Guest")
     serve: Optional[Serve] = _table("Serve")
     workloads: list[Workload] = _table("Workload", name="workload", many=True)
+    networks: list[Network] = _table("Network", name="network", many=True)
     #: The folder that relative paths start from; the current one where it is ``None``.
     base: Optional[Path] = field(default=None, metadata={"private": True}, compare=False)
 
@@ -385,5 +429,6 @@ class Experiment(Table):
 
 
 TABLES: dict[str, type[Table]] = {
-    each.__name__: each for each in (Disk, Drive, Guest, Limits, Machine, Ocssd, Serve, Workload, Zones, Zrwa)
+    each.__name__: each
+    for each in (Disk, Drive, Guest, Limits, Link, Machine, Network, Ocssd, Serve, Workload, Zones, Zrwa)
 }

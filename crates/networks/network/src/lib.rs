@@ -16,7 +16,8 @@
 //! The way of a frame, with a *stage* for each part that has a bandwidth: the sender's port, the
 //! link if it has a bandwidth, the link's delay, the receiver's port. A stage begins to send a frame
 //! when its first bit is there and the frame before has left; it ends no earlier than the frame has
-//! come in whole (a cut-through switch). So a frame that meets no other takes its time on the wire
+//! come in whole (a cut-through switch). Frames for one port take their turns in the order in which
+//! they would have come in whole. So a frame that meets no other takes its time on the wire
 //! once, at the lowest bandwidth of its way, and the delay.
 
 mod network;

@@ -1,5 +1,7 @@
 //! The network: frames under way, and what becomes of them.
 
+use std::collections::VecDeque;
+
 use stasis_block::clock::{EventQueue, Nanos};
 use stasis_block::Random;
 use stasis_run_events::{LinkOutcome, NetworkOutcome};
@@ -42,6 +44,18 @@ struct Port {
     out: Stage,
     /// To the machine.
     into: Stage,
+    /// Frames on their way, by when they are at the port in whole, if nothing else is.
+    coming: EventQueue<Coming>,
+    /// Frames on the port's own wire, in order.
+    arriving: VecDeque<Delivery>,
+}
+
+/// A frame on its way to a port.
+#[derive(Debug)]
+struct Coming {
+    delivery: Delivery,
+    /// Time between its first and its last bit (ns).
+    length: Nanos,
 }
 
 /// One direction of a link.
@@ -57,15 +71,6 @@ struct Link {
     sum: u128,
 }
 
-/// What happens next to a frame.
-#[derive(Debug)]
-enum Event {
-    /// Its first bit is at the receiver's port, its last one so many ns later.
-    Port(Delivery, Nanos),
-    /// It has arrived.
-    Arrival(Delivery),
-}
-
 /// A network.
 #[derive(Debug)]
 pub struct Network {
@@ -74,7 +79,6 @@ pub struct Network {
     /// By sender, and for each by receiver.
     links: Vec<Link>,
     switch: Switch,
-    events: EventQueue<Event>,
     in_flight: usize,
 }
 
@@ -85,7 +89,12 @@ impl Network {
         let port = |_| {
             let stage = |queue| Stage::new(spec.bandwidth, queue);
             // What waits to be sent waits in the machine.
-            Port { out: stage(u64::MAX), into: stage(spec.queue_bytes()) }
+            Port {
+                out: stage(u64::MAX),
+                into: stage(spec.queue_bytes()),
+                coming: EventQueue::new(),
+                arriving: VecDeque::new(),
+            }
         };
         let count = machines.len();
         let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
@@ -114,7 +123,6 @@ impl Network {
             links: links.collect(),
             ports: (0..count).map(port).collect(),
             switch,
-            events: EventQueue::new(),
             in_flight: 0,
         }
     }
@@ -185,42 +193,40 @@ impl Network {
         let copies = if draw.duplicate < duplicate { 2 } else { 1 };
         link.counts.duplicated += copies - 1;
         for _ in 0..copies {
+            let at = at.saturating_add(last - first);
             let delivery = Delivery { to, from, sent, at, frame: frame.clone() };
             self.in_flight += 1;
-            self.events.push(at, Event::Port(delivery, last - first));
+            self.ports[to].coming.push(at, Coming { delivery, length: last - first });
         }
     }
 
-    /// When [`Self::advance`] is to be called next (ns).
-    pub fn next_event(&self) -> Option<Nanos> {
-        self.events.next_at()
+    /// When [`Self::advance`] is to be called next for `port` (ns).
+    pub fn next_event(&self, port: usize) -> Option<Nanos> {
+        let Port { coming, arriving, .. } = &self.ports[port];
+        let arriving = arriving.front().map(|delivery| delivery.at);
+        coming.next_at().into_iter().chain(arriving).min()
     }
 
-    /// Virtual time is `now`: returns the next frame that has arrived, until there is none.
-    pub fn advance(&mut self, now: Nanos) -> Option<Delivery> {
-        while let Some((at, event)) = self.events.pop_due(now) {
-            match event {
-                Event::Arrival(delivery) => {
-                    self.in_flight -= 1;
-                    return Some(delivery);
+    /// Virtual time is `now`: returns the next frame that has arrived at `port`, until there is
+    /// none.
+    pub fn advance(&mut self, port: usize, now: Nanos) -> Option<Delivery> {
+        let Port { into, coming, arriving, .. } = &mut self.ports[port];
+        while let Some((last, Coming { mut delivery, length })) = coming.pop_due(now) {
+            match into.pass(last - length, last, delivery.frame.len()) {
+                Some((_, arrived)) => {
+                    delivery.at = arrived;
+                    arriving.push_back(delivery);
                 }
-                Event::Port(mut delivery, length) => {
-                    let last = at.saturating_add(length);
-                    let into = &mut self.ports[delivery.to].into;
-                    match into.pass(at, last, delivery.frame.len()) {
-                        Some((_, arrived)) => {
-                            delivery.at = arrived;
-                            self.events.push(arrived, Event::Arrival(delivery));
-                        }
-                        None => {
-                            self.in_flight -= 1;
-                            self.counts(&delivery).counts.queue_full += 1;
-                        }
-                    }
+                None => {
+                    self.in_flight -= 1;
+                    let count = self.links.len().isqrt();
+                    self.links[delivery.from * count + port].counts.queue_full += 1;
                 }
             }
         }
-        None
+        arriving.front().filter(|delivery| delivery.at <= now)?;
+        self.in_flight -= 1;
+        arriving.pop_front()
     }
 
     /// The receiver of `delivery` has it at `now`.

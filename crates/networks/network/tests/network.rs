@@ -28,10 +28,24 @@ fn number(delivery: &Delivery) -> u32 {
 /// Everything that is under way, each at its own time.
 fn drain(network: &mut Network) -> Vec<Delivery> {
     let mut all = Vec::new();
-    while let Some(at) = network.next_event() {
-        while let Some(delivery) = network.advance(at) {
+    while let Some(at) = next_event(network) {
+        for delivery in advance(network, at) {
             assert_eq!(delivery.at, at, "a frame is handed over when it has arrived");
             network.arrived(&delivery, at);
+            all.push(delivery);
+        }
+    }
+    all
+}
+
+fn next_event(network: &Network) -> Option<Nanos> {
+    (0..network.ports()).filter_map(|port| network.next_event(port)).min()
+}
+
+fn advance(network: &mut Network, now: Nanos) -> Vec<Delivery> {
+    let mut all = Vec::new();
+    for port in 0..network.ports() {
+        while let Some(delivery) = network.advance(port, now) {
             all.push(delivery);
         }
     }
@@ -191,13 +205,15 @@ proptest! {
             for (number, &(pause, from, to)) in sends.iter().enumerate() {
                 for _ in 0..steps {
                     now += pause / steps / 2;
-                    while let Some(delivery) = network.advance(now) { all.push(delivery); }
+                    all.extend(advance(&mut network, now));
                 }
                 now += pause - steps * (pause / steps / 2);
-                while let Some(delivery) = network.advance(now) { all.push(delivery); }
-                network.send(from, &frame(from, to, 300, number as u32), now);
+                all.extend(advance(&mut network, now));
+                network.send(from, &frame(from, to, 18, number as u32), now);
             }
             all.extend(drain(&mut network));
+            // Between ports there is no order.
+            all.sort_by_key(|delivery| delivery.to);
             all
         };
         let (once, often) = (run(1), run(7));

@@ -14,6 +14,7 @@ mod expected;
 mod flash;
 mod images;
 mod measure;
+mod networks;
 mod on;
 mod processors;
 mod readme;

@@ -13,6 +13,7 @@ use super::config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
 };
 use super::networks::Networks;
+use super::order::Limits;
 use super::rewind::RewindState;
 use super::run::Run;
 use super::timeline::{Timeline, BATCH};
@@ -122,13 +123,17 @@ impl<'j> Run<'j> {
         };
         let networks = Networks::new(config.networks);
         // No machine is further ahead than a frame needs to reach it.
-        let quantum = config.quantum.min(networks.lookahead().unwrap_or(config.quantum));
+        let lookahead = networks.lookahead();
+        let quantum = config.quantum.min(lookahead.unwrap_or(config.quantum));
         let quantum = scale.to_ticks(quantum).max(LATENESS_IN_QUANTUM * lateness).max(1);
         let mut statistics = Statistics::new(born, processors.len());
         statistics.turns_on = TurnsOn { threads: threads as u32, quantum };
         let timeline = Timeline {
             clock,
             quantum,
+            lookahead: lookahead
+                .filter(|_| several && config.shared.is_empty())
+                .map(|lookahead| scale.to_ticks(lookahead)),
             lateness,
             preparing: machines.len(),
             events,
@@ -144,11 +149,10 @@ impl<'j> Run<'j> {
             1 => None,
             threads => Some(VcpuPool::new(threads, processors.len()).map_err(Error::Threads)?),
         };
-        let ports = ports(&machines);
         Ok(Self {
             timeline,
-            ports,
             pool,
+            limits: Limits::default(),
             slices: Vec::new(),
             begun: Vec::new(),
             thread_slices: Vec::new(),
@@ -162,21 +166,6 @@ impl<'j> Run<'j> {
             stop: config.stop,
         })
     }
-}
-
-/// The machine at each port of each network, and its device there.
-fn ports(machines: &[Machine]) -> Vec<Vec<(usize, usize)>> {
-    let mut ports: Vec<Vec<(usize, usize)>> = Vec::new();
-    for (number, machine) in machines.iter().enumerate() {
-        for (index, device) in machine.ports.iter().enumerate() {
-            let (network, port) = (device.place.network, device.place.port);
-            ports.resize(ports.len().max(network + 1), Vec::new());
-            let of = &mut ports[network];
-            of.resize(of.len().max(port + 1), (number, index));
-            of[port] = (number, index);
-        }
-    }
-    ports
 }
 
 /// Makes everything record its activity, and emits the list of tracks.

@@ -61,7 +61,7 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.advance();
-            self.receive()?;
+            self.drop_frames();
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
                 machine.run_due_events(&mut self.timeline)?;
                 machine.wake(self.instant);

@@ -1,12 +1,13 @@
 //! Networks between the machines of a run: frames from a machine's device to its network, and from
 //! a network to the machines.
 
-use stasis_network::{Delivery, Network};
+use stasis_network::Network;
 use stasis_run_events::{NetworkOutcome, PacketRecord, RunEvent};
 
 use super::run::Run;
 use super::timeline::Timeline;
 use super::vm::Machine;
+use crate::devices::{NetworkDevice, PortConfig};
 use crate::error::Error;
 use crate::layout::FIRST_DRIVE_SLOT;
 
@@ -38,9 +39,9 @@ impl Networks {
         self.networks.iter().map(|config| config.network.lookahead()).min()
     }
 
-    /// The next event of any network (ns).
-    pub(super) fn next_event(&self) -> Option<u64> {
-        self.networks.iter().filter_map(|config| config.network.next_event()).min()
+    /// When the next frame arrives at a port, if one is under way (ns).
+    pub(super) fn next_arrival(&self, place: PortConfig) -> Option<u64> {
+        self.networks.get(place.network)?.network.next_event(place.port)
     }
 
     /// The figures so far.
@@ -70,6 +71,18 @@ fn record(
     }
 }
 
+/// A record of a frame at a port.
+fn packet(place: PortConfig) -> PacketRecord {
+    PacketRecord {
+        network: place.network as u16,
+        port: place.port as u16,
+        outgoing: false,
+        at: 0,
+        length: 0,
+        bytes: Vec::new(),
+    }
+}
+
 impl Timeline<'_> {
     /// Sends the recorded packets to the event stream.
     pub(super) fn flush_packets(&mut self) -> Result<(), Error> {
@@ -83,51 +96,45 @@ impl Timeline<'_> {
 }
 
 impl Run<'_> {
-    /// Gives the machines the frames that have arrived by now.
-    pub(super) fn receive(&mut self) -> Result<(), Error> {
+    /// Throws away the frames for machines that have ended.
+    pub(super) fn drop_frames(&mut self) {
         let now = self.timeline.clock.now_ns();
-        for index in 0..self.timeline.networks.networks.len() {
-            while let Some(delivery) = self.timeline.networks.networks[index].network.advance(now) {
-                let place = self.ports[index].get(delivery.to).copied();
-                let (number, device) = place.ok_or(Error::Internal("a frame for no port"))?;
-                self.machines[number].receive(&mut self.timeline, device, index, &delivery)?;
+        for machine in self.machines.iter().filter(|machine| machine.finished) {
+            for place in machine.ports.iter().map(|device| device.place) {
+                let networks = &mut self.timeline.networks.networks;
+                let Some(NetworkConfig { network, .. }) = networks.get_mut(place.network) else {
+                    continue;
+                };
+                while let Some(delivery) = network.advance(place.port, now) {
+                    network.missed(&delivery);
+                }
             }
         }
-        if self.timeline.networks.is_full() {
-            self.timeline.flush_packets()?;
-        }
-        Ok(())
     }
 }
 
 impl Machine {
-    /// Takes a frame of network `network` in its device `index`.
-    fn receive(
-        &mut self,
-        timeline: &mut Timeline,
-        index: usize,
-        network: usize,
-        delivery: &Delivery,
-    ) -> Result<(), Error> {
+    /// Takes the frames that have arrived for its device `index`; whether there were any.
+    fn receive(&mut self, timeline: &mut Timeline, index: usize) -> bool {
         let now = timeline.clock.now_ns();
-        let networks = &mut timeline.networks;
-        let on = &mut networks.networks[network];
-        if self.finished || !self.ports[index].receive(&self.memory, &delivery.frame) {
-            on.network.missed(delivery);
-            return Ok(());
-        }
-        on.network.arrived(delivery, now);
-        let packet = PacketRecord {
-            network: network as u16,
-            port: delivery.to as u16,
-            outgoing: false,
-            at: now,
-            length: 0,
-            bytes: Vec::new(),
+        let device = &mut self.ports[index];
+        let place = device.place;
+        let Networks { networks, packets, bytes } = &mut timeline.networks;
+        let Some(NetworkConfig { network, capture }) = networks.get_mut(place.network) else {
+            return false;
         };
-        let Networks { packets, bytes, .. } = networks;
-        record(packets, bytes, on.capture, packet, &delivery.frame);
-        self.port_interrupts(timeline, index)
+        let mut received = false;
+        while let Some(delivery) = network.advance(place.port, now) {
+            received = true;
+            if !device.receive(&self.memory, &delivery.frame) {
+                network.missed(&delivery);
+                continue;
+            }
+            network.arrived(&delivery, now);
+            let packet = PacketRecord { outgoing: false, at: now, ..packet(place) };
+            record(packets, bytes, *capture, packet, &delivery.frame);
+        }
+        received
     }
 
     /// Sends what the guest has announced to its device `index`.
@@ -140,29 +147,37 @@ impl Machine {
             return Ok(());
         };
         device.send(&self.memory, network, now, |at, frame| {
-            let packet = PacketRecord {
-                network: place.network as u16,
-                port: place.port as u16,
-                outgoing: true,
-                at,
-                length: 0,
-                bytes: Vec::new(),
-            };
+            let packet = PacketRecord { outgoing: true, at, ..packet(place) };
             record(packets, bytes, *capture, packet, frame);
         });
         self.port_interrupts(timeline, index)
     }
 
-    /// Gives back the buffers of frames that have left its devices.
+    /// Takes the frames that have arrived, and the buffers of those that have left.
     pub(super) fn advance_ports(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
         let now = timeline.clock.now_ns();
         for index in 0..self.ports.len() {
-            if self.ports[index].next_event().is_some_and(|at| at <= now) {
+            let left = self.ports[index].next_event().is_some_and(|at| at <= now);
+            if left {
                 self.ports[index].advance(&self.memory, now);
+            }
+            if self.receive(timeline, index) || left {
                 self.port_interrupts(timeline, index)?;
             }
         }
-        Ok(())
+        match timeline.networks.is_full() {
+            true => timeline.flush_packets(),
+            false => Ok(()),
+        }
+    }
+
+    /// The next event of its ports (ns).
+    pub(super) fn next_port_event(&self, timeline: &Timeline) -> Option<u64> {
+        let next = |device: &NetworkDevice| {
+            let arrival = timeline.networks.next_arrival(device.place);
+            device.next_event().into_iter().chain(arrival).min()
+        };
+        self.ports.iter().filter_map(next).min()
     }
 
     pub(super) fn port_interrupts(

@@ -8,7 +8,8 @@
 //! quantum beyond the instant while others are busy: that bounds how late one processor sees what
 //! another has written to memory. It is the conservative synchronization of parallel discrete-event
 //! simulation (Chandy and Misra, IEEE Transactions on Software Engineering SE-5, 1979), with a
-//! quantum where memory gives no lookahead.
+//! quantum where memory gives no lookahead. Machines that share nothing but networks have a lookahead:
+//! the shortest time that a frame needs. Then an event of one machine does not hold up another.
 
 use super::run::Run;
 use super::slice::Slice;
@@ -25,6 +26,27 @@ pub(super) enum Turn {
     Later,
     /// Every processor is idle.
     Idle,
+}
+
+/// How far a processor may go (ticks).
+#[derive(Debug, Clone, Copy, Default)]
+struct Limit {
+    until: u64,
+    /// Whether an event ends it, and not the quantum.
+    is_event: bool,
+}
+
+/// How far processors may go: those of each machine, or all as far.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    same: Limit,
+    each: Vec<Limit>,
+}
+
+impl Limits {
+    fn of(&self, machine: usize) -> Limit {
+        self.each.get(machine).copied().unwrap_or(self.same)
+    }
 }
 
 impl Run<'_> {
@@ -59,12 +81,14 @@ impl Run<'_> {
         let instant = self.instant;
         self.slices.clear();
         let mut slices = std::mem::take(&mut self.slices);
-        let turn = self.turn_with(instant, &mut slices);
-        self.slices = slices;
+        let mut limits = std::mem::take(&mut self.limits);
+        self.limit(instant, &mut limits);
+        let turn = self.turn_with(instant, &limits, &mut slices);
+        (self.slices, self.limits) = (slices, limits);
         turn
     }
 
-    fn turn_with(&mut self, instant: u64, slices: &mut Vec<Slice>) -> Turn {
+    fn turn_with(&mut self, instant: u64, limits: &Limits, slices: &mut Vec<Slice>) -> Turn {
         let waits = |place: usize| {
             let (machine, index) = self.processors[place];
             self.machines[machine].processors[index].waiting.is_some()
@@ -73,19 +97,18 @@ impl Run<'_> {
         {
             return Turn::Exit(place);
         }
-        let event = self.next_event().unwrap_or(u64::MAX);
-        let several = self.busy().nth(1).is_some();
-        let quantum = instant.saturating_add(self.timeline.quantum);
-        let limit = if several { event.min(quantum) } else { event };
         // One that has hardly anything left of its quantum runs when it has more.
-        let enough = |time: u64| {
-            time < limit && (limit == event || time.saturating_add(self.timeline.lateness) < limit)
+        let enough = |place: usize, time: u64| {
+            let Limit { until, is_event } = limits.of(self.processors[place].0);
+            time < until && (is_event || time.saturating_add(self.timeline.lateness) < until)
         };
-        let able =
-            self.busy().filter(|&(place, time)| !waits(place) && (enough(time) || time <= instant));
+        let able = self
+            .busy()
+            .filter(|&(place, time)| !waits(place) && (enough(place, time) || time <= instant));
         if self.pool.is_some() {
             // One alone too: it stays on its thread.
-            slices.extend(able.map(|(place, _)| self.plan(place, limit)));
+            let slice = |(place, _)| self.plan(place, limits.of(self.processors[place].0).until);
+            slices.extend(able.map(slice));
             return if slices.is_empty() { self.nobody() } else { Turn::Round };
         }
         let next = able.min_by_key(|&(place, time)| {
@@ -94,7 +117,34 @@ impl Run<'_> {
         });
         let Some((place, _)) = next else { return self.nobody() };
         self.current = place;
-        Turn::Slice(place, self.plan(place, limit))
+        Turn::Slice(place, self.plan(place, limits.of(self.processors[place].0).until))
+    }
+
+    /// How far processors may go from the instant on.
+    fn limit(&self, instant: u64, limits: &mut Limits) {
+        limits.each.clear();
+        let Some(lookahead) = self.timeline.lookahead else {
+            let event = self.next_event().unwrap_or(u64::MAX);
+            let several = self.busy().nth(1).is_some();
+            let quantum = instant.saturating_add(self.timeline.quantum);
+            let until = if several { event.min(quantum) } else { event };
+            limits.same = Limit { until, is_event: until == event };
+            return;
+        };
+        // Whatever another machine does from the instant on reaches this one that much later.
+        let others = instant.saturating_add(lookahead);
+        let machines = self.machines.iter().map(|machine| {
+            let event = machine.next_event(&self.timeline).unwrap_or(u64::MAX);
+            let quantum = match machine.furthest_behind(None) {
+                Some(behind) if machine.busy().count > 1 => {
+                    behind.saturating_add(self.timeline.quantum)
+                }
+                _ => u64::MAX,
+            };
+            let until = event.min(others).min(quantum);
+            Limit { until, is_event: until == event }
+        });
+        limits.each.extend(machines);
     }
 
     /// The turn where no processor is able to run.
@@ -110,10 +160,14 @@ impl Run<'_> {
         let (number, index) = self.processors[place];
         let machine = &self.machines[number];
         let mut until = limit.min(machine.timer(&self.timeline, index).unwrap_or(u64::MAX));
+        let reached = match self.timeline.lookahead {
+            Some(_) => machine.furthest_behind(None).unwrap_or(self.instant),
+            None => self.instant,
+        };
         // Where its guest's clock is ahead of it, that one goes slower for a quantum.
-        let ahead = machine.processors.len() > 1 && machine.clock.now() > self.instant;
+        let ahead = machine.processors.len() > 1 && machine.clock.now() > reached;
         if machine.lazy || ahead {
-            until = until.min(self.instant.saturating_add(self.timeline.quantum));
+            until = until.min(reached.saturating_add(self.timeline.quantum));
         }
         let others = self.busy().filter(|&(other, _)| other != place).map(|(_, time)| time).min();
         Slice { place, index, until, others }

@@ -7,6 +7,7 @@ use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
 use super::config::Stop;
+use super::order::Limits;
 use super::slice::{Begun, Slice};
 use super::timeline::Timeline;
 use super::vm::Machine;
@@ -19,8 +20,6 @@ pub(super) struct Run<'j> {
     pub(super) shared: Vec<SharedDrive>,
     /// Reports of the shared drives at the moment when the last command that is waited for ended.
     pub(super) shares: Vec<SharedOutcome>,
-    /// The machine at each port of each network, and its device there.
-    pub(super) ports: Vec<Vec<(usize, usize)>>,
     /// Every processor: its machine, and its number there.
     pub(super) processors: Vec<(usize, usize)>,
     /// The place of the processor that ran last.
@@ -31,7 +30,8 @@ pub(super) struct Run<'j> {
     pub(super) stop: Stop,
     /// Threads for several processors at once; None: they run in turn.
     pub(super) pool: Option<VcpuPool>,
-    // Kept between rounds, so that these do not allocate.
+    // Kept between turns, so that these do not allocate.
+    pub(super) limits: Limits,
     pub(super) slices: Vec<Slice>,
     pub(super) begun: Vec<Begun>,
     pub(super) thread_slices: Vec<ThreadSlice>,
@@ -52,12 +52,10 @@ impl<'j> Run<'j> {
         times.map(|processor| processor.time).max().unwrap_or(0)
     }
 
-    /// The next event of any machine or network (ticks).
+    /// The next event of any machine (ticks).
     pub(super) fn next_event(&self) -> Option<u64> {
         let machines = self.machines.iter().filter(|machine| !machine.finished);
-        let machines = machines.filter_map(|machine| machine.next_event(&self.timeline));
-        let network = self.timeline.networks.next_event();
-        machines.chain(network.map(|at| self.timeline.clock.scale().to_ticks(at))).min()
+        machines.filter_map(|machine| machine.next_event(&self.timeline)).min()
     }
 
     /// How long the machines have stood still so far.

@@ -98,10 +98,15 @@ impl Machine {
         // may have read a little more.
         let late = if is_late { timeline.lateness } else { 0 };
         self.clock.end(ran + late.max(timeline.clock.unsure_exit()));
+        // A machine that shares nothing but networks sees its own processors only.
+        let seen = match timeline.lookahead {
+            Some(_) => self.furthest_behind(Some(index)),
+            None => others,
+        };
         let processor = &mut self.processors[index];
         (processor.time, processor.late) = (left, is_late);
         processor.eoi.take(&mut processor.apic, &self.memory);
-        let ahead = left.saturating_sub(others.unwrap_or(left));
+        let ahead = left.saturating_sub(seen.unwrap_or(left));
         timeline.statistics.slice(place, (entered, left), ahead);
         if let Some(watch) = &mut timeline.watch {
             watch.ran(place, (entered, left));

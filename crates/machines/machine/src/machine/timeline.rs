@@ -19,6 +19,9 @@ pub(super) struct Timeline<'j> {
     pub(super) clock: Clock,
     /// How far a processor may be from the others (ticks).
     pub(super) quantum: u64,
+    /// How far machines may be ahead of each other, where they share nothing but networks (ticks):
+    /// the shortest time that a frame needs.
+    pub(super) lookahead: Option<u64>,
     /// By how much a slice can end late (ticks).
     pub(super) lateness: u64,
     /// Machines that are still preparing.

@@ -84,7 +84,7 @@ impl Machine {
             .drives
             .iter()
             .filter_map(|drive| Some(scale.to_ticks(drive.next_event()?).max(held_until)));
-        let ports = self.ports.iter().filter_map(NetworkDevice::next_event);
+        let ports = self.next_port_event(timeline).into_iter();
         timers.chain(drives).chain(ports.map(|at| scale.to_ticks(at))).min()
     }
 
@@ -109,6 +109,14 @@ impl Machine {
             count: busy.count + 1,
             sum: busy.sum + u128::from(processor.time),
         })
+    }
+
+    /// The time of its busy processor that is furthest behind, of all but `but` (ticks).
+    pub(super) fn furthest_behind(&self, but: Option<usize>) -> Option<u64> {
+        let processors = self.processors.iter().enumerate();
+        let others = processors.filter(|(index, _)| Some(*index) != but);
+        let busy = others.filter(|(_, processor)| processor.is_busy());
+        busy.map(|(_, processor)| processor.time).min()
     }
 
     /// Writes what processor `index` reads as the time in a slice of at most

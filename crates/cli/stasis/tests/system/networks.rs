@@ -1,0 +1,81 @@
+//! Machines on a network: the shipped example, twice.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::support::Bench;
+
+/// The packets of each interface of a file, as blocks of 4-byte words: the interface's number, and
+/// whether the frame came in (pcapng, section 4.3).
+fn packets(file: &[u8]) -> BTreeMap<(u32, bool), u64> {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let (mut at, mut counts) = (0, BTreeMap::new());
+    while at < file.len() {
+        let (kind, length) = (word(at), word(at + 4) as usize);
+        assert_eq!(word(at + length - 4) as usize, length, "a block begins and ends with its length");
+        if kind == 6 {
+            // The flags are the last option but the end.
+            let inbound = word(at + length - 12) == 1;
+            *counts.entry((word(at + 8), inbound)).or_default() += 1;
+        }
+        at += length;
+    }
+    counts
+}
+
+#[test]
+fn machines_on_a_network_repeat_to_the_byte() {
+    let bench = Bench::new();
+    let example =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/cluster.toml"))
+            .unwrap();
+    std::fs::write(bench.path("cluster.toml"), example).unwrap();
+    let runs = ["r1", "r2"].map(|results| {
+        let run = bench.run(&["cluster.toml", "--seed=7", "--results", results]);
+        run.expect(0);
+        let mut lines: Vec<String> = run.stdout.lines().map(String::from).collect();
+        lines.sort_unstable();
+        lines
+    });
+    assert_eq!(runs[0], runs[1]);
+    let slowest = |line: &str, name: &str| -> u64 {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[0], format!("[{name}]"), "{line}");
+        words[words.len() - 2].parse().unwrap()
+    };
+    // A packet takes the delay twice, and the programs some us; a lost one is repeated after 200 ms.
+    let near = slowest(&runs[0][1], "near");
+    assert!((100..400).contains(&near), "{near}");
+    let far = slowest(&runs[0][0], "far");
+    assert!(far > 4_000, "{far}");
+
+    let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
+    assert_eq!(kept("r1/lan.pcapng"), kept("r2/lan.pcapng"));
+    let summary = bench.json("r1/summary.json");
+    assert_eq!(summary["warnings"], Value::Null);
+    let links = summary["networks"][0]["links"].as_array().unwrap();
+    let number = |link: &Value, key: &str| link[key].as_u64().unwrap();
+    let ports = ["server", "near", "far"];
+    let packets = packets(&kept("r1/lan.pcapng"));
+    let mut arrived = [0; 3];
+    for link in links {
+        assert_eq!(number(link, "max_error_ns"), 0, "{link}");
+        let fates = ["arrived", "lost", "queue_full", "no_buffer"];
+        let all: u64 = fates.iter().map(|fate| number(link, fate)).sum();
+        assert!(all <= number(link, "frames"), "those under way at the end are left: {link}");
+        let is_far = link["from"] == "far" || link["to"] == "far";
+        // 84 bytes of the shortest frame at 1.25 bytes/ns, and the delay without its jitter.
+        let least = 67 + if is_far { 1_900_000 } else { 50_000 };
+        assert!(number(link, "shortest_ns") >= least, "{link}");
+        let to = ports.iter().position(|name| link["to"] == *name).unwrap();
+        arrived[to] += number(link, "arrived");
+    }
+    let lost: u64 = links.iter().map(|link| number(link, "lost")).sum();
+    assert!(lost > 0, "some of the far machine's frames");
+    for (port, arrived) in (0..).zip(arrived) {
+        assert_eq!(packets[&(port, true)], arrived, "{}", ports[port as usize]);
+    }
+    let page = bench.text("r1/report.html");
+    assert!(page.contains("Network lan"));
+}
