@@ -31,6 +31,7 @@ fn main() {
         job: job.without_command(),
         command: Box::new(|| Ok(Command { job, input: Box::new(std::io::empty()) })),
         drives: vec![],
+        ports: vec![],
         root: None,
         seed: 1,
         random: false,
@@ -40,6 +41,7 @@ fn main() {
     let config = Config {
         machines: vec![machine],
         shared: vec![],
+        networks: vec![],
         speed: Speed::Times(5.0),
         vmlinux: &vmlinux,
         initramfs: &initramfs,
