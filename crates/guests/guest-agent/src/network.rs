@@ -111,7 +111,8 @@ impl Control {
             sin_zero: [0; 8],
         };
         // SAFETY: both are plain data of 16 bytes, the general form and the one of IPv4 (ip(7)).
-        request.ifr_ifru.ifru_addr = unsafe { std::mem::transmute(place) };
+        request.ifr_ifru.ifru_addr =
+            unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(place) };
         self.call("give an address to", name, number, &request)
     }
 

@@ -13,7 +13,11 @@ fn packets(file: &[u8]) -> BTreeMap<(u32, bool), u64> {
     let (mut at, mut counts) = (0, BTreeMap::new());
     while at < file.len() {
         let (kind, length) = (word(at), word(at + 4) as usize);
-        assert_eq!(word(at + length - 4) as usize, length, "a block begins and ends with its length");
+        assert_eq!(
+            word(at + length - 4) as usize,
+            length,
+            "a block begins and ends with its length"
+        );
         if kind == 6 {
             // The flags are the last option but the end.
             let inbound = word(at + length - 12) == 1;
@@ -27,9 +31,11 @@ fn packets(file: &[u8]) -> BTreeMap<(u32, bool), u64> {
 #[test]
 fn machines_on_a_network_repeat_to_the_byte() {
     let bench = Bench::new();
-    let example =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/cluster.toml"))
-            .unwrap();
+    let example = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../examples/cluster.toml"
+    ))
+    .unwrap();
     std::fs::write(bench.path("cluster.toml"), example).unwrap();
     let runs = ["r1", "r2"].map(|results| {
         let run = bench.run(&["cluster.toml", "--seed=7", "--results", results]);

@@ -12,8 +12,8 @@ use stasis_virtio::PciDevice;
 use super::config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
 };
+use super::limits::Limits;
 use super::networks::Networks;
-use super::order::Limits;
 use super::rewind::RewindState;
 use super::run::Run;
 use super::timeline::{Timeline, BATCH};

@@ -7,9 +7,11 @@ mod build;
 mod config;
 mod exits;
 mod interrupts;
+mod limits;
 mod networks;
 mod order;
 mod outcome;
+mod ports;
 mod rewind;
 mod round;
 mod run;
@@ -61,7 +63,9 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.advance();
-            self.drop_frames();
+            for machine in self.machines.iter().filter(|machine| machine.finished) {
+                machine.discard_frames(&mut self.timeline);
+            }
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
                 machine.run_due_events(&mut self.timeline)?;
                 machine.wake(self.instant);

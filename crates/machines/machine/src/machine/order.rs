@@ -11,6 +11,7 @@
 //! quantum where memory gives no lookahead. Machines that share nothing but networks have a lookahead:
 //! the shortest time that a frame needs. Then an event of one machine does not hold up another.
 
+use super::limits::{Limit, Limits};
 use super::run::Run;
 use super::slice::Slice;
 
@@ -26,27 +27,6 @@ pub(super) enum Turn {
     Later,
     /// Every processor is idle.
     Idle,
-}
-
-/// How far a processor may go (ticks).
-#[derive(Debug, Clone, Copy, Default)]
-struct Limit {
-    until: u64,
-    /// Whether an event ends it, and not the quantum.
-    is_event: bool,
-}
-
-/// How far processors may go: those of each machine, or all as far.
-#[derive(Debug, Default)]
-pub(super) struct Limits {
-    same: Limit,
-    each: Vec<Limit>,
-}
-
-impl Limits {
-    fn of(&self, machine: usize) -> Limit {
-        self.each.get(machine).copied().unwrap_or(self.same)
-    }
 }
 
 impl Run<'_> {

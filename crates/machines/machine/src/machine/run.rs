@@ -7,7 +7,7 @@ use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
 use super::config::Stop;
-use super::order::Limits;
+use super::limits::Limits;
 use super::slice::{Begun, Slice};
 use super::timeline::Timeline;
 use super::vm::Machine;

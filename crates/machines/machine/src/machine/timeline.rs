@@ -56,6 +56,15 @@ impl Timeline<'_> {
         self.emit(RunEvent::Ios(records))
     }
 
+    /// Sends the recorded packets to the event stream.
+    pub(super) fn flush_packets(&mut self) -> Result<(), Error> {
+        let packets = self.networks.take_packets();
+        match packets.is_empty() {
+            true => Ok(()),
+            false => self.emit(RunEvent::Packets(packets)),
+        }
+    }
+
     pub(super) fn emit(&mut self, event: RunEvent) -> Result<(), Error> {
         self.events.event(event).map_err(Error::EventSink)
     }

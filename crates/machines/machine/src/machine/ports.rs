@@ -1,0 +1,63 @@
+//! A machine's ports of networks.
+
+use super::timeline::Timeline;
+use super::vm::Machine;
+use crate::devices::NetworkDevice;
+use crate::error::Error;
+use crate::layout::FIRST_DRIVE_SLOT;
+
+impl Machine {
+    /// Sends what the guest has announced to its device `index`.
+    pub(super) fn transmit(&mut self, timeline: &mut Timeline, index: usize) -> Result<(), Error> {
+        let now = timeline.clock.now_ns();
+        timeline.networks.transmit(&mut self.ports[index], &self.memory, now);
+        self.port_interrupts(timeline, index)
+    }
+
+    /// Takes the frames that have arrived, and the buffers of those that have left.
+    pub(super) fn advance_ports(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
+        let now = timeline.clock.now_ns();
+        for index in 0..self.ports.len() {
+            let device = &mut self.ports[index];
+            let left = device.next_event().is_some_and(|at| at <= now);
+            if left {
+                device.advance(&self.memory, now);
+            }
+            if timeline.networks.receive(device, &self.memory, now) || left {
+                self.port_interrupts(timeline, index)?;
+            }
+        }
+        match timeline.networks.is_full() {
+            true => timeline.flush_packets(),
+            false => Ok(()),
+        }
+    }
+
+    /// The next event of its ports (ns).
+    pub(super) fn next_port_event(&self, timeline: &Timeline) -> Option<u64> {
+        let next = |device: &NetworkDevice| {
+            let arrival = timeline.networks.next_arrival(device.place);
+            device.next_event().into_iter().chain(arrival).min()
+        };
+        self.ports.iter().filter_map(next).min()
+    }
+
+    /// Throws away the frames for a machine that has ended.
+    pub(super) fn discard_frames(&self, timeline: &mut Timeline) {
+        let now = timeline.clock.now_ns();
+        for device in &self.ports {
+            timeline.networks.discard(device.place, now);
+        }
+    }
+
+    fn port_interrupts(&mut self, timeline: &mut Timeline, index: usize) -> Result<(), Error> {
+        let slot = FIRST_DRIVE_SLOT + self.drives.len() + index;
+        while let Some(vector) = self.ports[index].pop_interrupt() {
+            let message = self.bus.function(slot).msix().and_then(|msix| msix.signal(vector));
+            if let Some(message) = message {
+                self.send(timeline, None, message)?;
+            }
+        }
+        Ok(())
+    }
+}
