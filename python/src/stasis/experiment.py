@@ -350,6 +350,8 @@ class Link(Table):
     from_: Optional[str] = field(default=None, metadata={"name": "from"})
     to: Optional[str] = None
     both_ways: Optional[bool] = None
+    begin: Optional[str] = None
+    end: Optional[str] = None
     bandwidth: Optional[str] = None
     queue: Optional[Size] = None
     delay: Optional[str] = None

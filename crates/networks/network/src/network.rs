@@ -62,6 +62,8 @@ struct Coming {
 #[derive(Debug)]
 struct Link {
     conditions: Conditions,
+    /// Later conditions, and when they begin after the commands' start (ns), in order.
+    later: VecDeque<(Nanos, Conditions)>,
     stage: Stage,
     random: Random,
     /// When the last frame in order arrives (ns).
@@ -80,6 +82,8 @@ pub struct Network {
     links: Vec<Link>,
     switch: Switch,
     in_flight: usize,
+    /// When the commands began (ns).
+    begun: Option<Nanos>,
 }
 
 impl Network {
@@ -99,16 +103,20 @@ impl Network {
         let count = machines.len();
         let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
         let links = pairs.map(|(from, to)| {
-            let conditions = spec.conditions(machines[from], machines[to]);
+            let (sender, receiver) = (machines[from], machines[to]);
+            let conditions = spec.conditions(sender, receiver, None);
+            let changes = spec.changes(sender, receiver).into_iter();
+            let later = changes.map(|at| (at, spec.conditions(sender, receiver, Some(at))));
             let number = (from * count + to) as u64 + (u64::from(index) << 32);
             Link {
                 conditions,
+                later: later.collect(),
                 stage: Stage::new(conditions.bandwidth, conditions.queue),
                 random: Random::new(stasis_block::splitmix::nth(seed, number + 1)),
                 last: 0,
                 counts: Counts {
-                    from: machines[from].into(),
-                    to: machines[to].into(),
+                    from: sender.into(),
+                    to: receiver.into(),
                     ..Counts::default()
                 },
                 sum: 0,
@@ -124,7 +132,13 @@ impl Network {
             ports: (0..count).map(port).collect(),
             switch,
             in_flight: 0,
+            begun: None,
         }
+    }
+
+    /// The machines' commands begin at `now`: times of conditions count from here.
+    pub fn begin(&mut self, now: Nanos) {
+        self.begun.get_or_insert(now);
     }
 
     /// Address of a machine on network `index`: a locally administered one, whose last bytes are
@@ -143,7 +157,11 @@ impl Network {
         let count = self.ports.len();
         let links = self.links.iter().enumerate();
         let links = links.filter(|(number, _)| number / count != number % count);
-        links.map(|(_, link)| link.shortest()).min().unwrap_or(Nanos::MAX)
+        let each = links.flat_map(|(_, link)| {
+            let later = link.later.iter().map(|(_, conditions)| conditions);
+            later.chain([&link.conditions]).map(Conditions::shortest)
+        });
+        each.min().unwrap_or(Nanos::MAX)
     }
 
     /// The machine at `port` sends `frame` at `now`, not earlier than at any call before. Returns
@@ -168,6 +186,9 @@ impl Network {
     fn carry(&mut self, from: usize, to: usize, frame: &[u8], (first, last): (Nanos, Nanos)) {
         let sent = first;
         let link = &mut self.links[from * self.ports.len() + to];
+        if let Some(begun) = self.begun {
+            link.change(first.saturating_sub(begun));
+        }
         link.counts.frames += 1;
         link.counts.bytes += frame.len() as u64;
         // Each frame draws as many numbers, so that one condition does not move the others.
@@ -262,8 +283,13 @@ impl Network {
 }
 
 impl Link {
-    fn shortest(&self) -> Nanos {
-        self.conditions.delay - self.conditions.jitter
+    /// Takes on the conditions of `at` after the commands' start.
+    fn change(&mut self, at: Nanos) {
+        while let Some(&(_, conditions)) = self.later.front().filter(|(begin, _)| *begin <= at) {
+            self.later.pop_front();
+            self.conditions = conditions;
+            self.stage.change(conditions.bandwidth, conditions.queue);
+        }
     }
 
     /// When a frame whose first bit sets out at `first` comes to the receiver's port.
@@ -271,7 +297,7 @@ impl Link {
         let Conditions { delay, jitter: most, .. } = self.conditions;
         let span = u128::from(most) * 2 + 1;
         let late = ((u128::from(jitter) * span) >> 64) as Nanos;
-        let at = first.saturating_add(self.shortest()).saturating_add(late);
+        let at = first.saturating_add(self.conditions.shortest()).saturating_add(late);
         if overtaken {
             self.counts.reordered += 1;
             return at.saturating_add(delay);

@@ -107,6 +107,13 @@ with_conditions! {
         pub to: Option<String>,
         /// Whether the conditions hold in the opposite direction as well.
         pub both_ways: bool,
+        /// When the conditions begin, in virtual time after the commands' start; by default they
+        /// hold during the boot as well.
+        #[serde(with = "units::duration_option")]
+        pub begin: Option<Nanos>,
+        /// When the conditions end, in virtual time after the commands' start; by default never.
+        #[serde(with = "units::duration_option")]
+        pub end: Option<Nanos>,
         /// Rate of the link itself, beside that of the ports.
         pub bandwidth: Option<Rate>,
         /// Bytes that may wait before the link, if it has a bandwidth; by default the network's.
@@ -147,9 +154,10 @@ impl NetworkSpec {
         self.mtu.unwrap_or(1_500)
     }
 
-    /// The conditions from machine `from` to machine `to`: the network's, and over those the ones
-    /// of each link that means the two, in their order.
-    pub fn conditions(&self, from: &str, to: &str) -> Conditions {
+    /// The conditions from machine `from` to machine `to` at `at` after the commands' start, before
+    /// which it is `None`: the network's, and over those the ones of each link that means the two,
+    /// in their order.
+    pub fn conditions(&self, from: &str, to: &str, at: Option<Nanos>) -> Conditions {
         let usual = Conditions {
             delay: USUAL_DELAY,
             jitter: 0,
@@ -161,12 +169,24 @@ impl NetworkSpec {
             queue: self.queue_bytes(),
         };
         let mut conditions = self.over(usual);
-        for link in self.links.iter().filter(|link| link.is_between(from, to)) {
+        let links = self.links.iter().filter(|link| link.is_between(from, to) && link.holds(at));
+        for link in links {
             conditions = link.over(conditions);
             conditions.bandwidth = link.bandwidth.or(conditions.bandwidth);
             conditions.queue = link.queue.unwrap_or(conditions.queue);
         }
         conditions
+    }
+
+    /// Every time after the commands' start at which conditions from machine `from` to machine `to`
+    /// begin or end, and the start itself, in order.
+    pub fn changes(&self, from: &str, to: &str) -> Vec<Nanos> {
+        let links = self.links.iter().filter(|link| link.is_between(from, to));
+        let times = links.flat_map(|link| [link.begin, link.end]).flatten();
+        let mut times: Vec<Nanos> = times.chain([0]).collect();
+        times.sort_unstable();
+        times.dedup();
+        times
     }
 
     /// Checks the network between `machines`.
@@ -194,14 +214,23 @@ impl NetworkSpec {
             if link.from.is_some() && link.from == link.to {
                 return Err("link: from and to are one machine".into());
             }
+            if let (begin, Some(end)) = (link.begin.unwrap_or(0), link.end) {
+                if end <= begin {
+                    let [begin, end] = [begin, end].map(units::format_duration);
+                    return Err(format!("link: it ends at {end}, but begins at {begin}"));
+                }
+            }
             if link.queue.is_some() && link.bandwidth.is_none() {
                 return Err("link: queue needs bandwidth: without it, nothing waits".into());
             }
         }
         for from in machines {
             for to in machines.iter().filter(|to| *to != from) {
-                let conditions = self.conditions(from, to);
-                conditions.check().map_err(|error| format!("from {from} to {to}: {error}"))?;
+                let changes = self.changes(from, to);
+                for at in [None].into_iter().chain(changes.into_iter().map(Some)) {
+                    let conditions = self.conditions(from, to, at);
+                    conditions.check().map_err(|error| format!("from {from} to {to}: {error}"))?;
+                }
             }
         }
         Ok(())
@@ -214,9 +243,23 @@ impl LinkSpec {
         is(&self.from, from) && is(&self.to, to)
             || self.both_ways && is(&self.from, to) && is(&self.to, from)
     }
+
+    fn holds(&self, at: Option<Nanos>) -> bool {
+        match at {
+            None => self.begin.is_none(),
+            Some(at) => {
+                self.begin.is_none_or(|begin| at >= begin) && self.end.is_none_or(|end| at < end)
+            }
+        }
+    }
 }
 
 impl Conditions {
+    /// Shortest time that a frame takes (ns), beside its time on the wire.
+    pub(crate) fn shortest(&self) -> Nanos {
+        self.delay - self.jitter
+    }
+
     fn check(&self) -> Result<(), String> {
         let Self { delay, jitter, .. } = *self;
         let show = units::format_duration;
@@ -272,14 +315,34 @@ mod tests {
         );
         assert_eq!(spec.check(&["a", "b", "c"]), Ok(()));
         let of = |from, to| {
-            let all = spec.conditions(from, to);
+            let all = spec.conditions(from, to, None);
             (all.delay, all.jitter, all.loss, all.bandwidth.map(Rate::bytes_per_second), all.queue)
         };
         assert_eq!(of("a", "b"), (1_000_000, 0, 0.0, Some(125_000_000), 65_536));
         assert_eq!(of("b", "a"), (10_000, 0, 0.5, None, 1 << 20));
         assert_eq!(of("c", "b"), (10_000, 2_000, 0.0, None, 1 << 20));
         assert_eq!(of("b", "c"), (10_000, 2_000, 0.5, None, 1 << 20));
-        assert_eq!(NetworkSpec::default().conditions("a", "b").delay, 50_000);
+        assert_eq!(NetworkSpec::default().conditions("a", "b", Some(7)).delay, 50_000);
+    }
+
+    #[test]
+    fn conditions_begin_and_end() {
+        let spec = read(
+            "[[link]]\nfrom = 'a'\nboth-ways = true\nbegin = '1ms'\nend = '3ms'\nloss = 1\n\
+             [[link]]\nto = 'b'\nend = '2ms'\ndelay = '9us'\n",
+        );
+        assert_eq!(spec.check(&["a", "b"]), Ok(()));
+        assert_eq!(spec.changes("a", "b"), [0, 1_000_000, 2_000_000, 3_000_000]);
+        assert_eq!(spec.changes("b", "a"), [0, 1_000_000, 3_000_000]);
+        let of = |at| {
+            let all = spec.conditions("a", "b", at);
+            (all.loss, all.delay)
+        };
+        assert_eq!(of(None), (0.0, 9_000));
+        assert_eq!(of(Some(999_999)), (0.0, 9_000));
+        assert_eq!(of(Some(1_000_000)), (1.0, 9_000));
+        assert_eq!(of(Some(2_000_000)), (1.0, 50_000));
+        assert_eq!(of(Some(3_000_000)), (0.0, 50_000));
     }
 
     #[test]
@@ -294,6 +357,9 @@ mod tests {
             ("subnet = '10.0.0.0/30'", "room for 2 of 3"),
             ("[[link]]\nfrom = 'd'", "from is `d`, but the machines are a, b, c"),
             ("[[link]]\nfrom = 'a'\nto = 'a'", "one machine"),
+            ("[[link]]\nbegin = '2s'\nend = '2s'", "it ends at 2s, but begins at 2s"),
+            ("[[link]]\nend = '0s'", "it ends at"),
+            ("[[link]]\nbegin = '2s'\ndelay = '1ns'", "at least 1us"),
             ("[[link]]\nfrom = 'a'\nqueue = '1KiB'", "queue needs bandwidth"),
             ("[[link]]\nfrom = 'a'\nto = 'c'\ndelay = 0", "from a to c"),
         ] {

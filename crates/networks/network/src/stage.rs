@@ -31,6 +31,11 @@ impl Stage {
         Self { bandwidth, limit: bandwidth.map_or(0, |each| each.times(queue)), free: 0 }
     }
 
+    /// Sends at another bandwidth from now on. What waits leaves as it would have left.
+    pub fn change(&mut self, bandwidth: Option<Rate>, queue: u64) {
+        *self = Self { free: self.free, ..Self::new(bandwidth, queue) };
+    }
+
     /// When a frame's first and last bit leave, whose first and last bit come at `first` and
     /// `last` (ns). `None` if the queue has no room for the frame.
     pub fn pass(&mut self, first: Nanos, last: Nanos, length: usize) -> Option<(Nanos, Nanos)> {

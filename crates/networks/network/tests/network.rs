@@ -113,6 +113,30 @@ fn a_broadcast_reaches_the_others_and_no_frame_its_sender() {
 }
 
 #[test]
+fn a_partition_begins_heals_and_takes_what_is_sent_meanwhile() {
+    let text = "delay = '10us'\n[[link]]\nfrom = 'a'\nboth-ways = true\nbegin = '100us'\n\
+                end = '300us'\nloss = 1\n[[link]]\nfrom = 'b'\nbegin = '400us'\ndelay = '2us'";
+    let mut network = network(text, 1);
+    assert_eq!(network.lookahead(), 2_000, "of all conditions that there will be");
+    let mut send = |at: Nanos| {
+        for (from, to) in [(0, 1), (1, 0), (1, 2)] {
+            network.send(from, &frame(from, Some(to), 60, 0), at);
+        }
+        if at == 0 {
+            network.begin(1_000_000);
+        }
+        drain(&mut network).iter().map(|all| (all.from, all.to, all.at - at)).collect::<Vec<_>>()
+    };
+    let all = [(1, 0, 10_000), (0, 1, 10_000), (1, 2, 10_000)];
+    assert_eq!(send(0), all, "before the commands");
+    assert_eq!(send(1_099_999), all);
+    assert_eq!(send(1_100_000), [(1, 2, 10_000)]);
+    assert_eq!(send(1_299_999), [(1, 2, 10_000)]);
+    assert_eq!(send(1_300_000), all);
+    assert_eq!(send(1_400_000), [(1, 0, 2_000), (1, 2, 2_000), (0, 1, 10_000)]);
+}
+
+#[test]
 fn shares_are_met_and_the_links_draw_apart() {
     let text = "loss = 0.1\nduplicate = 0.05\ncorrupt = 0.02\nreorder = 0.03";
     let count = 20_000;

@@ -36,6 +36,11 @@ impl Networks {
         self.networks.iter().map(|config| config.network.lookahead()).min()
     }
 
+    /// The machines' commands begin.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.networks.iter_mut().for_each(|config| config.network.begin(now));
+    }
+
     /// When the next frame arrives at a port, if one is under way (ns).
     pub(super) fn next_arrival(&self, place: PortConfig) -> Option<u64> {
         self.networks.get(place.network)?.network.next_event(place.port)
