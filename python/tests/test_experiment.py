@@ -24,7 +24,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "check_limit": "5min", "strict": True,
     },
     "Machine": {
-        "vcpus": 2, "memory": "512MiB", "cpu_speed": "3GHz", "name": "m", "command": [], "wait": True,
+        "vcpus": 2, "memory": "512MiB", "cpu_speed": "3GHz", "name": "m", "count": 1, "command": [], "wait": True,
         "guest_scheduler": "bfq", "coordinate": True, "kernel_command_line": "quiet", "quantum": "20us",
         "threads": 1, "rewind": False, "random": False,
     },

@@ -274,6 +274,7 @@ class Machine(Table):
     name: Optional[str] = None
     command: list[str] = field(default_factory=list)
     wait: Optional[bool] = None
+    count: Optional[int] = None
     guest_scheduler: Optional[str] = None
     coordinate: Optional[bool] = None
     drives: list[Drive] = _table("Drive", name="drive", many=True)

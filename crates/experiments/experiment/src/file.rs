@@ -101,6 +101,9 @@ pub struct Experiment {
 pub struct MachineSpec {
     /// Name, where there are several machines; by default `machine0`, ...
     pub name: Option<String>,
+    /// Number of machines like this one, 1 to 32; their names are numbered from 1 on.
+    #[schemars(range(min = 1, max = 32))]
+    pub count: Option<u32>,
     /// Command that runs in the machine; by default the experiment's command.
     pub command: Vec<String>,
     /// Whether the run waits for the end of this machine's command.
@@ -147,6 +150,7 @@ impl Default for MachineSpec {
     fn default() -> Self {
         Self {
             name: None,
+            count: None,
             command: Vec::new(),
             wait: true,
             guest_scheduler: None,
@@ -246,6 +250,7 @@ impl Experiment {
     /// Returns the invalid value and its allowed values.
     pub fn finish(&mut self) -> Result<(), ExperimentError> {
         self.name_drives()?;
+        self.machine.multiply().map_err(ExperimentError::Value)?;
         self.name_all();
         self.settle_networks();
         self.check().map_err(ExperimentError::Value)
@@ -310,9 +315,9 @@ impl Experiment {
         if self.machine.several().is_empty() {
             self.machine.check()?;
             let one = &*self.machine;
-            if one.name.is_some() || !one.command.is_empty() || !one.wait {
-                return Err("[machine] is one machine: name, command and wait are for several, \
-                            in [[machine]]"
+            if one.name.is_some() || one.count.is_some() || !one.command.is_empty() || !one.wait {
+                return Err("[machine] is one machine: name, count, command and wait are for \
+                            several, in [[machine]]"
                     .into());
             }
             if !one.drives.is_empty() || !one.disks.is_empty() {
@@ -530,6 +535,10 @@ mod tests {
             experiment.finish().map_err(|error| error.to_string())?;
             Ok::<_, String>(experiment)
         };
+        let three = finish(&good.replacen("'db'", "'db'\ncount = 2", 1)).unwrap();
+        let names: Vec<_> = three.machine.all().iter().flat_map(|all| &all.name).collect();
+        assert_eq!(names, ["web", "db1", "db2"]);
+        assert_eq!(three.machine.all()[2].disks[0].name.as_deref(), Some("db2.disk"));
         let experiment = finish(good).unwrap();
         assert_eq!(experiment.machine.all().len(), 2);
         let disks: Vec<_> =
@@ -559,6 +568,7 @@ mod tests {
                 "two workloads have the name `readers`",
             ),
             ("'db'", "'d/b'", "letters, digits"),
+            ("wait = false", "count = 0", "whole number from 1 to 32"),
             ("on = 'disk'", "on = 'disc'", "did you mean `disk`?"),
             ("'bfq'\n[[machine]]", "'bfg'\n[[machine]]", "did you mean `bfq`?"),
             ("wait = false", "rewind = true", "rewind"),

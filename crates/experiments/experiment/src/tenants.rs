@@ -19,6 +19,9 @@ use crate::guest_drive::guest_drive;
 use crate::tenant::{plain, tenant};
 use crate::{DriveSpec, Interface, MachineSpec};
 
+/// Limit on the machines of one table.
+const MAX_COUNT: u32 = 32;
+
 /// One machine, in a table `[machine]`, or several, in tables `[[machine]]`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Machines {
@@ -34,6 +37,30 @@ impl Machines {
 
     pub(crate) fn several_mut(&mut self) -> &mut [MachineSpec] {
         &mut self.many
+    }
+
+    /// Puts as many machines in place of one as its `count` says. Their names are numbered.
+    pub(crate) fn multiply(&mut self) -> Result<(), String> {
+        let mut all = Vec::new();
+        for (index, machine) in std::mem::take(&mut self.many).into_iter().enumerate() {
+            let Some(count) = machine.count else {
+                all.push(machine);
+                continue;
+            };
+            let name = machine.name.clone().unwrap_or_else(|| format!("machine{index}-"));
+            if !(1..=MAX_COUNT).contains(&count) {
+                return Err(format!(
+                    "machine {name}: count is {count}, but must be 1 to {MAX_COUNT}"
+                ));
+            }
+            all.extend((1..=count).map(|number| MachineSpec {
+                name: Some(format!("{name}{number}")),
+                count: None,
+                ..machine.clone()
+            }));
+        }
+        self.many = all;
+        Ok(())
     }
 
     /// Every machine.

@@ -114,11 +114,7 @@ impl Network {
                 stage: Stage::new(conditions.bandwidth, conditions.queue),
                 random: Random::new(stasis_block::splitmix::nth(seed, number + 1)),
                 last: 0,
-                counts: Counts {
-                    from: sender.into(),
-                    to: receiver.into(),
-                    ..Counts::default()
-                },
+                counts: Counts { from: sender.into(), to: receiver.into(), ..Counts::default() },
                 sum: 0,
             }
         });
