@@ -77,6 +77,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	test -z "$(STASIS_TEST_DEVICE)" || $(TEST) --test contents -- --ignored
 	$(TEST) --test coordinate start_up -- --ignored --nocapture
 	$(TEST) --test system guides_to_crash_tests -- --ignored --nocapture
+	$(TEST) --test system clusters -- --ignored --nocapture
 	$(TEST) --test nvme_tcp --test kept_tcp figures -- --ignored --nocapture --test-threads=1
 	$(TEST) --test vfio_user -- --ignored --nocapture --test-threads=1
 	$(TEST) --test reproduce -- --ignored --nocapture

@@ -85,3 +85,34 @@ fn machines_on_a_network_repeat_to_the_byte() {
     let page = bench.text("r1/report.html");
     assert!(page.contains("Network lan"));
 }
+
+/// A guide's sentence: every acknowledged key is there after a partition, and a run repeats.
+#[test]
+#[ignore = "builds a guest with etcd: make slow-test"]
+fn clusters_keep_what_they_have_acknowledged() {
+    let bench = Bench::new();
+    let example = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../examples/etcd.toml"
+    ))
+    .unwrap();
+    assert!(example.lines().count() <= 25);
+    std::fs::write(bench.path("etcd.toml"), example).unwrap();
+    for results in ["r1", "r2"] {
+        let run = bench.run(&["etcd.toml", "--engine=exact", "--results", results]);
+        run.expect(0);
+        assert_eq!(run.stdout, "[client] 40 of 40 acknowledged, none lost\n");
+    }
+    let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
+    for name in ["net0.pcapng", "ios.parquet"] {
+        assert_eq!(kept(&format!("r1/{name}")), kept(&format!("r2/{name}")), "{name}");
+    }
+    let summary = bench.json("r1/summary.json");
+    let links = summary["networks"][0]["links"].as_array().unwrap();
+    assert_eq!(links.len(), 6);
+    for link in links {
+        let cut = link["from"] == "peer1" || link["to"] == "peer1";
+        assert_eq!(link["lost"].as_u64().unwrap() > 0, cut, "{link}");
+        assert_eq!(link["max_error_ns"], 0);
+    }
+}
