@@ -30,10 +30,17 @@ pub fn without_results(words: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// The words with a folder of results of its own.
+/// The words with a folder of results of its own, and without those that change no result.
 pub(super) fn with_own_results(words: Vec<String>) -> Vec<String> {
     let mut words = without_results(words);
     let own = own_words(&words);
+    let (mut place, mut kept) = (0, 0);
+    words.retain(|word| {
+        let stays = place >= own || !matches!(word.as_str(), "--quiet" | "-q");
+        (place, kept) = (place + 1, kept + usize::from(stays && place < own));
+        stays
+    });
+    let own = kept;
     words.splice(own..own, ["--results".to_owned(), AGAIN.to_owned()]);
     words
 }
@@ -89,5 +96,8 @@ mod tests {
         assert_eq!(without_results(words.clone()), ["run", "--", "x", "--results", "c"]);
         let again = with_own_results(words);
         assert_eq!(again, ["run", "--results", "again", "--", "x", "--results", "c"]);
+        let quiet = ["--quiet", "run", "--", "x", "--quiet"].map(String::from).to_vec();
+        let again = with_own_results(quiet);
+        assert_eq!(again, ["run", "--results", "again", "--", "x", "--quiet"]);
     }
 }
