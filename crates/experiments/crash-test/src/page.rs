@@ -3,7 +3,7 @@
 use stasis_block::units::format_duration;
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
-use stasis_report::{units, Column, Repeat, Table, Tone};
+use stasis_report::{units, Column, Table, Tone};
 
 use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
 use crate::groups::Group;
@@ -179,7 +179,7 @@ impl Report {
             (text, anchor(ordered[0]))
         });
         head.with("Times are virtual, since the machine was made.", table)
-            .repeated_by(Repeat::of(&self.provenance))
+            .repeated_by(self.repeat_test.clone())
     }
 
     /// The causes in the order of the page: first what the check found, which is what a user of the

@@ -13,6 +13,7 @@ use stasis_block::units::format_duration;
 use stasis_block::{Operation, PowerLoss};
 use stasis_crash::{Cut, CutPoint, Enumerator, Fault, Level, StateSampler, Trace};
 use stasis_guest_image::Guest;
+use stasis_report::Repeat;
 use stasis_runner::provenance::Provenance;
 use stasis_runner::TraceOptions;
 
@@ -55,6 +56,8 @@ pub struct Report {
     pub(crate) states_per_hour: f64,
     /// A command line for each finding.
     pub(crate) repeat: Vec<String>,
+    /// The command line that repeats the whole test, and the files that it read.
+    pub(crate) repeat_test: Option<Repeat>,
     /// Files with the disks of a state, where they were to be kept.
     pub disks: Vec<PathBuf>,
     /// The findings by kind and cause.
@@ -200,6 +203,8 @@ impl Report {
         };
         let groups = groups(&outcome.findings, relied_on);
         explain(session, plan, &groups, &mut outcome.findings);
+        let mut provenance = provenance.fields();
+        let repeat_test = Repeat::take(&mut provenance);
         Self {
             course: Course::of(&session.trace, &cuts),
             disks: Vec::new(),
@@ -219,7 +224,8 @@ impl Report {
             states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
             repeat: outcome.findings.iter().map(repeat).collect(),
             outcome,
-            provenance: provenance.fields(),
+            repeat_test,
+            provenance,
         }
     }
 

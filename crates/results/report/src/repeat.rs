@@ -39,6 +39,11 @@ impl Repeat {
         serde_json::from_value(fields.get(FIELD)?.clone()).ok()
     }
 
+    /// Takes that of a summary's fields out of them, where another field has this name.
+    pub fn take(fields: &mut Map<String, Value>) -> Option<Self> {
+        serde_json::from_value(fields.remove(FIELD)?).ok()
+    }
+
     /// The fields of a summary.
     pub fn field(&self) -> Option<(String, Value)> {
         Some((FIELD.to_owned(), serde_json::to_value(self).ok()?))

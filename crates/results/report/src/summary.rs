@@ -30,6 +30,7 @@ pub const INCIDENTAL_FIELDS: &[&str] = &[
     "host_kernel",
     "command_line",
     "repeat",
+    "repeat_test",
     "command_wall_seconds",
 ];
 
