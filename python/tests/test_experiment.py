@@ -59,8 +59,9 @@ VALUES: dict[str, dict[str, Any]] = {
         "reorder": 0.1, "corrupt": 0.1,
     },
     "Link": {
-        "from_": "m", "to": "o", "both_ways": True, "begin": "1s", "end": "2s", "bandwidth": "1Gbit/s", "queue": "64KiB", "delay": "1ms",
-        "jitter": "1us", "loss": 0.1, "duplicate": 0.1, "reorder": 0.1, "corrupt": 0.1,
+        "from_": "m", "to": "o", "both_ways": True, "begin": "1s", "end": "2s", "bandwidth": "1Gbit/s",
+        "queue": "64KiB", "delay": "1ms", "jitter": "1us", "loss": 0.1, "duplicate": 0.1, "reorder": 0.1,
+        "corrupt": 0.1,
     },
     "Limits": {
         "iops": 3000, "burst_iops": 9000, "bandwidth": "125MiB/s", "burst_bandwidth": "250MiB/s", "burst": "30min",
