@@ -140,7 +140,7 @@ fn reset(host: &mut TcpHost, block: u64) -> u16 {
     host.io.run(&entry, &[]).unwrap().1
 }
 
-/// What keeping the zones costs: writes one by one, beside those of a drive without zones.
+/// The cost of keeping the zones: writes one by one, beside those of a drive without zones.
 #[test]
 #[ignore = "measures on an idle machine: make slow-test"]
 fn figures() {

@@ -65,7 +65,7 @@ pub enum Received<'a> {
     Failure2,
 }
 
-/// What the host offers.
+/// The offer of a host.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Negotiate<'a> {
     pub channel: u8,

@@ -11,7 +11,7 @@ use crate::secret::Secret;
 /// Limit on the negotiations of a host before it has authenticated, since each costs an exponent.
 const MAX_NEGOTIATIONS: u8 = 4;
 
-/// What a subsystem knows of a host.
+/// The secrets that a subsystem has for a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets {
     /// The host's secret.
@@ -291,7 +291,7 @@ fn augmented(hash: Hash, shared: Option<&[u8]>, challenge: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a response is the HMAC of (NVMe 2.0 sections 8.13.5.4 and 8.13.5.5).
+/// The input of the HMAC that is a response (NVMe 2.0 sections 8.13.5.4 and 8.13.5.5).
 struct Response<'a> {
     challenge: Vec<u8>,
     sequence: [u8; 4],

@@ -175,7 +175,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.list || !arguments.only.is_empty() {
         return experiments_alone(arguments, publication, &request);
     }
-    // What is there already is no repetition.
+    // Results that are there already are no repetition.
     let mut words = words::own();
     words.retain(|word| word != "--gather");
     let provenance = Provenance::begin(true).repeated_by(words);

@@ -195,7 +195,7 @@ impl Device {
         loop {
             if ring.waiting(memory)? == 0 {
                 ring.arm(memory)?;
-                // What came before the driver saw the change is not notified of.
+                // Frames made available before the driver saw the change are not notified.
                 if ring.waiting(memory)? == 0 {
                     return Ok(());
                 }
