@@ -12,6 +12,44 @@ pub enum Interrupt {
     Configuration,
 }
 
+/// The interrupts that a device has still to send.
+#[derive(Debug, Default)]
+pub(crate) struct Interrupts {
+    /// A bit for each queue.
+    queues: u64,
+    changed: bool,
+}
+
+impl Interrupts {
+    /// One about a queue.
+    pub fn of_queue(&mut self, queue: u16) {
+        self.queues |= 1 << queue;
+    }
+
+    /// None about a queue that is no longer served.
+    pub fn not_of_queue(&mut self, queue: u16) {
+        self.queues &= !(1 << queue);
+    }
+
+    /// One about the configuration or the device's state.
+    pub fn of_change(&mut self) {
+        self.changed = true;
+    }
+
+    /// The next.
+    pub fn pop(&mut self) -> Option<Interrupt> {
+        if std::mem::take(&mut self.changed) {
+            return Some(Interrupt::Configuration);
+        }
+        if self.queues == 0 {
+            return None;
+        }
+        let queue = self.queues.trailing_zeros();
+        self.queues &= self.queues - 1;
+        Some(Interrupt::Queue(queue as u16))
+    }
+}
+
 /// Access of a transport to its device.
 pub trait VirtioDevice {
     /// The number of its type (section 5).

@@ -69,7 +69,7 @@ impl Device {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let Some(Some(ring)) = self.rings.get_mut(usize::from(id.queue)) else { return Ok(()) };
         if ring.give(memory, id.head, length)? {
-            self.pending |= 1 << id.queue;
+            self.interrupts.of_queue(id.queue);
             self.statistics.interrupts += 1;
         }
         Ok(())

@@ -12,7 +12,7 @@ use crate::block::slots::{Owner, Slots};
 use crate::block::space;
 use crate::chain::Chain;
 use crate::ring::{Fault, QueueSetup, Ring, Track};
-use crate::virtio_device::{read_space, Interrupt, VirtioDevice};
+use crate::virtio_device::{read_space, Interrupt, Interrupts, VirtioDevice};
 use crate::Memory;
 
 /// Refused requests that are kept for [`Device::pop_refused`]; more are forgotten.
@@ -53,9 +53,7 @@ pub struct Device {
     pub(crate) refused: VecDeque<Refused>,
     pub(crate) pool: Pool,
     pub(crate) chain: Chain,
-    /// A bit for each queue to interrupt.
-    pub(crate) pending: u64,
-    pub(crate) changed: bool,
+    pub(crate) interrupts: Interrupts,
     pub(crate) statistics: Statistics,
 }
 
@@ -77,8 +75,7 @@ impl Device {
             refused: VecDeque::new(),
             pool: Pool::default(),
             chain: Chain::default(),
-            pending: 0,
-            changed: false,
+            interrupts: Interrupts::default(),
             statistics: Statistics::default(),
             config,
         })
@@ -129,7 +126,7 @@ impl Device {
         let config = Config { capacity, ..self.config.clone() };
         config.check()?;
         self.config = config;
-        self.changed = true;
+        self.interrupts.of_change();
         Ok(())
     }
 
@@ -229,7 +226,7 @@ impl Device {
     pub fn stop_queue(&mut self, queue: u16) -> Option<u16> {
         let ring = self.rings.get_mut(usize::from(queue))?.take()?;
         self.slots.abandon(Some(queue));
-        self.pending &= !(1 << queue);
+        self.interrupts.not_of_queue(queue);
         Some(ring.next_available)
     }
 
@@ -242,8 +239,7 @@ impl Device {
         self.writeback = true;
         self.fault = None;
         self.waiting = false;
-        self.pending = 0;
-        self.changed = false;
+        self.interrupts = Interrupts::default();
     }
 
     /// The requests that the drive has not got yet need not reach it.
@@ -356,15 +352,7 @@ impl Device {
 
     /// The next interrupt to send.
     pub fn pop_interrupt(&mut self) -> Option<Interrupt> {
-        if std::mem::take(&mut self.changed) {
-            return Some(Interrupt::Configuration);
-        }
-        if self.pending == 0 {
-            return None;
-        }
-        let queue = self.pending.trailing_zeros();
-        self.pending &= self.pending - 1;
-        Some(Interrupt::Queue(queue as u16))
+        self.interrupts.pop()
     }
 
     /// Handles an action of the driver that cannot be answered: reports to it that the device needs
@@ -372,7 +360,7 @@ impl Device {
     pub(crate) fn fail(&mut self, fault: Fault) {
         if self.fault.is_none() {
             self.fault = Some(fault);
-            self.changed = true;
+            self.interrupts.of_change();
             self.statistics.faults += 1;
             self.slots.abandon(None);
             self.drop_unsent_requests();

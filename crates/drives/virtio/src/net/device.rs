@@ -10,7 +10,7 @@ use super::config::{feature, Config, SPACE};
 use crate::chain::{total, Chain};
 use crate::features::{EVENT_IDX, INDIRECT_DESC, VERSION_1};
 use crate::ring::{Fault, QueueSetup, Ring};
-use crate::virtio_device::{read_space, Interrupt, VirtioDevice};
+use crate::virtio_device::{read_space, Interrupt, Interrupts, VirtioDevice};
 use crate::Memory;
 
 /// Queue of the frames to the machine (section 5.1.2).
@@ -59,9 +59,7 @@ pub struct Device {
     features: u64,
     rings: [Option<Ring>; 2],
     fault: Option<Fault>,
-    changed: bool,
-    /// A bit for each queue to interrupt.
-    pending: u8,
+    interrupts: Interrupts,
     chain: Chain,
     outbox: VecDeque<Sent>,
     /// Frames on their way out of the port, with when the last bit leaves (ns).
@@ -80,8 +78,7 @@ impl Device {
             features: 0,
             rings: [None, None],
             fault: None,
-            changed: false,
-            pending: 0,
+            interrupts: Interrupts::default(),
             chain: Chain::default(),
             outbox: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -238,7 +235,7 @@ impl Device {
     ) -> Result<(), Fault> {
         let Some(ring) = &mut self.rings[usize::from(queue)] else { return Ok(()) };
         if ring.give(memory, head, length)? {
-            self.pending |= 1 << queue;
+            self.interrupts.of_queue(queue);
             self.statistics.interrupts += 1;
         }
         Ok(())
@@ -251,7 +248,7 @@ impl Device {
     fn fail(&mut self, fault: Fault) {
         if self.fault.is_none() {
             self.fault = Some(fault);
-            self.changed = true;
+            self.interrupts.of_change();
             self.outbox.clear();
             self.leaving.clear();
         }
@@ -317,8 +314,7 @@ impl VirtioDevice for Device {
         self.leaving.clear();
         self.features = 0;
         self.fault = None;
-        self.pending = 0;
-        self.changed = false;
+        self.interrupts = Interrupts::default();
     }
 
     fn notify(&mut self, memory: &dyn Memory, queue: u16) {
@@ -334,14 +330,6 @@ impl VirtioDevice for Device {
     }
 
     fn pop_interrupt(&mut self) -> Option<Interrupt> {
-        if std::mem::take(&mut self.changed) {
-            return Some(Interrupt::Configuration);
-        }
-        if self.pending == 0 {
-            return None;
-        }
-        let queue = self.pending.trailing_zeros();
-        self.pending &= self.pending - 1;
-        Some(Interrupt::Queue(queue as u16))
+        self.interrupts.pop()
     }
 }
