@@ -14,7 +14,7 @@ STASIS := $(TARGET_DIR)/$(TARGET)/release/stasis
 # the call, and would compile everything again for another choice.
 SCOPE ?= --package stasis
 unit-test python-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
-TEST := cargo test --locked --release --workspace
+TEST := cargo test --locked --release --workspace --no-fail-fast
 
 # Commit of the program, for results and `stasis --version`.
 export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
@@ -42,13 +42,12 @@ demo: ## Install what is missing, build, and run examples/demo.toml
 	@$(MAKE) --no-print-directory guest
 	$(STASIS) run examples/demo.toml --results $(RESULTS)
 
+# One failure does not hide the next: all parts run, and those that failed are named at the end.
 test: ## Install what is missing and run every test
 	@$(MAKE) --no-print-directory setup
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory unit-test
-	@$(MAKE) --no-print-directory python-test
-	@$(MAKE) --no-print-directory system-test
-	@$(MAKE) --no-print-directory test-on
+	@failed=; for part in lint unit-test python-test system-test test-on; do \
+		$(MAKE) --no-print-directory --keep-going $$part || failed="$$failed $$part"; \
+	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 lint: ## Check format, lints, and where cargo-deny is installed, licences
 	cargo fmt --all --check
@@ -63,12 +62,14 @@ python-test: build ## Test the Python package: lints, types, tests; ARGUMENTS=--
 	@scripts/python-test $(ARGUMENTS)
 
 system-test: guest ## Tests that boot guests
-	$(TEST) --test system -- --nocapture
-	$(TEST) --test own_program
-	$(TEST) --test function --test ublk -- --ignored
-	$(TEST) --test nvme_tcp linux_connects -- --ignored --nocapture
-	$(TEST) --test coordinate help -- --ignored
-	$(TEST) --test vm -- --ignored --test-threads=1
+	failed=; \
+	$(TEST) --test system -- --nocapture || failed=1; \
+	$(TEST) --test own_program || failed=1; \
+	$(TEST) --test function --test ublk -- --ignored || failed=1; \
+	$(TEST) --test nvme_tcp linux_connects -- --ignored --nocapture || failed=1; \
+	$(TEST) --test coordinate help -- --ignored || failed=1; \
+	$(TEST) --test vm -- --ignored --test-threads=1 || failed=1; \
+	test -z "$$failed"
 
 slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
 	$(TEST) --test boot -- --ignored --test-threads=1

@@ -31,6 +31,10 @@ const MIN_EMULATED: u32 = 2;
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 lsm=none \
      audit=0 nokaslr norandmaps no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests STASIS_PORT=1";
 
+/// With all memory below 4 GiB, where every device reaches it: the root above makes the kernel
+/// set 64 MiB apart for copies, and a small guest had no room left to unpack the agent.
+const NO_BOUNCE_BUFFERS: &str = "swiotlb=noforce ";
+
 /// Descriptors that QEMU inherits, and files that it writes.
 pub(crate) struct Ends<'a> {
     pub port: RawFd,
@@ -104,7 +108,9 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
     // The first 4 GiB but for `low` are devices' and holes.
     let place = (4 << 30) + (memory - low);
     let of_root = ends.root.map(|(kind, _)| format!("STASIS_ROOT={kind} ")).unwrap_or_default();
-    let append = format!("{APPEND} memmap={root}!{place} {of_root}{}", config.kernel_arguments);
+    let bounce = if memory > low { "" } else { NO_BOUNCE_BUFFERS };
+    let append =
+        format!("{APPEND} {bounce}memmap={root}!{place} {of_root}{}", config.kernel_arguments);
     add("-append", append.into());
     add("-kernel", config.guest.vmlinux.clone().into());
     add("-initrd", config.guest.initramfs.clone().into());

@@ -126,6 +126,9 @@ pub struct Config {
     pub stop: Arc<AtomicBool>,
 }
 
+/// Minimum memory of a guest (bytes): its kernel, and room to unpack the agent and to work.
+pub const MIN_MEMORY: u64 = 192 << 20;
+
 impl Config {
     /// A machine with one vCPU, 512 MiB and no drives.
     pub fn new(guest: Guest) -> Self {

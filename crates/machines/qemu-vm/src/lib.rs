@@ -28,7 +28,7 @@ mod vm;
 
 pub use checked::{Device, Disk};
 pub use checker::{Checker, Disks, Finding, Task};
-pub use config::{Accelerator, Backend, Cache, Config, Drive};
+pub use config::{Accelerator, Backend, Cache, Config, Drive, MIN_MEMORY};
 pub use error::Error;
 pub use stasis_channel::{Job, Stream};
 pub use vm::{Outcome, Piece, Vm};

@@ -213,7 +213,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_with_its_place() {
         for (text, part) in [
             ("vcpus = 0", "1 to 64"),
-            ("memory = \"1KiB\"", "128MiB"),
+            ("memory = \"191MiB\"", "192MiB"),
             ("memory = \"1 GiBB\"", "GiB"),
             ("drives = [\"a\", \"a\"]", "each name once"),
             ("drives = [\"../x\"]", "drive's name"),

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use stasis_block::units::format_size;
+use stasis_qemu_vm::MIN_MEMORY;
+
 use super::Definition;
 
 /// Limit on the drives of a function: `/dev/vda` to `/dev/vdz`.
@@ -25,8 +28,8 @@ impl Definition {
         if !(1..=64).contains(&self.vcpus) {
             return Err(format!("vcpus is {}, but must be 1 to 64", self.vcpus));
         }
-        if !(128 << 20..=1 << 40).contains(&self.memory) {
-            return Err("memory must be 128MiB to 1TiB".into());
+        if !(MIN_MEMORY..=1 << 40).contains(&self.memory) {
+            return Err(format!("memory must be {} to 1TiB", format_size(MIN_MEMORY)));
         }
         if self.drives.len() > DRIVES {
             return Err(format!("it has {} drives, but at most {DRIVES} fit", self.drives.len()));
