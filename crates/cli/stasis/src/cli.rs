@@ -48,9 +48,9 @@ pub enum Command {
     Compare(commands::compare::Arguments),
     /// Write a run's I/Os as blktrace, Perfetto or fio have them
     Export(commands::export::Arguments),
-    /// Pack a run into one file that another computer repeats
+    /// Pack a run or a study into one file that another computer repeats
     Archive(commands::archive::Arguments),
-    /// Repeat the run of an archive, and say whether its results are the same
+    /// Repeat the runs of an archive, and say whether their results are the same
     Repeat(commands::archive::RepeatArguments),
     /// Draw tables and interactive plots of figures of your own
     Page(commands::page::Arguments),

@@ -68,6 +68,92 @@ fn what_differs_is_told() {
 }
 
 #[test]
+fn several_simulations_are_one_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = project(folder.path());
+    let sim = ["sim", "m.toml", "fixed:10us", "--workload", "job.fio", "--seed", "1-2"];
+    ok(&work, &sim);
+    ok(&work, &["archive", "results", "-o", "all.tar.zst"]);
+    let said = ok(&work, &["repeat", "all.tar.zst", "--results", "again"]);
+    assert!(said.contains("the same: every figure, and 2,000 I/Os of 4 runs"), "{said}");
+    // One run of the four has other figures.
+    let changed = std::fs::read_dir(work.join("results")).unwrap().flatten();
+    let one = changed.map(|entry| entry.path().join("summary.json")).find(|path| path.exists());
+    let (one, mut json) = (one.as_ref().unwrap(), serde_json::Value::Null);
+    json.clone_from(&serde_json::from_slice(&std::fs::read(one).unwrap()).unwrap());
+    let name = one.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+    json["drives"][0]["read"]["count"] = 3.into();
+    std::fs::write(one, json.to_string()).unwrap();
+    ok(&work, &["archive", "results", "-o", "all.tar.zst"]);
+    let output = stasis(&work, &["repeat", "all.tar.zst", "--results", "again"]);
+    let said = error(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("different: {name}: drives.0.read.count: 3, now ")), "{said}");
+    // And one is of another command.
+    json["command_line"] = "stasis sim fixed:1us --workload job.fio".into();
+    std::fs::write(one, json.to_string()).unwrap();
+    let output = stasis(&work, &["archive", "results", "-o", "all.tar.zst"]);
+    assert!(error(&output).contains("were made by several commands"), "{}", error(&output));
+}
+
+/// A study's folder as the Python package leaves it; the package's own tests repeat one.
+#[test]
+fn a_study_is_archived_when_it_is_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = project(folder.path());
+    ok(&work, &["sim", "m.toml", "--workload", "job.fio", "--results", "point", "--ios", "none"]);
+    std::fs::write(work.join("s.toml"), "[simulate]\nmodel = 'm.toml'\n[axes]\nseed = [0]\n")
+        .unwrap();
+    let study = work.join("s-study");
+    let (old, new) = ("0".repeat(64), "1".repeat(64));
+    for key in [&old, &new] {
+        let point = study.join("points").join(key);
+        std::fs::create_dir_all(&point).unwrap();
+        std::fs::copy(work.join("point/summary.json"), point.join("summary.json")).unwrap();
+        std::fs::write(point.join("point.json"), r#"{"values": {"seed": 0}}"#).unwrap();
+    }
+    std::fs::create_dir_all(study.join("figures/seed=0")).unwrap();
+    std::fs::write(study.join(format!("figures/seed=0/{}.parquet", &new[..16])), "").unwrap();
+    let input = |path: &str| serde_json::json!({"path": path, "bytes": 1, "sha256": "0"});
+    let inputs = ["s.toml", "m.toml", "job.fio"].map(input);
+    let mut about = serde_json::json!({"name": "s", "kind": "sim", "axes": ["seed"], "id": "1"});
+    let archive = |about: &serde_json::Value| {
+        std::fs::write(study.join("study.json"), about.to_string()).unwrap();
+        stasis(&work, &["archive", "s-study", "-o", "study.tar.zst"])
+    };
+    let refused = error(&archive(&about));
+    assert!(refused.contains("does not say what repeats the study"), "{refused}");
+    about["repeat"] = serde_json::json!({
+        "command": "stasis sweep s.toml --results again",
+        "inputs": inputs,
+        "started_at": "2100-01-01T00:00:00Z",
+        "finished": 0,
+        "total": 1,
+    });
+    let refused = error(&archive(&about));
+    assert!(refused.contains("0 of 1 points"), "{refused}");
+    about["repeat"]["finished"] = 1.into();
+    let output = archive(&about);
+    assert!(output.status.success(), "{}", error(&output));
+    let mut list = Command::new("tar");
+    list.args(["--zstd", "-tf", "study.tar.zst"]).current_dir(&work);
+    let list = list.output().unwrap().stdout;
+    let list = String::from_utf8(list).unwrap();
+    let has = |name: &str| list.lines().any(|line| line == name);
+    assert!(has("files/work/s.toml") && has("files/all.fio"), "{list}");
+    assert!(has(&format!("results/points/{new}/summary.json")), "{list}");
+    assert!(!list.contains(&old), "a point of the study as it was before: {list}");
+    for (text, reason) in [
+        ("model = '/m.toml'", "names a whole path"),
+        ("[experiment.guest]\nkernel = '~/linux'", "the kernel `~/linux` of the guest is this"),
+    ] {
+        std::fs::write(work.join("s.toml"), text).unwrap();
+        let refused = error(&archive(&about));
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
+
+#[test]
 fn what_cannot_be_repeated_is_not_archived() {
     let folder = tempfile::tempdir().unwrap();
     let work = project(folder.path());

@@ -50,6 +50,8 @@ def parser() -> argparse.ArgumentParser:
     _add_workers(words, "compute N points again, and compare")
     words.add_argument("--results", metavar="DIR", help="folder for the results [default: the study's, or NAME-study]")
     words.add_argument("--list", action="store_true", help="list the points, and run none")
+    # For `stasis repeat`, which runs studies of others.
+    words.add_argument("--within", metavar="DIR", help=argparse.SUPPRESS)
     words.add_argument("-q", "--quiet", action="store_true", help="show no progress, and no summary at the end")
     return words
 
@@ -86,6 +88,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             verify=words.verify,
             results=words.results,
             progress=False if words.quiet else None,
+            within=words.within,
         )
         if not words.quiet:
             _tell(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import fcntl
 import json
 import os
@@ -44,7 +45,7 @@ class Grid(Protocol):
 class StudyFolder:
     """The folder of a study's results:
 
-    - ``study.json``: the study that owns the folder;
+    - ``study.json``: the study that owns the folder, and what repeats it;
     - ``points/KEY``: a finished point's results, with its record ``point.json``;
     - ``working``: unfinished points, removed when the study continues;
     - ``log.jsonl``: events, one object a line;
@@ -105,6 +106,19 @@ class StudyFolder:
                     "name another folder with `results`"
                 )
         return identity
+
+    def repeated_by(self, repeat: dict[str, Any], started: datetime.datetime, finished: int, total: int) -> None:
+        """Notes in ``study.json`` what repeats the study, ``repeat``, when it read its inputs, and how many of its
+        points are finished: for `stasis archive`."""
+        path = self.folder / "study.json"
+        about = json.loads(path.read_text(encoding="utf-8"))
+        about["repeat"] = {
+            **repeat,
+            "started_at": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "finished": finished,
+            "total": total,
+        }
+        write_at_once(path, (json.dumps(about, indent=1) + "\n").encode())
 
     def finished(self, points: Iterable[Point]) -> set[str]:
         """The keys of the points that need not be computed."""

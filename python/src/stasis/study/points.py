@@ -5,20 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .._paths import model_with_paths, with_paths
 from ..errors import StudyError
-from .axes import Values
+from .axes import Values, flattened
 from .definition import Study
 from .digests import canonical, digest_of
 from .guests import GuestFolder, made
 from .jobs import with_variables
 
-__all__ = ["BESIDE_GUEST", "FORMAT", "SIMULATION", "Input", "Point", "points_with_keys"]
+__all__ = ["BESIDE_GUEST", "FORMAT", "SIMULATION", "Input", "Point", "points_with_keys", "stays_within"]
 
 #: Changes when the meaning of a job changes, so that no old results are taken for new.
 FORMAT = 1
@@ -91,6 +91,40 @@ def points_with_keys(study: Study, program: Path) -> list[Point]:
             )
         seen[point.key] = point
     return points
+
+
+def stays_within(study: Study, folder: Path) -> None:
+    """Raises `StudyError` for a file of the study that is not below ``folder``, by any links, before it is read."""
+    folder = folder.resolve()
+
+    def check(path: str, _what: str = "") -> str:
+        if not (study.job_base / path).resolve().is_relative_to(folder):
+            raise StudyError(f"{path} leads out of {folder}")
+        return path
+
+    for file in study.files:
+        check(str(Path(file).resolve()))
+    for axis, said in flattened(study.axes).items():
+        if isinstance(said, Mapping):
+            for pattern in said.values():
+                check(str(pattern))
+        _check_system(axis, said if isinstance(said, list) else [said])
+    for values in study.values():
+        job = with_variables(study.job(values))
+        if study.kind == "run":
+            with_paths(job, check)
+        else:
+            _with_simulated_paths(job, check, study.job_base)
+        for key in ("kernel", "root"):
+            _check_system(f"guest.{key}", [job.get("guest", {}).get(key)])
+
+
+def _check_system(axis: str, values: Sequence[Any]) -> None:
+    """Raises `StudyError` where the guest's kernel or root is this computer's."""
+    key = axis.rsplit(".", 1)[-1]
+    for value in (each for each in values if isinstance(each, str) and key in ("kernel", "root")):
+        if key == "root" or "/" in value or value.startswith("~"):
+            raise StudyError(f"the guest's {key}, {value}, is of this computer, and not of the study")
 
 
 def _point(study: Study, values: Values) -> Point:

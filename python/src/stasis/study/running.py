@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import datetime
 import hashlib
 import os
 import shlex
@@ -21,7 +22,7 @@ from .folder import Grid, StudyFolder, write_at_once
 from .guests import packed
 from .outcome import Failure, StudyResult
 from .page import page_of
-from .points import Point, points_with_keys
+from .points import Point, points_with_keys, stays_within
 from .pools import DaskPool, Pool, pool_of
 from .preflight import check_keys
 from .task import Outcome, Task, Visible, repeating
@@ -41,6 +42,7 @@ def sweep(
     verify: int = 0,
     results: Union[str, Path, None] = None,
     progress: Optional[bool] = None,
+    within: Union[str, Path, None] = None,
 ) -> StudyResult:
     """Computes each point of a study that is not finished, and returns all results together.
 
@@ -53,6 +55,7 @@ def sweep(
     by another worker than before.
     ``results``: folder of the results; by default the study's.
     ``progress``: whether a bar is shown; by default on a terminal and in a notebook.
+    ``within``: a folder outside of which the study may read nothing, for one by somebody else.
 
     Points that fail are in the result and do not stop others. After an interruption, the same call
     continues.
@@ -63,6 +66,8 @@ def sweep(
     if results is not None:
         study.results = results
     program = the_program()
+    if within is not None:
+        stays_within(study, Path(within))
     study.contradictions(study.values()[0])
     points = points_with_keys(study, program)
     check_keys(study, program, points)
@@ -94,6 +99,8 @@ class Running:
         self._visible = visible
         self._program = program
         self._progress = progress
+        #: Inputs are read from here on.
+        self._started = datetime.datetime.now(datetime.timezone.utc)
         self._result = self.RESULT(
             name=study.name,
             folder=folder.folder,
@@ -236,6 +243,8 @@ class Running:
         done = self._folder.finished(self._points.values())
         result.finished = [point for point in self._points.values() if point.key in done]
         self._write()
+        if result.repeat is not None:
+            self._folder.repeated_by(result.repeat, self._started, len(done), result.total)
         busy = result.own_seconds / (result.workers * result.elapsed) if result.elapsed else 0.0
         self._folder.log(
             "end",

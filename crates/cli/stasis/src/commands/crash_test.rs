@@ -49,7 +49,7 @@ stopped."
 pub struct Arguments {
     /// The experiment
     #[arg(value_name = "EXPERIMENT.toml")]
-    experiment: PathBuf,
+    pub(super) experiment: PathBuf,
     /// How many power cuts; more where the states at lines and flushes are more
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
@@ -61,16 +61,16 @@ pub struct Arguments {
     seed: u64,
     /// Use the trace of an earlier test, in this folder, instead of a run
     #[arg(long, alias = "record", value_name = "DIR", conflicts_with_all = ["fault", "engine"])]
-    trace: Option<PathBuf>,
+    pub(super) trace: Option<PathBuf>,
     /// Use a log of Linux's dm-log-writes, of the experiment's one drive, instead of a run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "fault", "engine"])]
-    log_writes: Option<PathBuf>,
+    pub(super) log_writes: Option<PathBuf>,
     /// The disk as it was before the log, a raw image [default: the medium of the drive]
     #[arg(long, value_name = "IMAGE", requires = "log_writes")]
-    base: Option<PathBuf>,
+    pub(super) base: Option<PathBuf>,
     /// Folder for the results [default: the experiment's, or results]
     #[arg(long, value_name = "DIR")]
-    results: Option<PathBuf>,
+    pub(super) results: Option<PathBuf>,
     /// Run this on each state in a guest that has the same drives under the same names [default: the
     /// experiment's `check`]
     #[arg(long, value_name = "COMMAND")]
@@ -99,7 +99,7 @@ pub struct Arguments {
     keep_disk: bool,
     /// Write the findings as tests in JUnit's XML to this file, for continuous integration
     #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
+    pub(super) junit: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -114,9 +114,14 @@ fn fault(word: &str) -> Result<Fault, String> {
 
 /// `stasis crash-test`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    changed(arguments, |_| ())
+}
+
+/// The experiment, and the folder that its relative paths start from.
+pub(super) fn joined(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     let mut experiment = Experiment::read(&arguments.experiment)?;
     let parent = arguments.experiment.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let base = parent.unwrap_or(Path::new("."));
+    let base = parent.unwrap_or(Path::new(".")).to_owned();
     experiment.results = Some(match (&arguments.results, &experiment.results) {
         (Some(folder), _) => folder.clone(),
         (None, Some(folder)) => base.join(folder),
@@ -126,10 +131,20 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         experiment.engine = engine;
     }
     experiment.finish()?;
+    Ok((experiment, base))
+}
+
+/// `stasis crash-test`, with a change of the experiment that is not in its words.
+pub(super) fn changed(
+    arguments: &Arguments,
+    change: impl FnOnce(&mut Experiment),
+) -> Result<ExitCode> {
+    let (mut experiment, base) = joined(arguments)?;
+    change(&mut experiment);
     let test = CrashTest {
         experiment: &experiment,
         path: &arguments.experiment,
-        base,
+        base: &base,
         states: arguments.states,
         state: arguments.state,
         seed: arguments.seed,

@@ -4,10 +4,10 @@
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
 
-use anyhow::{bail, Result};
+use anyhow::{anyhow, Result};
 
 /// The program that the Python package installs for `stasis sweep`.
 const SWEEP: &str = "stasis-sweep";
@@ -44,18 +44,39 @@ pub fn reproduce() -> Result<ExitCode> {
     become_package(REPRODUCE, &words)
 }
 
+/// Runs a study to its end; a package without a program of its own uses this one.
+pub fn ended(arguments: &[OsString]) -> Result<ExitStatus> {
+    let program = found(SWEEP);
+    let mut command = Command::new(&program);
+    if let Some(folder) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = [folder.to_owned()].into_iter().chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(folders).unwrap_or(path));
+    }
+    command.args(arguments).status().map_err(|error| not_started(SWEEP, &program, &error))
+}
+
 /// Becomes a command of the package.
 fn become_package(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
-    // Beside this program where the package's executable is this one, else in PATH.
+    let program = found(name);
+    let error = Command::new(&program).args(arguments).exec();
+    Err(not_started(name, &program, &error))
+}
+
+/// The package's command: beside this program where the package's executable is this one, else in
+/// PATH.
+fn found(name: &str) -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own.map(|own| own.with_file_name(name)).filter(|path| path.exists());
-    let program = beside.unwrap_or_else(|| PathBuf::from(name));
-    let error = Command::new(&program).args(arguments).exec();
+    beside.unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn not_started(name: &str, program: &Path, error: &std::io::Error) -> anyhow::Error {
     if error.kind() == ErrorKind::NotFound {
-        bail!(
+        return anyhow!(
             "studies need the Python package, which has the command `{name}`; in the sources of \
              Stasis: pip install ./python (for a cluster './python[study]')"
         );
     }
-    bail!("cannot start {}: {error}", program.display())
+    anyhow!("cannot start {}: {error}", program.display())
 }

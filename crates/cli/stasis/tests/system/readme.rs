@@ -150,11 +150,11 @@ fn the_guides_work_by_copy_and_paste() {
     ]);
 }
 
-/// Apart: ten crash tests, and a guest with PostgreSQL.
+/// Apart: nearly twenty crash tests, and a guest with PostgreSQL.
 #[test]
 #[ignore = "takes minutes: make slow-test"]
 fn the_guides_to_crash_tests_work_by_copy_and_paste() {
-    documents(&["guides/mount-options", "guides/postgresql"]);
+    documents(&["guides/file-system", "guides/mount-options", "guides/postgresql"]);
 }
 
 /// Apart: their guests take a minute each where they are not kept.

@@ -53,10 +53,10 @@ it was stopped."
 pub struct Arguments {
     /// The models
     #[arg(value_name = "MODEL,...")]
-    models: String,
+    pub(super) models: String,
     /// An experiment file
     #[arg(value_name = "EXPERIMENT.toml")]
-    experiment: Option<PathBuf>,
+    pub(super) experiment: Option<PathBuf>,
     #[command(flatten)]
     machine: MachineArguments,
     /// The drive that gets the models [default: every drive]
@@ -64,7 +64,7 @@ pub struct Arguments {
     to: Option<String>,
     /// Folder for the results [default: results]
     #[arg(long, value_name = "DIR")]
-    results: Option<PathBuf>,
+    pub(super) results: Option<PathBuf>,
     /// Runs at the same time [default: one for each core under exact, else one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -90,6 +90,28 @@ impl batch::Point for Point {
 
 /// `stasis on`.
 pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
+    changed(arguments, quiet, |_| ())
+}
+
+/// The workload of `stasis on`, and the folder that its relative paths start from.
+pub(super) fn joined(arguments: Arguments) -> Result<(Experiment, PathBuf)> {
+    let Arguments { experiment: file, machine, to, results, command, .. } = arguments;
+    experiment(file.as_deref(), machine, results, |experiment| {
+        if !command.is_empty() {
+            experiment.command = command;
+        }
+        if experiment.drives.is_empty() && to.is_none() {
+            experiment.drives.extend(usual_drive());
+        }
+    })
+}
+
+/// `stasis on`, with a change of the experiment that is not in its words.
+pub(super) fn changed(
+    arguments: Arguments,
+    quiet: bool,
+    change: impl FnOnce(&mut Experiment),
+) -> Result<ExitCode> {
     let models = arguments.models.clone();
     let models: Vec<_> = models.split(',').map(str::trim).collect();
     ensure!(
@@ -97,16 +119,10 @@ pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
         "{} models; one command takes {MAX_MODELS} at most",
         models.len()
     );
-    let Arguments { experiment: file, machine, to, results, jobs, command, .. } = arguments;
-    let console = machine.console;
-    let (workload, base) = experiment(file.as_deref(), machine, results, |experiment| {
-        if !command.is_empty() {
-            experiment.command = command;
-        }
-        if experiment.drives.is_empty() && to.is_none() {
-            experiment.drives.extend(usual_drive());
-        }
-    })?;
+    let (file, to, jobs) = (arguments.experiment.clone(), arguments.to.clone(), arguments.jobs);
+    let console = arguments.machine.console;
+    let (mut workload, base) = joined(arguments)?;
+    change(&mut workload);
     if !workload.machine.several().is_empty() {
         bail!("several machines share their drives; a study (`stasis sweep`) varies what they use");
     }

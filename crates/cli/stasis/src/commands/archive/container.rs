@@ -1,0 +1,137 @@
+//! The file of an archive: a tar in zstd.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Cursor, Write};
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{ensure, Context, Result};
+
+use super::inputs::levels;
+use super::whole::Whole;
+use super::{Manifest, FILES, MANIFEST, RESULTS};
+
+/// Writes the file `output`: the description, the files that were read, and the results.
+pub fn write(
+    output: &Path,
+    manifest: &Manifest,
+    inputs: &BTreeSet<PathBuf>,
+    results: &Path,
+    whole: &Whole,
+) -> Result<()> {
+    let file = File::create(output)?;
+    let encoder = zstd::Encoder::new(file, 0)?;
+    let mut archive = tar::Builder::new(encoder);
+    // The same files make the same archive, independent of owners and times.
+    archive.mode(tar::HeaderMode::Deterministic);
+    archive.follow_symlinks(true);
+    let json = serde_json::to_vec_pretty(manifest)?;
+    let mut header = tar::Header::new_gnu();
+    header.set_size(json.len() as u64);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, MANIFEST, Cursor::new(json))?;
+    for path in inputs {
+        // As many names of `folder` remain as the path does not leave.
+        let up = levels(path);
+        let kept = manifest.folder.ancestors().nth(up).unwrap_or(Path::new(""));
+        let below: PathBuf = path.components().skip(up).collect();
+        let name = Path::new(FILES).join(kept).join(below);
+        match path.is_dir() {
+            true => archive.append_dir_all(name, path)?,
+            false => archive.append_path_with_name(path, name)?,
+        }
+    }
+    let current = whole.current().map_err(std::io::Error::other)?;
+    append(&mut archive, Path::new(RESULTS), results, &|path| whole.keeps(path, &current))?;
+    archive.into_inner()?.finish()?.flush()?;
+    Ok(())
+}
+
+/// Appends a folder, in the order of its names, without what `keeps` leaves out.
+fn append(
+    archive: &mut tar::Builder<impl Write>,
+    name: &Path,
+    folder: &Path,
+    keeps: &dyn Fn(&Path) -> bool,
+) -> Result<()> {
+    archive.append_dir(name, folder)?;
+    let mut entries: Vec<_> = folder.read_dir()?.collect::<std::io::Result<_>>()?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, name) = (entry.path(), name.join(entry.file_name()));
+        if !keeps(&path) {
+            continue;
+        }
+        match path.is_dir() {
+            true => append(archive, &name, &path, keeps)?,
+            false => archive.append_path_with_name(&path, name)?,
+        }
+    }
+    Ok(())
+}
+
+/// Unpacks files and folders, and nothing else.
+pub fn unpack(archive: &Path, into: &Path) -> Result<()> {
+    let file = File::open(archive).context("cannot read it")?;
+    let decoder = zstd::Decoder::new(file).context("it is not compressed by zstd")?;
+    let mut archive = tar::Archive::new(decoder);
+    for entry in archive.entries().context("it is no tar")? {
+        let mut entry = entry.context("it is damaged")?;
+        let kind = entry.header().entry_type();
+        let name = entry.path().context("a name in it")?.into_owned();
+        ensure!(kind.is_file() || kind.is_dir(), "{}: no file and no folder", name.display());
+        let whole = entry.unpack_in(into).with_context(|| name.display().to_string())?;
+        ensure!(whole, "{} leads out of it", name.display());
+    }
+    // Bytes behind the end are read too, so that a cut archive is reported.
+    std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).context("it is damaged")?;
+    Ok(())
+}
+
+/// A folder that stays within another.
+pub fn inside(path: &Path) -> Result<&Path> {
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    ensure!(plain, "its folder {} leads out of it", path.display());
+    Ok(path)
+}
+
+/// For tests of archives that are not what they seem.
+#[cfg(test)]
+fn packed(entries: &[(&str, &str)]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(zstd::Encoder::new(Vec::new(), 0).unwrap());
+    for (name, text) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        // Names are written as they are, which a builder would refuse.
+        header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        archive.append(&header, text.as_bytes()).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_stays_within_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, into) = (folder.path().join("a.tar.zst"), folder.path().join("into"));
+        std::fs::create_dir(&into).unwrap();
+        std::fs::write(&file, packed(&[("../escaped", "x")])).unwrap();
+        let error = unpack(&file, &into).unwrap_err();
+        assert!(format!("{error:#}").contains("leads out"), "{error:#}");
+        assert!(!folder.path().join("escaped").exists());
+        let whole = packed(&[("a", "x"), ("b", "y")]);
+        for length in 0..whole.len() {
+            std::fs::write(&file, &whole[..length]).unwrap();
+            assert!(unpack(&file, &into).is_err(), "{length} of {} bytes", whole.len());
+        }
+        std::fs::write(&file, &whole).unwrap();
+        unpack(&file, &into).unwrap();
+        assert!(inside(Path::new("a/b")).is_ok() && inside(Path::new("a/../../b")).is_err());
+        assert!(inside(Path::new("/etc")).is_err());
+    }
+}
