@@ -50,6 +50,8 @@ def model_with_paths(model: Any, change: Change) -> Any:
         return "profile:" + change(model[len("profile:") :], "input")
     if isinstance(model, dict) and isinstance(model.get("file"), str):
         return {**model, "file": change(model["file"], "input")}
+    if isinstance(model, dict) and isinstance(model.get("base"), str):
+        return {**model, "base": model_with_paths(model["base"], change)}
     return model
 
 

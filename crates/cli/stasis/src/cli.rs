@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{anyhow, Result};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use stasis_reproductions as reproductions;
 
 use crate::arguments::{RunArguments, ShellArguments};
 use crate::commands;
+use crate::commands::archive::Made;
 use crate::commands::calibrate::CalibrateArguments;
 use crate::commands::guest::GuestBuildArguments;
 use crate::help;
@@ -192,6 +193,24 @@ fn description() -> clap::Command {
     help::dressed(Cli::command())
 }
 
+/// Reads the words of a command whose results may be archived.
+fn made(words: &[String]) -> Result<Made> {
+    let all = std::iter::once("stasis").chain(words.iter().map(String::as_str));
+    let command =
+        parse(all).map_err(|error| anyhow!("the command line of the results: {error}"))?;
+    Ok(match command {
+        Command::Run(arguments) => Made::Run(arguments),
+        Command::On(arguments) => Made::On(arguments),
+        Command::Sim(arguments) => Made::Sim(arguments),
+        Command::CrashTest(arguments) => Made::CrashTest(Box::new(arguments)),
+        Command::Reproduce(arguments) if !arguments.is_study() => {
+            Made::Reproduce(Box::new(arguments))
+        }
+        Command::Sweep(_) => Made::Sweep,
+        _ => Made::Other,
+    })
+}
+
 /// The command of some words, of which the first is the program.
 ///
 /// # Errors
@@ -221,8 +240,8 @@ pub fn main() -> Result<ExitCode> {
         Command::Sweep(arguments) => commands::sweep::main(&arguments),
         Command::Compare(arguments) => commands::compare::main(&arguments, quiet),
         Command::Export(arguments) => commands::export::main(&arguments, quiet),
-        Command::Archive(arguments) => commands::archive::main(&arguments, quiet),
-        Command::Repeat(arguments) => commands::archive::repeat(&arguments, quiet),
+        Command::Archive(arguments) => commands::archive::main(&arguments, made, quiet),
+        Command::Repeat(arguments) => commands::archive::repeat(&arguments, made, quiet),
         Command::Page(arguments) => commands::page::main(&arguments),
         Command::Serve(arguments) => commands::serve::main(&arguments),
         Command::Function(command) => commands::function::main(&command),

@@ -6,22 +6,23 @@ use anyhow::{bail, ensure, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_runner::provenance::words::own_words;
 
-use super::inputs::{inputs, parsed, NEITHER};
+use super::command::{Made, Parse};
+use super::inputs::{inputs, NEITHER};
 use super::whole::Whole;
-use crate::cli::Command;
 use crate::commands;
 
 /// Runs the command of `words` in the current folder, whose files are below `tree`, with its
 /// results in `results`. The release and the engine are those of `first`.
 pub fn make(
     words: &[String],
+    parse: Parse,
     first: &Whole,
     tree: &Path,
     results: &Path,
     quiet: bool,
 ) -> Result<()> {
-    let command = parsed(words)?;
-    if let Command::Sweep(_) = &command {
+    let command = parse(words)?;
+    if let Made::Sweep = command {
         // The package looks at the files itself: only it knows which a study names.
         let mut words: Vec<_> = words[1..].iter().map(Into::into).collect();
         let quiet = quiet.then(|| "--quiet".into());
@@ -33,7 +34,7 @@ pub fn make(
     }
     // Whoever made the archive may be nobody's friend: nothing but its own files is read or
     // written.
-    for path in inputs(words)? {
+    for path in inputs(words, parse)? {
         let full =
             path.canonicalize().with_context(|| format!("{} is not in it", path.display()))?;
         ensure!(full.starts_with(tree), "{} leads out of it", path.display());
@@ -52,24 +53,24 @@ pub fn make(
     };
     // The command's own status is among the figures.
     match command {
-        Command::Run(mut run) => {
+        Made::Run(mut run) => {
             run.results = Some(results.to_owned());
             commands::run::changed(*run, quiet, change)?;
         }
-        Command::Sim(mut sim) => {
+        Made::Sim(mut sim) => {
             results.clone_into(&mut sim.results);
             stasis_simulation::main(&sim, quiet)?;
         }
-        Command::On(mut on) => {
+        Made::On(mut on) => {
             on.results = Some(results.to_owned());
             commands::on::changed(*on, quiet, change)?;
         }
-        Command::CrashTest(mut test) => {
+        Made::CrashTest(mut test) => {
             test.results = Some(results.to_owned());
             test.junit = None;
             commands::crash_test::changed(&test, change)?;
         }
-        Command::Reproduce(_) => {
+        Made::Reproduce(_) => {
             let mut words = words.to_vec();
             let own = own_words(&words);
             let results = results.to_str().context("--results is no text")?;
@@ -78,7 +79,7 @@ pub fn make(
                 more.extend(engine.map(|engine| format!("--engine={}", engine.name())));
             }
             words.splice(own..own, more);
-            let Command::Reproduce(arguments) = parsed(&words)? else { bail!(NEITHER) };
+            let Made::Reproduce(arguments) = parse(&words)? else { bail!(NEITHER) };
             stasis_reproductions::main(&arguments)?;
         }
         _ => bail!(NEITHER),

@@ -6,10 +6,27 @@ use std::io::{Cursor, Write};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{ensure, Context, Result};
+use serde::{Deserialize, Serialize};
 
 use super::inputs::levels;
 use super::whole::Whole;
-use super::{Manifest, FILES, MANIFEST, RESULTS};
+
+/// The version of the form that [`Manifest`] describes.
+pub const FORM: u32 = 1;
+pub const MANIFEST: &str = "archive.json";
+pub const FILES: &str = "files";
+pub const RESULTS: &str = "results";
+/// Description of an archive.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    pub form: u32,
+    /// The program that made the results.
+    pub stasis_version: String,
+    /// Its words.
+    pub words: Vec<String>,
+    /// The folder that it was called in, below `files`.
+    pub folder: PathBuf,
+}
 
 /// Writes the file `output`: the description, the files that were read, and the results.
 pub fn write(

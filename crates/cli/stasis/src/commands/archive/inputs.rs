@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{anyhow, bail, ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use serde_json::Value;
 use stasis_experiment::Experiment;
 
-use crate::cli::{self, Command};
+use super::command::{Made, Parse};
 
 /// A run is dated to the second, and files by a clock that may be as much behind.
 const CLOCKS: Duration = Duration::from_secs(2);
@@ -36,42 +36,36 @@ pub fn unquoted(line: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// The command that words ask for.
-pub fn parsed(words: &[String]) -> Result<Command> {
-    let all = std::iter::once("stasis").chain(words.iter().map(String::as_str));
-    cli::parse(all).map_err(|error| anyhow!("the run's command line: {error}"))
-}
-
 /// The reason why other commands' results are no archive.
 pub const NEITHER: &str = "only what `stasis run`, `sim`, `on`, `sweep`, `crash-test` and \
                            `reproduce` leave is archived";
 
 /// The files and folders that a command reads, as relative paths from the current folder.
-pub fn inputs(words: &[String]) -> Result<BTreeSet<PathBuf>> {
+pub fn inputs(words: &[String], parse: Parse) -> Result<BTreeSet<PathBuf>> {
     let mut paths: Vec<PathBuf> = Vec::new();
     words.iter().take_while(|word| *word != "--").try_for_each(|word| not_whole(word))?;
-    match parsed(words)? {
-        Command::Run(run) => {
+    match parse(words)? {
+        Made::Run(run) => {
             of_experiment(
                 run.experiment.clone(),
                 || crate::commands::run::joined(*run),
                 &mut paths,
             )?;
         }
-        Command::On(on) => {
+        Made::On(on) => {
             on.models.split(',').for_each(|word| named(word.trim(), Path::new(""), &mut paths));
             let file = on.experiment.clone();
             of_experiment(file, || crate::commands::on::joined(*on), &mut paths)?;
         }
-        Command::CrashTest(test) => {
+        Made::CrashTest(test) => {
             let others = [&test.log_writes, &test.base, &test.trace];
             paths.extend(others.into_iter().flatten().cloned());
             let joined = || crate::commands::crash_test::joined(&test);
             of_experiment(Some(test.experiment.clone()), joined, &mut paths)?;
         }
         // They have no files of the user's.
-        Command::Reproduce(arguments) if !arguments.is_study() => {}
-        Command::Sim(sim) => {
+        Made::Reproduce(_) => {}
+        Made::Sim(sim) => {
             for path in sim.inputs() {
                 let text = path.to_string_lossy();
                 named(&text, Path::new(""), &mut paths);

@@ -4,6 +4,7 @@
 //! where they lay to each other, and its results below `results`.
 
 mod again;
+mod command;
 mod container;
 mod differences;
 mod inputs;
@@ -13,18 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
-use serde::{Deserialize, Serialize};
 use stasis_report::keep_inputs;
 
-use self::container::{inside, unpack, write};
+pub use self::command::Made;
+use self::command::Parse;
+use self::container::{inside, unpack, write, Manifest, FILES, FORM, MANIFEST, RESULTS};
 use self::inputs::{levels, unchanged};
 use self::whole::Whole;
 
-/// The version of the form that [`Manifest`] describes.
-const FORM: u32 = 1;
-const MANIFEST: &str = "archive.json";
-const FILES: &str = "files";
-const RESULTS: &str = "results";
 /// Differences that are told one by one.
 const SHOWN: usize = 10;
 /// Arguments of `stasis archive`.
@@ -68,23 +65,11 @@ pub struct RepeatArguments {
     results: PathBuf,
 }
 
-/// Description of an archive.
-#[derive(Debug, Serialize, Deserialize)]
-struct Manifest {
-    form: u32,
-    /// The program that made the results.
-    stasis_version: String,
-    /// Its words.
-    words: Vec<String>,
-    /// The folder that it was called in, below `files`.
-    folder: PathBuf,
-}
-
-/// `stasis archive`.
-pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
+/// `stasis archive`; `parse` reads command lines.
+pub fn main(arguments: &Arguments, parse: Parse, quiet: bool) -> Result<ExitCode> {
     let Arguments { results, output } = arguments;
     let whole = Whole::read(results)?;
-    let inputs = whole.inputs()?;
+    let inputs = whole.inputs(parse)?;
     let here = std::env::current_dir().context("there is no current folder")?;
     let up = inputs.iter().map(|path| levels(path)).max().unwrap_or(0);
     let root = here.ancestors().nth(up).context("a path leads above the root folder")?;
@@ -117,8 +102,8 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `stasis repeat`.
-pub fn repeat(arguments: &RepeatArguments, quiet: bool) -> Result<ExitCode> {
+/// `stasis repeat`; `parse` reads command lines.
+pub fn repeat(arguments: &RepeatArguments, parse: Parse, quiet: bool) -> Result<ExitCode> {
     let results = std::path::absolute(&arguments.results).context("--results")?;
     let unpacked = tempfile::tempdir().context("there is no room for the archive")?;
     let shown = arguments.archive.display();
@@ -143,7 +128,7 @@ pub fn repeat(arguments: &RepeatArguments, quiet: bool) -> Result<ExitCode> {
         let (own, theirs) = (env!("CARGO_PKG_VERSION"), &manifest.stasis_version);
         eprintln!("stasis: the results were made by version {theirs}; this is {own}");
     }
-    again::make(&manifest.words, &first, &tree, &results, quiet)
+    again::make(&manifest.words, parse, &first, &tree, &results, quiet)
         .with_context(|| format!("the archive {shown}"))?;
     let second = Whole::read(&results)?;
     let differences::Compared { differences, ios } = differences::compared(&first, &second)?;

@@ -11,6 +11,7 @@ use stasis_experiment::Engine;
 use stasis_report::{InputFile, Summary, SUMMARY_FILE};
 use stasis_runner::provenance::words::without_results;
 
+use super::command::Parse;
 use super::inputs::{self, unquoted};
 
 /// Names of the study package's files (`python/src/stasis/study/folder.py`).
@@ -178,14 +179,14 @@ impl Whole {
         })
     }
 
-    /// The files and folders that the command reads, as relative paths from the current folder.
+    /// The files and folders that the command reads, by `parse`, as relative paths from the current folder.
     ///
     /// # Errors
     /// If one of them cannot go into an archive.
-    pub fn inputs(&self) -> Result<BTreeSet<PathBuf>> {
+    pub fn inputs(&self, parse: Parse) -> Result<BTreeSet<PathBuf>> {
         match &self.study {
             Some(paths) => inputs::of_study(paths),
-            None => inputs::inputs(&self.words),
+            None => inputs::inputs(&self.words, parse),
         }
     }
 
