@@ -230,7 +230,7 @@ pub struct Usages {
 
 /// Housekeeping of a flash SSD over time, step by step; the first step begins at 0, the last one may
 /// be shorter than the others.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FlashCourse {
     /// The length of a step (ns).
     pub step: Nanos,
@@ -249,6 +249,27 @@ pub struct FlashCourse {
     /// Bytes of the units that the blocks which were not given up have room for, likewise.
     #[serde(default)]
     pub usable_bytes: Vec<u64>,
+    /// The data that the host has written since the start and that is valid, by its age; classes
+    /// that nothing was in are left out.
+    #[serde(default)]
+    pub data_ages: Vec<DataAge>,
+    /// Erases since the start, the mean of all blocks, at the end of each step.
+    #[serde(default)]
+    pub mean_erases: Vec<f64>,
+    /// Those of the block that was erased most often.
+    #[serde(default)]
+    pub most_erases: Vec<u32>,
+}
+
+/// Valid data of one class of age: what the host has written since it wrote the data.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DataAge {
+    /// The least age (bytes).
+    pub from: u64,
+    /// The age from which on data is of the next class (bytes); none of the last.
+    pub to: Option<u64>,
+    /// Bytes of the units of this age at the end of each step.
+    pub bytes: Vec<u64>,
 }
 
 impl FlashCourse {

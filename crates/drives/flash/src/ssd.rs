@@ -10,7 +10,7 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
 };
-use stasis_nand::{Array, ArrayConfig, Breakdown, Faults, OpKind, Priority};
+use stasis_nand::{Array, ArrayConfig, Breakdown, Faults, OpKind, PageAddress, Priority};
 
 use crate::buffer::IN_FLIGHT;
 use crate::ftl::context::Open;
@@ -18,7 +18,7 @@ use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
-use crate::statistics::{Course, Sizes, Statistics};
+use crate::statistics::{Course, Sizes, Statistics, Temperature};
 use crate::watch::Watch;
 use crate::{ftl, vendor};
 
@@ -79,7 +79,8 @@ impl Ssd {
             ..ArrayConfig::new(geometry, pattern, timing)
         };
         let array = Array::new(config, spec.options());
-        let mut context = Context::new(array);
+        let unit = spec.mapping_unit as u32;
+        let mut context = Context::new(array, Temperature::new(capacity, unit));
         let mut ftl = build(spec, capacity, seed)?;
         if spec.initial() != Precondition::None {
             ftl.precondition(spec.initial(), &mut context);
@@ -89,7 +90,7 @@ impl Ssd {
             ftl,
             capacity,
             asked_over_provisioning: spec.expected_over_provisioning(capacity),
-            unit: spec.mapping_unit as u32,
+            unit,
             controller: spec.controller,
             link: Link::new(spec.interface_rate),
             memory: Link::new(spec.buffer_rate),
@@ -129,7 +130,8 @@ impl Ssd {
             asked_over_provisioning: self.asked_over_provisioning,
         };
         let counted = context.statistics.since(&self.before);
-        let course = self.course.steps(now, context.level(ftl.as_ref()));
+        let level = context.level(ftl.as_ref());
+        let course = self.course.steps(now, level, &context.temperature, context.blocks());
         context.inside(now, &counted, sizes, health, more, course)
     }
 
@@ -161,9 +163,12 @@ impl Ssd {
     }
 
     fn hand_over(&mut self, now: Nanos, request: &Request) {
-        // A discard changes what is valid at once, without an operation of the array.
-        let discards = matches!(request.operation, Operation::Discard | Operation::WriteZeroes);
-        if discards && self.course.is_due(now) {
+        // Writes and discards change what is counted at once, without an operation of the array.
+        let changes = matches!(
+            request.operation,
+            Operation::Write | Operation::Discard | Operation::WriteZeroes
+        );
+        if changes && self.course.is_due(now) {
             self.course.pass(now, self.context.level(self.ftl.as_ref()));
         }
         let context = &mut self.context;
@@ -173,11 +178,16 @@ impl Ssd {
             }
             Operation::Write => {
                 context.statistics.host_bytes += request.length;
+                context.temperature.write(request.offset, request.length);
                 self.ftl.write(now, request, context);
             }
             Operation::Flush => self.ftl.flush(now, request, context),
             Operation::Barrier => self.ftl.barrier(now, context),
-            Operation::Discard | Operation::WriteZeroes => self.ftl.trim(now, request, context),
+            Operation::Discard | Operation::WriteZeroes => {
+                let bytes = request.offset..request.offset + request.length;
+                context.temperature.discard(bytes);
+                self.ftl.trim(now, request, context);
+            }
         }
     }
 
@@ -196,6 +206,7 @@ impl Ssd {
                 open.pieces = 1;
                 let request = open.request;
                 self.context.statistics.host_bytes += request.length;
+                self.context.temperature.write(request.offset, request.length);
                 self.ftl.write(now, &request, &mut self.context);
                 self.context.finish_ok(id);
                 continue;
@@ -319,6 +330,12 @@ impl Model for Ssd {
                     self.course.pass(ended.at, self.context.level(self.ftl.as_ref()));
                 }
                 self.context.statistics.ended(&ended.op);
+                if ended.op.kind == OpKind::Erase {
+                    let PageAddress { plane, block, .. } = ended.op.at;
+                    let erases = self.context.array.erases(plane, block);
+                    let most = &mut self.context.statistics.most_erased;
+                    *most = erases.max(*most);
+                }
                 if ended.op.kind == OpKind::Program && ended.op.priority == Priority::Write {
                     self.context.drain.ended(&ended);
                 }

@@ -2,6 +2,7 @@
 
 mod course;
 mod inside;
+mod temperature;
 
 use stasis_block::clock::Nanos;
 use stasis_block::inside::{Parts, SlowCommand};
@@ -11,6 +12,7 @@ use stasis_nand::{Op, OpKind};
 
 pub(crate) use self::course::{Course, Level};
 pub(crate) use self::inside::Sizes;
+pub(crate) use self::temperature::Temperature;
 use crate::ftl::Request;
 
 /// Kinds of operation, as [`OpKind`] counts them.
@@ -52,6 +54,8 @@ pub struct Statistics {
     pub collections: u64,
     /// The time (ns) that this took, from the choice of each block on.
     pub collecting: Nanos,
+    /// Erases of the block that was erased most often.
+    pub most_erased: u32,
 }
 
 impl Statistics {

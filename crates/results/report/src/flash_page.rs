@@ -1,7 +1,7 @@
 //! The part of `report.html` about a flash SSD's inside.
 
 use serde_json::Value;
-use stasis_block::inside::{FlashInside, Inside, Parts, Usages};
+use stasis_block::inside::{DataAge, FlashInside, Inside, Parts, Usages};
 
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
@@ -238,6 +238,18 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
         }
         _ => None,
     };
+    let wear = wear_over_time(
+        line(course.mean_erases.iter().copied().enumerate().collect(), 1.0),
+        line(course.most_erases.iter().map(|most| f64::from(*most)).enumerate().collect(), 1.0),
+        time,
+    );
+    let ages = course.data_ages.iter().enumerate().map(|(colour, age)| Line {
+        name: age_of(age),
+        colour,
+        stroke: Stroke::Thin,
+        points: line(age.bytes.iter().map(|bytes| *bytes as f64).enumerate().collect(), 1.0),
+    });
+    let ages = ages_over_time(ages.filter(|line| !line.points.is_empty()).collect(), time);
     let written = "Bytes programmed for each byte written";
     let plots = [
         ("Free blocks over time", "Free blocks", "", line(free.collect(), 1.0)),
@@ -253,7 +265,50 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
             Lines { title: title.to_owned(), x: time.axis(), y, lines: vec![line] }.draw()
         })
         .chain(spare)
+        .chain(ages)
+        .chain(wear)
         .collect()
+}
+
+/// A class of age in words.
+fn age_of(age: &DataAge) -> String {
+    match (age.from, age.to) {
+        (0, Some(to)) => format!("less than {}", units::bytes(to)),
+        (from, Some(to)) => format!("{} to {}", units::bytes(from), units::bytes(to)),
+        (from, None) => format!("{} and more", units::bytes(from)),
+    }
+}
+
+/// Valid data by its age; none where the host wrote nothing.
+fn ages_over_time(lines: Vec<Line>, time: &Time) -> Option<Markup> {
+    (!lines.is_empty()).then(|| {
+        Lines {
+            title: "Temperature of data over time: valid data by what the host wrote since"
+                .to_owned(),
+            x: time.axis(),
+            y: Axis::new("Valid data", Scale::FromZero, Quantity::Bytes),
+            lines,
+        }
+        .draw()
+    })
+}
+
+/// Erases of the blocks, the mean and the most; none where nothing was erased.
+fn wear_over_time(mean: Vec<(f64, f64)>, most: Vec<(f64, f64)>, time: &Time) -> Option<Markup> {
+    let line =
+        |name: &str, colour, stroke, points| Line { name: name.to_owned(), colour, stroke, points };
+    most.iter().any(|(_, erases)| *erases > 0.0).then(|| {
+        Lines {
+            title: "Wear over time: erases of a block since the start".to_owned(),
+            x: time.axis(),
+            y: Axis::new("Erases of a block", Scale::FromZero, Quantity::Number("")),
+            lines: vec![
+                line("mean of all blocks", 0, Stroke::Thin, mean),
+                line("the most erased block", 1, Stroke::Dashed, most),
+            ],
+        }
+        .draw()
+    })
 }
 
 /// The flash that holds nothing valid, beside what there is beyond the capacity.
@@ -319,6 +374,12 @@ fn terms() -> Vec<(String, String)> {
             "flash that holds nothing valid, by what is valid: room for collections. It is more than what lies beyond the \
              capacity while the host has not written all of the drive or has discarded some of it, and less where blocks were \
              given up or a map lies in flash.",
+        ),
+        (
+            "Temperature of data",
+            "the age of valid data, counted in what the host wrote to the drive since it wrote the data last: what is young is hot, \
+             as it was changed lately. Collections move cold data again and again where it lies beside hot data. Data from before \
+             the start has no age and is not drawn.",
         ),
         (
             "Where the time went",

@@ -8,7 +8,7 @@ use stasis_block::inside::Parts;
 use stasis_block::{Fate, Operation, Status, Tag};
 use stasis_nand::{Array, Breakdown, Op, OpDone, OpKind, OpStatus};
 
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, Temperature};
 use crate::watch::Watch;
 
 /// Units that there is memory for from the start.
@@ -184,6 +184,7 @@ pub struct Context {
     pub array: Array,
     /// The drive's counts.
     pub statistics: Statistics,
+    pub(crate) temperature: Temperature,
     pub(crate) requests: Vec<Open>,
     pub(crate) free: Vec<RequestId>,
     pub(crate) finished: Vec<RequestId>,
@@ -195,10 +196,11 @@ pub struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(array: Array) -> Self {
+    pub(crate) fn new(array: Array, temperature: Temperature) -> Self {
         Self {
             array,
             statistics: Statistics::default(),
+            temperature,
             requests: Vec::with_capacity(IN_FLIGHT),
             free: Vec::with_capacity(IN_FLIGHT),
             finished: Vec::with_capacity(IN_FLIGHT),

@@ -3,6 +3,7 @@
 use stasis_block::clock::Nanos;
 use stasis_block::inside::FlashCourse;
 
+use super::temperature::{Ages, Temperature};
 use crate::ftl::Occupancy;
 
 /// Steps of time: twice as many are merged.
@@ -20,6 +21,11 @@ pub(crate) struct Level {
     pub free_blocks: Option<u64>,
     /// Likewise.
     pub occupancy: Option<Occupancy>,
+    /// See [`super::Temperature`].
+    pub ages: Ages,
+    /// Blocks that were erased, each as often as it was.
+    pub erases: u64,
+    pub most_erased: u32,
 }
 
 /// The levels at the ends of a bounded number of steps of equal length.
@@ -57,7 +63,13 @@ impl Course {
     }
 
     /// The steps up to `now`, at which the counts are `level`.
-    pub fn steps(&self, now: Nanos, level: Level) -> FlashCourse {
+    pub fn steps(
+        &self,
+        now: Nanos,
+        level: Level,
+        temperature: &Temperature,
+        blocks: u64,
+    ) -> FlashCourse {
         let mut whole = self.clone();
         whole.pass(now, level);
         whole.ends.push(level);
@@ -75,8 +87,20 @@ impl Course {
             free_blocks: whole.ends.iter().filter_map(|level| level.free_blocks).collect(),
             valid_bytes: occupied().map(|occupancy| occupancy.valid_bytes).collect(),
             usable_bytes: occupied().map(|occupancy| occupancy.usable_bytes).collect(),
+            data_ages: temperature.course(whole.ends.iter().map(|level| level.ages)),
+            mean_erases: whole
+                .ends
+                .iter()
+                .map(|level| thousandths(level.erases as f64 / blocks.max(1) as f64))
+                .collect(),
+            most_erases: whole.ends.iter().map(|level| level.most_erased).collect(),
         }
     }
+}
+
+/// Rounds to thousandths: a value written as text reads back equal.
+fn thousandths(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }
 
 #[cfg(test)]
@@ -102,7 +126,7 @@ mod tests {
                 level.free_blocks = Some(bytes);
                 events.push((now, bytes));
             }
-            let steps = course.steps(now, level);
+            let steps = course.steps(now, level, &Temperature::new(0, 1), 1);
             prop_assert!(steps.host_bytes.len() <= 2 * STEPS);
             prop_assert_eq!(steps.host_bytes.len() as u64, now / steps.step + 1);
             for (number, bytes) in steps.host_bytes.iter().enumerate() {

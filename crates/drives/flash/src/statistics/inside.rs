@@ -38,7 +38,16 @@ impl Context {
             collections: self.statistics.collections,
             free_blocks: ftl.free_blocks(),
             occupancy: ftl.occupancy(),
+            ages: self.temperature.ages(),
+            erases: self.statistics.ops(OpKind::Erase),
+            most_erased: self.statistics.most_erased,
         }
+    }
+
+    /// Blocks of the array.
+    pub(crate) fn blocks(&self) -> u64 {
+        let geometry = self.array.geometry();
+        u64::from(geometry.total_planes()) * u64::from(geometry.blocks)
     }
 
     fn media_bytes_of(&self, counted: &Statistics) -> u64 {

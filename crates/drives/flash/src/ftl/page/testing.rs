@@ -4,6 +4,7 @@ use stasis_nand::{Array, ArrayConfig};
 
 use crate::ftl::{Context, Shape};
 use crate::spec::Spec;
+use crate::statistics::Temperature;
 
 /// Bytes of a unit, and of a page.
 pub(super) const UNIT: u64 = 4096;
@@ -25,5 +26,6 @@ pub(super) fn context(spec: &Spec, shape: &Shape) -> Context {
         variation: spec.variation.variation(),
         ..ArrayConfig::new(shape.geometry, pattern, timing)
     };
-    Context::new(Array::new(config, spec.options()))
+    let temperature = Temperature::new(0, spec.mapping_unit as u32);
+    Context::new(Array::new(config, spec.options()), temperature)
 }
