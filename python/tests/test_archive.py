@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stasis import StudyError, sweep
+from stasis import Study, StudyError, sweep
 
 STUDY = """\
 [simulate]
@@ -53,6 +53,27 @@ def test_an_archived_study_is_repeated(work: Path, program: Path, tmp_path: Path
     assert "the same: every figure" in again.stderr
     assert "of 4 runs" in again.stderr
     assert (elsewhere / "again" / "report.html").exists()
+
+
+def test_a_study_made_in_python_is_repeated_from_its_folder(
+    work: Path, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(work)
+    simulate = {"model": "flash-tlc", "workload": "../job.fio", "size": "1GiB"}
+    study = Study("own", simulate=simulate, axes={"seed": range(1, 3), "model.gc.policy": ["greedy", "cost-benefit"]})
+    result = sweep(study)
+    assert result.repeat is not None
+    assert result.repeat["command"] == "stasis sweep own-study/study.toml --results again"
+    assert "own-study/study.toml" in result.report.read_text()
+    written = Study.read(result.folder / "study.toml")
+    assert written.values() == study.values()
+    again = called(program, *result.repeat["command"].split()[1:], cwd=work)
+    assert again.returncode == 0, again.stderr
+    names = [{path.name for path in (work / name / "points").iterdir()} for name in ("own-study", "again")]
+    assert names[0] == names[1]
+    assert called(program, "archive", "own-study", "-o", "a.tar.zst", cwd=work).returncode == 0
+    repeated = called(program, "repeat", "work/a.tar.zst", "--results", "repeated", cwd=tmp_path)
+    assert repeated.returncode == 0, repeated.stderr
 
 
 def test_a_difference_is_named_by_its_point(work: Path, program: Path, tmp_path: Path) -> None:

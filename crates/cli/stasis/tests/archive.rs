@@ -36,6 +36,11 @@ fn another_folder_repeats_what_an_archive_has() {
     let work = project(folder.path());
     let sim = ["sim", "m.toml", "--workload", "job.fio", "--seed", "7", "--results", "first"];
     ok(&work, &sim);
+    let summary = std::fs::read(work.join("first/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_slice(&summary).unwrap();
+    let inputs = summary["repeat"]["inputs"].as_array().unwrap();
+    let read: Vec<_> = inputs.iter().map(|input| input["path"].as_str().unwrap()).collect();
+    assert_eq!(read, ["m.toml", "job.fio", "../all.fio"]);
     ok(&work, &["archive", "first", "-o", "../run.tar.zst"]);
     std::fs::remove_dir_all(&work).unwrap();
     std::fs::remove_file(folder.path().join("project/all.fio")).unwrap();

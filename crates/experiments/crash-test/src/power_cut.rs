@@ -118,11 +118,12 @@ impl When {
     }
 }
 
-/// Runs `experiment`, cuts the power, and inspects the state after the cut.
+/// Runs `experiment`, cuts the power, and inspects the state after the cut. `inputs` and `given`:
+/// see [`Runner::reading`] and [`Runner::given`].
 pub fn run(
     experiment: &Experiment,
     base: &Path,
-    inputs: Vec<PathBuf>,
+    (inputs, given): (Vec<PathBuf>, Option<PathBuf>),
     stop: &Arc<AtomicBool>,
     ios: Ios,
     when: When,
@@ -140,7 +141,7 @@ pub fn run(
     let folder = experiment.results.clone().unwrap_or_else(|| "results".into());
     let tracing = TraceOptions { folder: folder.clone(), fault: None };
     let runner = Runner::new(&experiment).base(base).stop(stop).ios(ios).trace(&tracing);
-    let mut done = runner.reading(inputs).run(observer)?;
+    let mut done = runner.reading(inputs).given(given).run(observer)?;
     // Stopped, or never begun.
     if stop.load(Ordering::Relaxed) || (125..=127).contains(&done.status) {
         return Ok(done);

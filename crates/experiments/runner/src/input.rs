@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use stasis_experiment::{Experiment, GuestSpec};
 
+use crate::job_file;
+
 /// File in the guest with the command's standard input, until the command starts.
 pub const STDIN: &str = "/run/stasis-stdin";
 
 /// All files and folders of this machine that a run of `experiment` reads or whose bytes it
 /// changes: files for the guest, its standard input, media with the files below them, a root
-/// and a kernel of the user's. Relative paths start at `base`.
+/// and a kernel of the user's, job files of the host's loads with those that they include.
+/// Relative paths start at `base`.
 pub fn paths(experiment: &Experiment, base: &Path) -> Vec<PathBuf> {
     let guest = &experiment.guest;
     let files = guest.files.iter().map(|word| base.join(source(word)));
@@ -25,7 +28,14 @@ pub fn paths(experiment: &Experiment, base: &Path) -> Vec<PathBuf> {
         let links = stasis_qcow2::links(&path).unwrap_or_default();
         links.into_iter().map(|link| link.path).chain([path])
     });
-    files.chain(guest.stdin.iter().map(|path| base.join(path))).chain(words).chain(media).collect()
+    let jobs = experiment.workloads.iter().filter_map(|load| load.job_file.as_ref());
+    let jobs = jobs.flat_map(|job| {
+        let job = base.join(job);
+        let included = job_file::included(&job);
+        [job].into_iter().chain(included)
+    });
+    let stdin = guest.stdin.iter().map(|path| base.join(path));
+    files.chain(stdin).chain(words).chain(media).chain(jobs).collect()
 }
 
 /// The source in "SOURCE" or "SOURCE:DESTINATION".

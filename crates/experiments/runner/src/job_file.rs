@@ -1,5 +1,6 @@
 //! Job files on a disk, with the files that they include.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -11,6 +12,11 @@ use stasis_workload::{Included, JobFile, JobText};
 /// # Errors
 /// A file cannot be read, or has no place where it is included.
 pub fn read(path: &Path) -> Result<JobText> {
+    read_with(path, &|_| ())
+}
+
+/// Reads a job file, and names each file that it includes.
+fn read_with(path: &Path, on_include: &dyn Fn(&Path)) -> Result<JobText> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let include = |name: &str, from: Option<&str>| {
@@ -21,9 +27,24 @@ pub fn read(path: &Path) -> Result<JobText> {
         };
         let text = std::fs::read_to_string(&found)
             .map_err(|error| format!("cannot read {}: {error}", found.display()))?;
+        on_include(&found);
         Ok(Included { name: found.display().to_string(), text })
     };
     JobText::new(&text, &include).with_context(|| path.display().to_string())
+}
+
+/// The files that a job file includes, by any depth, in their order; those before the first that
+/// cannot be read.
+pub fn included(path: &Path) -> Vec<PathBuf> {
+    let found = RefCell::new(Vec::new());
+    // An error is reported by who runs the job.
+    let _ = read_with(path, &|file| {
+        let mut found = found.borrow_mut();
+        if !found.iter().any(|known| known == file) {
+            found.push(file.to_owned());
+        }
+    });
+    found.into_inner()
 }
 
 /// Reads a job file; its variables are those of the environment.

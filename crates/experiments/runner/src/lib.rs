@@ -73,5 +73,5 @@ pub use plan::{describe, drive_seed, parameters};
 pub use prepare::check_drives;
 pub use program::enter;
 pub use relay::OUTPUT_FILE;
-pub use run::{Results, Runner};
+pub use run::{Results, Runner, STDIN_FILE};
 pub use trace::TraceOptions;

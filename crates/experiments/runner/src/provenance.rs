@@ -3,7 +3,7 @@
 mod hashed;
 pub mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -65,6 +65,15 @@ impl Provenance {
     #[must_use]
     pub fn repeated_by(mut self, words: Vec<String>) -> Self {
         self.repeat.command = words::command_line(words::with_own_results(words));
+        self
+    }
+
+    /// The same of a run whose standard input is kept in `file`.
+    #[must_use]
+    pub fn given(mut self, file: &Path) -> Self {
+        let name = file.display().to_string();
+        self.repeat.command = format!("{} < {}", self.repeat.command, words::command_line([name]));
+        self.repeat.inputs.extend(hashed::hashed(&[file.to_owned()]));
         self
     }
 

@@ -29,6 +29,9 @@ use crate::run_error::RunError;
 use crate::trace::{TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, input, Event};
 
+/// The standard input that a program was given, among its results.
+pub const STDIN_FILE: &str = "stdin";
+
 /// An experiment that is to be run.
 pub struct Runner<'a> {
     experiment: &'a Experiment,
@@ -41,6 +44,7 @@ pub struct Runner<'a> {
     terminal: Option<&'a Attended>,
     checked: bool,
     inputs: Vec<PathBuf>,
+    given: Option<PathBuf>,
     repeated_by: Option<Vec<String>>,
     title: Option<String>,
 }
@@ -76,6 +80,7 @@ impl<'a> Runner<'a> {
             terminal: None,
             checked: true,
             inputs: Vec::new(),
+            given: None,
             repeated_by: None,
             title: None,
         }
@@ -85,6 +90,12 @@ impl<'a> Runner<'a> {
     /// own: its results have their hashes.
     pub fn reading(self, inputs: Vec<PathBuf>) -> Self {
         Self { inputs, ..self }
+    }
+
+    /// Names the experiment's standard input where it is no file of the user's, but what a program
+    /// was given: the results keep it as [`STDIN_FILE`], for a repetition.
+    pub fn given(self, stdin: Option<PathBuf>) -> Self {
+        Self { given: stdin, ..self }
     }
 
     /// Sets the words that repeat this run alone, where it is one of several of a command; by default
@@ -174,8 +185,15 @@ impl<'a> Runner<'a> {
         }
         let mut inputs = self.inputs.clone();
         inputs.extend(input::paths(experiment, self.base));
-        let provenance = provenance.reading(&inputs);
-        let claimed = self.claim(&folder)?;
+        inputs.retain(|path| Some(path) != self.given.as_ref());
+        let mut provenance = provenance.reading(&inputs);
+        let mut claimed = self.claim(&folder)?;
+        if let Some(given) = &self.given {
+            let kept = claimed.file(STDIN_FILE)?;
+            std::fs::copy(given, &kept)
+                .with_context(|| format!("cannot write {}", kept.display()))?;
+            provenance = provenance.given(&kept);
+        }
         let setup = RunSetup {
             experiment,
             base: self.base,

@@ -145,6 +145,11 @@ impl SimulationSetup {
             capacity: capacity.unwrap_or(u64::MAX),
             path,
         };
+        let mut reads = point.inputs();
+        // A trace includes nothing.
+        if !arguments.workload.is_empty() {
+            reads.extend(stasis_runner::job_file::included(point.source));
+        }
         Ok(Self {
             label: spec.label(),
             spec,
@@ -154,7 +159,7 @@ impl SimulationSetup {
             capacity,
             source: point.source.to_owned(),
             inputs: arguments.inputs(),
-            reads: point.inputs(),
+            reads,
             seed: point.seed,
             repeated_by: point.words(arguments),
             path,

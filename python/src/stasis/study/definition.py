@@ -26,8 +26,11 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "where": ((str,), "a condition in quotes"),
     "memory": ((int, str), 'a size such as "2GiB"'),
     "report": ((bool,), "true or false"),
+    "base": ((str, os.PathLike), "a folder's name"),
 }
-_KEYS = ("name", "results", "experiment", "simulate", "axes", "points", "where", "ios", "memory", "report")
+_KEYS = (
+    "name", "results", "experiment", "simulate", "axes", "points", "where", "ios", "memory", "report", "base",
+)  # fmt: skip
 
 
 @dataclass
@@ -83,7 +86,7 @@ class Study:
             if key not in _KEYS:
                 raise StudyError(unknown_key(key, dict.fromkeys(_KEYS), "a study"))
         _check_types(values)
-        base = path.resolve().parent
+        base = (path.resolve().parent / values.pop("base", "")).resolve()
         files = [path]
         experiment = values.pop("experiment", None)
         if isinstance(experiment, str):
@@ -111,6 +114,33 @@ class Study:
                 raise StudyError(f"`{key}` is a key of the study, not of [simulate]: write it above the first [table]")
             if key not in (*SIMULATE, "variable"):
                 raise StudyError(unknown_key(key, dict.fromkeys(SIMULATE), "[simulate]"))
+
+    def written(self, folder: Path) -> str:
+        """The study as the text of a file in ``folder``.
+
+        Raises `StudyError` where a value is none that a file can have.
+        """
+        import tomli_w
+
+        points: Any = self.points
+        if isinstance(points, (str, Path)):
+            points = os.path.relpath(self.base / points, self.job_base)
+        values = {
+            "name": self.name,
+            "base": os.path.relpath(self.job_base, folder.resolve()),
+            "where": self.where,
+            "ios": self.ios,
+            "memory": self.memory,
+            "report": self.report,
+            "points": [flattened(point) for point in points] if isinstance(points, (list, tuple)) else points,
+            "experiment": None if self.experiment is None else self.experiment.to_dict(),
+            "simulate": None if self.simulate is None else plain(self.simulate),
+            "axes": {name: values_of(name, said, self.job_base) for name, said in flattened(self.axes).items()},
+        }
+        try:
+            return tomli_w.dumps({key: value for key, value in values.items() if value is not None})
+        except (TypeError, ValueError) as error:
+            raise StudyError(f"the study cannot be written: {error}") from error
 
     @property
     def kind(self) -> str:

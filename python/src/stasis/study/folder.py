@@ -46,6 +46,7 @@ class StudyFolder:
     """The folder of a study's results:
 
     - ``study.json``: the study that owns the folder, and what repeats it;
+    - ``study.toml``: a study that was made in Python, as a file;
     - ``points/KEY``: a finished point's results, with its record ``point.json``;
     - ``working``: unfinished points, removed when the study continues;
     - ``log.jsonl``: events, one object a line;

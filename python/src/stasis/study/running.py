@@ -111,18 +111,31 @@ class Running:
 
     def repeated_by(self, study: Study) -> None:
         """Notes the command that repeats the study, with the hashes of all files that it reads."""
-        if not study.files:
+        files = study.files or self._written(study)
+        if not files:
             return
-        described = [(str(path), path.read_bytes()) for path in study.files]
-        files = [(path, len(text), hashlib.sha256(text).hexdigest()) for path, text in described]
+        described = [(str(path), path.read_bytes()) for path in files]
+        listed = [(path, len(text), hashlib.sha256(text).hexdigest()) for path, text in described]
         read = {each.path: each for point in self._points.values() for each in point.inputs}
-        files += [(each.path, each.size, each.digest) for each in read.values()]
+        listed += [(each.path, each.size, each.digest) for each in read.values()]
+        first = str(files[0]) if study.files else os.path.relpath(files[0])
         self._result.repeat = {
-            "command": f"stasis sweep {shlex.quote(str(study.files[0]))} --results again",
+            "command": f"stasis sweep {shlex.quote(first)} --results again",
             "inputs": [
-                {"path": os.path.relpath(path), "bytes": size, "sha256": digest} for path, size, digest in files
+                {"path": os.path.relpath(path), "bytes": size, "sha256": digest} for path, size, digest in listed
             ],
         }
+
+    def _written(self, study: Study) -> list[Path]:
+        """The file in the study's folder that describes one that was made in Python; none where it cannot."""
+        path = self._folder.folder / "study.toml"
+        try:
+            text = study.written(self._folder.folder).encode()
+        except StudyError:
+            return []
+        if not path.exists() or path.read_bytes() != text:
+            write_at_once(path, text)
+        return [path]
 
     def through(self, on: Any, workers: Optional[int], verify: int) -> StudyResult:
         finished = self._folder.finished(self._points.values())

@@ -40,6 +40,11 @@ fn a_pipe_a_new_image_and_a_kill() {
     // 1,000 GB as drives have them (IDEMA LBA1-03).
     run.expect(137).says(&["killed (status 137)", "--memory"]);
     assert_eq!(run.stdout, "one\ntwo\n1000204886016\n");
+    let repeat = &bench.json("results/summary.json")["repeat"];
+    assert!(repeat["command"].as_str().unwrap().ends_with(" < results/stdin"), "{repeat}");
+    let input = repeat["inputs"].as_array().unwrap().last().unwrap();
+    assert_eq!((&input["path"], &input["bytes"]), (&"results/stdin".into(), &8.into()), "{repeat}");
+    assert_eq!(std::fs::read_to_string(bench.path("results/stdin")).unwrap(), "one\ntwo\n");
     assert_eq!(std::fs::metadata(bench.path("new.img")).unwrap().len(), 1_000_204_886_016);
 }
 

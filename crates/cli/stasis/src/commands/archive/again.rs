@@ -5,11 +5,13 @@ use std::path::Path;
 use anyhow::{bail, ensure, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_runner::provenance::words::own_words;
+use stasis_runner::STDIN_FILE;
 
 use super::command::{Made, Parse};
 use super::inputs::{inputs, NEITHER};
 use super::whole::Whole;
 use crate::commands;
+use crate::commands::run::stdin::Source;
 
 /// Runs the command of `words` in the current folder, whose files are below `tree`, with its
 /// results in `results`. The release and the engine are those of `first`.
@@ -55,7 +57,9 @@ pub fn make(
     match command {
         Made::Run(mut run) => {
             run.results = Some(results.to_owned());
-            commands::run::changed(*run, quiet, change)?;
+            let stdin = first.folder.join(STDIN_FILE);
+            let stdin = Source::Kept(Some(stdin).filter(|file| file.exists()));
+            commands::run::changed(*run, stdin, quiet, change)?;
         }
         Made::Sim(mut sim) => {
             results.clone_into(&mut sim.results);

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{bail, ensure, Context, Result};
 use serde_json::Value;
 use stasis_experiment::Experiment;
+use stasis_runner::job_file;
 
 use super::command::{Made, Parse};
 
@@ -77,7 +78,7 @@ pub fn inputs(words: &[String], parse: Parse) -> Result<BTreeSet<PathBuf>> {
                 paths.extend(of_processors(&path));
             }
             for job in &sim.workload {
-                included(job, &mut paths);
+                paths.extend(job_file::included(job));
             }
         }
         _ => bail!(NEITHER),
@@ -100,9 +101,6 @@ fn of_experiment(
     paths.extend(stasis_runner::input::paths(&experiment, &base));
     let value = serde_json::to_value(&experiment)?;
     texts(&value, &mut |text| named(text, &base, paths));
-    // The loads' job files include others.
-    let jobs: Vec<_> = paths.iter().filter(|path| is_job(path)).cloned().collect();
-    jobs.iter().for_each(|job| included(job, paths));
     Ok(())
 }
 
@@ -145,7 +143,7 @@ pub fn of_study(listed: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
                 .with_context(|| path.display().to_string())?;
         }
         if is_job(path) {
-            included(path, &mut paths);
+            paths.extend(job_file::included(path));
         }
     }
     let here = std::env::current_dir().context("there is no current folder")?;
@@ -225,18 +223,6 @@ fn of_processors(path: &Path) -> Vec<PathBuf> {
     let found = entries.into_iter().flatten().filter_map(Result::ok);
     let found = found.filter(|entry| entry.file_name().to_str().is_some_and(is_one));
     found.map(|entry| path.with_file_name(entry.file_name())).collect()
-}
-
-/// The job files that a job file includes, and those that these do.
-fn included(job: &Path, paths: &mut Vec<PathBuf>) {
-    let text = std::fs::read_to_string(job).unwrap_or_default();
-    for file in text.lines().filter_map(|line| line.trim().strip_prefix("include ")) {
-        let path = job.with_file_name("").join(file.trim());
-        if path.is_file() && !paths.contains(&path) {
-            paths.push(path.clone());
-            included(&path, paths);
-        }
-    }
 }
 
 /// A path as it leads from the current folder. Those that are written whole were refused; others

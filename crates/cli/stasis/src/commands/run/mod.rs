@@ -1,6 +1,6 @@
 //! `stasis run`: one experiment from its words to its report.
 
-mod stdin;
+pub mod stdin;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,12 +17,13 @@ use crate::here::{self, Here};
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
-    changed(arguments, quiet, |_| ())
+    changed(arguments, stdin::Source::Own, quiet, |_| ())
 }
 
-/// The same, with a change of the experiment that is not in its words.
+/// The same with another standard input, and a change of the experiment that is not in its words.
 pub(super) fn changed(
     arguments: RunArguments,
+    stdin: stdin::Source,
     quiet: bool,
     change: impl FnOnce(&mut Experiment),
 ) -> Result<ExitCode> {
@@ -33,19 +34,24 @@ pub(super) fn changed(
     let (mut experiment, base) = joined(arguments)?;
     change(&mut experiment);
     let stop = stop_on_signals()?;
-    let given = match experiment.guest.stdin {
-        Some(_) => None,
-        None => stdin::given()?,
+    let own = match (&experiment.guest.stdin, &stdin) {
+        (None, stdin::Source::Own) => stdin::given()?,
+        _ => None,
     };
-    if let Some(file) = &given {
-        experiment.guest.stdin = Some(file.path().to_owned());
-    }
+    let kept = match stdin {
+        stdin::Source::Kept(file) => file,
+        stdin::Source::Own => own.as_ref().map(|file| file.path().to_owned()),
+    };
+    let given = kept.filter(|_| experiment.guest.stdin.is_none());
+    experiment.guest.stdin = experiment.guest.stdin.take().or_else(|| given.clone());
     let terminal = &mut Terminal::new(show_console);
     let run = match power_cut {
-        Some(when) => power_cut::run(&experiment, &base, file, &stop, ios, when, terminal)?,
+        Some(when) => {
+            power_cut::run(&experiment, &base, (file, given), &stop, ios, when, terminal)?
+        }
         None => {
             let runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
-            runner.reading(file).timeline(timeline).run(terminal)?
+            runner.reading(file).given(given).timeline(timeline).run(terminal)?
         }
     };
     if !quiet {

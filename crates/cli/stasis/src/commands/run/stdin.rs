@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 use anyhow::{bail, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags};
@@ -14,6 +15,14 @@ const MAX_STDIN: u64 = 64 << 20;
 /// How long a pipe may be silent before it counts as empty. A service or a test often has a pipe
 /// without a writer.
 const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Where the command's standard input comes from, unless the experiment names a file.
+pub enum Source {
+    /// What this program is given.
+    Own,
+    /// A file, or nothing.
+    Kept(Option<PathBuf>),
+}
 
 /// The input that this program is given by `<` or by a pipe, in a file: `None` where nothing is
 /// given.
