@@ -58,6 +58,10 @@ VALUES: dict[str, dict[str, Any]] = {
         "queue": "1MiB", "capture": 96, "delay": "50us", "jitter": "1us", "loss": 0.1, "duplicate": 0.1,
         "reorder": 0.1, "corrupt": 0.1,
     },
+    "Fault": {
+        "kind": "slow", "drive": "m", "begin": "1s", "end": "2s", "rate": 0.1, "first": 3, "times": 4,
+        "offset": "4KiB", "length": "1MiB", "operations": ["read"], "factor": 2.0, "delay": "1ms",
+    },
     "Link": {
         "from_": "m", "to": "o", "both_ways": True, "begin": "1s", "end": "2s", "bandwidth": "1Gbit/s",
         "queue": "64KiB", "delay": "1ms", "jitter": "1us", "loss": 0.1, "duplicate": 0.1, "reorder": 0.1,
@@ -101,6 +105,7 @@ def every_key() -> stasis.Experiment:
         guest=stasis.Guest(**VALUES["Guest"]),
         serve=stasis.Serve(**VALUES["Serve"]),
         workloads=[stasis.Workload(**VALUES["Workload"], limits=limits)],
+        faults=[stasis.Fault(**VALUES["Fault"])],
         networks=[stasis.Network(**VALUES["Network"], links=[stasis.Link(**VALUES["Link"])])],
     )
 

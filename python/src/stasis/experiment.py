@@ -386,6 +386,26 @@ class Network(Table):
 
 
 @dataclass
+class Fault(Table):
+    """A fault of a drive."""
+
+    PLACE: ClassVar[str] = "[[fault]]"
+
+    kind: Optional[str] = None
+    drive: Optional[str] = None
+    begin: Optional[str] = None
+    end: Optional[str] = None
+    rate: Optional[float] = None
+    first: Optional[int] = None
+    times: Optional[int] = None
+    offset: Optional[Size] = None
+    length: Optional[Size] = None
+    operations: Optional[Sequence[str]] = None
+    factor: Optional[float] = None
+    delay: Optional[str] = None
+
+
+@dataclass
 class Experiment(Table):
     """An experiment: the command in the guest, the drives, the machine, and the limits."""
 
@@ -406,6 +426,7 @@ class Experiment(Table):
     serve: Optional[Serve] = _table("Serve")
     workloads: list[Workload] = _table("Workload", name="workload", many=True)
     networks: list[Network] = _table("Network", name="network", many=True)
+    faults: list[Fault] = _table("Fault", name="fault", many=True)
     #: The folder that relative paths start from; the current one where it is ``None``.
     base: Optional[Path] = field(default=None, metadata={"private": True}, compare=False)
 

@@ -376,13 +376,14 @@ fn the_reference_has_the_keys_of_the_schema() {
     let schema = schema();
     let page = std::fs::read_to_string(root().join("docs/reference/experiment.md")).unwrap();
     // Each has a section, or (`serve`) a page.
-    let tables = ["drive", "guest", "machine", "network", "serve", "workload"];
+    let tables = ["drive", "fault", "guest", "machine", "network", "serve", "workload"];
     for (place, headings) in [
         ("", &["Top-level keys"][..]),
         ("/$defs/MachineSpec", &["`[machine]`", "`[[machine]]`: several machines"]),
         ("/$defs/DiskSpec", &["`[[machine.disk]]`: virtual disks"]),
         ("/$defs/WorkloadSpec", &["`[[workload]]`"]),
         ("/$defs/NetworkSpec", &["`[[network]]`: networks"]),
+        ("/$defs/ScheduledFault", &["`[[fault]]`: faults of drives"]),
         ("/$defs/LinkSpec", &["`[[network.link]]`: links"]),
         ("/$defs/GuestSpec", &["`[guest]`"]),
         ("/$defs/DriveSpec", &["`[[drive]]` and `--drive`"]),

@@ -7,6 +7,7 @@ use stasis_block::inside::Inside;
 use stasis_block::medium::MediumError;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Health, VendorCommand, VendorError};
+use stasis_run_events::FaultRecord;
 
 /// Health, a vendor's commands, and reports of internal activity. Every method is by default that
 /// of the layer below; below a drive there is nothing to ask.
@@ -52,6 +53,13 @@ pub trait Control {
     fn take_spans(&mut self, spans: &mut Spans) {
         if let Some(lower) = self.lower() {
             lower.take_spans(spans);
+        }
+    }
+
+    /// Hands over the faults that have happened since the last call, in the order of time.
+    fn take_faults(&mut self, faults: &mut Vec<FaultRecord>) {
+        if let Some(lower) = self.lower() {
+            lower.take_faults(faults);
         }
     }
 

@@ -159,6 +159,7 @@ impl Layer for Drive {
         if command.operation == Operation::Barrier {
             return (Status::Ok, data);
         }
+        self.join.wait_for_all();
         self.join.instant(command, data)
     }
 

@@ -114,6 +114,14 @@ impl<M: Medium + ?Sized> Join<M> {
         }
     }
 
+    /// Waits until the medium has finished every command.
+    pub fn wait_for_all(&mut self) {
+        self.poll(|_| {});
+        let waiting = self.slots.iter().filter(|(_, slot)| slot.outcome.is_none());
+        let waiting: Vec<Tag> = waiting.map(|(index, _)| index as Tag).collect();
+        waiting.into_iter().for_each(|slot| self.wait_for(slot));
+    }
+
     /// Notes the model's completion of a slot's command, for [`Self::take_complete`].
     pub fn set_target(&mut self, slot: Tag, at: Nanos, fate: Fate) {
         if let Some(slot) = self.slots.get_mut(slot as usize) {

@@ -48,7 +48,8 @@ pub trait Layer {
     fn in_flight(&self) -> usize;
 
     /// Carries a command out at once, outside of time: before a run begins and
-    /// after it has ended. Nothing may be in flight.
+    /// after it has ended. Nothing may be in flight, but at a drive itself and a tap on it: there
+    /// the command comes after everything that was submitted.
     fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>);
 
     /// Its management, beside the way of the data.

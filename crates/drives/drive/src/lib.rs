@@ -16,6 +16,7 @@
 mod control;
 mod done;
 mod drive;
+pub mod faults;
 mod flush_barriers;
 mod io_tap;
 mod join;
@@ -28,6 +29,7 @@ mod turns;
 pub use control::Control;
 pub use done::Done;
 pub use drive::Drive;
+pub use faults::{DriveFault, DriveFaultKind, Faults};
 pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
 pub use join::Join;

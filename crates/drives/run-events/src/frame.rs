@@ -1,7 +1,7 @@
 //! Entries as a stream of bytes: kind (1 byte), length (4 bytes, little
 //! endian), payload.
 
-use crate::{span, IoRecord, PacketRecord, RunEvent, Stage};
+use crate::{fault, span, FaultRecord, IoRecord, PacketRecord, RunEvent, Stage};
 
 /// Longest payload of a frame; longer entries go out as several frames.
 const MAX_PAYLOAD: usize = 1 << 20;
@@ -63,6 +63,11 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
                 record.encode(&mut payload);
             }
             frames(b'n', &payload, MAX_PAYLOAD);
+        }
+        RunEvent::Faults(records) => {
+            let mut payload = Vec::with_capacity(records.len() * fault::ENCODED);
+            records.iter().for_each(|record| record.encode(&mut payload));
+            frames(b'h', &payload, MAX_PAYLOAD / fault::ENCODED * fault::ENCODED);
         }
         RunEvent::Tracks(tracks) => {
             // Few at a time, so that no frame is too long.
@@ -167,6 +172,11 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
         b'n' => {
             RunEvent::Packets(PacketRecord::decode(payload).ok_or(FrameError::Payload("packets"))?)
         }
+        b'h' => {
+            let chunks = payload.chunks(fault::ENCODED);
+            let faults: Option<Vec<_>> = chunks.map(FaultRecord::decode).collect();
+            RunEvent::Faults(faults.ok_or(FrameError::Payload("faults"))?)
+        }
         b't' => RunEvent::Tracks(
             serde_json::from_slice(payload).map_err(|_| FrameError::Payload("tracks"))?,
         ),
@@ -234,8 +244,12 @@ mod tests {
         let packet = packet.prop_map(|(([network, port], outgoing, at, length), bytes)| {
             PacketRecord { network, port, outgoing, at, length, bytes }
         });
+        let fault = (any::<u16>(), any::<[u64; 3]>(), prop::option::of(0..u64::MAX)).prop_map(
+            |(fault, [at, offset, length], order)| FaultRecord { fault, at, order, offset, length },
+        );
         prop_oneof![
             prop::collection::vec(packet, 0..9).prop_map(RunEvent::Packets),
+            prop::collection::vec(fault, 0..9).prop_map(RunEvent::Faults),
             prop::collection::vec(span, 0..9).prop_map(RunEvent::Spans),
             prop::collection::vec(track, 1..9).prop_map(RunEvent::Tracks),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Output),

@@ -5,6 +5,7 @@
 //! KVM host, its events leave as a stream of frames ([`encode`], [`Decoder`]) that the program
 //! outside reads back into entries, so the consumer of results need not know where the machine ran.
 
+mod fault;
 mod frame;
 mod io_columns;
 mod network;
@@ -14,6 +15,7 @@ mod shared;
 mod span;
 pub mod text;
 
+pub use fault::FaultRecord;
 pub use frame::{encode, Decoder, FrameError};
 pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 pub use network::{LinkOutcome, NetworkOutcome};
@@ -46,6 +48,8 @@ pub enum RunEvent {
     Ios(Vec<IoRecord>),
     /// Frames that have passed machines' ports.
     Packets(Vec<PacketRecord>),
+    /// Faults that have happened, of each part in the order of time.
+    Faults(Vec<FaultRecord>),
     /// The tracks of the spans that follow; comes once, where spans are reported.
     Tracks(Vec<Track>),
     /// Spans, of each track in the order of time.

@@ -11,7 +11,8 @@ use stasis_config::{guess, listed};
 use stasis_network::NetworkSpec;
 
 use crate::{
-    CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, Machines, ServeSpec, WorkloadSpec,
+    CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, Machines, ScheduledFault, ServeSpec,
+    WorkloadSpec,
 };
 
 /// An experiment. Its form in TOML:
@@ -51,7 +52,8 @@ use crate::{
 /// pattern = "5r-seq"
 /// ```
 ///
-/// Several machines stand in tables `[[machine]]`, networks between them in `[[network]]`.
+/// Several machines stand in tables `[[machine]]`, networks between them in `[[network]]`, faults in
+/// `[[fault]]`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Experiment {
@@ -92,6 +94,9 @@ pub struct Experiment {
     /// Networks between several machines.
     #[serde(rename = "network")]
     pub networks: Vec<NetworkSpec>,
+    /// Faults that are to happen.
+    #[serde(rename = "fault")]
+    pub faults: Vec<ScheduledFault>,
 }
 
 /// The machine.
@@ -253,6 +258,7 @@ impl Experiment {
         self.machine.multiply().map_err(ExperimentError::Value)?;
         self.name_all();
         self.settle_networks();
+        self.settle_faults();
         self.check().map_err(ExperimentError::Value)
     }
 
@@ -336,6 +342,7 @@ impl Experiment {
         let disks = self.machine.several().iter().flat_map(|machine| &machine.disks);
         once("drives", names.chain(disks.map(|disk| &disk.name)))?;
         self.check_networks()?;
+        self.check_faults()?;
         once("workloads", self.workloads.iter().map(|load| &load.name))?;
         for load in &self.workloads {
             let name = load.name.as_deref().unwrap_or_default();

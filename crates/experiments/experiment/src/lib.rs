@@ -9,6 +9,7 @@ mod drive;
 mod drive_option;
 mod engine;
 mod error;
+mod faults;
 mod file;
 mod guest_drive;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tenants;
 pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
 pub use error::ExperimentError;
+pub use faults::ScheduledFault;
 pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
@@ -42,7 +44,7 @@ mod tests {
         }
         same! {
             Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec
-            Zones Zrwa Ocssd NetworkSpec LinkSpec
+            Zones Zrwa Ocssd NetworkSpec LinkSpec ScheduledFault
         }
     }
 }

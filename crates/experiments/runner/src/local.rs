@@ -196,6 +196,7 @@ pub fn run(
         Config {
             machines,
             shared: opened.into_shared(),
+            has_faults: plan.media().any(|drive| !drive.faults.is_empty()),
             networks: networks::networks(&plan.networks, plan.seed),
             speed: match plan.cpu_speed {
                 CpuSpeed::Khz(khz) => Speed::Khz(khz),

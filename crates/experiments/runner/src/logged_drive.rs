@@ -125,6 +125,7 @@ fn logged(
         links: Vec::new(),
         path: 0,
         queues: 1,
+        faults: Vec::new(),
         state: None,
         on: None,
         spec,

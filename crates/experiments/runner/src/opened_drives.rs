@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::{FaultInjector, Level, TraceStream};
-use stasis_drive::{Drive, Layer, LoadSpec, Properties, Region, SharedDrive};
+use stasis_drive::{Drive, Faults, Layer, LoadSpec, Properties, Region, SharedDrive};
 use stasis_experiment::Interface;
 use stasis_machine::{Controller, DriveConfig};
 use stasis_media::{Execution, HostMedium, Medium, MediumSpec, OpenOptions, Pieces};
@@ -18,6 +18,9 @@ use crate::plan::{drive_seed, PlannedDrive, RunPlan, SharedRegion};
 
 /// Workloads draw other numbers than drives.
 const WORKLOADS: u64 = 0x6c6f_6164;
+
+/// Faults draw other numbers than the drives that they befall.
+const FAULTS: u64 = 0x6661_756c_7473;
 
 /// The drives of a plan.
 pub struct Drives<'a> {
@@ -158,10 +161,16 @@ impl<'a> Drives<'a> {
         }
         let mut layer: Box<dyn Layer> = Box::new(layer);
         // Without anything between them both ends are one.
-        let between =
-            image.is_some() || self.plan.fault.is_some() || drive.spec.scheduler.is_some();
+        let between = image.is_some()
+            || self.plan.fault.is_some()
+            || !drive.faults.is_empty()
+            || drive.spec.scheduler.is_some();
         if let Some(stream) = self.stream.filter(|_| between) {
             layer = Box::new(stream.tap(layer, Level::Drive, drive.block_size()));
+        }
+        if !drive.faults.is_empty() {
+            let seed = seed ^ FAULTS;
+            layer = Box::new(Faults::new(layer, drive.faults.clone(), seed));
         }
         if let Some(fault) = self.plan.fault {
             layer = Box::new(FaultInjector::new(layer, fault));

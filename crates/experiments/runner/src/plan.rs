@@ -141,6 +141,9 @@ pub struct PlannedDrive {
     pub path: Nanos,
     /// I/O queues or queue pairs.
     pub queues: u16,
+    /// Faults that befall the drive.
+    #[serde(default)]
+    pub faults: Vec<stasis_drive::DriveFault>,
     /// State kept while the power was off, if any.
     #[serde(default)]
     pub state: Option<Box<stasis_nvme::KeptState>>,

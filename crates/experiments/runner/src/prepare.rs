@@ -306,6 +306,7 @@ impl<'a> RunSetup<'a> {
             links: links.clone(),
             path: spec.path.unwrap_or_else(|| self.path(vcpus)),
             queues: spec.queues.unwrap_or(vcpus.min(64) as u16),
+            faults: self.experiment.faults_of(name).map_err(anyhow::Error::msg)?,
             state: None,
             on: None,
         };

@@ -288,6 +288,7 @@ impl EventSink for Relay<'_> {
                 self.observer.event(Event::VirtualTime(now))?;
             }
             RunEvent::Ios(records) => self.ios(&records)?,
+            RunEvent::Faults(faults) => self.writer.record_faults(&faults)?,
             RunEvent::Packets(packets) => self.writer.record_packets(&packets)?,
             RunEvent::Tracks(tracks) => self.writer.add_tracks(tracks),
             RunEvent::Spans(spans) => {

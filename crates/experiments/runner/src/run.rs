@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::TraceWriter;
-use stasis_experiment::{Engine, Experiment};
+use stasis_experiment::{Engine, Experiment, ScheduledFault};
 use stasis_guest_image::Guest;
 use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
@@ -216,6 +216,12 @@ impl<'a> Runner<'a> {
         for network in &experiment.networks {
             let name = network.name.as_deref().unwrap_or_default();
             writer.add_network(name, &network.machines, network.capture != Some(0))?;
+        }
+        if !experiment.faults.is_empty() {
+            let fault = |fault: &ScheduledFault| {
+                (fault.kind.clone(), fault.drive.clone().unwrap_or_default())
+            };
+            writer.keep_faults(experiment.faults.iter().map(fault).collect())?;
         }
         let paths = prepared.paths();
         let mut relay = Relay::new(writer, &observer, self.keeps_output, prepared.machines())?;

@@ -100,6 +100,7 @@ impl<'a> Sharing<'a> {
             serial: spec.serial.clone().unwrap_or(serial),
             queues: spec.queues.unwrap_or(machine.vcpus.min(64) as u16),
             links: image.map(|image| image.links.clone()).unwrap_or_default(),
+            faults: Vec::new(),
             state: None,
             on: Some(on),
             spec: disk,

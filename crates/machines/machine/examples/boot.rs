@@ -41,6 +41,7 @@ fn main() {
     let config = Config {
         machines: vec![machine],
         shared: vec![],
+        has_faults: false,
         networks: vec![],
         speed: Speed::Times(5.0),
         vmlinux: &vmlinux,

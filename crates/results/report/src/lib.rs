@@ -25,6 +25,7 @@ mod distribution;
 mod error;
 mod escape;
 mod failed;
+mod faults;
 mod files;
 mod flash_page;
 mod folder;
@@ -82,6 +83,8 @@ pub const COMPRESSED_IOS_FILE: &str = "ios.csv.zst";
 pub const PARQUET_IOS_FILE: &str = "ios.parquet";
 /// The names of the file with one row per I/O, of which a run keeps one.
 pub const IOS_FILES: [&str; 3] = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FILE];
+/// Name of the file with one row per fault that has happened, by column.
+pub const FAULTS_FILE: &str = "faults.parquet";
 /// Name of the file of what processors, flash drives and schedulers did when, by column.
 pub const TIMELINE_FILE: &str = "timeline.parquet";
 /// Name of the file with the run's figures.

@@ -9,9 +9,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{IoRecord, Outcome, PacketRecord};
+use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord};
 
 use crate::distribution::EXACT_BOUND;
+use crate::faults::FaultFile;
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
 use crate::ios::{Footer, Ios, Rows};
@@ -45,6 +46,8 @@ pub struct ResultsWriter {
     quantum: Option<Nanos>,
     /// Files of the frames of networks; `None` for one whose frames are not kept.
     packets: Vec<Option<PacketFile>>,
+    /// `None` where nothing can fail.
+    faults: Option<FaultFile>,
 }
 
 impl std::fmt::Debug for ResultsWriter {
@@ -115,6 +118,7 @@ impl ResultsWriter {
             ways: BTreeMap::new(),
             quantum: None,
             packets: Vec::new(),
+            faults: None,
         };
         for drive in drives {
             writer.add_drive(drive);
@@ -213,6 +217,26 @@ impl ResultsWriter {
         self.packets.iter_mut().flatten().try_for_each(PacketFile::flush)
     }
 
+    /// The run has faults, of which these are kind and target: those that happen are kept in
+    /// [`crate::FAULTS_FILE`].
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn keep_faults(&mut self, faults: Vec<(String, String)>) -> Result<(), ReportError> {
+        let path = self.folder.file(crate::FAULTS_FILE)?;
+        self.faults = Some(FaultFile::create(path, faults)?);
+        Ok(())
+    }
+
+    /// Takes faults that have happened.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn record_faults(&mut self, faults: &[FaultRecord]) -> io::Result<()> {
+        let Some(file) = &mut self.faults else { return Ok(()) };
+        faults.iter().try_for_each(|fault| file.row(fault)).map_err(io::Error::other)
+    }
+
     /// Keeps what happens inside as well, in [`crate::TIMELINE_FILE`].
     ///
     /// # Errors
@@ -271,6 +295,10 @@ impl ResultsWriter {
         if let Some(rows) = self.rows.take() {
             rows.finish(&footer)?;
         }
+        let faults = match self.faults.take() {
+            Some(faults) => Some(faults.finish(&footer)?),
+            None => None,
+        };
         let timeline = match self.spans.take() {
             Some(spans) => Some(spans.finish(footer, outcome)?),
             None => None,
@@ -278,6 +306,12 @@ impl ResultsWriter {
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
         let mut summary = Summary::new(outcome, engine, wall, drives, extra);
+        for fault in faults.iter().flatten() {
+            summary.blame(fault);
+        }
+        if let Some(Ok(faults)) = faults.map(serde_json::to_value) {
+            summary.extra.insert("faults".into(), faults);
+        }
         if let Some(timeline) = timeline {
             summary.extra.insert("timeline".into(), timeline);
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::page::{Block, Page, Resolution, Section};
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
-use crate::{flash_page, jobs_page, networks_page, shared_page, units};
+use crate::{faults, flash_page, jobs_page, networks_page, shared_page, units};
 use drive::{Extent, MIN_POINTS};
 use kind::Kind;
 pub(crate) use kind::Time;
@@ -33,6 +33,7 @@ pub(crate) fn page(
     let head = Some(verdict::head(summary, kind, &time));
     // Of a shared drive the tenants come first: who got what, and who suffered when.
     let mut sections = shared_page::sections(summary, &time, resolution);
+    sections.extend(faults::section(summary, begin));
     sections.extend(networks_page::sections(summary));
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
     let points = (resolution.of(POINTS, 0) / series.max(1))

@@ -10,6 +10,7 @@ use stasis_block::inside::Inside;
 use stasis_block::Operation;
 use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
 
+use crate::faults::FaultSummary;
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
 use crate::slowest::{self, SlowIo};
@@ -269,6 +270,17 @@ pub struct OperationSummary {
 }
 
 impl Summary {
+    /// Names a fault as the cause of a drive's first error, if it can be.
+    pub(crate) fn blame(&mut self, fault: &FaultSummary) {
+        let fails = fault.kind.ends_with("-error") && fault.happened > 0;
+        let of = |drive: &&mut DriveSummary| fails && drive.described.name == fault.target;
+        let drive = self.drives.iter_mut().find(of);
+        if let Some(first) = drive.and_then(|drive| drive.first_error.as_mut()) {
+            let cause = || format!("the experiment's fault {}", fault.kind);
+            first.cause.get_or_insert_with(cause);
+        }
+    }
+
     pub(crate) fn new(
         outcome: &Outcome,
         engine: &str,

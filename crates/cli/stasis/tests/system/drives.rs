@@ -156,3 +156,22 @@ fn fio_sees_the_same_on_every_medium(bench: &Bench) {
         }
     }
 }
+
+/// Bits rot on two drives, and the file system with checksums finds it.
+#[test]
+fn a_file_system_with_checksums_finds_bit_rot() {
+    let bench = Bench::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/bit-rot.toml");
+    let run = bench.run(&[example, "--seed=1", "--results", "rot"]);
+    run.expect(0);
+    assert!(run.stdout.contains("ext4 returns wrong data\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("btrfs has found it\n"), "{}", run.stdout);
+    let summary = bench.json("rot/summary.json");
+    for fault in summary["faults"].as_array().unwrap() {
+        assert_eq!(
+            (fault["kind"].as_str(), fault["happened"].as_u64()),
+            (Some("bit-rot"), Some(200))
+        );
+    }
+    assert!(bench.path("rot/faults.parquet").exists());
+}

@@ -140,6 +140,8 @@ impl<'j> Run<'j> {
             from: several.then_some(0),
             records: Vec::with_capacity(BATCH),
             recorded_bytes: 0,
+            has_faults: config.has_faults,
+            faults: Vec::new(),
             networks,
             statistics,
             watch,

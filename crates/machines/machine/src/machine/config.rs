@@ -76,6 +76,8 @@ pub struct Config<'a> {
     pub machines: Vec<MachineConfig<'a>>,
     /// Drives that they share.
     pub shared: Vec<SharedDrive>,
+    /// Whether any of the drives has faults.
+    pub has_faults: bool,
     /// Networks between them. Every port of each belongs to one machine.
     pub networks: Vec<NetworkConfig>,
     /// Processor speed: how many times as fast as it ticks the TSC is declared.

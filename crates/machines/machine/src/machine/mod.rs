@@ -212,6 +212,11 @@ impl Machine {
             self.interrupts(timeline, index)?;
         }
         self.advance_ports(timeline)?;
+        if timeline.has_faults {
+            for drive in &mut self.drives {
+                drive.control().take_faults(&mut timeline.faults);
+            }
+        }
         if let Some(watch) = &mut timeline.watch {
             self.drives.iter_mut().for_each(|drive| drive.control().take_spans(&mut watch.spans));
         }

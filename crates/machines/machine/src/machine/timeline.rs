@@ -1,6 +1,6 @@
 //! State that all machines of a run share: the clock, the host's processor, the event stream.
 
-use stasis_run_events::{EventSink, IoRecord, RunEvent};
+use stasis_run_events::{EventSink, FaultRecord, IoRecord, RunEvent};
 
 use super::networks::Networks;
 use super::typing::Typing;
@@ -31,6 +31,10 @@ pub(super) struct Timeline<'j> {
     pub(super) from: Option<u16>,
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
+    /// Whether any drive or machine has faults.
+    pub(super) has_faults: bool,
+    /// Faults that have happened and are not emitted yet.
+    pub(super) faults: Vec<FaultRecord>,
     pub(super) networks: Networks,
     pub(super) statistics: Statistics,
     /// Recorder of the events inside the run, if they are recorded.
@@ -48,6 +52,10 @@ impl Timeline<'_> {
             }
         }
         self.flush_packets()?;
+        if !self.faults.is_empty() {
+            let faults = std::mem::take(&mut self.faults);
+            self.emit(RunEvent::Faults(faults))?;
+        }
         if self.records.is_empty() {
             return Ok(());
         }

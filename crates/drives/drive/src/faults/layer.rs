@@ -1,0 +1,383 @@
+//! The layer that brings faults about.
+
+use std::collections::{BTreeMap, HashMap};
+
+use stasis_block::clock::Nanos;
+use stasis_block::{splitmix, Command, Operation, Random, Request, Status, Tag, SECTOR};
+use stasis_run_events::FaultRecord;
+
+use super::{DriveFault, DriveFaultKind};
+use crate::{Control, Decorator, Done, Layer};
+
+/// Limit on the sectors with a wrong bit.
+pub const MAX_ROTTEN: u64 = 4096;
+
+/// A drive with faults.
+pub struct Faults {
+    lower: Box<dyn Layer>,
+    control: Reports,
+    faults: Vec<Fault>,
+    /// Commands so far, those before the guests' commands' start too.
+    submitted: u64,
+    /// Commands in flight since the start, with their faults.
+    marks: HashMap<Tag, Mark>,
+    /// Completed by the layer below, and not yet due here: by time, then in the order below.
+    held: BTreeMap<(Nanos, u64), Done>,
+    passed: u64,
+    /// Sectors with a wrong bit: the bit of each.
+    rotten: BTreeMap<u64, u64>,
+    from_lower: Vec<Done>,
+}
+
+/// A fault and its progress.
+struct Fault {
+    spec: DriveFault,
+    random: Random,
+    happened: u64,
+    /// Whether its sectors have been chosen.
+    rotted: bool,
+}
+
+/// A command's number, and the faults that have befallen it.
+#[derive(Default)]
+struct Mark {
+    order: u64,
+    fails: bool,
+    corrupts: Option<u64>,
+    factor: f64,
+    delay: Nanos,
+}
+
+/// The records, and when the commands began: before that there are no faults.
+#[derive(Default)]
+struct Reports {
+    begun: Option<Nanos>,
+    records: Vec<FaultRecord>,
+}
+
+impl Fault {
+    /// Whether the fault befalls `command`, number `order` since the start, at `at` after it.
+    fn befalls(&mut self, at: Nanos, command: &Command, order: u64) -> bool {
+        let spec = &self.spec;
+        let may = spec.holds(at)
+            && order >= spec.first
+            && spec.times.is_none_or(|times| self.happened < times)
+            && spec.concerns(command)
+            && (spec.rate >= 1.0 || self.random.unit() < spec.rate);
+        self.happened += u64::from(may);
+        may
+    }
+}
+
+impl Faults {
+    /// Brings `faults` about on `lower`, at random by `seed`.
+    pub fn new(lower: Box<dyn Layer>, faults: Vec<DriveFault>, seed: u64) -> Self {
+        let fault = |spec: DriveFault| Fault {
+            // No fault moves what another draws.
+            random: Random::new(splitmix::nth(seed, u64::from(spec.number) + 1)),
+            spec,
+            happened: 0,
+            rotted: false,
+        };
+        Self {
+            lower,
+            control: Reports::default(),
+            faults: faults.into_iter().map(fault).collect(),
+            submitted: 0,
+            marks: HashMap::new(),
+            held: BTreeMap::new(),
+            passed: 0,
+            rotten: BTreeMap::new(),
+            from_lower: Vec::new(),
+        }
+    }
+
+    /// The bytes of the medium in a range, after everything that was submitted.
+    fn peek(&mut self, offset: u64, length: u64) -> Vec<u8> {
+        let read = Command::new(Operation::Read, offset, length);
+        let (status, data) = self.lower.instant(read, vec![0; length as usize]);
+        // A medium that cannot be read has an error of its own to report.
+        if status == Status::Ok {
+            data
+        } else {
+            vec![0; length as usize]
+        }
+    }
+
+    fn poke(&mut self, offset: u64, data: Vec<u8>) {
+        let write = Command::new(Operation::Write, offset, data.len() as u64);
+        self.lower.instant(write, data);
+    }
+
+    /// Chooses the sectors of faults that have begun.
+    fn rot(&mut self, at: Nanos, now: Nanos) {
+        let capacity = self.lower.properties().capacity;
+        for fault in &mut self.faults {
+            let spec = &fault.spec;
+            if spec.kind != DriveFaultKind::BitRot || fault.rotted || at < spec.begin {
+                continue;
+            }
+            fault.rotted = true;
+            let length = spec.length.unwrap_or(u64::MAX).min(capacity.saturating_sub(spec.offset));
+            let (first, count) = (spec.offset.div_ceil(SECTOR), length / SECTOR);
+            for _ in 0..spec.times.unwrap_or(1).min(MAX_ROTTEN).min(count) {
+                let sector = first + fault.random.below(count);
+                self.rotten.insert(sector, fault.random.below(8 * SECTOR));
+                fault.happened += 1;
+                self.control.records.push(FaultRecord {
+                    fault: spec.number,
+                    at: now,
+                    order: None,
+                    offset: sector * SECTOR,
+                    length: SECTOR,
+                });
+            }
+        }
+    }
+
+    /// What is written is right again.
+    fn heal(&mut self, command: &Command) {
+        let changes = matches!(
+            command.operation,
+            Operation::Write | Operation::WriteZeroes | Operation::Copy | Operation::Discard
+        );
+        if changes && !self.rotten.is_empty() {
+            let sectors = command.offset / SECTOR..(command.offset + command.length) / SECTOR;
+            self.rotten.retain(|sector, _| !sectors.contains(sector));
+        }
+    }
+
+    /// Writes of a command that goes below which faults have taken back or moved: each a place and
+    /// its bytes, in order.
+    fn writes(
+        &mut self,
+        kind: DriveFaultKind,
+        fault: usize,
+        request: &Request,
+    ) -> Vec<(u64, Vec<u8>)> {
+        let Command { offset, length, .. } = request.command;
+        let mut old = self.peek(offset, length);
+        let capacity = self.lower.properties().capacity;
+        let random = &mut self.faults[fault].random;
+        match kind {
+            DriveFaultKind::TornWrite => {
+                let sectors = length / SECTOR;
+                let left = SECTOR * (1 + random.below(sectors - 1));
+                vec![(offset + left, old.split_off(left as usize))]
+            }
+            DriveFaultKind::MisdirectedWrite => {
+                let places = capacity.saturating_sub(length) / length.max(1);
+                let other = length * random.up_to(places);
+                // Where there is no other place, the write is lost.
+                let moved = (other != offset).then(|| (other, request.data.clone()));
+                [(offset, old)].into_iter().chain(moved).collect()
+            }
+            _ => vec![(offset, old)],
+        }
+    }
+
+    /// Ends a command that does not go below.
+    fn end(&mut self, now: Nanos, order: u64, request: Request, status: Status) {
+        let done = Done {
+            tag: request.tag,
+            queue: request.queue,
+            command: request.command,
+            status,
+            failed_at: 0,
+            data: request.data,
+            submit: now,
+            order,
+            at: now,
+        };
+        self.hold(done);
+    }
+
+    fn hold(&mut self, done: Done) {
+        self.held.insert((done.at, self.passed), done);
+        self.passed += 1;
+    }
+
+    /// A command as it leaves: its faults have acted.
+    fn act(&mut self, mut done: Done) -> Done {
+        if let Some(mark) = self.marks.remove(&done.tag) {
+            done.order = mark.order;
+            if mark.factor > 0.0 {
+                let more = (done.at - done.submit) as f64 * (mark.factor - 1.0);
+                done.at = done.at.saturating_add(more.max(0.0) as u64).saturating_add(mark.delay);
+            }
+            if mark.fails && done.status == Status::Ok {
+                (done.status, done.failed_at) = (done.command.operation.failure(), 0);
+            }
+            if let Some(seed) = mark.corrupts.filter(|_| done.status == Status::Ok) {
+                if let Some(bit) = seed.checked_rem(8 * done.data.len() as u64) {
+                    done.data[(bit / 8) as usize] ^= 1 << (bit % 8);
+                }
+            }
+        }
+        if done.command.operation == Operation::Read && done.status == Status::Ok {
+            let first = done.command.offset / SECTOR;
+            let sectors = first..first + done.command.length / SECTOR;
+            for (sector, bit) in self.rotten.range(sectors) {
+                let at = (sector - first) * SECTOR + bit / 8;
+                if let Some(byte) = done.data.get_mut(at as usize) {
+                    *byte ^= 1 << (bit % 8);
+                }
+            }
+        }
+        self.stall(done)
+    }
+
+    /// A command that ends during a stall ends with it.
+    fn stall(&mut self, mut done: Done) -> Done {
+        let Some(begun) = self.control.begun else { return done };
+        loop {
+            let (at, before) = (done.at.saturating_sub(begun), done.at);
+            for fault in &mut self.faults {
+                let spec = &fault.spec;
+                if spec.kind != DriveFaultKind::Stall || done.at < begun {
+                    continue;
+                }
+                if spec.holds(at) && spec.concerns(&done.command) && done.order >= spec.first {
+                    fault.happened += 1;
+                    self.control.records.push(FaultRecord {
+                        fault: spec.number,
+                        at: done.at,
+                        order: Some(done.order),
+                        offset: done.command.offset,
+                        length: done.command.length,
+                    });
+                    done.at = spec.end.map_or(Nanos::MAX, |end| begun.saturating_add(end));
+                    break;
+                }
+            }
+            // Another stall may follow at once.
+            if done.at == before || done.at == Nanos::MAX {
+                return done;
+            }
+        }
+    }
+}
+
+impl Decorator for Faults {
+    fn lower(&self) -> &dyn Layer {
+        &*self.lower
+    }
+
+    fn lower_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.lower
+    }
+
+    fn submit(&mut self, now: Nanos, mut request: Request) {
+        let order = self.submitted;
+        self.submitted += 1;
+        let command = request.command;
+        let Some(begun) = self.control.begun else { return self.lower.submit(now, request) };
+        let at = now.saturating_sub(begun);
+        self.rot(at, now);
+        let (mut mark, mut writes, mut ends) =
+            (Mark { order, ..Mark::default() }, Vec::new(), None);
+        for index in 0..self.faults.len() {
+            let kind = self.faults[index].spec.kind;
+            let acts =
+                kind != DriveFaultKind::Stall && self.faults[index].befalls(at, &command, order);
+            if !acts {
+                continue;
+            }
+            let spec = &self.faults[index].spec;
+            self.control.records.push(FaultRecord {
+                fault: spec.number,
+                at: now,
+                order: Some(order),
+                offset: command.offset,
+                length: command.length,
+            });
+            match kind {
+                DriveFaultKind::Slow => {
+                    mark.factor = mark.factor.max(1.0) * spec.factor;
+                    mark.delay = mark.delay.saturating_add(spec.delay);
+                }
+                DriveFaultKind::ReadError => mark.fails = true,
+                DriveFaultKind::FlushError => ends = Some(Status::WriteError),
+                DriveFaultKind::LostFlush if command.operation == Operation::Flush => {
+                    ends = ends.or(Some(Status::Ok));
+                }
+                DriveFaultKind::LostFlush => request.command.fua = false,
+                DriveFaultKind::CorruptRead => {
+                    mark.corrupts = Some(self.faults[index].random.below(u64::MAX));
+                }
+                DriveFaultKind::WriteError
+                | DriveFaultKind::LostWrite
+                | DriveFaultKind::TornWrite
+                | DriveFaultKind::MisdirectedWrite => {
+                    mark.fails |= kind == DriveFaultKind::WriteError;
+                    if writes.is_empty() {
+                        writes = self.writes(kind, index, &request);
+                    }
+                }
+                DriveFaultKind::Stall | DriveFaultKind::BitRot => {}
+            }
+        }
+        if let Some(status) = ends {
+            return self.end(now, order, request, status);
+        }
+        self.marks.insert(request.tag, mark);
+        if writes.is_empty() {
+            self.heal(&command);
+        }
+        self.lower.submit(now, request);
+        for (offset, data) in writes {
+            self.poke(offset, data);
+        }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let held = self.held.keys().next().map(|(at, _)| *at).filter(|at| *at != Nanos::MAX);
+        self.lower.next_event().into_iter().chain(held).min()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        let mut below = std::mem::take(&mut self.from_lower);
+        self.lower.advance(now, &mut below);
+        if self.held.is_empty() && self.marks.is_empty() && self.control.begun.is_none() {
+            done.append(&mut below);
+        }
+        for one in below.drain(..) {
+            let one = self.act(one);
+            self.hold(one);
+        }
+        self.from_lower = below;
+        while let Some(entry) = self.held.first_entry().filter(|entry| entry.key().0 <= now) {
+            done.push(entry.remove());
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.lower.in_flight() + self.held.len()
+    }
+
+    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
+        self.heal(&command);
+        self.lower.instant(command, data)
+    }
+
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+impl Control for Faults {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        Some(self.lower.control())
+    }
+
+    fn start(&mut self, now: Nanos) {
+        // A machine that boots again begins its command again.
+        self.control.begun.get_or_insert(now);
+        self.lower.control().start(now);
+    }
+
+    fn take_faults(&mut self, faults: &mut Vec<FaultRecord>) {
+        faults.append(&mut self.control.records);
+        self.lower.control().take_faults(faults);
+    }
+}

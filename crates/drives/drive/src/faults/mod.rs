@@ -1,0 +1,145 @@
+//! Faults of a drive: it becomes slow, refuses, loses, tears or misplaces writes, and returns wrong
+//! bytes, within the times, places and shares that an experiment gives.
+//!
+//! The faults act between a drive and what uses it, so that they are the same for every model, and
+//! a layer above (an image, a scheduler, the guest's own checks) meets them as it would in a
+//! machine.
+
+mod layer;
+
+pub use layer::{Faults, MAX_ROTTEN};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+use stasis_block::{Command, Operation, SECTOR};
+
+/// Kind of a drive's fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveFaultKind {
+    /// A command takes `factor` times its time, and `delay` more.
+    Slow,
+    /// What would complete meanwhile completes at the fault's end, or never.
+    Stall,
+    /// A read ends with an error.
+    ReadError,
+    /// A change ends with an error and changes nothing.
+    WriteError,
+    /// A flush ends with an error and makes nothing durable.
+    FlushError,
+    /// A write ends well and changes nothing.
+    LostWrite,
+    /// Only a beginning of a write of several sectors reaches the medium; it ends well.
+    TornWrite,
+    /// A write ends well, and its data is at another place of the drive.
+    MisdirectedWrite,
+    /// A flush ends well at once and makes nothing durable; nor does forced unit access.
+    LostFlush,
+    /// One bit of what is read is wrong, this time.
+    CorruptRead,
+    /// At the fault's beginning one bit goes wrong in each of `times` sectors, until it is written
+    /// again.
+    BitRot,
+}
+
+impl DriveFaultKind {
+    /// Every kind.
+    pub const ALL: [Self; 11] = [
+        Self::Slow,
+        Self::Stall,
+        Self::ReadError,
+        Self::WriteError,
+        Self::FlushError,
+        Self::LostWrite,
+        Self::TornWrite,
+        Self::MisdirectedWrite,
+        Self::LostFlush,
+        Self::CorruptRead,
+        Self::BitRot,
+    ];
+
+    /// Name of the kind in experiments and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::Stall => "stall",
+            Self::ReadError => "read-error",
+            Self::WriteError => "write-error",
+            Self::FlushError => "flush-error",
+            Self::LostWrite => "lost-write",
+            Self::TornWrite => "torn-write",
+            Self::MisdirectedWrite => "misdirected-write",
+            Self::LostFlush => "lost-flush",
+            Self::CorruptRead => "corrupt-read",
+            Self::BitRot => "bit-rot",
+        }
+    }
+
+    /// Whether the fault can befall a command.
+    fn concerns(self, command: &Command) -> bool {
+        let changes = matches!(
+            command.operation,
+            Operation::Write | Operation::WriteZeroes | Operation::Copy | Operation::Discard
+        );
+        match self {
+            Self::Slow | Self::Stall => true,
+            Self::ReadError => matches!(command.operation, Operation::Read | Operation::Verify),
+            Self::WriteError => changes,
+            Self::FlushError => command.operation == Operation::Flush,
+            Self::LostWrite => changes && command.operation != Operation::Discard,
+            // One sector is written whole or not at all.
+            Self::TornWrite => command.operation == Operation::Write && command.length > SECTOR,
+            Self::MisdirectedWrite => command.operation == Operation::Write,
+            Self::LostFlush => command.operation == Operation::Flush || command.fua,
+            Self::CorruptRead => command.operation == Operation::Read,
+            Self::BitRot => false,
+        }
+    }
+}
+
+/// A fault of a drive, resolved. Times count from the start of the guests' commands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DriveFault {
+    /// Number among the experiment's faults.
+    pub number: u16,
+    /// Its kind.
+    pub kind: DriveFaultKind,
+    /// When it begins (ns).
+    pub begin: Nanos,
+    /// When it ends (ns), if it does.
+    pub end: Option<Nanos>,
+    /// Share of the commands that it befalls, 0 to 1.
+    pub rate: f64,
+    /// The first command that it can befall, by its number among the submissions to the drive.
+    pub first: u64,
+    /// Limit on how often it happens; of [`DriveFaultKind::BitRot`] the number of sectors.
+    pub times: Option<u64>,
+    /// First byte of the region that it befalls.
+    pub offset: u64,
+    /// Length of that region in bytes; to the drive's end if none is given.
+    pub length: Option<u64>,
+    /// Operations that it befalls; empty: all.
+    pub operations: Vec<Operation>,
+    /// Of [`DriveFaultKind::Slow`]: factor on a command's time.
+    pub factor: f64,
+    /// Of [`DriveFaultKind::Slow`]: added to a command's time (ns).
+    pub delay: Nanos,
+}
+
+impl DriveFault {
+    /// Whether the fault is there at `at` after the commands' start (ns).
+    fn holds(&self, at: Nanos) -> bool {
+        at >= self.begin && self.end.is_none_or(|end| at < end)
+    }
+
+    /// Whether it befalls the place and operation of a command.
+    fn concerns(&self, command: &Command) -> bool {
+        let end = self.length.map_or(u64::MAX, |length| self.offset.saturating_add(length));
+        // A flush has no place.
+        let inside = command.length == 0
+            || command.offset < end && command.offset.saturating_add(command.length) > self.offset;
+        let operation = self.operations.is_empty() || self.operations.contains(&command.operation);
+        self.kind.concerns(command) && inside && operation
+    }
+}

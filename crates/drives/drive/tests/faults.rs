@@ -1,0 +1,243 @@
+//! Faults of a drive against the simplest reference: an array of bytes, and the records of what
+//! has happened.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use stasis_block::{Command, Operation, Request, Status};
+use stasis_drive::{Done, Drive, DriveFault, DriveFaultKind, Faults, Layer};
+use stasis_media::{Execution, MediumSpec, OpenOptions};
+use stasis_models::{BuildContext, ModelSpec};
+use stasis_run_events::FaultRecord;
+
+const CAPACITY: u64 = 1 << 20;
+const LATENCY: u64 = 100_000;
+
+fn fault(number: u16, kind: DriveFaultKind) -> DriveFault {
+    DriveFault {
+        number,
+        kind,
+        begin: 0,
+        end: None,
+        rate: 1.0,
+        first: 0,
+        times: None,
+        offset: 0,
+        length: None,
+        operations: Vec::new(),
+        factor: 1.0,
+        delay: 0,
+    }
+}
+
+fn drive() -> Drive {
+    let medium = MediumSpec::Ram { size: CAPACITY };
+    let execution = Execution::Synchronous;
+    let options = OpenOptions { execution, delay: Duration::ZERO, base: Path::new("/") };
+    let model: ModelSpec = ModelSpec::parse("fixed:100us").unwrap();
+    let context = BuildContext { seed: 1, capacity: CAPACITY, path: 0 };
+    Drive::new(0, "disk".into(), model.build(&context).unwrap(), medium.open(&options).unwrap())
+}
+
+fn faulty(faults: Vec<DriveFault>) -> Faults {
+    Faults::new(Box::new(drive()), faults, 7)
+}
+
+/// One command from submission to completion.
+fn carry_out(layer: &mut Faults, now: &mut u64, command: Command, data: Vec<u8>) -> Done {
+    layer.submit(*now, Request::new(3, command, data));
+    let mut done = Vec::new();
+    while done.is_empty() {
+        *now = layer.next_event().expect("the command completes");
+        layer.advance(*now, &mut done);
+    }
+    assert_eq!(layer.in_flight(), 0);
+    done.remove(0)
+}
+
+fn records(layer: &mut Faults) -> Vec<FaultRecord> {
+    let mut records = Vec::new();
+    layer.control().take_faults(&mut records);
+    records
+}
+
+fn write(offset: u64, length: u64) -> Command {
+    Command::new(Operation::Write, offset, length)
+}
+
+fn read(offset: u64, length: u64) -> Command {
+    Command::new(Operation::Read, offset, length)
+}
+
+#[test]
+fn there_are_no_faults_before_the_start_and_outside_of_their_time_and_place() {
+    let spec = DriveFault {
+        begin: 1_000_000,
+        end: Some(2_000_000),
+        offset: 8192,
+        length: Some(4096),
+        ..fault(0, DriveFaultKind::ReadError)
+    };
+    let mut layer = faulty(vec![spec]);
+    let mut now = 0;
+    let status = |layer: &mut Faults, now: &mut u64, offset| {
+        carry_out(layer, now, read(offset, 4096), vec![0; 4096]).status
+    };
+    assert_eq!(status(&mut layer, &mut now, 8192), Status::Ok, "before the start");
+    layer.control().start(now);
+    assert_eq!(status(&mut layer, &mut now, 8192), Status::Ok, "before it begins");
+    now += 1_000_000;
+    assert_eq!(status(&mut layer, &mut now, 8192), Status::ReadError);
+    assert_eq!(status(&mut layer, &mut now, 4096), Status::Ok, "beside it");
+    assert_eq!(status(&mut layer, &mut now, 12288), Status::Ok, "behind it");
+    now += 1_000_000;
+    assert_eq!(status(&mut layer, &mut now, 8192), Status::Ok, "after its end");
+    let records = records(&mut layer);
+    assert_eq!(records.iter().map(|record| record.order).collect::<Vec<_>>(), [Some(2)]);
+}
+
+#[test]
+fn a_slow_drive_takes_its_factor_and_its_delay_and_a_stall_ends_at_its_end() {
+    let slow = DriveFault { factor: 3.0, delay: 50, ..fault(0, DriveFaultKind::Slow) };
+    let slow = DriveFault { operations: vec![Operation::Read], end: Some(1_000_000), ..slow };
+    let stall = fault(1, DriveFaultKind::Stall);
+    let stall = DriveFault { begin: 5_000_000, end: Some(9_000_000), ..stall };
+    let mut layer = faulty(vec![slow, stall]);
+    layer.control().start(0);
+    let mut now = 0;
+    let mut time = |now: &mut u64, command: Command| {
+        let done = carry_out(&mut layer, now, command, vec![0; command.length as usize]);
+        done.at - done.submit
+    };
+    assert_eq!(time(&mut now, read(0, 4096)), 3 * LATENCY + 50);
+    assert_eq!(time(&mut now, write(0, 4096)), LATENCY);
+    now = 5_000_000 - LATENCY - 1;
+    assert_eq!(time(&mut now, read(0, 4096)), LATENCY, "it ends before the stall");
+    assert_eq!(time(&mut now, read(0, 4096)), 9_000_000 - (5_000_000 - 1));
+    assert_eq!(time(&mut now, read(0, 4096)), LATENCY);
+}
+
+#[test]
+fn rot_lasts_until_the_sector_is_written() {
+    let spec = DriveFault { times: Some(5), ..fault(0, DriveFaultKind::BitRot) };
+    let spec = DriveFault { offset: 4096, length: Some(8192), begin: 10, ..spec };
+    let mut layer = faulty(vec![spec]);
+    layer.control().start(0);
+    let mut now = 20;
+    let all = |layer: &mut Faults, now: &mut u64| {
+        carry_out(layer, now, read(0, 65536), vec![0; 65536]).data
+    };
+    let first = all(&mut layer, &mut now);
+    let wrong: Vec<usize> = (0..65536).filter(|&at| first[at] != 0).collect();
+    assert!((1..=5).contains(&wrong.len()), "{wrong:?}");
+    assert!(wrong.iter().all(|at| (4096..12288).contains(at)), "{wrong:?}");
+    assert_eq!(all(&mut layer, &mut now), first, "it is the same at each read");
+    assert_eq!(records(&mut layer).len(), 5);
+    let sector = wrong[0] as u64 / 512 * 512;
+    carry_out(&mut layer, &mut now, write(sector, 512), vec![0; 512]);
+    let after = all(&mut layer, &mut now);
+    assert!(after[sector as usize..][..512].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_misdirected_write_is_at_another_place() {
+    let mut layer = faulty(vec![fault(0, DriveFaultKind::MisdirectedWrite)]);
+    layer.control().start(0);
+    let mut now = 0;
+    let done = carry_out(&mut layer, &mut now, write(8192, 4096), vec![9; 4096]);
+    assert_eq!(done.status, Status::Ok);
+    let all = carry_out(&mut layer, &mut now, read(0, CAPACITY), vec![0; CAPACITY as usize]).data;
+    let places: Vec<usize> =
+        all.chunks(4096).enumerate().filter(|(_, b)| b[0] == 9).map(|(at, _)| at).collect();
+    assert!(places.len() == 1 && places[0] != 2, "{places:?}");
+}
+
+#[test]
+fn a_lost_flush_ends_at_once_and_a_failed_one_fails() {
+    let lost = DriveFault { times: Some(1), ..fault(0, DriveFaultKind::LostFlush) };
+    let failed = DriveFault { first: 1, ..fault(1, DriveFaultKind::FlushError) };
+    let mut layer = faulty(vec![lost, failed]);
+    layer.control().start(0);
+    let mut now = 5;
+    let done = carry_out(&mut layer, &mut now, Command::flush(), Vec::new());
+    assert_eq!((done.status, done.at), (Status::Ok, 5));
+    let done = carry_out(&mut layer, &mut now, Command::flush(), Vec::new());
+    assert_eq!(done.status, Status::WriteError);
+}
+
+fn kinds() -> impl Strategy<Value = DriveFaultKind> {
+    use DriveFaultKind::*;
+    prop::sample::select(vec![ReadError, WriteError, LostWrite, TornWrite, Slow, LostFlush])
+}
+
+proptest! {
+    /// Everything that a reader sees follows from the writes and the records.
+    #[test]
+    fn what_is_read_follows_from_the_records(
+        faults in prop::collection::vec((kinds(), 0.0..1.0f64, prop::option::of(1..9u64)), 0..4),
+        commands in prop::collection::vec((0..4u8, 0..16u64, 1..5u64), 1..60),
+    ) {
+        let specs: Vec<DriveFault> = faults.iter().enumerate().map(|(number, (kind, rate, times))| {
+            DriveFault { rate: *rate, times: *times, delay: 77, ..fault(number as u16, *kind) }
+        }).collect();
+        let mut layer = faulty(specs.clone());
+        layer.control().start(0);
+        // Each sector holds one of these numbers; 0 at first. After a torn write: either.
+        let mut sectors: HashMap<u64, Vec<u8>> = HashMap::new();
+        let mut now = 0;
+        let mut happened = vec![0u64; specs.len()];
+        for (order, (what, at, count)) in commands.iter().enumerate() {
+            let (offset, length) = (at * 512, count * 512);
+            let value = order as u8 + 1;
+            let (command, data) = match what {
+                0 => (Command::flush(), Vec::new()),
+                1 | 2 => (write(offset, length), vec![value; length as usize]),
+                _ => (read(offset, length), vec![0; length as usize]),
+            };
+            let done = carry_out(&mut layer, &mut now, command, data);
+            let mut by = Vec::new();
+            for record in records(&mut layer) {
+                prop_assert_eq!(record.order, Some(order as u64));
+                prop_assert_eq!((record.offset, record.length), (command.offset, command.length));
+                happened[usize::from(record.fault)] += 1;
+                by.push(specs[usize::from(record.fault)].kind);
+            }
+            let has = |kind| by.contains(&kind);
+            let fails = has(DriveFaultKind::WriteError) || has(DriveFaultKind::ReadError);
+            prop_assert_eq!(done.status != Status::Ok, fails);
+            prop_assert_eq!(done.order, order as u64);
+            let slow = by.iter().filter(|kind| **kind == DriveFaultKind::Slow).count() as u64;
+            let own = if has(DriveFaultKind::LostFlush) { 0 } else { LATENCY };
+            if own > 0 {
+                prop_assert_eq!(done.at - done.submit, own + 77 * slow);
+            }
+            // The first of those that change a write decides.
+            let changes = [DriveFaultKind::WriteError, DriveFaultKind::LostWrite, DriveFaultKind::TornWrite];
+            let first = by.iter().find(|kind| changes.contains(kind));
+            for sector in *at..at + count {
+                let old = sectors.get(&sector).cloned().unwrap_or(vec![0]);
+                match (what, first) {
+                    (1 | 2, None) => { sectors.insert(sector, vec![value]); }
+                    (1 | 2, Some(DriveFaultKind::TornWrite)) if sector == *at => {
+                        sectors.insert(sector, vec![value]);
+                    }
+                    (1 | 2, Some(DriveFaultKind::TornWrite)) if sector < at + count - 1 => {
+                        sectors.insert(sector, [old, vec![value]].concat());
+                    }
+                    (3, _) if !fails => {
+                        let bytes = &done.data[((sector - at) * 512) as usize..][..512];
+                        prop_assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+                        prop_assert!(old.contains(&bytes[0]), "sector {}: {} of {:?}", sector, bytes[0], old);
+                        sectors.insert(sector, vec![bytes[0]]);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (spec, happened) in specs.iter().zip(happened) {
+            prop_assert!(spec.times.is_none_or(|times| happened <= times));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Faults of drives and machines, as a user schedules them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+use stasis_block::{units, Operation};
+use stasis_config::{guess, listed};
+use stasis_drive::{DriveFault, DriveFaultKind};
+
+use crate::Experiment;
+
+/// Limit on the faults of an experiment.
+const MAX_FAULTS: usize = 1024;
+
+/// A fault of a drive.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ScheduledFault {
+    /// Kind of the fault.
+    #[schemars(extend("enum" = DriveFaultKind::ALL.map(DriveFaultKind::name)))]
+    pub kind: String,
+    /// Drive that it befalls; by default the only one.
+    pub drive: Option<String>,
+    /// When it begins, in virtual time after the commands' start; by default at once.
+    #[serde(with = "units::duration_option")]
+    pub begin: Option<Nanos>,
+    /// When it ends, in virtual time after the commands' start; by default never.
+    #[serde(with = "units::duration_option")]
+    pub end: Option<Nanos>,
+    /// Share of the commands that it befalls, 0 to 1; by default all that it concerns.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub rate: Option<f64>,
+    /// The first command that it can befall, by its `order` in the results' I/Os.
+    pub first: Option<u64>,
+    /// Limit on how often it happens; of `bit-rot` the number of sectors, by default 1.
+    pub times: Option<u64>,
+    /// First byte of the region that it befalls; by default the drive's first.
+    #[serde(with = "units::size_option")]
+    pub offset: Option<u64>,
+    /// Length of that region; by default to the drive's end.
+    #[serde(with = "units::size_option")]
+    pub length: Option<u64>,
+    /// Operations that `slow` and `stall` befall; by default all.
+    pub operations: Vec<Operation>,
+    /// Factor of `slow` on a command's time, at least 1.
+    #[schemars(range(min = 1.0))]
+    pub factor: Option<f64>,
+    /// Time that `slow` adds to a command's.
+    #[serde(with = "units::duration_option")]
+    pub delay: Option<Nanos>,
+}
+
+impl ScheduledFault {
+    /// The fault of a drive that it describes; `number`: its place in the experiment.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn of_drive(&self, number: u16) -> Result<DriveFault, String> {
+        let kinds = DriveFaultKind::ALL;
+        let kind = kinds.into_iter().find(|kind| kind.name() == self.kind).ok_or_else(|| {
+            let names = || kinds.into_iter().map(DriveFaultKind::name);
+            let (guess, all) = (guess(&self.kind, names()), listed(names()));
+            match self.kind.is_empty() {
+                true => format!("it has no kind; there are {all}"),
+                false => format!("unknown kind `{}`; {guess}there are {all}", self.kind),
+            }
+        })?;
+        self.check(kind)?;
+        Ok(DriveFault {
+            number,
+            kind,
+            begin: self.begin.unwrap_or(0),
+            end: self.end,
+            rate: self.rate.unwrap_or(1.0),
+            first: self.first.unwrap_or(0),
+            times: self.times,
+            offset: self.offset.unwrap_or(0),
+            length: self.length,
+            operations: self.operations.clone(),
+            factor: self.factor.unwrap_or(1.0),
+            delay: self.delay.unwrap_or(0),
+        })
+    }
+
+    fn check(&self, kind: DriveFaultKind) -> Result<(), String> {
+        use DriveFaultKind::{BitRot, Slow, Stall};
+        let name = kind.name();
+        // A key without an effect is a mistake.
+        for (key, given, kinds) in [
+            ("factor", self.factor.is_some(), &[Slow][..]),
+            ("delay", self.delay.is_some(), &[Slow]),
+            ("operations", !self.operations.is_empty(), &[Slow, Stall]),
+        ] {
+            if given && !kinds.contains(&kind) {
+                let kinds = listed(kinds.iter().map(|kind| kind.name()));
+                return Err(format!("{key} is for the kind {kinds}, and not for `{name}`"));
+            }
+        }
+        for (key, given, kinds) in [
+            ("rate", self.rate.is_some(), &[Stall, BitRot][..]),
+            ("times", self.times.is_some(), &[Stall]),
+            ("first", self.first.is_some(), &[BitRot]),
+            ("end", self.end.is_some(), &[BitRot]),
+        ] {
+            if given && kinds.contains(&kind) {
+                return Err(format!("{key} means nothing for the kind `{name}`"));
+            }
+        }
+        if kind == Slow && self.factor.is_none() && self.delay.is_none() {
+            return Err("slow needs factor or delay".into());
+        }
+        if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
+            return Err(format!("rate is {rate}, but must be 0 to 1"));
+        }
+        if let Some(factor) = self.factor.filter(|factor| !(1.0..=1e9).contains(factor)) {
+            return Err(format!("factor is {factor}, but must be 1 to 1000000000"));
+        }
+        if let Some(times) = self.times.filter(|times| kind == BitRot && *times > MAX_SECTORS) {
+            return Err(format!("times is {times}, but of bit-rot at most {MAX_SECTORS}"));
+        }
+        if let (begin, Some(end)) = (self.begin.unwrap_or(0), self.end) {
+            if end <= begin {
+                let [begin, end] = [begin, end].map(units::format_duration);
+                return Err(format!("it ends at {end}, but begins at {begin}"));
+            }
+        }
+        if self.length == Some(0) {
+            return Err("length is 0, but must be at least one byte".into());
+        }
+        Ok(())
+    }
+}
+
+/// Limit on the sectors of a `bit-rot`.
+const MAX_SECTORS: u64 = stasis_drive::faults::MAX_ROTTEN;
+
+impl Experiment {
+    /// The faults of the drive named `name`.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn faults_of(&self, name: &str) -> Result<Vec<DriveFault>, String> {
+        let mut faults = Vec::new();
+        for (number, fault) in self.faults.iter().enumerate() {
+            if fault.drive.as_deref() == Some(name) {
+                let number = u16::try_from(number).unwrap_or(u16::MAX);
+                faults.push(fault.of_drive(number)?);
+            }
+        }
+        Ok(faults)
+    }
+
+    /// Names of the drives with a model of their own, which faults can befall.
+    fn faulty_drives(&self) -> impl Iterator<Item = &str> {
+        let own = self.machine.several().iter().flat_map(|machine| &machine.drives);
+        self.drives.iter().chain(own).filter_map(|drive| drive.name.as_deref())
+    }
+
+    /// Gives a fault without a drive the only one.
+    pub(crate) fn settle_faults(&mut self) {
+        let names: Vec<String> = self.faulty_drives().map(str::to_owned).collect();
+        if let [only] = &names[..] {
+            for fault in &mut self.faults {
+                fault.drive.get_or_insert_with(|| only.clone());
+            }
+        }
+    }
+
+    pub(crate) fn check_faults(&self) -> Result<(), String> {
+        if self.faults.len() > MAX_FAULTS {
+            let count = self.faults.len();
+            return Err(format!("{count} faults, but there can be {MAX_FAULTS} at most"));
+        }
+        for (number, fault) in self.faults.iter().enumerate() {
+            let of = |message: String| format!("fault {number}: {message}");
+            let all = || listed(self.faulty_drives());
+            match &fault.drive {
+                None if self.faulty_drives().next().is_none() => {
+                    return Err(of("there is no drive that it can befall".into()));
+                }
+                None => return Err(of(format!("give it a drive: there are {}", all()))),
+                Some(name) if !self.faulty_drives().any(|other| other == name) => {
+                    let guess = guess(name, self.faulty_drives());
+                    return Err(of(format!(
+                        "there is no drive `{name}`; {guess}there are {}",
+                        all()
+                    )));
+                }
+                Some(_) => {}
+            }
+            fault.of_drive(0).map_err(of)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "command = ['true']\n[[drive]]\nname = 'disk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[drive]]\nname = 'log'\nmodel = 'null'\nmedium = 'ram:1MiB'\n\
+         [[fault]]\nkind = 'lost-write'\ndrive = 'log'\nrate = 0.5\nbegin = '1s'\nend = '2s'\n";
+
+    fn finish(text: &str) -> Result<Experiment, String> {
+        let mut experiment: Experiment =
+            stasis_config::read_text(text).map_err(|error| error.to_string())?;
+        experiment.finish().map_err(|error| error.to_string())?;
+        Ok(experiment)
+    }
+
+    #[test]
+    fn a_fault_is_that_of_its_drive() {
+        let experiment = finish(GOOD).unwrap();
+        assert_eq!(experiment.faults_of("disk"), Ok(vec![]));
+        let [fault] = &experiment.faults_of("log").unwrap()[..] else { panic!("one fault") };
+        assert_eq!(fault.kind, DriveFaultKind::LostWrite);
+        assert_eq!((fault.begin, fault.end, fault.rate), (1_000_000_000, Some(2_000_000_000), 0.5));
+        let only =
+            "command = ['true']\n[[drive]]\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[fault]]\nkind = 'read-error'\n";
+        assert_eq!(finish(only).unwrap().faults_of("drive0").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn wrong_faults_are_refused_by_name() {
+        for (from, to, expected) in [
+            ("'lost-write'", "'lost-writes'", "did you mean `lost-write`?"),
+            ("kind = 'lost-write'\n", "", "it has no kind"),
+            ("drive = 'log'", "drive = 'lob'", "there is no drive `lob`; did you mean `log`?"),
+            ("drive = 'log'\n", "", "give it a drive: there are `disk`, `log`"),
+            ("rate = 0.5", "rate = 1.5", "1"),
+            ("rate = 0.5", "factor = 2", "factor is for the kind `slow`, and not for `lost-write`"),
+            ("'lost-write'", "'slow'", "slow needs factor or delay"),
+            ("'lost-write'", "'stall'", "rate means nothing for the kind `stall`"),
+            ("end = '2s'", "end = '1s'", "it ends at 1s, but begins at 1s"),
+            ("rate = 0.5", "length = 0", "at least one byte"),
+            ("rate = 0.5", "operations = ['read']", "operations is for the kind `slow`"),
+            ("rate = 0.5", "rats = 0.5", "did you mean `rate`?"),
+        ] {
+            assert!(GOOD.contains(from), "{from}");
+            let message = finish(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert!(message.contains(expected), "{from} -> {to}: {message}");
+        }
+        let none = "command = ['true']\n[[fault]]\nkind = 'stall'\n";
+        assert!(finish(none).unwrap_err().contains("no drive that it can befall"));
+    }
+}
