@@ -13,7 +13,9 @@ pub(crate) fn mix(one: u64, other: u64) -> u64 {
 #[derive(Debug, Clone)]
 pub(crate) struct Permutation {
     count: u64,
+    /// Bits of each half, and the mask of one.
     half: u32,
+    mask: u64,
     keys: [u64; ROUNDS],
 }
 
@@ -25,12 +27,14 @@ impl Permutation {
     pub(crate) fn new(count: u64, seed: u64) -> Self {
         let bits = (64 - count.saturating_sub(1).leading_zeros()).max(2);
         let keys = std::array::from_fn(|round| mix(seed, round as u64));
-        Self { count, half: bits.div_ceil(2), keys }
+        let half = bits.div_ceil(2);
+        Self { count, half, mask: (1 << half) - 1, keys }
     }
 
     /// Place of `index`, which is below the count.
+    #[inline]
     pub(crate) fn of(&self, mut index: u64) -> u64 {
-        let mask = (1u64 << self.half) - 1;
+        let mask = self.mask;
         loop {
             let (mut left, mut right) = (index >> self.half, index & mask);
             for key in self.keys {

@@ -143,16 +143,17 @@ impl<W: Workload> Simulation<W> {
         }
     }
 
+    #[inline]
     fn submit(&mut self, now: Nanos, io: Io) {
-        let slot = Slot { io, order: self.submitted, submit: now };
+        let (order, submit) = (self.submitted, now);
         self.submitted += 1;
         let tag = match self.free.pop() {
             Some(tag) => {
-                self.slots[tag as usize] = slot;
+                self.slots[tag as usize] = Slot { io, order, submit };
                 tag
             }
             None => {
-                self.slots.push(slot);
+                self.slots.push(Slot { io, order, submit });
                 self.slots.len() as u32 - 1
             }
         };
@@ -175,13 +176,14 @@ impl<W: Workload> Simulation<W> {
             self.due.extend(self.barriers.pop_front());
         }
         for &Completion { tag, at, fate } in &self.due {
-            let Some(&Slot { io, order, submit }) = self.slots.get(tag as usize) else {
+            let Some(slot) = self.slots.get(tag as usize) else {
                 debug_assert!(false, "the model completed a command that is not in flight");
                 continue;
             };
             self.free.push(tag);
+            let &Slot { io, order, submit } = slot;
             done.push(Finished { io, order, submit, at, fate });
-            self.workload.complete(at, &io);
+            self.workload.complete(at, &slot.io);
         }
         self.due.clear();
     }

@@ -216,10 +216,12 @@ impl Load {
 }
 
 impl Workload for Load {
+    #[inline]
     fn next_at(&self) -> Option<Nanos> {
         self.ready.peek().map(|Reverse((at, _))| *at)
     }
 
+    #[inline]
     fn take(&mut self) -> Result<Option<Io>, TraceError> {
         let Some(Reverse((at, index))) = self.ready.pop() else { return Ok(None) };
         let (thread, place) = (index as u16, index as usize);
@@ -237,6 +239,7 @@ impl Workload for Load {
         Ok(command.map(|command| Io { thread, early, number: 0, command }))
     }
 
+    #[inline]
     fn complete(&mut self, at: Nanos, io: &Io) {
         let index = usize::from(io.thread);
         self.threads[index].complete(&io.command);

@@ -94,17 +94,24 @@ struct File {
     /// Where its zone begins, with `zonemode=strided`, and otherwise the region.
     at: u64,
     generator: Option<Generator>,
-    /// Number of random places of each direction.
-    counts: Each<u64>,
-    /// The end and the beginning of the last I/O of each direction.
-    last: Each<u64>,
-    last_start: Each<u64>,
+    each: Each<Progress>,
+}
+
+/// A file's places in a direction.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// Number of random places.
+    count: u64,
+    /// The end and the beginning of the last I/O.
+    last: u64,
+    last_start: u64,
 }
 
 impl File {
     fn reset(&mut self) {
-        self.last = [self.at; 3];
-        self.last_start = [NEVER; 3];
+        for progress in &mut self.each {
+            (progress.last, progress.last_start) = (self.at, NEVER);
+        }
         match &mut self.generator {
             Some(Generator::EachOnce(each)) => each.reset(),
             Some(Generator::Map(map)) => map.clear(),
@@ -113,15 +120,22 @@ impl File {
     }
 }
 
+/// Properties of a job's places in a direction.
+#[derive(Debug, Clone, Copy)]
+struct DirectionRules {
+    /// The least and the greatest length of an I/O.
+    bounds: (u64, u64),
+    /// Divisor of random offsets.
+    align: u64,
+    /// Share of random I/Os (%).
+    percentage: u64,
+}
+
 /// Properties of a job's places.
 #[derive(Debug, Clone)]
 struct Rules {
     blocks: [Blocks; 3],
-    /// The least and the greatest of each of them.
-    bounds: Each<(u64, u64)>,
-    /// Divisor of random offsets.
-    align: Each<u64>,
-    percentage: Each<u64>,
+    each: Each<DirectionRules>,
     by_place: bool,
     every: u64,
     identical: bool,
@@ -157,16 +171,17 @@ impl Offsets {
     /// If a map has too many blocks.
     pub fn new(job: &Job, regions: &[Region], renews: bool, seed: u64) -> Result<Self, String> {
         let blocks = job.blocks();
-        let bounds: Each<(u64, u64)> = std::array::from_fn(|d| blocks[d].bounds());
-        let align: Each<u64> = std::array::from_fn(|d| match job.ba[d] {
-            align if job.random && align > 0 => align,
-            _ => bounds[d].0,
+        let each = std::array::from_fn(|d| {
+            let bounds = blocks[d].bounds();
+            let align = match job.ba[d] {
+                align if job.random && align > 0 => align,
+                _ => bounds.0,
+            };
+            DirectionRules { bounds, align, percentage: job.percentage_random[d].into() }
         });
         let rules = Rules {
             blocks,
-            bounds,
-            align,
-            percentage: job.percentage_random.map(u64::from),
+            each,
             by_place: job.bs_is_seq_rand,
             every: job.every,
             identical: job.identical,
@@ -185,9 +200,11 @@ impl Offsets {
                 region,
                 at: region.offset,
                 generator,
-                counts: std::array::from_fn(|d| rules.last_block(d, region)),
-                last: [region.offset; 3],
-                last_start: [NEVER; 3],
+                each: std::array::from_fn(|d| Progress {
+                    count: rules.last_block(d, region),
+                    last: region.offset,
+                    last_start: NEVER,
+                }),
             });
         }
         let pairs = job.direction == Direction::TrimWrite && !job.random;
@@ -220,13 +237,14 @@ impl Offsets {
 
     /// Whether a trim comes before the next write of a file, where each write follows a trim.
     pub fn trim_is_due(&self, file: usize) -> bool {
-        let last = &self.files[file].last_start;
-        last[1] == last[2]
+        let [_, write, trim] = &self.files[file].each;
+        write.last_start == trim.last_start
     }
 
     /// The first byte on the drive and the length of the next I/O in direction `d` of a file;
     /// `None` where the file has no more.
-    #[inline]
+    // The way of every I/O has one caller: a call less.
+    #[inline(always)]
     pub fn next(&mut self, file: usize, d: usize, random: &mut Random) -> Option<(u64, u64)> {
         let Self { rules, files, left, zone_bytes, lengths } = self;
         let file = &mut files[file];
@@ -241,12 +259,12 @@ impl Offsets {
         let counts = is_random
             && hit
             && !follows
-            && (rules.percentage[d] == 100 || random.below(100) < rules.percentage[d]);
+            && (rules.each[d].percentage == 100 || random.below(100) < rules.each[d].percentage);
         let drawn = counts || follows;
         let known = if follows {
-            Some(file.last_start[2])
+            Some(file.each[2].last_start)
         } else if is_random && !hit && rules.identical {
-            match file.last_start[d] {
+            match file.each[d].last_start {
                 NEVER => Some(0),
                 start => Some(start - file.at),
             }
@@ -264,16 +282,16 @@ impl Offsets {
             return None;
         }
         let offset = file.at.checked_add(place).filter(|offset| *offset < file.region.size)?;
-        if rules.follows_trims && d == 2 && file.last_start[2] == offset {
+        if rules.follows_trims && d == 2 && file.each[2].last_start == offset {
             // Another trim of the same place: its write is still to come.
-            file.last_start[1] = file.last_start[1].wrapping_sub(1);
+            file.each[1].last_start = file.each[1].last_start.wrapping_sub(1);
         }
         let by = match rules.by_place {
             true => usize::from(drawn),
             false => d,
         };
         let mut length = match follows {
-            true => file.last[2] - file.last_start[2],
+            true => file.each[2].last - file.each[2].last_start,
             false => {
                 let random = match lengths {
                     Some(lengths) if d > 0 => &mut lengths[d - 1],
@@ -286,13 +304,13 @@ impl Offsets {
             return None;
         }
         if let (true, Some(Generator::Map(map))) = (counts, &mut file.generator) {
-            let least = rules.bounds[d].0;
+            let least = rules.each[d].bounds.0;
             let taken = map.take(place / least, length.div_ceil(least));
             length = length.min(taken.max(1) * least);
         }
         *zone_bytes = zone_bytes.saturating_add(length);
-        file.last_start[d] = offset;
-        file.last[d] = offset + length;
+        let progress = &mut file.each[d];
+        (progress.last_start, progress.last) = (offset, offset + length);
         Some((file.region.base + offset, length))
     }
 }
@@ -304,15 +322,18 @@ impl Rules {
             return Ok(None);
         }
         let used = job.used();
-        let least = self.bounds.map(|(least, _)| least);
+        let least = self.each.map(|of| of.bounds.0);
         let aligned = job.ba.iter().any(|align| *align > 0);
         let count = used.iter().map(|&d| self.last_block(d, region)).max().unwrap_or(1).max(1);
         // As in fio, offsets of another alignment have no map.
-        let once = !(job.norandommap || aligned && self.align != least);
-        let bounds = self.bounds[used[0]];
+        let once = !(job.norandommap || aligned && self.each.map(|of| of.align) != least);
+        let bounds = self.each[used[0]].bounds;
         let one_size = bounds.0 == bounds.1
             && !job.bs_is_seq_rand
-            && used.iter().all(|&d| self.bounds[d] == bounds && self.align[d] == bounds.0);
+            && used
+                .iter()
+                .map(|&d| self.each[d])
+                .all(|of| of.bounds == bounds && of.align == bounds.0);
         Ok(Some(match &job.distribution {
             Distribution::Uniform if job.lfsr || (once && one_size) => {
                 Generator::EachOnce(EachOnce::new(count, seed))
@@ -349,9 +370,9 @@ impl Rules {
 
     /// Number of random places.
     fn last_block(&self, d: usize, region: Region) -> u64 {
-        let least = self.bounds[d].0;
-        let spare = least.saturating_sub(self.align[d]);
-        self.extent(region).saturating_sub(spare) / self.align[d].max(1)
+        let DirectionRules { bounds: (least, _), align, .. } = self.each[d];
+        let spare = least.saturating_sub(align);
+        self.extent(region).saturating_sub(spare) / align.max(1)
     }
 
     /// Goes to the next zone where the present one is done (fio's `setup_strided_zone_mode`).
@@ -362,10 +383,10 @@ impl Rules {
             if file.at >= file.region.size {
                 file.at = file.region.offset;
             }
-            file.last[d] = file.at;
+            file.each[d].last = file.at;
         }
-        if file.last[d] >= file.at.saturating_add(zones.range) {
-            file.last[d] = file.at;
+        if file.each[d].last >= file.at.saturating_add(zones.range) {
+            file.each[d].last = file.at;
         }
         if bytes.is_multiple_of(zones.range) {
             file.reset();
@@ -375,17 +396,18 @@ impl Rules {
     /// The place after the last I/O in this direction, from where the file or its zone begins.
     fn sequential(&self, file: &mut File, d: usize) -> Option<u64> {
         let Region { offset, length, size, .. } = file.region;
-        if self.wraps && file.last[d] >= offset + length {
-            file.last[d] = file.at;
+        let last = &mut file.each[d].last;
+        if self.wraps && *last >= offset + length {
+            *last = file.at;
         }
-        if file.last[d] >= size {
+        if *last >= size {
             return None;
         }
         // Backwards from the end, which fio does where there is an offset.
-        if file.last[d] == file.at && file.at > 0 && self.hole < 0 {
-            file.last[d] = length;
+        if *last == file.at && file.at > 0 && self.hole < 0 {
+            *last = length;
         }
-        let mut place = file.last[d].wrapping_sub(file.at);
+        let mut place = last.wrapping_sub(file.at);
         if place != 0 && self.hole != 0 {
             place = place.wrapping_add_signed(self.hole);
             if place >= size {
@@ -403,7 +425,7 @@ impl Rules {
         let mut renews = self.renews;
         loop {
             match self.block(file, d, random) {
-                Some(block) => return block.checked_mul(self.align[d]),
+                Some(block) => return block.checked_mul(self.each[d].align),
                 None if renews => file.reset(),
                 None => return None,
             }
@@ -413,7 +435,7 @@ impl Rules {
 
     #[inline]
     fn block(&self, file: &mut File, d: usize, random: &mut Random) -> Option<u64> {
-        let count = file.counts[d];
+        let count = file.each[d].count;
         if count == 0 {
             return None;
         }
@@ -429,7 +451,8 @@ impl Rules {
             }
             Generator::ZonedBytes(zones) => {
                 let (first, last) = zones.choose(random.below(100));
-                let (first, last) = (first / self.align[d], last / self.align[d]);
+                let align = self.each[d].align;
+                let (first, last) = (first / align, last / align);
                 first + random.below((last - first).max(1))
             }
         })
@@ -438,7 +461,7 @@ impl Rules {
     /// The length of an I/O at `offset` of a file, by the block sizes of direction `d`.
     #[inline]
     fn length(&self, d: usize, offset: u64, region: Region, random: &mut Random) -> Option<u64> {
-        let (least, most) = self.bounds[d];
+        let (least, most) = self.each[d].bounds;
         if least == most {
             return Some(least);
         }
@@ -454,7 +477,7 @@ impl Rules {
     ) -> Option<u64> {
         /// Draws before the smallest is taken, which always fits.
         const DRAWS: usize = 1000;
-        let (least, most) = self.bounds[d];
+        let (least, most) = self.each[d].bounds;
         let end = region.offset.saturating_add(region.length);
         let fits = |length: u64| offset.saturating_add(length) <= end;
         if !fits(least) {

@@ -571,7 +571,7 @@ impl Thread {
     }
 
     /// The direction of the next I/O, as a number; sets the earliest time for it.
-    #[inline]
+    #[inline(always)]
     fn direction(&mut self, file: usize, now: Nanos) -> usize {
         let (d, other) = match self.direction {
             Direction::Read => (0, None),
