@@ -23,7 +23,7 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test slow-test fuzz fuzz-inputs test-intel test-on python-test test-packages conformance bench docs install package clean
+.PHONY: help setup build guest demo test lint unit-test system-test slow-test plant-faults fuzz fuzz-inputs test-intel test-on python-test test-packages conformance bench docs install package clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test nvme_tcp --test kept_tcp figures -- --ignored --nocapture --test-threads=1
 	$(TEST) --test vfio_user -- --ignored --nocapture --test-threads=1
 	$(TEST) --test reproduce -- --ignored --nocapture
+
+plant-faults: guest ## Plant a fault for each promise of docs/explanation/trust.md: its test must find it; FAULTS= a word of the tests' names
+	$(TEST) --test planted_faults -- --ignored --nocapture
 
 FUZZ_CASES = 200000
 
