@@ -147,6 +147,7 @@ fn the_guides_work_by_copy_and_paste() {
         "guides/femu",
         "guides/firmware",
         "guides/grafana",
+        "guides/tail-latency",
     ]);
 }
 
