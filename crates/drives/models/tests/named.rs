@@ -159,6 +159,11 @@ fn rated_drives_meet_their_data_sheets() {
             let (_, time) = measure(1 << 20, 20_000, 64);
             let rate = 20_000.0 * (1u64 << 20) as f64 / (time as f64 / 1e9);
             near(rate, rating.bandwidth.bytes_per_second() as f64, "bandwidth");
+            // Alone, a large command takes its latency and the transfer beyond the rated 4 KiB.
+            let (mut latencies, _) = measure(1 << 20, 1_000, 1);
+            let transfer = |bytes: u64| rating.bandwidth.time_per_byte().times(bytes);
+            let alone = (latency + transfer((1 << 20) - 4096)).max(transfer(1 << 20)).max(slot);
+            near(percentile(&mut latencies, 50.0) as f64, alone as f64, "latency of 1 MiB");
         }
     }
     assert!(drives >= 5, "{drives}");
