@@ -128,6 +128,12 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (attach("name=a/b,model=null,medium=file:other"), "letters"),
         (json!({ "do": "ana", "drive": "d", "path": 1, "state": "change" }), "no NVMe/TCP target"),
         (json!({ "do": "ana", "drive": "d", "path": 1, "state": "lost" }), "persistent-loss"),
+        (json!({ "do": "detach-namespace", "drive": "d", "namespace": 1 }), "no NVMe drive"),
+        (json!({ "do": "attach-namespace", "drive": "d" }), "`namespace`"),
+        (
+            json!({ "do": "attach-namespace", "drive": "d", "namespace": 1, "host": "" }),
+            "1 to 223 bytes",
+        ),
         // Keys that only a machine of this program can have.
         (attach("name=other,model=null,medium=file:other,scheduler=bfq"), "`scheduler`"),
         (attach("name=other,model=null,medium=file:other,limits.iops=9"), "`limits`"),

@@ -96,6 +96,19 @@ impl Target {
         self.subsystem.set_ana(path, state);
     }
 
+    /// As [`Subsystem::set_attached`]; [`Target::collect`] attends to the hosts.
+    ///
+    /// # Errors
+    /// As of [`Subsystem::set_attached`].
+    pub fn set_attached(
+        &mut self,
+        nsid: u32,
+        host: Option<&str>,
+        attached: bool,
+    ) -> Result<(), u32> {
+        self.subsystem.set_attached(nsid, host, attached)
+    }
+
     /// Opens a connection on a path; `None` if there are [`MAX_CONNECTIONS`].
     pub fn open(&mut self, path: u16) -> Option<ConnectionId> {
         if self.connections.len() >= MAX_CONNECTIONS {

@@ -68,21 +68,20 @@ impl Ana {
         differs
     }
 
-    /// The Asymmetric Namespace Access log of a path (section 5.14.1.12) with `namespaces`
-    /// namespaces; none of them is listed if only the groups are wanted.
-    pub fn to_page(&self, path: u16, namespaces: u32, groups_only: bool) -> Vec<u8> {
+    /// The Asymmetric Namespace Access log of a path (section 5.14.1.12) that lists
+    /// `namespaces`.
+    pub fn to_page(&self, path: u16, namespaces: &[u32]) -> Vec<u8> {
         let (state, changes) = self.paths.get(usize::from(path)).copied().unwrap_or_default();
-        let listed = if groups_only { 0 } else { namespaces };
-        let mut log = Vec::with_capacity(48 + 4 * listed as usize);
+        let mut log = Vec::with_capacity(48 + 4 * namespaces.len());
         log.extend(changes.to_le_bytes());
         log.extend(1u16.to_le_bytes()); // descriptors
         log.extend([0; 6]);
         log.extend(GROUP.to_le_bytes());
-        log.extend(listed.to_le_bytes());
+        log.extend((namespaces.len() as u32).to_le_bytes());
         log.extend(changes.to_le_bytes());
         log.push(state as u8);
         log.extend([0; 15]);
-        log.extend((1..=listed).flat_map(u32::to_le_bytes));
+        log.extend(namespaces.iter().flat_map(|nsid| nsid.to_le_bytes()));
         log
     }
 }
@@ -96,12 +95,12 @@ mod tests {
         let mut ana = Ana::default();
         assert!(!ana.set(2, AnaState::Optimized), "it is so already");
         assert!(ana.set(2, AnaState::Inaccessible));
-        let log = ana.to_page(2, 3, false);
+        let log = ana.to_page(2, &[1, 2, 4]);
         let number = |at: usize| u32::from_le_bytes(log[at..at + 4].try_into().unwrap());
         assert_eq!((log.len(), log[0], log[8]), (60, 1, 1));
         assert_eq!((number(16), number(20), log[24], log[32]), (GROUP, 3, 1, 3));
-        assert_eq!([number(48), number(52), number(56)], [1, 2, 3]);
-        assert_eq!(ana.to_page(2, 3, true).len(), 48);
-        assert_eq!(ana.to_page(1, 1, false)[32], 1, "the other path is as it was");
+        assert_eq!([number(48), number(52), number(56)], [1, 2, 4]);
+        assert_eq!(ana.to_page(2, &[]).len(), 48);
+        assert_eq!(ana.to_page(1, &[1])[32], 1, "the other path is as it was");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::controller_id::ControllerId;
 use crate::reservations::{HostId, Notice};
 
 /// Changes that are kept. A controller that was not attended to for longer reports that every
@@ -13,6 +14,8 @@ const KEPT: usize = 256;
 pub enum Change {
     /// Its Identify data.
     Namespace(u32),
+    /// It was attached to a controller, or detached.
+    Attachment(ControllerId, u32),
     /// Zones have changed by themselves.
     Zones(u32),
     /// Chunks have changed by themselves.
@@ -21,6 +24,17 @@ pub enum Change {
     Access(u16),
     /// Its registrants or its reservation: a notice to one host.
     Reservation(u32, HostId, Notice),
+}
+
+impl Change {
+    /// The namespace that has changed, whose controllers are to report it.
+    pub fn namespace(self) -> Option<u32> {
+        match self {
+            Self::Namespace(nsid) | Self::Zones(nsid) | Self::Chunks(nsid) => Some(nsid),
+            Self::Reservation(nsid, ..) => Some(nsid),
+            Self::Attachment(..) | Self::Access(_) => None,
+        }
+    }
 }
 
 /// The last changes.

@@ -13,7 +13,7 @@ use crate::transport::Transport;
 /// Length of the data of Connect in bytes.
 pub const CONNECT_DATA: usize = 1024;
 /// Maximum length of an NQN in bytes (NVMe 1.4 section 7.9).
-const MAX_NQN: usize = 223;
+pub const MAX_NQN: usize = 223;
 
 /// A Connect command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,7 +202,7 @@ impl Subsystem {
         submission.pass();
         host.queues.create_submission(queue, submission);
         if queue == 0 && !discovery {
-            self.set_host(id, connect.host.id);
+            self.set_host(id, &connect.host);
         }
         Ok(Connected { controller: id, queue, size })
     }

@@ -22,10 +22,9 @@ pub struct Formatting(Option<Format>);
 struct Format {
     id: CommandId,
     /// The namespaces concerned.
-    first: u32,
-    last: u32,
-    /// Which of them is being erased.
-    at: u32,
+    nsids: Vec<u32>,
+    /// The index of the one that is being erased.
+    at: usize,
     block_size: u32,
     /// Where its contents are gone, in bytes.
     erased: u64,
@@ -45,19 +44,18 @@ impl Formatting {
         self.0.as_ref().map(|format| format.id.controller)
     }
 
-    /// The command `id` begins: it erases the namespaces `first` to `last` by `erase`, and gives
-    /// them blocks of `block_size` bytes.
+    /// The command `id` begins: it erases the namespaces `nsids` by `erase`, and gives them blocks of `block_size` bytes.
     pub fn begin(
         &mut self,
         io: &mut Io,
         id: CommandId,
-        (first, last): (u32, u32),
+        nsids: Vec<u32>,
         block_size: u32,
         erase: Operation,
     ) {
-        io.namespaces.begin_format(first..=last);
-        let (at, erased, asked) = (first, 0, false);
-        self.0 = Some(Format { id, first, last, at, block_size, erased, erase, asked });
+        io.namespaces.begin_format(nsids.clone());
+        let (at, erased, asked) = (0, 0, false);
+        self.0 = Some(Format { id, nsids, at, block_size, erased, erase, asked });
     }
 
     /// Drops the command if it came by `controller`. Data already erased is gone; the block size
@@ -78,11 +76,12 @@ impl Formatting {
         if format.asked || !io.slots.requests.has_room(1) {
             return;
         }
-        let concerns = |nsid: u32| (format.first..=format.last).contains(&nsid);
-        if io.slots.any(|slot| slot.is_awaited() && concerns(slot.nsid)) {
+        if io.slots.any(|slot| slot.is_awaited() && format.nsids.contains(&slot.nsid)) {
             return;
         }
-        let nsid = format.at;
+        let Some(&nsid) = format.nsids.get(format.at) else {
+            return self.end(io, host, memory);
+        };
         let left = io.namespaces.capacity(nsid) - format.erased;
         if left > 0 {
             format.asked = true;
@@ -93,11 +92,8 @@ impl Formatting {
             };
             return io.request(0, slot, erase);
         }
-        if nsid < format.last {
-            (format.at, format.erased) = (nsid + 1, 0);
-            return self.go_on(io, host, memory);
-        }
-        self.end(io, host, memory);
+        (format.at, format.erased) = (format.at + 1, 0);
+        self.go_on(io, host, memory);
     }
 
     /// The drive has done a piece.
@@ -122,15 +118,15 @@ impl Formatting {
 
     /// Ends the command: every controller reports the namespaces whose blocks have another size.
     fn end(&mut self, io: &mut Io, host: &mut Host, memory: &dyn Memory) {
-        let Some(Format { id, first, last, block_size, .. }) = self.0.take() else { return };
+        let Some(Format { id, nsids, block_size, .. }) = self.0.take() else { return };
         io.namespaces.end_format();
-        for nsid in first..=last {
+        for nsid in nsids {
             if io.namespaces.format(nsid, block_size) {
                 io.changes.add(Change::Namespace(nsid));
             }
         }
-        let Io { changes, namespaces, .. } = &*io;
-        host.report_changes(memory, changes, io.features(host.id), namespaces.count());
+        let Io { changes, attachments, .. } = &*io;
+        host.report_changes(memory, changes, io.features(host.id), attachments);
         host.post(memory, id, 0, 0);
     }
 }

@@ -3,6 +3,7 @@
 
 use stasis_block::clock::Nanos;
 
+use crate::attachments::Attachments;
 use crate::capsules::{ConnectedHost, DiscoveryEntry};
 use crate::changes::{Change, Changes};
 use crate::command::{CommandId, CompletionEntry};
@@ -219,18 +220,25 @@ impl Host {
     }
 
     /// Reports the changes of namespaces that were not reported yet, as far as the host requested
-    /// events of them. There are `namespaces` of them.
+    /// events of them. Those of namespaces that its controller does not have are not its concern.
     pub fn report_changes(
         &mut self,
         memory: &dyn Memory,
         changes: &Changes,
         features: &Features,
-        namespaces: u32,
+        attachments: &Attachments,
     ) {
         let seen = std::mem::replace(&mut self.seen_changes, changes.count());
         match changes.since(seen) {
-            Some(new) => new.for_each(|change| self.report(memory, change, features)),
-            None => (1..=namespaces)
+            Some(new) => {
+                for change in new {
+                    if change.namespace().is_none_or(|nsid| attachments.has(self.id, nsid)) {
+                        self.report(memory, change, features);
+                    }
+                }
+            }
+            // Any of them may have been detached as well.
+            None => (1..=attachments.count())
                 .for_each(|nsid| self.report(memory, Change::Namespace(nsid), features)),
         }
     }
@@ -243,6 +251,10 @@ impl Host {
                     self.event(memory, Event::NAMESPACE_CHANGED);
                 }
             }
+            Change::Attachment(id, nsid) if id == self.id => {
+                self.report(memory, Change::Namespace(nsid), features);
+            }
+            Change::Attachment(..) => {}
             Change::Zones(nsid) => {
                 if features.reports_zone_changes() {
                     self.event(memory, Event::zones_changed(nsid));

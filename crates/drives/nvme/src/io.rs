@@ -5,6 +5,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request};
 
 use crate::ana::Ana;
+use crate::attachments::Attachments;
 use crate::buffers::Buffers;
 use crate::changes::Changes;
 use crate::command::{location, CommandId, SubmissionEntry};
@@ -50,6 +51,8 @@ pub struct Io {
     pub reservations: Reservations,
     /// The access to the namespaces on each path.
     pub ana: Ana,
+    /// The namespaces that controllers have.
+    pub attachments: Attachments,
     /// Commands that were aborted on behalf of another host, for their controllers to end.
     pub preempted: Vec<CommandId>,
     pub statistics: Statistics,
@@ -81,6 +84,7 @@ impl Io {
             cache: WriteCache::default(),
             reservations: Reservations::default(),
             ana: Ana::default(),
+            attachments: Attachments::new(config.namespaces.len() as u32),
             preempted: Vec::new(),
             statistics: Statistics::default(),
             changes: Changes::default(),
@@ -127,6 +131,20 @@ impl Io {
         for controller in reservations.controllers_of(host) {
             let concerned = slots.commands_of(controller, nsid);
             slots.abandon(|id| concerned.contains(&id), |id| preempted.push(id));
+        }
+    }
+
+    /// Checks that a controller has a namespace. One that there is not is the command's own to refuse.
+    ///
+    /// # Errors
+    /// It is not attached to the controller: an inactive one (NVMe 2.0 section 3.2.1.4).
+    pub fn check_attached(&self, controller: ControllerId, nsid: u32) -> Result<(), Failure> {
+        let inactive =
+            self.namespaces.get(nsid).is_some() && !self.attachments.has(controller, nsid);
+        if inactive {
+            Err(StatusCode::InvalidField.at(location::NSID))
+        } else {
+            Ok(())
         }
     }
 

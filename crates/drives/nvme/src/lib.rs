@@ -28,6 +28,7 @@
 
 mod admin;
 mod ana;
+mod attachments;
 mod buffers;
 mod capsules;
 mod changes;
@@ -94,7 +95,7 @@ pub use zoned::{KeptZones, ZoneState, Zones, ZonesError, Zrwa};
 pub mod fabrics {
     pub use crate::capsules::{CapsuleFault, ConnectedHost, DiscoveryEntry};
     pub use crate::capsules::{DISCOVERY_NQN, IN_CAPSULE, OPCODE};
-    pub use crate::connect::{Connect, ConnectError, Connected, CONNECT_DATA};
+    pub use crate::connect::{Connect, ConnectError, Connected, CONNECT_DATA, MAX_NQN};
 }
 
 /// Size of a memory page as the controller uses it, in bytes: the only one

@@ -1,8 +1,6 @@
 //! The namespaces: the current state of each, and its changes while the controller exists.
 //! Resets leave them alone.
 
-use std::ops::RangeInclusive;
-
 use stasis_block::{Operation, Status};
 
 use crate::command::location;
@@ -21,7 +19,7 @@ use crate::zoned::ZonedNamespace;
 pub struct Namespaces {
     states: Vec<NamespaceState>,
     // Those that are being formatted.
-    formatting: Option<RangeInclusive<u32>>,
+    formatting: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -49,7 +47,7 @@ impl Namespaces {
             chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
         };
         let states = config.namespaces.iter().enumerate().map(state).collect();
-        Self { states, formatting: None }
+        Self { states, formatting: Vec::new() }
     }
 
     fn state(&self, nsid: u32) -> Option<&NamespaceState> {
@@ -80,7 +78,7 @@ impl Namespaces {
     /// # Errors
     /// There is none, or it is being formatted.
     pub fn accessible(&self, nsid: u32) -> Result<&Namespace, Failure> {
-        if self.formatting.as_ref().is_some_and(|of| of.contains(&nsid)) {
+        if self.formatting.contains(&nsid) {
             return Err(StatusCode::FormatInProgress.at(location::NSID));
         }
         self.get(nsid).ok_or(StatusCode::InvalidNamespace.at(location::NSID))
@@ -257,13 +255,13 @@ impl NamespaceState {
 /// Formatting.
 impl Namespaces {
     /// From now on these are being formatted.
-    pub fn begin_format(&mut self, nsids: RangeInclusive<u32>) {
-        self.formatting = Some(nsids);
+    pub fn begin_format(&mut self, nsids: Vec<u32>) {
+        self.formatting = nsids;
     }
 
     /// None is any more.
     pub fn end_format(&mut self) {
-        self.formatting = None;
+        self.formatting.clear();
     }
 
     /// One gets blocks of `block_size` bytes: it is empty, and nothing is marked. Whether that

@@ -46,6 +46,8 @@ pub const SUPPORTED: u32 = 1;
 pub const CHANGES_CONTENTS: u32 = 1 << 1;
 /// [`Registered::effects`]: the command may change the capabilities of a namespace.
 pub const CHANGES_CAPABILITIES: u32 = 1 << 2;
+/// [`Registered::effects`]: it may change which namespaces there are.
+pub const CHANGES_INVENTORY: u32 = 1 << 3;
 /// [`Registered::effects`]: while no other command is under way for the namespace.
 pub const ALONE: u32 = 1 << 16;
 

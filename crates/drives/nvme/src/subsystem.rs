@@ -4,6 +4,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Health, Refused, Request, Tag};
 
 use crate::ana::AnaState;
+use crate::capsules::ConnectedHost;
 use crate::changes::Change;
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, ConfigError};
@@ -16,7 +17,6 @@ use crate::io::Io;
 use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
 use crate::placement::{kept_fdp, PlacementState};
-use crate::reservations::HostId;
 use crate::statistics::Statistics;
 use crate::transport::Transport;
 use crate::vendor::{Vendor, VendorRequest};
@@ -112,6 +112,9 @@ impl Subsystem {
         let host = Host::new(id, transport, &self.io.config);
         let seen_changes = self.io.changes.count();
         self.hosts[index] = Some(Host { seen_changes, now: self.now, ..host });
+        if transport != Transport::Discovery {
+            self.io.attachments.begin(id, None);
+        }
         Some(id)
     }
 
@@ -121,6 +124,7 @@ impl Subsystem {
             controller.reset_function();
             self.io.preempted.retain(|command| command.controller != id);
             self.io.reservations.set_host(id, None);
+            self.io.attachments.end(id);
             self.hosts[id.index()] = None;
         }
     }
@@ -136,8 +140,37 @@ impl Subsystem {
     }
 
     /// The host of a controller has named itself.
-    pub(crate) fn set_host(&mut self, id: ControllerId, host: HostId) {
-        self.io.reservations.set_host(id, Some(host));
+    pub(crate) fn set_host(&mut self, id: ControllerId, host: &ConnectedHost) {
+        self.io.reservations.set_host(id, Some(host.id));
+        self.io.attachments.begin(id, Some(&host.nqn));
+    }
+
+    /// Grants a namespace to a host by its NQN, or withdraws it; `None`: to all hosts, and to the
+    /// one on PCIe. It is attached to the controllers that there are of them, or detached, and they
+    /// are to be attended to: hosts that asked for it have an event. Commands under way end as ever.
+    ///
+    /// # Errors
+    /// There is no such namespace: returns how many there are, from number 1 on.
+    pub fn set_attached(
+        &mut self,
+        nsid: u32,
+        host: Option<&str>,
+        attached: bool,
+    ) -> Result<(), u32> {
+        let Self { io, .. } = self;
+        if io.namespaces.get(nsid).is_none() {
+            return Err(io.namespaces.count());
+        }
+        io.attachments.grant(host, nsid, attached);
+        let of_host =
+            |id: &ControllerId| host.is_none_or(|host| io.attachments.is_of_host(*id, host));
+        let concerned: Vec<_> = io.attachments.controllers().filter(of_host).collect();
+        for id in concerned {
+            if io.attachments.set(id, nsid, attached) {
+                io.changes.add(Change::Attachment(id, nsid));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn host(&self, id: ControllerId) -> Option<&Host> {

@@ -11,6 +11,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use stasis_block::units::parse_size;
+use stasis_nvme::fabrics::MAX_NQN;
 use stasis_nvme::AnaState;
 
 use crate::{NewDrive, ServeError, Server};
@@ -76,8 +77,25 @@ pub enum ControlRequest {
         /// `optimized`, `non-optimized`, `inaccessible`, `persistent-loss` or `change`.
         state: AnaState,
     },
+    /// Attaches a namespace of an NVMe drive to its hosts.
+    AttachNamespace(NamespaceOf),
+    /// Detaches it from them.
+    DetachNamespace(NamespaceOf),
     /// Hands the sockets to the caller, ends serving, and reports when that is over.
     Replace {},
+}
+
+/// A namespace of a drive, and the hosts concerned.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceOf {
+    /// Name of the drive.
+    drive: String,
+    /// Number of the namespace, from 1.
+    namespace: u32,
+    /// NVMe Qualified Name of the host; without one, all hosts.
+    #[serde(default)]
+    host: Option<String>,
 }
 
 /// Actions for which the interface needs the program, which reads the descriptions of drives.
@@ -229,8 +247,20 @@ fn answer(request: ControlRequest, control: &Control) -> Result<Value, String> {
             server.set_ana(&drive, path, state).map_err(say)?;
             json!({ "drive": drive, "path": path, "state": state })
         }
+        ControlRequest::AttachNamespace(of) => set_attached(server, of, true)?,
+        ControlRequest::DetachNamespace(of) => set_attached(server, of, false)?,
         ControlRequest::Replace {} => Value::Null,
     })
+}
+
+fn set_attached(server: &Server, of: NamespaceOf, attached: bool) -> Result<Value, String> {
+    let NamespaceOf { drive, namespace, host } = of;
+    if host.as_ref().is_some_and(|host| !(1..=MAX_NQN).contains(&host.len())) {
+        return Err(format!("host: an NVMe Qualified Name has 1 to {MAX_NQN} bytes"));
+    }
+    let set = server.set_attached(&drive, namespace, host, attached);
+    set.map_err(|error| error.to_string())?;
+    Ok(json!({ "drive": drive, "namespace": namespace, "attached": attached }))
 }
 
 fn attach(control: &Control, description: Value, create: bool) -> Result<Value, String> {
@@ -328,9 +358,10 @@ mod tests {
     #[test]
     fn a_wrong_line_is_told_every_request_that_there_is() {
         let every = ["list", "statistics", "create", "attach", "detach", "resize", "timing", "ana"];
+        let namespaces = ["attach-namespace", "detach-namespace"];
         for line in ["{}", "7", r#"{"do": "lisp"}"#] {
             let message = parse(line.as_bytes()).unwrap_err();
-            for name in every.iter().chain(&["replace"]) {
+            for name in every.iter().chain(&namespaces).chain(&["replace"]) {
                 assert!(message.contains(&format!("`{name}`")), "no {name} in {message}");
             }
         }

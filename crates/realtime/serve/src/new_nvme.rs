@@ -21,3 +21,8 @@ pub struct NewNvme<N> {
     /// Keeps its state before each completion that depends on it; `None`: that is not wanted.
     pub follow: Option<FollowState>,
 }
+
+/// The message that a drive of `count` namespaces has no namespace `nsid`.
+pub(crate) fn missing_namespace(nsid: u32, count: u32) -> String {
+    format!("it has no namespace {nsid}: it has {count}, counted from 1")
+}

@@ -19,7 +19,7 @@ use stasis_nvme_tcp::{Authentication, ConnectionId, Target, MAX_CONNECTIONS};
 
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
-use crate::new_nvme::{FollowState, KeepState, MakeNvme, NewNvme};
+use crate::new_nvme::{missing_namespace, FollowState, KeepState, MakeNvme, NewNvme};
 use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::ServeError;
@@ -341,6 +341,23 @@ impl Served {
             return Err(self.paths);
         }
         self.target.set_ana(path, state);
+        self.target.collect();
+        self.speak();
+        Ok(())
+    }
+
+    /// Grants a namespace to a host, or to all, or withdraws it.
+    ///
+    /// # Errors
+    /// The reason why it cannot be done.
+    pub(crate) fn set_attached(
+        &mut self,
+        nsid: u32,
+        host: Option<&str>,
+        attached: bool,
+    ) -> Result<(), String> {
+        let set = self.target.set_attached(nsid, host, attached);
+        set.map_err(|count| missing_namespace(nsid, count))?;
         self.target.collect();
         self.speak();
         Ok(())

@@ -303,6 +303,29 @@ impl Server {
         })
     }
 
+    /// Attaches a namespace of an NVMe drive, from number 1 on, to the controllers of a host by its
+    /// NQN, or of all hosts, those that come later included; or detaches it.
+    ///
+    /// # Errors
+    /// If there is no such drive, it is no NVMe drive, it has no such namespace, or its hosts have no
+    /// names.
+    pub fn set_attached(
+        &self,
+        name: &str,
+        nsid: u32,
+        host: Option<String>,
+        attached: bool,
+    ) -> Result<(), ServeError> {
+        let mut drives = self.lock();
+        let entry = find(&mut drives.1, name)?;
+        let (id, worker) = (entry.id, &self.workers[entry.worker]);
+        let set = worker.call(move |state| {
+            Some(state.drives.get_mut(&id)?.set_attached(nsid, host.as_deref(), attached))
+        });
+        let set = set.flatten().ok_or_else(|| ServeError::Missing(name.into()))?;
+        set.map_err(|message| ServeError::Impossible { name: name.into(), message })
+    }
+
     /// Changes a drive's size to `bytes`, once nothing is under way, and notifies the guest.
     /// `shrink`: it may become smaller.
     ///

@@ -121,6 +121,22 @@ impl Transport {
         }
     }
 
+    /// Grants a namespace of an NVMe drive to a host by its NQN, or to all, or withdraws it.
+    pub(crate) fn set_attached(
+        &mut self,
+        nsid: u32,
+        host: Option<&str>,
+        attached: bool,
+    ) -> Result<(), String> {
+        match self {
+            Self::NvmeTcp(served) => served.set_attached(nsid, host, attached),
+            Self::VfioUser(served) => served.set_attached(nsid, host, attached),
+            Self::Socket(_) | Self::Ublk(_) => {
+                Err("it is no NVMe drive, and has no namespaces".into())
+            }
+        }
+    }
+
     /// Nobody waits any more for requests to end: the drive is about to.
     pub(crate) fn begin_end(&mut self, now: Nanos) {
         match self {

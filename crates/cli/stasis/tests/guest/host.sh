@@ -46,3 +46,27 @@ verify_meanwhile() {
         --ioengine=libaio --iodepth=8 --direct=1 --verify=crc32c --verify_backlog=256 --output=fio.txt &
     fio=$!
 }
+
+# The server of NVMe/TCP targets at the ports `paths`, and the name of its first one, `nqn`.
+at=/tmp/sockets
+server=
+serve() {
+    : >log
+    ./stasis serve --sockets $at --control $at/control.sock --nvme-tcp "${paths:-4420}" "$@" 2>>log &
+    server=$!
+    until [ -S $at/control.sock ] && grep -q "nvme connect" log; do
+        kill -0 $server || { cat log; exit 1; }
+        sleep 0.1
+    done
+    nqn=$(sed -n 's/.* -n \([^;]*\).*/\1/p;T;q' log)
+}
+
+stop() {
+    kill $server
+    wait $server
+}
+
+# The block device of the subsystem that is connected.
+settle() {
+    until device=$(nvme list -o json 2>/dev/null | grep -o '/dev/nvme[0-9]*n1' | head -1) && [ -b "$device" ]; do sleep 0.1; done
+}

@@ -4,38 +4,18 @@ modprobe nvme-tcp
 modprobe dh_generic
 cd /tmp
 ip link set lo up 2>/dev/null || true
-at=/tmp/sockets
-server=
 host=nqn.2014-08.org.example:host
 id=00000000-0000-4000-8000-000000000001
 
 watch_steps
 
-serve() {
-    : >log
-    ./stasis serve --drive name=ram,model=null,medium=ram:64MiB --sockets $at --control $at/control.sock --nvme-tcp 4420 \
-        --host-secret $host=secret "$@" 2>>log &
-    server=$!
-    until [ -S $at/control.sock ] && grep -q "nvme connect" log; do
-        kill -0 $server || { cat log; exit 1; }
-        sleep 0.1
-    done
-    nqn=$(sed -n 's/.* -n \([^;]*\).*/\1/p;T;q' log)
-}
-
-stop() {
-    kill $server
-    wait $server
+serve_secret() { # OPTION...: whose host has the secret of the file
+    serve --drive name=ram,model=null,medium=ram:64MiB --host-secret $host=secret "$@"
 }
 
 connect() {
     dmesg -c >before
     timeout 60 nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" --hostnqn $host --hostid $id "$@" >said 2>&1
-}
-
-# The block device of the subsystem that is connected.
-settle() {
-    until device=$(nvme list -o json 2>/dev/null | grep -o '/dev/nvme[0-9]*n1' | head -1) && [ -b "$device" ]; do sleep 0.1; done
 }
 
 disconnect() {
@@ -47,7 +27,7 @@ for hmac in 0 1 2 3; do
     nvme gen-dhchap-key --hmac=$hmac --nqn $host >host_secret
     nvme gen-dhchap-key --hmac=$((3 - hmac)) --nqn $host >subsystem_secret
     (umask 077 && cat host_secret subsystem_secret >secret)
-    serve
+    serve_secret
     connect --dhchap-secret "$(cat host_secret)" || { cat said log; dmesg; exit 1; }
     settle
     dmesg | grep -q "qid 0: authenticated with hash hmac(sha512) dhgroup ffdhe2048" && echo "the host authenticates, secret by hash $hmac"
@@ -61,7 +41,7 @@ for hmac in 0 1 2 3; do
 done
 
 # I/O, a reset, and a host that authenticates again meanwhile.
-serve
+serve_secret
 connect --dhchap-secret "$(cat host_secret)"
 settle
 exercise
@@ -93,7 +73,7 @@ stop
 
 # Each group.
 for group in null ffdhe2048 ffdhe3072 ffdhe4096 ffdhe6144 ffdhe8192; do
-    serve --dh-groups $group
+    serve_secret --dh-groups $group
     begin=$(date +%s%N)
     connect --dhchap-secret "$(cat host_secret)" || { cat said log; dmesg; exit 1; }
     echo "$group: connected in $((($(date +%s%N) - begin) / 1000000)) ms" >&2

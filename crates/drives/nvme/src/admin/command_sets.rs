@@ -30,6 +30,7 @@ pub fn identify_by_command_set(
     let nsid = command.nsid;
     let namespace = || {
         let unknown = StatusCode::InvalidNamespace.at(location::NSID);
+        controller.io.check_attached(controller.host.id, nsid).map_err(|_| unknown)?;
         controller.io.namespaces.get(nsid).ok_or(unknown)
     };
     match command.cdw10 as u8 {
@@ -54,8 +55,11 @@ pub fn identify_by_command_set(
                 return Err(StatusCode::InvalidNamespace.at(location::NSID));
             }
             let namespaces = controller.io.namespaces.iter();
-            let following =
-                namespaces.filter(|&(other, of)| other > nsid && of.command_set() == set);
+            let following = namespaces.filter(|&(other, of)| {
+                other > nsid
+                    && of.command_set() == set
+                    && controller.io.attachments.has(controller.host.id, other)
+            });
             for (entry, (nsid, _)) in page.chunks_exact_mut(4).zip(following) {
                 entry.copy_from_slice(&nsid.to_le_bytes());
             }

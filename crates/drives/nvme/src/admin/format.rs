@@ -26,9 +26,9 @@ fn format(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let (first, last) = match command.nsid {
-        ALL_NAMESPACES => (1, controller.io.config.namespaces.len() as u32),
-        nsid => (nsid, nsid),
+    let nsids: Vec<u32> = match command.nsid {
+        ALL_NAMESPACES => controller.io.attachments.namespaces(command.controller).collect(),
+        nsid => vec![nsid],
     };
     let invalid_format = StatusCode::InvalidFormat.at(location::CDW10);
     let format = (command.cdw10 & 0xf) as usize;
@@ -51,14 +51,14 @@ fn format(
     controller.check_access()?;
     let reserved = controller.io.reservations.check(command.controller, command.nsid, None);
     reserved.map_err(|status| status.at(location::NSID))?;
-    for nsid in first..=last {
+    for &nsid in &nsids {
         let namespace = controller.io.writable_namespace(nsid)?;
         let bytes = controller.io.namespaces.capacity(nsid);
         if bytes < block_size.into() || !namespace.can_have_blocks_of(block_size, bytes) {
             return Err(invalid_format);
         }
     }
-    controller.formatting.begin(controller.io, command.id(), (first, last), block_size, erase);
+    controller.formatting.begin(controller.io, command.id(), nsids, block_size, erase);
     controller.go_on_formatting(memory);
     Ok(Outcome::Pending)
 }

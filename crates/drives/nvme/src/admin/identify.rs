@@ -24,6 +24,11 @@ mod structure {
     pub const CONTROLLER: u8 = 0x01;
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
     pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
+    /// These four come with namespace management (NVMe 2.0 section 5.17.2).
+    pub const ALLOCATED_NAMESPACES: u8 = 0x10;
+    pub const ALLOCATED_NAMESPACE: u8 = 0x11;
+    pub const CONTROLLERS_OF_NAMESPACE: u8 = 0x12;
+    pub const CONTROLLERS: u8 = 0x13;
     pub const ENDURANCE_GROUPS: u8 = 0x19;
 }
 
@@ -40,9 +45,15 @@ fn identify(
     let unknown = StatusCode::InvalidNamespace.at(location::NSID);
     let mut page = [0; PAGE_SIZE];
     match command.cdw10 as u8 {
-        structure::NAMESPACE => {
+        structure::NAMESPACE | structure::ALLOCATED_NAMESPACE => {
             let namespace = controller.io.namespaces.get(nsid).ok_or(unknown)?;
             let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;
+            let attached = controller.io.attachments.has(controller.host.id, nsid);
+            if command.cdw10 as u8 == structure::NAMESPACE && !attached {
+                // Of an inactive one, zeroes (section 5.17.2.1).
+                controller.io.send(memory, command, &page)?;
+                return Ok(Outcome::Done(0));
+            }
             fill_namespace(&mut page, namespace, identity);
             // NMIC: other controllers may have it too.
             if controller.host.transport.has_capsules() {
@@ -60,16 +71,37 @@ fn identify(
             }
         }
         structure::CONTROLLER => fill_controller(&mut page, controller),
-        structure::ACTIVE_NAMESPACES => {
+        list @ (structure::ACTIVE_NAMESPACES | structure::ALLOCATED_NAMESPACES) => {
             if nsid >= ALL_NAMESPACES - 1 {
                 return Err(unknown);
             }
-            let following = nsid + 1..=controller.io.config.namespaces.len() as u32;
+            let all = list == structure::ALLOCATED_NAMESPACES;
+            let attachments = &controller.io.attachments;
+            let listed = |other: &u32| all || attachments.has(controller.host.id, *other);
+            let following = (nsid + 1..=attachments.count()).filter(listed);
             for (entry, nsid) in page.chunks_exact_mut(4).zip(following) {
                 entry.copy_from_slice(&nsid.to_le_bytes());
             }
         }
+        list @ (structure::CONTROLLERS_OF_NAMESPACE | structure::CONTROLLERS) => {
+            let of_one = list == structure::CONTROLLERS_OF_NAMESPACE;
+            if of_one && controller.io.namespaces.get(nsid).is_none() {
+                return Err(unknown);
+            }
+            let attachments = &controller.io.attachments;
+            let first = (command.cdw10 >> 16) as u16;
+            let listed = attachments
+                .controllers()
+                .filter(|id| id.0 >= first && (!of_one || attachments.has(*id, nsid)));
+            let mut count = 0u16;
+            for (entry, id) in page[2..].chunks_exact_mut(2).zip(listed) {
+                entry.copy_from_slice(&id.0.to_le_bytes());
+                count += 1;
+            }
+            put(&mut page, 0, &count.to_le_bytes());
+        }
         structure::NAMESPACE_DESCRIPTORS => {
+            controller.io.check_attached(controller.host.id, nsid).map_err(|_| unknown)?;
             let namespace = controller.io.namespaces.get(nsid).ok_or(unknown)?;
             let set = controller.io.config.has_zones().then(|| namespace.command_set());
             let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;

@@ -84,8 +84,9 @@ fn get_log_page(
         page::CHANGED_NAMESPACES => controller.host.events.changed_namespaces_page(),
         page::ANA if controller.host.transport.has_capsules() => {
             let groups_only = command.cdw10 & RETURN_GROUPS_ONLY != 0;
-            let namespaces = controller.io.namespaces.count();
-            controller.io.ana.to_page(controller.host.path, namespaces, groups_only)
+            let attached = controller.io.attachments.namespaces(controller.host.id);
+            let listed: Vec<u32> = if groups_only { Vec::new() } else { attached.collect() };
+            controller.io.ana.to_page(controller.host.path, &listed)
         }
         page::RESERVATIONS if controller.host.connected.is_some() => {
             controller.host.reservations.take_page()

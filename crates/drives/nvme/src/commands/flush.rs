@@ -22,16 +22,17 @@ pub const COMMAND: IoCommand = IoCommand {
 fn flush(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
     let id = command.id();
     if command.nsid == ALL_NAMESPACES {
-        let count = io.config.namespaces.len() as u32;
-        for nsid in 1..=count {
+        let mut count = 0;
+        for nsid in io.attachments.namespaces(command.controller) {
             io.namespace(nsid)?;
+            count += 1;
         }
-        if io.flushes_nothing(command.controller) {
+        if count == 0 || io.flushes_nothing(command.controller) {
             return Ok(Outcome::Done(0));
         }
         let group = io.slots.insert_group(id, count, false);
-        for nsid in 1..=count {
-            io.request_flush(command.sq, nsid, Owner::Part { group, part: nsid - 1 });
+        for (part, nsid) in (0..).zip(io.attachments.namespaces(command.controller)) {
+            io.request_flush(command.sq, nsid, Owner::Part { group, part });
         }
     } else {
         io.namespace(command.nsid)?;

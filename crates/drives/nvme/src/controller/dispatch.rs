@@ -7,7 +7,7 @@ use crate::command::{location, SubmissionEntry, FUSE, PSDT};
 use crate::io::IoCommand;
 use crate::registered::CHANGES_CONTENTS;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, vendor, Memory};
+use crate::{admin, capsules, vendor, Memory};
 
 use crate::context::ControllerMut;
 
@@ -21,6 +21,7 @@ impl ControllerMut<'_> {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
         self.check_ready(command)?;
+        self.io.check_attached(command.controller, command.nsid)?;
         let namespaces = &self.io.namespaces;
         let registers = &self.host.registers;
         if namespaces.zones(command.nsid).is_some() && !registers.has_all_command_sets() {
@@ -56,6 +57,10 @@ impl ControllerMut<'_> {
         self.check_ready(command)?;
         if self.host.transport.has_capsules() && command.opcode == capsules::OPCODE {
             return self.execute_fabrics(memory, command);
+        }
+        // Those of namespaces that need not be attached check it themselves.
+        if !admin::is_of_any_namespace(command.opcode) {
+            self.io.check_attached(command.controller, command.nsid)?;
         }
         match self.commands.admin.find(command.opcode) {
             Some(known) => (known.execute)(self, memory, command),

@@ -165,6 +165,21 @@ impl Controller {
         }
     }
 
+    /// Attaches a namespace, or detaches it; a host that asked for it has an event.
+    ///
+    /// # Errors
+    /// As of [`Subsystem::set_attached`].
+    pub fn set_attached(
+        &mut self,
+        memory: &dyn Memory,
+        nsid: u32,
+        attached: bool,
+    ) -> Result<(), u32> {
+        self.0.set_attached(nsid, None, attached)?;
+        self.with(|of| of.attend(memory));
+        Ok(())
+    }
+
     /// Sets the drive's health, when there is no longer a guest to warn.
     pub fn note_health(&mut self, health: Health) {
         self.0.set_health(health);

@@ -115,11 +115,11 @@ fn directive_send(
     if matches!(controller.io.placement, PlacementState::None) {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     }
-    let indices = match command.nsid {
-        ALL_NAMESPACES => 0..controller.io.config.namespaces.len(),
+    let nsids = match command.nsid {
+        ALL_NAMESPACES => 1..=controller.io.namespaces.count(),
         nsid => {
             controller.io.namespace(nsid)?;
-            nsid as usize - 1..nsid as usize
+            nsid..=nsid
         }
     };
     let (kind, operation, specific) = fields(command);
@@ -127,7 +127,10 @@ fn directive_send(
     let PlacementState::Streams(streams) = &mut controller.io.placement else {
         return Err(invalid);
     };
-    for own in &mut streams.namespaces[indices] {
+    let attachments = &controller.io.attachments;
+    let concerned = |nsid: u32| nsids.contains(&nsid) && attachments.has(command.controller, nsid);
+    let all = (1..).zip(&mut streams.namespaces);
+    for (_, own) in all.filter(|(nsid, _)| concerned(*nsid)) {
         match (kind, operation) {
             (directive::IDENTIFY, ENABLE) => {
                 if (command.cdw12 >> 8) as u8 != directive::STREAMS {

@@ -20,7 +20,7 @@ use stasis_vfio_user::{Answer, Device, Handled, Message, Refusal, Request, Vecto
 
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
-use crate::new_nvme::{KeepState, MakeNvme, NewNvme};
+use crate::new_nvme::{missing_namespace, KeepState, MakeNvme, NewNvme};
 use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::vhost_user::memory::GuestMemory;
@@ -412,6 +412,29 @@ impl Served {
         let Self { device, memory, backend, .. } = self;
         let memory = memory.of(device);
         complete(device, memory, backend, done, clock);
+    }
+
+    /// Attaches a namespace, or detaches it.
+    ///
+    /// # Errors
+    /// The reason why it cannot be done.
+    pub(crate) fn set_attached(
+        &mut self,
+        nsid: u32,
+        host: Option<&str>,
+        attached: bool,
+    ) -> Result<(), String> {
+        if host.is_some() {
+            return Err(
+                "it is a vfio-user device, whose only host has no name; leave \"host\" out".into(),
+            );
+        }
+        let Self { device, memory, .. } = self;
+        let memory = memory.of(device);
+        let set = device.controller().set_attached(memory, nsid, attached);
+        set.map_err(|count| missing_namespace(nsid, count))?;
+        self.signal();
+        Ok(())
     }
 
     /// Takes no more clients: the drive is about to end.

@@ -1,0 +1,84 @@
+//! Namespace Attachment (NVMe 2.0 section 5.22), on fabrics: a host attaches namespaces to its
+//! controllers, and detaches them.
+//!
+//! A host has a say in its own controllers only, and attaches only what is granted to it: other
+//! hosts are strangers to it.
+
+use crate::capsules::ConnectedHost;
+use crate::changes::Change;
+use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::context::{AdminCommand, ControllerMut};
+use crate::controller_id::ControllerId;
+use crate::registered::{always, CHANGES_INVENTORY, SUPPORTED};
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::{Memory, PAGE_SIZE};
+
+/// Maximum number of identifiers in a Controller List (section 4.4.1).
+const MAX_IDENTIFIERS: usize = 2047;
+
+pub const NAMESPACE_ATTACHMENT: AdminCommand = AdminCommand {
+    opcode: 0x15,
+    effects: SUPPORTED | CHANGES_INVENTORY,
+    announced: always,
+    identify: 1 << 3,
+    counts_as: None,
+    execute: attachment,
+};
+
+fn attachment(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    const ATTACH: u32 = 0;
+    const DETACH: u32 = 1;
+    let attach = match command.cdw10 & 0xf {
+        ATTACH => true,
+        DETACH => false,
+        _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
+    };
+    let nsid = command.nsid;
+    if nsid == ALL_NAMESPACES {
+        return Err(StatusCode::InvalidField.at(location::NSID));
+    }
+    if controller.io.namespaces.get(nsid).is_none() {
+        return Err(StatusCode::InvalidNamespace.at(location::NSID));
+    }
+    let mut page = vec![0; PAGE_SIZE];
+    controller.io.receive(memory, command, &mut page)?;
+    let listed = parse_list(&page)?;
+    let ControllerMut { io, host, .. } = controller;
+    let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
+    let attachments = &io.attachments;
+    for &id in &listed {
+        if !attachments.controllers().any(|other| other == id) {
+            return Err(StatusCode::ControllerListInvalid.into());
+        }
+        let own = id == host.id || nqn.is_some_and(|nqn| attachments.is_of_host(id, nqn));
+        if !own || attach && !attachments.is_granted(nqn, nsid) {
+            return Err(StatusCode::OperationDenied.at(location::NSID));
+        }
+        match (attach, attachments.has(id, nsid)) {
+            (true, true) => return Err(StatusCode::NamespaceAlreadyAttached.into()),
+            (false, false) => return Err(StatusCode::NamespaceNotAttached.into()),
+            _ => {}
+        }
+    }
+    for id in listed {
+        io.attachments.set(id, nsid, attach);
+        io.changes.add(Change::Attachment(id, nsid));
+    }
+    controller.report_changes(memory);
+    Ok(Outcome::Done(0))
+}
+
+/// The identifiers of a Controller List, which ascend.
+fn parse_list(page: &[u8]) -> Result<Vec<ControllerId>, Failure> {
+    let mut words = page.chunks_exact(2).map(|word| u16::from_le_bytes([word[0], word[1]]));
+    let count = usize::from(words.next().unwrap_or(0));
+    let ids: Vec<_> = words.take(count).map(ControllerId).collect();
+    if !(1..=MAX_IDENTIFIERS).contains(&count) || !ids.is_sorted_by(|one, other| one < other) {
+        return Err(StatusCode::ControllerListInvalid.into());
+    }
+    Ok(ids)
+}

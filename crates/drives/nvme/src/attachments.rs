@@ -1,0 +1,189 @@
+//! Attached namespaces (NVMe 2.0 section 3.2.1): which controllers have which of the namespaces
+//! that there are, and which ones a host's new controllers begin with.
+//!
+//! Controllers of fabrics come and go with their hosts. The ones of a host begin alike (section
+//! 3.1.1, dynamic controllers): with the namespaces that are granted to it.
+
+use std::collections::BTreeMap;
+
+use crate::config::MAX_NAMESPACES;
+use crate::controller_id::ControllerId;
+use crate::subsystem::MAX_CONTROLLERS;
+
+/// A set of namespaces: a bit for each, from NSID 1 on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct NamespaceSet(u128);
+
+const _: () = assert!(MAX_NAMESPACES <= u128::BITS as usize);
+
+impl NamespaceSet {
+    fn first(count: u32) -> Self {
+        Self(u128::MAX.checked_shr(u128::BITS.saturating_sub(count)).unwrap_or(0))
+    }
+
+    fn bit(nsid: u32) -> u128 {
+        nsid.checked_sub(1).and_then(|index| 1u128.checked_shl(index)).unwrap_or(0)
+    }
+
+    fn has(self, nsid: u32) -> bool {
+        self.0 & Self::bit(nsid) != 0
+    }
+
+    /// Returns whether it differs now.
+    fn set(&mut self, nsid: u32, on: bool) -> bool {
+        let before = self.0;
+        match on {
+            true => self.0 |= Self::bit(nsid),
+            false => self.0 &= !Self::bit(nsid),
+        }
+        self.0 != before
+    }
+
+    fn iter(self) -> impl Iterator<Item = u32> {
+        (1..=u128::BITS).filter(move |&nsid| self.has(nsid))
+    }
+}
+
+/// The namespaces of a controller.
+#[derive(Debug)]
+struct Attached {
+    /// The NQN of its host, on a fabric.
+    host: Option<String>,
+    namespaces: NamespaceSet,
+}
+
+/// The attachments of a subsystem.
+#[derive(Debug)]
+pub struct Attachments {
+    count: u32,
+    /// The namespaces of hosts without a grant of their own.
+    common: NamespaceSet,
+    /// Those of the others, by their NQNs.
+    by_host: BTreeMap<String, NamespaceSet>,
+    /// By controller; `None` where there is none for I/O.
+    controllers: [Option<Attached>; MAX_CONTROLLERS],
+}
+
+impl Attachments {
+    /// Of `count` namespaces, all of which every host has.
+    pub fn new(count: u32) -> Self {
+        Self {
+            count,
+            common: NamespaceSet::first(count),
+            by_host: BTreeMap::new(),
+            controllers: [const { None }; MAX_CONTROLLERS],
+        }
+    }
+
+    /// How many namespaces there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn granted(&self, host: Option<&str>) -> NamespaceSet {
+        host.and_then(|host| self.by_host.get(host)).copied().unwrap_or(self.common)
+    }
+
+    /// Whether a host, or one without a name, may have a namespace.
+    pub fn is_granted(&self, host: Option<&str>, nsid: u32) -> bool {
+        self.granted(host).has(nsid)
+    }
+
+    /// Grants a namespace to a host, or withdraws it; `None`: for all hosts.
+    pub fn grant(&mut self, host: Option<&str>, nsid: u32, on: bool) {
+        match host {
+            None => {
+                self.common.set(nsid, on);
+                self.by_host.values_mut().for_each(|of| {
+                    of.set(nsid, on);
+                });
+            }
+            Some(host) => {
+                let common = self.common;
+                self.by_host.entry(host.to_owned()).or_insert(common).set(nsid, on);
+            }
+        }
+    }
+
+    /// A controller of a host begins, with what is granted to it.
+    pub fn begin(&mut self, controller: ControllerId, host: Option<&str>) {
+        let namespaces = self.granted(host);
+        let host = host.map(str::to_owned);
+        if let Some(of) = self.controllers.get_mut(controller.index()) {
+            *of = Some(Attached { host, namespaces });
+        }
+    }
+
+    /// A controller is no more.
+    pub fn end(&mut self, controller: ControllerId) {
+        if let Some(of) = self.controllers.get_mut(controller.index()) {
+            *of = None;
+        }
+    }
+
+    fn attached(&self, controller: ControllerId) -> Option<&Attached> {
+        self.controllers.get(controller.index())?.as_ref()
+    }
+
+    /// Whether a controller is of the host of this NQN.
+    pub fn is_of_host(&self, controller: ControllerId, host: &str) -> bool {
+        self.attached(controller).is_some_and(|of| of.host.as_deref() == Some(host))
+    }
+
+    fn of(&self, controller: ControllerId) -> NamespaceSet {
+        self.attached(controller).map_or_else(NamespaceSet::default, |of| of.namespaces)
+    }
+
+    /// Whether a namespace is attached to a controller.
+    pub fn has(&self, controller: ControllerId, nsid: u32) -> bool {
+        self.of(controller).has(nsid)
+    }
+
+    /// The namespaces that are attached to a controller, in order.
+    pub fn namespaces(&self, controller: ControllerId) -> impl Iterator<Item = u32> {
+        self.of(controller).iter()
+    }
+
+    /// The controllers for I/O, in order.
+    pub fn controllers(&self) -> impl Iterator<Item = ControllerId> + '_ {
+        let all = (0..).zip(&self.controllers);
+        all.filter_map(|(id, of)| of.as_ref().map(|_| ControllerId(id)))
+    }
+
+    /// Attaches a namespace to a controller, or detaches it; returns whether that is a change.
+    pub fn set(&mut self, controller: ControllerId, nsid: u32, on: bool) -> bool {
+        let of = self.controllers.get_mut(controller.index()).and_then(Option::as_mut);
+        of.is_some_and(|of| of.namespaces.set(nsid, on))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_begin_with_what_is_granted_to_their_host() {
+        let mut of = Attachments::new(3);
+        let (one, other) = (ControllerId(1), ControllerId(2));
+        of.begin(one, Some("one"));
+        of.grant(Some("other"), 2, false);
+        of.begin(other, Some("other"));
+        assert_eq!(of.namespaces(one).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(of.namespaces(other).collect::<Vec<_>>(), [1, 3]);
+        of.grant(None, 3, false);
+        assert!(!of.is_granted(Some("other"), 3) && !of.is_granted(None, 3));
+        assert!(of.has(one, 3), "what is attached stays until it is detached");
+        assert!(of.set(one, 3, false) && !of.set(one, 3, false));
+        assert_eq!(of.controllers().collect::<Vec<_>>(), [one, other]);
+        of.end(one);
+        assert!(!of.has(one, 1) && !of.set(one, 1, true), "it is no more");
+        assert_eq!(of.controllers().collect::<Vec<_>>(), [other]);
+    }
+
+    #[test]
+    fn as_many_namespaces_as_there_can_be() {
+        let of = Attachments::new(MAX_NAMESPACES as u32);
+        assert!(of.is_granted(None, 128) && !of.is_granted(None, 129) && !of.is_granted(None, 0));
+        assert!(!Attachments::new(0).is_granted(None, 1));
+    }
+}
