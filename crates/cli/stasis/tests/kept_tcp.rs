@@ -27,8 +27,19 @@ fn write(host: &mut TcpHost, block: u64, byte: u8) -> u16 {
 fn connect(folder: &Path, keys: &str) -> (server::Process, TcpHost) {
     // A port that was free a moment ago.
     let address: SocketAddr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let drive = format!("{DRIVE}{keys}");
-    let process = server::serve(folder, &["--drive", &drive, "--nvme-tcp", &address.to_string()]);
+    connect_at(address, folder, keys, &[])
+}
+
+/// The same at this address, with more options.
+fn connect_at(
+    address: SocketAddr,
+    folder: &Path,
+    keys: &str,
+    more: &[&str],
+) -> (server::Process, TcpHost) {
+    let (drive, place) = (format!("{DRIVE}{keys}"), address.to_string());
+    let arguments = ["--drive", &drive, "--nvme-tcp", &place];
+    let process = server::serve(folder, &[&arguments, more].concat());
     let nqn = Config { serial: "Z".into(), ..Config::default() }.nqn();
     // All command sets.
     (process, TcpHost::connect_for(6, address, &nqn, 1).unwrap())
@@ -90,6 +101,22 @@ fn zones_are_where_the_last_server_left_them() {
 }
 
 /// Kills of the server, by `KILLS`; each time a write is under way.
+#[test]
+fn another_server_goes_on_at_the_same_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let address: SocketAddr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (mut first, mut host) = connect_at(address, folder.path(), "", &[]);
+    assert_eq!(write(&mut host, 256, 7), 0);
+    // The host is connected still.
+    let (second, mut again) = connect_at(address, folder.path(), "", &["--replace"]);
+    assert_eq!(first.0.wait().unwrap().code(), Some(0));
+    assert!(host.read(256).is_err(), "its connection is no more");
+    assert_eq!(again.read(256).unwrap(), [7; 4096]);
+    assert_eq!(write(&mut again, 256, 9), ZONE_INVALID_WRITE, "the pointer is where it was");
+    assert_eq!(write(&mut again, 257, 8), 0);
+    stop(second);
+}
+
 #[test]
 fn zones_survive_kills() {
     let kills: u64 = std::env::var("KILLS").map_or(10, |count| count.parse().expect("a number"));

@@ -148,10 +148,6 @@ const CASES: &[Case] = &[
         &["one socket, d.sock", "2 drives", "name a folder"],
     ),
     refused(
-        &["serve", "--drive=model=null,medium=ram:64MiB", "--vfio-user=d.sock", "--replace"],
-        &["vfio-user", "not handed over", "stop its guest"],
-    ),
-    refused(
         &["serve", "--drive=model=null,medium=ram:64MiB,zones.size=8MiB", "--sockets=sockets"],
         &["`zones` is NVMe's", "--vfio-user"],
     ),

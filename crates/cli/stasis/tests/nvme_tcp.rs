@@ -43,6 +43,9 @@ fn linux_connects_by_tcp() {
         "zoned host-managed zones 16",
         "zone written",
         &format!("fio after {kills} kills: ok"),
+        "fio is running",
+        "handed over",
+        "fio over another server: ok",
         "stopped",
     ];
     host_guest::expect(&said, &expected);

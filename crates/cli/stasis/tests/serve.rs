@@ -334,6 +334,28 @@ fn another_server_takes_its_place() {
 }
 
 #[test]
+fn a_vfio_user_device_is_handed_over_unless_a_guest_has_it() {
+    let folder = folder();
+    let first = serve(folder.path(), &["--vfio-user", "v.sock"]);
+    let in_use = |wanted: bool| {
+        let is = || first.ask(&json!({ "do": "list" }))["drives"][0]["in_use"] == json!(wanted);
+        while !is() {}
+    };
+    let client = UnixStream::connect(folder.path().join("v.sock")).unwrap();
+    in_use(true);
+    let refused = first.ask(&json!({ "do": "replace" }));
+    let said = refused["error"].as_str().unwrap_or_default();
+    assert!(said.contains("drive d: a guest has it") && said.contains("device_add"), "{refused}");
+    drop(client);
+    in_use(false);
+    let second = serve(folder.path(), &["--vfio-user", "v.sock", "--replace"]);
+    let (code, said) = first.end();
+    assert_eq!(code, 0, "{said}");
+    assert!(UnixStream::connect(folder.path().join("v.sock")).is_ok(), "it is the second one's");
+    drop(second);
+}
+
+#[test]
 fn each_io_is_in_its_results() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);

@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::MAX_NAMESPACES;
-use crate::controller_id::ControllerId;
-use crate::subsystem::MAX_CONTROLLERS;
+use crate::controller_id::{ControllerId, MAX_CONTROLLERS};
 
 /// A set of namespaces: a bit for each, from NSID 1 on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

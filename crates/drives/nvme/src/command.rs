@@ -26,6 +26,12 @@ pub struct CommandId {
     pub cid: u16,
 }
 
+/// The admin commands that also concern namespaces that their controller does not have.
+pub mod of_any_namespace {
+    pub const IDENTIFY: u8 = 0x06;
+    pub const NAMESPACE_ATTACHMENT: u8 = 0x15;
+}
+
 /// Bytes of the fields in a submission queue entry, as errors locate them.
 pub mod location {
     pub const OPCODE: u16 = 0;

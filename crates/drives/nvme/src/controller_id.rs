@@ -1,5 +1,8 @@
 //! The identifier of a controller.
 
+/// Limit on the controllers of a subsystem.
+pub const MAX_CONTROLLERS: usize = 64;
+
 /// The identifier of a controller in its subsystem (CNTLID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControllerId(pub u16);

@@ -10,7 +10,7 @@ use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, ConfigError};
 use crate::context::ControllerMut;
 use crate::controller::Ended;
-use crate::controller_id::ControllerId;
+use crate::controller_id::{ControllerId, MAX_CONTROLLERS};
 use crate::formatting::Formatting;
 use crate::host::Host;
 use crate::io::Io;
@@ -21,9 +21,6 @@ use crate::statistics::Statistics;
 use crate::transport::Transport;
 use crate::vendor::{Vendor, VendorRequest};
 use crate::{commands, Memory};
-
-/// Limit on the controllers of a subsystem.
-pub const MAX_CONTROLLERS: usize = 64;
 
 /// A subsystem and its controllers.
 #[derive(Debug)]

@@ -277,7 +277,7 @@ fn replace(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
     let Control { server, actions, changing } = control;
     let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
     let mut out = stream;
-    let sockets = match server.check_lasting().and_then(|()| server.share()) {
+    let sockets = match server.check_replaceable().and_then(|()| server.share()) {
         Ok(sockets) if sockets.len() <= MAX_SOCKETS => sockets,
         Ok(_) => {
             let message = format!("more than {MAX_SOCKETS} drives cannot be handed over");

@@ -178,6 +178,7 @@ impl Server {
         for entry in self.lock().1.values_mut() {
             match &mut entry.endpoint {
                 Endpoint::Socket(socket) => socket.hand_over(),
+                // Their clients connect again, to an address or a name that is made anew.
                 Endpoint::NvmeTcp(_) | Endpoint::VfioUser(_) => {}
                 Endpoint::Ublk(device) => {
                     device.hand_over();
@@ -198,15 +199,31 @@ impl Server {
         drives.1.values().map(|entry| entry.description.index() + 1).max().unwrap_or(0)
     }
 
-    /// Whether the contents of all drives outlive this process; otherwise the name of one
-    /// whose contents do not.
+    /// Whether another server can go on with all drives: their contents outlive this process, and
+    /// their clients find it.
     ///
     /// # Errors
-    /// [`ServeError::Fleeting`] that names it.
-    pub fn check_lasting(&self) -> Result<(), ServeError> {
+    /// [`ServeError::Fleeting`] or [`ServeError::Impossible`], of a drive with which it cannot.
+    pub fn check_replaceable(&self) -> Result<(), ServeError> {
         let drives = self.lock();
         let fleeting = drives.1.iter().find(|(_, entry)| !entry.description.is_lasting());
-        fleeting.map_or(Ok(()), |(name, _)| Err(ServeError::Fleeting(name.clone())))
+        if let Some((name, _)) = fleeting {
+            return Err(ServeError::Fleeting(name.clone()));
+        }
+        for (name, entry) in &drives.1 {
+            let id = entry.id;
+            let stays = || {
+                let snapshot = self.workers[entry.worker]
+                    .call(move |state| state.drives.get(&id).map(Transport::snapshot));
+                snapshot.flatten().is_some_and(|of| of.transport.in_use)
+            };
+            if matches!(entry.endpoint, Endpoint::VfioUser(_)) && stays() {
+                let message = "a guest has it, and QEMU does not connect again: stop the guest, or \
+                     end this server first, after which `device_add` gives the guest the drive back";
+                return Err(ServeError::Impossible { name: name.clone(), message: message.into() });
+            }
+        }
+        Ok(())
     }
 
     /// The names of all drives.

@@ -171,6 +171,15 @@ while [ $kills -lt "$KILLS" ] && kill -0 $fio 2>/dev/null; do
     kills=$((kills + 1))
 done
 wait $fio && echo "fio after $kills kills: ok" || { cat fio.txt log; dmesg | tail -40; exit 1; }
+
+# Another server takes its place while fio writes and checks.
+verify_meanwhile
+sleep 0.5
+kill -0 $fio && echo "fio is running" || true
+before=$server
+serve --drive name=file,model=fixed:200us,medium=file:disk.img --replace
+wait $before && echo "handed over"
+wait $fio && echo "fio over another server: ok" || { cat fio.txt log; dmesg | tail -40; exit 1; }
 nvme disconnect -n "$nqn" >/dev/null
 stop
 echo "stopped"

@@ -6,7 +6,7 @@
 
 use crate::capsules::ConnectedHost;
 use crate::changes::Change;
-use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::context::{AdminCommand, ControllerMut};
 use crate::controller_id::ControllerId;
 use crate::registered::{always, CHANGES_INVENTORY, SUPPORTED};
@@ -17,7 +17,7 @@ use crate::{Memory, PAGE_SIZE};
 const MAX_IDENTIFIERS: usize = 2047;
 
 pub const NAMESPACE_ATTACHMENT: AdminCommand = AdminCommand {
-    opcode: 0x15,
+    opcode: of_any_namespace::NAMESPACE_ATTACHMENT,
     effects: SUPPORTED | CHANGES_INVENTORY,
     announced: always,
     identify: 1 << 3,

@@ -1,6 +1,6 @@
 //! Identify (NVMe 1.4 section 5.15): the properties of the controller and its namespaces.
 
-use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, Namespace, LBA_FORMATS};
@@ -34,7 +34,7 @@ mod structure {
 
 type Page = [u8; PAGE_SIZE];
 
-pub const IDENTIFY: AdminCommand = AdminCommand::plain(0x06, identify);
+pub const IDENTIFY: AdminCommand = AdminCommand::plain(of_any_namespace::IDENTIFY, identify);
 
 fn identify(
     controller: &mut ControllerMut,

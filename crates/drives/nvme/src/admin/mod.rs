@@ -64,8 +64,3 @@ const ON_PCIE: [AdminCommand; BASE.len() + 5] = joined(
 
 const ON_FABRICS: [AdminCommand; BASE.len() + 2] =
     joined(BASE, [keep_alive::KEEP_ALIVE, attachment::NAMESPACE_ATTACHMENT]);
-
-/// Whether an admin command also concerns namespaces that its controller does not have.
-pub fn is_of_any_namespace(opcode: u8) -> bool {
-    [identify::IDENTIFY.opcode, attachment::NAMESPACE_ATTACHMENT.opcode].contains(&opcode)
-}

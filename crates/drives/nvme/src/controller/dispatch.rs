@@ -3,11 +3,11 @@
 
 use stasis_block::{Command, Operation, Refused};
 
-use crate::command::{location, SubmissionEntry, FUSE, PSDT};
+use crate::command::{location, of_any_namespace, SubmissionEntry, FUSE, PSDT};
 use crate::io::IoCommand;
 use crate::registered::CHANGES_CONTENTS;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{admin, capsules, vendor, Memory};
+use crate::{capsules, vendor, Memory};
 
 use crate::context::ControllerMut;
 
@@ -59,7 +59,8 @@ impl ControllerMut<'_> {
             return self.execute_fabrics(memory, command);
         }
         // Those of namespaces that need not be attached check it themselves.
-        if !admin::is_of_any_namespace(command.opcode) {
+        use of_any_namespace::{IDENTIFY, NAMESPACE_ATTACHMENT};
+        if !matches!(command.opcode, IDENTIFY | NAMESPACE_ATTACHMENT) {
             self.io.check_attached(command.controller, command.nsid)?;
         }
         match self.commands.admin.find(command.opcode) {

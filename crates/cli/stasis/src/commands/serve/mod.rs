@@ -154,7 +154,7 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         serve.dh_groups.clone_from(&arguments.dh_groups);
     }
     serve.vfio_user = arguments.vfio_user.clone().or(serve.vfio_user.take());
-    nvme_tcp::check(serve, arguments.replace)?;
+    nvme_tcp::check(serve)?;
     serve.user = arguments.user.clone().or(serve.user.take());
     serve.unconfined |= arguments.unconfined;
     match &arguments.ublk {
@@ -165,7 +165,7 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         Some(names) => serve.ublk.clone_from(names),
         None => {}
     }
-    vfio_user::check(serve, arguments.replace)?;
+    vfio_user::check(serve)?;
     let known =
         |name: &&String| experiment.drives.iter().any(|drive| drive.name.as_ref() == Some(name));
     if let Some(name) = serve.ublk.iter().find(|name| !known(name)) {

@@ -23,7 +23,7 @@ const QUEUE_ENTRIES: u16 = 128;
 const MAX_PATHS: usize = 16;
 
 /// Checks what a server of NVMe/TCP targets cannot have.
-pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
+pub fn check(serve: &ServeSpec) -> Result<()> {
     if serve.nvme_tcp.is_none() {
         if !serve.hosts.is_empty() {
             bail!("`hosts` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out");
@@ -42,9 +42,6 @@ pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
     groups(serve)?;
     if !serve.ublk.is_empty() {
         bail!("a drive is an NVMe/TCP target or a ublk device: leave out one of nvme-tcp and ublk");
-    }
-    if replace {
-        bail!("an NVMe/TCP target's connections are not handed over: stop the other server first, its hosts connect again by themselves");
     }
     Ok(())
 }

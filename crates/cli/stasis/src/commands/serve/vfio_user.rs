@@ -18,15 +18,12 @@ const INSTALL: &str =
     "on Debian 13: apt install qemu-system-x86/trixie-backports seabios/trixie-backports";
 
 /// Checks what a server of vfio-user devices cannot have.
-pub fn check(serve: &ServeSpec, replace: bool) -> Result<()> {
+pub fn check(serve: &ServeSpec) -> Result<()> {
     if serve.vfio_user.is_none() {
         return Ok(());
     }
     if serve.nvme_tcp.is_some() || !serve.ublk.is_empty() {
         bail!("a drive is a vfio-user device, an NVMe/TCP target or a ublk device: leave out all but one of vfio-user, nvme-tcp and ublk");
-    }
-    if replace {
-        bail!("a vfio-user device's connection is not handed over, as QEMU does not connect again: stop its guest, or take the device away (device_del), then start the other server");
     }
     Ok(())
 }
