@@ -70,3 +70,13 @@ stop() {
 settle() {
     until device=$(nvme list -o json 2>/dev/null | grep -o '/dev/nvme[0-9]*n1' | head -1) && [ -b "$device" ]; do sleep 0.1; done
 }
+
+connect() {
+    nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" "$@"
+    settle
+}
+
+control() { # REQUEST
+    perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new($ARGV[0]) or die; print $s "$ARGV[1]\n"; print scalar <$s>' \
+        $at/control.sock "$1"
+}

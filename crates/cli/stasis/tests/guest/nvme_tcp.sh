@@ -6,11 +6,6 @@ ip link set lo up 2>/dev/null || true
 
 watch_steps
 
-connect() {
-    nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" "$@"
-    settle
-}
-
 # Discovery, and a drive on RAM: sizes, every operation, a file system.
 serve --drive name=ram,model=null,medium=ram:64MiB
 nvme discover -t tcp -a 127.0.0.1 -s 4420 >discovered
@@ -79,10 +74,6 @@ paths=
 echo "ports $(nvme discover -t tcp -a 127.0.0.1 -s 4420 | grep -c "portid:  [12]")"
 connect
 nvme connect -t tcp -a 127.0.0.1 -s 5420 -n "$nqn" >/dev/null
-control() { # REQUEST
-    perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new($ARGV[0]) or die; print $s "$ARGV[1]\n"; print scalar <$s>' \
-        $at/control.sock "$1"
-}
 access() { # PATH STATE
     control "{\"do\": \"ana\", \"drive\": \"two\", \"path\": $1, \"state\": \"$2\"}"
 }
@@ -102,41 +93,6 @@ until [ "$(states)" = "non-optimized optimized " ]; do sleep 0.1; done
 kill -0 $fio && echo "fio was running" || true
 wait $fio && echo "fio verifies over both ports"
 access 3 optimized
-nvme disconnect -n "$nqn" >/dev/null
-stop
-
-# A namespace comes and goes, by the control interface and by nvme-cli, while fio verifies another one.
-serve --drive name=three,model=null,medium=ram:96MiB,namespaces=3
-connect
-controller=${device%n1}
-present() { # what `nvme list-ns` and the kernel have
-    local listed
-    listed=$(nvme list-ns "$controller" | sed 's/.*0x//' | tr '\n' ' ')
-    [ "$listed" = "$(ls -d "$controller"n[0-9]* | sed 's/.*n//' | tr '\n' ' ')" ] && [ "$listed" = "$1" ]
-}
-until present "1 2 3 "; do sleep 0.1; done
-fio --name=others --filename="$device" --rw=randwrite --bs=4k --size=16M --io_size=64M --rate_iops=2000 --ioengine=libaio --iodepth=8 \
-    --direct=1 --verify=crc32c --output=fio.txt &
-fio=$!
-dd if=random of="${controller}n2" bs=1M count=1 oflag=direct status=none
-control '{"do": "detach-namespace", "drive": "three", "namespace": 2}'
-until present "1 3 "; do sleep 0.1; done
-echo "a namespace went"
-id=$(nvme id-ctrl "$controller" | awk '$1 == "cntlid" { print $3 }')
-nvme attach-ns "$controller" --namespace-id=2 --controllers="$id" 2>&1 | grep -qi "denied" && echo "and stays away"
-control '{"do": "attach-namespace", "drive": "three", "namespace": 2}'
-until present "1 2 3 "; do sleep 0.1; done
-dd if="${controller}n2" bs=1M count=1 iflag=direct status=none | cmp -n 1048576 - random && echo "a namespace came back"
-nvme detach-ns "$controller" --namespace-id=3 --controllers="$id"
-until present "1 2 "; do sleep 0.1; done
-nvme list-ns "$controller" --all | grep -q "0x3" && nvme attach-ns "$controller" --namespace-id=3 --controllers="$id"
-until present "1 2 3 "; do sleep 0.1; done
-kill -0 $fio && echo "fio was running on another namespace" || true
-wait $fio && echo "fio verifies another namespace"
-control '{"do": "detach-namespace", "drive": "three", "namespace": 2, "host": "nqn.2014-08.org.example:away"}' >/dev/null
-[ "$(nvme list-ns "/dev/$(nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn" --duplicate-connect --hostnqn nqn.2014-08.org.example:away \
-    --hostid 00000000-0000-4000-8000-000000000003 -o json | grep -o 'nvme[0-9]*' | tail -1)" | sed 's/.*0x//' | tr '\n' ' ')" = "1 3 " ] &&
-    present "1 2 3 " && echo "a namespace that one host has not"
 nvme disconnect -n "$nqn" >/dev/null
 stop
 
@@ -171,15 +127,6 @@ while [ $kills -lt "$KILLS" ] && kill -0 $fio 2>/dev/null; do
     kills=$((kills + 1))
 done
 wait $fio && echo "fio after $kills kills: ok" || { cat fio.txt log; dmesg | tail -40; exit 1; }
-
-# Another server takes its place while fio writes and checks.
-verify_meanwhile
-sleep 0.5
-kill -0 $fio && echo "fio is running" || true
-before=$server
-serve --drive name=file,model=fixed:200us,medium=file:disk.img --replace
-wait $before && echo "handed over"
-wait $fio && echo "fio over another server: ok" || { cat fio.txt log; dmesg | tail -40; exit 1; }
 nvme disconnect -n "$nqn" >/dev/null
 stop
 echo "stopped"
