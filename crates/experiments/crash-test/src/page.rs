@@ -194,8 +194,7 @@ impl Report {
     fn example(&self, group: &Group) -> Option<String> {
         let finding = self.outcome.findings.get(group.example)?;
         if group.kind == Kind::Check {
-            let said = first_line(&finding.what);
-            let said = said.split_once(": ").map_or(said, |(_, said)| said);
+            let said = conclusion(&finding.what);
             let (state, at) = (finding.state, format_duration(finding.at));
             return Some(format!("{said} (state {state}, power cut at {at}). "));
         }
@@ -493,4 +492,38 @@ pub(crate) fn of_drive(drive: Option<&String>) -> String {
 
 pub(crate) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
+}
+
+/// The finding of a check, of all that it said: its last line. Programs that it calls speak before it
+/// does. A hint of ours stands in brackets behind.
+fn conclusion(what: &str) -> &str {
+    let lines = what.lines().map(str::trim).filter(|line| !line.is_empty());
+    let own = lines.clone().take_while(|line| !line.starts_with("(fsck's status"));
+    match own.clone().count() {
+        0 | 1 => {
+            let said = first_line(what);
+            said.split_once(": ").map_or(said, |(_, said)| said)
+        }
+        _ => own.last().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::conclusion;
+
+    #[test]
+    fn a_check_concludes_with_its_last_line() {
+        for (what, expected) in [
+            (
+                "the check's status is 2: pg_ctl: starting\n9 acknowledged, 0 left\n",
+                "9 acknowledged, 0 left",
+            ),
+            ("the check's status is 1: /a is gone", "/a is gone"),
+            ("the check's status is 4: dirty\n(fsck's status 4 with -n: replay)", "dirty"),
+            ("", ""),
+        ] {
+            assert_eq!(conclusion(what), expected);
+        }
+    }
 }
