@@ -59,7 +59,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "reorder": 0.1, "corrupt": 0.1,
     },
     "Fault": {
-        "kind": "slow", "drive": "m", "begin": "1s", "end": "2s", "rate": 0.1, "first": 3, "times": 4,
+        "kind": "slow", "drive": "m", "machine": "o", "begin": "1s", "end": "2s", "rate": 0.1, "first": 3, "times": 4,
         "offset": "4KiB", "length": "1MiB", "operations": ["read"], "factor": 2.0, "delay": "1ms",
     },
     "Link": {

@@ -387,12 +387,13 @@ class Network(Table):
 
 @dataclass
 class Fault(Table):
-    """A fault of a drive."""
+    """A fault of a drive or a machine."""
 
     PLACE: ClassVar[str] = "[[fault]]"
 
     kind: Optional[str] = None
     drive: Optional[str] = None
+    machine: Optional[str] = None
     begin: Optional[str] = None
     end: Optional[str] = None
     rate: Optional[float] = None

@@ -7,20 +7,37 @@ use stasis_block::{units, Operation};
 use stasis_config::{guess, listed};
 use stasis_drive::{DriveFault, DriveFaultKind};
 
-use crate::Experiment;
+use crate::{Experiment, MachineSpec};
 
 /// Limit on the faults of an experiment.
 const MAX_FAULTS: usize = 1024;
 
-/// A fault of a drive.
+/// The kind of a machine's fault: its processors stand still.
+const PAUSE: &str = "pause";
+
+/// A fault of a machine, resolved: its processors stand still. Times count from the start of the
+/// guests' commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachinePause {
+    /// Number among the experiment's faults.
+    pub number: u16,
+    /// When it begins (ns).
+    pub begin: Nanos,
+    /// When it ends (ns), if it does.
+    pub end: Option<Nanos>,
+}
+
+/// A fault of a drive or a machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ScheduledFault {
     /// Kind of the fault.
-    #[schemars(extend("enum" = DriveFaultKind::ALL.map(DriveFaultKind::name)))]
+    #[schemars(extend("enum" = kinds().collect::<Vec<_>>()))]
     pub kind: String,
     /// Drive that it befalls; by default the only one.
     pub drive: Option<String>,
+    /// Machine that `pause` befalls; by default the only one.
+    pub machine: Option<String>,
     /// When it begins, in virtual time after the commands' start; by default at once.
     #[serde(with = "units::duration_option")]
     pub begin: Option<Nanos>,
@@ -50,16 +67,62 @@ pub struct ScheduledFault {
     pub delay: Option<Nanos>,
 }
 
+/// Every kind.
+fn kinds() -> impl Iterator<Item = &'static str> {
+    DriveFaultKind::ALL.into_iter().map(DriveFaultKind::name).chain([PAUSE])
+}
+
 impl ScheduledFault {
+    /// Whether a machine is befallen, and not a drive.
+    fn is_of_machine(&self) -> bool {
+        self.kind == PAUSE
+    }
+
+    /// The drive or machine that is befallen.
+    pub fn target(&self) -> &str {
+        let name = if self.is_of_machine() { &self.machine } else { &self.drive };
+        name.as_deref().unwrap_or("machine")
+    }
+
+    /// The pause of a machine that it describes; `number`: its place in the experiment.
+    fn pause(&self, number: u16) -> Result<MachinePause, String> {
+        for (key, given) in [
+            ("drive", self.drive.is_some()),
+            ("rate", self.rate.is_some()),
+            ("first", self.first.is_some()),
+            ("times", self.times.is_some()),
+            ("offset", self.offset.is_some()),
+            ("length", self.length.is_some()),
+            ("operations", !self.operations.is_empty()),
+            ("factor", self.factor.is_some()),
+            ("delay", self.delay.is_some()),
+        ] {
+            if given {
+                return Err(format!("{key} means nothing for the kind `{PAUSE}`"));
+            }
+        }
+        self.check_times()?;
+        Ok(MachinePause { number, begin: self.begin.unwrap_or(0), end: self.end })
+    }
+
+    fn check_times(&self) -> Result<(), String> {
+        match (self.begin.unwrap_or(0), self.end) {
+            (begin, Some(end)) if end <= begin => {
+                let [begin, end] = [begin, end].map(units::format_duration);
+                Err(format!("it ends at {end}, but begins at {begin}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The fault of a drive that it describes; `number`: its place in the experiment.
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
     pub fn of_drive(&self, number: u16) -> Result<DriveFault, String> {
-        let kinds = DriveFaultKind::ALL;
-        let kind = kinds.into_iter().find(|kind| kind.name() == self.kind).ok_or_else(|| {
-            let names = || kinds.into_iter().map(DriveFaultKind::name);
-            let (guess, all) = (guess(&self.kind, names()), listed(names()));
+        let all = DriveFaultKind::ALL;
+        let kind = all.into_iter().find(|kind| kind.name() == self.kind).ok_or_else(|| {
+            let (guess, all) = (guess(&self.kind, kinds()), listed(kinds()));
             match self.kind.is_empty() {
                 true => format!("it has no kind; there are {all}"),
                 false => format!("unknown kind `{}`; {guess}there are {all}", self.kind),
@@ -118,11 +181,9 @@ impl ScheduledFault {
         if let Some(times) = self.times.filter(|times| kind == BitRot && *times > MAX_SECTORS) {
             return Err(format!("times is {times}, but of bit-rot at most {MAX_SECTORS}"));
         }
-        if let (begin, Some(end)) = (self.begin.unwrap_or(0), self.end) {
-            if end <= begin {
-                let [begin, end] = [begin, end].map(units::format_duration);
-                return Err(format!("it ends at {end}, but begins at {begin}"));
-            }
+        self.check_times()?;
+        if self.machine.is_some() {
+            return Err(format!("machine means nothing for the kind `{name}`"));
         }
         if self.length == Some(0) {
             return Err("length is 0, but must be at least one byte".into());
@@ -142,12 +203,62 @@ impl Experiment {
     pub fn faults_of(&self, name: &str) -> Result<Vec<DriveFault>, String> {
         let mut faults = Vec::new();
         for (number, fault) in self.faults.iter().enumerate() {
-            if fault.drive.as_deref() == Some(name) {
+            if fault.drive.as_deref() == Some(name) && !fault.is_of_machine() {
                 let number = u16::try_from(number).unwrap_or(u16::MAX);
                 faults.push(fault.of_drive(number)?);
             }
         }
         Ok(faults)
+    }
+
+    /// The pauses of a machine.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn pauses_of(&self, machine: &MachineSpec) -> Result<Vec<MachinePause>, String> {
+        let mut pauses: Vec<MachinePause> = Vec::new();
+        for (number, fault) in self.faults.iter().enumerate() {
+            if !fault.is_of_machine() || fault.machine != machine.name {
+                continue;
+            }
+            let pause = fault.pause(u16::try_from(number).unwrap_or(u16::MAX))?;
+            let meets = |other: &&MachinePause| {
+                pause.begin < other.end.unwrap_or(Nanos::MAX)
+                    && other.begin < pause.end.unwrap_or(Nanos::MAX)
+            };
+            if let Some(other) = pauses.iter().find(meets) {
+                return Err(format!("it is during fault {}", other.number));
+            }
+            pauses.push(pause);
+        }
+        Ok(pauses)
+    }
+
+    fn check_pause(&self, fault: &ScheduledFault) -> Result<(), String> {
+        let machines = self.machine.all();
+        let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
+        let Some(machine) = machines.iter().find(|machine| machine.name == fault.machine) else {
+            return Err(match &fault.machine {
+                None => format!("give it a machine: there are {}", listed(names())),
+                Some(name) if names().next().is_none() => {
+                    format!("there is no machine `{name}`: there is one, without a name")
+                }
+                Some(name) => {
+                    let guess = guess(name, names());
+                    format!("there is no machine `{name}`; {guess}there are {}", listed(names()))
+                }
+            });
+        };
+        fault.pause(0)?;
+        if machine.rewind {
+            return Err("a machine with rewind cannot pause".into());
+        }
+        if fault.end.is_none() && machine.wait {
+            return Err("without an end its command never ends: give the pause an end, or the \
+                        machine `wait = false`"
+                .into());
+        }
+        self.pauses_of(machine).map(drop)
     }
 
     /// Names of the drives with a model of their own, which faults can befall.
@@ -160,7 +271,7 @@ impl Experiment {
     pub(crate) fn settle_faults(&mut self) {
         let names: Vec<String> = self.faulty_drives().map(str::to_owned).collect();
         if let [only] = &names[..] {
-            for fault in &mut self.faults {
+            for fault in self.faults.iter_mut().filter(|fault| !fault.is_of_machine()) {
                 fault.drive.get_or_insert_with(|| only.clone());
             }
         }
@@ -173,6 +284,10 @@ impl Experiment {
         }
         for (number, fault) in self.faults.iter().enumerate() {
             let of = |message: String| format!("fault {number}: {message}");
+            if fault.is_of_machine() {
+                self.check_pause(fault).map_err(of)?;
+                continue;
+            }
             let all = || listed(self.faulty_drives());
             match &fault.drive {
                 None if self.faulty_drives().next().is_none() => {
@@ -238,6 +353,25 @@ mod tests {
         ] {
             assert!(GOOD.contains(from), "{from}");
             let message = finish(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert!(message.contains(expected), "{from} -> {to}: {message}");
+        }
+        let machines = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\
+             [[fault]]\nkind = 'pause'\nmachine = 'a'\nbegin = '1s'\nend = '2s'\n";
+        assert_eq!(finish(machines).unwrap().faults[0].target(), "a");
+        for (from, to, expected) in [
+            ("machine = 'a'\n", "", "give it a machine: there are `a`, `b`"),
+            ("machine = 'a'\n", "machine = 'c'\n", "there is no machine `c`"),
+            ("end = '2s'\n", "", "give the pause an end"),
+            ("end = '2s'", "end = '1s'", "it ends at 1s, but begins at 1s"),
+            ("end = '2s'", "end = '2s'\nrate = 0.5", "rate means nothing for the kind `pause`"),
+            (
+                "end = '2s'\n",
+                "end = '2s'\n[[fault]]\nkind = 'pause'\nmachine = 'a'\nend = '1500ms'\n",
+                "it is during fault 0",
+            ),
+        ] {
+            assert!(machines.contains(from), "{from}");
+            let message = finish(&machines.replacen(from, to, 1)).unwrap_err();
             assert!(message.contains(expected), "{from} -> {to}: {message}");
         }
         let none = "command = ['true']\n[[fault]]\nkind = 'stall'\n";

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{anyhow, Context, Result};
 use stasis_channel::{Job, Keyboard};
 use stasis_crash::TraceStream;
-use stasis_experiment::CpuSpeed;
+use stasis_experiment::{CpuSpeed, MachinePause};
 use stasis_guest_image::Guest;
-use stasis_machine::{Command, Config, MachineConfig, Rewind, Speed, Stop, TimelineConfig};
+use stasis_machine::{Command, Config, MachineConfig, Pause, Rewind, Speed, Stop, TimelineConfig};
 use stasis_run_events::{EventSink, Outcome};
 
 use crate::networks;
@@ -130,6 +130,10 @@ impl Inputs for Files {
     }
 }
 
+fn pause(&MachinePause { number, begin, end }: &MachinePause) -> Pause {
+    Pause { number, begin, end }
+}
+
 fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
     let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
     let mut bytes = vec![0; usize::try_from(length)?];
@@ -182,6 +186,7 @@ pub fn run(
             random: machine.spec.random,
             rewind: machine.spec.rewind.then_some(rewind),
             waited: machine.spec.wait,
+            pauses: machine.pauses.iter().map(pause).collect(),
         });
     }
     let first = &plan.machines.first().context("there is no machine")?.spec;

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_channel::Job;
-use stasis_experiment::{CpuSpeed, DriveSpec, Interface, MachineSpec, TenantSpec};
+use stasis_experiment::{CpuSpeed, DriveSpec, Interface, MachinePause, MachineSpec, TenantSpec};
 use stasis_models::ModelSpec;
 use stasis_network::NetworkSpec;
 use stasis_report::{Changes, Drive};
@@ -94,6 +94,9 @@ pub struct PlannedMachine {
     pub job: Job,
     /// The drives, in order.
     pub drives: Vec<PlannedDrive>,
+    /// When its processors stand still.
+    #[serde(default)]
+    pub pauses: Vec<MachinePause>,
 }
 
 /// A place on a shared drive.

@@ -235,7 +235,9 @@ impl<'a> RunSetup<'a> {
             // Interfaces are eth0, eth1 and so on, in the order of the networks.
             spec.kernel_command_line.push_str(" net.ifnames=0");
         }
-        PlannedMachine { name, spec, job, drives }
+        // The experiment's check has seen them.
+        let pauses = experiment.pauses_of(&spec).unwrap_or_default();
+        PlannedMachine { name, spec, job, drives, pauses }
     }
 
     /// Time that the software of a guest with `vcpus` processors adds to a read as fio measures it

@@ -218,9 +218,7 @@ impl<'a> Runner<'a> {
             writer.add_network(name, &network.machines, network.capture != Some(0))?;
         }
         if !experiment.faults.is_empty() {
-            let fault = |fault: &ScheduledFault| {
-                (fault.kind.clone(), fault.drive.clone().unwrap_or_default())
-            };
+            let fault = |fault: &ScheduledFault| (fault.kind.clone(), fault.target().to_owned());
             writer.keep_faults(experiment.faults.iter().map(fault).collect())?;
         }
         let paths = prepared.paths();

@@ -37,6 +37,7 @@ fn main() {
         random: false,
         rewind: None,
         waited: true,
+        pauses: Vec::new(),
     };
     let config = Config {
         machines: vec![machine],

@@ -46,7 +46,7 @@ pub use boot::BootError;
 pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
-    run, Config, Controller, DriveConfig, MachineConfig, NetworkConfig, Rewind, Speed, Stop,
+    run, Config, Controller, DriveConfig, MachineConfig, NetworkConfig, Pause, Rewind, Speed, Stop,
     TimelineConfig,
 };
 

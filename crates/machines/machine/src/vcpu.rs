@@ -17,6 +17,8 @@ pub enum ProcessorState {
     Runnable,
     /// Executed HLT and waits for an interrupt.
     Halted,
+    /// Could run, and stands still.
+    Paused,
 }
 
 /// A processor but for its KVM handle.

@@ -116,3 +116,47 @@ fn clusters_keep_what_they_have_acknowledged() {
         assert_eq!(link["max_error_ns"], 0);
     }
 }
+
+/// Two machines that tell the longest of 60 steps of 100 ms; one of them pauses meanwhile.
+const PAUSE: &str = r#"
+command = ["perl", "-MTime::HiRes=time,sleep", "-e", '''
+$t = time;
+for (1 .. 60) { sleep 0.1; $n = time; $g = $n - $t if $n - $t > $g; $t = $n }
+printf "%.0f\n", 1000 * $g''']
+
+[[machine]]
+name = "a"
+[[machine]]
+name = "b"
+
+[[network]]
+name = "lan"
+
+[[fault]]
+kind    = "pause"
+machine = "a"
+begin   = "1s"
+end     = "4s"
+"#;
+
+#[test]
+fn a_paused_machine_stands_still_and_the_others_go_on() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("pause.toml"), PAUSE).unwrap();
+    let runs = ["p1", "p2"].map(|results| {
+        let run = bench.run(&["pause.toml", "--results", results]);
+        run.expect(0);
+        let mut lines: Vec<String> = run.stdout.lines().map(String::from).collect();
+        lines.sort_unstable();
+        lines
+    });
+    assert_eq!(runs[0], runs[1]);
+    let longest = |line: &str, name: &str| -> u64 {
+        line.strip_prefix(&format!("[{name}] ")).unwrap().parse().unwrap()
+    };
+    // In milliseconds: the pause, and what was left of a step.
+    assert!((3_000..3_110).contains(&longest(&runs[0][0], "a")), "{:?}", runs[0]);
+    assert!((100..110).contains(&longest(&runs[0][1], "b")), "{:?}", runs[0]);
+    let faults = bench.json("p1/summary.json")["faults"].clone();
+    assert_eq!((&faults[0]["target"], &faults[0]["happened"]), (&"a".into(), &1.into()));
+}

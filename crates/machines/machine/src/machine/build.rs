@@ -14,6 +14,7 @@ use super::config::{
 };
 use super::limits::Limits;
 use super::networks::Networks;
+use super::pauses::Pauses;
 use super::rewind::RewindState;
 use super::run::Run;
 use super::timeline::{Timeline, BATCH};
@@ -259,6 +260,7 @@ impl Machine {
         let processors = (0..config.vcpus).map(Processor::new).collect();
         Ok(Self {
             lazy: drives.iter().any(DriveDevice::is_lazy),
+            pauses: Pauses::new(config.pauses),
             processors,
             vcpus: Vec::new(),
             memory,

@@ -10,6 +10,7 @@ use stasis_channel::Job;
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
 
 use super::networks::NetworkConfig;
+use super::pauses::Pause;
 use crate::devices::{CommandSource, PortConfig};
 
 /// One drive of a machine.
@@ -68,6 +69,8 @@ pub struct MachineConfig<'a> {
     pub rewind: Option<Rewind>,
     /// Whether the run lasts until its command has ended.
     pub waited: bool,
+    /// When its processors stand still; these do not overlap.
+    pub pauses: Vec<Pause>,
 }
 
 /// Configuration of a run.
@@ -76,7 +79,7 @@ pub struct Config<'a> {
     pub machines: Vec<MachineConfig<'a>>,
     /// Drives that they share.
     pub shared: Vec<SharedDrive>,
-    /// Whether any of the drives has faults.
+    /// Whether any of the drives or machines has faults.
     pub has_faults: bool,
     /// Networks between them. Every port of each belongs to one machine.
     pub networks: Vec<NetworkConfig>,

@@ -11,6 +11,7 @@ mod limits;
 mod networks;
 mod order;
 mod outcome;
+mod pauses;
 mod ports;
 mod rewind;
 mod round;
@@ -39,6 +40,7 @@ pub use config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
 };
 pub use networks::NetworkConfig;
+pub use pauses::Pause;
 
 /// After so many ticks of virtual time the user and the limits are looked at, in any sequence of
 /// turns.
@@ -67,6 +69,7 @@ impl Run<'_> {
                 machine.discard_frames(&mut self.timeline);
             }
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
+                machine.run_due_pauses(&mut self.timeline);
                 machine.run_due_events(&mut self.timeline)?;
                 machine.wake(self.instant);
             }

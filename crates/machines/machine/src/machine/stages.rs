@@ -44,6 +44,7 @@ impl Run<'_> {
                     self.timeline.emit(RunEvent::Stage(Stage::Running))?;
                     self.shared.iter().for_each(|shared| shared.start(now));
                     self.timeline.networks.begin(now);
+                    self.machines.iter_mut().for_each(|machine| machine.pauses.begin(now));
                 }
             }
             AgentEvent::Exited(status) => self.ended(number, Ending::Exited(status))?,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use stasis_block::clock::Nanos;
 use stasis_run_events::Ending;
 
+use super::pauses::Pauses;
 use super::rewind::RewindState;
 use super::timeline::Timeline;
 use crate::apic::Expiry;
@@ -29,6 +30,7 @@ pub(super) struct Machine {
     pub(super) ports: Vec<NetworkDevice>,
     /// Whether any drive is to be polled for submissions.
     pub(super) lazy: bool,
+    pub(super) pauses: Pauses,
     pub(super) serial: Serial,
     pub(super) io_apic: IoApic,
     pub(super) cmos: Cmos,
@@ -85,7 +87,8 @@ impl Machine {
             .iter()
             .filter_map(|drive| Some(scale.to_ticks(drive.next_event()?).max(held_until)));
         let ports = self.next_port_event(timeline).into_iter();
-        timers.chain(drives).chain(ports.map(|at| scale.to_ticks(at))).min()
+        let pause = self.pauses.next_event(scale);
+        timers.chain(drives).chain(ports.map(|at| scale.to_ticks(at))).chain(pause).min()
     }
 
     /// When a processor's timer expires (ticks): of a busy one, on its own time.
@@ -158,6 +161,9 @@ impl Machine {
 
     /// Processors that have something to do run again, from `now` on.
     pub(super) fn wake(&mut self, now: u64) {
+        if self.pauses.is_paused() {
+            return;
+        }
         for processor in &mut self.processors {
             if processor.state == ProcessorState::Halted && processor.apic.pending().is_some() {
                 processor.state = ProcessorState::Runnable;

@@ -1,0 +1,127 @@
+//! Pauses of a machine: its processors stand still, while its devices and all other machines go on.
+
+use std::collections::VecDeque;
+
+use stasis_block::clock::Nanos;
+use stasis_run_events::FaultRecord;
+
+use super::timeline::Timeline;
+use super::vm::Machine;
+use crate::freeze::Scale;
+use crate::vcpu::ProcessorState;
+
+/// A pause of a machine's processors; times count from the commands' start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// Number among the experiment's faults.
+    pub number: u16,
+    /// When it begins (ns).
+    pub begin: Nanos,
+    /// When it ends (ns), if it does.
+    pub end: Option<Nanos>,
+}
+
+/// The pauses of a machine.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    /// Those to come, in the order of time.
+    coming: VecDeque<Pause>,
+    /// When the commands began (ns).
+    begun: Option<Nanos>,
+    /// The end of the present pause (ns since the machines' start): the greatest number for none.
+    until: Option<Nanos>,
+}
+
+impl Pauses {
+    /// `pauses` do not overlap.
+    pub(super) fn new(mut pauses: Vec<Pause>) -> Self {
+        pauses.sort_by_key(|pause| pause.begin);
+        Self { coming: pauses.into(), begun: None, until: None }
+    }
+
+    /// The commands begin.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.begun.get_or_insert(now);
+    }
+
+    /// Whether the processors stand still.
+    pub(super) fn is_paused(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// When the next pause begins, or the present one ends (ticks).
+    pub(super) fn next_event(&self, scale: Scale) -> Option<u64> {
+        let at = match self.until {
+            Some(until) => Some(until).filter(|until| *until != Nanos::MAX),
+            None => self.next_begin(),
+        };
+        at.map(|at| scale.to_ticks(at))
+    }
+
+    fn next_begin(&self) -> Option<Nanos> {
+        Some(self.begun?.saturating_add(self.coming.front()?.begin))
+    }
+
+    /// Ends the present pause if it is over at `now` (ns); whether it is.
+    fn end(&mut self, now: Nanos) -> bool {
+        let over = self.until.is_some_and(|until| until <= now);
+        if over {
+            self.until = None;
+        }
+        over
+    }
+
+    /// Begins the next pause if it is time at `now` (ns).
+    fn start(&mut self, now: Nanos) -> Option<FaultRecord> {
+        let at = self.next_begin().filter(|at| *at <= now && self.until.is_none())?;
+        let (begun, pause) = (self.begun?, self.coming.pop_front()?);
+        self.until = Some(pause.end.map_or(Nanos::MAX, |end| begun.saturating_add(end)));
+        Some(FaultRecord { fault: pause.number, at, order: None, offset: 0, length: 0 })
+    }
+}
+
+impl Machine {
+    /// Ends and begins the pauses that are due.
+    pub(super) fn run_due_pauses(&mut self, timeline: &mut Timeline) {
+        let (now, now_ns) = (timeline.clock.now(), timeline.clock.now_ns());
+        if self.pauses.end(now_ns) {
+            for processor in &mut self.processors {
+                if processor.state == ProcessorState::Paused {
+                    processor.state = ProcessorState::Runnable;
+                    processor.time = processor.time.max(now);
+                }
+            }
+        }
+        if let Some(record) = self.pauses.start(now_ns) {
+            timeline.faults.push(record);
+            for processor in &mut self.processors {
+                if processor.state == ProcessorState::Runnable {
+                    processor.state = ProcessorState::Paused;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_come_one_after_the_other() {
+        let pause = |number, begin, end| Pause { number, begin, end };
+        let mut pauses = Pauses::new(vec![pause(1, 500, None), pause(0, 100, Some(300))]);
+        let scale = Scale::new(1_000_000);
+        assert_eq!((pauses.next_event(scale), pauses.start(1_000)), (None, None));
+        pauses.begin(1_000);
+        pauses.begin(9_000);
+        assert_eq!(pauses.next_event(scale), Some(1_100));
+        assert_eq!(pauses.start(1_099), None);
+        assert_eq!(pauses.start(1_100).map(|record| (record.fault, record.at)), Some((0, 1_100)));
+        assert!(pauses.is_paused() && !pauses.end(1_299));
+        assert_eq!(pauses.next_event(scale), Some(1_300));
+        assert!(pauses.end(1_300) && !pauses.is_paused());
+        assert_eq!(pauses.start(1_700).map(|record| (record.fault, record.at)), Some((1, 1_500)));
+        assert_eq!((pauses.next_event(scale), pauses.end(u64::MAX - 1)), (None, false));
+    }
+}
