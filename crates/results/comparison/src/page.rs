@@ -132,7 +132,7 @@ impl Comparison {
         let sentence = match largest {
             None => format!("None of the {all} latencies differs significantly."),
             Some(one) => format!(
-                "{} {}{} at {} of {}s of {}: {} in place of {} ({}), the largest difference.",
+                "{} {}{} at {} of {}s of {}: {} in place of {} ({}), the largest significant difference.",
                 one.candidate,
                 if one.is_slower() { "is slower than " } else { "is faster than " },
                 self.candidates[0].name,

@@ -223,7 +223,6 @@ pub fn head(figures: &[Figure], failed: &[(String, String)]) -> Head {
     };
     let all: Vec<&Figure> = figures.iter().collect();
     let off = deviations(&all);
-    let median = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied();
     let percent = |value: Option<f64>| match value {
         Some(value) => format!("{} %", units::significant(value, 3)),
         None => "–".to_owned(),
@@ -414,6 +413,13 @@ fn plot(figures: &[&Figure]) -> Markup {
     Bars { title, axis, stacked: false, bars: bars.collect() }.draw()
 }
 
+/// The median of sorted values: of an even number the mean of the two in the middle.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get((sorted.len() - 1) / 2)?;
+    Some((lower + upper) / 2.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -565,5 +571,14 @@ mod tests {
         let drawn = plots[0].as_str();
         assert!(drawn.contains("class=\"dot c0\"") && !drawn.contains("<rect"), "{drawn}");
         assert!(drawn.contains(&format!(">{what}</text>")), "{drawn}");
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
+        assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
+        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), Some(3.0));
     }
 }
