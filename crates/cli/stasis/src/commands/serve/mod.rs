@@ -128,6 +128,9 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     let (mut experiment, base) =
         here::experiment(arguments.experiment.as_deref(), &arguments.drive)?;
     experiment.name_drives()?;
+    if !experiment.faults.is_empty() {
+        bail!("`[[fault]]` is of `stasis run` and `crash-test`, and has no effect on served drives: leave it out");
+    }
     let serve = &mut experiment.serve;
     if let Some(folder) = &arguments.sockets {
         serve.sockets = Some(folder.clone());
