@@ -47,6 +47,27 @@ fn linux_connects_by_tcp() {
 
 #[test]
 #[ignore = "boots a guest with another kernel: make system-test"]
+fn namespaces_and_servers_come_and_go() {
+    let guest = host_guest::guest(&["nvme-tcp"]);
+    let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
+    let said = host_guest::run(&mut vm, include_str!("guest/nvme_namespaces.sh"), 280);
+    let expected = [
+        "a namespace went",
+        "and stays away",
+        "a namespace came back",
+        "fio was running on another namespace",
+        "fio verifies another namespace",
+        "a namespace that one host has not",
+        "fio is running",
+        "handed over",
+        "fio over another server: ok",
+        "stopped",
+    ];
+    host_guest::expect(&said, &expected);
+}
+
+#[test]
+#[ignore = "boots a guest with another kernel: make system-test"]
 fn linux_authenticates_by_tcp() {
     let guest = host_guest::guest(&["nvme-tcp", "dh_generic"]);
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
