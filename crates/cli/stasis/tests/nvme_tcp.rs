@@ -46,7 +46,7 @@ fn linux_connects_by_tcp() {
 }
 
 #[test]
-#[ignore = "boots a guest with another kernel: make system-test"]
+#[ignore = "boots a guest with another kernel: make slow-test"]
 fn namespaces_and_servers_come_and_go() {
     let guest = host_guest::guest(&["nvme-tcp"]);
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
@@ -67,7 +67,7 @@ fn namespaces_and_servers_come_and_go() {
 }
 
 #[test]
-#[ignore = "boots a guest with another kernel: make system-test"]
+#[ignore = "boots a guest with another kernel: make slow-test"]
 fn linux_authenticates_by_tcp() {
     let guest = host_guest::guest(&["nvme-tcp", "dh_generic"]);
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
