@@ -26,6 +26,7 @@ __all__ = [
     "Disk",
     "Drive",
     "Experiment",
+    "Fault",
     "Guest",
     "Limits",
     "Link",
@@ -455,5 +456,5 @@ class Experiment(Table):
 
 TABLES: dict[str, type[Table]] = {
     each.__name__: each
-    for each in (Disk, Drive, Guest, Limits, Link, Machine, Network, Ocssd, Serve, Workload, Zones, Zrwa)
+    for each in (Disk, Drive, Fault, Guest, Limits, Link, Machine, Network, Ocssd, Serve, Workload, Zones, Zrwa)
 }
