@@ -136,8 +136,8 @@ const CASES: &[Case] = &[
     ),
     refused(&["image", "convert", "no.img", "new.qcow2"], &["no.img", "No such file"]),
     // Servers.
-    refused(&["run", "fault.toml"], &["fault 0", "did you mean `lost-write`?"]),
-    refused(&["serve", "fault.toml"], &["`[[fault]]`", "no effect on served drives"]),
+    refused(&["run", "fault.toml"], &["fault[0].kind", "line 6", "did you mean `lost-write`?"]),
+    refused(&["serve", "rot.toml"], &["`[[fault]]`", "no effect on served drives"]),
     refused(&["serve"], &["no drive to serve", "--drive"]),
     refused(
         &[
@@ -186,11 +186,14 @@ fn prepare(folder: &Path) {
     write("word.toml", "[machine]\nvcpu = 2\n");
     write("table.toml", "drive = 7\n");
     write("model.toml", "[[drive]]\nmodel = 7\nmedium = \"ram:64MiB\"\n");
-    write(
-        "fault.toml",
-        "command = [\"true\"]\n[[drive]]\nmodel = \"null\"\nmedium = \"ram:64MiB\"\n\
-         [[fault]]\nkind = \"lost-writes\"\n",
-    );
+    let fault = |kind: &str| {
+        format!(
+            "command = [\"true\"]\n[[drive]]\nmodel = \"null\"\nmedium = \"ram:64MiB\"\n\
+             [[fault]]\nkind = \"{kind}\"\n"
+        )
+    };
+    write("fault.toml", &fault("lost-writes"));
+    write("rot.toml", &fault("bit-rot"));
     write("job.fio", "[job]\nrw=randread\nbs=4k\nnumber_ios=10\n");
     write("empty.img", "");
     write("small.img", &"\0".repeat(4096));
