@@ -222,7 +222,7 @@ impl<M: Medium + ?Sized> Join<M> {
 }
 
 /// Flips one bit.
-fn flip(data: &mut [u8], seed: u64) {
+pub(crate) fn flip(data: &mut [u8], seed: u64) {
     if let Some(bit) = seed.checked_rem(8 * data.len() as u64) {
         data[(bit / 8) as usize] ^= 1 << (bit % 8);
     }

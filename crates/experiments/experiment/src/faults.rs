@@ -7,6 +7,7 @@ use stasis_block::{units, Operation};
 use stasis_config::{guess, listed};
 use stasis_drive::{DriveFault, DriveFaultKind};
 
+use crate::file::missing;
 use crate::{Experiment, MachineSpec};
 
 /// Limit on the faults of an experiment.
@@ -243,10 +244,7 @@ impl Experiment {
                 Some(name) if names().next().is_none() => {
                     format!("there is no machine `{name}`: there is one, without a name")
                 }
-                Some(name) => {
-                    let guess = guess(name, names());
-                    format!("there is no machine `{name}`; {guess}there are {}", listed(names()))
-                }
+                Some(name) => missing("machine", name, names()),
             });
         };
         fault.pause(0)?;
@@ -262,7 +260,7 @@ impl Experiment {
     }
 
     /// Names of the drives with a model of their own, which faults can befall.
-    fn faulty_drives(&self) -> impl Iterator<Item = &str> {
+    fn faulty_drives(&self) -> impl Iterator<Item = &str> + Clone {
         let own = self.machine.several().iter().flat_map(|machine| &machine.drives);
         self.drives.iter().chain(own).filter_map(|drive| drive.name.as_deref())
     }
@@ -288,18 +286,16 @@ impl Experiment {
                 self.check_pause(fault).map_err(of)?;
                 continue;
             }
-            let all = || listed(self.faulty_drives());
             match &fault.drive {
                 None if self.faulty_drives().next().is_none() => {
                     return Err(of("there is no drive that it can befall".into()));
                 }
-                None => return Err(of(format!("give it a drive: there are {}", all()))),
+                None => {
+                    let all = listed(self.faulty_drives());
+                    return Err(of(format!("give it a drive: there are {all}")));
+                }
                 Some(name) if !self.faulty_drives().any(|other| other == name) => {
-                    let guess = guess(name, self.faulty_drives());
-                    return Err(of(format!(
-                        "there is no drive `{name}`; {guess}there are {}",
-                        all()
-                    )));
+                    return Err(of(missing("drive", name, self.faulty_drives())));
                 }
                 Some(_) => {}
             }
@@ -312,16 +308,10 @@ impl Experiment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::networks::tests::finish;
 
     const GOOD: &str = "command = ['true']\n[[drive]]\nname = 'disk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[drive]]\nname = 'log'\nmodel = 'null'\nmedium = 'ram:1MiB'\n\
          [[fault]]\nkind = 'lost-write'\ndrive = 'log'\nrate = 0.5\nbegin = '1s'\nend = '2s'\n";
-
-    fn finish(text: &str) -> Result<Experiment, String> {
-        let mut experiment: Experiment =
-            stasis_config::read_text(text).map_err(|error| error.to_string())?;
-        experiment.finish().map_err(|error| error.to_string())?;
-        Ok(experiment)
-    }
 
     #[test]
     fn a_fault_is_that_of_its_drive() {

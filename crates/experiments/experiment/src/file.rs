@@ -457,6 +457,16 @@ pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(plain) && !name.starts_with('.')
 }
 
+/// Message about a name that nothing has, with the nearest and all that there are.
+pub(crate) fn missing<'a>(
+    what: &str,
+    name: &str,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    let guess = guess(name, names.clone());
+    format!("there is no {what} `{name}`; {guess}there are {}", listed(names))
+}
+
 pub(crate) fn once<'a>(
     what: &str,
     names: impl Iterator<Item = &'a Option<String>>,

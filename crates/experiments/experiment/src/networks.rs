@@ -1,9 +1,8 @@
 //! Networks between the machines of an experiment.
 
-use stasis_config::{guess, listed};
 use stasis_network::{NetworkSpec, Subnet};
 
-use crate::file::{is_name, once};
+use crate::file::{is_name, missing, once};
 use crate::{Experiment, MachineSpec};
 
 /// Limit on the networks of an experiment: a byte of each port's address is for them.
@@ -62,10 +61,7 @@ impl Experiment {
             }
             for machine in &network.machines {
                 if !names().any(|other| other == machine) {
-                    let guess = guess(machine, names());
-                    let all = listed(names());
-                    let text = format!("there is no machine `{machine}`; {guess}there are {all}");
-                    return Err(of(text));
+                    return Err(of(missing("machine", machine, names())));
                 }
             }
             let on: Vec<&str> = network.machines.iter().map(String::as_str).collect();
@@ -91,14 +87,15 @@ impl Experiment {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use crate::Experiment;
 
     const GOOD: &str = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\
          [[machine]]\nname = 'c'\n[[network]]\nname = 'lan'\n\
          [[network]]\nmachines = ['c', 'b']\nsubnet = '192.168.7.0/24'\n";
 
-    fn finish(text: &str) -> Result<Experiment, String> {
+    /// The experiment of a text, finished.
+    pub(crate) fn finish(text: &str) -> Result<Experiment, String> {
         let mut experiment: Experiment =
             stasis_config::read_text(text).map_err(|error| error.to_string())?;
         experiment.finish().map_err(|error| error.to_string())?;

@@ -54,11 +54,9 @@ impl FaultFile {
         faults: Vec<(String, String)>,
     ) -> Result<Self, ReportError> {
         let fault = |(kind, target): (String, String)| {
-            let words = [&kind, &target].map(|word| ByteArray::from(word.as_str()));
-            let [kind_word, target_word] = words;
-            let none = (None, None);
-            let (first_ns, last_ns) = none;
-            let summary = FaultSummary { kind, target, happened: 0, first_ns, last_ns };
+            let [kind_word, target_word] =
+                [&kind, &target].map(|word| ByteArray::from(word.as_str()));
+            let summary = FaultSummary { kind, target, happened: 0, first_ns: None, last_ns: None };
             (summary, kind_word, target_word)
         };
         let faults = faults.into_iter().map(fault).collect();

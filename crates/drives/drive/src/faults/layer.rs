@@ -6,7 +6,8 @@ use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, Command, Operation, Random, Request, Status, Tag, SECTOR};
 use stasis_run_events::FaultRecord;
 
-use super::{DriveFault, DriveFaultKind};
+use super::{changes, DriveFault, DriveFaultKind};
+use crate::join::flip;
 use crate::{Control, Decorator, Done, Layer};
 
 /// Limit on the sectors with a wrong bit.
@@ -55,8 +56,16 @@ struct Reports {
     records: Vec<FaultRecord>,
 }
 
+impl Reports {
+    /// Records that a fault has befallen a command.
+    fn befell(&mut self, fault: u16, at: Nanos, order: u64, command: &Command) {
+        let &Command { offset, length, .. } = command;
+        self.records.push(FaultRecord { fault, at, order: Some(order), offset, length });
+    }
+}
+
 impl Fault {
-    /// Whether the fault befalls `command`, number `order` since the start, at `at` after it.
+    /// Whether the fault befalls `command`, number `order`, at `at` after the commands' start (ns).
     fn befalls(&mut self, at: Nanos, command: &Command, order: u64) -> bool {
         let spec = &self.spec;
         let may = spec.holds(at)
@@ -135,13 +144,9 @@ impl Faults {
         }
     }
 
-    /// What is written is right again.
+    /// Written sectors are right again.
     fn heal(&mut self, command: &Command) {
-        let changes = matches!(
-            command.operation,
-            Operation::Write | Operation::WriteZeroes | Operation::Copy | Operation::Discard
-        );
-        if changes && !self.rotten.is_empty() {
+        if changes(command.operation) && !self.rotten.is_empty() {
             let sectors = command.offset / SECTOR..(command.offset + command.length) / SECTOR;
             self.rotten.retain(|sector, _| !sectors.contains(sector));
         }
@@ -209,18 +214,16 @@ impl Faults {
                 (done.status, done.failed_at) = (done.command.operation.failure(), 0);
             }
             if let Some(seed) = mark.corrupts.filter(|_| done.status == Status::Ok) {
-                if let Some(bit) = seed.checked_rem(8 * done.data.len() as u64) {
-                    done.data[(bit / 8) as usize] ^= 1 << (bit % 8);
-                }
+                flip(&mut done.data, seed);
             }
         }
         if done.command.operation == Operation::Read && done.status == Status::Ok {
             let first = done.command.offset / SECTOR;
             let sectors = first..first + done.command.length / SECTOR;
             for (sector, bit) in self.rotten.range(sectors) {
-                let at = (sector - first) * SECTOR + bit / 8;
-                if let Some(byte) = done.data.get_mut(at as usize) {
-                    *byte ^= 1 << (bit % 8);
+                let start = ((sector - first) * SECTOR) as usize;
+                if let Some(bytes) = done.data.get_mut(start..start + SECTOR as usize) {
+                    flip(bytes, *bit);
                 }
             }
         }
@@ -239,13 +242,7 @@ impl Faults {
                 }
                 if spec.holds(at) && spec.concerns(&done.command) && done.order >= spec.first {
                     fault.happened += 1;
-                    self.control.records.push(FaultRecord {
-                        fault: spec.number,
-                        at: done.at,
-                        order: Some(done.order),
-                        offset: done.command.offset,
-                        length: done.command.length,
-                    });
+                    self.control.befell(spec.number, done.at, done.order, &done.command);
                     done.at = spec.end.map_or(Nanos::MAX, |end| begun.saturating_add(end));
                     break;
                 }
@@ -284,13 +281,7 @@ impl Decorator for Faults {
                 continue;
             }
             let spec = &self.faults[index].spec;
-            self.control.records.push(FaultRecord {
-                fault: spec.number,
-                at: now,
-                order: Some(order),
-                offset: command.offset,
-                length: command.length,
-            });
+            self.control.befell(spec.number, now, order, &command);
             match kind {
                 DriveFaultKind::Slow => {
                     mark.factor = mark.factor.max(1.0) * spec.factor;
@@ -338,7 +329,8 @@ impl Decorator for Faults {
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
         let mut below = std::mem::take(&mut self.from_lower);
         self.lower.advance(now, &mut below);
-        if self.held.is_empty() && self.marks.is_empty() && self.control.begun.is_none() {
+        // Before the start nothing is marked, and nothing held.
+        if self.control.begun.is_none() {
             done.append(&mut below);
         }
         for one in below.drain(..) {

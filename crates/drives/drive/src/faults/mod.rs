@@ -20,7 +20,7 @@ use stasis_block::{Command, Operation, SECTOR};
 pub enum DriveFaultKind {
     /// A command takes `factor` times its time, and `delay` more.
     Slow,
-    /// What would complete meanwhile completes at the fault's end, or never.
+    /// Completions that are due meanwhile come at the fault's end, or never.
     Stall,
     /// A read ends with an error.
     ReadError,
@@ -78,10 +78,7 @@ impl DriveFaultKind {
 
     /// Whether the fault can befall a command.
     fn concerns(self, command: &Command) -> bool {
-        let changes = matches!(
-            command.operation,
-            Operation::Write | Operation::WriteZeroes | Operation::Copy | Operation::Discard
-        );
+        let changes = changes(command.operation);
         match self {
             Self::Slow | Self::Stall => true,
             Self::ReadError => matches!(command.operation, Operation::Read | Operation::Verify),
@@ -96,6 +93,14 @@ impl DriveFaultKind {
             Self::BitRot => false,
         }
     }
+}
+
+/// Whether an operation changes what a drive holds.
+fn changes(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Write | Operation::WriteZeroes | Operation::Copy | Operation::Discard
+    )
 }
 
 /// A fault of a drive, resolved. Times count from the start of the guests' commands.

@@ -79,7 +79,7 @@ pub struct Config<'a> {
     pub machines: Vec<MachineConfig<'a>>,
     /// Drives that they share.
     pub shared: Vec<SharedDrive>,
-    /// Whether any of the drives or machines has faults.
+    /// Whether any of the drives has faults.
     pub has_faults: bool,
     /// Networks between them. Every port of each belongs to one machine.
     pub networks: Vec<NetworkConfig>,

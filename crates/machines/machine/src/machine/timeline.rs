@@ -31,7 +31,7 @@ pub(super) struct Timeline<'j> {
     pub(super) from: Option<u16>,
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
-    /// Whether any drive or machine has faults.
+    /// Whether any drive has faults.
     pub(super) has_faults: bool,
     /// Faults that have happened and are not emitted yet.
     pub(super) faults: Vec<FaultRecord>,

@@ -15,10 +15,10 @@ use super::whole::{read_summary, Whole};
 const CAUSES: [&str; 4] = ["guest", "kernel", "engine", "seed"];
 /// Descriptions of several runs together, of a crash test and a reproduction.
 const TOGETHER: [&str; 2] = [stasis_crash_test::FILE, FIGURES_FILE];
-/// What a crash test's description has of this machine's speed and paths.
+/// Fields of a crash test's description that follow from this machine's speed and paths.
 const OF_THE_MACHINE: [&str; 4] = ["seconds", "states_per_hour", "disks", "experiment"];
 
-/// What was found.
+/// Outcome of a comparison of two sets of results.
 pub struct Compared {
     /// Each difference by its place; causes first: where these differ, all else may.
     pub differences: Vec<String>,

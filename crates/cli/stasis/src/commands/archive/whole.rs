@@ -19,7 +19,7 @@ const STUDY: &str = "study.json";
 const POINTS: &str = "points";
 const RECORD: &str = "point.json";
 const FIGURES: &str = "figures";
-/// What a study's folder has that is no result: its lock, and unfinished points.
+/// Files of a study's folder that are no results: its lock, and unfinished points.
 const PASSING: [&str; 2] = [".lock", "working"];
 /// Length of the part of a point's key that names its file of figures.
 const SHORT_KEY: usize = 16;
