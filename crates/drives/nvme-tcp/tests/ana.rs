@@ -40,7 +40,7 @@ fn a_path_that_does_not_reach_the_namespace_refuses_its_commands() {
     let (_, page) = admin.admin_read(&mut bench, (IDENTIFY, 0), 1, 4096);
     assert_eq!(page[76], 0b1010, "CMIC: several controllers, ANA");
     assert_eq!((page[343], page[344], page[348]), (0x5f, 1, 1), "ANACAP, one group");
-    assert_eq!(page[540], 1, "MNAN, without which Linux refuses ANA");
+    assert_eq!(page[540], 128, "MNAN, without which Linux refuses ANA");
     let (_, page) = admin.admin_read(&mut bench, (IDENTIFY, 1), 0, 4096);
     assert_eq!(page[92], 1, "ANAGRPID");
     let of = log(&mut bench, &mut admin, 0);

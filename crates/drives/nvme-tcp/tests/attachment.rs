@@ -5,6 +5,7 @@ mod support;
 use stasis_nvme::{Config, Namespace};
 use support::*;
 
+const MANAGEMENT: u8 = 0x0d;
 const ATTACHMENT: u8 = 0x15;
 const FORMAT: u8 = 0x80;
 const OTHER: &str = "nqn.2014-08.org.example:other";
@@ -102,14 +103,14 @@ fn a_namespace_of_one_host_is_inactive_for_another() {
     let (status, page) = identify(&mut bench, &mut other, 2, 0x11);
     assert_eq!((status, page[1]), (0, 8), "of one that is there: 2048 blocks");
     assert_eq!(identify(&mut bench, &mut other, 2, 3).0, 0x00b);
-    assert_eq!(identify(&mut bench, &mut other, 4, 0).0, 0x00b);
+    assert_eq!(identify(&mut bench, &mut other, 129, 0).0, 0x00b);
     assert_eq!(other.command(&mut bench, entry(FORMAT, 0, 2), &[]).0.status, 0x002);
 
     let mut io = Host::open(&mut bench, 0);
     (io.host, io.host_id) = (other.host.clone(), other.host_id);
     let nqn = bench.nqn();
     assert_eq!(io.connect(&mut bench, 1, second, &nqn).status, 0);
-    for (nsid, expected) in [(1, 0), (2, 0x002), (3, 0), (4, 0x00b)] {
+    for (nsid, expected) in [(1, 0), (2, 0x002), (3, 0), (4, 0x002), (129, 0x00b)] {
         let mut raw = Host::io(WRITE, 0, 512, true);
         raw[4] = nsid;
         assert_eq!(io.command(&mut bench, raw, &[nsid; 512]).0.status, expected, "{nsid}");
@@ -183,9 +184,73 @@ fn a_host_attaches_and_detaches_what_is_granted_to_it() {
     assert_eq!(listed(&mut bench, &mut one, 2), [1, 2, 3]);
     assert_eq!(attach(&mut bench, &mut one, 2, 2, &[first]), 0x002, "select");
     assert_eq!(attach(&mut bench, &mut one, u32::MAX, 0, &[first]), 0x002);
-    assert_eq!(attach(&mut bench, &mut one, 4, 0, &[first]), 0x00b);
+    assert_eq!(attach(&mut bench, &mut one, 4, 0, &[first]), 0x002, "it is not there");
     // What was withdrawn cannot be taken back.
     bench.target.set_attached(3, Some(HOST), false).unwrap();
     assert_eq!(attach(&mut bench, &mut one, 3, 0, &[first]), 0x015);
     assert_eq!(listed(&mut bench, &mut one, 2), [1, 2]);
+}
+
+/// Namespace Management, create: its status and the NSID.
+fn create(bench: &mut Bench, host: &mut Host, blocks: u64, shared: bool) -> (u16, u32) {
+    let mut page = vec![0; 4096];
+    page[..8].copy_from_slice(&blocks.to_le_bytes());
+    page[8..16].copy_from_slice(&blocks.to_le_bytes());
+    page[30] = shared.into();
+    let mut raw = entry(MANAGEMENT, 0, 0);
+    block(&mut raw, page.len(), true);
+    let cqe = host.command(bench, raw, &page).0;
+    (cqe.status, cqe.result as u32)
+}
+
+fn delete(bench: &mut Bench, host: &mut Host, nsid: u32) -> u16 {
+    let mut raw = entry(MANAGEMENT, 0, nsid);
+    raw[40] = 1;
+    host.command(bench, raw, &[]).0.status
+}
+
+#[test]
+fn a_host_deletes_only_what_no_other_host_has() {
+    let mut bench = three();
+    let (mut one, first) = ready_as(&mut bench, HOST);
+    let (mut other, second) = ready_as(&mut bench, OTHER);
+    assert_eq!(delete(&mut bench, &mut one, 2), 0x015, "the other has it");
+    assert_eq!(delete(&mut bench, &mut one, u32::MAX), 0x015);
+    assert_eq!(listed(&mut bench, &mut one, 0x10), [1, 2, 3], "all, or none");
+    assert_eq!(attach(&mut bench, &mut other, 2, 1, &[second]), 0);
+    let cid = request_event(&mut bench, &mut one);
+    let mut raw = entry(MANAGEMENT, one.next_cid(), 2);
+    raw[40] = 1;
+    let capsule = one.pdu(4, 0, &raw, &[]);
+    bench.target.receive(one.id, &capsule);
+    bench.work();
+    let mut ends: Vec<(u16, u16)> = Vec::new();
+    for _ in 0..2 {
+        let cqe = one.completion(&mut bench).0;
+        ends.push((cqe.cid, cqe.status));
+    }
+    assert!(ends.contains(&(cid, 0)) && ends.iter().all(|end| end.1 == 0), "{ends:?}");
+    assert_eq!(changed(&mut bench, &mut one), [2]);
+    assert_eq!(listed(&mut bench, &mut other, 0x10), [1, 3]);
+
+    // A private one is its host's, on one controller; a shared one is for all.
+    assert_eq!(create(&mut bench, &mut one, 512, false), (0, 2));
+    assert_eq!(create(&mut bench, &mut one, 512, true), (0, 4));
+    assert_eq!(create(&mut bench, &mut one, 1025, true).0, 0x115);
+    let shared = |bench: &mut Bench, host: &mut Host, nsid| identify(bench, host, nsid, 0x11).1[30];
+    assert_eq!(shared(&mut bench, &mut one, 2), 0);
+    assert_eq!(shared(&mut bench, &mut one, 4), 1);
+    let (mut twin, third) = ready_as(&mut bench, HOST);
+    assert_eq!(listed(&mut bench, &mut twin, 2), [1, 2, 3, 4], "what its host has");
+    assert_eq!(attach(&mut bench, &mut one, 2, 0, &[first]), 0x119, "another controller has it");
+    assert_eq!(attach(&mut bench, &mut twin, 2, 1, &[third]), 0);
+    assert_eq!(attach(&mut bench, &mut one, 2, 0, &[first, third]), 0x119, "two at once");
+    assert_eq!(attach(&mut bench, &mut one, 2, 0, &[first]), 0);
+    assert_eq!(attach(&mut bench, &mut other, 2, 0, &[second]), 0x015);
+    assert_eq!(delete(&mut bench, &mut other, 2), 0x015, "nor can it delete it");
+    assert_eq!(attach(&mut bench, &mut other, 4, 0, &[second]), 0);
+    let (mut late, _) = ready_as(&mut bench, HOST);
+    assert_eq!(listed(&mut bench, &mut late, 2), [1, 3, 4]);
+    assert_eq!(delete(&mut bench, &mut one, 2), 0);
+    assert_eq!(listed(&mut bench, &mut one, 0x10), [1, 3, 4]);
 }

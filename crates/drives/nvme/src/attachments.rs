@@ -54,9 +54,14 @@ struct Attached {
 /// The attachments of a subsystem.
 #[derive(Debug)]
 pub struct Attachments {
+    /// The highest NSID that was ever granted.
     count: u32,
     /// The namespaces of hosts without a grant of their own.
     common: NamespaceSet,
+    /// Those that one controller at a time can have.
+    private: NamespaceSet,
+    /// Those that the host on PCIe has detached, or not attached since it created them.
+    detached: NamespaceSet,
     /// Those of the others, by their NQNs.
     by_host: BTreeMap<String, NamespaceSet>,
     /// By controller; `None` where there is none for I/O.
@@ -69,12 +74,14 @@ impl Attachments {
         Self {
             count,
             common: NamespaceSet::first(count),
+            private: NamespaceSet::default(),
+            detached: NamespaceSet::default(),
             by_host: BTreeMap::new(),
             controllers: [const { None }; MAX_CONTROLLERS],
         }
     }
 
-    /// How many namespaces there are.
+    /// The highest NSID that any namespace had.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -90,6 +97,7 @@ impl Attachments {
 
     /// Grants a namespace to a host, or withdraws it; `None`: for all hosts.
     pub fn grant(&mut self, host: Option<&str>, nsid: u32, on: bool) {
+        self.count = self.count.max(nsid);
         match host {
             None => {
                 self.common.set(nsid, on);
@@ -106,7 +114,14 @@ impl Attachments {
 
     /// A controller of a host begins, with what is granted to it.
     pub fn begin(&mut self, controller: ControllerId, host: Option<&str>) {
-        let namespaces = self.granted(host);
+        let mut namespaces = self.granted(host);
+        for nsid in 1..=self.count {
+            let kept_away = host.is_none() && self.detached.has(nsid)
+                || self.private.has(nsid) && self.is_attached(nsid);
+            if kept_away {
+                namespaces.set(nsid, false);
+            }
+        }
         let host = host.map(str::to_owned);
         if let Some(of) = self.controllers.get_mut(controller.index()) {
             *of = Some(Attached { host, namespaces });
@@ -129,6 +144,12 @@ impl Attachments {
         self.attached(controller).is_some_and(|of| of.host.as_deref() == Some(host))
     }
 
+    /// Whether two controllers have one host.
+    pub fn is_of_same_host(&self, one: ControllerId, other: ControllerId) -> bool {
+        let host = self.attached(other).and_then(|of| of.host.as_deref());
+        one == other || host.is_some_and(|host| self.is_of_host(one, host))
+    }
+
     fn of(&self, controller: ControllerId) -> NamespaceSet {
         self.attached(controller).map_or_else(NamespaceSet::default, |of| of.namespaces)
     }
@@ -149,8 +170,50 @@ impl Attachments {
         all.filter_map(|(id, of)| of.as_ref().map(|_| ControllerId(id)))
     }
 
-    /// Attaches a namespace to a controller, or detaches it; returns whether that is a change.
+    /// Whether a namespace is attached to any controller.
+    pub fn is_attached(&self, nsid: u32) -> bool {
+        self.controllers().any(|id| self.has(id, nsid))
+    }
+
+    /// Whether one controller at a time can have a namespace.
+    pub fn is_private(&self, nsid: u32) -> bool {
+        self.private.has(nsid)
+    }
+
+    /// The host on PCIe has attached a namespace, or detached it: that outlives its resets.
+    pub fn set_detached(&mut self, nsid: u32, detached: bool) {
+        self.detached.set(nsid, detached);
+    }
+
+    /// Whether the host on PCIe has detached it.
+    pub fn is_detached(&self, nsid: u32) -> bool {
+        self.detached.has(nsid)
+    }
+
+    /// A namespace that a host has created: granted to that host, if it is private, else to all.
+    /// `None`: of the host on PCIe. It is attached to no controller.
+    pub fn create(&mut self, host: Option<&str>, nsid: u32, shared: bool) {
+        self.private.set(nsid, !shared);
+        self.detached.set(nsid, true);
+        self.grant(host.filter(|_| !shared), nsid, true);
+    }
+
+    /// A namespace is deleted.
+    pub fn delete(&mut self, nsid: u32) {
+        self.grant(None, nsid, false);
+        self.private.set(nsid, false);
+        self.detached.set(nsid, false);
+        for of in self.controllers.iter_mut().flatten() {
+            of.namespaces.set(nsid, false);
+        }
+    }
+
+    /// Attaches a namespace to a controller, or detaches it; returns whether that is a change. A
+    /// private one that another controller has stays there.
     pub fn set(&mut self, controller: ControllerId, nsid: u32, on: bool) -> bool {
+        if on && self.is_private(nsid) && self.is_attached(nsid) {
+            return false;
+        }
         let of = self.controllers.get_mut(controller.index()).and_then(Option::as_mut);
         of.is_some_and(|of| of.namespaces.set(nsid, on))
     }

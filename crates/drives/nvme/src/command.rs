@@ -29,6 +29,7 @@ pub struct CommandId {
 /// The admin commands that also concern namespaces that their controller does not have.
 pub mod of_any_namespace {
     pub const IDENTIFY: u8 = 0x06;
+    pub const NAMESPACE_MANAGEMENT: u8 = 0x0d;
     pub const NAMESPACE_ATTACHMENT: u8 = 0x15;
 }
 

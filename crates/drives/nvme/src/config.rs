@@ -1,7 +1,7 @@
 //! Configuration of a controller.
 
 use serde::{Deserialize, Serialize};
-use stasis_block::Doorbells;
+use stasis_block::{Doorbells, Operation};
 
 use crate::identity::subsystem_name;
 use crate::ocssd::{Ocssd, OcssdError};
@@ -270,6 +270,14 @@ impl Config {
     /// command set.
     pub(crate) fn has_chunk_commands(&self, set: u8) -> bool {
         set == 0 && self.has_chunks()
+    }
+
+    /// The operation that leaves nothing to read of what it is done to.
+    pub(crate) fn erasure(&self) -> Operation {
+        match self.discard_zeroes {
+            true => Operation::Discard,
+            false => Operation::WriteZeroes,
+        }
     }
 
     /// The NVMe Qualified Name of the subsystem.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use stasis_block::clock::Nanos;
 
 use crate::condition::{Condition, WARNING_TEMPERATURE};
-use crate::config::Config;
+use crate::config::{Config, MAX_NAMESPACES};
 use crate::controller_id::ControllerId;
 use crate::transport::Transport;
 
@@ -39,7 +39,7 @@ pub struct Features {
 }
 
 impl Features {
-    pub fn new(config: &Config) -> Self {
+    pub fn new() -> Self {
         Self {
             // Arbitration burst: no limit.
             arbitration: 7,
@@ -49,7 +49,7 @@ impl Features {
             coalescing: 0,
             write_atomicity: 0,
             events: 0,
-            error_recovery: vec![0; config.namespaces.len()],
+            error_recovery: vec![0; MAX_NAMESPACES],
             timestamp: (0, 0),
             timestamp_was_set: false,
         }
@@ -117,8 +117,8 @@ pub struct FeaturesByController {
 }
 
 impl FeaturesByController {
-    pub fn new(config: &Config) -> Self {
-        Self { set: Vec::new(), default: Features::new(config) }
+    pub fn new() -> Self {
+        Self { set: Vec::new(), default: Features::new() }
     }
 
     /// Those of a controller.
@@ -133,6 +133,12 @@ impl FeaturesByController {
             self.set.resize(index + 1, self.default.clone());
         }
         &mut self.set[index]
+    }
+
+    /// A namespace is deleted.
+    pub fn forget(&mut self, nsid: u32) {
+        let index = (nsid as usize).saturating_sub(1);
+        self.set.iter_mut().for_each(|of| of.set_error_recovery(index..index + 1, 0));
     }
 
     /// A controller's are the defaults again.

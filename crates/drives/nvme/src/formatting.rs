@@ -1,4 +1,5 @@
-//! The Format NVM command under way (NVMe 1.4 section 5.23): its erasure, piece by piece.
+//! The command under way that erases namespaces, piece by piece: Format NVM (NVMe 1.4 section 5.23),
+//! or the deletion of Namespace Management (NVMe 2.0 section 5.23).
 
 use stasis_block::{Command, Operation, Status};
 
@@ -25,12 +26,21 @@ struct Format {
     nsids: Vec<u32>,
     /// The index of the one that is being erased.
     at: usize,
-    block_size: u32,
+    then: Then,
     /// Where its contents are gone, in bytes.
     erased: u64,
     erase: Operation,
     /// Whether the drive has a request.
     asked: bool,
+}
+
+/// What becomes of the namespaces once they are erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// They have blocks of so many bytes.
+    Format(u32),
+    /// They are no more.
+    Delete,
 }
 
 impl Formatting {
@@ -44,22 +54,22 @@ impl Formatting {
         self.0.as_ref().map(|format| format.id.controller)
     }
 
-    /// The command `id` begins: it erases the namespaces `nsids` by `erase`, and gives them blocks of `block_size` bytes.
+    /// The command `id` begins: it erases the namespaces `nsids` by `erase`, and does `then`.
     pub fn begin(
         &mut self,
         io: &mut Io,
         id: CommandId,
         nsids: Vec<u32>,
-        block_size: u32,
+        then: Then,
         erase: Operation,
     ) {
         io.namespaces.begin_format(nsids.clone());
         let (at, erased, asked) = (0, 0, false);
-        self.0 = Some(Format { id, nsids, at, block_size, erased, erase, asked });
+        self.0 = Some(Format { id, nsids, at, then, erased, erase, asked });
     }
 
-    /// Drops the command if it came by `controller`. Data already erased is gone; the block size
-    /// stays as it was.
+    /// Drops the command if it came by `controller`. Data already erased is gone; the namespaces
+    /// stay as they were.
     pub fn reset(&mut self, io: &mut Io, controller: ControllerId) {
         if self.controller() == Some(controller) {
             self.0 = None;
@@ -76,7 +86,10 @@ impl Formatting {
         if format.asked || !io.slots.requests.has_room(1) {
             return;
         }
-        if io.slots.any(|slot| slot.is_awaited() && format.nsids.contains(&slot.nsid)) {
+        // No request of a namespace may end in a later one of the same number.
+        let deletes = format.then == Then::Delete;
+        let waits = |slot: &Slot| deletes || slot.is_awaited();
+        if io.slots.any(|slot| waits(slot) && format.nsids.contains(&slot.nsid)) {
             return;
         }
         let Some(&nsid) = format.nsids.get(format.at) else {
@@ -116,13 +129,18 @@ impl Formatting {
         }
     }
 
-    /// Ends the command: every controller reports the namespaces whose blocks have another size.
+    /// Ends the command: every controller reports the namespaces that have changed or are gone.
     fn end(&mut self, io: &mut Io, host: &mut Host, memory: &dyn Memory) {
-        let Some(Format { id, nsids, block_size, .. }) = self.0.take() else { return };
+        let Some(Format { id, nsids, then, .. }) = self.0.take() else { return };
         io.namespaces.end_format();
         for nsid in nsids {
-            if io.namespaces.format(nsid, block_size) {
-                io.changes.add(Change::Namespace(nsid));
+            match then {
+                Then::Delete => io.delete_namespace(nsid),
+                Then::Format(block_size) => {
+                    if io.namespaces.format(nsid, block_size) {
+                        io.changes.add(Change::Namespace(nsid));
+                    }
+                }
             }
         }
         let Io { changes, attachments, .. } = &*io;

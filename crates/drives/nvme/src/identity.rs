@@ -12,8 +12,10 @@ pub struct NamespaceIdentity {
 }
 
 impl NamespaceIdentity {
-    pub fn new(serial: &str, nsid: u32) -> Self {
-        let digest = digest(serial, nsid);
+    /// Those of the namespace `nsid`. `creation`: which one that a host has created, so that a
+    /// later one of the same NSID has others; 0 of one that the drive was made with.
+    pub fn new(serial: &str, nsid: u32, creation: u32) -> Self {
+        let digest = digest(serial, nsid, creation);
         let mut eui64 = [0; 8];
         eui64.copy_from_slice(&digest[..8]);
         eui64[0] = locally_administered(eui64[0]);
@@ -27,7 +29,7 @@ impl NamespaceIdentity {
 
 /// The subsystem's NVMe Qualified Name, by UUID (NVMe 1.4 section 7.9).
 pub fn subsystem_name(serial: &str) -> String {
-    let uuid = uuid(&digest(serial, 0)[..16]);
+    let uuid = uuid(&digest(serial, 0, 0)[..16]);
     let mut name = String::from("nqn.2014-08.org.nvmexpress:uuid:");
     for (index, byte) in uuid.iter().enumerate() {
         if matches!(index, 4 | 6 | 8 | 10) {
@@ -38,11 +40,16 @@ pub fn subsystem_name(serial: &str) -> String {
     name
 }
 
-fn digest(serial: &str, nsid: u32) -> [u8; 32] {
+fn digest(serial: &str, nsid: u32, creation: u32) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"stasis nvme ");
     hash.update(nsid.to_le_bytes());
     hash.update(serial);
+    if creation > 0 {
+        // No serial number has such a byte.
+        hash.update([0]);
+        hash.update(creation.to_le_bytes());
+    }
     hash.finalize().into()
 }
 
@@ -67,9 +74,10 @@ mod tests {
 
     #[test]
     fn identifiers_differ_between_drives_and_namespaces_only() {
-        let one = NamespaceIdentity::new("A", 1);
-        assert_eq!(one, NamespaceIdentity::new("A", 1));
-        for other in [NamespaceIdentity::new("A", 2), NamespaceIdentity::new("B", 1)] {
+        let one = NamespaceIdentity::new("A", 1, 0);
+        assert_eq!(one, NamespaceIdentity::new("A", 1, 0));
+        for (serial, nsid, creation) in [("A", 2, 0), ("B", 1, 0), ("A", 1, 1)] {
+            let other = NamespaceIdentity::new(serial, nsid, creation);
             assert_ne!(one.eui64, other.eui64);
             assert_ne!(one.nguid, other.nguid);
             assert_ne!(one.uuid, other.uuid);

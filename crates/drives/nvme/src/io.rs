@@ -7,14 +7,14 @@ use stasis_block::{Command, Operation, Request};
 use crate::ana::Ana;
 use crate::attachments::Attachments;
 use crate::buffers::Buffers;
-use crate::changes::Changes;
+use crate::changes::{Change, Changes};
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::condition::Condition;
 use crate::config::{Config, Namespace};
 use crate::controller_id::ControllerId;
 use crate::extent::Extent;
 use crate::features::{Features, FeaturesByController};
-use crate::namespaces::Namespaces;
+use crate::namespaces::{Creation, Namespaces};
 use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::registered::Registered;
@@ -79,7 +79,7 @@ impl Io {
             outgoing: Outgoing::default(),
             buffers: Buffers::default(),
             placement: PlacementState::new(&config),
-            features: FeaturesByController::new(&config),
+            features: FeaturesByController::new(),
             condition: Condition::default(),
             cache: WriteCache::default(),
             reservations: Reservations::default(),
@@ -132,6 +132,58 @@ impl Io {
             let concerned = slots.commands_of(controller, nsid);
             slots.abandon(|id| concerned.contains(&id), |id| preempted.push(id));
         }
+    }
+
+    /// Creates a namespace, of that many blocks of that many bytes, for a host, or that on PCIe.
+    ///
+    /// # Errors
+    /// There is no room for it, or no NSID.
+    pub fn create_namespace(
+        &mut self,
+        size: (u64, u32),
+        shared: bool,
+        host: Option<&str>,
+    ) -> Result<u32, StatusCode> {
+        let nsid = self.namespaces.create(size, shared, host.map(str::to_owned))?;
+        self.attachments.create(host, nsid, shared);
+        self.changes.add(Change::Namespace(nsid));
+        Ok(nsid)
+    }
+
+    /// Deletes a namespace, which nothing is under way for: its controllers report that it is gone.
+    pub fn delete_namespace(&mut self, nsid: u32) {
+        for controller in self.attachments.controllers() {
+            if self.attachments.has(controller, nsid) {
+                self.changes.add(Change::Attachment(controller, nsid));
+            }
+        }
+        // Whatever else has changed, the drive's state has.
+        self.changes.add(Change::Namespace(nsid));
+        self.attachments.delete(nsid);
+        self.reservations.forget(nsid);
+        self.placement.forget(nsid);
+        self.features.forget(nsid);
+        self.namespaces.delete(nsid);
+    }
+
+    /// What was kept of namespaces' attachments: `detached` are those that the host on PCIe has
+    /// detached.
+    pub fn restore_attachments(&mut self, detached: &[u32]) {
+        for nsid in 1..=self.namespaces.count() {
+            if self.namespaces.get(nsid).is_none() {
+                self.attachments.delete(nsid);
+            }
+            if let Some(Creation { shared, host, .. }) = self.namespaces.creation(nsid) {
+                self.attachments.create(host.as_deref(), nsid, *shared);
+            }
+            self.attachments.set_detached(nsid, detached.contains(&nsid));
+        }
+    }
+
+    /// The namespaces that the host on PCIe has detached, or not attached.
+    pub fn detached(&self) -> Vec<u32> {
+        let all = self.namespaces.iter().map(|(nsid, _)| nsid);
+        all.filter(|&nsid| self.attachments.is_detached(nsid)).collect()
     }
 
     /// Checks that a controller has a namespace. One that there is not is the command's own to refuse.

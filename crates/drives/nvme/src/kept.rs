@@ -26,8 +26,17 @@ pub const STATE_VERSION: u32 = 1;
 pub struct KeptState {
     /// [`STATE_VERSION`].
     pub version: u32,
-    /// The namespaces, numbered from 1.
+    /// The namespaces that the drive was made with, numbered from 1.
     pub namespaces: Vec<KeptNamespace>,
+    /// Those that hosts have created.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub created: Vec<KeptCreated>,
+    /// How many were ever created.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub creations: u32,
+    /// Those that the host on PCIe has detached, or not attached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detached: Vec<u32>,
     /// How the drive was made to place data.
     #[serde(deserialize_with = "older::placement")]
     pub placement: Placement,
@@ -44,6 +53,9 @@ pub struct KeptNamespace {
     pub made: Namespace,
     /// Size of a logical block as it is formatted now (bytes).
     pub block_size: u32,
+    /// Whether a host has deleted it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deleted: bool,
     /// Blocks that Write Uncorrectable has marked: first byte and end of each range, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncorrectable: Vec<(u64, u64)>,
@@ -53,6 +65,32 @@ pub struct KeptNamespace {
     /// Its chunks but those that are as new, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunks: Vec<KeptChunks>,
+}
+
+/// A namespace that a host has created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptCreated {
+    /// Its number.
+    pub nsid: u32,
+    /// How many were created before, and this.
+    pub number: u32,
+    /// Whether several controllers can have it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shared: bool,
+    /// The NQN of the host; `None`: that on PCIe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its state.
+    pub namespace: KeptNamespace,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// State that Flexible Data Placement keeps while the power is off.
@@ -114,6 +152,7 @@ impl KeptNamespace {
         Self {
             made: Namespace { read_only: false, ..namespace.clone() },
             block_size: namespace.block_size,
+            deleted: false,
             uncorrectable: Vec::new(),
             zones: Vec::new(),
             chunks: Vec::new(),
@@ -132,6 +171,9 @@ impl KeptState {
         Self {
             version: STATE_VERSION,
             namespaces: config.namespaces.iter().map(KeptNamespace::as_made).collect(),
+            created: Vec::new(),
+            creations: 0,
+            detached: Vec::new(),
             placement: config.placement,
             fdp: None,
         }
@@ -139,14 +181,20 @@ impl KeptState {
 
     /// Whether a drive that is made anew is the same but for its contents.
     pub fn is_as_made(&self) -> bool {
-        self.namespaces.iter().all(KeptNamespace::is_as_made) && self.fdp.is_none()
+        let as_made = self.namespaces.iter().all(KeptNamespace::is_as_made);
+        as_made && self.creations == 0 && self.detached.is_empty() && self.fdp.is_none()
     }
 
     /// Whether contents are meaningful only together with this state: zones and chunks, whose
-    /// pointers determine the readable range.
+    /// pointers determine the readable range, and other namespaces than the drive was made with.
     pub fn governs_contents(&self) -> bool {
         let governs = |one: &KeptNamespace| one.made.zoned.is_some() || one.made.ocssd.is_some();
-        self.namespaces.iter().any(governs)
+        self.namespaces.iter().any(governs) || self.has_other_namespaces()
+    }
+
+    /// Whether hosts have created or deleted namespaces.
+    pub fn has_other_namespaces(&self) -> bool {
+        !self.created.is_empty() || self.namespaces.iter().any(|namespace| namespace.deleted)
     }
 
     /// Checks that a drive of `config` can resume from this state. Placement may differ: the

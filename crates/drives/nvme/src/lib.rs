@@ -80,7 +80,9 @@ pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
 pub use context::ControllerMut;
 pub use controller::{Controller, Ended};
 pub use controller_id::{ControllerId, MAX_CONTROLLERS};
-pub use kept::{KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION};
+pub use kept::{
+    KeptCreated, KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION,
+};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;

@@ -1,23 +1,36 @@
 //! The namespaces: the current state of each, and its changes while the controller exists.
 //! Resets leave them alone.
 
+use std::ops::Range;
+
 use stasis_block::{Operation, Status};
 
 use crate::command::location;
-use crate::config::{Config, Namespace, LBA_FORMATS};
+use crate::config::{Config, Namespace, LBA_FORMATS, MAX_NAMESPACES};
 use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
 use crate::intervals::Intervals;
-use crate::kept::KeptNamespace;
+use crate::kept::{KeptCreated, KeptNamespace};
 use crate::ocssd::{self, About, ChunkSet};
 use crate::slots::Slot;
 use crate::status::{Failure, StatusCode};
 use crate::zoned::ZonedNamespace;
 
+/// Every namespace begins at a multiple of so many bytes, the size of the largest logical block.
+const STEP: u64 = 4096;
+
 /// The namespaces, by identifiers from 1 on.
 #[derive(Debug)]
 pub struct Namespaces {
-    states: Vec<NamespaceState>,
+    serial: String,
+    // `None`: no namespace has that identifier.
+    states: Vec<Option<NamespaceState>>,
+    // The bytes of the drive that they can have.
+    total: u64,
+    // How many namespaces hosts have ever created.
+    creations: u32,
+    // Changes of zones that are no more.
+    past_changes: u64,
     // Those that are being formatted.
     formatting: Vec<u32>,
 }
@@ -33,34 +46,81 @@ struct NamespaceState {
     capacity: u64,
     zones: Option<ZonedNamespace>,
     chunks: Option<ChunkSet>,
+    created: Option<Creation>,
+}
+
+/// How a host has created a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Creation {
+    /// How many were created before, and this.
+    pub number: u32,
+    /// Whether several controllers can have it.
+    pub shared: bool,
+    /// The NQN of the host; `None`: that on PCIe.
+    pub host: Option<String>,
+}
+
+impl NamespaceState {
+    /// One that is empty, and nothing is marked.
+    fn new(serial: &str, nsid: u32, namespace: &Namespace, created: Option<Creation>) -> Self {
+        let number = created.as_ref().map_or(0, |created| created.number);
+        Self {
+            namespace: namespace.clone(),
+            identity: NamespaceIdentity::new(serial, nsid, number),
+            marks: Intervals::default(),
+            capacity: namespace.bytes(),
+            zones: ZonedNamespace::new(namespace),
+            chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
+            created,
+        }
+    }
+
+    /// Its bytes on the drive.
+    fn place(&self) -> Range<u64> {
+        self.namespace.start..self.namespace.start + self.capacity
+    }
 }
 
 impl Namespaces {
     /// New ones: empty, and nothing is marked.
     pub fn new(config: &Config) -> Self {
-        let state = |(index, namespace): (usize, &Namespace)| NamespaceState {
-            namespace: namespace.clone(),
-            identity: NamespaceIdentity::new(&config.serial, index as u32 + 1),
-            marks: Intervals::default(),
-            capacity: namespace.bytes(),
-            zones: ZonedNamespace::new(namespace),
-            chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
-        };
-        let states = config.namespaces.iter().enumerate().map(state).collect();
-        Self { states, formatting: Vec::new() }
+        let serial = config.serial.clone();
+        let made = config.namespaces.iter();
+        let state = |(nsid, of)| Some(NamespaceState::new(&serial, nsid, of, None));
+        let states = (1..).zip(made.clone()).map(state).collect();
+        let total = made.map(|of| of.start + of.bytes()).max().unwrap_or(0);
+        let (formatting, creations, past_changes) = (Vec::new(), 0, 0);
+        Self { serial, states, total, creations, past_changes, formatting }
     }
 
     fn state(&self, nsid: u32) -> Option<&NamespaceState> {
-        self.states.get((nsid as usize).checked_sub(1)?)
+        self.states.get((nsid as usize).checked_sub(1)?)?.as_ref()
     }
 
     fn state_mut(&mut self, nsid: u32) -> Option<&mut NamespaceState> {
-        self.states.get_mut((nsid as usize).checked_sub(1)?)
+        self.states.get_mut((nsid as usize).checked_sub(1)?)?.as_mut()
     }
 
-    /// How many there are: the highest NSID.
+    fn there(&self) -> impl Iterator<Item = (u32, &NamespaceState)> {
+        let numbered = (1..).zip(&self.states);
+        numbered.filter_map(|(nsid, state)| Some((nsid, state.as_ref()?)))
+    }
+
+    /// The highest NSID that any namespace had.
     pub fn count(&self) -> u32 {
         self.states.len() as u32
+    }
+
+    /// The namespace of an NSID.
+    ///
+    /// # Errors
+    /// There is none (NVMe 1.4 section 6.1.5): the NSID could be of one, or is out of range.
+    pub fn existing(&self, nsid: u32) -> Result<&Namespace, Failure> {
+        let status = match (1..=MAX_NAMESPACES as u32).contains(&nsid) {
+            true => StatusCode::InvalidField,
+            false => StatusCode::InvalidNamespace,
+        };
+        self.get(nsid).ok_or(status.at(location::NSID))
     }
 
     /// The namespace of an NSID, if there is one.
@@ -70,7 +130,7 @@ impl Namespaces {
 
     /// All of them, with their identifiers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Namespace)> {
-        (1..).zip(self.states.iter().map(|state| &state.namespace))
+        self.there().map(|(nsid, state)| (nsid, &state.namespace))
     }
 
     /// The namespace of a command that accesses its contents.
@@ -81,7 +141,7 @@ impl Namespaces {
         if self.formatting.contains(&nsid) {
             return Err(StatusCode::FormatInProgress.at(location::NSID));
         }
-        self.get(nsid).ok_or(StatusCode::InvalidNamespace.at(location::NSID))
+        self.existing(nsid)
     }
 
     /// Its identifiers.
@@ -110,14 +170,20 @@ impl Namespaces {
         self.state(nsid).map_or(0, |state| state.capacity)
     }
 
-    /// The size of all in bytes.
+    /// What all that can be created may have together, in bytes (TNVMCAP).
     pub fn total_capacity(&self) -> u64 {
-        self.states.iter().map(|state| state.capacity).sum()
+        self.total
+    }
+
+    /// What no namespace has of it, in bytes (UNVMCAP).
+    pub fn unallocated(&self) -> u64 {
+        self.total - self.there().map(|(_, state)| state.capacity).sum::<u64>().min(self.total)
     }
 
     /// How often zones have changed.
     pub fn zone_changes(&self) -> u64 {
-        self.states.iter().filter_map(|state| state.zones.as_ref()).map(|of| of.set.changes()).sum()
+        let zones = self.there().filter_map(|(_, state)| state.zones.as_ref());
+        self.past_changes + zones.map(|of| of.set.changes()).sum::<u64>()
     }
 
     /// The zones of one that has some.
@@ -246,6 +312,17 @@ impl Namespaces {
 }
 
 impl NamespaceState {
+    /// Its state, of one that was made so.
+    fn kept(&self, made: &Namespace) -> KeptNamespace {
+        KeptNamespace {
+            block_size: self.namespace.block_size,
+            uncorrectable: self.marks.ranges().collect(),
+            zones: self.zones.as_ref().map_or(Vec::new(), |zones| zones.set.kept()),
+            chunks: self.chunks.as_ref().map_or(Vec::new(), ChunkSet::kept),
+            ..KeptNamespace::as_made(made)
+        }
+    }
+
     /// Whether the zones allow an access to blocks that lie in the namespace.
     fn check_zones(&self, operation: Operation, extent: &Extent) -> Result<(), Failure> {
         self.zones.as_ref().map_or(Ok(()), |zoned| zoned.check(operation, extent))
@@ -278,18 +355,129 @@ impl Namespaces {
     }
 }
 
+/// Creation and deletion (NVMe 2.0 section 8.12).
+impl Namespaces {
+    /// A host creates a namespace of `blocks` blocks, where the drive has room for it in one piece;
+    /// returns its NSID.
+    ///
+    /// # Errors
+    /// There is no such room, or no NSID.
+    pub fn create(
+        &mut self,
+        (blocks, block_size): (u64, u32),
+        shared: bool,
+        host: Option<String>,
+    ) -> Result<u32, StatusCode> {
+        let free = |nsid: &u32| self.state(*nsid).is_none();
+        let nsid = (1..=MAX_NAMESPACES as u32).find(free);
+        let nsid = nsid.ok_or(StatusCode::NamespaceIdentifierUnavailable)?;
+        let bytes = blocks.checked_mul(block_size.into());
+        let start = bytes.and_then(|bytes| self.room_for(bytes));
+        let start = start.ok_or(StatusCode::NamespaceInsufficientCapacity)?;
+        self.creations += 1;
+        let namespace = Namespace { start, ..Namespace::new(blocks, block_size) };
+        let created = Creation { number: self.creations, shared, host };
+        self.put(nsid, &namespace, created);
+        Ok(nsid)
+    }
+
+    fn put(&mut self, nsid: u32, namespace: &Namespace, created: Creation) {
+        let index = nsid as usize - 1;
+        if self.states.len() <= index {
+            self.states.resize_with(index + 1, || None);
+        }
+        self.states[index] =
+            Some(NamespaceState::new(&self.serial, nsid, namespace, Some(created)));
+    }
+
+    /// The first place on the drive where `bytes` bytes are free in one piece.
+    fn room_for(&self, bytes: u64) -> Option<u64> {
+        let mut taken: Vec<_> = self.there().map(|(_, state)| state.place()).collect();
+        taken.sort_by_key(|place| place.start);
+        let mut start = 0u64;
+        for place in taken {
+            if start.checked_add(bytes)? <= place.start {
+                return Some(start);
+            }
+            start = start.max(place.end.checked_next_multiple_of(STEP)?);
+        }
+        (start.checked_add(bytes)? <= self.total).then_some(start)
+    }
+
+    /// A namespace is no more.
+    pub fn delete(&mut self, nsid: u32) {
+        let index = (nsid as usize).wrapping_sub(1);
+        if let Some(state) = self.states.get_mut(index).and_then(Option::take) {
+            self.past_changes += state.zones.map_or(0, |zones| zones.set.changes());
+        }
+    }
+
+    /// How a host has created it, if one has.
+    pub fn creation(&self, nsid: u32) -> Option<&Creation> {
+        self.state(nsid)?.created.as_ref()
+    }
+}
+
 /// State that outlives the controller.
 impl Namespaces {
     /// The state that each namespace keeps; `made`: the namespaces' configurations.
     pub fn kept(&self, made: &[Namespace]) -> Vec<KeptNamespace> {
-        let kept = |(state, made): (&NamespaceState, &Namespace)| KeptNamespace {
-            block_size: state.namespace.block_size,
-            uncorrectable: state.marks.ranges().collect(),
-            zones: state.zones.as_ref().map_or(Vec::new(), |zones| zones.set.kept()),
-            chunks: state.chunks.as_ref().map_or(Vec::new(), ChunkSet::kept),
-            ..KeptNamespace::as_made(made)
+        let kept = |(nsid, made): (u32, &Namespace)| match self.state(nsid) {
+            Some(state) if state.created.is_none() => state.kept(made),
+            _ => KeptNamespace { deleted: true, ..KeptNamespace::as_made(made) },
         };
-        self.states.iter().zip(made).map(kept).collect()
+        (1..).zip(made).map(kept).collect()
+    }
+
+    /// How many namespaces hosts have ever created.
+    pub fn creations(&self) -> u32 {
+        self.creations
+    }
+
+    /// The state of those that hosts have created.
+    pub fn kept_created(&self) -> Vec<KeptCreated> {
+        let kept = |(nsid, state): (u32, &NamespaceState)| {
+            let Creation { number, shared, host } = state.created.clone()?;
+            // Its capacity is kept in the smallest blocks, however it is formatted now.
+            let [block_size, ..] = LBA_FORMATS;
+            let blocks = state.capacity / u64::from(block_size);
+            let made = Namespace { blocks, block_size, ..state.namespace.clone() };
+            Some(KeptCreated { nsid, number, shared, host, namespace: state.kept(&made) })
+        };
+        self.there().filter_map(kept).collect()
+    }
+
+    /// So many have been created before.
+    pub fn restore_creations(&mut self, creations: u32) {
+        self.creations = self.creations.max(creations);
+    }
+
+    /// One that a host has created is there again.
+    ///
+    /// # Errors
+    /// The reason why it cannot be.
+    pub fn restore_created(&mut self, kept: &KeptCreated) -> Result<(), &'static str> {
+        let KeptCreated { nsid, number, shared, ref host, ref namespace } = *kept;
+        let made = &namespace.made;
+        if !(1..=MAX_NAMESPACES as u32).contains(&nsid) || self.state(nsid).is_some() {
+            return Err("another one has its number, or none can have it");
+        }
+        if made.zoned.is_some() || made.ocssd.is_some() || made.read_only || made.blocks == 0 {
+            return Err("a host cannot have created such a one");
+        }
+        if !LBA_FORMATS.contains(&made.block_size) {
+            return Err("its logical blocks cannot be of that size");
+        }
+        let bytes = made.blocks.checked_mul(made.block_size.into());
+        let end = bytes.and_then(|bytes| made.start.checked_add(bytes));
+        let end = end.filter(|&end| end <= self.total).ok_or("it lies outside the drive")?;
+        let overlaps = |place: Range<u64>| place.start < end && made.start < place.end;
+        if self.there().any(|(_, state)| overlaps(state.place())) {
+            return Err("it overlaps another one");
+        }
+        self.creations = self.creations.max(number);
+        self.put(nsid, made, Creation { number, shared, host: host.clone() });
+        self.restore(nsid, namespace)
     }
 
     /// A new namespace resumes from its kept state.
@@ -297,6 +485,10 @@ impl Namespaces {
     /// # Errors
     /// The reason why the namespace cannot be in this state.
     pub fn restore(&mut self, nsid: u32, kept: &KeptNamespace) -> Result<(), &'static str> {
+        if kept.deleted {
+            self.delete(nsid);
+            return Ok(());
+        }
         let state = self.state_mut(nsid).ok_or("there is no such namespace")?;
         let size = kept.block_size;
         let formats = LBA_FORMATS.contains(&size) && state.capacity >= size.into();

@@ -66,6 +66,12 @@ impl Subsystem {
             let restored = io.namespaces.restore(nsid, kept);
             restored.map_err(|reason| damaged(nsid as usize, reason))?;
         }
+        for kept in &state.created {
+            let restored = io.namespaces.restore_created(kept);
+            restored.map_err(|reason| damaged(kept.nsid as usize, reason))?;
+        }
+        io.namespaces.restore_creations(state.creations);
+        io.restore_attachments(&state.detached);
         if let (PlacementState::Fdp(fdp), Some(kept)) = (&mut io.placement, &state.fdp) {
             if state.placement == io.config.placement {
                 fdp.restore(kept).map_err(|reason| damaged(1, reason))?;
@@ -80,6 +86,9 @@ impl Subsystem {
         let config = &self.io.config;
         KeptState {
             namespaces: self.io.namespaces.kept(&config.namespaces),
+            created: self.io.namespaces.kept_created(),
+            creations: self.io.namespaces.creations(),
+            detached: self.io.detached(),
             fdp: kept_fdp(&self.io),
             ..KeptState::as_made(config)
         }
@@ -147,7 +156,7 @@ impl Subsystem {
     /// are to be attended to: hosts that asked for it have an event. Commands under way end as ever.
     ///
     /// # Errors
-    /// There is no such namespace: returns how many there are, from number 1 on.
+    /// There is no such namespace: returns the highest number that one has had.
     pub fn set_attached(
         &mut self,
         nsid: u32,

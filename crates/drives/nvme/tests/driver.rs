@@ -118,7 +118,7 @@ fn identify_describes_controller_and_namespaces() {
     assert_eq!(id[111], 1, "an I/O controller");
     assert_eq!(id[257] & 1, 1, "Doorbell Buffer Config");
     assert_eq!((id[512], id[513]), (0x66, 0x44));
-    assert_eq!(id[516..520], 2u32.to_le_bytes());
+    assert_eq!(id[516..520], 128u32.to_le_bytes(), "NN: as many as can be created");
     assert_eq!(id[525], 7, "volatile write cache, flush of all");
     assert!(id[768..].starts_with(b"nqn.2014-08.org.nvmexpress:uuid:"));
 
@@ -144,7 +144,8 @@ fn identify_describes_controller_and_namespaces() {
     assert_eq!(list[..8], [2, 0, 0, 0, 0, 0, 0, 0]);
     for (cns, nsid, status) in [
         (0, 0, 0x0b),
-        (0, 3, 0x0b),
+        (0, 3, 0),
+        (0, 129, 0x0b),
         (0, u32::MAX, 0x0b),
         (3, 3, 0x0b),
         (2, u32::MAX, 0x0b),
@@ -246,7 +247,7 @@ fn features_keep_what_they_are_given() {
     let of_one = Sqe { opcode: 9, nsid: 1, cdw10: 6, cdw11: 1, ..Default::default() };
     assert_eq!(driver.admin(of_one).status, 0x10f);
     assert_eq!(driver.admin(Sqe { cdw10: 5, ..of_one }).status, 0);
-    assert_eq!(driver.admin(Sqe { cdw10: 5, nsid: 2, ..of_one }).status, 0x00b);
+    assert_eq!(driver.admin(Sqe { cdw10: 5, nsid: 2, ..of_one }).status, 0x002);
     // A reset brings the defaults back.
     driver.disable();
     driver.enable();
@@ -337,7 +338,8 @@ fn logs_tell_what_happened() {
         (log(127 << 16 | 2, 2), 0x002),
         (log(127 << 16 | 2, 516), 0x002),
         (Sqe { cdw11: 0xffff, ..log(0xffff << 16 | 2, 0) }, 0x002),
-        (Sqe { nsid: 2, ..log(127 << 16 | 2, 0) }, 0x00b),
+        (Sqe { nsid: 2, ..log(127 << 16 | 2, 0) }, 0x002),
+        (Sqe { nsid: 129, ..log(127 << 16 | 2, 0) }, 0x00b),
         (log(3 << 16 | 3, 8), 0),
     ] {
         assert_eq!(driver.admin(sqe).status, status, "{sqe:x?}");

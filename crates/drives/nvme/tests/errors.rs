@@ -94,7 +94,7 @@ fn cases() -> Vec<Case> {
         out_of_range("far beyond the end", io(WRITE, BLOCKS + 9, 4), BLOCKS + 9),
         Case {
             location: 4,
-            ..case("no namespace", Sqe { nsid: 9, ..io(READ, 1, 1) }, Status::Ok, 0x00b, 0)
+            ..case("no namespace", Sqe { nsid: 9, ..io(READ, 1, 1) }, Status::Ok, 0x002, 0)
         },
         Case { location: 0, ..case("no such command", io(0x7f, 1, 1), Status::Ok, 0x001, 0) },
         Case {

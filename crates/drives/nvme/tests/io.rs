@@ -274,10 +274,11 @@ fn commands_are_checked() {
         (Sqe { flags: 1, ..good }, 0x002, true),
         (Sqe { flags: 0xc0, ..good }, 0x002, true),
         (Sqe { nsid: 0, ..good }, 0x00b, true),
-        (Sqe { nsid: 3, ..good }, 0x00b, true),
+        (Sqe { nsid: 3, ..good }, 0x002, true),
+        (Sqe { nsid: 129, ..good }, 0x00b, true),
         (Sqe { nsid: u32::MAX, ..good }, 0x00b, true),
-        (Sqe { nsid: 3, opcode: 0, ..good }, 0x00b, true),
-        (Sqe { nsid: 3, ..dataset }, 0x00b, true),
+        (Sqe { nsid: 3, opcode: 0, ..good }, 0x002, true),
+        (Sqe { nsid: 3, ..dataset }, 0x002, true),
         (Sqe::io(READ, BLOCKS - 1, 2, DATA, 0), 0x080, true),
         (Sqe::io(READ, BLOCKS, 1, DATA, 0), 0x080, true),
         (Sqe::io(READ, u64::MAX, 1, DATA, 0), 0x080, true),
@@ -523,7 +524,7 @@ fn no_command_is_begun_while_a_completion_waits() {
     for cid in 1..=20 {
         let told = driver.reap(1);
         assert_eq!((told.len(), told[0].cid, told[0].sq_head), (1, cid, cid));
-        assert_eq!(told[0].status, if cid == 10 { 0x00b } else { 0x001 });
+        assert_eq!(told[0].status, if cid == 10 { 0x002 } else { 0x001 });
     }
 }
 

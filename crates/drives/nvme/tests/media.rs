@@ -135,7 +135,7 @@ fn copies_are_checked_before_they_begin() {
     for (sqe, status) in [
         (Sqe { cdw12: 1 << 8, ..good }, 0x002),
         (Sqe { nsid: 2, ..good }, 0x020),
-        (Sqe { nsid: 3, ..good }, 0x00b),
+        (Sqe { nsid: 3, ..good }, 0x002),
         (Sqe { prp1: RAM as u64, ..good }, 0x004),
         (Sqe { prp1: SCRATCH + 1, ..good }, 0x013),
     ] {

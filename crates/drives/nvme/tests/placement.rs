@@ -193,7 +193,7 @@ mod streams {
         ] {
             assert_eq!(driver.admin(sqe).status, 0x002, "{sqe:x?}");
         }
-        assert_eq!(driver.admin(directive(DIRECTIVE_SEND, 3, 1, 1, 0)).status, 0x00b);
+        assert_eq!(driver.admin(directive(DIRECTIVE_SEND, 3, 1, 1, 0)).status, 0x002);
         assert_eq!(driver.admin(directive(DIRECTIVE_RECEIVE, 0, 1, 1, 0)).status, 0x00b);
     }
 }

@@ -374,7 +374,7 @@ fn states_change_as_the_state_machine_says() {
         (send(FLUSH, 0), 0x1b6),
         (send(OPEN | ZRWAA, 0), 0x1b6),
         (send(OPEN | ZRWAA | ALL, 0), 0x002),
-        (Sqe { nsid: 2, ..send(OPEN, 0) }, 0x00b),
+        (Sqe { nsid: 2, ..send(OPEN, 0) }, 0x002),
     ] {
         assert_eq!(driver.io(sqe).status, status, "{sqe:x?}");
     }

@@ -26,7 +26,7 @@ use crate::relay::Relay;
 #[cfg(doc)]
 use crate::relay::OUTPUT_FILE;
 use crate::run_error::RunError;
-use crate::trace::{TraceOptions, TRACE_FILE};
+use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, input, Event};
 
 /// The standard input that a program was given, among its results.
@@ -233,7 +233,7 @@ impl<'a> Runner<'a> {
             keep.begin()?;
         }
         let result = prepared.run(&mut relay, &self.stop, deadline);
-        let kept = keep(&keeps, &mut relay);
+        let kept = keep(&keeps, &mut relay, self.trace.is_some());
         let ended = relay.end(result)?;
         let mut outcome = match ended.outcome {
             Ok(outcome) => outcome,
@@ -317,11 +317,15 @@ impl<'a> Runner<'a> {
 
 /// Writes the kept state of the drives. If the machine ended without a report of it, the files stay
 /// marked as in use.
-fn keep(keeps: &[Option<Keep>], relay: &mut Relay<'_>) -> Result<()> {
+fn keep(keeps: &[Option<Keep>], relay: &mut Relay<'_>, traced: bool) -> Result<()> {
     if !relay.has_begun() {
         return keeps.iter().flatten().try_for_each(Keep::revert);
     }
-    for (keep, state) in keeps.iter().zip(relay.take_states()?) {
+    let states = relay.take_states()?;
+    if traced {
+        states.iter().flatten().try_for_each(check_followed)?;
+    }
+    for (keep, state) in keeps.iter().zip(states) {
         if let (Some(keep), Some(state)) = (keep, state) {
             keep.end(state)?;
         }

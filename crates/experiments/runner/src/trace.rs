@@ -178,9 +178,25 @@ pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedD
     Ok(device)
 }
 
+/// Checks that a drive has the namespaces that it was made with: what is left of others after a power
+/// cut is not followed.
+///
+/// # Errors
+/// A host has created or deleted namespaces.
+pub fn check_followed(state: &KeptState) -> Result<()> {
+    if state.has_other_namespaces() {
+        bail!(
+            "a host has created or deleted namespaces of it, and a run with power cuts does not follow \
+             that: make it anew with `state = \"new\"`, and leave its namespaces alone"
+        );
+    }
+    Ok(())
+}
+
 /// The zones that a drive begins with, but empty ones: the first byte of each, and the bytes that
 /// are written of it.
 fn written(state: &KeptState) -> Result<Vec<(u64, u64)>> {
+    check_followed(state)?;
     let mut written = Vec::new();
     for namespace in &state.namespaces {
         let block = namespace.block_size;

@@ -54,9 +54,45 @@ blockdev --getss /dev/nvme0n2 >sector.txt
 dd if=/dev/nvme0n2 bs=64k count=1 iflag=direct status=none | cmp -n 65536 - /dev/zero && echo empty >>format.txt
 dd if=/dev/nvme0n1 bs=4k count=1 iflag=direct status=none >/dev/null && echo there >>format.txt
 
+# Namespaces come and go while fio verifies another one.
+fio --name=others --filename=/dev/nvme0n1 --rw=randwrite --bs=4k --size=16M --rate_iops=2000 --direct=1 --ioengine=libaio \
+  --iodepth=4 --verify=crc32c --do_verify=1 --output=others.txt &
+others=$!
+has() { # NSIDS: whether the kernel has block devices of these, and no others; waits for them
+  for _ in $(seq 100); do
+    there=$(cat /sys/block/nvme0n*/nsid | sort -n | tr '\n' ' ')
+    [ "$there" != "$1" ] || return 0
+    sleep 0.1
+  done
+  echo "namespaces $there, not $1"
+  return 1
+}
+of_nsid() { # NSID: its block device
+  for at in /sys/block/nvme0n*; do
+    [ "$(cat "$at/nsid")" != "$1" ] || echo "/dev/${at##*/}"
+  done
+}
+try full nvme create-ns /dev/nvme0 --nsze=8 --ncap=8 --flbas=0
+try delete-ns nvme delete-ns /dev/nvme0 --namespace-id=2
+has "1 " >>delete-ns.txt && echo gone >>delete-ns.txt
+nvme id-ctrl /dev/nvme0 | grep nvmcap >capacity.txt
+try create-ns nvme create-ns /dev/nvme0 --nsze=4096 --ncap=4096 --flbas=1
+try create-more nvme create-ns /dev/nvme0 --nsze=16384 --ncap=16384 --flbas=0
+try attach-ns nvme attach-ns /dev/nvme0 --namespace-id=2 --controllers=0
+try attach-more nvme attach-ns /dev/nvme0 --namespace-id=3 --controllers=0
+has "1 2 3 " >>attach-ns.txt
+for nsid in 2 3; do blockdev --getsize64 --getss "$(of_nsid $nsid)"; done >created.txt
+mkfs.ext4 -q "$(of_nsid 2)" && mount "$(of_nsid 2)" /mnt && cp one /mnt && umount /mnt && echo written >>created.txt
+try detach-ns nvme detach-ns /dev/nvme0 --namespace-id=3 --controllers=0
+has "1 2 " >>detach-ns.txt && echo gone >>detach-ns.txt
+try delete-more nvme delete-ns /dev/nvme0 --namespace-id=3
+mount "$(of_nsid 2)" /mnt && cmp one /mnt/one && umount /mnt && echo kept >>created.txt
+kill -0 $others && echo running >>created.txt
+wait $others && echo verified >>created.txt
+
 try vendor nvme admin-passthru /dev/nvme0 --opcode=0xc2 --data-len=512 --read --cdw10=128
 try smart-log nvme smart-log /dev/nvme0
-try error-log nvme error-log /dev/nvme0 --log-entries=4
+try error-log nvme error-log /dev/nvme0 --log-entries=64
 try abort nvme admin-passthru /dev/nvme0 --opcode=0x08 --cdw10=0x12340001 --show-command
 
 # Placement: writes by identifier, and what the logs say of them.

@@ -55,6 +55,15 @@ nvme detach-ns "$controller" --namespace-id=3 --controllers="$id"
 settled "1 2 "
 nvme list-ns "$controller" --all | grep -q "0x3" && nvme attach-ns "$controller" --namespace-id=3 --controllers="$id"
 settled "1 2 3 "
+nvme delete-ns "$controller" --namespace-id=3
+settled "1 2 "
+nvme create-ns "$controller" --nsze=4096 --ncap=4096 --flbas=1 --nmic=1 | grep -q "nsid:3" && echo "created"
+settled "1 2 "
+nvme attach-ns "$controller" --namespace-id=3 --controllers="$id"
+settled "1 2 3 "
+[ "$(blockdev --getsize64 --getss "$(of_nsid 3)" | tr '\n' ' ')" = "16777216 4096 " ] && echo "attached"
+dd if=random of="$(of_nsid 3)" bs=1M count=1 oflag=direct status=none
+dd if="$(of_nsid 3)" bs=1M count=1 iflag=direct status=none | cmp -n 1048576 - random && echo "used"
 kill -0 $fio && echo "fio was running on another namespace" || true
 wait $fio && echo "fio verifies another namespace"
 control '{"do": "detach-namespace", "drive": "three", "namespace": 2, "host": "nqn.2014-08.org.example:away"}' >/dev/null

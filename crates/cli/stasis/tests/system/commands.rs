@@ -29,7 +29,16 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
         }
     };
 
-    told("id-ctrl", 0, &["nn        : 2\n", "oncs      : 0x1df\n", "sgls      : 0x50001\n"]);
+    told(
+        "id-ctrl",
+        0,
+        &[
+            "nn        : 128\n",
+            "oacs      : 0x10a\n",
+            "oncs      : 0x1df\n",
+            "sgls      : 0x50001\n",
+        ],
+    );
     told("id-ns", 0, &["nsze    : 0x10000\n", "mssrl   : 4096\n", "lbaf  1 : ms:0   lbads:12"]);
     told("list-ns", 0, &["[   0]:0x1", "[   1]:0x2"]);
     assert_eq!(text("apart"), "same\nsame\n");
@@ -45,6 +54,17 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
     told("sgl", 0, &["err= 0"]);
     told("format", 0, &["empty", "there"]);
     assert_eq!(text("sector"), "4096\n");
+    told("full", 1, &["0x6115"]);
+    told("delete-ns", 0, &["gone"]);
+    assert_eq!(text("capacity").matches("67108864\n").count(), 1, "{}", text("capacity"));
+    assert_eq!(text("capacity").matches("33554432\n").count(), 1, "{}", text("capacity"));
+    told("create-ns", 0, &["created nsid:2"]);
+    told("create-more", 0, &["created nsid:3"]);
+    for name in ["attach-ns", "attach-more", "delete-more"] {
+        told(name, 0, &[]);
+    }
+    told("detach-ns", 0, &["gone"]);
+    assert_eq!(text("created"), "16777216\n4096\n8388608\n512\nwritten\nkept\nrunning\nverified\n");
     // The model has no such command, and reports that.
     told("vendor", 1, &["0x6001"]);
     told("smart-log", 0, &["available_spare\t\t\t\t: 100%", "media_errors\t\t\t\t: 0"]);

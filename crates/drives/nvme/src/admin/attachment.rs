@@ -1,5 +1,5 @@
-//! Namespace Attachment (NVMe 2.0 section 5.22), on fabrics: a host attaches namespaces to its
-//! controllers, and detaches them.
+//! Namespace Attachment (NVMe 2.0 section 5.22): a host attaches namespaces to its controllers, and
+//! detaches them.
 //!
 //! A host has a say in its own controllers only, and attaches only what is granted to it: other
 //! hosts are strangers to it.
@@ -41,28 +41,34 @@ fn attachment(
     if nsid == ALL_NAMESPACES {
         return Err(StatusCode::InvalidField.at(location::NSID));
     }
-    if controller.io.namespaces.get(nsid).is_none() {
-        return Err(StatusCode::InvalidNamespace.at(location::NSID));
-    }
+    controller.io.namespaces.existing(nsid)?;
     let mut page = vec![0; PAGE_SIZE];
     controller.io.receive(memory, command, &mut page)?;
     let listed = parse_list(&page)?;
     let ControllerMut { io, host, .. } = controller;
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
     let attachments = &io.attachments;
+    let private = attachments.is_private(nsid);
+    let taken = private && attachments.is_attached(nsid);
     for &id in &listed {
         if !attachments.controllers().any(|other| other == id) {
             return Err(StatusCode::ControllerListInvalid.into());
         }
-        let own = id == host.id || nqn.is_some_and(|nqn| attachments.is_of_host(id, nqn));
-        if !own || attach && !attachments.is_granted(nqn, nsid) {
+        if !attachments.is_of_same_host(id, host.id) || attach && !attachments.is_granted(nqn, nsid)
+        {
             return Err(StatusCode::OperationDenied.at(location::NSID));
         }
         match (attach, attachments.has(id, nsid)) {
             (true, true) => return Err(StatusCode::NamespaceAlreadyAttached.into()),
             (false, false) => return Err(StatusCode::NamespaceNotAttached.into()),
+            (true, false) if taken || private && listed.len() > 1 => {
+                return Err(StatusCode::NamespaceIsPrivate.into());
+            }
             _ => {}
         }
+    }
+    if nqn.is_none() {
+        io.attachments.set_detached(nsid, !attach);
     }
     for id in listed {
         io.attachments.set(id, nsid, attach);

@@ -1,6 +1,7 @@
 //! Get Features and Set Features (NVMe 1.4 sections 5.13 and 5.21).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::config::MAX_NAMESPACES;
 use crate::context::ControllerMut;
 use crate::features::{notices, Features};
 use crate::keep_alive::KeepAlive;
@@ -63,7 +64,7 @@ fn get_features(
             _ => Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
         };
     }
-    let defaults = Features::new(&controller.io.config);
+    let defaults = Features::new();
     let features = match command.cdw10 >> 8 & 7 {
         select::CURRENT => controller.features(),
         // No feature is saveable, so the saved values are the defaults.
@@ -246,8 +247,7 @@ fn namespace_index(
     match command.nsid {
         // Hosts before revision 1.4 took this feature for the controller's.
         0 | ALL_NAMESPACES => Ok(0),
-        nsid if controller.io.namespaces.get(nsid).is_some() => Ok(nsid as usize - 1),
-        _ => Err(StatusCode::InvalidNamespace.at(location::NSID)),
+        nsid => controller.io.namespaces.existing(nsid).map(|_| nsid as usize - 1),
     }
 }
 
@@ -258,8 +258,7 @@ fn reserved_namespace(
 ) -> Result<u32, Failure> {
     match command.nsid {
         ALL_NAMESPACES => Ok(1),
-        nsid if controller.io.namespaces.get(nsid).is_some() => Ok(nsid),
-        _ => Err(StatusCode::InvalidNamespace.at(location::NSID)),
+        nsid => controller.io.namespaces.existing(nsid).map(|_| nsid),
     }
 }
 
@@ -274,7 +273,7 @@ fn set_error_recovery(
     let index = namespace_index(controller, command)?;
     let limit = command.cdw11 as u16;
     let namespaces = match command.nsid {
-        0 | ALL_NAMESPACES => 0..controller.io.config.namespaces.len(),
+        0 | ALL_NAMESPACES => 0..MAX_NAMESPACES,
         _ => index..index + 1,
     };
     controller.features_mut().set_error_recovery(namespaces, limit);

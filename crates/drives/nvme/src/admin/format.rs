@@ -6,6 +6,7 @@ use stasis_block::Operation;
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::LBA_FORMATS;
 use crate::context::ControllerMut;
+use crate::formatting::Then;
 use crate::registered::{always, ALONE, CHANGES_CAPABILITIES, CHANGES_CONTENTS, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -41,8 +42,7 @@ fn format(
         0 => Operation::Discard,
         // User data erase, and cryptographic erase, which has no key here:
         // either way nothing can be read any more.
-        1 | 2 if controller.io.config.discard_zeroes => Operation::Discard,
-        1 | 2 => Operation::WriteZeroes,
+        1 | 2 => controller.io.config.erasure(),
         _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
     };
     if controller.formatting.is_under_way() {
@@ -58,7 +58,13 @@ fn format(
             return Err(invalid_format);
         }
     }
-    controller.formatting.begin(controller.io, command.id(), nsids, block_size, erase);
+    controller.formatting.begin(
+        controller.io,
+        command.id(),
+        nsids,
+        Then::Format(block_size),
+        erase,
+    );
     controller.go_on_formatting(memory);
     Ok(Outcome::Pending)
 }

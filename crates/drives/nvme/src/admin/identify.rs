@@ -3,7 +3,7 @@
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
-use crate::config::{Config, Namespace, LBA_FORMATS};
+use crate::config::{Config, Namespace, LBA_FORMATS, MAX_NAMESPACES};
 use crate::context::ControllerMut;
 use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MAX_EVENT_REQUESTS;
@@ -45,19 +45,25 @@ fn identify(
     let unknown = StatusCode::InvalidNamespace.at(location::NSID);
     let mut page = [0; PAGE_SIZE];
     match command.cdw10 as u8 {
-        structure::NAMESPACE | structure::ALLOCATED_NAMESPACE => {
-            let namespace = controller.io.namespaces.get(nsid).ok_or(unknown)?;
-            let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;
+        which @ (structure::NAMESPACE | structure::ALLOCATED_NAMESPACE) => {
+            if !(1..=MAX_NAMESPACES as u32).contains(&nsid) {
+                return Err(unknown);
+            }
+            let namespaces = &controller.io.namespaces;
             let attached = controller.io.attachments.has(controller.host.id, nsid);
-            if command.cdw10 as u8 == structure::NAMESPACE && !attached {
-                // Of an inactive one, zeroes (section 5.17.2.1).
+            let shown = namespaces.get(nsid).zip(namespaces.identity(nsid));
+            let shown = shown.filter(|_| attached || which == structure::ALLOCATED_NAMESPACE);
+            let Some((namespace, identity)) = shown else {
+                // Of an inactive one, or one that is not there, zeroes (section 5.17.2.1).
                 controller.io.send(memory, command, &page)?;
                 return Ok(Outcome::Done(0));
-            }
+            };
             fill_namespace(&mut page, namespace, identity);
+            let on_fabric = controller.host.transport.has_capsules();
             // NMIC: other controllers may have it too.
-            if controller.host.transport.has_capsules() {
-                page[30] = 1;
+            page[30] = namespaces.creation(nsid).map_or(on_fabric, |of| of.shared).into();
+            put(&mut page, 48, &u128::from(namespaces.capacity(nsid)).to_le_bytes()); // NVMCAP
+            if on_fabric {
                 put(&mut page, 92, &ana::GROUP.to_le_bytes());
                 if namespace.ocssd.is_none() {
                     page[31] = reservations::CAPABILITIES;
@@ -77,8 +83,10 @@ fn identify(
             }
             let all = list == structure::ALLOCATED_NAMESPACES;
             let attachments = &controller.io.attachments;
-            let listed = |other: &u32| all || attachments.has(controller.host.id, *other);
-            let following = (nsid + 1..=attachments.count()).filter(listed);
+            let there = controller.io.namespaces.iter().map(|(other, _)| other);
+            let following = there.filter(|other| {
+                *other > nsid && (all || attachments.has(controller.host.id, *other))
+            });
             for (entry, nsid) in page.chunks_exact_mut(4).zip(following) {
                 entry.copy_from_slice(&nsid.to_le_bytes());
             }
@@ -196,7 +204,7 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
         page[343] = ana::CAPABILITIES;
         put(page, 344, &ana::GROUP.to_le_bytes()); // ANAGRPMAX
         put(page, 348, &1u32.to_le_bytes()); // NANAGRPID: groups
-        put(page, 540, &(config.namespaces.len() as u32).to_le_bytes()); // MNAN
+        put(page, 540, &(MAX_NAMESPACES as u32).to_le_bytes()); // MNAN
         attributes |= CTRATT_LONG_HOST_ID;
         page[1803] = MSDBD;
     }
@@ -217,7 +225,9 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     put(page, 268, &CRITICAL_TEMPERATURE.to_le_bytes());
     page[512] = SQES << 4 | SQES;
     page[513] = CQES << 4 | CQES;
-    put(page, 516, &(config.namespaces.len() as u32).to_le_bytes());
+    put(page, 280, &u128::from(io.namespaces.total_capacity()).to_le_bytes()); // TNVMCAP
+    put(page, 296, &u128::from(io.namespaces.unallocated()).to_le_bytes()); // UNVMCAP
+    put(page, 516, &(MAX_NAMESPACES as u32).to_le_bytes()); // NN
     put(page, 520, &(commands.io.identify(config) | ONCS_FEATURES).to_le_bytes());
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
     put(page, 534, &COPY_FORMATS.to_le_bytes());

@@ -69,10 +69,8 @@ fn get_log_page(
     let part = Part::of(controller, command)?;
     let Part { offset, length } = part;
     let unknown_namespace = StatusCode::InvalidNamespace.at(location::NSID);
-    if !matches!(command.nsid, 0 | ALL_NAMESPACES)
-        && controller.io.namespaces.get(command.nsid).is_none()
-    {
-        return Err(unknown_namespace);
+    if !matches!(command.nsid, 0 | ALL_NAMESPACES) {
+        controller.io.namespaces.existing(command.nsid)?;
     }
     let identifier = command.cdw10 as u8;
     let log = match identifier {
@@ -127,7 +125,7 @@ fn get_log_page(
             }
             page::RESERVATIONS => controller.host.events.unmask(EventType::CommandSet),
             page::CHUNK_NOTIFICATIONS => {
-                for nsid in 1..=controller.io.config.namespaces.len() as u32 {
+                for nsid in 1..=controller.io.namespaces.count() {
                     controller.host.events.forget(identifier, nsid);
                 }
                 controller.host.events.unmask(EventType::Vendor);

@@ -14,6 +14,7 @@ mod format;
 mod identify;
 mod keep_alive;
 mod log;
+mod management;
 mod queues;
 
 use crate::context::{AdminCommand, AdminExecute};
@@ -38,7 +39,7 @@ pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
 ]);
 
 /// Those of every transport.
-const BASE: [AdminCommand; 10] = [
+const BASE: [AdminCommand; 12] = [
     log::GET_LOG_PAGE,
     identify::IDENTIFY,
     abort::ABORT,
@@ -47,6 +48,8 @@ const BASE: [AdminCommand; 10] = [
     events::ASYNCHRONOUS_EVENT_REQUEST,
     placement::DIRECTIVE_SEND,
     placement::DIRECTIVE_RECEIVE,
+    management::NAMESPACE_MANAGEMENT,
+    attachment::NAMESPACE_ATTACHMENT,
     format::FORMAT_NVM,
     ocssd::GEOMETRY,
 ];
@@ -62,5 +65,4 @@ const ON_PCIE: [AdminCommand; BASE.len() + 5] = joined(
     ],
 );
 
-const ON_FABRICS: [AdminCommand; BASE.len() + 2] =
-    joined(BASE, [keep_alive::KEEP_ALIVE, attachment::NAMESPACE_ATTACHMENT]);
+const ON_FABRICS: [AdminCommand; BASE.len() + 1] = joined(BASE, [keep_alive::KEEP_ALIVE]);

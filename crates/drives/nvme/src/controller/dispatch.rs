@@ -59,8 +59,9 @@ impl ControllerMut<'_> {
             return self.execute_fabrics(memory, command);
         }
         // Those of namespaces that need not be attached check it themselves.
-        use of_any_namespace::{IDENTIFY, NAMESPACE_ATTACHMENT};
-        if !matches!(command.opcode, IDENTIFY | NAMESPACE_ATTACHMENT) {
+        use of_any_namespace::{IDENTIFY, NAMESPACE_ATTACHMENT, NAMESPACE_MANAGEMENT};
+        let of_any = [IDENTIFY, NAMESPACE_ATTACHMENT, NAMESPACE_MANAGEMENT];
+        if !of_any.contains(&command.opcode) {
             self.io.check_attached(command.controller, command.nsid)?;
         }
         match self.commands.admin.find(command.opcode) {

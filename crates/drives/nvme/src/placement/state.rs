@@ -1,7 +1,7 @@
 //! The controller's state of data placement, and the placement of each write.
 
 use crate::command::{location, SubmissionEntry};
-use crate::config::Config;
+use crate::config::{Config, MAX_NAMESPACES};
 use crate::status::{Failure, StatusCode};
 
 use super::config::Placement;
@@ -27,7 +27,7 @@ impl PlacementState {
     pub fn new(config: &Config) -> Self {
         match config.placement {
             Placement::None => Self::None,
-            Placement::Streams { max } => Self::Streams(Streams::new(max, config.namespaces.len())),
+            Placement::Streams { max } => Self::Streams(Streams::new(max, MAX_NAMESPACES)),
             Placement::Fdp { reclaim_groups, handles, reclaim_unit } => {
                 Self::Fdp(Fdp::new(reclaim_groups, handles, reclaim_unit))
             }
@@ -38,6 +38,13 @@ impl PlacementState {
     pub fn reset(&mut self) {
         if let Self::Streams(streams) = self {
             streams.reset();
+        }
+    }
+
+    /// A namespace is deleted.
+    pub fn forget(&mut self, nsid: u32) {
+        if let Self::Streams(streams) = self {
+            streams.forget(nsid);
         }
     }
 

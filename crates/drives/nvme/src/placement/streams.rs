@@ -29,6 +29,13 @@ impl Streams {
         self.namespaces.fill(NamespaceStreams::default());
     }
 
+    /// A namespace is deleted.
+    pub fn forget(&mut self, nsid: u32) {
+        if let Some(of) = self.namespaces.get_mut((nsid as usize).wrapping_sub(1)) {
+            *of = NamespaceStreams::default();
+        }
+    }
+
     /// The resources that no namespace has for itself (NSSA).
     pub fn shared(&self) -> u16 {
         self.max - self.namespaces.iter().map(|namespace| namespace.allocated).sum::<u16>()

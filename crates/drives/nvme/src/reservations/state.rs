@@ -316,6 +316,13 @@ impl Reservations {
         self.hosts.iter().enumerate().filter_map(of)
     }
 
+    /// A namespace is deleted: nobody is registered any more.
+    pub fn forget(&mut self, nsid: u32) {
+        if let Some(of) = self.namespaces.get_mut((nsid as usize).wrapping_sub(1)) {
+            *of = NamespaceReservation::default();
+        }
+    }
+
     /// The reservation of a namespace, which there is, to change it.
     pub fn namespace_mut(&mut self, nsid: u32) -> &mut NamespaceReservation {
         let index = (nsid as usize).saturating_sub(1);

@@ -1,0 +1,133 @@
+//! Namespace Management (NVMe 2.0 section 5.23): a host creates namespaces of the subsystem's
+//! unallocated capacity, and deletes them.
+//!
+//! A host deletes only what is granted to it and what no other host has: others are strangers to
+//! it. A private namespace is granted to its creator, a shared one to every host.
+
+use crate::capsules::ConnectedHost;
+use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
+use crate::config::{LBA_FORMATS, NVM_COMMAND_SET};
+use crate::context::{AdminCommand, ControllerMut};
+use crate::formatting::Then;
+use crate::placement::{PlacementState, ENDURANCE_GROUP};
+use crate::registered::{always, CHANGES_CONTENTS, CHANGES_INVENTORY, SUPPORTED};
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::{ana, Memory, PAGE_SIZE};
+
+pub const NAMESPACE_MANAGEMENT: AdminCommand = AdminCommand {
+    opcode: of_any_namespace::NAMESPACE_MANAGEMENT,
+    effects: SUPPORTED | CHANGES_CONTENTS | CHANGES_INVENTORY,
+    announced: always,
+    identify: 1 << 3,
+    counts_as: None,
+    execute: manage,
+};
+
+fn manage(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    const CREATE: u32 = 0;
+    const DELETE: u32 = 1;
+    match command.cdw10 & 0xf {
+        CREATE => create(controller, memory, command),
+        DELETE => delete(controller, memory, command),
+        _ => Err(StatusCode::InvalidField.at(location::CDW10)),
+    }
+}
+
+/// The fields of Identify Namespace that a host gives of a new one (section 5.23, "Host Software
+/// Specified Fields").
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    blocks: u64,
+    block_size: u32,
+    shared: bool,
+}
+
+impl Wanted {
+    fn parse(page: &[u8; PAGE_SIZE], has_groups: bool) -> Result<Self, Failure> {
+        let word = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
+        let long = |at: usize| (0..8).fold(0, |sum, i| sum | u64::from(page[at + i]) << (8 * i));
+        let (size, capacity) = (long(0), long(8));
+        let (format, protection, sharing) = (page[26], page[29], page[30]);
+        // The number of the format is in bits 6:5 and 3:0; bit 4 is of metadata, of which there is
+        // none, as there is no protection.
+        let number = format & 0xf | (format >> 5 & 3) << 4;
+        let block_size = LBA_FORMATS.get(usize::from(number)).filter(|_| protection == 0);
+        let &block_size = block_size.ok_or(StatusCode::InvalidFormat)?;
+        if size == 0 || capacity > size || sharing > 1 {
+            return Err(StatusCode::InvalidField.into());
+        }
+        if capacity < size {
+            return Err(StatusCode::ThinProvisioningNotSupported.into());
+        }
+        let access_group = u32::from(word(92)) | u32::from(word(94)) << 16;
+        if !matches!(access_group, 0 | ana::GROUP) {
+            return Err(StatusCode::AnaGroupIdentifierInvalid.into());
+        }
+        let (set, group) = (word(100), word(102));
+        let groups = [0, if has_groups { ENDURANCE_GROUP } else { 0 }];
+        // Logical Block Storage Tag Mask, and of Flexible Data Placement the count of handles: every
+        // namespace has all of them.
+        if set != 0 || !groups.contains(&group) || long(384) != 0 || word(392) != 0 {
+            return Err(StatusCode::InvalidField.into());
+        }
+        Ok(Self { blocks: size, block_size, shared: sharing == 1 })
+    }
+}
+
+fn create(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    if command.nsid != 0 {
+        return Err(StatusCode::InvalidField.at(location::NSID));
+    }
+    if (command.cdw11 >> 24) as u8 != NVM_COMMAND_SET {
+        return Err(StatusCode::CommandSetNotSupported.at(location::CDW11 + 3));
+    }
+    let mut page = [0; PAGE_SIZE];
+    controller.io.receive(memory, command, &mut page)?;
+    let has_groups = matches!(controller.io.placement, PlacementState::Fdp(_));
+    let Wanted { blocks, block_size, shared } = Wanted::parse(&page, has_groups)?;
+    let ControllerMut { io, host, .. } = &mut *controller;
+    let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
+    let nsid = io.create_namespace((blocks, block_size), shared, nqn)?;
+    Ok(Outcome::Done(nsid.into()))
+}
+
+fn delete(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let ControllerMut { io, host, .. } = &*controller;
+    let nsids = match command.nsid {
+        ALL_NAMESPACES => io.namespaces.iter().map(|(nsid, _)| nsid).collect(),
+        nsid => vec![nsid],
+    };
+    if controller.formatting.is_under_way() {
+        return Err(StatusCode::FormatInProgress.into());
+    }
+    let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
+    for &nsid in &nsids {
+        io.namespaces.existing(nsid)?;
+        let attachments = &io.attachments;
+        let strange = |id| attachments.has(id, nsid) && !attachments.is_of_same_host(id, host.id);
+        if !attachments.is_granted(nqn, nsid) || attachments.controllers().any(strange) {
+            return Err(StatusCode::OperationDenied.at(location::NSID));
+        }
+        io.writable_namespace(nsid)?;
+        let reserved = io.reservations.check(command.controller, nsid, None);
+        reserved.map_err(|status| status.at(location::NSID))?;
+    }
+    controller.check_access()?;
+    // What a later namespace finds there is nobody's data.
+    let erase = controller.io.config.erasure();
+    controller.formatting.begin(controller.io, command.id(), nsids, Then::Delete, erase);
+    controller.go_on_formatting(memory);
+    Ok(Outcome::Pending)
+}
