@@ -24,6 +24,11 @@ pub enum Inside {
     },
     /// Of a flash SSD.
     Flash(Box<FlashInside>),
+    /// Of a model that only tells where the time of its slowest commands went.
+    Slowest {
+        /// The host's slowest commands of each operation, the slowest first.
+        slowest: Vec<SlowCommand>,
+    },
     /// Of a kind that this version does not report: read from a file of another version.
     Other(Value),
 }
@@ -34,16 +39,27 @@ impl Inside {
         match self {
             Self::Flash(flash) => Some(flash),
             Self::Image { below, .. } => below.as_ref()?.flash(),
-            Self::Other(_) => None,
+            Self::Slowest { .. } | Self::Other(_) => None,
         }
     }
 
-    /// The same, to be changed.
-    pub fn flash_mut(&mut self) -> Option<&mut FlashInside> {
-        match self {
-            Self::Flash(flash) => Some(flash),
-            Self::Image { below, .. } => below.as_mut()?.flash_mut(),
-            Self::Other(_) => None,
+    /// Takes the slowest commands of the drive at the bottom out of `inside`, and with them what
+    /// reports nothing else.
+    pub fn take_slowest(inside: &mut Option<Self>) -> Vec<SlowCommand> {
+        match inside {
+            Some(Self::Flash(flash)) => std::mem::take(&mut flash.slowest),
+            Some(Self::Image { below, .. }) => {
+                let mut drive = below.take().map(|below| *below);
+                let slowest = Self::take_slowest(&mut drive);
+                *below = drive.map(Box::new);
+                slowest
+            }
+            Some(Self::Slowest { slowest }) => {
+                let slowest = std::mem::take(slowest);
+                *inside = None;
+                slowest
+            }
+            Some(Self::Other(_)) | None => Vec::new(),
         }
     }
 
@@ -51,7 +67,7 @@ impl Inside {
     pub fn image(&self) -> Option<&ImageCounters> {
         match self {
             Self::Image { image, .. } => Some(image),
-            Self::Flash(_) | Self::Other(_) => None,
+            Self::Flash(_) | Self::Slowest { .. } | Self::Other(_) => None,
         }
     }
 }
@@ -121,9 +137,9 @@ pub struct OperationCounts {
     pub housekeeping: u64,
 }
 
-/// The parts of commands' time at a flash SSD; together they are the whole.
+/// The parts of commands' time at a drive; together they are the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, bound = "T: Serialize + serde::de::DeserializeOwned + Default + PartialEq")]
 pub struct Parts<T> {
     /// On the link, in the controller, and into the buffer's memory.
     pub controller: T,
@@ -141,13 +157,28 @@ pub struct Parts<T> {
     pub buffer: T,
     /// Waiting for the write buffer while housekeeping holds up the programs that empty it.
     pub buffer_gc: T,
+    /// Of a disk, the arm's seek and the wait for the sector.
+    #[serde(skip_serializing_if = "is_none")]
+    pub positioning: T,
+    /// Of a disk, the bytes pass under the head; of a drive by its data sheet, the bytes beyond the
+    /// rated length.
+    #[serde(skip_serializing_if = "is_none")]
+    pub transfer: T,
+    /// The latency that a model without parts gives a command by itself.
+    #[serde(skip_serializing_if = "is_none")]
+    pub service: T,
     /// Everything else.
     pub other: T,
 }
 
+/// Whether a part is nothing.
+fn is_none<T: Default + PartialEq>(part: &T) -> bool {
+    *part == T::default()
+}
+
 impl<T: Copy> Parts<T> {
     /// Each part with its name for readers, in the order of a command's way.
-    pub fn named(&self) -> [(&'static str, T); 9] {
+    pub fn named(&self) -> [(&'static str, T); 12] {
         [
             ("controller", self.controller),
             ("buffer full", self.buffer),
@@ -157,6 +188,9 @@ impl<T: Copy> Parts<T> {
             ("cell", self.cell),
             ("register", self.register),
             ("channel", self.channel),
+            ("positioning", self.positioning),
+            ("transfer", self.transfer),
+            ("service", self.service),
             ("other", self.other),
         ]
     }
@@ -172,6 +206,9 @@ impl<T: Copy> Parts<T> {
             gc: change(self.gc),
             buffer: change(self.buffer),
             buffer_gc: change(self.buffer_gc),
+            positioning: change(self.positioning),
+            transfer: change(self.transfer),
+            service: change(self.service),
             other: change(self.other),
         }
     }
@@ -186,6 +223,9 @@ impl<T: Copy> Parts<T> {
         change(&mut self.gc, by.gc);
         change(&mut self.buffer, by.buffer);
         change(&mut self.buffer_gc, by.buffer_gc);
+        change(&mut self.positioning, by.positioning);
+        change(&mut self.transfer, by.transfer);
+        change(&mut self.service, by.service);
         change(&mut self.other, by.other);
     }
 }

@@ -7,6 +7,7 @@
 //! is before it. Data overwritten in the cache is written out twice.
 
 use stasis_block::clock::Nanos;
+use stasis_block::inside::Parts;
 use stasis_block::{
     CacheKind, Command, Model, Operation, PowerLoss, Random, Status, TimePerByte, SECTOR,
 };
@@ -34,6 +35,9 @@ pub(crate) struct Cached<L> {
     // Commands wait until then for a flush that is not queued.
     held_until: Nanos,
     random: Random,
+    // Of the last command: its waits for a flush and for the cache.
+    held: Nanos,
+    buffer: Nanos,
 }
 
 impl<L: Latency> Cached<L> {
@@ -49,15 +53,20 @@ impl<L: Latency> Cached<L> {
             ended_at: 0,
             held_until: 0,
             random: Random::new(seed ^ SEED),
+            held: 0,
+            buffer: 0,
         }
     }
 
     fn flush(&mut self, mut start: Nanos, command: &Command) -> Nanos {
         if !self.queued_flush {
+            self.held += self.ended_at.saturating_sub(start);
             start = start.max(self.ended_at);
         }
         let cost = self.inner.latency(start, command);
-        let end = start.max(self.drained_at).saturating_add(cost);
+        let drained = start.max(self.drained_at);
+        self.buffer = drained - start;
+        let end = drained.saturating_add(cost);
         if !self.queued_flush {
             self.held_until = end;
         }
@@ -68,16 +77,30 @@ impl<L: Latency> Cached<L> {
         let end = start.saturating_add(self.inner.latency(start, command));
         let out = self.drained_at.max(end).saturating_add(self.drain.times(command.length));
         self.drained_at = out;
-        if command.fua {
-            return out.saturating_add(self.fua.sample(&mut self.random));
-        }
-        end.max(out.saturating_sub(self.full))
+        let last = if command.fua {
+            out.saturating_add(self.fua.sample(&mut self.random))
+        } else {
+            end.max(out.saturating_sub(self.full))
+        };
+        self.buffer = last - end;
+        last
     }
 }
 
 impl<L: Latency> Latency for Cached<L> {
+    const TELLS: bool = true;
+
+    fn parts(&self, latency: Nanos) -> Parts<Nanos> {
+        let own = latency.saturating_sub(self.held.saturating_add(self.buffer));
+        let mut parts = self.inner.parts(own);
+        parts.queue += self.held;
+        parts.buffer += self.buffer;
+        parts
+    }
+
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
         let start = now.max(self.held_until);
+        (self.held, self.buffer) = (start - now, 0);
         let end = match command.operation {
             Operation::Flush => self.flush(start, command),
             Operation::Write | Operation::Copy => self.write(start, command),
@@ -148,6 +171,8 @@ mod tests {
         assert_eq!(model.latency(0, &write(10_000)), 1_000);
         // In the cache from 1,000 on, out at 11,000.
         assert_eq!(model.latency(2_000, &Command::flush()), 9_000 + 50_000);
+        let parts = Parts { buffer: 9_000, service: 50_000, ..Parts::default() };
+        assert_eq!(model.parts(59_000), parts);
         assert_eq!(model.latency(20_000, &Command::flush()), 50_000);
     }
 
@@ -173,6 +198,8 @@ mod tests {
         assert_eq!(model.latency(0, &write(0)), 1_000);
         assert_eq!(model.latency(500, &Command::flush()), 500 + 50_000);
         assert_eq!(model.latency(600, &write(0)), 51_000 - 600 + 1_000);
+        let parts = Parts { queue: 51_000 - 600, service: 1_000, ..Parts::default() };
+        assert_eq!(model.parts(51_000 - 600 + 1_000), parts);
         let mut model = cached(1 << 20, true);
         assert_eq!(model.latency(0, &write(0)), 1_000);
         assert_eq!(model.latency(500, &Command::flush()), 500 + 50_000);

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use stasis_block::clock::{EventQueue, Nanos};
+use stasis_block::inside::{Inside, Parts, SlowCommand};
+use stasis_block::slowest::SlowestByOperation;
 use stasis_block::{Command, Completion, Fate, Model, Operation, PowerLoss, Random, Status, Tag};
 
 use crate::span::Span;
@@ -13,6 +15,15 @@ pub trait Latency: Send {
     /// The time (ns) from `now`, when the service of `command` begins, to its
     /// completion. Calls come in the order of submission.
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos;
+
+    /// Whether [`Latency::parts`] tells more than one part.
+    const TELLS: bool = false;
+
+    /// Where the time of the command of the last call of [`Latency::latency`] went, which is
+    /// `latency` ns altogether.
+    fn parts(&self, latency: Nanos) -> Parts<Nanos> {
+        Parts { service: latency, ..Parts::default() }
+    }
 
     /// The error with which the drive refuses `command`, if it does.
     fn refuses(&self, _command: &Command) -> Option<Status> {
@@ -30,6 +41,8 @@ pub struct Independent<L> {
     servers: Option<Servers>,
     barrier: Option<Nanos>,
     power_loss: PowerLoss,
+    // Where commands can wait, or the latency tells its parts.
+    slowest: SlowestByOperation<SlowCommand>,
 }
 
 /// When each server is free again. Because the queue before them is first
@@ -61,6 +74,7 @@ impl<L: Latency> Independent<L> {
             servers,
             barrier: None,
             power_loss: PowerLoss::default(),
+            slowest: SlowestByOperation::default(),
         }
     }
 
@@ -86,9 +100,18 @@ impl<L: Latency> Model for Independent<L> {
             return;
         }
         let start = self.servers.as_mut().map_or(now, |servers| servers.start(now));
-        let end = start.saturating_add(self.latency.latency(start, command));
+        let latency = self.latency.latency(start, command);
+        let end = start.saturating_add(latency);
         if let Some(servers) = &mut self.servers {
             servers.free_at.push(Reverse(end));
+        }
+        if L::TELLS || self.servers.is_some() {
+            let &Command { operation, offset, length: bytes, .. } = command;
+            self.slowest.record(operation, end - now, || {
+                let mut parts = self.latency.parts(end - start);
+                parts.queue += start - now;
+                SlowCommand { operation, offset, bytes, begin: now, end, parts }
+            });
         }
         self.due.push(end, (tag, Fate::Done));
     }
@@ -109,6 +132,15 @@ impl<L: Latency> Model for Independent<L> {
 
     fn power_loss(&self) -> PowerLoss {
         self.power_loss
+    }
+
+    fn start(&mut self, _: Nanos) {
+        self.slowest.clear();
+    }
+
+    fn inside(&self, _: Nanos) -> Option<Inside> {
+        let slowest = self.slowest.sorted();
+        (!slowest.is_empty()).then_some(Inside::Slowest { slowest })
     }
 }
 

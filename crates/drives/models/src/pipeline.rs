@@ -2,6 +2,7 @@
 //! order of submission. It bounds the rate of a model whose latencies are independent.
 
 use stasis_block::clock::Nanos;
+use stasis_block::inside::Parts;
 use stasis_block::{Command, Operation, Status, TimePerByte};
 
 use crate::latency::Latency;
@@ -29,27 +30,44 @@ pub(crate) struct Throttled<L> {
     inner: L,
     time_per_byte: Option<TimePerByte>,
     pipeline: Pipeline,
+    // Of the last command: its wait, and the transfer's time beyond the inner latency.
+    wait: Nanos,
+    transfer: Nanos,
 }
 
 impl<L: Latency> Throttled<L> {
     /// Without a bandwidth there is no bound.
     pub fn new(inner: L, bandwidth: Option<stasis_block::Rate>) -> Self {
         let time_per_byte = bandwidth.map(stasis_block::Rate::time_per_byte);
-        Self { inner, time_per_byte, pipeline: Pipeline::default() }
+        let pipeline = Pipeline::default();
+        Self { inner, time_per_byte, pipeline, wait: 0, transfer: 0 }
     }
 }
 
 impl<L: Latency> Latency for Throttled<L> {
+    const TELLS: bool = true;
+
+    fn parts(&self, latency: Nanos) -> Parts<Nanos> {
+        let own = latency.saturating_sub(self.wait.saturating_add(self.transfer));
+        let mut parts = self.inner.parts(own);
+        parts.queue += self.wait;
+        parts.transfer += self.transfer;
+        parts
+    }
+
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
         let transfers =
             matches!(command.operation, Operation::Read | Operation::Write | Operation::Copy);
         let Some(time_per_byte) = self.time_per_byte.filter(|_| transfers) else {
+            (self.wait, self.transfer) = (0, 0);
             return self.inner.latency(now, command);
         };
         let slot = time_per_byte.times(command.length);
         let wait = self.pipeline.enter(now, slot);
+        let inner = self.inner.latency(now.saturating_add(wait), command);
         // No command is done before its data has moved.
-        let own = self.inner.latency(now.saturating_add(wait), command).max(slot);
+        let own = inner.max(slot);
+        (self.wait, self.transfer) = (wait, own - inner);
         wait.saturating_add(own)
     }
 

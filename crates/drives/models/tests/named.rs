@@ -4,6 +4,7 @@ mod common;
 
 use common::{build, numbers, REGION};
 use stasis_block::clock::Nanos;
+use stasis_block::inside::Inside;
 use stasis_block::Operation::{Flush, Read, Write};
 use stasis_block::{Command, Fate, Operation, Status};
 use stasis_models::{
@@ -164,6 +165,18 @@ fn rated_drives_meet_their_data_sheets() {
             let transfer = |bytes: u64| rating.bandwidth.time_per_byte().times(bytes);
             let alone = (latency + transfer((1 << 20) - 4096)).max(transfer(1 << 20)).max(slot);
             near(percentile(&mut latencies, 50.0) as f64, alone as f64, "latency of 1 MiB");
+            // The slowest of many at once waited for the others.
+            let mut model = build(named.name, 0);
+            run(model.as_mut(), operation, 4096, (20_000, 4096), 0);
+            let inside = model.inside(0);
+            let Some(Inside::Slowest { slowest }) = inside else { panic!("{inside:?}") };
+            assert_eq!(slowest.len(), 20);
+            for slow in slowest {
+                let sum: Nanos = slow.parts.named().iter().map(|(_, part)| part).sum();
+                assert_eq!(sum, slow.end - slow.begin, "{slow:?}");
+                let waited = slow.parts.queue + slow.parts.buffer;
+                assert!(2 * waited > sum, "{} {slow:?}", named.name);
+            }
         }
     }
     assert!(drives >= 5, "{drives}");

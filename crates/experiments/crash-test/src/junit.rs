@@ -4,8 +4,9 @@
 use stasis_block::units::format_duration;
 use stasis_report::junit::{Case, Failure, Suite};
 
-use crate::page::{first_line, of_drive, KINDS};
+use crate::page::{conclusion, first_line, of_drive, KINDS};
 use crate::report::Report;
+use crate::session::Kind;
 
 impl Report {
     /// The tests.
@@ -43,7 +44,11 @@ impl Report {
                     finding.what.trim_end(),
                     finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),
                 );
-                let message = first_line(&finding.what).to_owned();
+                let message = match kind {
+                    Kind::Check => conclusion(&finding.what),
+                    _ => first_line(&finding.what),
+                };
+                let message = message.to_owned();
                 let name = format!("{title}, {drive}: {}", first_line(&group.cause));
                 cases.push(case(&name, Some(Failure { message, text }), String::new()));
             }

@@ -496,7 +496,7 @@ pub(crate) fn first_line(text: &str) -> &str {
 
 /// The finding of a check, of all that it said: its last line. Programs that it calls speak before it
 /// does. A hint of ours stands in brackets behind.
-fn conclusion(what: &str) -> &str {
+pub(crate) fn conclusion(what: &str) -> &str {
     let lines = what.lines().map(str::trim).filter(|line| !line.is_empty());
     let own = lines.clone().take_while(|line| !line.starts_with("(fsck's status"));
     match own.clone().count() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use stasis_block::Operation;
-use stasis_report::{KeptIos, ReportError, SlowIo, Waits, IOS_FILES};
+use stasis_report::{KeptIos, Repeat, ReportError, SlowIo, Waits, IOS_FILES};
 
 use crate::setup::{self, Setup};
 
@@ -33,6 +33,8 @@ pub struct Run {
     pub setup: Setup,
     /// The slowest I/Os by drive, as far as its results tell.
     pub slowest: BTreeMap<String, Vec<SlowIo>>,
+    /// The command line that repeats it, as far as its results tell.
+    pub repeat: Option<String>,
 }
 
 /// Something that is compared.
@@ -176,6 +178,7 @@ impl Run {
         };
         let setup = Setup::of(&summary);
         let slowest = summary.drives.into_iter().map(|drive| (drive.described.name, drive.slowest));
-        Ok(Self { ios, setup, slowest: slowest.collect() })
+        let repeat = Repeat::of(&summary.extra).map(|repeat| repeat.command);
+        Ok(Self { ios, setup, slowest: slowest.collect(), repeat })
     }
 }

@@ -89,6 +89,7 @@ impl Comparison {
             let differences = Block::Table(caption, self.table(true));
             sections.push(Section::new("All differences").with(differences).folded());
         }
+        sections.extend(self.repeats());
         let terms = [
             (
                 "Interval",
@@ -359,6 +360,20 @@ impl Comparison {
             false => section
                 .with(Block::Table(String::new(), setup::table(&self.candidates, &self.setup))),
         }
+    }
+
+    /// The commands that repeat what is compared.
+    fn repeats(&self) -> Option<Section> {
+        let of = |one: &Candidate| {
+            let commands = one.runs.iter().filter_map(|run| run.repeat.clone());
+            let commands: Vec<_> = commands.map(Block::Command).collect();
+            let name = Block::Prose(format!("{}:", one.name));
+            (!commands.is_empty()).then(|| [vec![name], commands].concat())
+        };
+        let blocks: Vec<_> = self.candidates.iter().filter_map(of).flatten().collect();
+        let mut section = Section::new("To repeat the runs themselves").folded();
+        section.blocks = blocks;
+        (!section.blocks.is_empty()).then_some(section)
     }
 
     /// The subjects that all candidates have: drive and operation.

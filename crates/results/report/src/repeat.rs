@@ -54,6 +54,12 @@ impl Repeat {
         out.push_str("<div class=\"repeat\">\n<p class=\"caption\">To repeat this run:</p>\n");
         out.push_str(&command(&self.command));
         if !self.inputs.is_empty() {
+            let files = match self.inputs.len() {
+                1 => "The file that it reads, with its hash".to_owned(),
+                many => format!("The {many} files that it reads, with their hashes"),
+            };
+            let summary = format!("<details><summary>{files}</summary>\n");
+            out.push_str(&summary);
             out.push_str("<ul class=\"inputs\">\n");
             for input in self.inputs.iter().take(LISTED) {
                 let hash = match &input.sha256 {
@@ -67,7 +73,7 @@ impl Repeat {
             if more > 0 {
                 out.push_str(&format!("<li>{more} more</li>\n"));
             }
-            out.push_str("</ul>\n");
+            out.push_str("</ul>\n</details>\n");
         }
         out.push_str("</div>\n");
     }
@@ -101,6 +107,7 @@ mod tests {
             "&lt;0&gt;.toml</code>, 0 B: too large to be hashed",
             "&lt;2&gt;.toml</code>, 2 KiB: SHA-256 <code>abab",
             "<li>2 more</li>",
+            "<summary>The 10 files that it reads, with their hashes</summary>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }

@@ -192,9 +192,10 @@ pub(crate) fn loads(summary: &Summary) -> Vec<WorkloadOutcome> {
     shared.into_iter().flat_map(|one| one.workloads).collect()
 }
 
-/// Who suffered on the shared drives and when, in a word or two and in sentences; none where no drive
-/// is shared, or nothing is known of its tenants' latencies.
-pub(crate) fn verdict(summary: &Summary, time: &Time) -> Option<(String, String)> {
+/// Who suffered on the shared drives and when, in a word or two and in sentences, with a tone that is
+/// good where nobody did; none where no drive is shared, or nothing is known of its tenants'
+/// latencies.
+pub(crate) fn verdict(summary: &Summary, time: &Time) -> Option<(String, Tone, String)> {
     let shared: Vec<SharedOutcome> = rows(summary, "shared");
     let all = || shared.iter().flat_map(|one| worst(one, time));
     let most = all().max_by(|a, b| a.ratio().total_cmp(&b.ratio()))?;
@@ -253,7 +254,8 @@ pub(crate) fn verdict(summary: &Summary, time: &Time) -> Option<(String, String)
             )
         }
     };
-    Some((word, format!("{told}{}", own.concat())))
+    let tone = if suffered.is_empty() { Tone::Good } else { Tone::Neutral };
+    Some((word, tone, format!("{told}{}", own.concat())))
 }
 
 /// The 99th percentile of each tenant over time; nothing where the results have none.

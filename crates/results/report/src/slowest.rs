@@ -81,8 +81,7 @@ impl SlowIo {
 
 /// Gives the slowest I/Os of a drive what its model kept of them; the model's list goes into them.
 pub(crate) fn join(ios: &mut [SlowIo], inside: &mut Option<Inside>) {
-    let Some(flash) = inside.as_mut().and_then(Inside::flash_mut) else { return };
-    let commands = std::mem::take(&mut flash.slowest);
+    let commands = Inside::take_slowest(inside);
     for io in ios {
         if let Some(command) = commands.iter().find(|command| io.is(command)) {
             io.scheduled_ns = command.begin - io.submit_ns;
@@ -204,6 +203,8 @@ pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -
 
 #[cfg(test)]
 mod tests {
+    use stasis_block::inside::ImageCounters;
+
     use super::*;
 
     fn io(order: u64, late: Nanos) -> SlowIo {
@@ -233,10 +234,23 @@ mod tests {
         let mut inside: Inside = serde_json::from_str(text).unwrap();
         let other = SlowCommand { end: 1, ..command(&ios[2], 0) };
         let commands = vec![command(&ios[1], 50), other, command(&ios[0], 0)];
-        inside.flash_mut().unwrap().slowest = commands;
+        let Inside::Flash(flash) = &mut inside else { panic!("{inside:?}") };
+        flash.slowest = commands.clone();
         let mut inside = Some(inside);
         join(&mut ios, &mut inside);
         assert!(inside.unwrap().flash().unwrap().slowest.is_empty());
+        // Of a model that tells nothing else, and of one below an image, nothing stays.
+        let told = Inside::Slowest { slowest: commands };
+        let image = ImageCounters::default();
+        let mut above = Some(Inside::Image { image, below: Some(Box::new(told.clone())) });
+        for (mut inside, left) in
+            [(Some(told), None), (above.take(), Some(Inside::Image { image, below: None }))]
+        {
+            let mut again: Vec<_> =
+                ios.iter().map(|io| SlowIo { parts: None, ..io.clone() }).collect();
+            join(&mut again, &mut inside);
+            assert_eq!((again, inside), (ios.clone(), left));
+        }
         let known: Vec<_> = ios.iter().map(|io| (io.scheduled_ns, io.parts.is_some())).collect();
         assert_eq!(known, [(0, true), (50, true), (0, false)]);
         for io in &ios {

@@ -146,7 +146,18 @@ impl Open {
         times += self.before;
         let Breakdown { queue, cell, register, channel, gc } = times;
         let controller = self.entered - self.since + link;
-        Parts { controller, queue, register, cell, channel, gc, buffer, buffer_gc, other }
+        Parts {
+            controller,
+            queue,
+            register,
+            cell,
+            channel,
+            gc,
+            buffer,
+            buffer_gc,
+            other,
+            ..Parts::default()
+        }
     }
 }
 

@@ -38,10 +38,10 @@ pub(super) fn head(summary: &Summary, kind: Kind, time: &Time) -> Head {
     };
     // Who suffered is what a shared drive's reader asks first.
     let (tile, tone, sentence) = match shared_page::verdict(summary, time) {
-        Some((suffered, told)) if tone != Tone::Bad => {
-            (format!("{suffered}; {tile}"), tone, format!("{told} {sentence}"))
+        Some((suffered, of_tenants, told)) if tone != Tone::Bad => {
+            (format!("{suffered}; {tile}"), of_tenants, format!("{told} {sentence}"))
         }
-        Some((_, told)) => (tile, tone, format!("{sentence} {told}")),
+        Some((.., told)) => (tile, tone, format!("{sentence} {told}")),
         None => (tile, tone, sentence),
     };
     let mut head = Head::new((tile, tone), sentence, tiles).with(caption, drives(summary, kind));

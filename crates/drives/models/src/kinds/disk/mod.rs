@@ -15,6 +15,8 @@ mod spec;
 use std::collections::VecDeque;
 
 use stasis_block::clock::{EventQueue, Nanos};
+use stasis_block::inside::{Inside, Parts, SlowCommand};
+use stasis_block::slowest::SlowestByOperation;
 use stasis_block::{
     CacheKind, Command, Completion, Model, Operation, PowerLoss, Tag, TimePerByte, SECTOR,
 };
@@ -30,16 +32,25 @@ use stasis_block::Random;
 /// order starves none. Four times the queue of SATA; our choice, as no data sheet gives a figure.
 const MAX_PASSES: u32 = 128;
 
+/// A command as the host submitted it.
+#[derive(Debug, Clone, Copy)]
+struct Submitted {
+    tag: Tag,
+    operation: Operation,
+    offset: u64,
+    bytes: u64,
+    since: Nanos,
+}
+
 /// A command that needs the arm.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
-    tag: Tag,
+    submitted: Submitted,
     operation: Operation,
     start: u64,
     end: u64,
     // Of `start`.
     place: Position,
-    since: Nanos,
 }
 
 /// The current work of the arm.
@@ -55,7 +66,9 @@ enum Job {
 /// A command whose bytes pass under the head, and cross the interface meanwhile.
 #[derive(Debug, Clone, Copy)]
 struct Passing {
-    tag: Tag,
+    submitted: Submitted,
+    // When the arm began with it (ns).
+    served: Nanos,
     // Time from which bytes can cross the interface (ns), and their number.
     begin: Nanos,
     length: u64,
@@ -64,9 +77,8 @@ struct Passing {
 /// A flush and the number of the first write that it does not cover.
 #[derive(Debug, Clone, Copy)]
 struct Flush {
-    tag: Tag,
+    submitted: Submitted,
     barrier: u64,
-    since: Nanos,
 }
 
 /// A mechanical disk; see the [module](self).
@@ -91,6 +103,7 @@ pub struct HardDisk {
     head_radius: f64,
     link_free_at: Nanos,
     due: EventQueue<Tag>,
+    slowest: SlowestByOperation<SlowCommand>,
     random: Random,
     queue_order: Queue,
     queue_depth: usize,
@@ -126,6 +139,7 @@ impl HardDisk {
             head_radius: 0.0,
             link_free_at: 0,
             due: EventQueue::new(),
+            slowest: SlowestByOperation::default(),
             random,
             queue_order: spec.queue,
             queue_depth: (spec.queue_depth as usize).max(1),
@@ -139,29 +153,56 @@ impl HardDisk {
         })
     }
 
+    /// A command completes at `end`, the last part of its time with the controller.
+    fn complete(&mut self, submitted: Submitted, end: Nanos, before: Parts<Nanos>) {
+        let Submitted { tag, operation, offset, bytes, since: begin } = submitted;
+        self.slowest.record(operation, end.saturating_sub(begin), || {
+            let known = before.queue + before.buffer + before.positioning + before.transfer;
+            let controller = end.saturating_sub(begin).saturating_sub(known);
+            let parts = Parts { controller, ..before };
+            SlowCommand { operation, offset, bytes, begin, end, parts }
+        });
+        self.due.push(end, tag);
+    }
+
+    /// A command that needs the controller only, for `cost` from `now` on; before that it waited
+    /// for the write cache.
+    fn complete_in_controller(&mut self, now: Nanos, submitted: Submitted, cost: Nanos) {
+        let end = now.saturating_add(cost).saturating_add(self.overhead);
+        let buffer = now - submitted.since;
+        self.complete(submitted, end, Parts { buffer, ..Parts::default() });
+    }
+
     /// A command that needs the buffer only, from `now` on: it completes when
     /// its bytes have crossed the interface.
-    fn complete_buffered(&mut self, now: Nanos, tag: Tag, length: u64) {
+    fn complete_buffered(&mut self, now: Nanos, submitted: Submitted, length: u64) {
         let start = self.link_free_at.max(now);
         self.link_free_at = start.saturating_add(self.link.times(length));
-        self.due.push(self.link_free_at.saturating_add(self.overhead), tag);
+        let cost = self.link_free_at - now;
+        self.complete_in_controller(now, submitted, cost);
     }
 
     /// A command whose last byte passed under the head at `end`: it completes when its bytes
     /// have crossed the interface, which carries one command at a time.
     fn complete_passing(&mut self, end: Nanos, passing: Passing) {
-        let Passing { tag, begin, length } = passing;
+        let Passing { submitted, served, begin, length } = passing;
         let mut crossed = end;
         if length > 0 {
             let start = self.link_free_at.max(begin);
             crossed = start.saturating_add(self.link.times(length)).max(end);
             self.link_free_at = crossed;
         }
-        self.due.push(crossed.saturating_add(self.overhead), tag);
+        let before = Parts {
+            queue: served - submitted.since,
+            positioning: begin - served,
+            transfer: end - begin,
+            ..Parts::default()
+        };
+        self.complete(submitted, crossed.saturating_add(self.overhead), before);
     }
 
     fn read(&mut self, now: Nanos, pending: Pending) {
-        let Pending { tag, start, end, .. } = pending;
+        let Pending { submitted, start, end, .. } = pending;
         let arm = self.busy.is_none().then_some(self.head_radius);
         let lookup = if self.cache.contains(start, end) {
             Lookup::Ready
@@ -170,10 +211,10 @@ impl HardDisk {
         };
         match lookup {
             Lookup::Ready => {
-                self.complete_buffered(now, tag, end - start);
+                self.complete_buffered(now, submitted, end - start);
             }
             Lookup::Arrives(at) if arm.is_some() => {
-                let passing = Passing { tag, begin: now, length: end - start };
+                let passing = Passing { submitted, served: now, begin: now, length: end - start };
                 self.busy = Some((at, Job::Stream { passing }));
                 self.set_head(end);
             }
@@ -190,7 +231,7 @@ impl HardDisk {
         {
             self.waiting.push_back(pending);
         } else {
-            self.complete_buffered(now, pending.tag, end - start);
+            self.complete_buffered(now, pending.submitted, end - start);
         }
     }
 
@@ -204,8 +245,9 @@ impl HardDisk {
             if !self.cache.is_durable(flush.barrier) {
                 break;
             }
-            let cost = self.flush.sample(&mut self.random).saturating_add(self.overhead);
-            self.due.push(now.saturating_add(cost), flush.tag);
+            let submitted = flush.submitted;
+            let cost = self.flush.sample(&mut self.random);
+            self.complete_in_controller(now, submitted, cost);
             self.flushes.pop_front();
             self.passed_oldest = 0;
         }
@@ -229,8 +271,8 @@ impl HardDisk {
         }
         // Since when a command waits for the cache to empty.
         let blocked =
-            [self.waiting.front().map(|w| w.since), self.flushes.front().map(|f| f.since)];
-        let blocked = blocked.into_iter().flatten().min();
+            [self.waiting.front().map(|w| w.submitted), self.flushes.front().map(|f| f.submitted)];
+        let blocked = blocked.into_iter().flatten().map(|submitted| submitted.since).min();
         let arm = self.geometry.arm(now, self.head_radius);
         let queued = self.next_queued(arm);
         let destage =
@@ -238,7 +280,7 @@ impl HardDisk {
         let serve_queued = match (queued, destage, blocked) {
             (Some(queued), Some(destage), Some(blocked)) => {
                 if self.queue_order == Queue::Fifo {
-                    self.queue[queued.0].since <= blocked
+                    self.queue[queued.0].submitted.since <= blocked
                 } else if self.passed_queue >= MAX_PASSES {
                     true
                 } else {
@@ -252,7 +294,7 @@ impl HardDisk {
                 self.passed_blocked += u32::from(blocked.is_some());
                 self.passed_queue = if index == 0 { 0 } else { self.passed_queue + 1 };
                 let pending = self.queue.remove(index);
-                self.serve(now.saturating_add(positioning), pending);
+                self.serve(now, positioning, pending);
             }
             (queued, Some((index, positioning))) => {
                 self.passed_blocked = 0;
@@ -294,12 +336,13 @@ impl HardDisk {
         near.map(|index| (index, cost(index))).min_by_key(|&(_, cost)| cost)
     }
 
-    /// Starts a queued command whose first byte comes under the head at `begin`.
-    fn serve(&mut self, begin: Nanos, pending: Pending) {
-        let Pending { tag, operation, start, end, .. } = pending;
+    /// Starts a queued command whose first byte comes under the head after `positioning`.
+    fn serve(&mut self, now: Nanos, positioning: Nanos, pending: Pending) {
+        let Pending { submitted, operation, start, end, .. } = pending;
+        let begin = now.saturating_add(positioning);
         let done = begin.saturating_add(self.geometry.transfer(start, end));
         let length = if operation == Operation::WriteZeroes { 0 } else { end - start };
-        let passing = Passing { tag, begin, length };
+        let passing = Passing { submitted, served: now, begin, length };
         let job = match operation {
             Operation::Read => Job::Read { start, end, passing },
             _ => Job::Write { passing },
@@ -335,12 +378,12 @@ impl HardDisk {
 
     /// Lets waiting writes into the cache.
     fn admit(&mut self, now: Nanos) {
-        while let Some(&Pending { tag, start, end, place, .. }) = self.waiting.front() {
+        while let Some(&Pending { submitted, start, end, place, .. }) = self.waiting.front() {
             if !self.cache.accept(start, end, place, self.barrier()) {
                 break;
             }
             self.waiting.pop_front();
-            self.complete_buffered(now, tag, end - start);
+            self.complete_buffered(now, submitted, end - start);
         }
     }
 }
@@ -356,13 +399,15 @@ impl Model for HardDisk {
         };
         let (start, end) = self.geometry.clamp(command.offset, command.length);
         let place = self.geometry.place(start);
-        let pending = Pending { tag, operation, start, end, place, since: now };
+        let &Command { operation: asked, offset, length: bytes, .. } = command;
+        let submitted = Submitted { tag, operation: asked, offset, bytes, since: now };
+        let pending = Pending { submitted, operation, start, end, place };
         match operation {
             Operation::Read | Operation::Verify => self.read(now, pending),
             Operation::Write | Operation::Copy => self.write(now, pending, command.fua),
             Operation::Flush => {
                 let barrier = self.cache.next_write();
-                self.flushes.push_back(Flush { tag, barrier, since: now });
+                self.flushes.push_back(Flush { submitted, barrier });
                 self.complete_flushes(now);
             }
             // The drive around the model completes them.
@@ -370,15 +415,15 @@ impl Model for HardDisk {
                 self.due.push(now, tag);
             }
             Operation::Discard => {
-                let cost = self.discard.sample(&mut self.random).saturating_add(self.overhead);
-                self.due.push(now.saturating_add(cost), tag);
+                let cost = self.discard.sample(&mut self.random);
+                self.complete_in_controller(now, submitted, cost);
             }
             Operation::WriteZeroes => {
                 self.read_ahead.invalidate(start, end);
                 match self.write_zeroes {
                     Some(span) => {
-                        let cost = span.sample(&mut self.random).saturating_add(self.overhead);
-                        self.due.push(now.saturating_add(cost), tag);
+                        let cost = span.sample(&mut self.random);
+                        self.complete_in_controller(now, submitted, cost);
                     }
                     None => self.queue.push(pending),
                 }
@@ -397,6 +442,15 @@ impl Model for HardDisk {
         while let Some((at, tag)) = self.due.pop_due(now) {
             done.push(Completion::done(tag, at));
         }
+    }
+
+    fn start(&mut self, _: Nanos) {
+        self.slowest.clear();
+    }
+
+    fn inside(&self, _: Nanos) -> Option<Inside> {
+        let slowest = self.slowest.sorted();
+        (!slowest.is_empty()).then_some(Inside::Slowest { slowest })
     }
 
     // A disk writes a sector as a whole.

@@ -239,6 +239,49 @@ fn nothing_starves() {
     panic!("the far command never completed");
 }
 
+fn slowest(disk: &HardDisk) -> Vec<SlowCommand> {
+    match disk.inside(0) {
+        Some(Inside::Slowest { slowest }) => slowest,
+        None => Vec::new(),
+        Some(other) => panic!("{other:?}"),
+    }
+}
+
+/// One at a time a read's time is the arm's; of many at once it is the queue's; a write waits for
+/// room in the cache, and a flush for what is in it.
+#[test]
+fn the_slowest_commands_tell_where_their_time_went() {
+    let part = |disk: &HardDisk, operation, of: fn(&Parts<Nanos>) -> Nanos| {
+        let slowest = slowest(disk);
+        let all: Vec<_> = slowest.iter().filter(|slow| slow.operation == operation).collect();
+        let time: Nanos = all.iter().map(|slow| slow.end - slow.begin).sum();
+        all.iter().map(|slow| of(&slow.parts)).sum::<Nanos>() as f64 / time as f64
+    };
+    let reads: Vec<_> = random_offsets(spec().capacity, 100)
+        .into_iter()
+        .map(|at| command(Operation::Read, at, 4096))
+        .collect();
+    let mut disk = HardDisk::new(&spec(), 1).unwrap();
+    one_by_one(&mut disk, 0, &reads);
+    assert!(part(&disk, Operation::Read, |parts| parts.positioning) > 0.95);
+    disk.start(0);
+    assert_eq!(disk.inside(0), None);
+    for (tag, read) in reads.iter().enumerate() {
+        disk.submit(10_000 * MILLISECOND, tag as Tag, read);
+    }
+    finish(&mut disk);
+    assert!(part(&disk, Operation::Read, |parts| parts.queue) > 0.9);
+
+    let mut disk = HardDisk::new(&cached(), 1).unwrap();
+    for (tag, at) in random_offsets(spec().capacity, 100).into_iter().enumerate() {
+        disk.submit(0, tag as Tag, &command(Operation::Write, at, MIB));
+    }
+    disk.submit(0, 100, &command(Operation::Flush, 0, 0));
+    finish(&mut disk);
+    assert!(part(&disk, Operation::Write, |parts| parts.buffer) > 0.9);
+    assert!(part(&disk, Operation::Flush, |parts| parts.buffer) > 0.9);
+}
+
 prop_compose! {
     fn any_command()(
         operation in 0u8..5,
@@ -281,14 +324,20 @@ proptest! {
             while let Some(at) = disk.next_event() {
                 disk.advance(at, &mut done);
             }
-            (submitted, done)
+            (submitted, done, slowest(&disk))
         };
-        let (submitted, done) = run();
+        let (submitted, done, slowest) = run();
+        for slow in &slowest {
+            let sum: Nanos = slow.parts.named().iter().map(|(_, part)| part).sum();
+            prop_assert_eq!(sum, slow.end - slow.begin, "{:?}", slow);
+            let is = |c: &Completion| (submitted[c.tag as usize], c.at) == (slow.begin, slow.end);
+            prop_assert!(done.iter().any(is), "{:?}", slow);
+        }
         let mut tags: Vec<_> = done.iter().map(|completion| completion.tag as usize).collect();
         prop_assert!(done.windows(2).all(|pair| pair[0].at <= pair[1].at));
         prop_assert!(done.iter().all(|c| c.at >= submitted[c.tag as usize]));
         tags.sort_unstable();
         prop_assert_eq!(tags, (0..commands.len()).collect::<Vec<_>>());
-        prop_assert_eq!(run(), (submitted, done));
+        prop_assert_eq!(run(), (submitted, done, slowest));
     }
 }

@@ -11,6 +11,7 @@
 mod spec;
 
 use stasis_block::clock::Nanos;
+use stasis_block::inside::Parts;
 use stasis_block::{Command, Operation, Random, Rate, TimePerByte};
 
 pub use self::spec::{RatedLatency, RatedSpec, Rating};
@@ -66,6 +67,9 @@ pub struct Rated {
     write_zeroes: Option<Span>,
     pipeline: Pipeline,
     random: Random,
+    // Of the last command: its wait for the pipeline, and the transfer beyond the rated length.
+    wait: Nanos,
+    transfer: Nanos,
 }
 
 impl Rated {
@@ -76,12 +80,23 @@ impl Rated {
         seed: u64,
     ) -> Self {
         let random = Random::new(seed);
-        Self { read, write, flush, discard, write_zeroes, pipeline: Pipeline::default(), random }
+        let pipeline = Pipeline::default();
+        let (wait, transfer) = (0, 0);
+        Self { read, write, flush, discard, write_zeroes, pipeline, random, wait, transfer }
     }
 }
 
 impl Latency for Rated {
+    const TELLS: bool = true;
+
+    fn parts(&self, latency: Nanos) -> Parts<Nanos> {
+        let (queue, transfer) = (self.wait, self.transfer);
+        let service = latency.saturating_sub(queue.saturating_add(transfer));
+        Parts { queue, transfer, service, ..Parts::default() }
+    }
+
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
+        (self.wait, self.transfer) = (0, 0);
         let direction = match (command.operation, self.write_zeroes) {
             (Operation::Read | Operation::Verify, _) => &self.read,
             (Operation::Write | Operation::Copy, _) | (Operation::WriteZeroes, None) => &self.write,
@@ -97,9 +112,10 @@ impl Latency for Rated {
         } else {
             direction.time_per_byte.times(command.length).max(direction.time_per_command)
         };
-        let wait = self.pipeline.enter(now, slot);
+        self.wait = self.pipeline.enter(now, slot);
         // The latency as rated holds the transfer of the rated length.
-        let rest = direction.time_per_byte.times(command.length.saturating_sub(RATED_LENGTH));
-        wait.saturating_add(direction.latency.sample(&mut self.random)).saturating_add(rest)
+        self.transfer = direction.time_per_byte.times(command.length.saturating_sub(RATED_LENGTH));
+        let rated = direction.latency.sample(&mut self.random);
+        self.wait.saturating_add(rated).saturating_add(self.transfer)
     }
 }
