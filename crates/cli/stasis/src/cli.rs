@@ -47,6 +47,8 @@ pub enum Command {
     Sweep(commands::sweep::Arguments),
     /// Set results side by side, and say which differences matter
     Compare(commands::compare::Arguments),
+    /// Say where the time of an I/O went, and what was before it
+    Why(commands::why::Arguments),
     /// Write a run's I/Os as blktrace, Perfetto or fio have them
     Export(commands::export::Arguments),
     /// Pack a run or a study into one file that another computer repeats
@@ -239,6 +241,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Sim(arguments) => stasis_simulation::main(&arguments, quiet),
         Command::Sweep(arguments) => commands::sweep::main(&arguments),
         Command::Compare(arguments) => commands::compare::main(&arguments, quiet),
+        Command::Why(arguments) => commands::why::main(&arguments),
         Command::Export(arguments) => commands::export::main(&arguments, quiet),
         Command::Archive(arguments) => commands::archive::main(&arguments, made, quiet),
         Command::Repeat(arguments) => commands::archive::repeat(&arguments, made, quiet),

@@ -588,3 +588,87 @@ fn think_times_are_those_of_the_run() {
     let refused = bench.failure(&["fixed:1ms", "--trace", "t.csv", "--think-times"], 125);
     assert!(refused.contains("--think-times needs the trace's completions"), "{refused}");
 }
+
+/// `stasis why` against the rows of the I/Os and the summary.
+#[test]
+fn each_io_can_be_asked_why_it_took_so_long() {
+    let bench = Bench::new();
+    let job = "[reads]\nrw=randread\nbs=4k\nioengine=libaio\niodepth=4\nnumber_ios=300\nsize=1g\n";
+    bench.file("job.fio", job);
+    let why = |words: &[&str], status: i32| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_stasis"));
+        let output =
+            program.arg("why").args(words).current_dir(bench.folder.path()).output().unwrap();
+        let [said, error] =
+            [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {said} {error}");
+        format!("{said}{error}")
+    };
+    let summary = bench.sim(&["jpt39c", "--size=8GiB", "--workload=job.fio", "--results=results"]);
+    let slowest = &summary["drives"][0]["slowest"][0];
+    let told = why(&["results"], 0);
+    assert_eq!(told, why(&["results", &format!("drive0:{}", slowest["order"])], 0));
+    // Its parts with their shares, which are the whole.
+    let latency =
+        |io: &Value| io["delivered_ns"].as_u64().unwrap() - io["submit_ns"].as_u64().unwrap();
+    for part in ["queue", "positioning", "transfer", "controller"] {
+        let line =
+            told.lines().find(|line| line.starts_with(part)).unwrap_or_else(|| panic!("{told}"));
+        let share = line.split_whitespace().rev().nth(1).unwrap().parse::<f64>().unwrap();
+        let of_summary = slowest["parts"][part].as_f64().unwrap() / latency(slowest) as f64;
+        assert!((share - 100.0 * of_summary).abs() < 0.1, "{line}: {of_summary}");
+    }
+    assert!(told.contains("With --timeline a run keeps"), "{told}");
+
+    // Columns: order is known by its heading.
+    let text = bench.text("results/ios.csv");
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let heading = lines.next().unwrap();
+    let column = |name: &str| heading.iter().position(|each| *each == name).unwrap();
+    let columns = ["order", "submit_ns", "delivered_ns"].map(column);
+    let ios: Vec<[u64; 3]> =
+        lines.map(|line| columns.map(|column| line[column].parse().unwrap())).collect();
+    let mut overtaken = 0;
+    for [order, submit, delivered] in ios.iter().copied().step_by(7) {
+        let ahead: Vec<_> =
+            ios.iter().filter(|io| (io[1], io[0]) < (submit, order) && io[2] > submit).collect();
+        let later = ios.iter().filter(|io| (io[1], io[0]) > (submit, order) && io[2] < delivered);
+        let told = why(&["results", &format!("drive0:{order}")], 0);
+        let expected = match ahead.len() {
+            0 => "No other I/O was in the drive".to_owned(),
+            1 => "  1 read, the oldest for".to_owned(),
+            many => format!("  {many} reads, the oldest for"),
+        };
+        assert!(told.contains(&expected), "{expected}: {told}");
+        let before = ahead.iter().filter(|io| io[2] < delivered).count();
+        assert!(
+            ahead.is_empty() || told.contains(&format!("; {before} delivered before it")),
+            "{told}"
+        );
+        match later.count() {
+            0 => assert!(!told.contains("came later"), "{told}"),
+            1 => assert!(told.contains("1 I/O came later"), "{told}"),
+            many => assert!(told.contains(&format!("{many} I/Os came later")), "{told}"),
+        }
+        overtaken += usize::from(told.contains("came later"));
+    }
+    assert!(overtaken > 0, "a disk serves the nearest first");
+
+    // A flash drive's parts work while an I/O waits; a model in one figure tells nothing.
+    bench.sim(&["flash-tlc", "--size=1GiB", "--workload=job.fio", "--results=flash", "--timeline"]);
+    let told = why(&["flash"], 0);
+    assert!(told.contains("nand ") && told.contains("the host's reads"), "{told}");
+    bench.sim(&["fixed:100us", "--size=1GiB", "--workload=job.fio", "--results=fixed"]);
+    assert!(why(&["fixed"], 0).contains("This model tells no parts"));
+
+    for (words, expected) in [
+        (&["results", "drive7:1"][..], "no I/O of a drive `drive7`: it has those of drive0"),
+        (&["results", "drive0:300"], "drive drive0 has no I/O 300: it has 0 to 299"),
+        (&["nothing"], "nothing"),
+        (&["."], "it has none of ios.csv"),
+    ] {
+        let told = why(words, 125);
+        assert!(told.contains(expected), "{words:?}: {told}");
+    }
+    assert!(why(&["results", "drive0"], 2).contains("such as drive0:100"));
+}

@@ -88,7 +88,9 @@ impl<L: Latency> Cached<L> {
 }
 
 impl<L: Latency> Latency for Cached<L> {
-    const TELLS: bool = true;
+    fn tells(&self) -> bool {
+        true
+    }
 
     fn parts(&self, latency: Nanos) -> Parts<Nanos> {
         let own = latency.saturating_sub(self.held.saturating_add(self.buffer));

@@ -17,7 +17,9 @@ pub trait Latency: Send {
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos;
 
     /// Whether [`Latency::parts`] tells more than one part.
-    const TELLS: bool = false;
+    fn tells(&self) -> bool {
+        false
+    }
 
     /// Where the time of the command of the last call of [`Latency::latency`] went, which is
     /// `latency` ns altogether.
@@ -41,7 +43,8 @@ pub struct Independent<L> {
     servers: Option<Servers>,
     barrier: Option<Nanos>,
     power_loss: PowerLoss,
-    // Where commands can wait, or the latency tells its parts.
+    // Whether commands can wait, or the latency tells its parts.
+    tells: bool,
     slowest: SlowestByOperation<SlowCommand>,
 }
 
@@ -68,9 +71,11 @@ impl<L: Latency> Independent<L> {
     pub fn new(latency: L, parallelism: Option<u32>) -> Self {
         let servers = parallelism
             .map(|limit| Servers { limit: limit.max(1) as usize, free_at: BinaryHeap::new() });
+        let tells = servers.is_some() || latency.tells();
         Self {
             latency,
             due: EventQueue::new(),
+            tells,
             servers,
             barrier: None,
             power_loss: PowerLoss::default(),
@@ -105,7 +110,7 @@ impl<L: Latency> Model for Independent<L> {
         if let Some(servers) = &mut self.servers {
             servers.free_at.push(Reverse(end));
         }
-        if L::TELLS || self.servers.is_some() {
+        if self.tells {
             let &Command { operation, offset, length: bytes, .. } = command;
             self.slowest.record(operation, end - now, || {
                 let mut parts = self.latency.parts(end - start);

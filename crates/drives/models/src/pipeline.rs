@@ -45,7 +45,9 @@ impl<L: Latency> Throttled<L> {
 }
 
 impl<L: Latency> Latency for Throttled<L> {
-    const TELLS: bool = true;
+    fn tells(&self) -> bool {
+        self.time_per_byte.is_some()
+    }
 
     fn parts(&self, latency: Nanos) -> Parts<Nanos> {
         let own = latency.saturating_sub(self.wait.saturating_add(self.transfer));

@@ -4,7 +4,7 @@
 //! * [`ResultsWriter`] takes I/O records during the run and streams them to `ios.csv`;
 //!   [`ResultsWriter::finish`] writes `summary.json` and `report.html`.
 //! * [`KeptIos`] reads the I/Os of a run that is over, [`KeptSpans`] what happened inside it.
-//! * [`text_summary`] has the same in a few lines of text.
+//! * [`text_summary`] has the same in a few lines of text; [`why`] has one I/O's.
 //! * [`figures`] sets measured figures beside published ones.
 //! * [`junit`] has results as tests, for continuous integration.
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
@@ -54,6 +54,7 @@ mod text;
 mod timeline;
 pub mod trust;
 pub mod units;
+pub mod why;
 
 use serde::{Deserialize, Serialize};
 

@@ -67,7 +67,7 @@ impl SlowIo {
     }
 
     /// Each part of its time with its name; together they are the latency.
-    fn named(&self) -> Vec<(&'static str, Nanos)> {
+    pub(crate) fn named(&self) -> Vec<(&'static str, Nanos)> {
         let model = self.target_ns.saturating_sub(self.submit_ns + self.scheduled_ns);
         let mut all = vec![("scheduler", self.scheduled_ns)];
         match &self.parts {

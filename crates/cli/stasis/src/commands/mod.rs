@@ -21,3 +21,4 @@ pub mod schema;
 pub mod serve;
 pub mod shell;
 pub mod sweep;
+pub mod why;

@@ -24,6 +24,7 @@ const RUN: &[&str] = &[
     "stasis page ",
     "stasis schema",
     "stasis sim ",
+    "stasis why results",
     "blkparse -i trace/",
 ];
 

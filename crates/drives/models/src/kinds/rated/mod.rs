@@ -87,7 +87,9 @@ impl Rated {
 }
 
 impl Latency for Rated {
-    const TELLS: bool = true;
+    fn tells(&self) -> bool {
+        true
+    }
 
     fn parts(&self, latency: Nanos) -> Parts<Nanos> {
         let (queue, transfer) = (self.wait, self.transfer);

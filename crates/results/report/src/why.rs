@@ -1,0 +1,304 @@
+//! Why an I/O took as long as it did: its own times, and what its drive did meanwhile.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use stasis_block::clock::Nanos;
+use stasis_block::timeline::{Cause, TrackKind, What};
+use stasis_block::Operation;
+use stasis_run_events::{IoRecord, BLOCK};
+
+use crate::slowest::SlowIo;
+use crate::table::{printable, Column, Table};
+use crate::{units, KeptIos, KeptSpans, ReportError, Summary, SUMMARY_FILE};
+
+/// Rows of what a drive did that are listed.
+const LISTED: usize = 12;
+
+/// The I/O in question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// The one that took the longest of all that the command made.
+    Slowest,
+    /// The one of this number among the submissions to the drive of this name.
+    Of(String, u64),
+}
+
+/// I/Os of one operation that were in the drive when the I/O in question came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// Their operation.
+    pub operation: Operation,
+    /// How many were in flight.
+    pub count: u64,
+    /// For how long the oldest of them had been (ns).
+    pub oldest: Nanos,
+    /// How many of them were delivered before the I/O in question.
+    pub delivered: u64,
+}
+
+/// What a part of the drive did while the I/O was under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activity {
+    /// The part.
+    pub track: String,
+    /// What it did.
+    pub what: What,
+    /// On whose behalf.
+    pub cause: Cause,
+    /// For how long, within the I/O's time (ns).
+    pub time: Nanos,
+    /// How many times.
+    pub count: u64,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Why {
+    /// The drive's name.
+    pub drive: String,
+    /// The I/O.
+    pub io: IoRecord,
+    /// Where its time went, with names; together they are its latency.
+    pub parts: Vec<(&'static str, Nanos)>,
+    /// Whether the summary has the parts of its time in the model.
+    pub told: bool,
+    /// Whether the model tells parts at all.
+    pub tells: bool,
+    /// I/Os that were in the drive before it.
+    pub ahead: Vec<Ahead>,
+    /// I/Os that came after it and were delivered before it.
+    pub overtaken: u64,
+    /// What the drive did meanwhile, the longest first; none where the run kept no timeline.
+    pub activity: Option<Vec<Activity>>,
+}
+
+impl Why {
+    /// The answer for an I/O of the results in `folder`.
+    ///
+    /// # Errors
+    /// If the results cannot be read, or have no such drive or I/O.
+    pub fn of(folder: &Path, which: &Which) -> Result<Self, ReportError> {
+        let (drive, io) = find(folder, which)?;
+        let (mut ahead, mut overtaken) = (BTreeMap::<u8, Ahead>::new(), 0);
+        let mut ios = KeptIos::open(folder)?;
+        while let Some(other) = ios.next().transpose()? {
+            if ios.drives()[usize::from(other.drive)] != drive || other.order == io.order {
+                continue;
+            }
+            let sooner = other.delivered < io.delivered;
+            let before = (other.submit, other.order) < (io.submit, io.order);
+            if !before {
+                overtaken += u64::from(sooner);
+            } else if other.delivered > io.submit {
+                let none = Ahead { operation: other.operation, count: 0, oldest: 0, delivered: 0 };
+                let one = ahead.entry(other.operation as u8).or_insert(none);
+                one.count += 1;
+                one.oldest = one.oldest.max(io.submit - other.submit);
+                one.delivered += u64::from(sooner);
+            }
+        }
+        let slowest = summary(folder).map(|summary| slowest(summary, &drive)).unwrap_or_default();
+        let slow = slowest.iter().find(|slow| slow.order == io.order);
+        let own = SlowIo::of(&io);
+        let slow_io = slow.unwrap_or(&own);
+        Ok(Self {
+            parts: slow_io.named().into_iter().filter(|(_, time)| *time > 0).collect(),
+            told: slow_io.parts.is_some(),
+            tells: slowest.iter().any(|slow| slow.parts.is_some()),
+            ahead: ahead.into_values().collect(),
+            overtaken,
+            activity: activity(folder, &drive, &io)?,
+            drive,
+            io,
+        })
+    }
+
+    /// The answer for a terminal.
+    pub fn to_text(&self) -> String {
+        let Self { io, drive, .. } = self;
+        let latency = io.delivered.saturating_sub(io.submit);
+        let time = |ns: Nanos| units::duration(ns as f64);
+        let range = match io.bytes {
+            0 => String::new(),
+            bytes => format!(" of {} at LBA {}", units::bytes(bytes), io.offset / BLOCK),
+        };
+        let boot = if io.boot { ", of the guest's boot" } else { "" };
+        let mut text = format!(
+            "{}{range}, drive {}, order {}{boot}\n{} from {} ns to {} ns\n\n",
+            io.operation.name(),
+            printable(drive),
+            io.order,
+            time(latency),
+            io.submit,
+            io.delivered
+        );
+        let mut table = Table::new(vec![
+            Column::left("where its time went"),
+            Column::right("time"),
+            Column::right("share"),
+        ]);
+        for (name, part) in &self.parts {
+            let share = 100.0 * *part as f64 / latency.max(1) as f64;
+            table.push(vec![
+                (*name).to_owned(),
+                time(*part),
+                format!("{} %", units::significant(share, 3)),
+            ]);
+        }
+        text.push_str(&table.to_text());
+        if !self.told {
+            text.push_str(match self.tells {
+                true => "The parts of its time in the model are not kept: they are of the 20 slowest\nI/Os of each operation.\n",
+                false => "This model tells no parts of the time that it gives an I/O.\n",
+            });
+        }
+        text.push('\n');
+        text.push_str(&self.others());
+        text.push('\n');
+        match &self.activity {
+            None => text.push_str("With --timeline a run keeps what its drives did meanwhile.\n"),
+            Some(all) if all.is_empty() => text.push_str("The timeline has nothing of it.\n"),
+            Some(all) => text.push_str(&activities(all)),
+        }
+        text
+    }
+
+    /// The I/Os before it and those that overtook it, in words.
+    fn others(&self) -> String {
+        let plural = |count: u64, operation: Operation| match count {
+            1 => format!("1 {}", operation.name()),
+            many => format!("{} {}s", units::count(many), operation.name()),
+        };
+        let mut text = match self.ahead.is_empty() {
+            true => "No other I/O was in the drive when it came.\n".to_owned(),
+            false => "In the drive when it came:\n".to_owned(),
+        };
+        for one in &self.ahead {
+            text.push_str(&format!(
+                "  {}, the oldest for {}; {} delivered before it\n",
+                plural(one.count, one.operation),
+                units::duration(one.oldest as f64),
+                units::count(one.delivered)
+            ));
+        }
+        match self.overtaken {
+            0 => {}
+            1 => text.push_str("1 I/O came later and was delivered before it.\n"),
+            many => text.push_str(&format!(
+                "{} I/Os came later and were delivered before it.\n",
+                units::count(many)
+            )),
+        }
+        text
+    }
+}
+
+/// The table of what a drive did.
+fn activities(all: &[Activity]) -> String {
+    let columns = ["the drive meanwhile", "did", "on behalf of"].map(Column::left);
+    let figures = ["times", "for"].map(Column::right);
+    let mut table = Table::new(columns.into_iter().chain(figures).collect());
+    for one in all.iter().take(LISTED) {
+        let cause = match one.cause {
+            Cause::None => "",
+            Cause::HostRead => "the host's reads",
+            Cause::HostWrite => "the host's writes",
+            Cause::Housekeeping => "housekeeping",
+        };
+        table.push(vec![
+            one.track.clone(),
+            one.what.name().to_owned(),
+            cause.to_owned(),
+            units::count(one.count),
+            units::duration(one.time as f64),
+        ]);
+    }
+    let mut text = table.to_text();
+    if all.len() > LISTED {
+        text.push_str(&format!("and {} more, each for less\n", all.len() - LISTED));
+    }
+    text
+}
+
+fn summary(folder: &Path) -> Option<Summary> {
+    serde_json::from_slice(&std::fs::read(folder.join(SUMMARY_FILE)).ok()?).ok()
+}
+
+fn slowest(summary: Summary, drive: &str) -> Vec<SlowIo> {
+    let mut drives = summary.drives.into_iter();
+    drives.find(|one| one.described.name == drive).map(|one| one.slowest).unwrap_or_default()
+}
+
+/// The I/O in question, with its drive's name.
+fn find(folder: &Path, which: &Which) -> Result<(String, IoRecord), ReportError> {
+    let mut ios = KeptIos::open(folder)?;
+    let mut found: Option<IoRecord> = None;
+    let mut orders: Option<(u64, u64)> = None;
+    while let Some(io) = ios.next().transpose()? {
+        let latency = |io: &IoRecord| io.delivered.saturating_sub(io.submit);
+        let is = match which {
+            Which::Slowest => {
+                !io.boot && found.as_ref().is_none_or(|found| latency(&io) > latency(found))
+            }
+            Which::Of(drive, order) => {
+                let its = ios.drives()[usize::from(io.drive)] == *drive;
+                if its {
+                    let (least, most) = orders.unwrap_or((io.order, io.order));
+                    orders = Some((least.min(io.order), most.max(io.order)));
+                }
+                its && io.order == *order
+            }
+        };
+        if is {
+            found = Some(io);
+        }
+    }
+    if let Some(io) = found {
+        return Ok((ios.drives()[usize::from(io.drive)].clone(), io));
+    }
+    let problem = match (which, orders) {
+        (Which::Slowest, _) => "it has no I/O of a command".to_owned(),
+        (Which::Of(drive, _), None) => format!(
+            "it has no I/O of a drive `{drive}`: it has those of {}",
+            ios.drives().join(", ")
+        ),
+        (Which::Of(drive, order), Some((least, most))) => {
+            format!("drive {drive} has no I/O {order}: it has {least} to {most}")
+        }
+    };
+    Err(ReportError::damaged(ios.path(), problem))
+}
+
+/// What the parts of `drive` did between the submission and the delivery of `io`.
+fn activity(
+    folder: &Path,
+    drive: &str,
+    io: &IoRecord,
+) -> Result<Option<Vec<Activity>>, ReportError> {
+    let folder = if folder.is_dir() { folder } else { folder.parent().unwrap_or(folder) };
+    let Some(mut spans) = KeptSpans::open(folder)? else { return Ok(None) };
+    let mut all: BTreeMap<(u32, u8, u8), Activity> = BTreeMap::new();
+    while let Some((track, span)) = spans.next_span()? {
+        let of_drive = track.owner == drive
+            && !matches!(track.kind, TrackKind::Vcpu | TrackKind::Freeze | TrackKind::Request);
+        let (begin, end) = (span.begin.max(io.submit), span.end.min(io.delivered));
+        if !of_drive || begin >= end {
+            continue;
+        }
+        let one = all.entry((span.track, span.what as u8, span.cause as u8)).or_insert_with(|| {
+            Activity {
+                track: format!("{} {}", track.kind.name(), track.name),
+                what: span.what,
+                cause: span.cause,
+                time: 0,
+                count: 0,
+            }
+        });
+        one.time += end - begin;
+        one.count += 1;
+    }
+    let mut all: Vec<_> = all.into_values().collect();
+    all.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.track.cmp(&b.track)));
+    Ok(Some(all))
+}
