@@ -36,6 +36,8 @@ pub struct Features {
     /// Milliseconds since 1970, and when it was set (ns).
     timestamp: (u64, Nanos),
     timestamp_was_set: bool,
+    /// Advanced Command Retry Enable; no completion asks for a delay.
+    pub retries: bool,
 }
 
 impl Features {
@@ -52,6 +54,7 @@ impl Features {
             error_recovery: vec![0; MAX_NAMESPACES],
             timestamp: (0, 0),
             timestamp_was_set: false,
+            retries: false,
         }
     }
 

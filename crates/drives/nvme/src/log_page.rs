@@ -1,5 +1,14 @@
-//! Log page identifiers (NVMe 1.4 section 5.14.1).
+//! The log pages that there are (NVMe 1.4 section 5.14.1).
+//!
+//! A new page is an identifier, a line in [`PAGES`], and its content in
+//! [`get_log_page`](crate::admin). The log of supported pages follows from it.
 
+use crate::config::Config;
+use crate::placement::Placement;
+use crate::transport::Transport;
+
+/// Supported Log Pages (NVMe 2.0 section 5.16.1.1).
+pub const SUPPORTED_PAGES: u8 = 0x00;
 pub const ERROR_INFORMATION: u8 = 0x01;
 pub const HEALTH: u8 = 0x02;
 pub const FIRMWARE_SLOTS: u8 = 0x03;
@@ -9,6 +18,10 @@ pub const COMMANDS_AND_EFFECTS: u8 = 0x05;
 pub const ENDURANCE_GROUP: u8 = 0x09;
 /// Asymmetric Namespace Access (section 5.14.1.12).
 pub const ANA: u8 = 0x0c;
+/// Feature Identifiers Supported and Effects (NVMe 2.0 section 5.16.1.17).
+pub const FEATURES_AND_EFFECTS: u8 = 0x12;
+/// NVMe-MI Commands Supported and Effects (NVMe 2.0 section 5.16.1.18).
+pub const MANAGEMENT_COMMANDS: u8 = 0x13;
 /// Of Flexible Data Placement (NVMe TP4146).
 pub const FDP_CONFIGURATIONS: u8 = 0x20;
 pub const FDP_HANDLE_USAGE: u8 = 0x21;
@@ -24,3 +37,64 @@ pub const CHANGED_ZONES: u8 = 0xbf;
 pub const CHUNK_INFORMATION: u8 = 0xca;
 /// OCSSD 2.0 section 3.3.
 pub const CHUNK_NOTIFICATIONS: u8 = 0xd0;
+
+/// Which drives have something, on which transports.
+pub type Offered = fn(&Config, Transport) -> bool;
+
+/// That every controller for I/O has something.
+pub fn everywhere(_config: &Config, _transport: Transport) -> bool {
+    true
+}
+
+/// Only those on a fabric.
+pub fn on_fabrics(_config: &Config, transport: Transport) -> bool {
+    transport.has_capsules()
+}
+
+/// Only those on PCIe.
+pub fn on_pcie(_config: &Config, transport: Transport) -> bool {
+    !transport.has_capsules()
+}
+
+/// Only drives with zones.
+pub fn of_zones(config: &Config, _transport: Transport) -> bool {
+    config.has_zones()
+}
+
+/// Only drives with Flexible Data Placement.
+pub fn of_placement(config: &Config, _transport: Transport) -> bool {
+    matches!(config.placement, Placement::Fdp { .. })
+}
+
+/// Only Open-Channel drives.
+fn of_chunks(config: &Config, _transport: Transport) -> bool {
+    config.has_chunks()
+}
+
+/// Every page of a controller for I/O, and which controllers have it.
+const PAGES: [(u8, Offered); 18] = [
+    (SUPPORTED_PAGES, everywhere),
+    (ERROR_INFORMATION, everywhere),
+    (HEALTH, everywhere),
+    (FIRMWARE_SLOTS, everywhere),
+    (CHANGED_NAMESPACES, everywhere),
+    (COMMANDS_AND_EFFECTS, everywhere),
+    (ENDURANCE_GROUP, of_placement),
+    (ANA, on_fabrics),
+    (FEATURES_AND_EFFECTS, everywhere),
+    (MANAGEMENT_COMMANDS, everywhere),
+    (FDP_CONFIGURATIONS, of_placement),
+    (FDP_HANDLE_USAGE, of_placement),
+    (FDP_STATISTICS, of_placement),
+    (FDP_EVENTS, of_placement),
+    (RESERVATIONS, on_fabrics),
+    (CHANGED_ZONES, of_zones),
+    (CHUNK_INFORMATION, of_chunks),
+    (CHUNK_NOTIFICATIONS, of_chunks),
+];
+
+/// The pages that a controller has.
+pub fn offered(config: &Config, transport: Transport) -> impl Iterator<Item = u8> + '_ {
+    let has = move |(_, offered): &&(u8, Offered)| offered(config, transport);
+    PAGES.iter().filter(has).map(|(identifier, _)| *identifier)
+}

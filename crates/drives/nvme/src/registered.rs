@@ -11,7 +11,8 @@ pub struct Registered<Execute> {
     /// Its opcode.
     pub opcode: u8,
     /// The entry in the Commands Supported and Effects log (NVMe 1.4 section 5.14.1.5):
-    /// [`SUPPORTED`], and its effects.
+    /// [`SUPPORTED`], its effects, and of an admin command what it concerns; an I/O command concerns
+    /// its namespace.
     pub effects: u32,
     /// Whether it is announced: to a configuration, in the command set of this
     /// identifier.
@@ -31,7 +32,7 @@ impl<Execute: Copy> Registered<Execute> {
     pub const fn plain(opcode: u8, execute: Execute) -> Self {
         Self {
             opcode,
-            effects: SUPPORTED,
+            effects: SUPPORTED | OF_CONTROLLER,
             announced: always,
             identify: 0,
             counts_as: None,
@@ -48,6 +49,15 @@ pub const CHANGES_CONTENTS: u32 = 1 << 1;
 pub const CHANGES_CAPABILITIES: u32 = 1 << 2;
 /// [`Registered::effects`]: it may change which namespaces there are.
 pub const CHANGES_INVENTORY: u32 = 1 << 3;
+/// [`Registered::effects`], and those of features: what it concerns (NVMe 2.0 section 5.16.1.6,
+/// Command Scope): a namespace.
+pub const OF_NAMESPACE: u32 = 1 << 20;
+/// The same: the controller.
+pub const OF_CONTROLLER: u32 = 1 << 21;
+/// The same: an endurance group.
+pub const OF_ENDURANCE_GROUP: u32 = 1 << 23;
+/// The same: the subsystem.
+pub const OF_SUBSYSTEM: u32 = 1 << 25;
 /// [`Registered::effects`]: while no other command is under way for the namespace.
 pub const ALONE: u32 = 1 << 16;
 

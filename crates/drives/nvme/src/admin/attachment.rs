@@ -9,7 +9,7 @@ use crate::changes::Change;
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::context::{AdminCommand, ControllerMut};
 use crate::controller_id::ControllerId;
-use crate::registered::{always, CHANGES_INVENTORY, SUPPORTED};
+use crate::registered::{always, CHANGES_INVENTORY, OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
@@ -18,7 +18,7 @@ const MAX_IDENTIFIERS: usize = 2047;
 
 pub const NAMESPACE_ATTACHMENT: AdminCommand = AdminCommand {
     opcode: of_any_namespace::NAMESPACE_ATTACHMENT,
-    effects: SUPPORTED | CHANGES_INVENTORY,
+    effects: SUPPORTED | CHANGES_INVENTORY | OF_NAMESPACE,
     announced: always,
     identify: 1 << 3,
     counts_as: None,

@@ -2,7 +2,7 @@
 
 use crate::command::{location, SubmissionEntry};
 use crate::context::ControllerMut;
-use crate::registered::SUPPORTED;
+use crate::registered::{OF_CONTROLLER, SUPPORTED};
 use crate::shadow::Shadow;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
@@ -11,7 +11,7 @@ use crate::context::AdminCommand;
 
 pub const DOORBELL_BUFFER_CONFIG: AdminCommand = AdminCommand {
     opcode: 0x7c,
-    effects: SUPPORTED,
+    effects: SUPPORTED | OF_CONTROLLER,
     announced: |config, _| config.shadow_doorbells,
     identify: 1 << 8,
     counts_as: None,

@@ -1,13 +1,16 @@
 //! Get Features and Set Features (NVMe 1.4 sections 5.13 and 5.21).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::MAX_NAMESPACES;
+use crate::config::{Config, MAX_NAMESPACES};
 use crate::context::ControllerMut;
 use crate::features::{notices, Features};
 use crate::keep_alive::KeepAlive;
+use crate::log_page::{everywhere, of_placement, of_zones, on_fabrics, on_pcie, Offered};
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
+use crate::registered::{OF_CONTROLLER, OF_ENDURANCE_GROUP, OF_NAMESPACE, SUPPORTED};
 use crate::slots::Owner;
 use crate::status::{Failure, Outcome, StatusCode};
+use crate::transport::Transport;
 use crate::Memory;
 
 use crate::context::AdminCommand;
@@ -26,9 +29,74 @@ mod feature {
     pub const ASYNCHRONOUS_EVENTS: u8 = 0x0b;
     pub const TIMESTAMP: u8 = 0x0e;
     pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
+    pub const HOST_BEHAVIOUR: u8 = 0x16;
+    pub const HOST_IDENTIFIER: u8 = 0x81;
     pub const RESERVATION_MASK: u8 = 0x82;
+    pub const RESERVATION_PERSISTENCE: u8 = 0x83;
     /// I/O Command Set Profile.
     pub const COMMAND_SET_PROFILE: u8 = 0x19;
+}
+
+/// A feature that there is.
+#[derive(Debug)]
+pub struct Feature {
+    pub identifier: u8,
+    offered: Offered,
+    /// The entry in the Feature Identifiers Supported and Effects log (NVMe 2.0 section 5.16.1.17).
+    pub effects: u32,
+}
+
+/// One of every controller.
+const fn of_all(identifier: u8) -> Feature {
+    some(identifier, everywhere, OF_CONTROLLER)
+}
+
+/// One of some controllers, and what it concerns.
+const fn some(identifier: u8, offered: Offered, scope: u32) -> Feature {
+    Feature { identifier, offered, effects: SUPPORTED | scope }
+}
+
+/// Every feature.
+static FEATURES: [Feature; 19] = [
+    of_all(feature::ARBITRATION),
+    of_all(feature::POWER_MANAGEMENT),
+    of_all(feature::TEMPERATURE_THRESHOLD),
+    some(feature::ERROR_RECOVERY, everywhere, OF_NAMESPACE),
+    some(feature::VOLATILE_WRITE_CACHE, |config, _| config.volatile_write_cache, OF_CONTROLLER),
+    of_all(feature::NUMBER_OF_QUEUES),
+    // Interrupts are PCIe's.
+    some(feature::INTERRUPT_COALESCING, on_pcie, OF_CONTROLLER),
+    some(feature::INTERRUPT_VECTOR_CONFIGURATION, on_pcie, OF_CONTROLLER),
+    of_all(feature::WRITE_ATOMICITY),
+    of_all(feature::ASYNCHRONOUS_EVENTS),
+    of_all(feature::TIMESTAMP),
+    some(feature::KEEP_ALIVE_TIMER, on_fabrics, OF_CONTROLLER),
+    some(feature::COMMAND_SET_PROFILE, of_zones, OF_CONTROLLER),
+    some(placement::PLACEMENT, of_placement, OF_ENDURANCE_GROUP),
+    some(placement::EVENTS, of_placement, OF_NAMESPACE),
+    of_all(feature::HOST_BEHAVIOUR),
+    some(feature::HOST_IDENTIFIER, on_fabrics, OF_CONTROLLER),
+    some(feature::RESERVATION_MASK, on_fabrics, OF_NAMESPACE),
+    some(feature::RESERVATION_PERSISTENCE, on_fabrics, OF_NAMESPACE),
+];
+
+/// The features that a controller has.
+pub fn offered_features(
+    config: &Config,
+    transport: Transport,
+) -> impl Iterator<Item = &'static Feature> + '_ {
+    FEATURES.iter().filter(move |feature| (feature.offered)(config, transport))
+}
+
+/// The feature of an identifier.
+///
+/// # Errors
+/// The controller has none.
+fn find(controller: &ControllerMut, identifier: u8) -> Result<&'static Feature, Failure> {
+    let ControllerMut { host, io, .. } = controller;
+    let mut offered = offered_features(&io.config, host.transport);
+    let found = offered.find(|feature| feature.identifier == identifier);
+    found.ok_or(StatusCode::InvalidField.at(location::CDW10))
 }
 
 /// Select, in Dword 10 of Get Features.
@@ -43,6 +111,8 @@ mod select {
 const SAVE: u32 = 1 << 31;
 /// Size of the Timestamp feature's data in bytes (section 5.21.1.14).
 const TIMESTAMP: usize = 8;
+/// Size of the Host Behavior Support feature's data in bytes (section 5.21.1.22).
+const HOST_BEHAVIOUR: usize = 512;
 
 pub const SET_FEATURES: AdminCommand = AdminCommand::plain(0x09, set_features);
 
@@ -54,13 +124,14 @@ fn get_features(
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let identifier = command.cdw10 as u8;
+    let known = find(controller, identifier)?;
     if is_of_placement(identifier) {
         return match command.cdw10 >> 8 & 7 {
             select::CURRENT => get_placement_feature(controller.io, memory, command, false),
             select::DEFAULT | select::SAVED => {
                 get_placement_feature(controller.io, memory, command, true)
             }
-            select::CAPABILITIES => Ok(Outcome::Done(capabilities(identifier).into())),
+            select::CAPABILITIES => Ok(Outcome::Done(known.capabilities().into())),
             _ => Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
         };
     }
@@ -71,13 +142,27 @@ fn get_features(
         select::DEFAULT | select::SAVED => &defaults,
         select::CAPABILITIES => {
             feature(controller, controller.features(), identifier, command)?;
-            return Ok(Outcome::Done(capabilities(identifier).into()));
+            return Ok(Outcome::Done(known.capabilities().into()));
         }
         _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
     };
     let value = feature(controller, features, identifier, command)?;
+    let retries = features.retries;
     if identifier == feature::TIMESTAMP {
         let data = features.timestamp_at(controller.io.now).to_le_bytes();
+        controller.io.send(memory, command, &data)?;
+    }
+    if identifier == feature::HOST_IDENTIFIER {
+        // As Connect gave it, and only with Enable Extended Host Identifier (section 5.21.1.25).
+        if command.cdw11 & 1 == 0 {
+            return Err(StatusCode::HostIdentifierFormat.at(location::CDW11));
+        }
+        let id = controller.host.connected.as_ref().map_or([0; 16], |host| host.id);
+        controller.io.send(memory, command, &id)?;
+    }
+    if identifier == feature::HOST_BEHAVIOUR {
+        let mut data = [0; HOST_BEHAVIOUR];
+        data[0] = retries.into();
         controller.io.send(memory, command, &data)?;
     }
     Ok(Outcome::Done(value.into()))
@@ -102,9 +187,7 @@ fn feature(
             let index = namespace_index(controller, command)?;
             features.error_recovery(index).into()
         }
-        feature::VOLATILE_WRITE_CACHE if controller.io.config.volatile_write_cache => {
-            features.write_cache.into()
-        }
+        feature::VOLATILE_WRITE_CACHE => features.write_cache.into(),
         feature::NUMBER_OF_QUEUES => queues << 16 | queues,
         feature::INTERRUPT_COALESCING => features.coalescing,
         feature::INTERRUPT_VECTOR_CONFIGURATION => {
@@ -115,16 +198,19 @@ fn feature(
         }
         feature::WRITE_ATOMICITY => features.write_atomicity,
         feature::ASYNCHRONOUS_EVENTS => features.events,
-        feature::TIMESTAMP => 0,
-        feature::RESERVATION_MASK if controller.host.connected.is_some() => {
+        feature::TIMESTAMP | feature::HOST_BEHAVIOUR | feature::HOST_IDENTIFIER => 0,
+        feature::RESERVATION_MASK => {
             let nsid = reserved_namespace(controller, command)?;
             controller.host.reservations.mask(nsid)
         }
-        feature::KEEP_ALIVE_TIMER if controller.host.transport.has_capsules() => {
-            controller.host.keep_alive.timeout()
+        // Reservations end with the power.
+        feature::RESERVATION_PERSISTENCE => {
+            reserved_namespace(controller, command)?;
+            0
         }
+        feature::KEEP_ALIVE_TIMER => controller.host.keep_alive.timeout(),
         // There is one combination.
-        feature::COMMAND_SET_PROFILE if controller.io.config.has_zones() => 0,
+        feature::COMMAND_SET_PROFILE => 0,
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
     })
 }
@@ -135,19 +221,19 @@ fn set_features(
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let identifier = command.cdw10 as u8;
+    // That the feature exists is the first question.
+    let known = find(controller, identifier)?;
     if is_of_placement(identifier) {
         if command.cdw10 & SAVE != 0 {
             return Err(StatusCode::FeatureNotSaveable.at(location::CDW10));
         }
         return set_placement_feature(controller.io, memory, command);
     }
-    // That the feature exists is the first question.
     let current = feature(controller, controller.features(), identifier, command)?;
     if command.cdw10 & SAVE != 0 {
         return Err(StatusCode::FeatureNotSaveable.at(location::CDW10));
     }
-    let specific = matches!(identifier, feature::ERROR_RECOVERY | feature::RESERVATION_MASK);
-    if !specific && !matches!(command.nsid, 0 | ALL_NAMESPACES) {
+    if !known.is_of_namespace() && !matches!(command.nsid, 0 | ALL_NAMESPACES) {
         return Err(StatusCode::FeatureNotNamespaceSpecific.at(location::NSID));
     }
     set_feature(controller, memory, command, identifier)?;
@@ -230,6 +316,19 @@ fn set_feature(
             let now = controller.io.now;
             controller.features_mut().set_timestamp(u64::from_le_bytes(data), now);
         }
+        // It comes with Connect.
+        feature::HOST_IDENTIFIER => return Err(StatusCode::CommandSequenceError.into()),
+        feature::RESERVATION_PERSISTENCE if value & 1 != 0 => return Err(invalid),
+        feature::RESERVATION_PERSISTENCE => {}
+        feature::HOST_BEHAVIOUR => {
+            let mut data = [0; HOST_BEHAVIOUR];
+            controller.io.receive(memory, command, &mut data)?;
+            // Advanced Command Retry Enable (NVMe 1.4 section 5.21.1.22); the rest is reserved.
+            if data[0] > 1 || data[1..].iter().any(|&byte| byte != 0) {
+                return Err(StatusCode::InvalidField.into());
+            }
+            controller.features_mut().retries = data[0] == 1;
+        }
         feature::COMMAND_SET_PROFILE if value & 0x1ff != 0 => {
             return Err(StatusCode::CommandSetCombinationRejected.at(location::CDW11));
         }
@@ -280,15 +379,16 @@ fn set_error_recovery(
     Ok(())
 }
 
-/// Supported capabilities, returned for Select = 3: bit 1 namespace specific, bit 2 changeable.
-fn capabilities(identifier: u8) -> u32 {
-    const NAMESPACE_SPECIFIC: u32 = 1 << 1;
-    const CHANGEABLE: u32 = 1 << 2;
-    match identifier {
-        feature::ERROR_RECOVERY | feature::RESERVATION_MASK | placement::EVENTS => {
-            NAMESPACE_SPECIFIC | CHANGEABLE
-        }
-        _ => CHANGEABLE,
+impl Feature {
+    fn is_of_namespace(&self) -> bool {
+        self.effects & OF_NAMESPACE != 0
+    }
+
+    /// Supported capabilities, returned for Select = 3: bit 1 namespace specific, bit 2 changeable.
+    fn capabilities(&self) -> u32 {
+        const NAMESPACE_SPECIFIC: u32 = 1 << 1;
+        const CHANGEABLE: u32 = 1 << 2;
+        CHANGEABLE | if self.is_of_namespace() { NAMESPACE_SPECIFIC } else { 0 }
     }
 }
 

@@ -7,7 +7,9 @@ use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::LBA_FORMATS;
 use crate::context::ControllerMut;
 use crate::formatting::Then;
-use crate::registered::{always, ALONE, CHANGES_CAPABILITIES, CHANGES_CONTENTS, SUPPORTED};
+use crate::registered::{
+    always, ALONE, CHANGES_CAPABILITIES, CHANGES_CONTENTS, OF_NAMESPACE, SUPPORTED,
+};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
@@ -15,7 +17,7 @@ use crate::context::AdminCommand;
 
 pub const FORMAT_NVM: AdminCommand = AdminCommand {
     opcode: 0x80,
-    effects: SUPPORTED | CHANGES_CONTENTS | CHANGES_CAPABILITIES | ALONE,
+    effects: SUPPORTED | CHANGES_CONTENTS | CHANGES_CAPABILITIES | ALONE | OF_NAMESPACE,
     announced: always,
     identify: 1 << 1,
     counts_as: None,

@@ -7,10 +7,12 @@ use crate::events::EventType;
 use crate::log_page as page;
 use crate::ocssd::chunk_information;
 use crate::placement::{endurance_group_warnings, placement_page};
-use crate::registered::Registered;
+use crate::registered::{Registered, OF_CONTROLLER, OF_NAMESPACE, SUPPORTED};
 use crate::statistics::{Statistics, POWER_CYCLES, UNSAFE_SHUTDOWNS};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{zoned, Memory};
+use crate::{capsules, zoned, Memory};
+
+use super::features::offered_features;
 
 use crate::context::{AdminCommand, Commands};
 
@@ -73,37 +75,41 @@ fn get_log_page(
         controller.io.namespaces.existing(command.nsid)?;
     }
     let identifier = command.cdw10 as u8;
+    let transport = controller.host.transport;
+    if !page::offered(&controller.io.config, transport).any(|offered| offered == identifier) {
+        return Err(StatusCode::InvalidLogPage.at(location::CDW10));
+    }
     let log = match identifier {
+        page::SUPPORTED_PAGES => supported_page(controller),
+        page::FEATURES_AND_EFFECTS => features_page(controller),
+        // No command of NVMe-MI is there.
+        page::MANAGEMENT_COMMANDS => vec![0; 4096],
         page::ERROR_INFORMATION => controller.host.errors.to_page(),
         // By LPA the log is of the controller only.
         page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => health_page(controller),
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
         page::FIRMWARE_SLOTS => firmware_page(controller),
         page::CHANGED_NAMESPACES => controller.host.events.changed_namespaces_page(),
-        page::ANA if controller.host.transport.has_capsules() => {
+        page::ANA => {
             let groups_only = command.cdw10 & RETURN_GROUPS_ONLY != 0;
             let attached = controller.io.attachments.namespaces(controller.host.id);
             let listed: Vec<u32> = if groups_only { Vec::new() } else { attached.collect() };
             controller.io.ana.to_page(controller.host.path, &listed)
         }
-        page::RESERVATIONS if controller.host.connected.is_some() => {
-            controller.host.reservations.take_page()
-        }
+        page::RESERVATIONS => controller.host.reservations.take_page(),
         page::COMMANDS_AND_EFFECTS => commands_page(controller, (command.cdw14 >> 24) as u8)?,
         page::CHANGED_ZONES => {
             let zoned = controller.io.namespaces.zones(command.nsid);
             zoned.ok_or(unknown_namespace)?.changed.to_page()
         }
-        page::CHUNK_INFORMATION if controller.io.config.has_chunks() => {
+        page::CHUNK_INFORMATION => {
             // Large, hence only the part that is asked for.
             let set = controller.io.namespaces.chunks(command.nsid).ok_or(unknown_namespace)?;
             let log = chunk_information(set, offset, length as usize)?;
             controller.io.send_of(memory, command, &log, length)?;
             return Ok(Outcome::Done(0));
         }
-        page::CHUNK_NOTIFICATIONS if controller.io.config.has_chunks() => {
-            controller.chunk_notifications.to_page()
-        }
+        page::CHUNK_NOTIFICATIONS => controller.chunk_notifications.to_page(),
         _ => placement_page(controller.io, controller.host.errors.count(), command)?,
     };
     part.send(controller, memory, command, &log)?;
@@ -191,6 +197,30 @@ fn firmware_page(controller: &ControllerMut) -> Vec<u8> {
     log
 }
 
+/// Supported Log Pages (NVMe 2.0 section 5.16.1.1): a dword for each identifier.
+fn supported_page(controller: &ControllerMut) -> Vec<u8> {
+    const LSUPP: u32 = 1;
+    let offered = page::offered(&controller.io.config, controller.host.transport);
+    to_dwords(256, offered.map(|identifier| (identifier, LSUPP)))
+}
+
+/// Feature Identifiers Supported and Effects (NVMe 2.0 section 5.16.1.17): a dword for each
+/// identifier.
+fn features_page(controller: &ControllerMut) -> Vec<u8> {
+    let offered = offered_features(&controller.io.config, controller.host.transport);
+    to_dwords(256, offered.map(|feature| (feature.identifier, feature.effects)))
+}
+
+/// `count` dwords, most of them 0.
+fn to_dwords(count: usize, dwords: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
+    let mut log = vec![0; count * 4];
+    for (index, dword) in dwords {
+        let at = usize::from(index) * 4;
+        log[at..at + 4].copy_from_slice(&dword.to_le_bytes());
+    }
+    log
+}
+
 /// Commands Supported and Effects of a command set (section 5.14.1.5): a dword for
 /// each admin opcode, then one for each I/O opcode.
 fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure> {
@@ -201,9 +231,13 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
     let mut log = vec![0; 4096];
     let Commands { io, open_channel, admin: of_admin } = *controller.commands;
     let config = &controller.io.config;
-    put_effects(&mut log[..1024], of_admin.announced(config, set));
-    put_effects(&mut log[1024..], io.announced(config, set));
-    put_effects(&mut log[1024..], open_channel.announced(config, set));
+    put_effects(&mut log[..1024], of_admin.announced(config, set), 0);
+    if controller.host.transport.has_capsules() {
+        let at = usize::from(capsules::OPCODE) * 4;
+        log[at..at + 4].copy_from_slice(&(SUPPORTED | OF_CONTROLLER).to_le_bytes());
+    }
+    put_effects(&mut log[1024..], io.announced(config, set), OF_NAMESPACE);
+    put_effects(&mut log[1024..], open_channel.announced(config, set), OF_NAMESPACE);
     Ok(log)
 }
 
@@ -211,9 +245,10 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
 fn put_effects<Execute: 'static>(
     dwords: &mut [u8],
     commands: impl Iterator<Item = &'static Registered<Execute>>,
+    scope: u32,
 ) {
     for command in commands {
         let at = usize::from(command.opcode) * 4;
-        dwords[at..at + 4].copy_from_slice(&command.effects.to_le_bytes());
+        dwords[at..at + 4].copy_from_slice(&(command.effects | scope).to_le_bytes());
     }
 }

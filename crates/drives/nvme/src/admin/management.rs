@@ -10,13 +10,13 @@ use crate::config::{LBA_FORMATS, NVM_COMMAND_SET};
 use crate::context::{AdminCommand, ControllerMut};
 use crate::formatting::Then;
 use crate::placement::{PlacementState, ENDURANCE_GROUP};
-use crate::registered::{always, CHANGES_CONTENTS, CHANGES_INVENTORY, SUPPORTED};
+use crate::registered::{always, CHANGES_CONTENTS, CHANGES_INVENTORY, OF_SUBSYSTEM, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{ana, Memory, PAGE_SIZE};
 
 pub const NAMESPACE_MANAGEMENT: AdminCommand = AdminCommand {
     opcode: of_any_namespace::NAMESPACE_MANAGEMENT,
-    effects: SUPPORTED | CHANGES_CONTENTS | CHANGES_INVENTORY,
+    effects: SUPPORTED | CHANGES_CONTENTS | CHANGES_INVENTORY | OF_SUBSYSTEM,
     announced: always,
     identify: 1 << 3,
     counts_as: None,

@@ -5,7 +5,7 @@ use crate::command::SubmissionEntry;
 use crate::config::Config;
 use crate::context::AdminCommand;
 use crate::context::ControllerMut;
-use crate::registered::SUPPORTED;
+use crate::registered::{OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome};
 use crate::{Memory, PAGE_SIZE};
 
@@ -13,7 +13,7 @@ use super::set::ChunkSet;
 
 pub const GEOMETRY: AdminCommand = AdminCommand {
     opcode: 0xe2,
-    effects: SUPPORTED,
+    effects: SUPPORTED | OF_NAMESPACE,
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: None,

@@ -3,7 +3,7 @@
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::context::AdminCommand;
 use crate::context::ControllerMut;
-use crate::registered::SUPPORTED;
+use crate::registered::{OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
@@ -29,7 +29,7 @@ fn fields(command: &SubmissionEntry) -> (u8, u8, u16) {
 
 pub const DIRECTIVE_SEND: AdminCommand = AdminCommand {
     opcode: 0x19,
-    effects: SUPPORTED,
+    effects: SUPPORTED | OF_NAMESPACE,
     announced: |config, _| config.placement != Placement::None,
     identify: 1 << 5,
     counts_as: None,
@@ -38,7 +38,7 @@ pub const DIRECTIVE_SEND: AdminCommand = AdminCommand {
 
 pub const DIRECTIVE_RECEIVE: AdminCommand = AdminCommand {
     opcode: 0x1a,
-    effects: SUPPORTED,
+    effects: SUPPORTED | OF_NAMESPACE,
     announced: |config, _| config.placement != Placement::None,
     identify: 1 << 5,
     counts_as: None,

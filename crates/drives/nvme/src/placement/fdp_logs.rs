@@ -20,11 +20,6 @@ pub fn placement_page(io: &Io, errors: u64, command: &SubmissionEntry) -> Result
         return Err(StatusCode::InvalidLogPage.at(location::CDW10));
     };
     let identifier = command.cdw10 as u8;
-    let known = identifier == page::ENDURANCE_GROUP
-        || (page::FDP_CONFIGURATIONS..=page::FDP_EVENTS).contains(&identifier);
-    if !known {
-        return Err(StatusCode::InvalidLogPage.at(location::CDW10));
-    }
     if command.cdw11 >> 16 != u32::from(ENDURANCE_GROUP) {
         return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
     }

@@ -1,0 +1,188 @@
+//! Every opcode, feature, log page and Identify structure, against the tables of
+//! `docs/reference/nvme.md` and against what the drive itself tells of them.
+
+#[path = "support/offered.rs"]
+mod offered;
+mod support;
+
+use offered::table;
+use stasis_block::VendorError;
+use stasis_nvme::{Config, Namespace, Ocssd, Placement, Zones};
+use support::*;
+
+const ABORTED_OPCODE: u16 = 0x001;
+const INVALID_FIELD: u16 = 0x002;
+const INVALID_LOG_PAGE: u16 = 0x109;
+
+/// Drives, and what they have.
+fn drives() -> Vec<(&'static str, Config)> {
+    let zoned = Namespace { zoned: Some(Zones::new(64 << 10)), ..Namespace::new(1024, 4096) };
+    let ocssd = Some(Ocssd::new(2, 4, 8, 64));
+    let chunks = Namespace { ocssd, ..Namespace::new(2 * 4 * 8 * 64, 4096) };
+    vec![
+        ("nothing", config()),
+        ("zones", Config { namespaces: vec![zoned], ..config() }),
+        (
+            "FDP",
+            Config {
+                placement: Placement::Fdp { reclaim_groups: 1, handles: 4, reclaim_unit: 1 << 20 },
+                ..config()
+            },
+        ),
+        ("streams", Config { placement: Placement::Streams { max: 4 }, ..config() }),
+        ("Open-Channel", Config { namespaces: vec![chunks], ..config() }),
+    ]
+}
+
+fn dwords(log: &[u8]) -> Vec<u32> {
+    log.chunks_exact(4).map(|raw| u32::from_le_bytes(raw.try_into().unwrap())).collect()
+}
+
+/// Compares what `asked` finds out of each identifier with the table, and with the drive's own log
+/// where there is one.
+fn compare(
+    heading: &str,
+    has: &str,
+    told: Option<&[u32]>,
+    mut asked: impl FnMut(u8) -> Option<bool>,
+) {
+    let rows = table(heading);
+    for code in 0..=255u8 {
+        let row = rows.get(&code);
+        let expected = row.is_some_and(|row| row.is_offered(&["PCIe", has]));
+        let name = row.map_or("unnamed", |row| &row.name);
+        let what = format!("{heading}: {code:02x}h, {name}, of a drive with {has}");
+        if let Some(offered) = asked(code) {
+            assert_eq!(offered, expected, "{what}: its answer");
+        }
+        if let Some(told) = told {
+            let dword = told[usize::from(code)];
+            assert_eq!(dword & 1 != 0, expected, "{what}: its log");
+            assert!(dword & 1 != 0 || dword == 0, "{what}: effects of what is not there");
+        }
+    }
+}
+
+#[test]
+fn admin_commands_are_those_of_the_table() {
+    for (has, config) in drives() {
+        let mut driver = Driver::new(config);
+        let told = dwords(&driver.log(5, 4096)[..1024]);
+        // What a command concerns is told of each (NVMe 2.0 section 5.16.1.6).
+        assert!(told.iter().all(|dword| dword & 1 == 0 || dword >> 20 != 0), "{told:x?}");
+        compare("Admin commands", has, Some(&told), |opcode| {
+            driver.submit(0, Sqe { opcode, nsid: 1, prp1: SCRATCH, ..Default::default() });
+            while let Some(vendor) = driver.controller.pop_vendor() {
+                let refused = Err(VendorError::Opcode);
+                driver.controller.complete_vendor(&driver.ram, vendor.tag, refused, &[]);
+            }
+            driver.serve();
+            // A request for an event waits.
+            let end = driver.reap(0).pop();
+            Some(end.is_none_or(|cqe| cqe.status != ABORTED_OPCODE))
+        });
+    }
+}
+
+#[test]
+fn io_commands_are_those_of_the_table() {
+    for (has, config) in drives() {
+        let set = if has == "zones" { 2 } else { 0 };
+        let chunks = has == "Open-Channel";
+        let mut driver = Driver::with_queues(config, 1, 8);
+        let log = Sqe {
+            opcode: 2,
+            prp1: SCRATCH,
+            cdw10: 1023 << 16 | 5,
+            cdw14: set << 24,
+            ..Default::default()
+        };
+        assert_eq!(driver.admin(log).status, 0);
+        let told = dwords(&driver.ram.get(SCRATCH, 4096)[1024..2048]);
+        // An Open-Channel namespace has commands of its own, which are told beside the others.
+        if !chunks {
+            compare("I/O commands", has, Some(&told), |opcode| {
+                let sqe = Sqe { opcode, ..Sqe::io(opcode, 0, 1, DATA, 0) };
+                Some(driver.io(sqe).status != ABORTED_OPCODE)
+            });
+            continue;
+        }
+        for opcode in 0..=255u8 {
+            let answered = driver.io(Sqe::io(opcode, 0, 1, DATA, 0)).status != ABORTED_OPCODE;
+            assert!(!answered || told[usize::from(opcode)] & 1 != 0, "{opcode:02x}h is not told");
+            let of_chunks = [0, 1, 2, 9, 0x90, 0x91, 0x92, 0x93].contains(&opcode);
+            assert_eq!(answered, of_chunks, "{opcode:02x}h");
+        }
+    }
+}
+
+#[test]
+fn features_are_those_of_the_table() {
+    for (has, config) in drives() {
+        let mut driver = Driver::new(config);
+        let told = dwords(&driver.log(0x12, 1024));
+        let scopes = told.iter().filter(|dword| *dword & 1 != 0).map(|dword| dword >> 20);
+        assert!(scopes.into_iter().all(|scope| scope.count_ones() == 1), "{told:x?}");
+        compare("Features", has, Some(&told), |identifier| {
+            let get = |select: u32| Sqe {
+                opcode: 10,
+                nsid: 1,
+                prp1: SCRATCH,
+                cdw10: select << 8 | u32::from(identifier),
+                cdw11: 1,
+                ..Default::default()
+            };
+            let current = driver.admin(get(0)).status == 0;
+            let capabilities = driver.admin(get(3));
+            assert_eq!(capabilities.status == 0, current, "{identifier:02x}h");
+            if current {
+                let of_namespace = capabilities.result & 2 != 0;
+                assert_eq!(told[usize::from(identifier)] >> 20 & 1 != 0, of_namespace);
+            }
+            // That it is not there has one reason, and setting it the same.
+            let set = Sqe { opcode: 9, nsid: 0, prp1: SCRATCH, ..get(0) };
+            if !current {
+                assert_eq!(driver.admin(set).status, INVALID_FIELD, "{identifier:02x}h");
+            }
+            Some(current)
+        });
+    }
+}
+
+#[test]
+fn log_pages_are_those_of_the_table() {
+    for (has, config) in drives() {
+        let mut driver = Driver::new(config);
+        let told = dwords(&driver.log(0, 1024));
+        compare("Log pages", has, Some(&told), |identifier| {
+            let get = Sqe {
+                opcode: 2,
+                prp1: SCRATCH,
+                cdw10: 127 << 16 | u32::from(identifier),
+                cdw11: 1 << 16,
+                ..Default::default()
+            };
+            Some(driver.admin(get).status != INVALID_LOG_PAGE)
+        });
+    }
+}
+
+#[test]
+fn identify_structures_are_those_of_the_table() {
+    for (has, config) in drives() {
+        let mut driver = Driver::new(config);
+        let set = if has == "zones" { 2 } else { 0 };
+        compare("Identify", has, None, |cns| {
+            let of_list = matches!(cns, 0x02 | 0x07 | 0x10 | 0x13 | 0x19);
+            let sqe = Sqe {
+                opcode: 6,
+                nsid: if of_list { 0 } else { 1 },
+                prp1: SCRATCH,
+                cdw10: cns.into(),
+                cdw11: set << 24,
+                ..Default::default()
+            };
+            Some(driver.admin(sqe).status != INVALID_FIELD)
+        });
+    }
+}
