@@ -34,7 +34,7 @@ fn known_values_are_offered_and_no_files() {
         (&["sim", "--ios", "p"], &["parquet"]),
         (
             &["crash-test", "--inject", ""],
-            &["dropped-barrier", "early-acknowledgement", "swapped-tables"],
+            &["dropped-barrier", "early-acknowledgement", "swapped-tables", "split-writes"],
         ),
         (&["models", "jp"], &["jpt39c"]),
         (&["sim", "samsung-980"], &["samsung-980-pro"]),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::{Doorbells, Operation};
 
+use crate::atomicity::DEFAULT_UNIT;
 use crate::identity::subsystem_name;
 use crate::ocssd::{Ocssd, OcssdError};
 use crate::older;
@@ -98,6 +99,9 @@ pub struct Config {
     pub discard_zeroes: bool,
     /// How a guest can mark related data.
     pub placement: Placement,
+    /// The unit that a power cut does not tear, in bytes: units lie side by side from the drive's
+    /// first byte on. Namespaces tell of it where their blocks are smaller.
+    pub atomic_unit: u64,
 }
 
 /// The vendor of the controller and of its PCI function, which must agree (NVM
@@ -124,6 +128,7 @@ impl Default for Config {
             interrupt_coalescing: false,
             discard_zeroes: false,
             placement: Placement::None,
+            atomic_unit: DEFAULT_UNIT,
         }
     }
 }

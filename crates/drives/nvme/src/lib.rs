@@ -28,6 +28,7 @@
 
 mod admin;
 mod ana;
+mod atomicity;
 mod attachments;
 mod buffers;
 mod capsules;

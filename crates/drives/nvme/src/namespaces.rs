@@ -16,7 +16,8 @@ use crate::slots::Slot;
 use crate::status::{Failure, StatusCode};
 use crate::zoned::ZonedNamespace;
 
-/// Every namespace begins at a multiple of so many bytes, the size of the largest logical block.
+/// A namespace that a host creates begins at a multiple of so many bytes, the size of the largest
+/// logical block, and of the drive's atomic unit.
 const STEP: u64 = 4096;
 
 /// The namespaces, by identifiers from 1 on.
@@ -27,6 +28,7 @@ pub struct Namespaces {
     states: Vec<Option<NamespaceState>>,
     // The bytes of the drive that they can have.
     total: u64,
+    step: u64,
     // How many namespaces hosts have ever created.
     creations: u32,
     // Changes of zones that are no more.
@@ -90,7 +92,8 @@ impl Namespaces {
         let states = (1..).zip(made.clone()).map(state).collect();
         let total = made.map(|of| of.start + of.bytes()).max().unwrap_or(0);
         let (formatting, creations, past_changes) = (Vec::new(), 0, 0);
-        Self { serial, states, total, creations, past_changes, formatting }
+        let step = config.atomic_unit.next_multiple_of(STEP);
+        Self { serial, states, total, step, creations, past_changes, formatting }
     }
 
     fn state(&self, nsid: u32) -> Option<&NamespaceState> {
@@ -399,7 +402,7 @@ impl Namespaces {
             if start.checked_add(bytes)? <= place.start {
                 return Some(start);
             }
-            start = start.max(place.end.checked_next_multiple_of(STEP)?);
+            start = start.max(place.end.checked_next_multiple_of(self.step)?);
         }
         (start.checked_add(bytes)? <= self.total).then_some(start)
     }

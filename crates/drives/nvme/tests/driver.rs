@@ -532,3 +532,26 @@ fn deallocation_is_one_request_a_range() {
     }
     assert!(driver.asked.is_empty());
 }
+
+#[test]
+fn namespaces_tell_what_a_power_cut_does_not_tear() {
+    let namespace = |start, block| Namespace { start, ..Namespace::new(1 << 20 >> 9, block) };
+    let namespaces =
+        vec![namespace(0, 512), namespace(1 << 20, 4096), namespace((9 << 20) + 4096, 512)];
+    let mut driver = Driver::new(Config { namespaces, atomic_unit: 16384, ..config() });
+    let controller = driver.identify(1, 0).1;
+    assert_eq!(controller[526..530], [0; 4], "AWUN, AWUPF: a block, as they know no boundary");
+    assert_eq!(controller[532..534], [0; 2], "ACWU");
+    // NSFEAT's bit 1; NAWUN, NAWUPF, NACWU, NABSN, NABO, NABSPF.
+    for (nsid, fields) in
+        [(1, [31, 31, 31, 31, 0, 31]), (2, [3, 3, 3, 3, 0, 3]), (3, [31, 31, 31, 31, 24, 31])]
+    {
+        let page = driver.identify(0, nsid).1;
+        assert_eq!(page[24], 2, "NSFEAT");
+        let told = page[34..46].chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
+        assert_eq!(told.collect::<Vec<_>>(), fields, "namespace {nsid}");
+    }
+    let mut plain = Driver::new(config());
+    let page = plain.identify(0, 1).1;
+    assert_eq!((page[24], &page[34..46]), (0, &[0; 12][..]));
+}

@@ -19,11 +19,19 @@ pub enum Fault {
     EarlyAcknowledgement,
     /// The last write before each order goes after it.
     SwappedTables,
+    /// A write of more than a logical block is passed on in two steps, so that a power cut tears it
+    /// whatever atomic unit the drive has promised.
+    SplitWrites,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 3] =
+    pub const ALL: [Self; 4] =
+        [Self::DroppedBarrier, Self::EarlyAcknowledgement, Self::SwappedTables, Self::SplitWrites];
+
+    /// Those by which acknowledged data gets lost. A write that is torn was promised to nobody yet:
+    /// only who relies on its atomicity can find that.
+    pub const LOSSES: [Self; 3] =
         [Self::DroppedBarrier, Self::EarlyAcknowledgement, Self::SwappedTables];
 
     /// Name of the fault on the command line.
@@ -32,6 +40,7 @@ impl Fault {
             Self::DroppedBarrier => "dropped-barrier",
             Self::EarlyAcknowledgement => "early-acknowledgement",
             Self::SwappedTables => "swapped-tables",
+            Self::SplitWrites => "split-writes",
         }
     }
 
@@ -54,7 +63,22 @@ pub struct FaultInjector {
     over: VecDeque<Done>,
     // A write that slips behind the next order.
     held: Option<Request>,
+    // Writes of which the first step is under way, or the second.
+    split: Vec<Split>,
+    // Size of a logical block in bytes.
+    block: u64,
     done: Vec<Done>,
+}
+
+/// A write in two steps.
+struct Split {
+    // The tag of the step that is under way.
+    step: Tag,
+    // The write as it was asked for.
+    asked: Request,
+    submitted: Nanos,
+    // What the second step is to write.
+    rest: Option<Request>,
 }
 
 fn is_order(command: &Command) -> bool {
@@ -62,10 +86,48 @@ fn is_order(command: &Command) -> bool {
 }
 
 impl FaultInjector {
-    /// Injects the fault above `lower`.
-    pub fn new(lower: Box<dyn Layer>, fault: Fault) -> Self {
-        let (over, held, done) = (VecDeque::new(), None, Vec::new());
-        Self { lower, fault, orders: 0, next: 0, over, held, done }
+    /// Injects the fault above `lower`, a drive with logical blocks of `block` bytes.
+    pub fn new(lower: Box<dyn Layer>, fault: Fault, block: u64) -> Self {
+        let (over, held, split, done) = (VecDeque::new(), None, Vec::new(), Vec::new());
+        Self { lower, fault, orders: 0, next: 0, over, held, split, block, done }
+    }
+
+    fn own_tag(&mut self) -> Tag {
+        self.next = (self.next + 1) % OWN;
+        OWN | self.next
+    }
+
+    /// Passes on the first step of a write.
+    fn split(&mut self, now: Nanos, asked: Request) {
+        let command = asked.command;
+        let half = (command.length / 2).next_multiple_of(self.block).min(command.length);
+        let step = self.own_tag();
+        let part = |tag, offset: u64, length: u64| Request {
+            tag,
+            command: Command { offset: command.offset + offset, length, ..command },
+            data: asked.data[offset as usize..][..length as usize].to_vec(),
+            ..Request { data: Vec::new(), ..asked.clone() }
+        };
+        let first = part(step, 0, half);
+        let rest = (half < command.length).then(|| part(step, half, command.length - half));
+        self.split.push(Split { step, asked, submitted: now, rest });
+        self.lower.submit(now, first);
+    }
+
+    /// A step has ended: passes on the second one, or returns the end of the write.
+    fn step_done(&mut self, now: Nanos, done: Done) -> Option<Done> {
+        let at = self.split.iter().position(|split| split.step == done.tag)?;
+        if done.status == Status::Ok {
+            if let Some(rest) = self.split[at].rest.take() {
+                let step = self.own_tag();
+                self.split[at].step = step;
+                self.lower.submit(now, Request { tag: step, ..rest });
+                return None;
+            }
+        }
+        let Split { asked, submitted, .. } = self.split.swap_remove(at);
+        let Request { tag, queue, command, data, .. } = asked;
+        Some(Done { tag, queue, command, data, submit: submitted, ..done })
     }
 
     /// Acknowledges `request`; returns it for the drive, with nobody waiting for its end.
@@ -117,6 +179,13 @@ impl Decorator for FaultInjector {
                 let silent = self.acknowledge(now, request);
                 self.lower.submit(now, silent);
             }
+            Fault::SplitWrites
+                if command.operation == Operation::Write
+                    && command.length > self.block
+                    && request.data.len() as u64 == command.length =>
+            {
+                self.split(now, request);
+            }
             Fault::SwappedTables if command.operation == Operation::Write && !command.fua => {
                 self.release(now);
                 let silent = self.acknowledge(now, request);
@@ -142,7 +211,14 @@ impl Decorator for FaultInjector {
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
         self.lower.advance(now, &mut self.done);
         let mut below = std::mem::take(&mut self.done);
-        for one in below.drain(..).filter(|one| one.tag & OWN == 0) {
+        for one in below.drain(..) {
+            let one = match one.tag & OWN {
+                0 => one,
+                _ => match self.step_done(now, one) {
+                    Some(end) => end,
+                    None => continue,
+                },
+            };
             while self.over.front().is_some_and(|told| told.at <= one.at) {
                 done.extend(self.over.pop_front());
             }

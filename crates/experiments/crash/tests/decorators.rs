@@ -10,7 +10,7 @@ use stasis_crash::{Fault, FaultInjector};
 fn an_injected_fault_loses_nothing() {
     for fault in Fault::ALL {
         let (probe, asked) = Probe::new();
-        let mut injector = FaultInjector::new(Box::new(probe), fault);
+        let mut injector = FaultInjector::new(Box::new(probe), fault, 512);
         every_method_reaches_the_layer_below(&mut injector, &asked);
     }
 }

@@ -173,7 +173,7 @@ impl<'a> Drives<'a> {
             layer = Box::new(Faults::new(layer, drive.faults.clone(), seed));
         }
         if let Some(fault) = self.plan.fault {
-            layer = Box::new(FaultInjector::new(layer, fault));
+            layer = Box::new(FaultInjector::new(layer, fault, drive.block_size().into()));
         }
         if let Some((opening, settings)) = image {
             layer = Box::new(opening.open(layer, settings)?);
@@ -184,13 +184,16 @@ impl<'a> Drives<'a> {
 
 /// Returns the controller through which the guest sees `drive`.
 fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
-    let &Properties { capacity, discard_zeroes, .. } = layer.properties();
+    let &Properties { capacity, discard_zeroes, power_loss, .. } = layer.properties();
+    let mut nvme = drive.controller(capacity, discard_zeroes);
+    // An image moves blocks, and a shared drive's disk need not begin where a unit does.
+    if drive.links.is_empty() && drive.on.is_none() {
+        nvme.atomic_unit = power_loss.atomic_unit;
+    }
     Ok(match drive.spec.interface {
-        Interface::Nvme => Controller::Nvme(
-            drive.controller(capacity, discard_zeroes),
-            drive.state.clone(),
-            drive.spec.model.link().unwrap_or_default(),
-        ),
+        Interface::Nvme => {
+            Controller::Nvme(nvme, drive.state.clone(), drive.spec.model.link().unwrap_or_default())
+        }
         Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
             capacity,
             block_size: drive.block_size(),

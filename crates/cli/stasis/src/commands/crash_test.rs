@@ -87,7 +87,7 @@ pub struct Arguments {
     /// How many guests check at the same time [default: one for each processor]
     #[arg(long, value_name = "N")]
     checkers: Option<std::num::NonZeroUsize>,
-    /// Inject a fault below the guest: dropped-barrier, early-acknowledgement or swapped-tables
+    /// Inject a fault below the guest: dropped-barrier, early-acknowledgement, swapped-tables or split-writes
     #[arg(long = "inject", alias = "plant", value_name = "FAULT", value_parser = fault)]
     fault: Option<Fault>,
     /// Where the machine runs: auto, kvm, softkvm or exact

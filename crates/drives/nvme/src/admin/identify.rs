@@ -1,5 +1,6 @@
 //! Identify (NVMe 1.4 section 5.15): the properties of the controller and its namespaces.
 
+use crate::atomicity::Atomicity;
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
@@ -63,6 +64,9 @@ fn identify(
             // NMIC: other controllers may have it too.
             page[30] = namespaces.creation(nsid).map_or(on_fabric, |of| of.shared).into();
             put(&mut page, 48, &u128::from(namespaces.capacity(nsid)).to_le_bytes()); // NVMCAP
+            if let Some(of) = Atomicity::of(namespace, controller.io.config.atomic_unit) {
+                put_atomicity(&mut page, of);
+            }
             if on_fabric {
                 put(&mut page, 92, &ana::GROUP.to_le_bytes());
                 if namespace.ocssd.is_none() {
@@ -180,8 +184,9 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     const AVSCC: u8 = 1;
     // One slot of firmware, read only.
     const FRMW: u8 = 1 << 1 | 1;
-    // Commands Supported and Effects log; Get Log Page with offsets.
-    const LPA: u8 = 1 << 1 | 1 << 2;
+    // Commands Supported and Effects log; Get Log Page with offsets; supported log pages, features
+    // and scopes of commands are told (NVMe 2.0).
+    const LPA: u8 = 1 << 1 | 1 << 2 | 1 << 5;
     // In ONCS beside I/O commands: Select in Get Features, Timestamp.
     const ONCS_FEATURES: u16 = 1 << 4 | 1 << 6;
     // Copy takes descriptors of format 0 (NVMe 2.0, OCFS).
@@ -260,6 +265,19 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
         if size == namespace.block_size {
             page[26] = index as u8; // FLBAS
         }
+    }
+}
+
+/// NSFEAT and the fields for atomic writes, which are 0's based: the same while the power is on, for
+/// fused commands, and when it fails.
+fn put_atomicity(page: &mut Page, Atomicity { unit, offset }: Atomicity) {
+    const NSABP: u8 = 1 << 1;
+    page[24] |= NSABP;
+    let size = (unit - 1) as u16;
+    // NAWUN, NAWUPF, NACWU, NABSN, NABO and NABSPF.
+    let fields = [(34, size), (36, size), (38, size), (40, size), (42, offset as u16), (44, size)];
+    for (at, value) in fields {
+        put(page, at, &value.to_le_bytes());
     }
 }
 

@@ -1,0 +1,65 @@
+//! Atomic writes, as a namespace tells of them (NVM Command Set 1.0 section 2.1.4): from the unit that
+//! a power cut does not tear.
+//!
+//! The drive's units lie side by side from its first byte on. A namespace therefore tells the unit as
+//! its size and as its boundary; the controller's own fields (AWUN, AWUPF, ACWU), which know no
+//! boundary, promise one logical block.
+
+use stasis_block::{CacheKind, PowerLoss, SECTOR};
+
+use crate::config::Namespace;
+
+/// Units that a power cut does not tear, until a drive's model says otherwise (bytes).
+pub const DEFAULT_UNIT: u64 = SECTOR;
+/// Maximum that a namespace can tell of (bytes): a field of 16 bits, in blocks of 512 bytes.
+const MAX_UNIT: u64 = 512 << 16;
+
+/// Atomic writes of a namespace, in its logical blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Atomicity {
+    /// Blocks of a unit: a write within one takes place as a whole or not at all.
+    pub unit: u64,
+    /// The first block that begins a unit.
+    pub offset: u64,
+}
+
+impl Atomicity {
+    /// That of a namespace of a drive with units of so many bytes; `None` if it promises single
+    /// blocks only.
+    pub fn of(namespace: &Namespace, unit: u64) -> Option<Self> {
+        // Addresses of chunks have holes.
+        if namespace.ocssd.is_some() {
+            return None;
+        }
+        let block = u64::from(namespace.block_size);
+        let unit = PowerLoss::new(CacheKind::default(), unit).for_blocks(block).atomic_unit;
+        let offset = (unit - namespace.start % unit) % unit;
+        let told = unit > block
+            && unit <= MAX_UNIT
+            && unit.is_multiple_of(block)
+            && offset.is_multiple_of(block);
+        told.then_some(Self { unit: unit / block, offset: offset / block })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_told_in_blocks_from_where_they_begin() {
+        let of = |start, block, unit| {
+            let namespace = Namespace { start, ..Namespace::new(1000, block) };
+            Atomicity::of(&namespace, unit).map(|of| (of.unit, of.offset))
+        };
+        assert_eq!(of(0, 512, 512), None, "a block is what every drive promises");
+        assert_eq!(of(0, 4096, 4096), None);
+        assert_eq!(of(0, 4096, 512), None);
+        assert_eq!(of(0, 512, 4096), Some((8, 0)));
+        assert_eq!(of(4096, 512, 16384), Some((32, 24)));
+        assert_eq!(of(4096, 4096, 16384), Some((4, 3)));
+        assert_eq!(of(1024, 4096, 16384), None, "no block begins a unit");
+        assert_eq!(of(0, 512, 1 << 30), None, "more than the field holds");
+        assert_eq!(of(0, 4096, 6144), Some((2, 0)), "rounded up to whole blocks");
+    }
+}
