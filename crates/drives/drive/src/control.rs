@@ -9,6 +9,8 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Health, VendorCommand, VendorError};
 use stasis_run_events::FaultRecord;
 
+use crate::Sampling;
+
 /// Health, a vendor's commands, and reports of internal activity. Every method is by default that
 /// of the layer below; below a drive there is nothing to ask.
 pub trait Control {
@@ -60,6 +62,15 @@ pub trait Control {
     fn take_faults(&mut self, faults: &mut Vec<FaultRecord>) {
         if let Some(lower) = self.lower() {
             lower.take_faults(faults);
+        }
+    }
+
+    /// The drive's power is cut: what it holds from now on is one of the states that a power cut can
+    /// leave, chosen by `sampling`. Commands in flight end as any, and their ends mean nothing.
+    /// A drive that was not made for it ([`crate::PowerCuts`]) loses nothing.
+    fn cut_power(&mut self, sampling: Sampling) {
+        if let Some(lower) = self.lower() {
+            lower.cut_power(sampling);
         }
     }
 

@@ -34,6 +34,6 @@ pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
 pub use join::Join;
 pub use layer::{Decorator, Layer, Properties};
-pub use power_cut::{Sampling, Survival, VolatileCache, ZoneLayout};
+pub use power_cut::{PowerCuts, Sampling, Survival, VolatileCache, ZoneLayout};
 pub use scheduled::{Scheduled, Tenant};
 pub use shared::{LoadSpec, Region, SharedDrive, TenantHandle, VirtualDisk};

@@ -24,10 +24,12 @@
 //! [`VolatileCache::sample`] chooses one of the states that they permit, and
 //! [`VolatileCache::permits`] tests whether a given state is one of them.
 
+mod cuts;
 mod survivors;
 mod volatile_cache;
 mod zone_holes;
 
+pub use cuts::{PowerCuts, MAX_UNSETTLED};
 pub use survivors::Sampling;
 pub use volatile_cache::VolatileCache;
 pub use zone_holes::ZoneLayout;

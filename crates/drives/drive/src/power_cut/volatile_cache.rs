@@ -104,7 +104,8 @@ impl VolatileCache {
         &self.power_loss
     }
 
-    fn changes_disk(&self, command: &Command) -> bool {
+    /// Whether a command changes what the drive holds.
+    pub(super) fn changes_disk(&self, command: &Command) -> bool {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
             Operation::Discard => {
@@ -145,7 +146,7 @@ impl VolatileCache {
         place: usize,
         operation: Operation,
         well: bool,
-        mut settle: impl FnMut(usize),
+        settle: impl FnMut(usize),
     ) {
         if operation == Operation::Flush {
             if !well {
@@ -167,6 +168,19 @@ impl VolatileCache {
             change.end = if well { End::Acknowledged } else { End::Failed };
             change.durable |= well && (safe || change.fua || place < self.flushed);
         }
+        self.settle(settle);
+    }
+
+    /// The drive has written its oldest unsettled change, as it may at any time.
+    pub(super) fn write_oldest(&mut self, settle: impl FnMut(usize)) {
+        if let Some(change) = self.changes.front_mut() {
+            change.durable = true;
+        }
+        self.settle(settle);
+    }
+
+    /// Lets go of the changes that are on the medium with everything before them.
+    fn settle(&mut self, mut settle: impl FnMut(usize)) {
         self.settle_zones();
         let newest = self.changes.iter().rev().find(|change| change.durable);
         self.durable_epoch = self.durable_epoch.max(newest.map_or(0, |change| change.epoch));

@@ -1,0 +1,234 @@
+//! A drive whose power can be cut while a run goes on.
+
+use std::collections::{HashMap, VecDeque};
+
+use stasis_block::clock::Nanos;
+use stasis_block::{Command, Operation, Request, Status, Tag, SECTOR};
+
+use super::{Sampling, Survival, VolatileCache};
+use crate::{Control, Decorator, Done, Layer};
+
+/// Limit on the bytes of changes that a power cut can still take from a [`PowerCuts`]. A drive that
+/// is given more writes its oldest changes meanwhile, as any may.
+pub const MAX_UNSETTLED: u64 = 32 << 20;
+
+/// A drive with a log of the changes that a power cut can take: of each what was there before, and
+/// what it wrote. It stands on the drive itself or a tap on that.
+pub struct PowerCuts {
+    lower: Box<dyn Layer>,
+    strict: bool,
+    /// Power cuts to come: after the last one there is nothing to follow.
+    left: usize,
+    cache: VolatileCache,
+    /// The changes that are not settled, in the order of their places.
+    changes: VecDeque<Change>,
+    /// Bytes of those.
+    held: u64,
+    /// Commands in flight: the place of each, and what it is.
+    places: HashMap<Tag, (usize, Operation)>,
+    next: usize,
+}
+
+/// A change that is not settled.
+struct Change {
+    place: usize,
+    offset: u64,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl Change {
+    /// Overwrites what both hold of the range at `offset`.
+    fn pin(&mut self, offset: u64, data: &[u8]) {
+        let (start, end) = (self.offset.max(offset), self.offset + self.old.len() as u64);
+        let end = end.min(offset + data.len() as u64);
+        if start >= end {
+            return;
+        }
+        let from = &data[(start - offset) as usize..(end - offset) as usize];
+        let place = (start - self.offset) as usize..(end - self.offset) as usize;
+        self.old[place.clone()].copy_from_slice(from);
+        self.new[place].copy_from_slice(from);
+    }
+}
+
+impl PowerCuts {
+    /// The drive `lower`, whose logical blocks have `block_size` bytes and whose power will be cut
+    /// `count` times. `strict`: see [`VolatileCache::strict`].
+    pub fn new(lower: Box<dyn Layer>, block_size: u32, count: usize, strict: bool) -> Self {
+        let properties = lower.properties();
+        let power_loss = properties.power_loss.for_blocks(block_size.into());
+        let cache = VolatileCache::new(power_loss, properties.discard_zeroes).strict(strict);
+        Self {
+            lower,
+            strict,
+            left: count,
+            cache,
+            changes: VecDeque::new(),
+            held: 0,
+            places: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// What the medium holds, after everything that was submitted.
+    fn peek(&mut self, offset: u64, length: u64) -> Vec<u8> {
+        let read = Command::new(Operation::Read, offset, length);
+        let (status, data) = self.lower.instant(read, vec![0; length as usize]);
+        // A medium that cannot be read has an error of its own to report.
+        if status == Status::Ok {
+            data
+        } else {
+            vec![0; length as usize]
+        }
+    }
+
+    fn poke(&mut self, offset: u64, data: &[u8]) {
+        if !data.is_empty() {
+            let write = Command::new(Operation::Write, offset, data.len() as u64);
+            self.lower.instant(write, data.to_vec());
+        }
+    }
+
+    /// Notes a command that is about to be submitted.
+    fn note(&mut self, request: &Request) {
+        let command = request.command;
+        if self.left == 0 || matches!(command.operation, Operation::Read | Operation::Verify) {
+            return;
+        }
+        let place = self.next;
+        self.next += 1;
+        self.places.insert(request.tag, (place, command.operation));
+        if command.length > MAX_UNSETTLED && self.cache.changes_disk(&command) {
+            // More than is kept of all: it is on the medium at once, and everything before it.
+            while !self.changes.is_empty() {
+                self.write_oldest();
+            }
+            return;
+        }
+        if self.cache.changes_disk(&command) {
+            let Command { offset, length, source, .. } = command;
+            let new = match command.operation {
+                Operation::Write => request.data.clone(),
+                Operation::Copy => self.peek(source, length),
+                _ => vec![0; length as usize],
+            };
+            let old = self.peek(offset, length);
+            self.held += length;
+            self.changes.push_back(Change { place, offset, old, new });
+        }
+        self.cache.submitted(place, &command);
+        while self.held > MAX_UNSETTLED {
+            self.write_oldest();
+        }
+    }
+
+    fn write_oldest(&mut self) {
+        let Self { cache, changes, held, .. } = self;
+        cache.write_oldest(|place| forget(changes, held, place));
+    }
+
+    fn ended(&mut self, done: &Done) {
+        let Some((place, operation)) = self.places.remove(&done.tag) else { return };
+        let Self { cache, changes, held, .. } = self;
+        let well = done.status == Status::Ok;
+        cache.ended(place, operation, well, |place| forget(changes, held, place));
+    }
+}
+
+/// The change at `place` is settled.
+fn forget(changes: &mut VecDeque<Change>, held: &mut u64, place: usize) {
+    while changes.front().is_some_and(|change| change.place <= place) {
+        let settled = changes.pop_front();
+        *held -= settled.map_or(0, |change| change.old.len() as u64);
+    }
+}
+
+impl Decorator for PowerCuts {
+    fn lower(&self) -> &dyn Layer {
+        &*self.lower
+    }
+
+    fn lower_mut(&mut self) -> &mut dyn Layer {
+        &mut *self.lower
+    }
+
+    fn submit(&mut self, now: Nanos, request: Request) {
+        self.note(&request);
+        self.lower.submit(now, request);
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
+        let before = done.len();
+        self.lower.advance(now, done);
+        for one in &done[before..] {
+            self.ended(one);
+        }
+    }
+
+    /// What is done outside of time is on the medium for good.
+    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
+        let result = self.lower.instant(command, data);
+        if self.cache.changes_disk(&command) && !self.changes.is_empty() {
+            let data = self.peek(command.offset, command.length);
+            self.changes.iter_mut().for_each(|change| change.pin(command.offset, &data));
+        }
+        result
+    }
+
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+impl Control for PowerCuts {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        Some(self.lower.control())
+    }
+
+    fn cut_power(&mut self, sampling: Sampling) {
+        let left: HashMap<usize, Survival> = self.cache.sample(sampling).into_iter().collect();
+        let durable: HashMap<usize, bool> = self.cache.unsettled().collect();
+        let changes = std::mem::take(&mut self.changes);
+        for change in changes.iter().rev() {
+            self.poke(change.offset, &change.old);
+        }
+        for change in &changes {
+            let whole = durable.get(&change.place).copied().unwrap_or(true);
+            let survival = match left.get(&change.place) {
+                _ if whole => &Survival::Whole,
+                Some(survival) => survival,
+                None => &Survival::Lost,
+            };
+            let has = |index: usize| survival.has(index);
+            for (first, data) in runs(&change.new, has) {
+                self.poke(change.offset + first, data);
+            }
+        }
+        (self.held, self.left) = (0, self.left.saturating_sub(1));
+        self.places.clear();
+        let (power_loss, zeroes) =
+            (*self.cache.power_loss(), self.lower.properties().discard_zeroes);
+        self.cache = VolatileCache::new(power_loss, zeroes).strict(self.strict);
+        self.lower.control().cut_power(sampling);
+    }
+}
+
+/// The runs of sectors that are `left`: the first byte of each, and its bytes.
+fn runs(data: &[u8], left: impl Fn(usize) -> bool) -> Vec<(u64, &[u8])> {
+    let mut runs = Vec::new();
+    let mut begin = None;
+    let count = data.len() / SECTOR as usize;
+    for sector in 0..=count {
+        match (begin, sector < count && left(sector)) {
+            (None, true) => begin = Some(sector),
+            (Some(first), false) => {
+                let first = first * SECTOR as usize;
+                runs.push((first as u64, &data[first..sector * SECTOR as usize]));
+                begin = None;
+            }
+            _ => {}
+        }
+    }
+    runs
+}

@@ -1,0 +1,112 @@
+//! A drive whose power is cut on its way, against the history of its commands.
+
+mod common;
+#[path = "common/history.rs"]
+mod history;
+
+use common::{Latencies, Moody};
+use proptest::prelude::*;
+use stasis_block::{Command, Operation, Request};
+use stasis_drive::{Drive, Layer, PowerCuts, Sampling};
+
+const SECTORS: u64 = 24;
+const CAPACITY: usize = SECTORS as usize * common::SECTOR;
+
+/// What is submitted: an operation, its first sector and its length, whether it is durable, and how
+/// much later than the one before.
+type Step = (u8, u64, u64, bool, u64);
+
+fn command((kind, first, length, fua, _): Step) -> Command {
+    let sector = common::SECTOR as u64;
+    let (first, length) = (first % (SECTORS - 4), 1 + length % 4);
+    let operation = match kind % 8 {
+        0..=3 => Operation::Write,
+        4 => Operation::WriteZeroes,
+        5 => Operation::Discard,
+        6 => Operation::Flush,
+        _ => Operation::Read,
+    };
+    match operation {
+        Operation::Flush => Command::flush(),
+        _ => Command { fua, ..Command::new(operation, first * sector, length * sector) },
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_cut_leaves_what_the_history_says_it_leaves(
+        steps in prop::collection::vec(any::<(u8, u64, u64, bool, u16)>(), 1..40),
+        seed: u64,
+        which in 0u8..3,
+    ) {
+        let sampling = match which {
+            0 => Sampling::Least,
+            1 => Sampling::Most,
+            _ => Sampling::Random(seed),
+        };
+        let (medium, contents) = Moody::new(seed, CAPACITY);
+        let model = Latencies::new(seed, 50_000);
+        let drive = Drive::new(0, "disk".into(), model, Box::new(medium));
+        let (tapped, history) = history::tap(Box::new(drive));
+        let mut layer = PowerCuts::new(Box::new(tapped), 512, 2, false);
+        let (mut now, mut done) = (0, Vec::new());
+        for (number, &(kind, first, length, fua, later)) in steps.iter().enumerate() {
+            let command = command((kind, first, length, fua, 0));
+            let until = now + u64::from(later);
+            while let Some(at) = layer.next_event().filter(|at| *at <= until) {
+                layer.advance(at, &mut done);
+            }
+            now = until;
+            let data = match command.operation {
+                Operation::Write => vec![number as u8 + 1; command.length as usize],
+                Operation::Read => vec![0; command.length as usize],
+                _ => Vec::new(),
+            };
+            layer.submit(now, Request::new(number as u32, command, data));
+        }
+        let mut expected = vec![0; CAPACITY];
+        history.lock().unwrap().cut(now, sampling, &mut expected);
+        layer.control().cut_power(sampling);
+        prop_assert_eq!(&contents.lock().unwrap().now, &expected);
+        // What was in flight ends, and changes nothing any more: nothing is left to lose.
+        while let Some(at) = layer.next_event() {
+            layer.advance(at, &mut done);
+        }
+        layer.control().cut_power(Sampling::Least);
+        prop_assert_eq!(&contents.lock().unwrap().now, &expected);
+    }
+}
+
+#[test]
+fn a_drive_with_much_to_write_writes_its_oldest_changes() {
+    let size = 4 * stasis_drive::power_cut::MAX_UNSETTLED;
+    let (medium, contents) = Moody::new(1, size as usize);
+    let drive = Drive::new(0, "disk".into(), Latencies::new(1, 10), Box::new(medium));
+    let mut layer = PowerCuts::new(Box::new(drive), 512, 1, false);
+    let piece = 1 << 20;
+    let count = 40;
+    for number in 0..count {
+        let command = Command::new(Operation::Write, u64::from(number) * piece, piece);
+        layer.submit(0, Request::new(number, command, vec![7; piece as usize]));
+    }
+    layer.control().cut_power(Sampling::Least);
+    let now = &contents.lock().unwrap().now;
+    let kept = now.chunks(piece as usize).take_while(|chunk| chunk[0] == 7).count();
+    assert_eq!(kept, 8, "32 of 40 MiB can be lost");
+    assert!(now[kept * piece as usize..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn what_is_done_outside_of_time_stays() {
+    let (medium, contents) = Moody::new(1, CAPACITY);
+    let drive = Drive::new(0, "disk".into(), Latencies::new(1, 10), Box::new(medium));
+    let mut layer = PowerCuts::new(Box::new(drive), 512, 1, false);
+    let write = |first: u64, count: u64| Command::new(Operation::Write, first * 512, count * 512);
+    layer.submit(0, Request::new(1, write(0, 4), vec![1; 2048]));
+    // A fault takes the second sector back.
+    layer.instant(write(1, 1), vec![9; 512]);
+    layer.control().cut_power(Sampling::Least);
+    let now = contents.lock().unwrap().now.clone();
+    let sectors: Vec<u8> = now.chunks(512).take(4).map(|sector| sector[0]).collect();
+    assert_eq!(sectors, [0, 9, 0, 0]);
+}
