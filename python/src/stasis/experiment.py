@@ -395,6 +395,9 @@ class Fault(Table):
     kind: Optional[str] = None
     drive: Optional[str] = None
     machine: Optional[str] = None
+    at: Optional[str] = None
+    within: Optional[str] = None
+    restart: Optional[str] = None
     begin: Optional[str] = None
     end: Optional[str] = None
     rate: Optional[float] = None

@@ -170,6 +170,21 @@ pub fn format_size(bytes: u64) -> String {
     format(bytes, &SIZES[..SIZES_WRITTEN], |_| DECIMALS)
 }
 
+/// Refuses a span of virtual time that ends before it has begun; without a beginning it begins at
+/// once, without an end it lasts.
+///
+/// # Errors
+/// Names both times.
+pub fn check_span(begin: Option<Nanos>, end: Option<Nanos>) -> Result<(), String> {
+    match (begin.unwrap_or(0), end) {
+        (begin, Some(end)) if end <= begin => {
+            let [begin, end] = [begin, end].map(format_duration);
+            Err(format!("it ends at {end}, but begins at {begin}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes a duration in the largest unit that it has one of: `437.907614ms`. In minutes and hours
 /// only with few decimals, as 60 divides few numbers.
 pub fn format_duration(duration: Nanos) -> String {

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
-use stasis_block::{units, Operation};
+use stasis_block::{splitmix, units, Operation, Random};
 use stasis_config::{guess, listed};
 use stasis_drive::{DriveFault, DriveFaultKind};
+use stasis_media::MediumSpec;
 
 use crate::file::missing;
 use crate::{Experiment, MachineSpec};
@@ -15,6 +16,95 @@ const MAX_FAULTS: usize = 1024;
 
 /// The kind of a machine's fault: its processors stand still.
 const PAUSE: &str = "pause";
+
+/// Machines' failures draw other numbers than drives.
+const FAILURES: u64 = 0x6661_696c;
+
+/// How a machine fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineFailureKind {
+    /// Its power is cut, and that of its drives.
+    PowerCut,
+    /// It is reset; its drives keep their power.
+    Reset,
+    /// Its processors stop, while its devices go on until it is reset.
+    Hang,
+    /// Its kernel panics.
+    Panic,
+}
+
+impl MachineFailureKind {
+    /// Every kind.
+    const ALL: [Self; 4] = [Self::PowerCut, Self::Reset, Self::Hang, Self::Panic];
+
+    /// Name of the kind in experiments and results.
+    fn name(self) -> &'static str {
+        match self {
+            Self::PowerCut => "power-cut",
+            Self::Reset => "reset",
+            Self::Hang => "hang",
+            Self::Panic => "panic",
+        }
+    }
+}
+
+/// A failure of a machine, resolved. Times count from the start of the guests' commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineFailure {
+    /// Number among the experiment's faults.
+    pub number: u16,
+    /// How it fails.
+    pub kind: MachineFailureKind,
+    /// When (ns).
+    pub at: Nanos,
+    /// After what time it boots again (ns), if it does.
+    pub restart: Option<Nanos>,
+    /// Chooses what a power cut leaves of its drives.
+    pub seed: u64,
+}
+
+/// What a fault is, by its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FaultKind {
+    Drive(DriveFaultKind),
+    Pause,
+    Failure(MachineFailureKind),
+}
+
+impl FaultKind {
+    fn all() -> impl Iterator<Item = Self> + Clone {
+        let drives = DriveFaultKind::ALL.into_iter().map(Self::Drive);
+        let failures = MachineFailureKind::ALL.into_iter().map(Self::Failure);
+        drives.chain([Self::Pause]).chain(failures)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Drive(kind) => kind.name(),
+            Self::Pause => PAUSE,
+            Self::Failure(kind) => kind.name(),
+        }
+    }
+
+    /// Whether a key of a fault has an effect on this kind.
+    fn takes(self, key: &str) -> bool {
+        use DriveFaultKind::{BitRot, Slow, Stall};
+        match (key, self) {
+            ("machine", Self::Pause | Self::Failure(_)) => true,
+            ("at" | "within" | "restart", Self::Failure(_)) => true,
+            ("begin" | "end", Self::Pause) => true,
+            ("machine" | "at" | "within" | "restart", _) => false,
+            (_, Self::Pause | Self::Failure(_)) => false,
+            ("end" | "first", Self::Drive(kind)) => kind != BitRot,
+            ("rate", Self::Drive(kind)) => !matches!(kind, Stall | BitRot),
+            ("times", Self::Drive(kind)) => kind != Stall,
+            ("factor" | "delay", Self::Drive(kind)) => kind == Slow,
+            ("operations", Self::Drive(kind)) => matches!(kind, Slow | Stall),
+            (_, Self::Drive(_)) => true,
+        }
+    }
+}
 
 /// A fault of a machine, resolved: its processors stand still. Times count from the start of the
 /// guests' commands.
@@ -37,8 +127,18 @@ pub struct ScheduledFault {
     pub kind: String,
     /// Drive that it befalls; by default the only one.
     pub drive: Option<String>,
-    /// Machine that `pause` befalls; by default the only one.
+    /// Machine that pauses or fails; by default the only one.
     pub machine: Option<String>,
+    /// When the machine fails, in virtual time after the commands' start.
+    #[serde(with = "units::duration_option")]
+    pub at: Option<Nanos>,
+    /// Limit on how much later than `at` it fails: the time is drawn by the seed.
+    #[serde(with = "units::duration_option")]
+    pub within: Option<Nanos>,
+    /// After what time the machine boots again, on its drives as they are left; by default a
+    /// machine that is reset does at once, and any other never.
+    #[serde(with = "units::duration_option")]
+    pub restart: Option<Nanos>,
     /// When it begins, in virtual time after the commands' start; by default at once.
     #[serde(with = "units::duration_option")]
     pub begin: Option<Nanos>,
@@ -68,15 +168,16 @@ pub struct ScheduledFault {
     pub delay: Option<Nanos>,
 }
 
-/// Every kind.
-fn kinds() -> impl Iterator<Item = &'static str> {
-    DriveFaultKind::ALL.into_iter().map(DriveFaultKind::name).chain([PAUSE])
+/// Every kind's name.
+fn kinds() -> impl Iterator<Item = &'static str> + Clone {
+    FaultKind::all().map(FaultKind::name)
 }
 
 impl ScheduledFault {
     /// Whether a machine is befallen, and not a drive.
     fn is_of_machine(&self) -> bool {
-        self.kind == PAUSE
+        FaultKind::all()
+            .any(|kind| kind.name() == self.kind && !matches!(kind, FaultKind::Drive(_)))
     }
 
     /// The drive or machine that is befallen.
@@ -85,10 +186,23 @@ impl ScheduledFault {
         name.as_deref().unwrap_or("machine")
     }
 
-    /// The pause of a machine that it describes; `number`: its place in the experiment.
-    fn pause(&self, number: u16) -> Result<MachinePause, String> {
+    /// Its kind, with keys that all have an effect.
+    fn known(&self) -> Result<FaultKind, String> {
+        let kind = FaultKind::all().find(|kind| kind.name() == self.kind).ok_or_else(|| {
+            let (guess, all) = (guess(&self.kind, kinds()), listed(kinds()));
+            match self.kind.is_empty() {
+                true => format!("it has no kind; there are {all}"),
+                false => format!("unknown kind `{}`; {guess}there are {all}", self.kind),
+            }
+        })?;
         for (key, given) in [
             ("drive", self.drive.is_some()),
+            ("machine", self.machine.is_some()),
+            ("at", self.at.is_some()),
+            ("within", self.within.is_some()),
+            ("restart", self.restart.is_some()),
+            ("begin", self.begin.is_some()),
+            ("end", self.end.is_some()),
             ("rate", self.rate.is_some()),
             ("first", self.first.is_some()),
             ("times", self.times.is_some()),
@@ -98,21 +212,30 @@ impl ScheduledFault {
             ("factor", self.factor.is_some()),
             ("delay", self.delay.is_some()),
         ] {
-            if given {
-                return Err(format!("{key} means nothing for the kind `{PAUSE}`"));
+            if given && !kind.takes(key) {
+                return Err(refusal(key, kind));
             }
         }
-        self.check_times()?;
-        Ok(MachinePause { number, begin: self.begin.unwrap_or(0), end: self.end })
+        units::check_span(self.begin, self.end)?;
+        Ok(kind)
     }
 
-    fn check_times(&self) -> Result<(), String> {
-        match (self.begin.unwrap_or(0), self.end) {
-            (begin, Some(end)) if end <= begin => {
-                let [begin, end] = [begin, end].map(units::format_duration);
-                Err(format!("it ends at {end}, but begins at {begin}"))
-            }
-            _ => Ok(()),
+    /// The pause of a machine that it describes; `number`: its place in the experiment.
+    fn pause(&self, number: u16) -> MachinePause {
+        MachinePause { number, begin: self.begin.unwrap_or(0), end: self.end }
+    }
+
+    /// The failure of a machine that it describes; `number`: its place in the experiment.
+    fn failure(&self, kind: MachineFailureKind, number: u16, seed: u64) -> MachineFailure {
+        let seed = splitmix::nth(seed ^ FAILURES, u64::from(number) + 1);
+        let later = self.within.map_or(0, |within| Random::new(seed).up_to(within));
+        let at_once = (kind == MachineFailureKind::Reset).then_some(0);
+        MachineFailure {
+            number,
+            kind,
+            at: self.at.unwrap_or(0).saturating_add(later),
+            restart: self.restart.or(at_once),
+            seed: splitmix::nth(seed, 1),
         }
     }
 
@@ -121,14 +244,9 @@ impl ScheduledFault {
     /// # Errors
     /// Returns the invalid value and its allowed values.
     pub fn of_drive(&self, number: u16) -> Result<DriveFault, String> {
-        let all = DriveFaultKind::ALL;
-        let kind = all.into_iter().find(|kind| kind.name() == self.kind).ok_or_else(|| {
-            let (guess, all) = (guess(&self.kind, kinds()), listed(kinds()));
-            match self.kind.is_empty() {
-                true => format!("it has no kind; there are {all}"),
-                false => format!("unknown kind `{}`; {guess}there are {all}", self.kind),
-            }
-        })?;
+        let FaultKind::Drive(kind) = self.known()? else {
+            return Err(format!("the kind `{}` is of a machine", self.kind));
+        };
         self.check(kind)?;
         Ok(DriveFault {
             number,
@@ -147,29 +265,7 @@ impl ScheduledFault {
     }
 
     fn check(&self, kind: DriveFaultKind) -> Result<(), String> {
-        use DriveFaultKind::{BitRot, Slow, Stall};
-        let name = kind.name();
-        // A key without an effect is a mistake.
-        for (key, given, kinds) in [
-            ("factor", self.factor.is_some(), &[Slow][..]),
-            ("delay", self.delay.is_some(), &[Slow]),
-            ("operations", !self.operations.is_empty(), &[Slow, Stall]),
-        ] {
-            if given && !kinds.contains(&kind) {
-                let kinds = listed(kinds.iter().map(|kind| kind.name()));
-                return Err(format!("{key} is for the kind {kinds}, and not for `{name}`"));
-            }
-        }
-        for (key, given, kinds) in [
-            ("rate", self.rate.is_some(), &[Stall, BitRot][..]),
-            ("times", self.times.is_some(), &[Stall]),
-            ("first", self.first.is_some(), &[BitRot]),
-            ("end", self.end.is_some(), &[BitRot]),
-        ] {
-            if given && kinds.contains(&kind) {
-                return Err(format!("{key} means nothing for the kind `{name}`"));
-            }
-        }
+        use DriveFaultKind::{BitRot, Slow};
         if kind == Slow && self.factor.is_none() && self.delay.is_none() {
             return Err("slow needs factor or delay".into());
         }
@@ -182,14 +278,23 @@ impl ScheduledFault {
         if let Some(times) = self.times.filter(|times| kind == BitRot && *times > MAX_SECTORS) {
             return Err(format!("times is {times}, but of bit-rot at most {MAX_SECTORS}"));
         }
-        self.check_times()?;
-        if self.machine.is_some() {
-            return Err(format!("machine means nothing for the kind `{name}`"));
-        }
         if self.length == Some(0) {
             return Err("length is 0, but must be at least one byte".into());
         }
         Ok(())
+    }
+}
+
+/// The message about a key without an effect, which is a mistake.
+fn refusal(key: &str, kind: FaultKind) -> String {
+    let name = kind.name();
+    let all = FaultKind::all().filter(|kind| kind.takes(key));
+    match all.clone().count() {
+        0..=4 => {
+            let kinds = listed(all.map(FaultKind::name));
+            format!("{key} is for the kind {kinds}, and not for `{name}`")
+        }
+        _ => format!("{key} means nothing for the kind `{name}`"),
     }
 }
 
@@ -219,10 +324,10 @@ impl Experiment {
     pub fn pauses_of(&self, machine: &MachineSpec) -> Result<Vec<MachinePause>, String> {
         let mut pauses: Vec<MachinePause> = Vec::new();
         for (number, fault) in self.faults.iter().enumerate() {
-            if !fault.is_of_machine() || fault.machine != machine.name {
+            if fault.kind != PAUSE || fault.machine != machine.name {
                 continue;
             }
-            let pause = fault.pause(u16::try_from(number).unwrap_or(u16::MAX))?;
+            let pause = fault.pause(u16::try_from(number).unwrap_or(u16::MAX));
             let meets = |other: &&MachinePause| {
                 pause.begin < other.end.unwrap_or(Nanos::MAX)
                     && other.begin < pause.end.unwrap_or(Nanos::MAX)
@@ -235,7 +340,24 @@ impl Experiment {
         Ok(pauses)
     }
 
-    fn check_pause(&self, fault: &ScheduledFault) -> Result<(), String> {
+    /// The failures of a machine.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn failures_of(&self, machine: &MachineSpec) -> Result<Vec<MachineFailure>, String> {
+        let mut failures = Vec::new();
+        for (number, fault) in self.faults.iter().enumerate() {
+            if let (true, FaultKind::Failure(kind)) =
+                (fault.machine == machine.name && fault.is_of_machine(), fault.known()?)
+            {
+                let number = u16::try_from(number).unwrap_or(u16::MAX);
+                failures.push(fault.failure(kind, number, self.seed));
+            }
+        }
+        Ok(failures)
+    }
+
+    fn check_machine_fault(&self, fault: &ScheduledFault) -> Result<(), String> {
         let machines = self.machine.all();
         let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
         let Some(machine) = machines.iter().find(|machine| machine.name == fault.machine) else {
@@ -247,16 +369,63 @@ impl Experiment {
                 Some(name) => missing("machine", name, names()),
             });
         };
-        fault.pause(0)?;
+        let kind = fault.known()?;
         if machine.rewind {
-            return Err("a machine with rewind cannot pause".into());
+            return Err("a machine with rewind cannot pause or fail".into());
         }
-        if fault.end.is_none() && machine.wait {
-            return Err("without an end its command never ends: give the pause an end, or the \
-                        machine `wait = false`"
-                .into());
+        let FaultKind::Failure(failure) = kind else {
+            if fault.end.is_none() && machine.wait {
+                return Err("without an end its command never ends: give the pause an end, or \
+                            the machine `wait = false`"
+                    .into());
+            }
+            return self.pauses_of(machine).map(drop);
+        };
+        if fault.at.is_none() {
+            return Err("say when it happens: give it `at`".into());
         }
-        self.pauses_of(machine).map(drop)
+        if fault.failure(failure, 0, 0).restart.is_none() && machine.wait {
+            return Err(
+                "without a restart its command never ends: give the fault a `restart`, or \
+                        the machine `wait = false`"
+                    .into(),
+            );
+        }
+        self.check_drives_of_failure(machine, failure)
+    }
+
+    /// What the drives of a machine that fails must not have.
+    fn check_drives_of_failure(
+        &self,
+        machine: &MachineSpec,
+        kind: MachineFailureKind,
+    ) -> Result<(), String> {
+        let alone = self.machine.several().is_empty();
+        let drives = if alone { &self.drives } else { &machine.drives };
+        let cut = kind == MachineFailureKind::PowerCut;
+        for drive in drives {
+            let name = drive.name.as_deref().unwrap_or_default();
+            let shared = alone
+                && (drive.scheduler.is_some()
+                    || !drive.limits.is_none()
+                    || !self.workloads.is_empty());
+            let image = matches!(drive.medium, MediumSpec::Qcow2 { .. });
+            let why = match () {
+                () if drive.zones.is_some() => "it has zones",
+                () if drive.ocssd.is_some() => "it is an Open-Channel drive",
+                () if cut && shared => "others share it, or its scheduler is the host's",
+                () if cut && image => "it is an image: take a medium `ram` or `file`",
+                () => continue,
+            };
+            return Err(format!("drive {name} cannot fail with its machine: {why}"));
+        }
+        if let (true, Some(disk)) = (cut, machine.disks.first()) {
+            let name = disk.name.as_deref().unwrap_or_default();
+            return Err(format!(
+                "disk {name} cannot lose its power with its machine: it lies on a shared drive"
+            ));
+        }
+        Ok(())
     }
 
     /// Names of the drives with a model of their own, which faults can befall.
@@ -283,9 +452,10 @@ impl Experiment {
         for (number, fault) in self.faults.iter().enumerate() {
             let of = |message: String| format!("fault {number}: {message}");
             if fault.is_of_machine() {
-                self.check_pause(fault).map_err(of)?;
+                self.check_machine_fault(fault).map_err(of)?;
                 continue;
             }
+            fault.of_drive(0).map_err(of)?;
             match &fault.drive {
                 None if self.faulty_drives().next().is_none() => {
                     return Err(of("there is no drive that it can befall".into()));
@@ -299,7 +469,6 @@ impl Experiment {
                 }
                 Some(_) => {}
             }
-            fault.of_drive(0).map_err(of)?;
         }
         Ok(())
     }
@@ -323,6 +492,25 @@ mod tests {
         let only =
             "command = ['true']\n[[drive]]\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[fault]]\nkind = 'read-error'\n";
         assert_eq!(finish(only).unwrap().faults_of("drive0").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_time_of_a_failure_is_drawn_by_the_seed() {
+        let cut = "command = ['true']\n[[fault]]\nkind = 'power-cut'\nat = '1s'\n\
+             within = '1s'\nrestart = '2s'\n";
+        let at = |seed: u64| {
+            let experiment = finish(&format!("seed = {seed}\n{cut}")).unwrap();
+            let [failure] = &experiment.failures_of(&experiment.machine.all()[0]).unwrap()[..]
+            else {
+                panic!("one failure")
+            };
+            assert_eq!(failure.restart, Some(2_000_000_000));
+            failure.at
+        };
+        let times: Vec<_> = (0..20).map(at).collect();
+        assert!(times.iter().all(|at| (1_000_000_000..=2_000_000_000).contains(at)));
+        assert!(times.iter().max().unwrap() - times.iter().min().unwrap() > 500_000_000);
+        assert_eq!(at(3), times[3]);
     }
 
     #[test]
@@ -354,6 +542,7 @@ mod tests {
             ("end = '2s'\n", "", "give the pause an end"),
             ("end = '2s'", "end = '1s'", "it ends at 1s, but begins at 1s"),
             ("end = '2s'", "end = '2s'\nrate = 0.5", "rate means nothing for the kind `pause`"),
+            ("end = '2s'", "end = '2s'\nat = '1s'", "at is for the kind `power-cut`, `reset`"),
             (
                 "end = '2s'\n",
                 "end = '2s'\n[[fault]]\nkind = 'pause'\nmachine = 'a'\nend = '1500ms'\n",
@@ -364,6 +553,24 @@ mod tests {
             let message = finish(&machines.replacen(from, to, 1)).unwrap_err();
             assert!(message.contains(expected), "{from} -> {to}: {message}");
         }
+        let cut = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\
+             [[machine.drive]]\nname = 'disk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n\
+             [[fault]]\nkind = 'power-cut'\nmachine = 'b'\nat = '1s'\nrestart = '2s'\n";
+        assert!(finish(cut).is_ok());
+        for (from, to, expected) in [
+            ("at = '1s'\n", "", "say when it happens"),
+            ("restart = '2s'\n", "", "give the fault a `restart`"),
+            ("'ram:1MiB'", "'qcow2:x'", "drive disk cannot fail with its machine: it is an image"),
+            ("name = 'b'\n", "name = 'b'\nrewind = true\n", "rewind"),
+            ("at = '1s'", "at = '1s'\nend = '2s'", "end means nothing for the kind `power-cut`"),
+            ("at = '1s'", "at = '1s'\ndrive = 'disk'", "drive means nothing"),
+        ] {
+            assert!(cut.contains(from), "{from}");
+            let message = finish(&cut.replacen(from, to, 1)).unwrap_err();
+            assert!(message.contains(expected), "{from} -> {to}: {message}");
+        }
+        let reset = cut.replace("power-cut", "reset").replace("restart = '2s'\n", "");
+        assert!(finish(&reset.replace("ram:1MiB", "qcow2:x")).is_ok());
         let none = "command = ['true']\n[[fault]]\nkind = 'stall'\n";
         assert!(finish(none).unwrap_err().contains("no drive that it can befall"));
     }

@@ -23,7 +23,7 @@ mod tenants;
 pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
 pub use error::ExperimentError;
-pub use faults::{MachinePause, ScheduledFault};
+pub use faults::{MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
 pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;

@@ -9,9 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{anyhow, Context, Result};
 use stasis_channel::{Job, Keyboard};
 use stasis_crash::TraceStream;
-use stasis_experiment::{CpuSpeed, MachinePause};
+use stasis_experiment::{CpuSpeed, MachineFailure, MachineFailureKind, MachinePause};
 use stasis_guest_image::Guest;
-use stasis_machine::{Command, Config, MachineConfig, Pause, Rewind, Speed, Stop, TimelineConfig};
+use stasis_machine::{
+    Command, Config, Failure, FailureKind, MachineConfig, Pause, Rewind, Speed, Stop,
+    TimelineConfig,
+};
 use stasis_run_events::{EventSink, Outcome};
 
 use crate::networks;
@@ -134,6 +137,17 @@ fn pause(&MachinePause { number, begin, end }: &MachinePause) -> Pause {
     Pause { number, begin, end }
 }
 
+fn failure(failure: &MachineFailure) -> Failure {
+    let &MachineFailure { number, kind, at, restart, seed } = failure;
+    let kind = match kind {
+        MachineFailureKind::PowerCut => FailureKind::PowerCut,
+        MachineFailureKind::Reset => FailureKind::Reset,
+        MachineFailureKind::Hang => FailureKind::Hang,
+        MachineFailureKind::Panic => FailureKind::Panic,
+    };
+    Failure { number, kind, at, restart, seed }
+}
+
 fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
     let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
     let mut bytes = vec![0; usize::try_from(length)?];
@@ -187,6 +201,7 @@ pub fn run(
             rewind: machine.spec.rewind.then_some(rewind),
             waited: machine.spec.wait,
             pauses: machine.pauses.iter().map(pause).collect(),
+            failures: machine.failures.iter().map(failure).collect(),
         });
     }
     let first = &plan.machines.first().context("there is no machine")?.spec;

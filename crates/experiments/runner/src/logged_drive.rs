@@ -126,6 +126,7 @@ fn logged(
         path: 0,
         queues: 1,
         faults: Vec::new(),
+        cuts: 0,
         state: None,
         on: None,
         spec,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::{FaultInjector, Level, TraceStream};
-use stasis_drive::{Drive, Faults, Layer, LoadSpec, Properties, Region, SharedDrive};
+use stasis_drive::{Drive, Faults, Layer, LoadSpec, PowerCuts, Properties, Region, SharedDrive};
 use stasis_experiment::Interface;
 use stasis_machine::{Controller, DriveConfig};
 use stasis_media::{Execution, HostMedium, Medium, MediumSpec, OpenOptions, Pieces};
@@ -167,6 +167,10 @@ impl<'a> Drives<'a> {
             || drive.spec.scheduler.is_some();
         if let Some(stream) = self.stream.filter(|_| between) {
             layer = Box::new(stream.tap(layer, Level::Drive, drive.block_size()));
+        }
+        if drive.cuts > 0 {
+            let strict = self.plan.strict;
+            layer = Box::new(PowerCuts::new(layer, drive.block_size(), drive.cuts, strict));
         }
         if !drive.faults.is_empty() {
             let seed = seed ^ FAULTS;

@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_channel::Job;
-use stasis_experiment::{CpuSpeed, DriveSpec, Interface, MachinePause, MachineSpec, TenantSpec};
+use stasis_experiment::{
+    CpuSpeed, DriveSpec, Interface, MachineFailure, MachinePause, MachineSpec, TenantSpec,
+};
 use stasis_models::ModelSpec;
 use stasis_network::NetworkSpec;
 use stasis_report::{Changes, Drive};
@@ -37,6 +39,9 @@ pub struct RunPlan {
     pub repeatable: bool,
     /// Seed of everything random.
     pub seed: u64,
+    /// Whether a flush covers nothing that is in flight, as power is cut.
+    #[serde(default)]
+    pub strict: bool,
     /// Limit on the commands' virtual time (ns).
     pub virtual_limit: Option<Nanos>,
     /// Whether the machine reports each request to the drives.
@@ -97,6 +102,9 @@ pub struct PlannedMachine {
     /// When its processors stand still.
     #[serde(default)]
     pub pauses: Vec<MachinePause>,
+    /// When it fails.
+    #[serde(default)]
+    pub failures: Vec<MachineFailure>,
 }
 
 /// A place on a shared drive.
@@ -147,6 +155,9 @@ pub struct PlannedDrive {
     /// Faults that befall the drive.
     #[serde(default)]
     pub faults: Vec<stasis_drive::DriveFault>,
+    /// How often its power is cut.
+    #[serde(default)]
+    pub cuts: usize,
     /// State kept while the power was off, if any.
     #[serde(default)]
     pub state: Option<Box<stasis_nvme::KeptState>>,

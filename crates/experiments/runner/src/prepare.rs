@@ -11,7 +11,10 @@ use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_channel::{Job, RootDevice};
 use stasis_crash::{TraceHeader, TracedDrive};
-use stasis_experiment::{CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineSpec};
+use stasis_experiment::{
+    CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineFailure, MachineFailureKind,
+    MachineSpec,
+};
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec};
 
@@ -77,6 +80,19 @@ impl<'a> RunSetup<'a> {
         let experiment = self.experiment;
         if self.trace.is_some() && !experiment.machine.several().is_empty() {
             bail!("power cuts are for one machine: give it a table [machine] of its own");
+        }
+        let fails = |machine| experiment.failures_of(machine).is_ok_and(|all| !all.is_empty());
+        if experiment.machine.all().iter().any(fails) {
+            for (used, what) in [
+                (self.trace.is_some(), "a crash test cuts the power of all at its end"),
+                (self.terminal.is_some(), "a terminal is of a machine that stays on"),
+            ] {
+                if used {
+                    bail!(
+                        "{what}: leave out the faults of machines (`power-cut`, `reset` and so on)"
+                    );
+                }
+            }
         }
         if self.terminal.is_some() && !experiment.machine.several().is_empty() {
             bail!("a terminal is for one machine: give it a table [machine] of its own");
@@ -150,6 +166,7 @@ impl<'a> RunSetup<'a> {
             cpu_speed: self.cpu_speed(),
             repeatable: self.engine == Engine::Exact,
             seed: experiment.seed,
+            strict: experiment.strict,
             virtual_limit: experiment.virtual_limit,
             trace: self.trace.is_some(),
             timeline: self.timeline,
@@ -189,7 +206,7 @@ impl<'a> RunSetup<'a> {
     fn machine(
         &self,
         spec: &MachineSpec,
-        drives: Vec<PlannedDrive>,
+        mut drives: Vec<PlannedDrive>,
         root: Option<FileSystemKind>,
     ) -> PlannedMachine {
         let experiment = self.experiment;
@@ -237,7 +254,15 @@ impl<'a> RunSetup<'a> {
         }
         // The experiment's check has seen them.
         let pauses = experiment.pauses_of(&spec).unwrap_or_default();
-        PlannedMachine { name, spec, job, drives, pauses }
+        let failures = experiment.failures_of(&spec).unwrap_or_default();
+        let cut = |failure: &&MachineFailure| failure.kind == MachineFailureKind::PowerCut;
+        let cuts = failures.iter().filter(cut).count();
+        drives.iter_mut().filter(|drive| drive.on.is_none()).for_each(|drive| drive.cuts = cuts);
+        if failures.iter().any(|failure| failure.kind == MachineFailureKind::Panic) {
+            // Linux, Documentation/admin-guide/kernel-parameters.txt.
+            spec.kernel_command_line.push_str(" unknown_nmi_panic");
+        }
+        PlannedMachine { name, spec, job, drives, pauses, failures }
     }
 
     /// Time that the software of a guest with `vcpus` processors adds to a read as fio measures it
@@ -309,6 +334,7 @@ impl<'a> RunSetup<'a> {
             path: spec.path.unwrap_or_else(|| self.path(vcpus)),
             queues: spec.queues.unwrap_or(vcpus.min(64) as u16),
             faults: self.experiment.faults_of(name).map_err(anyhow::Error::msg)?,
+            cuts: 0,
             state: None,
             on: None,
         };

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use stasis_drive::power_cut::MAX_UNSETTLED;
 use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
 use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
@@ -49,7 +50,7 @@ struct Passed {
     drives: Vec<PassedDrive>,
     /// The same as [`InnerJob::passed`].
     places: Vec<Vec<usize>>,
-    /// Bytes of the media in RAM.
+    /// Bytes of the media in RAM, and of what power cuts can take.
     ram: u64,
 }
 
@@ -57,6 +58,10 @@ impl Passed {
     fn of(plan: &RunPlan) -> Result<Self> {
         let mut passed = Self { drives: Vec::new(), places: Vec::new(), ram: 0 };
         for drive in plan.media() {
+            if drive.cuts > 0 {
+                // Of each change both what it wrote and what was there before.
+                passed.ram += 2 * MAX_UNSETTLED;
+            }
             let place = match &drive.spec.medium {
                 MediumSpec::Ram { size } => {
                     passed.ram += size;

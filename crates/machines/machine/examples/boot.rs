@@ -29,7 +29,9 @@ fn main() {
         memory: 512 << 20,
         command_line: args.get(4).map_or("", |s| s),
         job: job.without_command(),
-        command: Box::new(|| Ok(Command { job, input: Box::new(std::io::empty()) })),
+        command: Box::new(move || {
+            Ok(Command { job: job.clone(), input: Box::new(std::io::empty()) })
+        }),
         drives: vec![],
         ports: vec![],
         root: None,
@@ -38,6 +40,7 @@ fn main() {
         rewind: None,
         waited: true,
         pauses: Vec::new(),
+        failures: Vec::new(),
     };
     let config = Config {
         machines: vec![machine],

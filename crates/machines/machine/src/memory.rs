@@ -193,6 +193,14 @@ impl GuestMemory {
         &self.regions
     }
 
+    /// Forgets everything but the root file system, which is persistent.
+    pub fn lose(&mut self) {
+        let ram = |region: &&mut Region| region.purpose == Purpose::Ram;
+        for region in self.regions.iter_mut().filter(ram) {
+            region.mapping.as_mut_slice().fill(0);
+        }
+    }
+
     /// The root file system's range.
     pub fn root_mut(&mut self) -> Option<&mut Region> {
         self.regions.iter_mut().find(|region| region.purpose == Purpose::Root)

@@ -133,6 +133,9 @@ pub trait Vcpu: Send {
     /// reset, except for the floating-point registers and the APIC's mode.
     fn initialize(&mut self) -> Result<(), Error>;
 
+    /// Puts it into its state after power-on.
+    fn reset(&mut self) -> Result<(), Error>;
+
     /// Starts in real mode at page `page`, as a start-up message requests.
     fn start_at_page(&mut self, page: u8) -> Result<(), Error>;
 

@@ -180,6 +180,9 @@ mod tests {
         fn initialize(&mut self) -> Result<(), Error> {
             Ok(())
         }
+        fn reset(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
         fn start_at_page(&mut self, _: u8) -> Result<(), Error> {
             Ok(())
         }

@@ -214,12 +214,7 @@ impl NetworkSpec {
             if link.from.is_some() && link.from == link.to {
                 return Err("link: from and to are one machine".into());
             }
-            if let (begin, Some(end)) = (link.begin.unwrap_or(0), link.end) {
-                if end <= begin {
-                    let [begin, end] = [begin, end].map(units::format_duration);
-                    return Err(format!("link: it ends at {end}, but begins at {begin}"));
-                }
-            }
+            units::check_span(link.begin, link.end).map_err(|error| format!("link: {error}"))?;
             if link.queue.is_some() && link.bandwidth.is_none() {
                 return Err("link: queue needs bandwidth: without it, nothing waits".into());
             }

@@ -160,3 +160,122 @@ fn a_paused_machine_stands_still_and_the_others_go_on() {
     let faults = bench.json("p1/summary.json")["faults"].clone();
     assert_eq!((&faults[0]["target"], &faults[0]["happened"]), (&"a".into(), &1.into()));
 }
+
+/// A machine that writes 64 pages to each of its drives and flushes them, and then more and more
+/// without a flush, until its power is cut; and one that tells the longest of 40 steps of 100 ms.
+const CUTS: &str = r#"
+[[machine]]
+name = "cut"
+command = ["sh", "-ec", '''
+left() { dd if=$1 bs=4096 skip=$2 count=$3 status=none | tr -d '\0' | wc -c; }
+case $STASIS_BOOT in
+1)  head -c 4M /dev/zero | tr '\0' x > /run/pages
+    for drive in nvme0n1 vda; do
+        dd if=/run/pages of=/dev/$drive bs=4096 count=64 oflag=direct conv=fsync status=none
+    done
+    for drive in nvme0n1 vda; do
+        dd if=/run/pages of=/dev/$drive bs=4096 count=900 seek=64 oflag=direct status=none &
+    done; sleep 100;;
+2)  sleep 100;;
+3)  for drive in nvme0n1 vda; do
+        [ $(left /dev/$drive 0 64) = 262144 ]; echo $(left /dev/$drive 64 1000) 
+    done;;
+esac''']
+[[machine.drive]]
+name   = "nvme"
+model  = "fixed:100us"
+medium = "ram:8MiB"
+[[machine.drive]]
+name      = "virtio"
+model     = "fixed:100us"
+medium    = "ram:8MiB"
+interface = "virtio-blk"
+
+[[machine]]
+name = "other"
+command = ["perl", "-MTime::HiRes=time,sleep", "-e", '''
+$t = time;
+for (1 .. 40) { sleep 0.1; $n = time; $g = $n - $t if $n - $t > $g; $t = $n }
+printf "%.0f\n", 1000 * $g''']
+
+[[network]]
+name = "lan"
+
+[[fault]]
+kind    = "power-cut"
+machine = "cut"
+at      = "60ms"
+within  = "40ms"
+restart = "100ms"
+
+[[fault]]                  # while it boots, or sleeps
+kind    = "power-cut"
+machine = "cut"
+at      = "1s"
+restart = "100ms"
+"#;
+
+#[test]
+fn a_machine_whose_power_is_cut_comes_back_with_what_it_flushed() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("cuts.toml"), CUTS).unwrap();
+    let run = |results: &str, seed: &str| {
+        let run = bench.run(&["cuts.toml", "--results", results, "--seed", seed]);
+        run.expect(0);
+        let lines = |name: &str| -> Vec<u64> {
+            let prefix = format!("[{name}] ");
+            let own = run.stdout.lines().filter_map(|line| line.strip_prefix(&prefix));
+            own.map(|line| line.parse().unwrap()).collect()
+        };
+        let (cut, other) = (lines("cut"), lines("other"));
+        assert_eq!(cut.len(), 2, "{}", run.stdout);
+        assert!((100..110).contains(&other[0]), "the other goes on: {other:?}");
+        cut
+    };
+    let first = run("c1", "1");
+    assert_eq!(first, run("c2", "1"));
+    let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
+    for name in ["ios.parquet", "faults.parquet", "net0.pcapng"] {
+        let name = name.replace("net0", "lan");
+        assert_eq!(kept(&format!("c1/{name}")), kept(&format!("c2/{name}")), "{name}");
+    }
+    // What was acknowledged and not flushed is not always there.
+    let others: Vec<_> = (2..5).map(|seed: u32| run("c3", &seed.to_string())).collect();
+    let written = bench.json("c3/summary.json")["drives"][0]["io"]["write"]["bytes"].clone();
+    let all: Vec<_> = others.iter().chain([&first]).flatten().collect();
+    assert!(all.iter().any(|left| **left == 0), "{all:?} of {written}");
+    assert!(all.iter().any(|left| **left > 0), "{all:?} of {written}");
+    let faults = bench.json("c1/summary.json")["faults"].clone();
+    assert_eq!([&faults[0]["happened"], &faults[1]["happened"]], [1, 1]);
+}
+
+#[test]
+fn a_reset_loses_nothing_that_a_drive_was_given_and_a_panic_says_why() {
+    let bench = Bench::new();
+    let text = r#"
+virtual-limit = "20s"
+command = ["sh", "-c", '''
+if [ $STASIS_BOOT = 1 ]; then
+    dd if=/dev/zero bs=4096 count=64 status=none | tr '\0' x | dd of=/dev/nvme0n1 oflag=direct bs=4096 iflag=fullblock status=none
+    echo written; sleep 1000
+fi
+date +%s; tr -d '\0' < /dev/nvme0n1 | wc -c''']
+[[drive]]
+model  = "fixed:100us"
+medium = "ram:8MiB"
+[[fault]]
+kind = "KIND"
+at   = "5s"
+restart = "2s"
+"#;
+    for kind in ["reset", "hang", "panic"] {
+        std::fs::write(bench.path("fails.toml"), text.replace("KIND", kind)).unwrap();
+        let run = bench.run(&["fails.toml", "--replace", "--results", "f"]);
+        run.expect(0);
+        let lines: Vec<&str> = run.stdout.lines().collect();
+        assert_eq!((lines[0], lines[2]), ("written", "262144"), "{kind}: {lines:?}");
+        // Two seconds off, and a boot: its clock has gone on.
+        let second: u64 = lines[1].parse().unwrap();
+        assert!((7..9).contains(&(second % 100)), "{kind}: {second}");
+    }
+}

@@ -55,9 +55,9 @@ impl Engine for BareEngine {
         let nested = Arc::new(nested);
         let costs = self.costs;
         let one = |index| {
-            let leaves = cpuid::leaves(index, count, reads);
-            let vcpu = svm::Vcpu::new(index, leaves);
-            Box::new(Processor { vcpu, nested: Arc::clone(&nested), costs }) as Box<dyn Vcpu>
+            let place = (index, count, reads);
+            let (vcpu, nested) = (new(place), Arc::clone(&nested));
+            Box::new(Processor { vcpu, place, nested, costs }) as Box<dyn Vcpu>
         };
         self.machines.push((0..count).map(one).collect());
         Ok(())
@@ -77,9 +77,18 @@ impl Engine for BareEngine {
     }
 }
 
+/// A processor's number, how many its machine has, and how they read the time.
+type Place = (u32, u32, Reads);
+
+/// The processor after power-on.
+fn new((index, count, reads): Place) -> svm::Vcpu {
+    svm::Vcpu::new(index, cpuid::leaves(index, count, reads))
+}
+
 struct Processor {
     // Dropped in this order: the processor, its memory's tables.
     vcpu: svm::Vcpu,
+    place: Place,
     nested: Arc<Nested>,
     costs: svm::Costs,
 }
@@ -91,6 +100,11 @@ impl Vcpu for Processor {
 
     fn initialize(&mut self) -> Result<(), Error> {
         self.vcpu.start_at_page(0);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<(), Error> {
+        self.vcpu = new(self.place);
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 
 use std::io::Read;
 
+use stasis_block::clock::Nanos;
+use stasis_block::splitmix;
 use stasis_channel::{Host, Job, Mailbox, Refusal, Request, Response, Stream, Typed, MAILBOX_SIZE};
 use stasis_run_events::{EventSink, RunEvent};
 
@@ -34,6 +36,9 @@ pub enum AgentEvent {
 /// guest cannot fill the event stream.
 const REFUSALS_TOLD: u64 = 16;
 
+/// The variable of a command's environment that tells which boot of its machine it is.
+const BOOT: &str = "STASIS_BOOT";
+
 /// The work for a guest that is set up.
 pub struct Command {
     /// The job, with its command.
@@ -42,15 +47,24 @@ pub struct Command {
     pub input: Box<dyn Read + Send>,
 }
 
-/// Called when the guest is set up.
-pub type CommandSource = Box<dyn FnOnce() -> std::io::Result<Command> + Send>;
+/// Called when the guest is set up: once for each of its boots.
+pub type CommandSource = Box<dyn FnMut() -> std::io::Result<Command> + Send>;
 
 /// The machine's end of the channel.
 pub struct ChannelDevice {
     mailbox: Mapping,
     host: Host,
+    /// By which the guest sets itself up.
+    set_up: Job,
     job: Job,
-    command: Option<CommandSource>,
+    command: CommandSource,
+    /// Whether the guest has been given its command since its boot.
+    commanded: bool,
+    /// Which of the guest's boots it is, from 1 on; in its job's environment where there can be
+    /// several.
+    boot: Option<u32>,
+    /// When the guest greeted first (ns).
+    greeted: Option<Nanos>,
     input: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     refused: u64,
@@ -84,12 +98,33 @@ impl ChannelDevice {
         Ok(Self {
             mailbox: Mapping::new(MAILBOX_SIZE as u64, true)?,
             host: Host::new(),
+            set_up: job.clone(),
             job,
-            command: Some(command),
+            command,
+            commanded: false,
+            boot: None,
+            greeted: None,
             input: Box::new(std::io::empty()),
             buffer: Vec::new(),
             refused: 0,
         })
+    }
+
+    /// From now on the guest can boot again ([`Self::restart`]), and its job says which boot it is.
+    pub fn make_restartable(&mut self) {
+        self.boot.get_or_insert(1);
+    }
+
+    /// The guest begins anew.
+    pub fn restart(&mut self) {
+        self.host = Host::new();
+        self.boot = self.boot.map(|boot| boot + 1);
+        self.job = self.set_up.clone();
+        // A new boot draws other numbers.
+        let boot = self.boot.unwrap_or(1);
+        self.job.seed = splitmix::nth(self.job.seed, u64::from(boot));
+        (self.commanded, self.input) = (false, Box::new(std::io::empty()));
+        self.mailbox.as_mut_slice().fill(0);
     }
 
     /// The memory behind the mailbox's BAR.
@@ -108,7 +143,7 @@ impl ChannelDevice {
     }
 
     /// The guest rang: answers its request. `ready`: the other machines could begin with their
-    /// commands. `is_memory`: whether the page at an address is the guest's memory. `typed`: the
+    /// commands. `is_memory`: whether the page at an address is the guest's memory. `now`: the time (ns). `typed`: the
     /// terminal's input.
     ///
     /// # Errors
@@ -116,6 +151,7 @@ impl ChannelDevice {
     /// guest ([`Error::Input`]).
     pub fn doorbell(
         &mut self,
+        now: Nanos,
         events: &mut dyn EventSink,
         ready: bool,
         is_memory: impl Fn(u64) -> bool,
@@ -140,13 +176,21 @@ impl ChannelDevice {
         let mut event = AgentEvent::Nothing;
         match request {
             Request::Hello => {
+                // The guest's clock goes on while it is off.
+                let since = now - *self.greeted.get_or_insert(now);
+                if self.job.realtime_ns > 0 {
+                    self.job.realtime_ns = self.job.realtime_ns.saturating_add(since);
+                }
                 Host::respond(&mut mailbox, Response::Job(&self.job));
                 return Ok(event);
             }
             Request::Command => {
-                if let Some(source) = self.command.take() {
-                    let command = source().map_err(Error::Input)?;
+                if !std::mem::replace(&mut self.commanded, true) {
+                    let command = (self.command)().map_err(Error::Input)?;
                     (self.job, self.input) = (command.job, command.input);
+                    if let Some(boot) = self.boot {
+                        self.job.environment.insert(BOOT.into(), boot.to_string());
+                    }
                 }
                 Host::respond(&mut mailbox, Response::Job(&self.job));
                 return Ok(event);

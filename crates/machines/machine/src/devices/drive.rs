@@ -1,7 +1,9 @@
 //! A drive on the PCI bus, behind a controller of any kind.
 
+use std::collections::HashMap;
+
 use stasis_block::clock::Nanos;
-use stasis_block::{Health, Refused, Request};
+use stasis_block::{Health, Refused, Request, Tag};
 use stasis_drive::{Control, Done, Layer, TenantHandle};
 use stasis_run_events::IoRecord;
 
@@ -62,6 +64,35 @@ pub trait DriveController {
     fn pop_interrupt(&mut self) -> Option<u16>;
 }
 
+/// Names of the commands that a drive has, where its controller can be reset before they end: the
+/// next controller's names are other ones.
+#[derive(Default)]
+struct Names {
+    /// Of each command in flight: the reset before it, and the controller's name for it.
+    of: HashMap<Tag, (u32, Tag)>,
+    next: Tag,
+    resets: u32,
+}
+
+impl Names {
+    /// A name that no command in flight has.
+    fn name(&mut self, tag: Tag) -> Tag {
+        while self.of.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        self.of.insert(self.next, (self.resets, tag));
+        let name = self.next;
+        self.next = self.next.wrapping_add(1);
+        name
+    }
+
+    /// The controller's name of a command that has ended, unless it was reset since.
+    fn take(&mut self, name: Tag) -> Option<Tag> {
+        let (resets, tag) = self.of.remove(&name)?;
+        (resets == self.resets).then_some(tag)
+    }
+}
+
 /// A controller, its drive, and the state between them.
 pub struct DriveDevice {
     controller: Box<dyn DriveController>,
@@ -77,19 +108,21 @@ pub struct DriveDevice {
     /// Commands that the drive was given.
     submitted: u64,
     lazy: bool,
+    /// There where the machine can fail.
+    names: Option<Names>,
 }
 
 impl DriveDevice {
     /// Attaches `drive` to `controller`. The driver of a `lazy` controller does not ring for
     /// a submission: it is to be polled.
     pub fn new(
-        controller: impl DriveController + 'static,
+        controller: Box<dyn DriveController>,
         drive: Box<dyn Layer>,
         tenant: Option<TenantHandle>,
         lazy: bool,
     ) -> Self {
         Self {
-            controller: Box::new(controller),
+            controller,
             drive,
             tenant,
             urgent: Urgent::default(),
@@ -97,7 +130,28 @@ impl DriveDevice {
             refused: Vec::new(),
             submitted: 0,
             lazy,
+            names: None,
         }
+    }
+
+    /// From now on the controller can be [replaced](Self::replace).
+    pub fn make_replaceable(&mut self) {
+        self.names.get_or_insert_default();
+    }
+
+    /// Puts a controller in the place of the present one: what that has submitted means nothing to
+    /// the new one.
+    pub fn replace(&mut self, controller: Box<dyn DriveController>) {
+        self.controller = controller;
+        self.done.clear();
+        if let Some(names) = &mut self.names {
+            names.resets += 1;
+        }
+    }
+
+    /// The drive's name.
+    pub fn name(&self) -> &str {
+        &self.drive.properties().name
     }
 
     /// The management of the drive.
@@ -169,6 +223,9 @@ impl DriveDevice {
         while let Some(mut request) = self.controller.pop_request() {
             request.urgent = self.urgent.take(&request.command);
             self.submitted += 1;
+            if let Some(names) = &mut self.names {
+                request.tag = names.name(request.tag);
+            }
             self.drive.submit(now, request);
         }
         while let Some(refused) = self.controller.pop_refused() {
@@ -202,7 +259,12 @@ impl DriveDevice {
         self.drive.advance(now, &mut self.done);
         let drive = self.drive.properties().index;
         let mut done = std::mem::take(&mut self.done);
-        for done in done.drain(..) {
+        for mut done in done.drain(..) {
+            if let Some(names) = &mut self.names {
+                // A command of a controller that is no more.
+                let Some(tag) = names.take(done.tag) else { continue };
+                done.tag = tag;
+            }
             let mut entry = IoRecord { drive, boot, delivered: now, ..done.record() };
             self.controller.complete(memory, &mut *self.drive, done, &mut entry);
             record(entry);

@@ -12,7 +12,7 @@ mod virtio;
 
 pub use channel::{AgentEvent, ChannelDevice, Command, CommandSource};
 pub use cmos::Cmos;
-pub use drive::DriveDevice;
+pub use drive::{DriveController, DriveDevice};
 pub use io_apic::IoApic;
 pub use network::{NetworkDevice, PortConfig};
 pub use nvme::NvmeController;

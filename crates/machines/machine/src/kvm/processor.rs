@@ -143,6 +143,10 @@ impl crate::vcpu::Vcpu for Processor {
         self.vcpu.initialize()
     }
 
+    fn reset(&mut self) -> Result<(), Error> {
+        self.vcpu.reset()
+    }
+
     fn start_at_page(&mut self, page: u8) -> Result<(), Error> {
         self.vcpu.start_at_page(page)
     }

@@ -68,7 +68,19 @@ impl Vcpu {
     /// reset, except for the floating-point registers and the APIC's mode.
     pub fn initialize(&mut self) -> Result<(), Error> {
         let present = self.fd.get_sregs().map_err(Error::kvm("read registers"))?;
-        let sregs = kvm_sregs { apic_base: present.apic_base, ..self.reset };
+        self.reset_to(kvm_sregs { apic_base: present.apic_base, ..self.reset })
+    }
+
+    /// As [`Self::initialize`], with the APIC's mode.
+    pub fn reset(&mut self) -> Result<(), Error> {
+        self.reset_to(self.reset)?;
+        let run = self.fd.get_kvm_run();
+        (run.apic_base, run.cr8) = (self.reset.apic_base, 0);
+        (run.request_interrupt_window, run.immediate_exit) = (0, 0);
+        Ok(())
+    }
+
+    fn reset_to(&mut self, sregs: kvm_sregs) -> Result<(), Error> {
         self.fd.set_sregs(&sregs).map_err(Error::kvm("set registers"))?;
         let regs = kvm_regs { rflags: 2, ..Default::default() };
         self.fd.set_regs(&regs).map_err(Error::kvm("set registers"))?;

@@ -28,7 +28,8 @@ impl Machine {
         let works = self.is_at_a_drive();
         let typing = &mut timeline.typing;
         let typed = &mut || typing.take(now, skipped, works);
-        Ok(match self.channel.doorbell(timeline.events, others == 0, is_memory, typed)? {
+        let now_ns = timeline.clock.now_ns();
+        Ok(match self.channel.doorbell(now_ns, timeline.events, others == 0, is_memory, typed)? {
             AgentEvent::Nothing => After::Continue,
             AgentEvent::Ready => {
                 self.prepare(timeline);
@@ -83,6 +84,12 @@ impl Machine {
         self.wants_help = on;
         let now = timeline.clock.now_ns();
         self.drives.iter_mut().for_each(|drive| drive.help(now, on));
+    }
+
+    /// Its guest, which may have asked for help, is no more.
+    pub(super) fn stop_helping(&mut self, timeline: &mut Timeline) {
+        (self.help_page, self.urgent) = (None, 0);
+        self.help(timeline, false);
     }
 
     /// Its command begins as soon as all others' can.

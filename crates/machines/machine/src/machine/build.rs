@@ -12,19 +12,20 @@ use stasis_virtio::PciDevice;
 use super::config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
 };
+use super::failures::Failures;
 use super::limits::Limits;
 use super::networks::Networks;
 use super::pauses::Pauses;
 use super::rewind::RewindState;
-use super::run::Run;
+use super::run::{KernelFiles, Run};
 use super::timeline::{Timeline, BATCH};
 use super::typing::Typing;
-use super::vm::Machine;
+use super::vm::{Boot, Machine};
 use super::watch::Watch;
 use crate::boot::{self, Kernel};
 use crate::devices::{
-    ChannelDevice, Cmos, DriveDevice, IoApic, NetworkDevice, NvmeController, Serial,
-    VirtioController,
+    ChannelDevice, Cmos, DriveController, DriveDevice, IoApic, NetworkDevice, NvmeController,
+    Serial, VirtioController,
 };
 use crate::engine::{self, Engine};
 use crate::error::Error;
@@ -52,7 +53,7 @@ const CHANNEL: Identity = Identity {
 };
 
 impl<'j> Run<'j> {
-    pub(super) fn new(config: Config<'_>, events: &'j mut dyn EventSink) -> Result<Self, Error> {
+    pub(super) fn new(config: Config<'j>, events: &'j mut dyn EventSink) -> Result<Self, Error> {
         let born = Instant::now();
         let several = config.machines.len() > 1;
         for machine in &config.machines {
@@ -65,11 +66,9 @@ impl<'j> Run<'j> {
         let all: usize = config.machines.iter().map(|machine| machine.vcpus as usize).sum();
         let threads = config.threads.clamp(1, all.max(1));
         let reads = if threads > 1 { Reads::Own } else { Reads::Mean };
-        let (mut machines, mut kernels, mut processors) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut machines, mut processors) = (Vec::new(), Vec::new());
         for (number, mut machine) in config.machines.into_iter().enumerate() {
-            let vcpus = machine.vcpus;
-            processors.extend((0..vcpus as usize).map(|index| (number, index)));
-            kernels.push((vcpus, machine.command_line, machine.seed));
+            processors.extend((0..machine.vcpus as usize).map(|index| (number, index)));
             let root = (config.root_length, &mut *config.fill_root);
             let rewind = machine.rewind.take();
             // All machines' processors are in one pool.
@@ -92,20 +91,10 @@ impl<'j> Run<'j> {
             machine.vcpus = vcpus.into_iter().map(VcpuSlot::new).collect();
         }
 
-        for ((machine, _), &(vcpus, command_line, seed)) in machines.iter_mut().zip(&kernels) {
-            // Of several processors each has a separate TSC: the clock that they share is KVM's
-            // (see `pvclock`).
-            let clock = if vcpus == 1 { "clocksource=tsc" } else { "clocksource=kvm-clock" };
-            let khz = scale.khz();
-            let command_line =
-                format!("{BASE_COMMAND_LINE} {clock} tsc_early_khz={khz} {command_line}");
-            let kernel = Kernel {
-                vmlinux: config.vmlinux,
-                initramfs: config.initramfs,
-                command_line: command_line.trim_end(),
-                seed: expand_seed(seed),
-            };
-            machine.load(vcpus, &kernel)?;
+        let kernel = KernelFiles { vmlinux: config.vmlinux, initramfs: config.initramfs };
+        for (machine, _) in &mut machines {
+            machine.complete_command_line(scale);
+            machine.load(&kernel)?;
         }
         events.event(RunEvent::Stage(Stage::Booting)).map_err(Error::EventSink)?;
         let window = |rewind: Rewind| scale.to_ticks(rewind.window);
@@ -160,6 +149,7 @@ impl<'j> Run<'j> {
             begun: Vec::new(),
             thread_slices: Vec::new(),
             machines,
+            kernel,
             shared: config.shared,
             shares: Vec::new(),
             processors,
@@ -225,16 +215,28 @@ impl Machine {
             let bytes = root.mapping_mut().as_mut_slice();
             fill_root(&mut bytes[..root_length as usize]).map_err(Error::Input)?;
         }
-        let channel = ChannelDevice::new(config.job, config.command)
+        let mut channel = ChannelDevice::new(config.job, config.command)
             .map_err(|error| Error::Memory(4, error))?;
-        let mut bus = Bus::new();
-        let mut next = layout::PCI_MEMORY.start;
-        bus.add(Function::new(HOST_BRIDGE), &mut next);
-        let channel_function = Function::new(CHANNEL)
-            .with_bar(stasis_channel::MAILBOX_BAR, stasis_channel::MAILBOX_SIZE as u64, true)
-            .with_bar(stasis_channel::REGISTERS_BAR, stasis_channel::REGISTERS_SIZE as u64, false);
-        let slot = bus.add(channel_function, &mut next);
-        let mailbox = bus.function(slot).bar(stasis_channel::MAILBOX_BAR).unwrap_or(0);
+        let fails = !config.failures.is_empty();
+        let own = config.drives.len();
+        let (mut drives, mut functions, mut controllers) = (Vec::new(), Vec::new(), Vec::new());
+        for DriveConfig { drive, tenant, controller } in
+            config.drives.into_iter().chain(config.root)
+        {
+            let Plugged { device, function, link } = plug(&controller, &drive.properties().name)?;
+            let mut device = DriveDevice::new(device, drive, tenant, is_lazy(&controller));
+            if fails {
+                device.make_replaceable();
+                channel.make_restartable();
+            }
+            drives.push(device);
+            functions.push((function, link));
+            controllers.push(controller);
+        }
+        let ports: Vec<_> = config.ports.into_iter().map(NetworkDevice::new).collect();
+        let mut bus = bus(functions, &ports);
+        let channel_function = bus.function(layout::CHANNEL_SLOT);
+        let mailbox = channel_function.bar(stasis_channel::MAILBOX_BAR).unwrap_or(0);
         let mut regions: Vec<(u64, u64, u64)> = memory
             .regions()
             .iter()
@@ -244,23 +246,15 @@ impl Machine {
         // SAFETY: the mappings live as long as the machine, longer than its
         // processors (field order), and cover these lengths.
         unsafe { engine.add_machine(&regions, config.vcpus, reads, config.random)? };
-        let (mut drives, own) = (Vec::new(), config.drives.len());
-        for drive in config.drives.into_iter().chain(config.root) {
-            let (device, function, link) = plug(drive)?;
-            match link {
-                Some(link) => bus.add_behind_port(function, link, &mut next),
-                None => bus.add(function, &mut next),
-            };
-            drives.push(device);
-        }
-        let ports: Vec<_> = config.ports.into_iter().map(NetworkDevice::new).collect();
-        for port in &ports {
-            bus.add(port.function(), &mut next);
-        }
+        let boot =
+            Boot { command_line: config.command_line.to_owned(), seed: config.seed, count: 0 };
         let processors = (0..config.vcpus).map(Processor::new).collect();
         Ok(Self {
             lazy: drives.iter().any(DriveDevice::is_lazy),
             pauses: Pauses::new(config.pauses),
+            failures: Failures::new(config.failures),
+            boot,
+            controllers,
             processors,
             vcpus: Vec::new(),
             memory,
@@ -289,38 +283,116 @@ impl Machine {
         })
     }
 
+    /// Puts what the kernel must know of the machine before what the user gives it.
+    fn complete_command_line(&mut self, scale: Scale) {
+        // Of several processors each has a separate TSC: the clock that they share is KVM's
+        // (see `pvclock`).
+        let clock = match self.processors.len() {
+            1 => "clocksource=tsc",
+            _ => "clocksource=kvm-clock",
+        };
+        let (khz, given) = (scale.khz(), &self.boot.command_line);
+        let line = format!("{BASE_COMMAND_LINE} {clock} tsc_early_khz={khz} {given}");
+        self.boot.command_line = line.trim_end().to_owned();
+    }
+
     /// Puts the kernel into memory, and the first processor before it.
-    fn load(&mut self, vcpus: u32, kernel: &Kernel) -> Result<(), Error> {
-        boot::write_tables(&self.memory).map_err(|_| boot::BootError::TooSmall)?;
-        acpi::write(&self.memory, vcpus as u8).map_err(|_| boot::BootError::TooSmall)?;
-        let entry = boot::load(&self.memory, kernel)?;
+    pub(super) fn load(&mut self, files: &KernelFiles<'_>) -> Result<(), Error> {
+        let Boot { command_line, seed, count } = &self.boot;
+        // No boot draws what another does; the first one draws by the seed itself.
+        let seed = if *count == 0 { *seed } else { splitmix::nth(*seed, *count) };
+        let kernel = Kernel {
+            vmlinux: files.vmlinux,
+            initramfs: files.initramfs,
+            command_line,
+            seed: expand_seed(seed),
+        };
+        let too_small = |_| boot::BootError::TooSmall;
+        boot::write_tables(&self.memory).map_err(too_small)?;
+        acpi::write(&self.memory, self.processors.len() as u8).map_err(too_small)?;
+        let entry = boot::load(&self.memory, &kernel)?;
         self.vcpus[0].start_at_kernel(entry)
+    }
+
+    /// Brings all devices but the drives themselves into their state after power-on.
+    pub(super) fn reset_devices(&mut self) -> Result<(), Error> {
+        let mut functions = Vec::new();
+        for (drive, controller) in self.drives.iter_mut().zip(&mut self.controllers) {
+            if let Controller::Nvme(_, state, _) = controller {
+                *state = drive.kept_state().map(Box::new);
+            }
+            let Plugged { device, function, link } = plug(controller, drive.name())?;
+            drive.replace(device);
+            functions.push((function, link));
+        }
+        self.ports = self.ports.iter().map(|port| NetworkDevice::new(port.place)).collect();
+        self.bus = bus(functions, &self.ports);
+        self.io_apic = IoApic::new(self.processors.len() as u32);
+        self.cmos = Cmos::default();
+        self.clock = PvClock::new(self.processors.len(), self.clock.reads());
+        Ok(())
     }
 }
 
-/// A drive with its controller, its PCI function, and the link to that.
-fn plug(config: DriveConfig) -> Result<(DriveDevice, Function, Option<Link>), Error> {
-    let DriveConfig { drive, tenant, controller } = config;
-    let name = drive.properties().name.clone();
+/// The bus of a machine with these functions of drives and these ports.
+fn bus(drives: Vec<(Function, Option<Link>)>, ports: &[NetworkDevice]) -> Bus {
+    let mut bus = Bus::new();
+    let mut next = layout::PCI_MEMORY.start;
+    bus.add(Function::new(HOST_BRIDGE), &mut next);
+    let channel = Function::new(CHANNEL)
+        .with_bar(stasis_channel::MAILBOX_BAR, stasis_channel::MAILBOX_SIZE as u64, true)
+        .with_bar(stasis_channel::REGISTERS_BAR, stasis_channel::REGISTERS_SIZE as u64, false);
+    bus.add(channel, &mut next);
+    for (function, link) in drives {
+        match link {
+            Some(link) => bus.add_behind_port(function, link, &mut next),
+            None => bus.add(function, &mut next),
+        };
+    }
+    for port in ports {
+        bus.add(port.function(), &mut next);
+    }
+    bus
+}
+
+/// A drive's controller, its PCI function, and the link to that.
+struct Plugged {
+    device: Box<dyn DriveController>,
+    function: Function,
+    link: Option<Link>,
+}
+
+/// The controller of the drive `name`.
+fn plug(controller: &Controller, name: &str) -> Result<Plugged, Error> {
     Ok(match controller {
         Controller::Nvme(config, state, link) => {
             let function = NvmeController::function(config.queue_pairs);
-            let lazy = config.shadow == Doorbells::Lazy;
-            let state = state.map_or_else(|| KeptState::as_made(&config), |state| *state);
-            let controller = stasis_nvme::Controller::with_state(config, &state)
-                .map_err(|error| Error::Drive(name, error.into()))?;
-            let controller = NvmeController::new(controller);
-            (DriveDevice::new(controller, drive, tenant, lazy), function, Some(link))
+            let state = match state {
+                Some(state) => (**state).clone(),
+                None => KeptState::as_made(config),
+            };
+            let controller = stasis_nvme::Controller::with_state(config.clone(), &state)
+                .map_err(|error| Error::Drive(name.to_owned(), error.into()))?;
+            let device = Box::new(NvmeController::new(controller));
+            Plugged { device, function, link: Some(*link) }
         }
         Controller::Virtio(config) => {
-            let lazy = config.notify == Doorbells::Lazy;
-            let device =
-                PciDevice::new(config).map_err(|error| Error::Drive(name, error.into()))?;
-            let controller = VirtioController::new(device);
-            let function = controller.function();
-            (DriveDevice::new(controller, drive, tenant, lazy), function, None)
+            let device = PciDevice::new(config.clone())
+                .map_err(|error| Error::Drive(name.to_owned(), error.into()))?;
+            let device = VirtioController::new(device);
+            let function = device.function();
+            Plugged { device: Box::new(device), function, link: None }
         }
     })
+}
+
+/// Whether the driver of a controller does not ring for a submission.
+fn is_lazy(controller: &Controller) -> bool {
+    let doorbells = match controller {
+        Controller::Nvme(config, ..) => config.shadow,
+        Controller::Virtio(config) => config.notify,
+    };
+    doorbells == Doorbells::Lazy
 }
 
 /// Stretches a seed to the length that the kernel takes.

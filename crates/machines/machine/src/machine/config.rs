@@ -9,6 +9,7 @@ use stasis_block::Link;
 use stasis_channel::Job;
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
 
+use super::failures::Failure;
 use super::networks::NetworkConfig;
 use super::pauses::Pause;
 use crate::devices::{CommandSource, PortConfig};
@@ -71,6 +72,8 @@ pub struct MachineConfig<'a> {
     pub waited: bool,
     /// When its processors stand still; these do not overlap.
     pub pauses: Vec<Pause>,
+    /// When it fails.
+    pub failures: Vec<Failure>,
 }
 
 /// Configuration of a run.

@@ -21,6 +21,12 @@ const PCI_PORTS: std::ops::RangeInclusive<u16> = 0xcf8..=0xcff;
 /// Linux's early attempt to calibrate by it at once (`quick_pit_calibrate`).
 const PIT: std::ops::RangeInclusive<u16> = 0x40..=0x43;
 
+/// The port that tells a kernel the reason of a non-maskable interrupt (PC/AT: system control port
+/// B): a bus or memory error in its two upper bits, which there is never. The other bits stay as
+/// those of a port that nothing answers.
+const NMI_REASON: u16 = 0x61;
+const NO_NMI_REASON: u8 = 0x3f;
+
 impl Machine {
     /// Does what `exit` of processor `index` asks for, at that processor's time.
     pub(super) fn act(
@@ -265,6 +271,8 @@ impl Machine {
             into.fill(self.cmos.read(port));
         } else if PIT.contains(&port) {
             into.fill(0);
+        } else if port == NMI_REASON {
+            into.fill(NO_NMI_REASON);
         }
     }
 }

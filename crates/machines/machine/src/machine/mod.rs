@@ -6,6 +6,7 @@ mod attend;
 mod build;
 mod config;
 mod exits;
+mod failures;
 mod interrupts;
 mod limits;
 mod networks;
@@ -39,6 +40,7 @@ use vm::Machine;
 pub use config::{
     Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
 };
+pub use failures::{Failure, FailureKind};
 pub use networks::NetworkConfig;
 pub use pauses::Pause;
 
@@ -52,7 +54,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// See [`Error`]; a guest that fails is an [`Outcome`], not an error.
-pub fn run(config: Config<'_>, events: &mut dyn EventSink) -> Result<Outcome, Error> {
+pub fn run<'a>(config: Config<'a>, events: &'a mut dyn EventSink) -> Result<Outcome, Error> {
     let mut run = Run::new(config, events)?;
     let ending = run.run()?;
     run.outcome(ending)
@@ -65,10 +67,12 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.advance();
-            for machine in self.machines.iter().filter(|machine| machine.finished) {
+            let deaf = |machine: &&Machine| machine.finished || machine.failures.is_off();
+            for machine in self.machines.iter().filter(deaf) {
                 machine.discard_frames(&mut self.timeline);
             }
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
+                machine.run_due_failures(&mut self.timeline, &self.kernel)?;
                 machine.run_due_pauses(&mut self.timeline);
                 machine.run_due_events(&mut self.timeline)?;
                 machine.wake(self.instant);

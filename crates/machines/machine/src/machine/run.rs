@@ -13,10 +13,18 @@ use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::vcpu_pool::{ThreadSlice, VcpuPool};
 
+/// What every machine boots.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KernelFiles<'j> {
+    pub(super) vmlinux: &'j [u8],
+    pub(super) initramfs: &'j [u8],
+}
+
 pub(super) struct Run<'j> {
     // Dropped in this order: the parts that point into the vCPUs, then the machines.
     pub(super) timeline: Timeline<'j>,
     pub(super) machines: Vec<Machine>,
+    pub(super) kernel: KernelFiles<'j>,
     pub(super) shared: Vec<SharedDrive>,
     /// Reports of the shared drives at the moment when the last command that is waited for ended.
     pub(super) shares: Vec<SharedOutcome>,

@@ -14,6 +14,11 @@ impl Run<'_> {
         match after {
             After::Continue => Ok(None),
             After::Agent(event) => self.agent_event(number, event),
+            After::Panicked if self.machines[number].failures.is_panic() => {
+                let now = self.timeline.clock.now_ns();
+                self.machines[number].crash(now)?;
+                Ok(None)
+            }
             After::Panicked => {
                 self.machines[number].ending = Some(Ending::Panicked);
                 Ok(Some(Ending::Panicked))
@@ -32,8 +37,11 @@ impl Run<'_> {
             | AgentEvent::Help(_) => {}
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
-                machine.started = Some(now);
-                machine.drives.iter_mut().for_each(|drive| drive.control().start(now));
+                // A machine that boots again begins its command again, and not its figures.
+                if machine.started.is_none() {
+                    machine.started = Some(now);
+                    machine.drives.iter_mut().for_each(|drive| drive.control().start(now));
+                }
                 if !self.timeline.statistics.running {
                     let frozen = self.frozen();
                     self.timeline.statistics.start(
@@ -44,7 +52,10 @@ impl Run<'_> {
                     self.timeline.emit(RunEvent::Stage(Stage::Running))?;
                     self.shared.iter().for_each(|shared| shared.start(now));
                     self.timeline.networks.begin(now);
-                    self.machines.iter_mut().for_each(|machine| machine.pauses.begin(now));
+                    for machine in &mut self.machines {
+                        machine.pauses.begin(now);
+                        machine.failures.begin(now);
+                    }
                 }
             }
             AgentEvent::Exited(status) => self.ended(number, Ending::Exited(status))?,

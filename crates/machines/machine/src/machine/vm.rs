@@ -5,6 +5,8 @@ use std::time::Duration;
 use stasis_block::clock::Nanos;
 use stasis_run_events::Ending;
 
+use super::config::Controller;
+use super::failures::Failures;
 use super::pauses::Pauses;
 use super::rewind::RewindState;
 use super::timeline::Timeline;
@@ -31,6 +33,11 @@ pub(super) struct Machine {
     /// Whether any drive is to be polled for submissions.
     pub(super) lazy: bool,
     pub(super) pauses: Pauses,
+    pub(super) failures: Failures,
+    /// How it boots.
+    pub(super) boot: Boot,
+    /// How each of its drives is presented.
+    pub(super) controllers: Vec<Controller>,
     pub(super) serial: Serial,
     pub(super) io_apic: IoApic,
     pub(super) cmos: Cmos,
@@ -57,6 +64,14 @@ pub(super) struct Machine {
     pub(super) refused_help: u64,
     /// Whether its agent has no more messages: it does not run again.
     pub(super) finished: bool,
+}
+
+/// How a machine boots, beside the files that all boot.
+pub(super) struct Boot {
+    pub(super) command_line: String,
+    pub(super) seed: u64,
+    /// How often it has booted.
+    pub(super) count: u64,
 }
 
 /// The step that follows an exit.
@@ -86,9 +101,12 @@ impl Machine {
             .drives
             .iter()
             .filter_map(|drive| Some(scale.to_ticks(drive.next_event()?).max(held_until)));
-        let ports = self.next_port_event(timeline).into_iter();
+        // Frames for a machine that is off are thrown away whenever it is looked at.
+        let ports = self.next_port_event(timeline).filter(|_| !self.failures.is_off()).into_iter();
         let pause = self.pauses.next_event(scale);
-        timers.chain(drives).chain(ports.map(|at| scale.to_ticks(at))).chain(pause).min()
+        let failure = self.failures.next_event().map(|at| scale.to_ticks(at));
+        let ports = ports.map(|at| scale.to_ticks(at));
+        timers.chain(drives).chain(ports).chain(pause).chain(failure).min()
     }
 
     /// When a processor's timer expires (ticks): of a busy one, on its own time.

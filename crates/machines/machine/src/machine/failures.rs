@@ -1,0 +1,282 @@
+//! Failures of a machine: it goes off, by itself or with its power, and boots again later on the
+//! drives as they are left. All others go on meanwhile.
+
+use std::collections::VecDeque;
+
+use stasis_block::clock::Nanos;
+use stasis_block::splitmix;
+use stasis_drive::Sampling;
+use stasis_run_events::FaultRecord;
+
+use super::run::KernelFiles;
+use super::timeline::Timeline;
+use super::vm::Machine;
+use crate::error::Error;
+use crate::vcpu::{Processor, ProcessorState};
+
+/// How a machine fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Its power is cut, and that of its drives.
+    PowerCut,
+    /// It is reset: its drives keep their power, and what they have acknowledged.
+    Reset,
+    /// Its processors stop for good, while its devices go on until it is reset.
+    Hang,
+    /// A non-maskable interrupt makes its kernel panic.
+    Panic,
+}
+
+/// A failure of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// Number among the experiment's faults.
+    pub number: u16,
+    /// How it fails.
+    pub kind: FailureKind,
+    /// When, counted from the commands' start (ns).
+    pub at: Nanos,
+    /// After what time it boots again (ns), if it does.
+    pub restart: Option<Nanos>,
+    /// Chooses what a power cut leaves of its drives.
+    pub seed: u64,
+}
+
+/// The failures of a machine.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// Those to come, in the order of time.
+    coming: VecDeque<Failure>,
+    /// When the commands began (ns).
+    begun: Option<Nanos>,
+    /// The failure that it has not come back from, and when it does (ns): the greatest number for
+    /// never.
+    present: Option<(Failure, Nanos)>,
+}
+
+impl Failures {
+    pub(super) fn new(mut failures: Vec<Failure>) -> Self {
+        failures.sort_by_key(|failure| failure.at);
+        Self { coming: failures.into(), begun: None, present: None }
+    }
+
+    /// The commands begin.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.begun.get_or_insert(now);
+    }
+
+    /// Whether it is off, so that nothing reaches it.
+    pub(super) fn is_off(&self) -> bool {
+        self.present.is_some_and(|(failure, back)| {
+            // Until its kernel has panicked it goes on.
+            failure.kind != FailureKind::Panic || back != PANICKING
+        })
+    }
+
+    /// Whether its kernel is about to panic, as it was told to.
+    pub(super) fn is_panic(&self) -> bool {
+        self.present
+            .is_some_and(|(failure, back)| failure.kind == FailureKind::Panic && back == PANICKING)
+    }
+
+    /// When it next fails, or comes back (ns).
+    pub(super) fn next_event(&self) -> Option<Nanos> {
+        match self.present {
+            Some((_, back)) => Some(back).filter(|back| *back < PANICKING),
+            None => self.next_failure(),
+        }
+    }
+
+    fn next_failure(&self) -> Option<Nanos> {
+        Some(self.begun?.saturating_add(self.coming.front()?.at))
+    }
+
+    /// The failure that is due at `now` (ns), with when it was.
+    fn fail(&mut self, now: Nanos) -> Option<(Failure, Nanos)> {
+        let at = self.next_failure().filter(|at| *at <= now)?;
+        let failure = self.coming.pop_front()?;
+        // One that is off cannot fail.
+        if self.present.is_some() {
+            return None;
+        }
+        let back = match failure.kind {
+            FailureKind::Panic => PANICKING,
+            _ => failure.restart.map_or(NEVER, |after| at.saturating_add(after).min(PANICKING - 1)),
+        };
+        self.present = Some((failure, back));
+        Some((failure, at))
+    }
+
+    /// Its kernel has panicked at `now` (ns).
+    fn panicked(&mut self, now: Nanos) {
+        if let Some((failure, back)) = &mut self.present {
+            let after = failure.restart;
+            *back = after.map_or(NEVER, |after| now.saturating_add(after).min(PANICKING - 1));
+        }
+    }
+
+    /// Comes back if it is time at `now` (ns); whether it does.
+    fn come_back(&mut self, now: Nanos) -> bool {
+        let back = self.next_event().is_some_and(|back| self.present.is_some() && back <= now);
+        if back {
+            self.present = None;
+        }
+        back
+    }
+}
+
+/// It does not come back.
+const NEVER: Nanos = Nanos::MAX;
+/// When it comes back follows from when its kernel has panicked.
+const PANICKING: Nanos = Nanos::MAX - 1;
+
+/// What a power cut leaves, drawn: everything that can be lost is lost now and then, as a
+/// [crash test](stasis_drive::power_cut) does, because that is what promises are measured by.
+fn sampling(seed: u64) -> Sampling {
+    match splitmix::nth(seed, 1) % 8 {
+        0..=2 => Sampling::Least,
+        3 => Sampling::Most,
+        _ => Sampling::Random(splitmix::nth(seed, 2)),
+    }
+}
+
+impl Machine {
+    /// Fails and comes back as is due.
+    pub(super) fn run_due_failures(
+        &mut self,
+        timeline: &mut Timeline,
+        kernel: &KernelFiles<'_>,
+    ) -> Result<(), Error> {
+        let now = timeline.clock.now_ns();
+        if self.failures.come_back(now) {
+            self.boot_again(timeline, kernel)?;
+        }
+        // A command that has ended stays ended.
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        while let Some((failure, at)) = self.failures.fail(now) {
+            let number = failure.number;
+            timeline.faults.push(FaultRecord {
+                fault: number,
+                at,
+                order: None,
+                offset: 0,
+                length: 0,
+            });
+            match failure.kind {
+                FailureKind::PowerCut => {
+                    self.stop_processors();
+                    for (index, drive) in self.drives.iter_mut().enumerate() {
+                        let seed = splitmix::nth(failure.seed, index as u64);
+                        drive.control().cut_power(sampling(seed));
+                    }
+                    self.reset_devices()?;
+                }
+                FailureKind::Reset => {
+                    self.stop_processors();
+                    self.reset_devices()?;
+                }
+                FailureKind::Hang => self.stop_processors(),
+                FailureKind::Panic => self.interrupt_for_panic(timeline.clock.now()),
+            }
+            // One without a delay.
+            if self.failures.come_back(now) {
+                self.boot_again(timeline, kernel)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Its kernel has panicked, as it was told to.
+    pub(super) fn crash(&mut self, now: Nanos) -> Result<(), Error> {
+        self.failures.panicked(now);
+        self.stop_processors();
+        self.reset_devices()
+    }
+
+    fn stop_processors(&mut self) {
+        for (index, processor) in self.processors.iter_mut().enumerate() {
+            let time = processor.time;
+            *processor = Processor { time, ..Processor::new(index as u32) };
+            processor.state = ProcessorState::Waiting;
+        }
+    }
+
+    fn interrupt_for_panic(&mut self, now: u64) {
+        self.vcpus[0].nmi();
+        let processor = &mut self.processors[0];
+        if processor.state == ProcessorState::Halted {
+            processor.state = ProcessorState::Runnable;
+            processor.time = processor.time.max(now);
+        }
+    }
+
+    fn boot_again(
+        &mut self,
+        timeline: &mut Timeline,
+        kernel: &KernelFiles<'_>,
+    ) -> Result<(), Error> {
+        self.discard_frames(timeline);
+        self.boot.count += 1;
+        self.memory.lose();
+        self.channel.restart();
+        self.stop_processors();
+        self.reset_devices()?;
+        self.stop_helping(timeline);
+        for vcpu in &mut self.vcpus {
+            vcpu.reset()?;
+        }
+        let now = timeline.clock.now();
+        for processor in &mut self.processors {
+            processor.time = processor.time.max(now);
+        }
+        self.processors[0].state = match self.pauses.is_paused() {
+            true => ProcessorState::Paused,
+            false => ProcessorState::Runnable,
+        };
+        self.load(kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(number: u16, kind: FailureKind, at: Nanos, restart: Option<Nanos>) -> Failure {
+        Failure { number, kind, at, restart, seed: 0 }
+    }
+
+    #[test]
+    fn a_machine_comes_back_and_fails_again() {
+        use FailureKind::{PowerCut, Reset};
+        let mut failures = Failures::new(vec![
+            failure(2, PowerCut, 900, None),
+            failure(0, PowerCut, 100, Some(300)),
+            failure(1, Reset, 200, Some(1)),
+        ]);
+        assert_eq!((failures.next_event(), failures.fail(u64::MAX)), (None, None));
+        failures.begin(1_000);
+        assert_eq!(failures.next_event(), Some(1_100));
+        assert_eq!(failures.fail(1_099), None);
+        assert_eq!(failures.fail(1_100).map(|(one, at)| (one.number, at)), Some((0, 1_100)));
+        assert!(failures.is_off() && !failures.come_back(1_399));
+        assert_eq!(failures.next_event(), Some(1_400));
+        assert_eq!(failures.fail(1_250), None, "one that is off cannot fail");
+        assert!(failures.come_back(1_400) && !failures.is_off());
+        assert_eq!(failures.fail(1_900).map(|(one, at)| (one.number, at)), Some((2, 1_900)));
+        assert_eq!((failures.next_event(), failures.come_back(u64::MAX)), (None, false));
+        assert!(failures.is_off(), "it never comes back");
+    }
+
+    #[test]
+    fn a_panic_goes_on_until_the_kernel_has_panicked() {
+        let mut failures = Failures::new(vec![failure(0, FailureKind::Panic, 0, Some(5))]);
+        failures.begin(10);
+        assert!(failures.fail(10).is_some());
+        assert!(failures.is_panic() && !failures.is_off());
+        assert_eq!((failures.next_event(), failures.come_back(1_000)), (None, false));
+        failures.panicked(20);
+        assert!(!failures.is_panic() && failures.is_off() && failures.come_back(25));
+    }
+}
