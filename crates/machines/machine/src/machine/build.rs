@@ -9,9 +9,8 @@ use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::PciDevice;
 
-use super::config::{
-    Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig,
-};
+use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
+use super::controller::Controller;
 use super::failures::Failures;
 use super::limits::Limits;
 use super::networks::Networks;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use stasis_block::clock::Nanos;
-use stasis_block::Link;
 use stasis_channel::Job;
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
 
+use super::controller::Controller;
 use super::failures::Failure;
 use super::networks::NetworkConfig;
 use super::pauses::Pause;
@@ -22,16 +22,6 @@ pub struct DriveConfig {
     pub tenant: Option<TenantHandle>,
     /// How the controller presents it.
     pub controller: Controller,
-}
-
-/// The interface through which the guest sees a drive.
-#[derive(Debug, Clone)]
-pub enum Controller {
-    /// An NVMe controller, the state that it has kept while its power was off, and its link of PCI
-    /// Express.
-    Nvme(stasis_nvme::Config, Option<Box<stasis_nvme::KeptState>>, Link),
-    /// A virtio block device.
-    Virtio(stasis_virtio::Config),
 }
 
 /// How far time may be set back for a drive that is faster than the guest.

@@ -1,18 +1,8 @@
-//! Failures of a machine: it goes off, by itself or with its power, and boots again later on the
-//! drives as they are left. All others go on meanwhile.
+//! Failures of a machine: when it fails, and when it comes back.
 
 use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
-use stasis_block::splitmix;
-use stasis_drive::Sampling;
-use stasis_run_events::FaultRecord;
-
-use super::run::KernelFiles;
-use super::timeline::Timeline;
-use super::vm::Machine;
-use crate::error::Error;
-use crate::vcpu::{Processor, ProcessorState};
 
 /// How a machine fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +82,7 @@ impl Failures {
     }
 
     /// The failure that is due at `now` (ns), with when it was.
-    fn fail(&mut self, now: Nanos) -> Option<(Failure, Nanos)> {
+    pub(super) fn fail(&mut self, now: Nanos) -> Option<(Failure, Nanos)> {
         let at = self.next_failure().filter(|at| *at <= now)?;
         let failure = self.coming.pop_front()?;
         // One that is off cannot fail.
@@ -108,7 +98,7 @@ impl Failures {
     }
 
     /// Its kernel has panicked at `now` (ns).
-    fn panicked(&mut self, now: Nanos) {
+    pub(super) fn panicked(&mut self, now: Nanos) {
         if let Some((failure, back)) = &mut self.present {
             let after = failure.restart;
             *back = after.map_or(NEVER, |after| now.saturating_add(after).min(PANICKING - 1));
@@ -116,7 +106,7 @@ impl Failures {
     }
 
     /// Comes back if it is time at `now` (ns); whether it does.
-    fn come_back(&mut self, now: Nanos) -> bool {
+    pub(super) fn come_back(&mut self, now: Nanos) -> bool {
         let back = self.next_event().is_some_and(|back| self.present.is_some() && back <= now);
         if back {
             self.present = None;
@@ -129,115 +119,6 @@ impl Failures {
 const NEVER: Nanos = Nanos::MAX;
 /// When it comes back follows from when its kernel has panicked.
 const PANICKING: Nanos = Nanos::MAX - 1;
-
-/// What a power cut leaves, drawn: everything that can be lost is lost now and then, as a
-/// [crash test](stasis_drive::power_cut) does, because that is what promises are measured by.
-fn sampling(seed: u64) -> Sampling {
-    match splitmix::nth(seed, 1) % 8 {
-        0..=2 => Sampling::Least,
-        3 => Sampling::Most,
-        _ => Sampling::Random(splitmix::nth(seed, 2)),
-    }
-}
-
-impl Machine {
-    /// Fails and comes back as is due.
-    pub(super) fn run_due_failures(
-        &mut self,
-        timeline: &mut Timeline,
-        kernel: &KernelFiles<'_>,
-    ) -> Result<(), Error> {
-        let now = timeline.clock.now_ns();
-        if self.failures.come_back(now) {
-            self.boot_again(timeline, kernel)?;
-        }
-        // A command that has ended stays ended.
-        if self.ended.is_some() {
-            return Ok(());
-        }
-        while let Some((failure, at)) = self.failures.fail(now) {
-            let number = failure.number;
-            timeline.faults.push(FaultRecord {
-                fault: number,
-                at,
-                order: None,
-                offset: 0,
-                length: 0,
-            });
-            match failure.kind {
-                FailureKind::PowerCut => {
-                    self.stop_processors();
-                    for (index, drive) in self.drives.iter_mut().enumerate() {
-                        let seed = splitmix::nth(failure.seed, index as u64);
-                        drive.control().cut_power(sampling(seed));
-                    }
-                    self.reset_devices()?;
-                }
-                FailureKind::Reset => {
-                    self.stop_processors();
-                    self.reset_devices()?;
-                }
-                FailureKind::Hang => self.stop_processors(),
-                FailureKind::Panic => self.interrupt_for_panic(timeline.clock.now()),
-            }
-            // One without a delay.
-            if self.failures.come_back(now) {
-                self.boot_again(timeline, kernel)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Its kernel has panicked, as it was told to.
-    pub(super) fn crash(&mut self, now: Nanos) -> Result<(), Error> {
-        self.failures.panicked(now);
-        self.stop_processors();
-        self.reset_devices()
-    }
-
-    fn stop_processors(&mut self) {
-        for (index, processor) in self.processors.iter_mut().enumerate() {
-            let time = processor.time;
-            *processor = Processor { time, ..Processor::new(index as u32) };
-            processor.state = ProcessorState::Waiting;
-        }
-    }
-
-    fn interrupt_for_panic(&mut self, now: u64) {
-        self.vcpus[0].nmi();
-        let processor = &mut self.processors[0];
-        if processor.state == ProcessorState::Halted {
-            processor.state = ProcessorState::Runnable;
-            processor.time = processor.time.max(now);
-        }
-    }
-
-    fn boot_again(
-        &mut self,
-        timeline: &mut Timeline,
-        kernel: &KernelFiles<'_>,
-    ) -> Result<(), Error> {
-        self.discard_frames(timeline);
-        self.boot.count += 1;
-        self.memory.lose();
-        self.channel.restart();
-        self.stop_processors();
-        self.reset_devices()?;
-        self.stop_helping(timeline);
-        for vcpu in &mut self.vcpus {
-            vcpu.reset()?;
-        }
-        let now = timeline.clock.now();
-        for processor in &mut self.processors {
-            processor.time = processor.time.max(now);
-        }
-        self.processors[0].state = match self.pauses.is_paused() {
-            true => ProcessorState::Paused,
-            false => ProcessorState::Runnable,
-        };
-        self.load(kernel)
-    }
-}
 
 #[cfg(test)]
 mod tests {

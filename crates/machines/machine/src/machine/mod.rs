@@ -5,6 +5,7 @@ mod agent;
 mod attend;
 mod build;
 mod config;
+mod controller;
 mod exits;
 mod failures;
 mod interrupts;
@@ -14,6 +15,7 @@ mod order;
 mod outcome;
 mod pauses;
 mod ports;
+mod recovery;
 mod rewind;
 mod round;
 mod run;
@@ -37,9 +39,8 @@ use run::Run;
 use timeline::{Timeline, BATCH, BATCH_BYTES};
 use vm::Machine;
 
-pub use config::{
-    Config, Controller, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig,
-};
+pub use config::{Config, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig};
+pub use controller::Controller;
 pub use failures::{Failure, FailureKind};
 pub use networks::NetworkConfig;
 pub use pauses::Pause;

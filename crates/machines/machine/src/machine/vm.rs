@@ -5,7 +5,7 @@ use std::time::Duration;
 use stasis_block::clock::Nanos;
 use stasis_run_events::Ending;
 
-use super::config::Controller;
+use super::controller::Controller;
 use super::failures::Failures;
 use super::pauses::Pauses;
 use super::rewind::RewindState;
