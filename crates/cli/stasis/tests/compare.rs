@@ -111,6 +111,13 @@ fn no_command_destroys_what_it_reads() {
     )
     .unwrap();
 
+    // Results in a folder with the name of a model are no model that is read.
+    for _ in 0..2 {
+        let words =
+            ["sim", "samsung-980-pro", "--trace", "results", "--results", "samsung-980-pro"];
+        assert!(stasis(folder, &words).status.success(), "{words:?}");
+    }
+
     let medium = "model=null,medium=file:results/drive0.after-cut.img";
     let before = bytes_of(folder);
     for words in [

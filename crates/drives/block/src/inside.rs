@@ -190,7 +190,7 @@ impl<T: Copy> Parts<T> {
             ("channel", self.channel),
             ("positioning", self.positioning),
             ("transfer", self.transfer),
-            ("service", self.service),
+            ("service time", self.service),
             ("other", self.other),
         ]
     }

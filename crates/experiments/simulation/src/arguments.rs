@@ -6,6 +6,7 @@ use stasis_report::Ios;
 
 use clap::Args as _;
 
+use crate::model;
 use crate::points::{Point, Seeds};
 
 /// The models and loads of `stasis sim`, and its options.
@@ -94,7 +95,7 @@ pub struct Arguments {
 impl Arguments {
     /// The files and folders that are read: of models, loads and traces.
     pub fn inputs(&self) -> Vec<PathBuf> {
-        let models = self.model.iter().map(PathBuf::from);
+        let models = self.model.iter().filter_map(|word| model::file(word));
         models.chain(self.workload.iter().cloned()).chain(self.trace.iter().cloned()).collect()
     }
 

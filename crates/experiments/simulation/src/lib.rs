@@ -32,6 +32,7 @@ use stasis_workload::{Finished, Pause, Simulation, Workload};
 use self::points::Point;
 
 pub use self::arguments::Arguments;
+pub use self::model::file as model_file;
 
 /// The engine's name in results.
 const ENGINE: &str = "sim";

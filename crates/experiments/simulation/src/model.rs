@@ -1,6 +1,6 @@
 //! The model that a simulation drives, from its word or its file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
 use schemars::JsonSchema;
@@ -18,6 +18,12 @@ struct File {
 #[derive(Deserialize, JsonSchema)]
 struct Drive {
     model: Option<ModelSpec>,
+}
+
+/// The file that MODEL names, if it is one: a named model is none, though a folder may have its name.
+pub fn file(word: &str) -> Option<PathBuf> {
+    let name = if word.ends_with(".toml") { Some(word) } else { word.strip_prefix("profile:") };
+    name.map(PathBuf::from)
 }
 
 /// Reads MODEL: a word, an inline table, or a TOML file with a `[model]` table

@@ -104,7 +104,7 @@ impl<'a> Point<'a> {
 
     /// The files that it reads.
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
-        vec![PathBuf::from(self.model), self.source.to_owned()]
+        model::file(self.model).into_iter().chain([self.source.to_owned()]).collect()
     }
 
     /// The words of this program for it alone, where the command asks for others, too.

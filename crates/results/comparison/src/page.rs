@@ -269,7 +269,8 @@ impl Comparison {
                 ]);
             }
         }
-        let caption = "`model` is the time of a model that tells no parts of it.";
+        let caption = "Queue is the wait for other commands, service time the latency that a model by figures gives the command alone, \
+                       and model the time of a model that tells no parts of it.";
         let section = Section::new("Why the slowest I/Os are slow");
         (!table.rows.is_empty()).then(|| section.with(Block::Table(caption.into(), table)))
     }

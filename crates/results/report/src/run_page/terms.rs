@@ -1,5 +1,7 @@
 //! The terms of a run's page, explained.
 
+use stasis_block::inside::Inside;
+
 use super::drive::Used;
 use super::kind::Kind;
 use crate::summary::{DriveSummary, Summary};
@@ -46,6 +48,20 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
              linear and logarithmic.",
         ),
     ];
+    let tells = |drive: &DriveSummary| {
+        let flash = drive.inside.as_ref().and_then(Inside::flash).is_some();
+        !flash && drive.slowest.iter().any(|io| io.parts.is_some())
+    };
+    if summary.drives.iter().any(tells) {
+        terms.push((
+            "Where the time went",
+            "of a disk's command: waiting for the arm (queue), or for room in the write cache (buffer full); the \
+             arm's seek and the wait for the sector (positioning); the bytes under the head (transfer); the \
+             interface and the electronics (controller). Of a model by figures: waiting for other commands \
+             (queue) or the write cache (buffer full); the latency of the command alone (service time); the \
+             bytes beyond those which that latency holds (transfer).",
+        ));
+    }
     if kind == Kind::Simulation {
         let guests = ["Target", "Delivered", "Error", "Skipped", "Frozen"];
         terms.retain(|(term, _)| !guests.contains(term));

@@ -8,6 +8,7 @@ use anyhow::{bail, ensure, Context, Result};
 use serde_json::Value;
 use stasis_experiment::Experiment;
 use stasis_runner::job_file;
+use stasis_simulation::model_file;
 
 use super::command::{Made, Parse};
 
@@ -54,7 +55,7 @@ pub fn inputs(words: &[String], parse: Parse) -> Result<BTreeSet<PathBuf>> {
             )?;
         }
         Made::On(on) => {
-            on.models.split(',').for_each(|word| named(word.trim(), Path::new(""), &mut paths));
+            paths.extend(on.models.split(',').filter_map(|word| model_file(word.trim())));
             let file = on.experiment.clone();
             of_experiment(file, || crate::commands::on::joined(*on), &mut paths)?;
         }
