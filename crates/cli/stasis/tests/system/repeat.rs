@@ -14,7 +14,7 @@ fn run(bench: &Bench, results: &str, medium: &str) -> Finished {
         results,
         "--file",
         &guest_file("timing.sh"),
-        &format!("--drive=model=fixed:100us,{medium}"),
+        &format!("--drive=model=uniform:50us-150us,{medium}"),
         "--",
         "sh",
         "/root/timing.sh",
