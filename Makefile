@@ -79,6 +79,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test coordinate start_up -- --ignored --nocapture
 	$(TEST) --test system guides_to_crash_tests -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
+	$(TEST) --test system atomic_writes -- --ignored --nocapture
 	$(TEST) --test nvme_tcp --test kept_tcp -- --ignored --nocapture --test-threads=1
 	$(TEST) --test vfio_user -- --ignored --nocapture --test-threads=1
 	$(TEST) --test nvme_peer -- --ignored --nocapture

@@ -356,3 +356,27 @@ fn the_ranges_of_a_discard_may_come_in_room_for_all() {
     ranges[4..8].copy_from_slice(&64u32.to_le_bytes());
     assert_eq!(io.command(&mut bench, discard, &ranges).0.status, 0);
 }
+
+#[test]
+fn compare_and_write_are_fused_over_two_capsules() {
+    const COMPARE: u8 = 5;
+    let mut bench = Bench::new();
+    let (_admin, mut io, _) = with_queue(&mut bench, 0);
+    let (old, new) = (pattern(512, 1), pattern(512, 2));
+    assert_eq!(io.write(&mut bench, 3, &old).status, 0);
+    for (expected, holds) in [([0, 0], &new), ([0x285, 0x009], &new)] {
+        let mut ends = Vec::new();
+        for (opcode, fuse, data) in [(COMPARE, 1, &old), (WRITE, 2, &new)] {
+            let mut raw = Host::io(opcode, 3, 512, true);
+            raw[1] |= fuse;
+            raw[2..4].copy_from_slice(&io.next_cid().to_le_bytes());
+            io.send(&mut bench, 4, 0, &raw, data);
+        }
+        for _ in 0..2 {
+            ends.push(io.completion(&mut bench).0);
+        }
+        ends.sort_by_key(|end| end.cid);
+        assert_eq!([ends[0].status, ends[1].status], expected);
+        assert_eq!(bench.disk[3 * 512..4 * 512], holds[..]);
+    }
+}

@@ -40,6 +40,13 @@ impl Atomicity {
             && offset.is_multiple_of(block);
         told.then_some(Self { unit: unit / block, offset: offset / block })
     }
+
+    /// Whether blocks, of which there is one at least, lie within one unit.
+    pub fn holds(self, lba: u64, blocks: u64) -> bool {
+        // The part before the first whole unit counts as one.
+        let unit_of = |lba: u64| lba.saturating_add(self.unit - self.offset) / self.unit;
+        unit_of(lba) == unit_of(lba.saturating_add(blocks.saturating_sub(1)))
+    }
 }
 
 #[cfg(test)]
@@ -61,5 +68,9 @@ mod tests {
         assert_eq!(of(1024, 4096, 16384), None, "no block begins a unit");
         assert_eq!(of(0, 512, 1 << 30), None, "more than the field holds");
         assert_eq!(of(0, 4096, 6144), Some((2, 0)), "rounded up to whole blocks");
+        let of = Atomicity { unit: 4, offset: 3 };
+        let held: Vec<_> = (0..8).filter(|&lba| of.holds(lba, 2)).collect();
+        assert_eq!(held, [0, 1, 3, 4, 5, 7]);
+        assert!(of.holds(3, 4) && !of.holds(3, 5) && !of.holds(2, 2));
     }
 }

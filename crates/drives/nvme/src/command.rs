@@ -9,7 +9,7 @@ pub const CQE_SIZE: usize = 16;
 
 /// NSID that stands for all namespaces (NVMe 1.4 section 6.1).
 pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
-/// FUSE in the flags: fused operations are not offered.
+/// FUSE in the flags.
 pub const FUSE: u8 = 0x03;
 /// PSDT in the flags: 0 for PRPs, 1 and 2 for SGLs, which differ in where
 /// metadata is only.

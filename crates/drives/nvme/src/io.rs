@@ -14,6 +14,7 @@ use crate::config::{Config, Namespace};
 use crate::controller_id::ControllerId;
 use crate::extent::Extent;
 use crate::features::{Features, FeaturesByController};
+use crate::fused::Fused;
 use crate::namespaces::{Creation, Namespaces};
 use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
@@ -53,6 +54,8 @@ pub struct Io {
     pub ana: Ana,
     /// The namespaces that controllers have.
     pub attachments: Attachments,
+    /// The fused commands under way.
+    pub fused: Fused,
     /// Commands that were aborted on behalf of another host, for their controllers to end.
     pub preempted: Vec<CommandId>,
     pub statistics: Statistics,
@@ -85,6 +88,7 @@ impl Io {
             reservations: Reservations::default(),
             ana: Ana::default(),
             attachments: Attachments::new(config.namespaces.len() as u32),
+            fused: Fused::default(),
             preempted: Vec::new(),
             statistics: Statistics::default(),
             changes: Changes::default(),
@@ -96,6 +100,7 @@ impl Io {
     /// Drops the state that the reset of a controller clears. `alone`: no other one is enabled.
     pub fn reset(&mut self, controller: ControllerId, alone: bool) {
         self.slots.abandon_all(controller);
+        self.fused.reset(controller);
         // Directives are of the namespaces, whose other hosts go on.
         if alone {
             self.placement.reset();

@@ -46,6 +46,7 @@ mod events;
 mod extent;
 mod features;
 mod formatting;
+mod fused;
 mod host;
 mod identity;
 mod interrupts;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::command::{CompletionEntry, CQE_SIZE, SQE_SIZE};
+use crate::command::{CompletionEntry, SubmissionEntry, CQE_SIZE, SQE_SIZE};
 use crate::{Memory, OutOfMemoryRange};
 
 /// Where the entries of a queue are, each of `SIZE` bytes.
@@ -26,17 +26,20 @@ pub struct SubmissionQueue {
     pub tail: u16,
     /// The completion queue its commands complete to.
     pub cq: u16,
+    /// The first of two fused commands, whose second one has not come yet.
+    pub fused: Option<SubmissionEntry>,
 }
 
 impl SubmissionQueue {
     /// A queue in the host's memory.
     pub fn new(base: u64, size: u16, cq: u16) -> Self {
-        Self { place: Place::Memory(base), size, head: 0, tail: 0, cq }
+        Self { place: Place::Memory(base), size, head: 0, tail: 0, cq, fused: None }
     }
 
     /// A queue whose commands come in capsules.
     pub fn of_capsules(size: u16, cq: u16) -> Self {
-        Self { place: Place::Capsules(VecDeque::new()), size, head: 0, tail: 0, cq }
+        let place = Place::Capsules(VecDeque::new());
+        Self { place, size, head: 0, tail: 0, cq, fused: None }
     }
 
     /// Takes a command that came in a capsule; whether there is room for it.

@@ -195,6 +195,7 @@ impl Subsystem {
                 && (host.queues.is_waiting()
                     || host.seen_changes != self.io.changes.count()
                     || self.formatting.controller() == Some(host.id)
+                    || self.io.fused.waiting() == Some(host.id)
                     || self.io.preempted.iter().any(|command| command.controller == host.id))
         };
         self.hosts.iter().flatten().find(waits).map(|host| host.id)

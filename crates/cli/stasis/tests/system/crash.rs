@@ -312,3 +312,23 @@ fn a_check_finds_the_drives_that_were_cut() {
     let none = test(&["--trace", "r", "--states", "0"]);
     assert!(none.stderr.contains("--states"), "{}", none.stderr);
 }
+
+/// The commands of `docs/reference/power-cuts.md` on atomic writes.
+#[test]
+#[ignore = "takes minutes: make slow-test"]
+fn atomic_writes_are_torn_only_by_a_drive_that_lies() {
+    let bench = Bench::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/crash/atomic.toml");
+    let test = |results: &str, more: &[&str]| {
+        let words = ["crash-test", example, "--engine", "exact", "--results", results];
+        bench.finish(bench.command(&[&words[..], more].concat()))
+    };
+    let honest = test("honest", &["--states", "60", "--check-every", "3"]);
+    honest.expect(0);
+    assert!(honest.stdout.contains("atomic unit 16KiB"), "{honest:#?}");
+    assert!(bench.json("honest/crash-test.json")["checked"].as_u64() > Some(10));
+    let more = ["--states", "100", "--check-every", "2", "--inject", "split-writes"];
+    let lying = test("lying", &more);
+    lying.expect(1);
+    assert!(lying.stdout.contains("is torn: it has parts of steps"), "{lying:#?}");
+}

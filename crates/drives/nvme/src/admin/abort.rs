@@ -27,6 +27,7 @@ fn abort(
     if found {
         controller.host.post_failure(memory, wanted, StatusCode::AbortRequested.into(), nsid, 0);
         controller.go_on_formatting(memory);
+        controller.go_on_fused(memory);
     }
     // Dword 0 of the completion: bit 0 is set if nothing was aborted.
     Ok(Outcome::Done(u64::from(!found)))

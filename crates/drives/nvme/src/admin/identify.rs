@@ -234,6 +234,8 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     put(page, 296, &u128::from(io.namespaces.unallocated()).to_le_bytes()); // UNVMCAP
     put(page, 516, &(MAX_NAMESPACES as u32).to_le_bytes()); // NN
     put(page, 520, &(commands.io.identify(config) | ONCS_FEATURES).to_le_bytes());
+    // Compare and Write.
+    page[522] = u8::from(!config.has_chunks()); // FUSES
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
     put(page, 534, &COPY_FORMATS.to_le_bytes());
     put(page, 768, subsystem_name(&config.serial).as_bytes());

@@ -47,6 +47,7 @@ impl ControllerMut<'_> {
         }
         self.io.buffers.give(data);
         self.go_on_formatting(memory);
+        self.go_on_fused(memory);
         self.resume_if_waiting(memory);
         code
     }
@@ -139,6 +140,7 @@ impl ControllerMut<'_> {
                 self.host.post(memory, command, field, result);
             }
         }
+        self.fused_compared(memory, command, failure.is_none());
         ended
     }
 

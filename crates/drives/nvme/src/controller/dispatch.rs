@@ -17,6 +17,17 @@ impl ControllerMut<'_> {
         memory: &dyn Memory,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
+        match self.admit(command)? {
+            Some(known) => (known.execute)(self.io, memory, command),
+            None => capsules::refuse(command),
+        }
+    }
+
+    /// Checks that a command of an I/O queue may be carried out; `None`: it is one of fabrics.
+    pub(super) fn admit(
+        &self,
+        command: &SubmissionEntry,
+    ) -> Result<Option<&'static IoCommand>, Failure> {
         if command.flags & FUSE != 0 || command.flags & PSDT == PSDT {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
@@ -35,10 +46,10 @@ impl ControllerMut<'_> {
             Some(known) => {
                 self.check_access()?;
                 self.check_reservation(known, command)?;
-                (known.execute)(self.io, memory, command)
+                Ok(Some(known))
             }
             None if self.host.transport.has_capsules() && command.opcode == capsules::OPCODE => {
-                capsules::refuse(command)
+                Ok(None)
             }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }

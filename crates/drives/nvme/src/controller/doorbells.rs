@@ -106,7 +106,7 @@ impl ControllerMut<'_> {
             let command = SubmissionEntry::parse(self.host.id, queue, &raw);
             let outcome = match queue {
                 0 => self.execute_admin(memory, &command),
-                _ => self.execute_io(memory, &command),
+                _ => self.take_io(memory, &command),
             };
             let id = command.id();
             match outcome {
@@ -135,7 +135,8 @@ impl ControllerMut<'_> {
         }
         let bytes = self.io.slots.requests.bytes() + self.io.config.max_transfer as usize;
         queue == 0
-            || self.io.slots.requests.has_room(crate::io::MAX_REQUESTS)
+            || !self.io.fused.is_under_way()
+                && self.io.slots.requests.has_room(crate::io::MAX_REQUESTS)
                 && bytes <= self.io.config.max_in_flight_bytes
     }
 

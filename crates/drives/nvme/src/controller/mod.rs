@@ -4,6 +4,7 @@
 mod completions;
 mod dispatch;
 mod doorbells;
+mod fusing;
 mod lifecycle;
 mod one;
 mod properties;
@@ -162,6 +163,7 @@ impl ControllerMut<'_> {
     pub fn attend(&mut self, memory: &dyn Memory) {
         self.check_warnings(memory);
         self.go_on_formatting(memory);
+        self.go_on_fused(memory);
         self.end_preempted(memory);
         self.report_changes(memory);
         self.resume_if_waiting(memory);
