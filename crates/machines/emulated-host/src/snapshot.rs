@@ -17,8 +17,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long QEMU may take to save or load a state of some 50 KiB.
-pub(crate) const MAX_MOVE: Duration = Duration::from_secs(30);
+/// How long QEMU may take to save or load a state of some 50 KiB, on a machine that is busy with much
+/// else.
+pub(crate) const MAX_MOVE: Duration = Duration::from_secs(120);
 
 /// A running machine.
 pub(crate) struct Machine {

@@ -48,8 +48,9 @@ impl std::fmt::Debug for Qmp<'_> {
     }
 }
 
-/// Longest that a command may take: they are all about descriptors and flags.
-const ANSWER: Duration = Duration::from_secs(20);
+/// Longest that a command may take: they are all about descriptors and flags, but the machine may be
+/// busy with much else.
+const ANSWER: Duration = Duration::from_secs(60);
 
 impl<'a> Qmp<'a> {
     /// Greets QEMU. `stopped` is asked about every 50 ms while waiting.

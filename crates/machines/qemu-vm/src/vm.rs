@@ -28,8 +28,9 @@ const PIECE: usize = 1 << 20;
 /// The status of a command that its time limit ended, as of timeout(1).
 const OUT_OF_TIME: u8 = 124;
 
-/// How long QEMU may take to save or load a state without the memory.
-const MAX_MOVE: Duration = Duration::from_secs(30);
+/// How long QEMU may take to save or load a state without the memory, on a machine that is busy with
+/// much else.
+const MAX_MOVE: Duration = Duration::from_secs(120);
 
 /// A machine that waits for its first job, as it was saved.
 #[derive(Debug)]
