@@ -7,6 +7,7 @@
 //!   are remembered, and none is allocated for each.
 //! * No text and no bytes make a parser panic; its errors name the line.
 
+pub mod blktrace;
 mod error;
 mod job;
 mod permutation;

@@ -10,33 +10,9 @@ use std::io::{self, Write};
 
 use stasis_block::Operation;
 use stasis_run_events::IoRecord;
+use stasis_workload::blktrace::*;
 
 use crate::Exported;
-
-/// `BLK_IO_TRACE_MAGIC | BLK_IO_TRACE_VERSION`.
-const MAGIC: u32 = 0x6561_7400 | 0x07;
-/// Bytes of a `struct blk_io_trace`.
-const EVENT: usize = 48;
-/// Bytes of a sector.
-const SECTOR: u64 = 512;
-
-/// `enum blktrace_act`.
-const QUEUE: u32 = 1;
-const ISSUE: u32 = 7;
-const COMPLETE: u32 = 8;
-
-/// `enum blktrace_cat`, which an action has from bit 16 on (`BLK_TC_SHIFT`).
-const CATEGORY: u32 = 16;
-const READ: u32 = 1 << 0;
-const WRITE: u32 = 1 << 1;
-const FLUSH: u32 = 1 << 2;
-const SYNC: u32 = 1 << 3;
-const QUEUED: u32 = 1 << 4;
-const ISSUED: u32 = 1 << 6;
-const COMPLETED: u32 = 1 << 7;
-const FS: u32 = 1 << 8;
-const DISCARD: u32 = 1 << 13;
-const FUA: u32 = 1 << 15;
 
 /// `EIO`, which a failed completion carries.
 const EIO: u16 = 5;
@@ -103,7 +79,7 @@ fn encoded(record: &IoRecord, event: &Event, sequence: u32, device: u32) -> [u8;
         out[place..place + bytes.len()].copy_from_slice(bytes);
         place += bytes.len();
     };
-    put(&MAGIC.to_le_bytes());
+    put(&(MAGIC | VERSION).to_le_bytes());
     put(&sequence.to_le_bytes());
     put(&event.time.to_le_bytes());
     put(&sector.to_le_bytes());

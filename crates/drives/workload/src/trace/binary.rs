@@ -7,30 +7,8 @@ use std::io::{BufRead, Read};
 use stasis_block::{Command, Operation};
 
 use super::{End, Entry, Queued, Reason, Record};
+use crate::blktrace::*;
 use crate::TraceError;
-
-/// `BLK_IO_TRACE_MAGIC`, of which the last byte is the version, and the version.
-const MAGIC: u32 = 0x6561_7400;
-const VERSION: u32 = 7;
-/// Bytes of a `struct blk_io_trace`.
-const EVENT: usize = 48;
-/// Bytes of a sector.
-const SECTOR: u64 = 512;
-
-/// `enum blktrace_act`; a bit above it flags that a cgroup is included.
-const ACTION: u32 = 0xff;
-const QUEUE: u32 = 1;
-const ISSUE: u32 = 7;
-const COMPLETE: u32 = 8;
-/// `enum blktrace_cat`, from bit 16 on.
-const CATEGORY: u32 = 16;
-const READ: u32 = 1 << 0;
-const WRITE: u32 = 1 << 1;
-const FLUSH: u32 = 1 << 2;
-const PASSTHROUGH: u32 = 1 << 9;
-const NOTIFY: u32 = 1 << 10;
-const DISCARD: u32 = 1 << 13;
-const FUA: u32 = 1 << 15;
 
 /// Reader of events, and choice of the ones that count.
 #[derive(Debug)]
