@@ -68,7 +68,7 @@ impl Fault {
             program => cargo.args(["--test", program]),
         };
         // A fault that is found is not made small: that would take long.
-        cargo.arg(test).env("PROPTEST_MAX_SHRINK_ITERS", "0");
+        cargo.args([test, "--", "--include-ignored"]).env("PROPTEST_MAX_SHRINK_ITERS", "0");
         let output = cargo.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let passed = said.contains("test result: ok. 1 passed");
