@@ -125,7 +125,7 @@ fn delete(
         reserved.map_err(|status| status.at(location::NSID))?;
     }
     controller.check_access()?;
-    // What a later namespace finds there is nobody's data.
+    // A later namespace finds nobody's data there.
     let erase = controller.io.config.erasure();
     controller.formatting.begin(controller.io, command.id(), nsids, Then::Delete, erase);
     controller.go_on_formatting(memory);
