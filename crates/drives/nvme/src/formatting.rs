@@ -34,7 +34,7 @@ struct Format {
     asked: bool,
 }
 
-/// What becomes of the namespaces once they are erased.
+/// The fate of the namespaces once they are erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     /// They have blocks of so many bytes.

@@ -11,7 +11,7 @@ pub(crate) const FIELD: &str = "repeat";
 /// Files that a page lists; `summary.json` has all.
 const LISTED: usize = 8;
 
-/// What repeats a run: a page shows it below its answer.
+/// The command that repeats a run, with its inputs: a page shows it below its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repeat {
     /// The command line, as a shell takes it. Its results go into a folder of their own.

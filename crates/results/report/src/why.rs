@@ -37,12 +37,12 @@ pub struct Ahead {
     pub delivered: u64,
 }
 
-/// What a part of the drive did while the I/O was under way.
+/// The work of a part of the drive while the I/O was under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
     /// The part.
     pub track: String,
-    /// What it did.
+    /// Its work.
     pub what: What,
     /// On whose behalf.
     pub cause: Cause,
@@ -69,7 +69,7 @@ pub struct Why {
     pub ahead: Vec<Ahead>,
     /// I/Os that came after it and were delivered before it.
     pub overtaken: u64,
-    /// What the drive did meanwhile, the longest first; none where the run kept no timeline.
+    /// The drive's work meanwhile, the longest first; none where the run kept no timeline.
     pub activity: Option<Vec<Activity>>,
 }
 
@@ -270,7 +270,7 @@ fn find(folder: &Path, which: &Which) -> Result<(String, IoRecord), ReportError>
     Err(ReportError::damaged(ios.path(), problem))
 }
 
-/// What the parts of `drive` did between the submission and the delivery of `io`.
+/// The work of the parts of `drive` between the submission and the delivery of `io`.
 fn activity(
     folder: &Path,
     drive: &str,

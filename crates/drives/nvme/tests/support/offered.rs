@@ -1,4 +1,4 @@
-//! What the controller offers, as `docs/reference/nvme.md` tells it.
+//! The controller's offer, as `docs/reference/nvme.md` tells it.
 
 #![allow(dead_code)] // Each test file uses its part.
 

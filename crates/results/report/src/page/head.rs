@@ -22,7 +22,7 @@ pub struct Head {
     pub link: Option<(String, String)>,
     /// Remarks without which the answer misleads, a paragraph each.
     pub remarks: Vec<String>,
-    /// What repeats it, where that is known.
+    /// The command that repeats it, where that is known.
     pub repeat: Option<Repeat>,
     /// The table's caption, which may be empty.
     pub caption: String,

@@ -1,4 +1,4 @@
-//! What differs between two folders of results.
+//! The differences between two folders of results.
 
 use std::collections::BTreeSet;
 use std::path::Path;
