@@ -8,6 +8,7 @@ use crate::command::CommandId;
 use crate::controller_id::ControllerId;
 use crate::host::Host;
 use crate::io::Io;
+use crate::self_test::ended;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
 use crate::Memory;
@@ -63,6 +64,11 @@ impl Formatting {
         then: Then,
         erase: Operation,
     ) {
+        let how = match then {
+            Then::Format(_) => ended::BY_FORMAT,
+            Then::Delete => ended::BY_REMOVAL,
+        };
+        io.erasing_ends_self_test(&nsids, how);
         io.namespaces.begin_format(nsids.clone());
         let (at, erased, asked) = (0, 0, false);
         self.0 = Some(Format { id, nsids, at, then, erased, erase, asked });

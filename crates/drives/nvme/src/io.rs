@@ -20,6 +20,7 @@ use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::registered::Registered;
 use crate::reservations::{HostId, Reservations};
+use crate::self_test::SelfTest;
 use crate::slots::{Owner, Purpose, Slot, Slots};
 use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -54,6 +55,7 @@ pub struct Io {
     pub ana: Ana,
     /// The namespaces that controllers have.
     pub attachments: Attachments,
+    pub self_test: SelfTest,
     /// The fused commands under way.
     pub fused: Fused,
     /// Commands that were aborted on behalf of another host, for their controllers to end.
@@ -88,6 +90,7 @@ impl Io {
             reservations: Reservations::default(),
             ana: Ana::default(),
             attachments: Attachments::new(config.namespaces.len() as u32),
+            self_test: SelfTest::default(),
             fused: Fused::default(),
             preempted: Vec::new(),
             statistics: Statistics::default(),
@@ -101,6 +104,7 @@ impl Io {
     pub fn reset(&mut self, controller: ControllerId, alone: bool) {
         self.slots.abandon_all(controller);
         self.fused.reset(controller);
+        self.reset_self_test(controller);
         // Directives are of the namespaces, whose other hosts go on.
         if alone {
             self.placement.reset();
@@ -108,7 +112,7 @@ impl Io {
         // The requests that the drive has not got yet need not reach it.
         for _ in 0..self.outgoing.requests() {
             let Some(request) = self.outgoing.next_request() else { break };
-            if self.slots.controller_of(request.tag).is_some() {
+            if self.slots.outlives_reset(request.tag) {
                 self.outgoing.send(request);
                 continue;
             }

@@ -66,6 +66,7 @@ mod queues;
 mod registered;
 mod registers;
 mod reservations;
+mod self_test;
 mod sgl;
 mod shadow;
 mod slots;

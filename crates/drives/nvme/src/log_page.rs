@@ -14,6 +14,7 @@ pub const HEALTH: u8 = 0x02;
 pub const FIRMWARE_SLOTS: u8 = 0x03;
 pub const CHANGED_NAMESPACES: u8 = 0x04;
 pub const COMMANDS_AND_EFFECTS: u8 = 0x05;
+pub const SELF_TEST: u8 = 0x06;
 /// Endurance Group Information (section 5.14.1.9).
 pub const ENDURANCE_GROUP: u8 = 0x09;
 /// Asymmetric Namespace Access (section 5.14.1.12).
@@ -72,13 +73,14 @@ fn of_chunks(config: &Config, _transport: Transport) -> bool {
 }
 
 /// Every page of a controller for I/O, and which controllers have it.
-const PAGES: [(u8, Offered); 18] = [
+const PAGES: [(u8, Offered); 19] = [
     (SUPPORTED_PAGES, everywhere),
     (ERROR_INFORMATION, everywhere),
     (HEALTH, everywhere),
     (FIRMWARE_SLOTS, everywhere),
     (CHANGED_NAMESPACES, everywhere),
     (COMMANDS_AND_EFFECTS, everywhere),
+    (SELF_TEST, everywhere),
     (ENDURANCE_GROUP, of_placement),
     (ANA, on_fabrics),
     (FEATURES_AND_EFFECTS, everywhere),

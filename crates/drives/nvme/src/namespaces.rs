@@ -229,6 +229,12 @@ impl Namespaces {
 
 /// Whether blocks can be read and written.
 impl Namespaces {
+    /// The first logical block within bytes of the namespace that is marked as uncorrectable.
+    pub fn first_marked(&self, nsid: u32, offset: u64, length: u64) -> Option<u64> {
+        let first = self.state(nsid)?.marks.first_in(&(offset..offset + length))?;
+        Some(self.lba_of(nsid, first))
+    }
+
     /// Whether the blocks can be read: none is marked as uncorrectable, and their zones allow
     /// it.
     pub fn check_readable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {

@@ -36,6 +36,8 @@ pub enum Owner {
     Shutdown(ControllerId),
     /// To the Format NVM command under way, of a controller.
     Format(ControllerId),
+    /// To the device self-test under way.
+    SelfTest,
 }
 
 /// The purpose of a request.
@@ -45,7 +47,7 @@ pub enum Purpose {
     Deliver,
     /// A comparison of the data read with the guest's data.
     Compare,
-    /// A piece of a format: zones and chunks stay as they are until all is formatted.
+    /// A piece of a format, or of a self-test: zones and chunks stay as they are meanwhile.
     Format,
 }
 
@@ -88,7 +90,7 @@ impl Slot {
 
     /// Whether a command waits for it.
     pub fn is_awaited(&self) -> bool {
-        self.owner != Owner::Orphan
+        !matches!(self.owner, Owner::Orphan | Owner::SelfTest)
     }
 }
 
@@ -186,7 +188,7 @@ impl Slots {
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 of_group(group) == Some(command)
             }
-            Owner::Orphan | Owner::Shutdown(_) | Owner::Format(_) => false,
+            Owner::Orphan | Owner::Shutdown(_) | Owner::Format(_) | Owner::SelfTest => false,
         };
         self.requests.iter().find(belongs).map(|slot| slot.nsid)
     }
@@ -198,7 +200,7 @@ impl Slots {
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 self.groups.get(group)?.command
             }
-            Owner::Orphan | Owner::Shutdown(_) | Owner::Format(_) => None,
+            Owner::Orphan | Owner::Shutdown(_) | Owner::Format(_) | Owner::SelfTest => None,
         };
         let of = self.requests.iter().filter(|slot| slot.nsid == nsid).filter_map(command);
         of.filter(|id| id.controller == controller).collect()
@@ -243,13 +245,20 @@ impl Slots {
     /// The controller to which the request `tag` matters, if it does to one.
     pub fn controller_of(&self, tag: Tag) -> Option<ControllerId> {
         match self.requests.get(tag)?.owner {
-            Owner::Orphan => None,
+            Owner::Orphan | Owner::SelfTest => None,
             Owner::Command(id) | Owner::Append(id) => Some(id.controller),
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 self.groups.get(group)?.command.map(|id| id.controller)
             }
             Owner::Shutdown(controller) | Owner::Format(controller) => Some(controller),
         }
+    }
+
+    /// Whether a request that the drive has not got yet is to reach it, though a controller was
+    /// reset: it is another one's, or the self-test's.
+    pub fn outlives_reset(&self, tag: Tag) -> bool {
+        let of_test = |slot: &Slot| slot.owner == Owner::SelfTest;
+        self.controller_of(tag).is_some() || self.requests.get(tag).is_some_and(of_test)
     }
 
     /// Whether there is a request of which `is` holds.

@@ -53,6 +53,7 @@ pub enum StatusCode {
     NamespaceNotAttached = 0x11a,
     ThinProvisioningNotSupported = 0x11b,
     ControllerListInvalid = 0x11c,
+    SelfTestInProgress = 0x11d,
     AnaGroupIdentifierInvalid = 0x124,
     CommandSetNotSupported = 0x129,
     CommandSetCombinationRejected = 0x12b,

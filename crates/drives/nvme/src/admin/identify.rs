@@ -228,6 +228,10 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     page[262] = ERROR_LOG_ENTRIES as u8 - 1;
     put(page, 266, &WARNING_TEMPERATURE.to_le_bytes());
     put(page, 268, &CRITICAL_TEMPERATURE.to_le_bytes());
+    // EDSTT: minutes of an extended self-test, as if a second verified a GiB.
+    let minutes = (io.namespaces.total_capacity() >> 30).div_ceil(60).clamp(1, 0xffff) as u16;
+    put(page, 316, &minutes.to_le_bytes());
+    page[318] = 1; // DSTO: one test of the subsystem at a time
     page[512] = SQES << 4 | SQES;
     page[513] = CQES << 4 | CQES;
     put(page, 280, &u128::from(io.namespaces.total_capacity()).to_le_bytes()); // TNVMCAP

@@ -88,6 +88,7 @@ fn get_log_page(
         // By LPA the log is of the controller only.
         page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => health_page(controller),
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
+        page::SELF_TEST => controller.io.self_test.to_page(),
         page::FIRMWARE_SLOTS => firmware_page(controller),
         page::CHANGED_NAMESPACES => controller.host.events.changed_namespaces_page(),
         page::ANA => {

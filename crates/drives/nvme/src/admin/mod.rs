@@ -16,6 +16,7 @@ mod keep_alive;
 mod log;
 mod management;
 mod queues;
+mod self_test;
 
 use crate::context::{AdminCommand, AdminExecute};
 use crate::registered::{joined, Table};
@@ -39,7 +40,7 @@ pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
 ]);
 
 /// Those of every transport.
-const BASE: [AdminCommand; 12] = [
+const BASE: [AdminCommand; 13] = [
     log::GET_LOG_PAGE,
     identify::IDENTIFY,
     abort::ABORT,
@@ -48,6 +49,7 @@ const BASE: [AdminCommand; 12] = [
     events::ASYNCHRONOUS_EVENT_REQUEST,
     placement::DIRECTIVE_SEND,
     placement::DIRECTIVE_RECEIVE,
+    self_test::DEVICE_SELF_TEST,
     management::NAMESPACE_MANAGEMENT,
     attachment::NAMESPACE_ATTACHMENT,
     format::FORMAT_NVM,

@@ -43,11 +43,16 @@ impl ControllerMut<'_> {
             if slot.purpose != Purpose::Format {
                 self.leave(memory, &slot, ended.status, &mut data);
             }
-            code = self.finish(memory, slot, ended, &data);
+            if slot.owner == Owner::SelfTest {
+                self.io.self_test_piece_done(&slot, ended.status, ended.failed_at);
+            } else {
+                code = self.finish(memory, slot, ended, &data);
+            }
         }
         self.io.buffers.give(data);
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
+        self.io.go_on_self_test();
         self.resume_if_waiting(memory);
         code
     }
@@ -130,7 +135,7 @@ impl ControllerMut<'_> {
                 self.end_shutdown();
                 None
             }
-            Owner::Orphan | Owner::Format(_) => None,
+            Owner::Orphan | Owner::Format(_) | Owner::SelfTest => None,
         };
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
         match failure {
