@@ -1,4 +1,4 @@
-//! What a namespace tells of atomic writes is what a power cut keeps, and no more: the fields of
+//! A namespace promises of atomic writes exactly what a power cut keeps: the fields of
 //! Identify Namespace against the states that the model of power cuts permits.
 
 #[path = "../../nvme/tests/support/mod.rs"]
@@ -13,7 +13,7 @@ use support::*;
 /// Blocks of a namespace here.
 const SIZE: u64 = 256;
 
-/// What a host may rely on when the power fails (NVM Command Set 1.0 section 2.1.4), in blocks.
+/// The promise that a host may rely on when the power fails (NVM Command Set 1.0 section 2.1.4), in blocks.
 #[derive(Debug)]
 struct Promise {
     /// NAWUPF, or a block.

@@ -175,7 +175,7 @@ impl Io {
         self.namespaces.delete(nsid);
     }
 
-    /// What was kept of namespaces' attachments: `detached` are those that the host on PCIe has
+    /// Resumes the attachments of namespaces that were kept: `detached` are those that the host on PCIe has
     /// detached.
     pub fn restore_attachments(&mut self, detached: &[u32]) {
         for nsid in 1..=self.namespaces.count() {

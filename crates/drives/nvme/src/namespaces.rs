@@ -173,12 +173,12 @@ impl Namespaces {
         self.state(nsid).map_or(0, |state| state.capacity)
     }
 
-    /// What all that can be created may have together, in bytes (TNVMCAP).
+    /// The capacity for all namespaces together, in bytes (TNVMCAP).
     pub fn total_capacity(&self) -> u64 {
         self.total
     }
 
-    /// What no namespace has of it, in bytes (UNVMCAP).
+    /// The part of it that no namespace has, in bytes (UNVMCAP).
     pub fn unallocated(&self) -> u64 {
         self.total - self.there().map(|(_, state)| state.capacity).sum::<u64>().min(self.total)
     }

@@ -12,7 +12,7 @@ use crate::status::StatusCode;
 
 /// Maximum number of bytes of a request to the drive.
 const PIECE: u64 = 1 << 30;
-/// What a short test verifies at each end of a namespace, in bytes.
+/// Bytes that a short test verifies at each end of a namespace.
 const SAMPLE: u64 = 1 << 20;
 /// Results of the log (NVMe 2.0 figure 215), and their size in bytes.
 const RESULTS: usize = 20;
@@ -52,7 +52,7 @@ pub struct SelfTest {
 struct Running {
     controller: ControllerId,
     code: u8,
-    /// What is left to verify: namespace, first byte and length.
+    /// The parts still to verify: namespace, first byte and length.
     left: VecDeque<(u32, u64, u64)>,
     total: u64,
     done: u64,

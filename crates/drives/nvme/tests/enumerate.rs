@@ -68,7 +68,7 @@ fn admin_commands_are_those_of_the_table() {
     for (has, config) in drives() {
         let mut driver = Driver::new(config);
         let told = dwords(&driver.log(5, 4096)[..1024]);
-        // What a command concerns is told of each (NVMe 2.0 section 5.16.1.6).
+        // The scope of each is told (NVMe 2.0 section 5.16.1.6).
         assert!(told.iter().all(|dword| dword & 1 == 0 || dword >> 20 != 0), "{told:x?}");
         compare("Admin commands", has, Some(&told), |opcode| {
             driver.submit(0, Sqe { opcode, nsid: 1, prp1: SCRATCH, ..Default::default() });

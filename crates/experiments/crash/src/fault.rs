@@ -77,7 +77,7 @@ struct Split {
     // The write as it was asked for.
     asked: Request,
     submitted: Nanos,
-    // What the second step is to write.
+    // The write of the second step.
     rest: Option<Request>,
 }
 
