@@ -175,8 +175,8 @@ impl Io {
         self.namespaces.delete(nsid);
     }
 
-    /// Resumes the attachments of namespaces that were kept: `detached` are those that the host on PCIe has
-    /// detached.
+    /// Resumes the attachments of namespaces that were kept: `detached` are those that the host on
+    /// PCIe has detached.
     pub fn restore_attachments(&mut self, detached: &[u32]) {
         for nsid in 1..=self.namespaces.count() {
             if self.namespaces.get(nsid).is_none() {
