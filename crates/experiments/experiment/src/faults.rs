@@ -364,7 +364,7 @@ impl Experiment {
             return Err(match &fault.machine {
                 None => format!("give it a machine: there are {}", listed(names())),
                 Some(name) if names().next().is_none() => {
-                    format!("there is no machine `{name}`: there is one, without a name")
+                    format!("there is no machine `{name}`: there is one, without a name: leave machine out")
                 }
                 Some(name) => missing("machine", name, names()),
             });

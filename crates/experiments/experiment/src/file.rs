@@ -349,7 +349,7 @@ impl Experiment {
             load.check().map_err(|message| format!("workload {name}: {message}"))?;
             self.drive_of(load).map_err(|message| format!("workload {name}: {message}"))?;
         }
-        Ok(())
+        self.check_shared()
     }
 
     fn check_several(&self) -> Result<(), String> {
@@ -387,6 +387,25 @@ impl Experiment {
             return Err("no machine is waited for: leave `wait = false` out of one".into());
         }
         Ok(())
+    }
+
+    /// A drive that several machines could share has a tenant: no machine would see it otherwise.
+    fn check_shared(&self) -> Result<(), String> {
+        if self.machine.several().is_empty() {
+            return Ok(());
+        }
+        let disks = self.machine.several().iter().flat_map(|machine| &machine.disks);
+        let of_disks = disks.filter_map(|disk| self.drive_named(&disk.on).ok());
+        let of_loads = self.workloads.iter().filter_map(|load| self.drive_of(load).ok());
+        let used: Vec<_> = of_disks.chain(of_loads).collect();
+        match (0..self.drives.len()).find(|place| !used.contains(place)) {
+            None => Ok(()),
+            Some(place) => Err(format!(
+                "drive {}: nothing is on it: with [[machine]], write a drive of one machine as \
+                 [[machine.drive]], and give a part of a shared one to a machine by a [[machine.disk]]",
+                self.drives[place].name.as_deref().unwrap_or_default()
+            )),
+        }
     }
 
     /// The place among the drives of the one with this name.
@@ -510,6 +529,20 @@ mod tests {
             let experiment = read(&format!("[guest]\nkernel = '{written}'\n")).unwrap();
             assert_eq!(experiment.guest.kernel.as_deref(), Some(wanted), "{written}");
         }
+    }
+
+    #[test]
+    fn a_drive_that_no_machine_would_see_is_refused() {
+        let of = |rest: &str| {
+            let two = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n";
+            let drive = "[[drive]]\nname = 'disk'\nmodel = 'null'\nmedium = { ram = '1MiB' }\n";
+            let mut experiment = read(&format!("{two}{rest}{drive}")).unwrap();
+            experiment.finish().map_err(|error| error.to_string())
+        };
+        let refused = of("").unwrap_err();
+        assert!(refused.contains("drive disk: nothing is on it"), "{refused}");
+        of("[[machine.disk]]\non = 'disk'\n").unwrap();
+        of("[[workload]]\nname = 'load'\npattern = '5r-seq'\n").unwrap();
     }
 
     #[test]
