@@ -142,6 +142,33 @@ fn rot_lasts_until_the_sector_is_written() {
 }
 
 #[test]
+fn rot_stays_within_whole_sectors_of_its_region() {
+    let spec = DriveFault { times: Some(9), ..fault(0, DriveFaultKind::BitRot) };
+    // Sector 1 only is in it as a whole.
+    let spec = DriveFault { offset: 100, length: Some(1_000), ..spec };
+    let mut layer = faulty(vec![spec]);
+    layer.control().start(0);
+    carry_out(&mut layer, &mut 0, read(0, 512), vec![0; 512]);
+    let places: Vec<u64> = records(&mut layer).iter().map(|record| record.offset).collect();
+    assert_eq!(places, [512]);
+}
+
+#[test]
+fn a_corrupt_read_is_wrong_in_one_bit_and_this_time_only() {
+    let spec = DriveFault { times: Some(1), ..fault(0, DriveFaultKind::CorruptRead) };
+    let mut layer = faulty(vec![spec]);
+    layer.control().start(0);
+    let mut now = 0;
+    carry_out(&mut layer, &mut now, write(0, 4096), vec![0x55; 4096]);
+    let mut wrong = || {
+        let done = carry_out(&mut layer, &mut now, read(0, 4096), vec![0; 4096]);
+        assert_eq!(done.status, Status::Ok);
+        done.data.iter().map(|byte| (byte ^ 0x55).count_ones()).sum::<u32>()
+    };
+    assert_eq!([wrong(), wrong()], [1, 0]);
+}
+
+#[test]
 fn a_misdirected_write_is_at_another_place() {
     let mut layer = faulty(vec![fault(0, DriveFaultKind::MisdirectedWrite)]);
     layer.control().start(0);

@@ -64,7 +64,7 @@ pub struct MachineFailure {
     pub seed: u64,
 }
 
-/// What a fault is, by its kind.
+/// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultKind {
     Drive(DriveFaultKind),
@@ -394,7 +394,7 @@ impl Experiment {
         self.check_drives_of_failure(machine, failure)
     }
 
-    /// What the drives of a machine that fails must not have.
+    /// Refuses drives that cannot fail with their machine.
     fn check_drives_of_failure(
         &self,
         machine: &MachineSpec,

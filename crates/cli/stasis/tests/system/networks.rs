@@ -239,7 +239,7 @@ fn a_machine_whose_power_is_cut_comes_back_with_what_it_flushed() {
         let name = name.replace("net0", "lan");
         assert_eq!(kept(&format!("c1/{name}")), kept(&format!("c2/{name}")), "{name}");
     }
-    // Data that was acknowledged and not flushed is not always there.
+    // Acknowledged data that was not flushed is there, or not.
     let others: Vec<_> = (2..5).map(|seed: u32| run("c3", &seed.to_string())).collect();
     let written = bench.json("c3/summary.json")["drives"][0]["io"]["write"]["bytes"].clone();
     let all: Vec<_> = others.iter().chain([&first]).flatten().collect();

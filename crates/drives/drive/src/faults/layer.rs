@@ -128,7 +128,9 @@ impl Faults {
             }
             fault.rotted = true;
             let length = spec.length.unwrap_or(u64::MAX).min(capacity.saturating_sub(spec.offset));
-            let (first, count) = (spec.offset.div_ceil(SECTOR), length / SECTOR);
+            // Whole sectors of the region only.
+            let first = spec.offset.div_ceil(SECTOR);
+            let count = ((spec.offset + length) / SECTOR).saturating_sub(first);
             for _ in 0..spec.times.unwrap_or(1).min(MAX_ROTTEN).min(count) {
                 let sector = first + fault.random.below(count);
                 self.rotten.insert(sector, fault.random.below(8 * SECTOR));

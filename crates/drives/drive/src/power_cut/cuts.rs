@@ -71,7 +71,7 @@ impl PowerCuts {
         }
     }
 
-    /// The medium's content, after everything that was submitted.
+    /// The medium's bytes, after everything that was submitted.
     fn peek(&mut self, offset: u64, length: u64) -> Vec<u8> {
         let read = Command::new(Operation::Read, offset, length);
         let (status, data) = self.lower.instant(read, vec![0; length as usize]);
@@ -166,7 +166,7 @@ impl Decorator for PowerCuts {
         }
     }
 
-    /// A command outside of time is on the medium for good.
+    /// A change outside of time is on the medium for good.
     fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
         let result = self.lower.instant(command, data);
         if self.cache.changes_disk(&command) && !self.changes.is_empty() {

@@ -1,4 +1,4 @@
-//! What a failure does to a machine: it goes off, by itself or with its power, and boots again later
+//! The effect of a failure on a machine: it goes off, by itself or with its power, and boots again later
 //! on the drives as they are left. All others go on meanwhile.
 
 use stasis_block::clock::Nanos;
@@ -13,7 +13,7 @@ use super::vm::Machine;
 use crate::error::Error;
 use crate::vcpu::{Processor, ProcessorState};
 
-/// What a power cut leaves, drawn: everything that can be lost is lost now and then, as a
+/// The draw of what a power cut leaves: everything that can be lost is lost now and then, as a
 /// [crash test](stasis_drive::power_cut) does, because that is what promises are measured by.
 fn sampling(seed: u64) -> Sampling {
     match splitmix::nth(seed, 1) % 8 {

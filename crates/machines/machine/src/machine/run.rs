@@ -13,7 +13,7 @@ use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::vcpu_pool::{ThreadSlice, VcpuPool};
 
-/// What every machine boots.
+/// The files that every machine boots.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KernelFiles<'j> {
     pub(super) vmlinux: &'j [u8],
