@@ -159,8 +159,7 @@ pub fn run(
         machine.spec.command.clear();
     }
     let job = Job {
-        // Of several machines one asks while others still boot.
-        keeps: plan.machines.len() == 1 && host.drives.is_empty(),
+        keeps: host.drives.is_empty(),
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,
         later: serde_json::to_vec(&jobs).context("cannot write the commands")?,

@@ -117,6 +117,69 @@ fn clusters_keep_what_they_have_acknowledged() {
     }
 }
 
+/// Redis on machines whose power is cut: what was acknowledged is there, a run repeats, and a
+/// planted mistake is found.
+#[test]
+#[ignore = "builds a guest with Redis: make slow-test"]
+fn clusters_come_back_from_power_cuts_with_what_they_have_acknowledged() {
+    /// Seeds within which the mistake is to be found.
+    const SEEDS: u32 = 200;
+    let bench = Bench::new();
+    let example = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../examples/redis.toml"
+    ))
+    .unwrap();
+    assert!(example.lines().count() <= 25);
+    let run = |results: &str, seed: u32| {
+        let seed = seed.to_string();
+        bench.run(&["redis.toml", "--engine=exact", "--seed", &seed, "--results", results])
+    };
+    std::fs::write(bench.path("redis.toml"), &example).unwrap();
+    for (results, seed) in [("r1", 1), ("r2", 1), ("r3", 2), ("r4", 3)] {
+        let run = run(results, seed);
+        run.expect(0);
+        assert!(run.stdout.ends_with(" of 60 acknowledged, none lost\n"), "{}", run.stdout);
+    }
+    let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
+    for name in ["net0.pcapng", "ios.parquet", "faults.parquet"] {
+        assert_eq!(kept(&format!("r1/{name}")), kept(&format!("r2/{name}")), "{name}");
+    }
+    let faults = bench.json("r1/summary.json")["faults"].clone();
+    assert_eq!([&faults[0]["happened"], &faults[1]["happened"]], [1, 1]);
+    let mistake = example.replace("appendfsync always", "appendfsync no");
+    assert_ne!(mistake, example);
+    std::fs::write(bench.path("redis.toml"), mistake).unwrap();
+    let lost = (1..=SEEDS).find(|seed| run("mistake", *seed).stdout.contains(" lost\n"));
+    println!("found with seed {lost:?}");
+    assert!(lost.is_some());
+}
+
+/// Three machines, booted anew the first two times and kept from the second on.
+#[test]
+fn a_cluster_that_is_kept_runs_as_one_that_boots() {
+    let bench = Bench::new();
+    let text = r#"
+command = ["sh", "-c", "date +%N; dd if=/dev/urandom of=/dev/nvme0n1 bs=4k count=9 oflag=direct status=none"]
+[[machine]]
+name  = "node"
+count = 3
+drive = [{ model = "samsung-980-pro", medium = "ram:64MiB" }]
+[[network]]
+"#;
+    std::fs::write(bench.path("three.toml"), text).unwrap();
+    let outputs = ["k1", "k2", "k3"].map(|results| {
+        let run = bench.run(&["three.toml", "--engine=exact", "--results", results]);
+        run.expect(0);
+        run.stdout
+    });
+    assert!(outputs.iter().all(|output| *output == outputs[0]), "{outputs:?}");
+    for name in ["ios.parquet", "net0.pcapng"] {
+        let kept = |results: &str| std::fs::read(bench.path(&format!("{results}/{name}"))).unwrap();
+        assert_eq!(kept("k1"), kept("k3"), "{name}");
+    }
+}
+
 /// Two machines that tell the longest of 60 steps of 100 ms; one of them pauses meanwhile.
 const PAUSE: &str = r#"
 command = ["perl", "-MTime::HiRes=time,sleep", "-e", '''

@@ -16,6 +16,9 @@ use crate::memory::Mapping;
 pub enum AgentEvent {
     /// Nothing.
     Nothing,
+    /// The guest is set up and asks for its command, to be answered by
+    /// [`ChannelDevice::give_command`].
+    WantsCommand,
     /// The machine could begin with its command.
     Ready,
     /// From now on a page of the guest's memory shows when it needs help.
@@ -142,6 +145,22 @@ impl ChannelDevice {
         self.refused
     }
 
+    /// Answers the request for a command.
+    ///
+    /// # Errors
+    /// Errors of the data that is read for the guest ([`Error::Input`]).
+    pub fn give_command(&mut self) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.commanded, true) {
+            let command = (self.command)().map_err(Error::Input)?;
+            (self.job, self.input) = (command.job, command.input);
+            if let Some(boot) = self.boot {
+                self.job.environment.insert(BOOT.into(), boot.to_string());
+            }
+        }
+        Host::respond(&mut MailboxMemory(&self.mailbox), Response::Job(&self.job));
+        Ok(())
+    }
+
     /// The guest rang: answers its request. `ready`: the other machines could begin with their
     /// commands. `is_memory`: whether the page at an address is the guest's memory. `now`: the time (ns). `typed`: the
     /// terminal's input.
@@ -184,17 +203,7 @@ impl ChannelDevice {
                 Host::respond(&mut mailbox, Response::Job(&self.job));
                 return Ok(event);
             }
-            Request::Command => {
-                if !std::mem::replace(&mut self.commanded, true) {
-                    let command = (self.command)().map_err(Error::Input)?;
-                    (self.job, self.input) = (command.job, command.input);
-                    if let Some(boot) = self.boot {
-                        self.job.environment.insert(BOOT.into(), boot.to_string());
-                    }
-                }
-                Host::respond(&mut mailbox, Response::Job(&self.job));
-                return Ok(event);
-            }
+            Request::Command => return Ok(AgentEvent::WantsCommand),
             Request::ReadInput { max } => {
                 self.buffer.resize(max, 0);
                 let mut length = 0;

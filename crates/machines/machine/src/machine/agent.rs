@@ -7,13 +7,14 @@ use super::timeline::Timeline;
 use super::vm::{After, Machine};
 use crate::devices::AgentEvent;
 use crate::error::Error;
+use crate::vcpu::ProcessorState;
 
 /// Where the page has its ring.
 const RING: u64 = application_hint::RING_OFFSET as u64;
 
 impl Machine {
-    /// The agent rang the channel's doorbell.
-    pub(super) fn ring(&mut self, timeline: &mut Timeline) -> Result<After, Error> {
+    /// The agent rang the channel's doorbell, on processor `index`.
+    pub(super) fn ring(&mut self, timeline: &mut Timeline, index: usize) -> Result<After, Error> {
         timeline.flush_records()?;
         timeline.set_source(self.number)?;
         // The guest's message has a time.
@@ -42,6 +43,12 @@ impl Machine {
             AgentEvent::Help(on) => {
                 self.help(timeline, on);
                 After::Continue
+            }
+            AgentEvent::WantsCommand => {
+                // It stands still at that instruction until all guests are set up.
+                self.wanting = Some(index);
+                self.processors[index].state = ProcessorState::Paused;
+                After::Agent(AgentEvent::WantsCommand)
             }
             event => After::Agent(event),
         })
@@ -90,6 +97,23 @@ impl Machine {
     pub(super) fn stop_helping(&mut self, timeline: &mut Timeline) {
         (self.help_page, self.urgent) = (None, 0);
         self.help(timeline, false);
+    }
+
+    /// Whether its guest is not set up yet, so that it is waited for.
+    pub(super) fn is_setting_up(&self) -> bool {
+        let ended = self.finished || self.ended.is_some();
+        !self.commanded && self.wanting.is_none() && !ended
+    }
+
+    /// Gives its guest the command that it asks for, at `now` (ticks), if it does.
+    pub(super) fn give_command(&mut self, now: u64) -> Result<(), Error> {
+        let Some(index) = self.wanting.take() else { return Ok(()) };
+        self.commanded = true;
+        self.channel.give_command()?;
+        let processor = &mut self.processors[index];
+        processor.state = ProcessorState::Runnable;
+        processor.time = processor.time.max(now);
+        Ok(())
     }
 
     /// Its command begins as soon as all others' can.

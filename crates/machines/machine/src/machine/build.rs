@@ -270,6 +270,8 @@ impl Machine {
             number,
             name: config.name,
             waited: config.waited,
+            commanded: false,
+            wanting: None,
             prepared: false,
             started: None,
             ended: None,

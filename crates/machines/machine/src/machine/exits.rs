@@ -172,7 +172,7 @@ impl Machine {
             (CHANNEL_SLOT, stasis_channel::REGISTERS_BAR)
                 if place.offset == stasis_channel::DOORBELL_OFFSET =>
             {
-                return self.ring(timeline);
+                return self.ring(timeline, index);
             }
             (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT + self.drives.len() => {
                 let port = slot - FIRST_DRIVE_SLOT - self.drives.len();

@@ -104,6 +104,7 @@ impl Machine {
         self.boot.count += 1;
         self.memory.lose();
         self.channel.restart();
+        self.wanting = None;
         self.stop_processors();
         self.reset_devices()?;
         self.stop_helping(timeline);

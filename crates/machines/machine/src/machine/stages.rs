@@ -3,7 +3,7 @@
 use stasis_run_events::{Ending, RunEvent, Stage};
 
 use super::run::Run;
-use super::vm::After;
+use super::vm::{After, Machine};
 use crate::devices::AgentEvent;
 use crate::error::Error;
 
@@ -35,6 +35,7 @@ impl Run<'_> {
             | AgentEvent::Ready
             | AgentEvent::HelpPage(_)
             | AgentEvent::Help(_) => {}
+            AgentEvent::WantsCommand => self.give_commands()?,
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
                 // A machine that boots again begins its command again, and not its figures.
@@ -65,6 +66,7 @@ impl Run<'_> {
             AgentEvent::Finished => {
                 machine.ending.get_or_insert(Ending::Panicked);
                 machine.finished = true;
+                self.give_commands()?;
                 if self.machines.iter().all(|machine| machine.finished || !machine.waited) {
                     return Ok(Some(self.whole()));
                 }
@@ -73,12 +75,23 @@ impl Run<'_> {
         Ok(None)
     }
 
+    /// Gives the guests their commands once all are set up: where the booted machines are kept, this
+    /// is the moment.
+    fn give_commands(&mut self) -> Result<(), Error> {
+        if self.machines.iter().any(Machine::is_setting_up) {
+            return Ok(());
+        }
+        let now = self.timeline.clock.now();
+        self.machines.iter_mut().try_for_each(|machine| machine.give_command(now))
+    }
+
     fn ended(&mut self, number: usize, ending: Ending) -> Result<(), Error> {
         let machine = &mut self.machines[number];
         // Nobody needs to wait for one that cannot begin.
         machine.prepare(&mut self.timeline);
         machine.ended = Some(self.timeline.clock.now_ns());
         machine.ending.get_or_insert(ending);
+        self.give_commands()?;
         if self.machines.iter().any(|machine| machine.waited && machine.ended.is_none()) {
             return Ok(());
         }

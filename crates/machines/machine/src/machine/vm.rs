@@ -49,6 +49,10 @@ pub(super) struct Machine {
     pub(super) name: String,
     /// Whether the run lasts until its command has ended.
     pub(super) waited: bool,
+    /// Whether its guest has been given its command.
+    pub(super) commanded: bool,
+    /// The processor on which its guest waits for that.
+    pub(super) wanting: Option<usize>,
     /// Whether it has everything to begin with its command.
     pub(super) prepared: bool,
     /// When its command began (ns).
