@@ -104,7 +104,7 @@ fn clusters_keep_what_they_have_acknowledged() {
         assert_eq!(run.stdout, "[client] 40 of 40 acknowledged, none lost\n");
     }
     let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
-    for name in ["net0.pcapng", "ios.parquet"] {
+    for name in ["net0.pcapng", "ios.csv"] {
         assert_eq!(kept(&format!("r1/{name}")), kept(&format!("r2/{name}")), "{name}");
     }
     let summary = bench.json("r1/summary.json");
@@ -142,7 +142,7 @@ fn clusters_come_back_from_power_cuts_with_what_they_have_acknowledged() {
         assert!(run.stdout.ends_with(" of 60 acknowledged, none lost\n"), "{}", run.stdout);
     }
     let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
-    for name in ["net0.pcapng", "ios.parquet", "faults.parquet"] {
+    for name in ["net0.pcapng", "ios.csv", "faults.parquet"] {
         assert_eq!(kept(&format!("r1/{name}")), kept(&format!("r2/{name}")), "{name}");
     }
     let faults = bench.json("r1/summary.json")["faults"].clone();
@@ -174,7 +174,7 @@ drive = [{ model = "samsung-980-pro", medium = "ram:64MiB" }]
         run.stdout
     });
     assert!(outputs.iter().all(|output| *output == outputs[0]), "{outputs:?}");
-    for name in ["ios.parquet", "net0.pcapng"] {
+    for name in ["ios.csv", "net0.pcapng"] {
         let kept = |results: &str| std::fs::read(bench.path(&format!("{results}/{name}"))).unwrap();
         assert_eq!(kept("k1"), kept("k3"), "{name}");
     }
@@ -298,8 +298,7 @@ fn a_machine_whose_power_is_cut_comes_back_with_what_it_flushed() {
     let first = run("c1", "1");
     assert_eq!(first, run("c2", "1"));
     let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
-    for name in ["ios.parquet", "faults.parquet", "net0.pcapng"] {
-        let name = name.replace("net0", "lan");
+    for name in ["ios.csv", "faults.parquet", "lan.pcapng"] {
         assert_eq!(kept(&format!("c1/{name}")), kept(&format!("c2/{name}")), "{name}");
     }
     // Acknowledged data that was not flushed is there, or not.
@@ -333,7 +332,7 @@ restart = "2s"
 "#;
     for kind in ["reset", "hang", "panic"] {
         std::fs::write(bench.path("fails.toml"), text.replace("KIND", kind)).unwrap();
-        let run = bench.run(&["fails.toml", "--replace", "--results", "f"]);
+        let run = bench.run(&["fails.toml", "--results", kind]);
         run.expect(0);
         let lines: Vec<&str> = run.stdout.lines().collect();
         assert_eq!((lines[0], lines[2]), ("written", "262144"), "{kind}: {lines:?}");
