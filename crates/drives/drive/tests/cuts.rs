@@ -12,7 +12,7 @@ use stasis_drive::{Drive, Layer, PowerCuts, Sampling};
 const SECTORS: u64 = 24;
 const CAPACITY: usize = SECTORS as usize * common::SECTOR;
 
-/// A command to submit: an operation, its first sector and its length, whether it is durable, and how
+/// A submission: an operation, its first sector and its length, whether it is durable, and how
 /// much later than the one before.
 type Step = (u8, u64, u64, bool, u64);
 
@@ -68,7 +68,7 @@ proptest! {
         history.lock().unwrap().cut(now, sampling, &mut expected);
         layer.control().cut_power(sampling);
         prop_assert_eq!(&contents.lock().unwrap().now, &expected);
-        // The commands in flight end, and change nothing any more: nothing is left to lose.
+        // A command in flight ends, and changes nothing any more: nothing is left to lose.
         while let Some(at) = layer.next_event() {
             layer.advance(at, &mut done);
         }
