@@ -72,6 +72,20 @@ impl Backend {
         self.store.advance(now + compensation, done)
     }
 
+    /// Hands requests back to the guest, each by `to`, and counts it as of when the guest can see it.
+    pub(crate) fn hand_back(
+        &mut self,
+        done: &mut Vec<Done>,
+        clock: &impl Fn() -> Nanos,
+        mut to: impl FnMut(Done),
+    ) {
+        for done in done.drain(..) {
+            let counted = Counted::from(&done);
+            to(done);
+            self.count(&counted, clock());
+        }
+    }
+
     /// Counts a request, whose completion can be seen as of `seen`.
     pub(crate) fn count(&mut self, done: &Counted, seen: Nanos) {
         let record = IoRecord { delivered: seen, ..done.0 };

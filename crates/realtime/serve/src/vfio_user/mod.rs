@@ -18,7 +18,7 @@ use stasis_drive::Done;
 use stasis_nvme::{Controller, Ended, VendorRequest};
 use stasis_vfio_user::{Answer, Device, Handled, Message, Refusal, Request, Vectors};
 
-use crate::backend::{Backend, Counted};
+use crate::backend::Backend;
 use crate::io_records::IoRecordSender;
 use crate::new_nvme::{missing_namespace, KeepState, MakeNvme, NewNvme};
 use crate::statistics::InUse;
@@ -461,7 +461,7 @@ impl Served {
     }
 }
 
-/// Hands requests back to the guest, and counts them as of when it can see them.
+/// Hands requests back to the guest.
 fn complete(
     device: &mut Device,
     memory: &GuestMemory,
@@ -469,12 +469,10 @@ fn complete(
     done: &mut Vec<Done>,
     clock: &impl Fn() -> Nanos,
 ) {
-    for done in done.drain(..) {
-        let counted = Counted::from(&done);
+    backend.hand_back(done, clock, |done| {
         let ended = Ended { status: done.status, failed_at: done.failed_at };
         device.controller().complete(memory, done.tag, ended, done.data);
-        backend.count(&counted, clock());
-    }
+    });
 }
 
 /// Whether a descriptor is an eventfd; ringing it never waits from now on.

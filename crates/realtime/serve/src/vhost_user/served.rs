@@ -13,7 +13,7 @@ use stasis_block::{Doorbells, Model};
 use stasis_drive::Done;
 use stasis_virtio::{Config, Device, Interrupt};
 
-use crate::backend::{Backend, Counted, GRACE};
+use crate::backend::{Backend, GRACE};
 use crate::io_records::IoRecordSender;
 use crate::store::Store;
 use crate::vhost_user::inflight::Inflight;
@@ -312,10 +312,7 @@ fn complete(
     done: &mut Vec<Done>,
     clock: &impl Fn() -> Nanos,
 ) {
-    for done in done.drain(..) {
-        let counted = Counted::from(&done);
+    backend.hand_back(done, clock, |done| {
         device.complete(memory, done.tag, done.status, done.data);
-        // The guest can see it as of now.
-        backend.count(&counted, clock());
-    }
+    });
 }
