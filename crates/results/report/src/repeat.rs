@@ -51,7 +51,7 @@ impl Repeat {
 
     /// Shown at the top of a page.
     pub(crate) fn to_html(&self, out: &mut String) {
-        out.push_str("<div class=\"repeat\">\n<p class=\"caption\">To repeat this run:</p>\n");
+        out.push_str("<div class=\"repeat\">\n<p class=\"caption\">To make this page again:</p>\n");
         out.push_str(&command(&self.command));
         if !self.inputs.is_empty() {
             let files = match self.inputs.len() {
