@@ -20,9 +20,9 @@ impl Comparison {
             let fails = slower.iter().any(|slow| std::ptr::eq(*slow, one));
             let failure = fails.then(|| Failure {
                 message: format!(
-                    "{} of {}s of {} is {percent} against {base}, more than {} %",
+                    "{} of {} of {} is {percent} against {base}, more than {} %",
                     one.statistic,
-                    one.operation.name(),
+                    units::operations(one.operation),
                     one.drive,
                     limit.unwrap_or_default(),
                 ),

@@ -133,12 +133,12 @@ impl Comparison {
         let sentence = match largest {
             None => format!("None of the {all} latencies differs significantly."),
             Some(one) => format!(
-                "{} {}{} at {} of {}s of {}: {} in place of {} ({}), the largest significant difference.",
+                "{} {}{} at {} of {} of {}: {} in place of {} ({}), the largest significant difference.",
                 one.candidate,
                 if one.is_slower() { "is slower than " } else { "is faster than " },
                 self.candidates[0].name,
                 one.statistic,
-                one.operation.name(),
+                units::operations(one.operation),
                 one.drive,
                 figure(one.value.value, one.unit),
                 figure(one.base.value, one.unit),
@@ -169,7 +169,7 @@ impl Comparison {
         let name = |place: usize| &self.candidates[place].name;
         let (best, worst) = (ranked[0], ranked[ranked.len() - 1]);
         let time = |(_, figure): (usize, f64)| units::duration(figure);
-        let place = format!("{} of {}s", statistic.name(), subject.1.name());
+        let place = format!("{} of {}", statistic.name(), units::operations(subject.1));
         let of_drive = match self.drives() > 1 {
             true => format!(" of {}", subject.0),
             false => String::new(),
@@ -240,9 +240,8 @@ impl Comparison {
             Some(format!("of {}: {}", candidate.name, candidate.waits(&subject)?.words()))
         };
         let clauses: Vec<_> = candidates.filter_map(clause).take(TOLD).collect();
-        let operation = subject.1.name();
-        let note =
-            format!("Where the slowest {operation}s spent their time, {}.", clauses.join(". "));
+        let all = units::operations(subject.1);
+        let note = format!("Where the slowest {all} spent their time, {}.", clauses.join(". "));
         if clauses.is_empty() {
             Vec::new()
         } else {

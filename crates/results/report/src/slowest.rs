@@ -194,7 +194,10 @@ pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -
         let waits = waits.map_or("no time".to_owned(), |waits| waits.words());
         match of.len() {
             1 => format!(" Of the slowest {name}: {waits}."),
-            many => format!(" Of the {many} slowest {name}s: {waits}."),
+            many => {
+                let all = units::operations(of[0].operation);
+                format!(" Of the {many} slowest {all}: {waits}.")
+            }
         }
     };
     let of: String = used.iter().map(of).collect();

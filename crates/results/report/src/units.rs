@@ -1,6 +1,8 @@
 //! Figures as people read them. All functions give the same text for the same
 //! number, on every machine.
 
+use stasis_block::Operation;
+
 /// A unit of time with its length in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeUnit {
@@ -103,6 +105,20 @@ pub fn fixed(value: f64, places: usize) -> String {
 /// A count, with commas between thousands.
 pub fn count(value: u64) -> String {
     group(&value.to_string())
+}
+
+/// Operations in words: `reads`, `flushes`.
+pub fn operations(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Read => "reads",
+        Operation::Write => "writes",
+        Operation::Flush => "flushes",
+        Operation::Discard => "discards",
+        Operation::WriteZeroes => "writes of zeroes",
+        Operation::Copy => "copies",
+        Operation::Verify => "verifies",
+        Operation::Barrier => "barriers",
+    }
 }
 
 /// An amount of bytes in binary units: `40 MiB`.

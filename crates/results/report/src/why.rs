@@ -168,7 +168,7 @@ impl Why {
     fn others(&self) -> String {
         let plural = |count: u64, operation: Operation| match count {
             1 => format!("1 {}", operation.name()),
-            many => format!("{} {}s", units::count(many), operation.name()),
+            many => format!("{} {}", units::count(many), units::operations(operation)),
         };
         let mut text = match self.ahead.is_empty() {
             true => "No other I/O was in the drive when it came.\n".to_owned(),

@@ -80,9 +80,9 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
         return ("no I/O".to_owned(), Tone::Neutral, sentence);
     };
     let rate = format!(
-        "{} I/Os; most are {}s of {}: {} a second, {}, half within {}",
+        "{} I/Os; most are {} of {}: {} a second, {}, half within {}",
         units::count(ios),
-        operation.name(),
+        units::operations(operation),
         drive.described.name,
         units::significant(figures.iops, 4),
         units::bandwidth(figures.bytes_per_second),
