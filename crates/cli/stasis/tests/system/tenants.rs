@@ -286,7 +286,8 @@ fn an_image_that_cannot_lie_on_a_drive_is_refused_before_anything_boots() {
     let drive = |name: &str| {
         format!("[[drive]]\nname = \"own\"\nmodel = \"null\"\nmedium = {{ qcow2 = \"{name}\" }}\n")
     };
-    let (twice, itself) = (drive("server.qcow2"), drive("drive.qcow2"));
+    let load = "[[workload]]\nname = \"other\"\ndrive = \"own\"\npattern = \"1r-seq\"\n";
+    let (twice, itself) = (drive("server.qcow2") + load, drive("drive.qcow2"));
     for (from, to, more, words) in [
         (image, "image = \"nothing.qcow2\"", "", ["disk server.disk", "there is no such file"]),
         (image, "image = \"large.qcow2\"", "", ["disk server.disk", "can grow to"]),
