@@ -24,6 +24,13 @@ pub struct ResultsFolder {
     own: BTreeSet<String>,
 }
 
+impl Drop for ResultsFolder {
+    /// Unlocks it now: a process that is just being started may hold the file a little longer.
+    fn drop(&mut self) {
+        let _ = flock(&self.list, FlockOperation::Unlock);
+    }
+}
+
 impl ResultsFolder {
     /// Makes the folder if it is missing, and removes what an earlier run left in it, but none
     /// of `inputs`: all that the run reads.
@@ -177,6 +184,18 @@ fn is_inside(name: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A child that is forked and has not yet started its program has all open files.
+    #[test]
+    fn it_is_free_at_once_though_another_has_its_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r");
+        let first = ResultsFolder::claim(&path, &[]).unwrap();
+        let held = first.list.try_clone().unwrap();
+        drop(first);
+        ResultsFolder::claim(&path, &[]).unwrap();
+        drop(held);
+    }
 
     #[test]
     fn an_earlier_run_s_files_go_and_the_users_stay() {

@@ -143,8 +143,10 @@ fn regions_and_images_lie_side_by_side_on_a_drive() {
 #[test]
 fn two_on_one_file_are_refused_by_name() {
     let folder = folder();
-    let file =
-        |name: &str| format!("{EXPERIMENT}[[drive]]\nname = 'own'\nmodel = 'null'\n{name}\n");
+    let file = |name: &str| {
+        let load = "[[workload]]\nname = 'w'\ndrive = 'own'\npattern = '1r-seq'\n";
+        format!("{EXPERIMENT}[[drive]]\nname = 'own'\nmodel = 'null'\n{name}\n{load}")
+    };
     for (text, words) in [
         (EXPERIMENT.replace("other.qcow2", "./top.qcow2"), ["top.qcow2", "machine1.disk already"]),
         (file("medium = { qcow2 = 'top.qcow2' }"), ["top.qcow2", "drive own already"]),
