@@ -1,12 +1,12 @@
 //! Runs the program as a user does, and looks at what it leaves behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -291,9 +291,15 @@ pub fn example(name: &str) -> String {
 
 fn compiled(source: &str, name: &str) -> String {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    // Two linkers that write one file damage it: each program is made once.
+    static MADE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().unwrap());
     let program = folder.path().join(name);
-    compile(Path::new(source), &program);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if made.insert(name.to_owned()) {
+        compile(Path::new(source), &program);
+    }
+    drop(made);
     program.to_str().unwrap().to_owned()
 }
 
