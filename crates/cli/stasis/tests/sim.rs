@@ -608,6 +608,7 @@ fn each_io_can_be_asked_why_it_took_so_long() {
     let slowest = &summary["drives"][0]["slowest"][0];
     let told = why(&["results"], 0);
     assert_eq!(told, why(&["results", &format!("drive0:{}", slowest["order"])], 0));
+    assert_eq!(told, why(&["results/ios.csv"], 0), "a file of the results is as their folder");
     // Its parts with their shares, which are the whole.
     let latency =
         |io: &Value| io["delivered_ns"].as_u64().unwrap() - io["submit_ns"].as_u64().unwrap();

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use stasis_block::Operation;
-use stasis_report::{KeptIos, Repeat, ReportError, SlowIo, Waits, IOS_FILES};
+use stasis_report::{KeptIos, Repeat, ReportError, SlowIo, Summary, Waits, IOS_FILES};
 
-use crate::setup::{self, Setup};
+use crate::setup::Setup;
 
 /// A drive's name, and an operation.
 pub type Subject = (String, Operation);
@@ -173,7 +173,7 @@ impl Run {
             })
         });
         let ios = named.collect();
-        let Some(summary) = setup::summary_beside(path) else {
+        let Some(summary) = Summary::beside(path) else {
             return Ok(Self { ios, ..Self::default() });
         };
         let setup = Setup::of(&summary);

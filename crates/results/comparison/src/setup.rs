@@ -1,10 +1,9 @@
 //! The set-up of runs, and what differs in it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use serde_json::Value;
-use stasis_report::{Column, Summary, Table, INCIDENTAL_FIELDS, SUMMARY_FILE};
+use stasis_report::{Column, Summary, Table, INCIDENTAL_FIELDS};
 
 use crate::Candidate;
 
@@ -62,12 +61,6 @@ impl Setup {
         });
         self.0 = renamed.collect();
     }
-}
-
-/// The summary in a folder of results, or beside a file of one; none where there is none.
-pub(crate) fn summary_beside(path: &Path) -> Option<Summary> {
-    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-    serde_json::from_slice(&std::fs::read(folder.join(SUMMARY_FILE)).ok()?).ok()
 }
 
 /// Each value of a table under its path; lists as one text.

@@ -24,6 +24,15 @@ pub struct ResultsFolder {
     own: BTreeSet<String>,
 }
 
+/// The folder of results that `path` is, or that it is a file of.
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        _ if path.is_dir() => path,
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 impl Drop for ResultsFolder {
     /// Unlocks it now: a process that is just being started may hold the file a little longer.
     fn drop(&mut self) {

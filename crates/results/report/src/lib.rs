@@ -60,7 +60,7 @@ use serde::{Deserialize, Serialize};
 
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
-pub use folder::{ResultsFolder, LIST_FILE};
+pub use folder::{folder_of, ResultsFolder, LIST_FILE};
 pub use inputs::keep_inputs;
 pub use ios::{Ios, IosAsCsv, KeptIos};
 pub use jobs::JobSummary;

@@ -1,6 +1,8 @@
 //! `summary.json`: a run in figures.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::ser::Error as _;
@@ -11,10 +13,11 @@ use stasis_block::Operation;
 use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
 
 use crate::faults::FaultSummary;
+use crate::folder::folder_of;
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
 use crate::slowest::{self, SlowIo};
-use crate::Drive;
+use crate::{Drive, SUMMARY_FILE};
 
 /// Fields of a summary that depend on the wall clock, the machine or the build. All others
 /// are the same for two runs of one experiment under `exact`. Those that are no field of
@@ -270,6 +273,11 @@ pub struct OperationSummary {
 }
 
 impl Summary {
+    /// The summary in a folder of results, or beside a file of one; none where there is none.
+    pub fn beside(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(folder_of(path).join(SUMMARY_FILE)).ok()?).ok()
+    }
+
     /// Names a fault as the cause of a drive's first error, if it can be.
     pub(crate) fn blame(&mut self, fault: &FaultSummary) {
         let fails = fault.kind.ends_with("-error") && fault.happened > 0;

@@ -10,7 +10,7 @@ use stasis_run_events::{IoRecord, BLOCK};
 
 use crate::slowest::SlowIo;
 use crate::table::{printable, Column, Table};
-use crate::{units, KeptIos, KeptSpans, ReportError, Summary, SUMMARY_FILE};
+use crate::{folder_of, units, KeptIos, KeptSpans, ReportError, Summary};
 
 /// Rows of what a drive did that are listed.
 const LISTED: usize = 12;
@@ -98,7 +98,8 @@ impl Why {
                 one.delivered += u64::from(sooner);
             }
         }
-        let slowest = summary(folder).map(|summary| slowest(summary, &drive)).unwrap_or_default();
+        let slowest =
+            Summary::beside(folder).map(|summary| slowest(summary, &drive)).unwrap_or_default();
         let slow = slowest.iter().find(|slow| slow.order == io.order);
         let own = SlowIo::of(&io);
         let slow_io = slow.unwrap_or(&own);
@@ -221,10 +222,6 @@ fn activities(all: &[Activity]) -> String {
     text
 }
 
-fn summary(folder: &Path) -> Option<Summary> {
-    serde_json::from_slice(&std::fs::read(folder.join(SUMMARY_FILE)).ok()?).ok()
-}
-
 fn slowest(summary: Summary, drive: &str) -> Vec<SlowIo> {
     let mut drives = summary.drives.into_iter();
     drives.find(|one| one.described.name == drive).map(|one| one.slowest).unwrap_or_default()
@@ -276,8 +273,7 @@ fn activity(
     drive: &str,
     io: &IoRecord,
 ) -> Result<Option<Vec<Activity>>, ReportError> {
-    let folder = if folder.is_dir() { folder } else { folder.parent().unwrap_or(folder) };
-    let Some(mut spans) = KeptSpans::open(folder)? else { return Ok(None) };
+    let Some(mut spans) = KeptSpans::open(folder_of(folder))? else { return Ok(None) };
     let mut all: BTreeMap<(u32, u8, u8), Activity> = BTreeMap::new();
     while let Some((track, span)) = spans.next_span()? {
         let of_drive = track.owner == drive

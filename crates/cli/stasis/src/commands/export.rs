@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use anyhow::{bail, Context, Result};
 use stasis_block::timeline::{Track, TrackKind};
 use stasis_crash::{LogWrites, TraceReader};
-use stasis_report::{keep_inputs, KeptIos, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE};
+use stasis_report::{
+    folder_of, keep_inputs, KeptIos, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE,
+};
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Exported, Inside};
 
@@ -200,15 +202,6 @@ fn to_perfetto(
         eprintln!("{}: {lost} spans are missing: too many came at once", TIMELINE_FILE);
     }
     written(from, path, |out| perfetto(drives, ios, &counters, inside.as_mut(), out))
-}
-
-/// The folder of the run whose I/Os are read.
-fn folder_of(from: &Path) -> &Path {
-    match from.parent() {
-        _ if from.is_dir() => from,
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// A drive's name as a file's.
