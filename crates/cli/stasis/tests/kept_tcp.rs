@@ -1,4 +1,5 @@
-//! The state of an NVMe/TCP target, its zones, is kept beside its medium when the server ends.
+//! The state of an NVMe/TCP target, its zones, is kept beside its medium, and where the
+//! next server begins. `kept_killed.rs` has all that survives kills.
 
 mod server;
 #[path = "../../../realtime/serve/tests/support/tcp_host.rs"]
@@ -100,7 +101,6 @@ fn zones_are_where_the_last_server_left_them() {
     stop(process);
 }
 
-/// Kills of the server, by `KILLS`; each time a write is under way.
 #[test]
 fn another_server_goes_on_at_the_same_address() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,56 +115,6 @@ fn another_server_goes_on_at_the_same_address() {
     assert_eq!(write(&mut again, 256, 9), ZONE_INVALID_WRITE, "the pointer is where it was");
     assert_eq!(write(&mut again, 257, 8), 0);
     stop(second);
-}
-
-#[test]
-fn zones_survive_kills() {
-    let kills: u64 = std::env::var("KILLS").map_or(10, |count| count.parse().expect("a number"));
-    let folder = tempfile::tempdir().unwrap();
-    let (mut process, mut host) = connect(folder.path(), "");
-    // Blocks of the zone that were acknowledged, and what each holds.
-    let mut written: Vec<u8> = Vec::new();
-    let (mut acknowledged, mut kept) = (0, 0);
-    for kill in 0..kills {
-        let zone = 256 * (kill % 16);
-        // A zone of an earlier round is reset: its pointer goes back.
-        written.clear();
-        assert_eq!(reset(&mut host, zone), 0);
-        for block in 0..kill * 7 % 40 {
-            let byte = (kill + block) as u8;
-            assert_eq!(write(&mut host, zone + block, byte), 0, "kill {kill}");
-            written.push(byte);
-        }
-        acknowledged += written.len();
-        let next = written.len() as u64;
-        host.io.write(2, zone + next, &[0xee; 4096]).unwrap();
-        // The kill comes at any moment of it.
-        std::thread::sleep(std::time::Duration::from_micros(kill * 37 % 400));
-        process.kill();
-        (process, host) = connect(folder.path(), "");
-        for (block, &byte) in (0..).zip(&written) {
-            assert_eq!(host.read(zone + block).unwrap(), [byte; 4096], "kill {kill}");
-        }
-        // The write under way has moved the pointer, or has not.
-        match write(&mut host, zone + next, 0xef) {
-            0 => {}
-            ZONE_INVALID_WRITE => {
-                kept += 1;
-                assert_eq!(write(&mut host, zone + next + 1, 0xef), 0, "kill {kill}");
-            }
-            other => panic!("status {other:#x} after kill {kill}"),
-        }
-    }
-    println!("{kills} kills: {acknowledged} writes acknowledged, {kept} more were kept");
-    stop(process);
-}
-
-/// Zone Management Send (ZNS 1.1 section 3.4.3): the zone of `block` is reset.
-fn reset(host: &mut TcpHost, block: u64) -> u16 {
-    let mut entry = [0; 64];
-    (entry[0], entry[1], entry[2], entry[4], entry[52]) = (0x79, 0x40, 3, 1, 4);
-    entry[40..48].copy_from_slice(&(block * 8).to_le_bytes());
-    host.io.run(&entry, &[]).unwrap().1
 }
 
 /// The cost of keeping the zones: writes one by one, beside those of a drive without zones.

@@ -45,6 +45,8 @@ pub struct Host {
     pub discovery: Vec<DiscoveryEntry>,
     /// Changes of the subsystem that were reported.
     pub seen_changes: u64,
+    /// Whether completions wait until the carrier releases them.
+    pub holds: bool,
     /// Virtual time as last set (ns).
     pub now: Nanos,
 }
@@ -66,6 +68,7 @@ impl Host {
             reservations: ReservationLog::default(),
             discovery: Vec::new(),
             seen_changes: 0,
+            holds: false,
             now: 0,
         }
     }
@@ -167,6 +170,10 @@ impl Host {
                     }
                 }
             }
+            if self.holds {
+                self.queues.wait_for_room();
+                return;
+            }
             let put = cq.put(memory, entry);
             cq.held.pop_front();
             if let Some(vector) = cq.vector {
@@ -176,6 +183,25 @@ impl Host {
                 return;
             }
         }
+    }
+
+    /// Whether a completion waits for nothing but its release.
+    pub fn is_holding(&self) -> bool {
+        let waits = |cq: &CompletionQueue| !cq.held.is_empty() && !cq.is_full();
+        let queues = &self.queues;
+        self.holds
+            && queues.is_waiting()
+            && !self.has_failed()
+            && queues.identifiers().filter_map(|id| queues.completion(id)).any(waits)
+    }
+
+    /// Posts the completions that were held, as far as there is room.
+    pub fn release(&mut self, memory: &dyn Memory) {
+        let holds = std::mem::take(&mut self.holds);
+        for queue in self.queues.identifiers() {
+            self.post_held(memory, queue);
+        }
+        self.holds = holds;
     }
 
     /// Takes over the head of a full completion queue from its shadow doorbell; returns whether

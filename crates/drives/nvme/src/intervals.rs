@@ -19,12 +19,19 @@ pub fn end_of_run(first: u64, count: u64, range: Range<u64>) -> Option<u64> {
 pub struct Intervals {
     /// The end of each by its start.
     ends: BTreeMap<u64, u64>,
+    /// How often it has changed.
+    changes: u64,
 }
 
 impl Intervals {
     /// The start and the end of each, in order.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ends.iter().map(|(&start, &end)| (start, end))
+    }
+
+    /// How often it has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Whether nothing is in it.
@@ -70,6 +77,7 @@ impl Intervals {
             (start, end) = (start.min(from), end.max(to));
         }
         self.ends.insert(start, end);
+        self.changes += 1;
         true
     }
 
@@ -80,6 +88,7 @@ impl Intervals {
                 break;
             }
             self.ends.remove(&from);
+            self.changes += 1;
             if to > range.end {
                 self.ends.insert(range.end, to);
             }
@@ -87,11 +96,6 @@ impl Intervals {
                 self.ends.insert(from, range.start);
             }
         }
-    }
-
-    /// Takes everything out.
-    pub fn clear(&mut self) {
-        self.ends.clear();
     }
 }
 
@@ -142,7 +146,7 @@ mod tests {
         }
         assert!(!intervals.insert(u64::MAX - 1..u64::MAX) && intervals.is_full());
         assert!(!intervals.overlaps(&(1..2)) && !intervals.overlaps(&(0..0)));
-        intervals.clear();
-        assert!(intervals.insert(0..1));
+        intervals.remove(0..1);
+        assert!(intervals.insert(1..2) && intervals.first_in(&(0..9)) == Some(1));
     }
 }

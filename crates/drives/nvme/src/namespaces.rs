@@ -31,7 +31,7 @@ pub struct Namespaces {
     step: u64,
     // How many namespaces hosts have ever created.
     creations: u32,
-    // Changes of zones that are no more.
+    // Changes of states that are no more.
     past_changes: u64,
     // Those that are being formatted.
     formatting: Vec<u32>,
@@ -75,6 +75,13 @@ impl NamespaceState {
             chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
             created,
         }
+    }
+
+    /// How often what is kept of it has changed.
+    fn changes(&self) -> u64 {
+        let zones = self.zones.as_ref().map_or(0, |zones| zones.set.changes());
+        let chunks = self.chunks.as_ref().map_or(0, ChunkSet::changes);
+        zones + chunks + self.marks.changes()
     }
 
     /// Its bytes on the drive.
@@ -183,10 +190,9 @@ impl Namespaces {
         self.total - self.there().map(|(_, state)| state.capacity).sum::<u64>().min(self.total)
     }
 
-    /// How often zones have changed.
-    pub fn zone_changes(&self) -> u64 {
-        let zones = self.there().filter_map(|(_, state)| state.zones.as_ref());
-        self.past_changes + zones.map(|of| of.set.changes()).sum::<u64>()
+    /// How often what is kept of them has changed.
+    pub fn changes(&self) -> u64 {
+        self.past_changes + self.there().map(|(_, state)| state.changes()).sum::<u64>()
     }
 
     /// The zones of one that has some.
@@ -354,12 +360,14 @@ impl Namespaces {
     /// is another size than before.
     pub fn format(&mut self, nsid: u32, block_size: u32) -> bool {
         let Some(state) = self.state_mut(nsid) else { return false };
+        let past = state.changes() + 1;
         let namespace = &mut state.namespace;
         let before = std::mem::replace(&mut namespace.block_size, block_size);
         namespace.blocks = state.capacity / u64::from(block_size);
-        state.marks.clear();
+        state.marks = Intervals::default();
         state.zones = ZonedNamespace::new(namespace);
         state.chunks = namespace.ocssd.as_ref().map(ChunkSet::new);
+        self.past_changes += past;
         before != block_size
     }
 }
@@ -417,7 +425,7 @@ impl Namespaces {
     pub fn delete(&mut self, nsid: u32) {
         let index = (nsid as usize).wrapping_sub(1);
         if let Some(state) = self.states.get_mut(index).and_then(Option::take) {
-            self.past_changes += state.zones.map_or(0, |zones| zones.set.changes());
+            self.past_changes += state.changes();
         }
     }
 

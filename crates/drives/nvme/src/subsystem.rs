@@ -94,10 +94,11 @@ impl Subsystem {
         }
     }
 
-    /// A number that differs once zones, or how namespaces are formatted, have changed: then
-    /// [`Subsystem::kept_state`] may differ as well.
+    /// A number that differs once [`Subsystem::kept_state`] does, but for the bytes that Flexible
+    /// Data Placement has counted since a reclaim unit was last begun.
     pub fn state_changes(&self) -> u64 {
-        self.io.changes.count() + self.io.namespaces.zone_changes()
+        let Io { changes, namespaces, placement, .. } = &self.io;
+        changes.count() + namespaces.changes() + placement.changes()
     }
 
     /// Its configuration.

@@ -246,15 +246,10 @@ impl Keep {
         )
     }
 
-    /// Whether the state can be kept while the drive is in use: that of zones, in a state file
-    /// beside the medium.
+    /// Whether the state can be kept while the drive is in use: in a state file beside the medium,
+    /// which nobody replaces there.
     pub fn can_follow(&self) -> bool {
-        let zones = |one: &stasis_nvme::KeptNamespace| one.made.zoned.is_some();
-        let chunks = |one: &stasis_nvme::KeptNamespace| one.made.ocssd.is_some();
-        let namespaces = &self.state.namespaces;
         self.file.as_ref().is_some_and(|file| file.parent() == self.medium.parent())
-            && namespaces.iter().any(zones)
-            && !namespaces.iter().any(chunks)
     }
 
     /// As [`Keep::begin`], for a carrier that keeps the state in what this returns before each

@@ -22,6 +22,42 @@ pub struct NewNvme<N> {
     pub follow: Option<FollowState>,
 }
 
+/// Keeps the state of a drive in use, before a host sees what depends on it.
+pub(crate) struct Follower {
+    /// `None`: that is not wanted, or cannot be done any more.
+    follow: Option<FollowState>,
+    /// The changes that were kept.
+    followed: u64,
+}
+
+impl Follower {
+    /// Of a drive whose state has changed so many times.
+    pub(crate) fn new(follow: Option<FollowState>, changes: u64) -> Self {
+        Self { follow, followed: changes }
+    }
+
+    /// Whether the state is kept before completions.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.follow.is_some()
+    }
+
+    /// Keeps the state of the drive `name` if it has changed: `changes`, how often.
+    pub(crate) fn keep(&mut self, name: &str, changes: u64, state: impl FnOnce() -> KeptState) {
+        let Some(follow) = self.follow.as_mut().filter(|_| changes != self.followed) else {
+            return;
+        };
+        self.followed = changes;
+        if let Err(error) = follow(state()) {
+            let message = format!(
+                "{error}; from now on its zones and namespaces do not survive a server that is \
+                 killed, and the next one will say so"
+            );
+            crate::log::warn(name, &message);
+            self.follow = None;
+        }
+    }
+}
+
 /// The message that a drive of `count` namespaces has no namespace `nsid`.
 pub(crate) fn missing_namespace(nsid: u32, count: u32) -> String {
     format!("it has no namespace {nsid}: it has {count}, counted from 1")

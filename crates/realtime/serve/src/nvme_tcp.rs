@@ -19,7 +19,7 @@ use stasis_nvme_tcp::{Authentication, ConnectionId, Target, MAX_CONNECTIONS};
 
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
-use crate::new_nvme::{missing_namespace, FollowState, KeepState, MakeNvme, NewNvme};
+use crate::new_nvme::{missing_namespace, Follower, KeepState, MakeNvme, NewNvme};
 use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::ServeError;
@@ -62,9 +62,7 @@ pub(crate) struct Served {
     /// Keeps the subsystem's state in the end.
     keep: Option<KeepState>,
     /// Keeps it before each completion that depends on it.
-    follow: Option<FollowState>,
-    /// The changes that were kept.
-    followed: u64,
+    follower: Follower,
     /// Empty once no more hosts are taken.
     listeners: Vec<TcpListener>,
     paths: u16,
@@ -104,7 +102,7 @@ impl Served {
         let made = subsystem(properties.capacity, properties.discard_zeroes);
         let NewNvme { nvme: subsystem, keep, follow } =
             made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
-        let followed = subsystem.state_changes();
+        let follower = Follower::new(follow, subsystem.state_changes());
         let mut target = Target::new(subsystem, hosts);
         if !secrets.is_empty() {
             let random = Randomness::new(fill);
@@ -115,8 +113,7 @@ impl Served {
             backend,
             target,
             keep,
-            follow,
-            followed,
+            follower,
             paths: listeners.len() as u16,
             listeners,
             events,
@@ -284,26 +281,11 @@ impl Served {
         }
     }
 
-    /// Keeps the subsystem's state, if it has changed, before a host hears of it.
-    fn follow(&mut self) {
-        let changes = self.target.subsystem().state_changes();
-        let Some(follow) = self.follow.as_mut().filter(|_| changes != self.followed) else {
-            return;
-        };
-        self.followed = changes;
-        if let Err(error) = follow(self.target.kept_state()) {
-            let message = format!(
-                "{error}; from now on its zones do not survive a server that is killed, and the \
-                 next one will say so"
-            );
-            crate::log::warn(&self.backend.name, &message);
-            self.follow = None;
-        }
-    }
-
     /// Sends what there is to be sent, and closes the connections that have ended.
     fn speak(&mut self) {
-        self.follow();
+        let Self { target, follower, backend, .. } = self;
+        let changes = target.subsystem().state_changes();
+        follower.keep(&backend.name, changes, || target.kept_state());
         let Self { peers, target, backend, events, way, .. } = self;
         // Closing a socket takes it out of the events.
         peers.retain(|&id, peer| {

@@ -158,6 +158,13 @@ impl ControllerMut<'_> {
         self.host.discovery = entries;
     }
 
+    /// Posts the completions that were held back, and goes on with the commands that waited for
+    /// them: their completions are held in turn.
+    pub fn release(&mut self, memory: &dyn Memory) {
+        self.host.release(memory);
+        self.resume_if_waiting(memory);
+    }
+
     /// Goes on with what waits for another controller's commands, or was changed by them: to be
     /// called where [`crate::Subsystem::waiting`] names the controller.
     pub fn attend(&mut self, memory: &dyn Memory) {

@@ -54,6 +54,28 @@ impl Controller {
         self.0.kept_state()
     }
 
+    /// As [`Subsystem::state_changes`].
+    pub fn state_changes(&self) -> u64 {
+        self.0.state_changes()
+    }
+
+    /// From now on completions wait for [`Controller::release`], so that the carrier can keep the
+    /// state that they depend on before the host sees them.
+    pub fn hold_completions(&mut self) {
+        self.with(|of| of.host.holds = true);
+    }
+
+    /// Whether completions wait for [`Controller::release`]: also once more after it, where it went
+    /// on with commands that it has ended.
+    pub fn is_holding(&self) -> bool {
+        self.0.host(ControllerId::PCIE).is_some_and(|host| host.is_holding())
+    }
+
+    /// As [`ControllerMut::release`].
+    pub fn release(&mut self, memory: &dyn Memory) {
+        self.with(|of| of.release(memory));
+    }
+
     /// Size of the registers and doorbells in bytes, for their base address
     /// register. The MSI-X table is the carrier's.
     pub fn bar_size() -> u64 {

@@ -77,6 +77,8 @@ pub struct ChunkSet {
     open: u32,
     /// By parallel unit.
     open_in: Vec<u32>,
+    /// How often what is kept of them has changed.
+    changes: u64,
 }
 
 impl ChunkSet {
@@ -90,7 +92,13 @@ impl ChunkSet {
             chunks: vec![free; units * config.chunks as usize],
             open: 0,
             open_in: vec![0; units],
+            changes: 0,
         }
+    }
+
+    /// How often what is kept of them has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub fn chunks(&self) -> &[Chunk] {
@@ -202,6 +210,7 @@ impl ChunkSet {
     }
 
     fn set(&mut self, index: usize, state: ChunkState) {
+        self.changes += 1;
         let unit = self.unit(index);
         let before = std::mem::replace(&mut self.chunks[index].state, state);
         for open in [&mut self.open, &mut self.open_in[unit]] {

@@ -41,6 +41,8 @@ pub struct Fdp {
     /// Counts up to the last power-off.
     pub before: Totals,
     pub host_events: EventLog,
+    /// How often something else than a count of bytes has changed.
+    changes: u64,
 }
 
 /// A placement identifier taken apart.
@@ -60,7 +62,21 @@ impl Fdp {
             host_written: 0,
             before: Totals::default(),
             host_events: EventLog::default(),
+            changes: 0,
         }
+    }
+
+    /// How often what is kept has changed, but for the bytes counted in a reclaim unit that was begun
+    /// already.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Enables events of a handle, a bit for each of `EVENT_TYPES`, or disables them.
+    pub fn enable_events(&mut self, handle: usize, bits: u8, enabled: bool) {
+        let events = &mut self.handles[handle].events;
+        *events = if enabled { *events | bits } else { *events & !bits };
+        self.changes += 1;
     }
 
     /// The state that outlives the controller; `media_written` and `media_erased` are the medium's
@@ -140,13 +156,15 @@ impl Fdp {
             self.log(0, INVALID_PLACEMENT, event, now);
             PlacementId { group: 0, handle: 0 }
         });
-        self.handles[usize::from(place.handle)].used = true;
+        let first = !std::mem::replace(&mut self.handles[usize::from(place.handle)].used, true);
         self.host_written += length;
         let unit = self.unit;
         let room = self.room_of(place);
         // A full unit is followed by an empty one.
         let past = length % unit;
+        let begins = length >= *room;
         *room = if past < *room { *room - past } else { *room + unit - past };
+        self.changes += u64::from(first || begins);
         self.identifier(place)
     }
 
@@ -155,6 +173,7 @@ impl Fdp {
         let Some(place) = self.place(identifier) else { return };
         let unit = self.unit;
         let left = std::mem::replace(self.room_of(place), unit);
+        self.changes += 1;
         if left < unit {
             let location = Some((place.group, place.handle as u8));
             let event = FdpEvent { nsid, identifier, location };

@@ -60,8 +60,7 @@ pub fn set_placement_feature(
         bits |= bit(kind).ok_or(StatusCode::InvalidField.at(location::CDW11 + 2))?;
     }
     if let PlacementState::Fdp(fdp) = &mut io.placement {
-        let events = &mut fdp.handles[handle].events;
-        *events = if command.cdw12 & 1 != 0 { *events | bits } else { *events & !bits };
+        fdp.enable_events(handle, bits, command.cdw12 & 1 != 0);
     }
     Ok(Outcome::Done(0))
 }

@@ -41,6 +41,14 @@ impl PlacementState {
         }
     }
 
+    /// How often what is kept of it has changed, but for the bytes counted.
+    pub fn changes(&self) -> u64 {
+        match self {
+            Self::Fdp(fdp) => fdp.changes(),
+            _ => 0,
+        }
+    }
+
     /// A namespace is deleted.
     pub fn forget(&mut self, nsid: u32) {
         if let Self::Streams(streams) = self {

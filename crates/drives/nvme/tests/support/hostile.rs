@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use stasis_block::{Doorbells, Health, Operation, Request, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement, VendorRequest,
-    Zones, Zrwa,
+    Config, Controller, KeptState, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement,
+    VendorRequest, Zones, Zrwa,
 };
 
 #[path = "../../../block/tests/common/hostile.rs"]
@@ -97,11 +97,26 @@ pub fn run(script: &[u8]) {
     let ram = Ram(RefCell::new(vec![0; RAM]));
     let mut controller = Controller::new(config).expect("a good configuration");
     let mut held: HashMap<u32, Request> = HashMap::new();
+    // A carrier that keeps the state before completions.
+    if flags >> 3 & 3 == 3 {
+        controller.hold_completions();
+    }
     // Start enabled, or else most scripts would never get there.
     let mut tails = [0u16; 4];
     enable(&mut controller, &ram);
+    let mut before = (controller.state_changes(), kept(&controller));
     while !script.0.is_empty() {
         step(&mut script, &mut controller, &ram, &mut held, &mut tails);
+        let after = (controller.state_changes(), kept(&controller));
+        assert!(before.0 != after.0 || before.1 == after.1, "a change of the state is told");
+        before = after;
+        // Each release posts completions, of which queues have only so many.
+        let releases = (0..1000).take_while(|_| {
+            let holds = controller.is_holding();
+            controller.release(&ram);
+            holds
+        });
+        assert!(releases.count() < 1000, "releases end");
         assert!(controller.in_flight() >= held.len());
         let bytes: usize = held.values().map(|request| request.data.len()).sum();
         assert!(bytes <= MAX_IN_FLIGHT);
@@ -115,6 +130,16 @@ pub fn run(script: &[u8]) {
     assert!(controller.pop_request().is_none());
     enable(&mut controller, &ram);
     assert!(!controller.has_failed());
+}
+
+/// What is kept, but for the bytes that Flexible Data Placement counts.
+fn kept(controller: &Controller) -> KeptState {
+    let mut state = controller.kept_state();
+    if let Some(fdp) = &mut state.fdp {
+        fdp.room.clear();
+        (fdp.host_written, fdp.media_written, fdp.media_erased) = (0, 0, 0);
+    }
+    state
 }
 
 /// A zoned and an Open-Channel namespace.

@@ -20,7 +20,7 @@ use stasis_vfio_user::{Answer, Device, Handled, Message, Refusal, Request, Vecto
 
 use crate::backend::Backend;
 use crate::io_records::IoRecordSender;
-use crate::new_nvme::{missing_namespace, KeepState, MakeNvme, NewNvme};
+use crate::new_nvme::{missing_namespace, Follower, KeepState, MakeNvme, NewNvme};
 use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::vhost_user::memory::GuestMemory;
@@ -57,6 +57,10 @@ pub(crate) struct Served {
     device: Device,
     /// Keeps the drive's state in the end.
     keep: Option<KeepState>,
+    /// Keeps it before each completion that depends on it.
+    follower: Follower,
+    /// Whether commands were begun that are to be handed to the drive.
+    begun: bool,
     listener: Option<UnixListener>,
     /// Events of its sockets; the thread waits for this descriptor.
     events: OwnedFd,
@@ -95,12 +99,18 @@ impl Served {
         let backend = Backend::new(Arc::clone(&name), store, record, epoll)?;
         // Last: from here on the medium is in use by this controller.
         let made = (settings.controller)(properties.capacity, properties.discard_zeroes);
-        let NewNvme { nvme: controller, keep, .. } =
+        let NewNvme { nvme: mut controller, keep, follow } =
             made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
         let vectors = controller.vectors();
+        let follower = Follower::new(follow, controller.state_changes());
+        if follower.is_wanted() {
+            controller.hold_completions();
+        }
         Ok(Self {
             backend,
             keep,
+            follower,
+            begun: false,
             device: Device::new(controller, settings.mapped),
             listener: Some(listener),
             events,
@@ -146,7 +156,7 @@ impl Served {
     /// Does the work that is due; returns whether there was any.
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         let due = self.device.next_deadline().is_some_and(|at| at <= now);
-        let mut work = due;
+        let mut work = due | std::mem::take(&mut self.begun);
         if due || self.is_rung() {
             self.device.controller().set_time(now);
             work |= self.poll();
@@ -390,8 +400,23 @@ impl Served {
         }
     }
 
-    /// Hands requests to the drive, and vendor specific commands.
+    /// Hands what commands ask for to the drive, and completions to the guest.
     fn submit(&mut self, now: Nanos) {
+        self.hand_over(now);
+        while self.release() {
+            self.hand_over(now);
+        }
+    }
+
+    /// Hands held completions to the guest, once the drive's state is kept; whether there were some.
+    fn release(&mut self) -> bool {
+        let Self { device, memory, follower, backend, .. } = self;
+        let memory = memory.of(device);
+        release(device, memory, follower, &backend.name)
+    }
+
+    /// Hands requests to the drive, and vendor specific commands.
+    fn hand_over(&mut self, now: Nanos) {
         let Self { device, memory, backend, .. } = self;
         let memory = memory.of(device);
         let controller = device.controller();
@@ -409,9 +434,9 @@ impl Served {
 
     /// Hands requests back to the guest.
     fn complete(&mut self, done: &mut Vec<Done>, clock: &impl Fn() -> Nanos) {
-        let Self { device, memory, backend, .. } = self;
+        let Self { device, memory, backend, follower, .. } = self;
         let memory = memory.of(device);
-        complete(device, memory, backend, done, clock);
+        complete(device, memory, (backend, follower), done, clock);
     }
 
     /// Attaches a namespace, or detaches it.
@@ -433,6 +458,9 @@ impl Served {
         let memory = memory.of(device);
         let set = device.controller().set_attached(memory, nsid, attached);
         set.map_err(|count| missing_namespace(nsid, count))?;
+        while self.release() {
+            self.begun = true;
+        }
         self.signal();
         Ok(())
     }
@@ -449,10 +477,10 @@ impl Served {
         limit: Instant,
     ) -> Result<(), String> {
         self.backend.release(clock());
-        let Self { backend, device, memory, .. } = &mut self;
+        let Self { backend, device, memory, follower, .. } = &mut self;
         let memory = memory.of(device);
         let idle = backend.quiesce(clock, limit, |backend, done| {
-            complete(device, memory, backend, done, clock);
+            complete(device, memory, (backend, follower), done, clock);
         });
         self.signal();
         let state = self.device.controller().kept_state();
@@ -465,14 +493,27 @@ impl Served {
 fn complete(
     device: &mut Device,
     memory: &GuestMemory,
-    backend: &mut Backend,
+    (backend, follower): (&mut Backend, &mut Follower),
     done: &mut Vec<Done>,
     clock: &impl Fn() -> Nanos,
 ) {
+    let name = Arc::clone(&backend.name);
     backend.hand_back(done, clock, |done| {
         let ended = Ended { status: done.status, failed_at: done.failed_at };
         device.controller().complete(memory, done.tag, ended, done.data);
+        release(device, memory, follower, &name);
     });
+}
+
+/// Hands held completions to the guest, once the drive's state is kept; whether there were some.
+fn release(device: &mut Device, memory: &GuestMemory, follower: &mut Follower, name: &str) -> bool {
+    let controller = device.controller();
+    if !controller.is_holding() {
+        return false;
+    }
+    follower.keep(name, controller.state_changes(), || controller.kept_state());
+    controller.release(memory);
+    true
 }
 
 /// Whether a descriptor is an eventfd; ringing it never waits from now on.

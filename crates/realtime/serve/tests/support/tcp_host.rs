@@ -148,6 +148,8 @@ fn io(opcode: u8, cid: u16, block: u64, in_capsule: bool) -> [u8; 64] {
 
 /// A host with a controller that is ready.
 pub struct TcpHost {
+    /// The identifier of its controller.
+    pub controller: u16,
     pub admin: Connection,
     pub io: Connection,
 }
@@ -175,7 +177,7 @@ impl TcpHost {
         assert_eq!(admin.run(&enable, &[])?.1, 0);
         let mut io = Connection::open(address)?;
         assert_eq!(io.connect(1, controller, nqn, host, 0)?.1, 0, "an I/O queue");
-        Ok(Self { admin, io })
+        Ok(Self { controller, admin, io })
     }
 
     /// Connects as soon as a server is there.

@@ -194,6 +194,11 @@ pub fn memory(size: u64) -> File {
 impl VfioHost {
     /// Connects, and has the controller and an I/O queue.
     pub fn connect(path: &Path) -> Result<Self> {
+        Self::connect_for(0, path)
+    }
+
+    /// Connects for the command sets that CC.CSS means by a number.
+    pub fn connect_for(command_sets: u32, path: &Path) -> Result<Self> {
         let mut client = Client::connect(path)?;
         let memory = memory(MEMORY);
         client.map(0, MEMORY, Some(&memory))?;
@@ -211,7 +216,7 @@ impl VfioHost {
             heads: [0; 2],
             phases: [true; 2],
         };
-        host.enable()?;
+        host.enable_for(command_sets)?;
         Ok(host)
     }
 
@@ -229,6 +234,10 @@ impl VfioHost {
 
     /// Enables the controller and makes the I/O queue.
     pub fn enable(&mut self) -> Result<()> {
+        self.enable_for(0)
+    }
+
+    fn enable_for(&mut self, command_sets: u32) -> Result<()> {
         (self.tails, self.heads, self.phases) = ([0; 2], [0; 2], [true; 2]);
         for queue in [ADMIN_SQ, ADMIN_CQ, SQ, CQ] {
             self.memory.write_all_at(&[0; 4096], queue)?;
@@ -237,7 +246,8 @@ impl VfioHost {
         self.client.write(0, 0x24, &[last[0], last[1], last[0], last[1]])?;
         self.client.write(0, 0x28, &ADMIN_SQ.to_le_bytes())?;
         self.client.write(0, 0x30, &ADMIN_CQ.to_le_bytes())?;
-        self.client.write(0, 0x14, &0x0046_0001u32.to_le_bytes())?;
+        let configuration = 0x0046_0001 | command_sets << 4;
+        self.client.write(0, 0x14, &u32::to_le_bytes(configuration))?;
         assert_eq!(self.client.read(0, 0x1c, 4)?, [1, 0, 0, 0], "ready");
         let size = u32::from(ENTRIES - 1) << 16 | 1;
         for (opcode, address, flags) in [(5, CQ, 1 << 16 | 3), (1, SQ, 1 << 16 | 1)] {
@@ -307,6 +317,16 @@ impl VfioHost {
     pub fn admin(&mut self, entry: [u8; 64]) -> Result<(u16, u16, u32)> {
         self.submit(0, &entry)?;
         self.wait(0)
+    }
+
+    /// Carries out a command of a queue whose data, if there is some, goes to the drive: its result and
+    /// status.
+    pub fn run(&mut self, queue: usize, mut entry: [u8; 64], data: &[u8]) -> Result<(u32, u16)> {
+        self.memory.write_all_at(data, PAGE)?;
+        entry[24..32].copy_from_slice(&PAGE.to_le_bytes());
+        self.submit(queue, &entry)?;
+        let (_, status, result) = self.wait(queue)?;
+        Ok((result, status))
     }
 
     /// Begins a read (2) or a write (1) of a block of 4 KiB, at the slot `cid`.

@@ -177,7 +177,7 @@ impl Targets {
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 let config =
                     Config { queue_entries: QUEUE_ENTRIES, interrupt_coalescing: false, ..made };
-                kept::restore(config, before, &spec, &name, true, Subsystem::with_state)
+                kept::restore(config, before, &spec, &name, Subsystem::with_state)
                     .map_err(|error| failure::told(&error))
             }),
         });

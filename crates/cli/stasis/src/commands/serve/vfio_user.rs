@@ -87,7 +87,7 @@ impl Devices {
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 // Doorbells in mapped memory need no shadows.
                 let config = stasis_nvme::Config { shadow_doorbells: false, ..made };
-                kept::restore(config, before, &spec, &name, false, Controller::with_state)
+                kept::restore(config, before, &spec, &name, Controller::with_state)
                     .map_err(|error| failure::told(&error))
             }),
         });
