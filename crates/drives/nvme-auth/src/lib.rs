@@ -2,7 +2,8 @@
 //! each queue that Connect makes.
 //!
 //! The carrier (a transport's connection) gives [`Verifier`] the messages that come by
-//! Authentication Send, and its answers to Authentication Receive. It lets no other command pass
+//! Authentication Send, computes the [`Power`] that one may need, and gives its answers to
+//! Authentication Receive. It lets no other command pass
 //! before [`Verifier::is_authenticated`], and ends the connection once the verifier
 //! [has ended](Verifier::ended).
 //!
@@ -19,11 +20,13 @@
 mod group;
 mod hash;
 mod message;
+mod power;
 mod secret;
 mod verifier;
 
 pub use group::Group;
 pub use hash::Hash;
 pub use message::Failure;
+pub use power::{Computed, Power};
 pub use secret::{Secret, SecretError};
 pub use verifier::{Ended, Randomness, Secrets, Verifier};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::group::{Group, EXPONENT};
 use crate::hash::Hash;
 use crate::message::{self, Failure, Negotiate, Received, Reply};
+use crate::power::{Computed, Power};
 use crate::secret::Secret;
 
 /// Limit on the negotiations of a host before it has authenticated, since each costs an exponent.
@@ -75,11 +76,22 @@ struct Challenge {
     exponent: [u8; EXPONENT],
 }
 
+/// A host's answer to a challenge.
+struct Answer {
+    response: Vec<u8>,
+    /// The host's challenge, and its sequence number.
+    challenge: Option<(Vec<u8>, u32)>,
+}
+
 /// How far an authentication has come.
 enum State {
     /// None is under way.
     Idle,
+    /// The value of the group to send with the challenge is being computed.
+    Challenging(Box<Challenge>),
     Challenged(Box<Challenge>),
+    /// The key that both sides share is being computed.
+    Checking(Box<Challenge>, Answer),
     /// The host is authenticated once it takes this; then, if it has challenged the controller, it
     /// has the last word.
     Answered {
@@ -99,6 +111,8 @@ pub struct Verifier {
     transaction: u16,
     /// Since it last authenticated.
     negotiations: u8,
+    /// To be computed before it goes on.
+    power: Option<Power>,
     /// For the host to take.
     outgoing: Option<Vec<u8>>,
     is_authenticated: bool,
@@ -124,6 +138,7 @@ impl Verifier {
             state: State::Idle,
             transaction: 0,
             negotiations: 0,
+            power: None,
             outgoing: None,
             is_authenticated: false,
         }
@@ -168,13 +183,44 @@ impl Verifier {
         self.state = State::Ended(ended);
     }
 
+    /// Takes what it waits for after a message: to be computed, and given to
+    /// [`Verifier::computed`]. Nothing else is to be asked of it before.
+    pub fn take_power(&mut self) -> Option<Power> {
+        self.power.take()
+    }
+
+    /// Goes on with a power that was computed.
+    pub fn computed(&mut self, Computed(power): Computed) {
+        let outcome = match std::mem::replace(&mut self.state, State::Idle) {
+            State::Challenging(challenge) => {
+                self.challenge(challenge, &power.unwrap_or_default());
+                Ok(())
+            }
+            State::Checking(asked, answer) => {
+                power.ok_or(Failure::Group).and_then(|key| self.check(&asked, &answer, Some(&key)))
+            }
+            // Nobody has asked for it.
+            state => {
+                self.state = state;
+                return;
+            }
+        };
+        self.refuse(outcome);
+    }
+
     /// Takes a message of the host, of Authentication Send; its answer is
-    /// [outgoing](Verifier::outgoing) then.
+    /// [outgoing](Verifier::outgoing) then, or once [a power](Verifier::take_power) is computed.
     pub fn send(&mut self, bytes: &[u8], random: &mut Randomness) {
         if matches!(self.state, State::Ending(_) | State::Ended(_)) {
             return;
         }
-        if let Err(failure) = self.handle(bytes, random) {
+        let outcome = self.handle(bytes, random);
+        self.refuse(outcome);
+    }
+
+    /// Tells the host of a failure, if there is one.
+    fn refuse(&mut self, outcome: Result<(), Failure>) {
+        if let Err(failure) = outcome {
             self.is_authenticated = false;
             self.outgoing = Some(message::failure(self.transaction, failure));
             self.state = State::Ending(Ended::Refused(failure));
@@ -189,7 +235,7 @@ impl Verifier {
             if self.negotiations > MAX_NEGOTIATIONS {
                 return Err(Failure::Message);
             }
-            return self.challenge(&offer, random);
+            return self.negotiate(&offer, random);
         }
         if transaction != self.transaction {
             return Err(Failure::Payload);
@@ -197,7 +243,7 @@ impl Verifier {
         let state = std::mem::replace(&mut self.state, State::Idle);
         match (received, state) {
             (Received::Reply(reply), State::Challenged(challenge)) if self.outgoing.is_none() => {
-                self.answer(&reply, &challenge)
+                self.answer(&reply, challenge)
             }
             (Received::Success2, State::Answered { is_mutual: true })
                 if self.outgoing.is_none() =>
@@ -213,8 +259,8 @@ impl Verifier {
         }
     }
 
-    /// Chooses of what the host offers, and challenges it.
-    fn challenge(&mut self, offer: &Negotiate, random: &mut Randomness) -> Result<(), Failure> {
+    /// Chooses of what the host offers.
+    fn negotiate(&mut self, offer: &Negotiate, random: &mut Randomness) -> Result<(), Failure> {
         if !offer.has_protocol {
             return Err(Failure::Protocol);
         }
@@ -229,27 +275,53 @@ impl Verifier {
         let mut bytes = random.bytes::<64>()?.to_vec();
         bytes.truncate(hash.length());
         let sequence = random.sequence();
-        let value = group.public(&exponent);
-        let chosen = (hash, group);
-        let challenge = message::challenge(self.transaction, chosen, sequence, &bytes, &value);
-        self.outgoing = Some(challenge);
-        let challenge = Challenge { hash, group, sequence, bytes, exponent };
-        self.state = State::Challenged(Box::new(challenge));
+        let challenge = Box::new(Challenge { hash, group, sequence, bytes, exponent });
+        // What was to be taken is no answer any more.
+        self.outgoing = None;
+        match group {
+            Group::Null => self.challenge(challenge, &[]),
+            group => {
+                self.power = Some(Power::public(group, exponent));
+                self.state = State::Challenging(challenge);
+            }
+        }
         Ok(())
     }
 
-    /// Compares the host's response, and answers its challenge.
-    fn answer(&mut self, reply: &Reply, asked: &Challenge) -> Result<(), Failure> {
-        let Challenge { hash, group, .. } = *asked;
+    /// Challenges the host. `value`: of the group.
+    fn challenge(&mut self, challenge: Box<Challenge>, value: &[u8]) {
+        let Challenge { hash, group, sequence, ref bytes, .. } = *challenge;
+        let chosen = (hash, group);
+        self.outgoing = Some(message::challenge(self.transaction, chosen, sequence, bytes, value));
+        self.state = State::Challenged(challenge);
+    }
+
+    /// Takes the host's response.
+    fn answer(&mut self, reply: &Reply, asked: Box<Challenge>) -> Result<(), Failure> {
+        let Challenge { hash, group, exponent, .. } = *asked;
         if reply.response.len() != hash.length() || reply.value.len() != group.length() {
             return Err(Failure::Payload);
         }
-        let shared = match group {
-            Group::Null => None,
-            group => Some(group.shared(&asked.exponent, reply.value).ok_or(Failure::Group)?),
-        };
+        let challenge = reply.challenge.map(|(bytes, sequence)| (bytes.to_vec(), sequence));
+        let answer = Answer { response: reply.response.to_vec(), challenge };
+        if group == Group::Null {
+            return self.check(&asked, &answer, None);
+        }
+        self.power = Some(Power::shared(group, exponent, reply.value));
+        self.state = State::Checking(asked, answer);
+        Ok(())
+    }
+
+    /// Compares the host's response, and answers its challenge. `shared`: the key that both sides
+    /// have.
+    fn check(
+        &mut self,
+        asked: &Challenge,
+        answer: &Answer,
+        shared: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        let hash = asked.hash;
         let (host, subsystem) = (self.host.as_str(), self.subsystem.as_str());
-        let shared = shared.as_deref();
         let theirs = Response {
             challenge: augmented(hash, shared, &asked.bytes),
             sequence: asked.sequence.to_le_bytes(),
@@ -257,11 +329,11 @@ impl Verifier {
             role: "HostHost",
             names: [host, subsystem],
         };
-        if !hash.verify(&self.secrets.host.key(host), &theirs.parts(), reply.response) {
+        if !hash.verify(&self.secrets.host.key(host), &theirs.parts(), &answer.response) {
             return Err(Failure::Failed);
         }
         // Of a sequence number 0 no response is wanted (NVMe 2.0 section 8.13.5.4).
-        let wanted = reply.challenge.filter(|&(_, sequence)| sequence != 0);
+        let wanted = answer.challenge.as_ref().filter(|&&(_, sequence)| sequence != 0);
         let ours = match wanted {
             None => None,
             Some((challenge, sequence)) => {

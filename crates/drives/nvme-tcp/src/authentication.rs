@@ -1,10 +1,10 @@
 //! Who has to authenticate, and the commands of it (NVMe 2.0 section 6.1 and 6.2, and 8.13).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use stasis_nvme::fabrics::{CapsuleFault, OPCODE};
-use stasis_nvme_auth::{Group, Randomness, Secrets, Verifier};
+use stasis_nvme_auth::{Group, Power, Randomness, Secrets, Verifier};
 
 /// Fabrics Command Types.
 mod kind {
@@ -25,6 +25,21 @@ pub struct Authentication {
     secrets: BTreeMap<String, Arc<Secrets>>,
     groups: Arc<[Group]>,
     random: Randomness,
+    /// Powers to be computed, each with its number.
+    powers: VecDeque<(PowerId, Power)>,
+    last: u64,
+}
+
+/// Names a power that a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PowerId(u64);
+
+/// How far an authentication command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    Done,
+    /// It ends once a power is computed.
+    Waits(PowerId),
 }
 
 impl Authentication {
@@ -32,7 +47,13 @@ impl Authentication {
     /// which they are preferred.
     pub fn new(secrets: BTreeMap<String, Secrets>, groups: Vec<Group>, random: Randomness) -> Self {
         let secrets = secrets.into_iter().map(|(nqn, secrets)| (nqn, Arc::new(secrets)));
-        Self { secrets: secrets.collect(), groups: groups.into(), random }
+        Self {
+            secrets: secrets.collect(),
+            groups: groups.into(),
+            random,
+            powers: VecDeque::new(),
+            last: 0,
+        }
     }
 
     /// Whether the host of this name has a secret.
@@ -55,21 +76,35 @@ impl Authentication {
         verifier: &mut Verifier,
         raw: &[u8; 64],
         data: &mut [u8],
-    ) -> Result<(), CapsuleFault> {
+    ) -> Result<Progress, CapsuleFault> {
         let length = u32::from_le_bytes([raw[44], raw[45], raw[46], raw[47]]) as usize;
         if raw[41..44] != PROTOCOL || length == 0 || length != data.len() {
             return Err(CapsuleFault::Field);
         }
         if raw[4] == kind::SEND {
             verifier.send(data, &mut self.random);
-            return Ok(());
+            let Some(power) = verifier.take_power() else { return Ok(Progress::Done) };
+            self.last += 1;
+            let id = PowerId(self.last);
+            self.powers.push_back((id, power));
+            return Ok(Progress::Waits(id));
         }
         let message = verifier.outgoing().ok_or(CapsuleFault::Sequence)?;
         let (first, rest) = data.split_at_mut_checked(message.len()).ok_or(CapsuleFault::Field)?;
         first.copy_from_slice(message);
         rest.fill(0);
         verifier.taken();
-        Ok(())
+        Ok(Progress::Done)
+    }
+
+    /// The next power that is to be computed.
+    pub fn next_power(&mut self) -> Option<(PowerId, Power)> {
+        self.powers.pop_front()
+    }
+
+    /// Nobody waits for a power any more.
+    pub fn forget(&mut self, id: PowerId) {
+        self.powers.retain(|(other, _)| *other != id);
     }
 }
 

@@ -7,10 +7,10 @@ use stasis_block::clock::Nanos;
 use stasis_nvme::fabrics::{CapsuleFault, IN_CAPSULE, OPCODE};
 use stasis_nvme::fabrics::{Connect, ConnectError, Connected, CONNECT_DATA, DISCOVERY_NQN};
 use stasis_nvme::{ControllerMut, Subsystem};
-use stasis_nvme_auth::Verifier;
+use stasis_nvme_auth::{Computed, Verifier};
 
 use crate::arena::{Arena, BufferId};
-use crate::authentication::{self, is_authentication};
+use crate::authentication::{self, is_authentication, PowerId, Progress};
 use crate::fault::Fault;
 use crate::pdu::{self, digest, flag, kind, put, Digests, Header, COMMON, DATA, DIGEST};
 use crate::target::Hosts;
@@ -76,6 +76,8 @@ pub struct Connection {
     state: State,
     /// Of a queue whose host is to authenticate.
     verifier: Option<Verifier>,
+    /// The power that its verifier waits for, and the command that ends then.
+    computing: Option<(PowerId, u16)>,
     /// When it was opened (ns).
     opened: Nanos,
     digests: Digests,
@@ -107,6 +109,7 @@ impl Connection {
             path,
             state: State::New,
             verifier: None,
+            computing: None,
             opened: now,
             digests: Digests::default(),
             alignment: 4,
@@ -560,7 +563,16 @@ impl Connection {
         let verifier = self.verifier.as_mut().filter(|_| is_authentication(&command.raw));
         if let Some((verifier, of_hosts)) = verifier.zip(shared.hosts.authentication.as_mut()) {
             let data = command.buffer.map_or(&mut [][..], |buffer| shared.arena.bytes(buffer));
-            let outcome = of_hosts.execute(verifier, &command.raw, data);
+            let outcome = match self.computing {
+                // The command before it has not ended.
+                Some(_) => Err(CapsuleFault::Sequence),
+                None => of_hosts.execute(verifier, &command.raw, data),
+            };
+            if let Ok(Progress::Waits(power)) = outcome {
+                self.computing = Some((power, command.cid));
+                return;
+            }
+            let outcome = outcome.map(|_| ());
             controller.pass(&*shared.arena, of.queue, command.cid, outcome);
             return;
         }
@@ -572,6 +584,23 @@ impl Connection {
         if !controller.submit(&*shared.arena, of.queue, command.raw) {
             // A reset has taken the queue away meanwhile: its owner ends the connection.
             self.finish(shared.arena, index);
+        }
+    }
+
+    /// The power that its verifier waits for.
+    pub fn power(&self) -> Option<PowerId> {
+        self.computing.map(|(power, _)| power)
+    }
+
+    /// Goes on with the power that its verifier waits for.
+    pub fn computed(&mut self, shared: &mut Shared, power: Computed) {
+        let Some((_, cid)) = self.computing.take() else { return };
+        let State::Connected(of) = self.state else { return };
+        if let Some(verifier) = &mut self.verifier {
+            verifier.computed(power);
+        }
+        if let Some(mut controller) = shared.subsystem.controller(of.controller) {
+            controller.pass(&*shared.arena, of.queue, cid, Ok(()));
         }
     }
 

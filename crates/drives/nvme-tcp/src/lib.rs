@@ -25,7 +25,7 @@ mod fault;
 mod pdu;
 mod target;
 
-pub use authentication::Authentication;
+pub use authentication::{Authentication, PowerId};
 pub use connection::MAX_OUTPUT;
 pub use fault::Fault;
 pub use target::{ConnectionId, Target, MAX_CONNECTIONS};

@@ -5,10 +5,10 @@ use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Health, Refused, Request, Tag, VendorError};
 use stasis_nvme::fabrics::{Connected, DiscoveryEntry};
 use stasis_nvme::{AnaState, ControllerId, Ended, KeptState, Subsystem, VendorRequest};
-use stasis_nvme_auth::Verifier;
+use stasis_nvme_auth::{Computed, Power, Verifier};
 
 use crate::arena::Arena;
-use crate::authentication::Authentication;
+use crate::authentication::{Authentication, PowerId};
 use crate::connection::{Connection, Shared, MAX_OUTPUT};
 use crate::fault::Fault;
 
@@ -120,6 +120,11 @@ impl Target {
     /// The connection is no more: its queue ends, and with the admin queue its controller.
     pub fn close(&mut self, id: ConnectionId) {
         if let Some(mut connection) = self.connections.try_remove(id.0) {
+            if let Some((authentication, power)) =
+                self.hosts.authentication.as_mut().zip(connection.power())
+            {
+                authentication.forget(power);
+            }
             connection.connected().into_iter().for_each(|of| self.end_queue(of));
             connection.end(None, &mut self.arena);
         }
@@ -290,6 +295,22 @@ impl Target {
         let Some(id) = self.subsystem.controller_of_vendor(tag) else { return };
         if let Some(mut controller) = self.subsystem.controller(id) {
             controller.complete_vendor(&self.arena, tag, result, data);
+        }
+    }
+
+    /// The next power that a host's authentication waits for, for [`Target::computed`]: it takes
+    /// milliseconds to compute, in which other commands can go on.
+    pub fn pop_power(&mut self) -> Option<(PowerId, Power)> {
+        self.hosts.authentication.as_mut()?.next_power()
+    }
+
+    /// A power is computed; [`Target::collect`] goes on with the host that waits for it. One that
+    /// has gone meanwhile is no concern.
+    pub fn computed(&mut self, id: PowerId, power: Computed) {
+        let Self { subsystem, arena, hosts, connections, .. } = self;
+        let waits = |(_, connection): &(usize, &mut Connection)| connection.power() == Some(id);
+        if let Some((_, connection)) = connections.iter_mut().find(waits) {
+            connection.computed(&mut Shared { subsystem, arena, hosts }, power);
         }
     }
 

@@ -275,3 +275,60 @@ fn a_host_that_does_not_authenticate_in_time_is_disconnected() {
     bench.target.close(admin.id);
     assert_eq!(bench.target.subsystem().controllers().count(), 0);
 }
+
+#[test]
+fn a_host_whose_power_is_being_computed_lets_others_go_on() {
+    let key = Key::new(1, 3);
+    let mut bench = guarded(key.clone(), None, &[Group::Ffdhe2048]);
+    let (mut other, controller) = waiting(&mut bench, 0, 0xffff);
+    assert_eq!(Initiator::new(key.clone(), None).run(&mut bench, &mut other)[..2], [1, 3]);
+    enable(&mut bench, &mut other);
+    let (mut io, _) = waiting(&mut bench, 1, controller);
+    assert_eq!(Initiator::new(key.clone(), None).run(&mut bench, &mut io)[..2], [1, 3]);
+
+    let (mut admin, _) = waiting(&mut bench, 0, 0xffff);
+    let mut initiator = Initiator::new(key.clone(), None);
+    let begin = |bench: &mut Bench, host: &mut Host, message: &[u8]| {
+        let raw = command(5, message.len(), true);
+        let raw = host.pdu(4, 0, &raw, message);
+        bench.target.receive(host.id, &raw);
+        bench.target.collect();
+        bench.target.pop_power().expect("a power is asked for")
+    };
+    let power = begin(&mut bench, &mut admin, &initiator.negotiate());
+    assert!(bench.target.output(admin.id).is_empty(), "the command has not ended");
+    assert!(!format!("{power:?}").contains("exponent"), "{power:?}");
+    assert_eq!(io.write(&mut bench, 8, &[6; 4096]).status, 0);
+    assert_eq!(io.read(&mut bench, 8, 4096).1, [6; 4096]);
+    // Its own queue waits: there is nothing to receive, and no next message yet.
+    let early = admin.command(&mut bench, command(6, 4096, false), &[]).0;
+    assert_eq!(early.status, SEQUENCE_ERROR);
+    assert_eq!(send(&mut bench, &mut admin, &initiator.negotiate()).status, SEQUENCE_ERROR);
+    bench.target.computed(power.0, power.1.compute());
+    bench.target.collect();
+    assert_eq!(admin.completion(&mut bench).0.status, 0);
+    let challenge = receive(&mut bench, &mut admin);
+    let reply = initiator.reply(&challenge, HOST, &bench.nqn());
+    let power = begin(&mut bench, &mut admin, &reply);
+    assert_eq!(io.read(&mut bench, 8, 4096).1, [6; 4096]);
+    let computed = power.1.compute();
+    bench.target.computed(power.0, computed);
+    bench.target.collect();
+    assert_eq!(admin.completion(&mut bench).0.status, 0);
+    assert_eq!(receive(&mut bench, &mut admin)[..2], [1, 3], "success");
+
+    // A host that goes meanwhile: its power is computed for nobody, or not at all.
+    let (mut gone, _) = waiting(&mut bench, 0, 0xffff);
+    let power = begin(&mut bench, &mut gone, &Initiator::new(key.clone(), None).negotiate());
+    bench.target.close(gone.id);
+    let (next, _) = waiting(&mut bench, 0, 0xffff);
+    assert_eq!(next.id, gone.id, "the number of the connection is taken again");
+    bench.target.computed(power.0, power.1.compute());
+    bench.target.collect();
+    assert!(bench.target.output(next.id).is_empty(), "it is none of the next one's concern");
+    let message = Initiator::new(key, None).negotiate();
+    let raw = next.pdu(4, 0, &command(5, message.len(), true), &message);
+    bench.target.receive(next.id, &raw);
+    bench.target.close(next.id);
+    assert!(bench.target.pop_power().is_none());
+}

@@ -20,12 +20,15 @@ use stasis_nvme_tcp::{Authentication, ConnectionId, Target, MAX_CONNECTIONS};
 use crate::backend::{Backend, Counted};
 use crate::io_records::IoRecordSender;
 use crate::new_nvme::{missing_namespace, Follower, KeepState, MakeNvme, NewNvme};
+use crate::powers::Powers;
 use crate::statistics::InUse;
 use crate::store::{register, Store};
 use crate::ServeError;
 
 /// Data of the first listening socket in the events; the others' are behind it.
 const FIRST_LISTENER: u64 = 1 << 32;
+/// Data of the thread that computes for authentications.
+const COMPUTED: u64 = FIRST_LISTENER - 1;
 /// Bytes that are taken from a socket at a time.
 const CHUNK: usize = 256 << 10;
 
@@ -69,6 +72,8 @@ pub(crate) struct Served {
     /// Events of its sockets; the thread waits for this descriptor.
     events: OwnedFd,
     peers: BTreeMap<ConnectionId, Peer>,
+    /// Computes for authentications, where hosts have secrets.
+    powers: Option<Powers>,
     chunk: Box<[u8]>,
     done: Vec<Done>,
     counted: Vec<Counted>,
@@ -104,7 +109,12 @@ impl Served {
             made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
         let follower = Follower::new(follow, subsystem.state_changes());
         let mut target = Target::new(subsystem, hosts);
+        let mut powers = None;
         if !secrets.is_empty() {
+            let started = powers.insert(Powers::start(&name)?);
+            let data = epoll::EventData::new_u64(COMPUTED);
+            epoll::add(&events, started.descriptor(), data, epoll::EventFlags::IN)
+                .map_err(failed)?;
             let random = Randomness::new(fill);
             target.set_authentication(Authentication::new(secrets, groups, random));
         }
@@ -118,6 +128,7 @@ impl Served {
             listeners,
             events,
             peers: BTreeMap::new(),
+            powers,
             chunk: vec![0; CHUNK].into(),
             done: Vec::new(),
             counted: Vec::new(),
@@ -206,7 +217,17 @@ impl Served {
         for event in events.iter() {
             match event.data.u64() {
                 data if data >= FIRST_LISTENER => self.accept((data - FIRST_LISTENER) as usize),
+                COMPUTED => {
+                    if let Some(powers) = &self.powers {
+                        powers.take(|(id, power)| self.target.computed(id, power));
+                    }
+                }
                 id => self.receive(ConnectionId(id as usize)),
+            }
+        }
+        if let Some(powers) = &self.powers {
+            while let Some((id, power)) = self.target.pop_power() {
+                powers.ask(id, power);
             }
         }
         !events.is_empty()

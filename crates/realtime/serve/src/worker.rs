@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
+use rustix::event::{epoll, Timespec};
 use stasis_block::clock::Nanos;
 
-use crate::mailbox::{mailbox, Bell, Inbox, Mailbox};
+use crate::eventfd::EventFd;
+use crate::mailbox::{mailbox, Inbox, Mailbox};
 use crate::polling::{Poll, Polling, Rounds};
 use crate::store::LOOK;
 use crate::transport::Transport;
@@ -50,22 +51,6 @@ pub struct Worker {
     pub(crate) load: AtomicU64,
 }
 
-/// An event descriptor, which epoll waits for (eventfd(2)).
-struct EventFd(OwnedFd);
-
-impl Bell for EventFd {
-    fn ring(&self) {
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-}
-
-impl EventFd {
-    /// Hears it: the next wait is for the next ringing.
-    fn hear(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-}
-
 impl Worker {
     /// Starts a thread.
     ///
@@ -73,11 +58,16 @@ impl Worker {
     /// If the system has no more threads or descriptors.
     pub fn start(number: usize, poll: Poll, started: Instant) -> Result<Self, ServeError> {
         let failed = |source: rustix::io::Errno| ServeError::Wait { source: source.into() };
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        let bell = EventFd::new()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)
-            .map_err(failed)?;
-        let (jobs, inbox) = mailbox(EventFd(bell));
+        epoll::add(
+            &epoll,
+            bell.descriptor(),
+            epoll::EventData::new_u64(BELL),
+            epoll::EventFlags::IN,
+        )
+        .map_err(failed)?;
+        let (jobs, inbox) = mailbox(bell);
         let thread = std::thread::Builder::new()
             .name(format!("poll{number}"))
             .spawn(move || {

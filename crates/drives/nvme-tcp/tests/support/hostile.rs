@@ -305,6 +305,11 @@ fn step(
             while let Some(request) = target.pop_request() {
                 held.push(request);
             }
+            while let Some((power, computed)) =
+                target.pop_power().map(|(id, of)| (id, of.compute()))
+            {
+                target.computed(power, computed);
+            }
             while target.pop_refused().is_some() {}
             while let Some(vendor) = target.pop_vendor() {
                 target.complete_vendor(vendor.tag, Ok(0), &vendor.command.data);

@@ -57,6 +57,9 @@ impl Bench {
 
     /// Carries out what the drive has to do.
     pub fn work(&mut self) {
+        while let Some((id, power)) = self.target.pop_power() {
+            self.target.computed(id, power.compute());
+        }
         loop {
             while let Some(vendor) = self.target.pop_vendor() {
                 let result = Err(stasis_block::VendorError::Opcode);

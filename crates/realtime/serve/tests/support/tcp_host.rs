@@ -91,6 +91,14 @@ impl Connection {
         Some(event)
     }
 
+    /// Whether nothing has come that was not taken.
+    pub fn is_quiet(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        self.at == self.received.len() && peeked.is_err()
+    }
+
     /// Sends a command and waits for its end: its result and status.
     pub fn run(&mut self, entry: &[u8; 64], data: &[u8]) -> std::io::Result<(u16, u16)> {
         self.command(entry, data)?;
