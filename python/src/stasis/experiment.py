@@ -393,9 +393,14 @@ class Fault(Table):
     PLACE: ClassVar[str] = "[[fault]]"
 
     kind: Optional[str] = None
+    name: Optional[str] = None
     drive: Optional[str] = None
     machine: Optional[str] = None
     at: Optional[str] = None
+    at_io: Optional[str] = None
+    at_output: Optional[str] = None
+    output_of: Optional[str] = None
+    when: Optional[str] = None
     within: Optional[str] = None
     restart: Optional[str] = None
     begin: Optional[str] = None

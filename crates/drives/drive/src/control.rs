@@ -65,6 +65,14 @@ pub trait Control {
         }
     }
 
+    /// Fault `number` of the experiment begins at `now` (ns), if it is one of this drive that waits
+    /// for that.
+    fn begin_fault(&mut self, number: u16, now: Nanos) {
+        if let Some(lower) = self.lower() {
+            lower.begin_fault(number, now);
+        }
+    }
+
     /// The drive's power is cut: what it holds from now on is one of the states that a power cut can
     /// leave, chosen by `sampling`. Commands in flight end as any, and their ends mean nothing.
     /// A drive that was not made for it ([`crate::PowerCuts`]) loses nothing.

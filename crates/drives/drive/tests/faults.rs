@@ -29,6 +29,7 @@ fn fault(number: u16, kind: DriveFaultKind) -> DriveFault {
         operations: Vec::new(),
         factor: 1.0,
         delay: 0,
+        triggered: false,
     }
 }
 
@@ -117,6 +118,33 @@ fn a_slow_drive_takes_its_factor_and_its_delay_and_a_stall_ends_at_its_end() {
     assert_eq!(time(&mut now, read(0, 4096)), LATENCY, "it ends before the stall");
     assert_eq!(time(&mut now, read(0, 4096)), 9_000_000 - (5_000_000 - 1));
     assert_eq!(time(&mut now, read(0, 4096)), LATENCY);
+}
+
+#[test]
+fn the_times_of_a_triggered_fault_count_from_each_of_its_triggers() {
+    let spec = DriveFault {
+        begin: 500_000,
+        end: Some(900_000),
+        triggered: true,
+        ..fault(4, DriveFaultKind::ReadError)
+    };
+    let mut layer = faulty(vec![spec]);
+    let mut now = 1_000_000;
+    layer.control().begin_fault(4, now);
+    layer.control().start(now);
+    let fails = |layer: &mut Faults, now: &mut u64, at: u64| {
+        *now = at;
+        carry_out(layer, now, read(0, 4096), vec![0; 4096]).status != Status::Ok
+    };
+    assert!(!fails(&mut layer, &mut now, 1_600_000), "it was triggered before the commands began");
+    for trigger in [2_000_000, 5_000_000] {
+        layer.control().begin_fault(3, trigger);
+        assert!(!fails(&mut layer, &mut now, trigger + 600_000));
+        layer.control().begin_fault(4, trigger + 1_000_000);
+        assert!(!fails(&mut layer, &mut now, trigger + 1_400_000));
+        assert!(fails(&mut layer, &mut now, trigger + 1_600_000));
+        assert!(!fails(&mut layer, &mut now, trigger + 1_900_000));
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@ use stasis_drive::{DriveFault, DriveFaultKind};
 use stasis_media::MediumSpec;
 
 use crate::file::missing;
-use crate::{Experiment, MachineSpec};
+use crate::triggers::{self, FaultTrigger, Trigger, ASKED};
+use crate::{DriveSpec, Experiment, MachineSpec};
 
 /// Limit on the faults of an experiment.
 const MAX_FAULTS: usize = 1024;
@@ -56,12 +57,15 @@ pub struct MachineFailure {
     pub number: u16,
     /// How it fails.
     pub kind: MachineFailureKind,
-    /// When (ns).
+    /// When (ns), or how long after its trigger.
     pub at: Nanos,
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
     /// Chooses what a power cut leaves of its drives.
     pub seed: u64,
+    /// Whether something else than time brings it about.
+    #[serde(default)]
+    pub triggered: bool,
 }
 
 /// Kind of a fault.
@@ -94,6 +98,8 @@ impl FaultKind {
             ("machine", Self::Pause | Self::Failure(_)) => true,
             ("at" | "within" | "restart", Self::Failure(_)) => true,
             ("begin" | "end", Self::Pause) => true,
+            ("name" | "at-io" | "at-output" | "output-of" | "when", _) => true,
+            ("times", Self::Pause | Self::Failure(_)) => true,
             ("machine" | "at" | "within" | "restart", _) => false,
             (_, Self::Pause | Self::Failure(_)) => false,
             ("end" | "first", Self::Drive(kind)) => kind != BitRot,
@@ -116,6 +122,9 @@ pub struct MachinePause {
     pub begin: Nanos,
     /// When it ends (ns), if it does.
     pub end: Option<Nanos>,
+    /// Whether something else than time brings it about: its times count from that.
+    #[serde(default)]
+    pub triggered: bool,
 }
 
 /// A fault of a drive or a machine.
@@ -125,6 +134,8 @@ pub struct ScheduledFault {
     /// Kind of the fault.
     #[schemars(extend("enum" = kinds().collect::<Vec<_>>()))]
     pub kind: String,
+    /// Name by which a guest asks for it.
+    pub name: Option<String>,
     /// Drive that it befalls; by default the only one.
     pub drive: Option<String>,
     /// Machine that pauses or fails; by default the only one.
@@ -132,17 +143,28 @@ pub struct ScheduledFault {
     /// When the machine fails, in virtual time after the commands' start.
     #[serde(with = "units::duration_option")]
     pub at: Option<Nanos>,
-    /// Limit on how much later than `at` it fails: the time is drawn by the seed.
+    /// `DRIVE:NUMBER`: it begins as this drive of a machine is given its command of this number,
+    /// its `order` in the results' I/Os.
+    pub at_io: Option<String>,
+    /// Regular expression: it begins as a command has written a line that matches.
+    pub at_output: Option<String>,
+    /// Machine whose output `at-output` looks at; by default all.
+    pub output_of: Option<String>,
+    /// `asked`: it begins whenever a guest asks for it by `stasis-fault`.
+    #[schemars(extend("enum" = [ASKED]))]
+    pub when: Option<String>,
+    /// Limit on how much later than `at` or its trigger it fails: the time is drawn by the seed.
     #[serde(with = "units::duration_option")]
     pub within: Option<Nanos>,
     /// After what time the machine boots again, on its drives as they are left; by default a
     /// machine that is reset does at once, and any other never.
     #[serde(with = "units::duration_option")]
     pub restart: Option<Nanos>,
-    /// When it begins, in virtual time after the commands' start; by default at once.
+    /// When it begins, in virtual time after the commands' start or its trigger; by default at
+    /// once.
     #[serde(with = "units::duration_option")]
     pub begin: Option<Nanos>,
-    /// When it ends, in virtual time after the commands' start; by default never.
+    /// When it ends, in virtual time after the commands' start or its trigger; by default never.
     #[serde(with = "units::duration_option")]
     pub end: Option<Nanos>,
     /// Share of the commands that it befalls, 0 to 1; by default all that it concerns.
@@ -150,7 +172,8 @@ pub struct ScheduledFault {
     pub rate: Option<f64>,
     /// The first command that it can befall, by its `order` in the results' I/Os.
     pub first: Option<u64>,
-    /// Limit on how often it happens; of `bit-rot` the number of sectors, by default 1.
+    /// Limit on how often it happens; of `bit-rot` the number of sectors, by default 1; of a
+    /// machine's fault at how many lines of output, by default 1.
     pub times: Option<u64>,
     /// First byte of the region that it befalls; by default the drive's first.
     #[serde(with = "units::size_option")]
@@ -175,7 +198,7 @@ fn kinds() -> impl Iterator<Item = &'static str> + Clone {
 
 impl ScheduledFault {
     /// Whether a machine is befallen, and not a drive.
-    fn is_of_machine(&self) -> bool {
+    pub(crate) fn is_of_machine(&self) -> bool {
         FaultKind::all()
             .any(|kind| kind.name() == self.kind && !matches!(kind, FaultKind::Drive(_)))
     }
@@ -196,6 +219,11 @@ impl ScheduledFault {
             }
         })?;
         for (key, given) in [
+            ("name", self.name.is_some()),
+            ("at-io", self.at_io.is_some()),
+            ("at-output", self.at_output.is_some()),
+            ("output-of", self.output_of.is_some()),
+            ("when", self.when.is_some()),
             ("drive", self.drive.is_some()),
             ("machine", self.machine.is_some()),
             ("at", self.at.is_some()),
@@ -222,7 +250,8 @@ impl ScheduledFault {
 
     /// The pause of a machine that it describes; `number`: its place in the experiment.
     fn pause(&self, number: u16) -> MachinePause {
-        MachinePause { number, begin: self.begin.unwrap_or(0), end: self.end }
+        let triggered = self.is_triggered();
+        MachinePause { number, begin: self.begin.unwrap_or(0), end: self.end, triggered }
     }
 
     /// The failure of a machine that it describes; `number`: its place in the experiment.
@@ -236,6 +265,7 @@ impl ScheduledFault {
             at: self.at.unwrap_or(0).saturating_add(later),
             restart: self.restart.or(at_once),
             seed: splitmix::nth(seed, 1),
+            triggered: self.is_triggered(),
         }
     }
 
@@ -261,6 +291,7 @@ impl ScheduledFault {
             operations: self.operations.clone(),
             factor: self.factor.unwrap_or(1.0),
             delay: self.delay.unwrap_or(0),
+            triggered: self.is_triggered(),
         })
     }
 
@@ -329,7 +360,9 @@ impl Experiment {
             }
             let pause = fault.pause(u16::try_from(number).unwrap_or(u16::MAX));
             let meets = |other: &&MachinePause| {
-                pause.begin < other.end.unwrap_or(Nanos::MAX)
+                !pause.triggered
+                    && !other.triggered
+                    && pause.begin < other.end.unwrap_or(Nanos::MAX)
                     && other.begin < pause.end.unwrap_or(Nanos::MAX)
             };
             if let Some(other) = pauses.iter().find(meets) {
@@ -381,8 +414,8 @@ impl Experiment {
             }
             return self.pauses_of(machine).map(drop);
         };
-        if fault.at.is_none() {
-            return Err("say when it happens: give it `at`".into());
+        if fault.at.is_none() && !fault.is_triggered() {
+            return Err("say when it happens: give it `at`, `at-io`, `at-output` or `when`".into());
         }
         if fault.failure(failure, 0, 0).restart.is_none() && machine.wait {
             return Err(
@@ -451,6 +484,7 @@ impl Experiment {
         }
         for (number, fault) in self.faults.iter().enumerate() {
             let of = |message: String| format!("fault {number}: {message}");
+            self.check_trigger(fault).map_err(of)?;
             if fault.is_of_machine() {
                 self.check_machine_fault(fault).map_err(of)?;
                 continue;
@@ -467,10 +501,142 @@ impl Experiment {
                 Some(name) if !self.faulty_drives().any(|other| other == name) => {
                     return Err(of(missing("drive", name, self.faulty_drives())));
                 }
+                Some(name) if fault.is_triggered() => self.check_own_drive(name).map_err(of)?,
                 Some(_) => {}
             }
         }
         Ok(())
+    }
+}
+
+impl ScheduledFault {
+    /// Whether something else than time brings it about.
+    fn is_triggered(&self) -> bool {
+        self.at_io.is_some() || self.at_output.is_some() || self.when.is_some()
+    }
+
+    /// Its trigger, if it has one; `number`: its place in the experiment.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    fn trigger(&self, number: u16) -> Result<Option<FaultTrigger>, String> {
+        let once = [
+            ("at", self.at.is_some()),
+            ("at-io", self.at_io.is_some()),
+            ("at-output", self.at_output.is_some()),
+            ("when", self.when.is_some()),
+        ];
+        let mut given = once.iter().filter(|(_, given)| *given).map(|(key, _)| key);
+        if let (Some(first), Some(second)) = (given.next(), given.next()) {
+            return Err(format!(
+                "{first} and {second} are given, but a fault begins by one of them"
+            ));
+        }
+        if self.output_of.is_some() && self.at_output.is_none() {
+            return Err("output-of says whose output at-output looks at, which is not given".into());
+        }
+        if self.name.is_some() && self.when.is_none() {
+            return Err("name is for a fault with `when = \"asked\"`".into());
+        }
+        if self.is_of_machine() && self.times.is_some() && self.at_output.is_none() {
+            return Err(
+                "times of a machine's fault counts the lines of at-output, which is not given"
+                    .into(),
+            );
+        }
+        if self.times == Some(0) {
+            return Err("times is 0, but must be at least 1".into());
+        }
+        let (trigger, times) = if let Some(text) = &self.at_io {
+            (triggers::io(text)?, 1)
+        } else if let Some(pattern) = &self.at_output {
+            let times = self.times.filter(|_| self.is_of_machine()).unwrap_or(1);
+            (triggers::output(pattern, self.output_of.clone())?, times)
+        } else if let Some(when) = &self.when {
+            if when != ASKED {
+                return Err(format!("when is `{when}`, but must be `{ASKED}`"));
+            }
+            {
+                let target = if self.is_of_machine() { &self.machine } else { &self.drive };
+                let asked = triggers::asked(self.name.as_deref(), &self.kind, target.as_deref())?;
+                (asked, u64::MAX)
+            }
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(FaultTrigger { number, trigger, times }))
+    }
+}
+
+impl Experiment {
+    /// The triggers of faults.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn triggers(&self) -> Result<Vec<FaultTrigger>, String> {
+        let numbered = (0u16..).zip(&self.faults);
+        numbered.filter_map(|(number, fault)| fault.trigger(number).transpose()).collect()
+    }
+
+    fn check_trigger(&self, fault: &ScheduledFault) -> Result<(), String> {
+        let trigger = fault.trigger(0)?.map(|trigger| trigger.trigger);
+        let machines = self.machine.all();
+        let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
+        match trigger {
+            Some(Trigger::Io { drive, .. }) => self.check_own_drive(&drive),
+            Some(Trigger::Output { machine: Some(name), .. })
+                if !names().any(|other| other == name) =>
+            {
+                Err(match names().next() {
+                    None => "there is one machine, without a name: leave output-of out".into(),
+                    Some(_) => missing("machine", &name, names()),
+                })
+            }
+            Some(Trigger::Asked { .. }) if fault.name.is_some() => {
+                let same = |other: &&ScheduledFault| other.name == fault.name;
+                match self.faults.iter().filter(same).count() {
+                    0 | 1 => Ok(()),
+                    _ => Err(format!(
+                        "another fault has the name `{}`, too",
+                        fault.name.as_deref().unwrap_or_default()
+                    )),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a drive that does not belong to a machine alone.
+    fn check_own_drive(&self, name: &str) -> Result<(), String> {
+        let several = self.machine.several();
+        let own = |drive: &DriveSpec| drive.name.as_deref() == Some(name);
+        if several.iter().flat_map(|machine| &machine.drives).any(own) {
+            return Ok(());
+        }
+        if let Some(drive) = self.drives.iter().find(|drive| own(drive)) {
+            let shared = !several.is_empty()
+                || drive.scheduler.is_some()
+                || !drive.limits.is_none()
+                || !self.workloads.is_empty();
+            return match shared {
+                false => Ok(()),
+                true => Err(format!(
+                    "drive {name} is shared, or its scheduler is the host's: triggers are for a \
+                     drive that is a machine's own"
+                )),
+            };
+        }
+        let own = several.iter().flat_map(|machine| &machine.drives);
+        let names = self.drives.iter().chain(own).filter_map(|drive| drive.name.as_deref());
+        match names.clone().next() {
+            None => Err(format!("there is no drive `{name}`: no machine has one")),
+            Some(_) => Err(missing("drive", name, names)),
+        }
+    }
+
+    /// Whether any of the faults waits for a guest that asks.
+    pub fn is_asked_for_faults(&self) -> bool {
+        self.faults.iter().any(|fault| fault.when.is_some())
     }
 }
 
@@ -573,5 +739,59 @@ mod tests {
         assert!(finish(&reset.replace("ram:1MiB", "qcow2:x")).is_ok());
         let none = "command = ['true']\n[[fault]]\nkind = 'stall'\n";
         assert!(finish(none).unwrap_err().contains("no drive that it can befall"));
+    }
+}
+
+#[cfg(test)]
+mod trigger_tests {
+    use super::*;
+    use crate::networks::tests::finish;
+
+    const GOOD: &str = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine.drive]]\n\
+         name = 'disk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[machine]]\nname = 'b'\n\
+         [[fault]]\nkind = 'power-cut'\nmachine = 'b'\nat-io = 'disk:7'\nrestart = '1s'\n";
+
+    #[test]
+    fn a_trigger_is_what_the_fault_says() {
+        let trigger = |text: &str| finish(text).unwrap().triggers().unwrap();
+        let io = Trigger::Io { drive: "disk".into(), order: 7 };
+        assert_eq!(trigger(GOOD), [FaultTrigger { number: 0, trigger: io, times: 1 }]);
+        let failures = |text: &str| {
+            let experiment = finish(text).unwrap();
+            experiment.failures_of(&experiment.machine.all()[1]).unwrap()
+        };
+        assert!(failures(GOOD)[0].triggered && failures(GOOD)[0].at == 0);
+        let line =
+            GOOD.replace("at-io = 'disk:7'", "at-output = '^up$'\noutput-of = 'a'\ntimes = 2");
+        let output = Trigger::Output { machine: Some("a".into()), pattern: "^up$".into() };
+        assert_eq!(trigger(&line), [FaultTrigger { number: 0, trigger: output, times: 2 }]);
+        let asked = GOOD.replace("at-io = 'disk:7'", "when = 'asked'\nname = 'cut'");
+        let words = vec!["cut".into(), "power-cut b".into()];
+        let [FaultTrigger { trigger, .. }] = &trigger(&asked)[..] else { panic!("one trigger") };
+        assert_eq!(*trigger, Trigger::Asked { words });
+    }
+
+    #[test]
+    fn wrong_triggers_are_refused_by_name() {
+        for (from, to, expected) in [
+            ("'disk:7'", "'disk'", "must be a drive's name and a command's number"),
+            ("'disk:7'", "'disk:x'", "must be a drive's name and a command's number"),
+            ("'disk:7'", "'dusk:7'", "there is no drive `dusk`; did you mean `disk`?"),
+            ("'disk:7'", "'disk:7'\nat = '1s'", "at and at-io are given"),
+            ("'disk:7'", "'disk:7'\nname = 'cut'", "name is for a fault with `when"),
+            ("'disk:7'", "'disk:7'\ntimes = 2", "times of a machine's fault counts the lines"),
+            ("'disk:7'", "'disk:7'\noutput-of = 'a'", "output-of says whose output"),
+            ("at-io = 'disk:7'", "at-output = '('", "at-output is no regular expression"),
+            ("at-io = 'disk:7'", "at-output = 'x'\noutput-of = 'c'", "there is no machine `c`"),
+            ("at-io = 'disk:7'", "at-output = 'x'\ntimes = 0", "must be at least 1"),
+            ("at-io = 'disk:7'", "when = 'ask'", "it is one of `asked`"),
+            ("at-io = 'disk:7'", "when = 'asked'\nname = 'a b'", "its name is `a b`"),
+        ] {
+            let message = finish(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert!(message.contains(expected), "{from} -> {to}: {message}");
+        }
+        let shared = "command = ['true']\n[[drive]]\nname = 'disk'\nmodel = 'null'\n\
+             medium = 'ram:1MiB'\nscheduler = 'bfq'\n[[fault]]\nkind = 'stall'\nwhen = 'asked'\n";
+        assert!(finish(shared).unwrap_err().contains("drive disk is shared"));
     }
 }

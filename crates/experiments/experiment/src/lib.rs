@@ -19,6 +19,7 @@ mod serve;
 mod speed;
 mod tenant;
 mod tenants;
+mod triggers;
 
 pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
@@ -28,6 +29,7 @@ pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};
+pub use triggers::{FaultTrigger, Trigger};
 
 #[cfg(test)]
 mod tests {

@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{anyhow, Context, Result};
 use stasis_channel::{Job, Keyboard};
 use stasis_crash::TraceStream;
-use stasis_experiment::{CpuSpeed, MachineFailure, MachineFailureKind, MachinePause};
+use stasis_experiment::{
+    CpuSpeed, FaultTrigger, MachineFailure, MachineFailureKind, MachinePause, Trigger,
+};
 use stasis_guest_image::Guest;
 use stasis_machine::{
     Command, Config, Failure, FailureKind, MachineConfig, Pause, Rewind, Speed, Stop,
-    TimelineConfig,
+    TimelineConfig, TriggerConfig,
 };
 use stasis_run_events::{EventSink, Outcome};
 
@@ -133,19 +135,46 @@ impl Inputs for Files {
     }
 }
 
-fn pause(&MachinePause { number, begin, end }: &MachinePause) -> Pause {
-    Pause { number, begin, end }
+fn pause(&MachinePause { number, begin, end, triggered }: &MachinePause) -> Pause {
+    Pause { number, begin, end, triggered }
 }
 
 fn failure(failure: &MachineFailure) -> Failure {
-    let &MachineFailure { number, kind, at, restart, seed } = failure;
+    let &MachineFailure { number, kind, at, restart, seed, triggered } = failure;
     let kind = match kind {
         MachineFailureKind::PowerCut => FailureKind::PowerCut,
         MachineFailureKind::Reset => FailureKind::Reset,
         MachineFailureKind::Hang => FailureKind::Hang,
         MachineFailureKind::Panic => FailureKind::Panic,
     };
-    Failure { number, kind, at, restart, seed }
+    Failure { number, kind, at, restart, seed, triggered }
+}
+
+/// A trigger with the places of the machine and drive that it names.
+fn trigger(plan: &RunPlan, trigger: &FaultTrigger) -> Result<TriggerConfig> {
+    let place = |name: &str| -> Result<u16> {
+        let place = plan.machines.iter().position(|machine| machine.name == name);
+        let place = place.with_context(|| format!("there is no machine {name}"))?;
+        Ok(u16::try_from(place)?)
+    };
+    let on = match &trigger.trigger {
+        Trigger::Io { drive, order } => {
+            let places = plan.machines.iter().zip(0u16..).flat_map(|(machine, number)| {
+                machine.drives.iter().enumerate().map(move |(place, drive)| (number, place, drive))
+            });
+            let mut own = places.filter(|(_, _, planned)| planned.on.is_none());
+            let found = own.find(|(_, _, planned)| planned.name == *drive);
+            let (machine, drive, _) =
+                found.with_context(|| format!("no machine has a drive {drive}"))?;
+            stasis_machine::Trigger::Io { machine, drive, order: *order }
+        }
+        Trigger::Output { machine, pattern } => {
+            let machine = machine.as_deref().map(place).transpose()?;
+            stasis_machine::Trigger::Output { machine, pattern: pattern.clone() }
+        }
+        Trigger::Asked { words } => stasis_machine::Trigger::Asked { words: words.clone() },
+    };
+    Ok(TriggerConfig { number: trigger.number, on, times: trigger.times })
 }
 
 fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
@@ -212,9 +241,11 @@ pub fn run(
         (false, threads) => threads.unwrap_or(1) as usize,
     };
     let mut events = Drained { stream: stream.clone().unwrap_or_default(), events };
+    let triggers = plan.triggers.iter().map(|each| trigger(&plan, each)).collect::<Result<_>>()?;
     let outcome = stasis_machine::run(
         Config {
             machines,
+            triggers,
             shared: opened.into_shared(),
             has_faults: plan.media().any(|drive| !drive.faults.is_empty()),
             networks: networks::networks(&plan.networks, plan.seed),

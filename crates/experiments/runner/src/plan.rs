@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_channel::Job;
 use stasis_experiment::{
-    CpuSpeed, DriveSpec, Interface, MachineFailure, MachinePause, MachineSpec, TenantSpec,
+    CpuSpeed, DriveSpec, FaultTrigger, Interface, MachineFailure, MachinePause, MachineSpec,
+    TenantSpec,
 };
 use stasis_models::ModelSpec;
 use stasis_network::NetworkSpec;
@@ -60,6 +61,9 @@ pub struct RunPlan {
     pub shared: Vec<PlannedDrive>,
     /// Host workloads on the shared drives.
     pub workloads: Vec<PlannedWorkload>,
+    /// Triggers of faults.
+    #[serde(default)]
+    pub triggers: Vec<FaultTrigger>,
     /// Networks between the machines.
     #[serde(default)]
     pub networks: Vec<NetworkSpec>,

@@ -177,6 +177,8 @@ impl<'a> RunSetup<'a> {
             }),
             shared: sharing.into_drives(),
             workloads,
+            // The experiment's check has seen them.
+            triggers: experiment.triggers().unwrap_or_default(),
             networks: experiment.networks.clone(),
         };
         Ok(Prepared { setup: self, plan, shown, root, media, keeps, copies, traced })
@@ -215,7 +217,10 @@ impl<'a> RunSetup<'a> {
         job.has_input = !self.input.is_empty();
         job.stdin = experiment.guest.stdin.as_ref().map(|_| input::STDIN.to_owned());
         job.seed = experiment.seed;
-        job.prompt_output = self.trace.is_some();
+        // What waits for a line of output is to have it when it was written.
+        job.prompt_output =
+            self.trace.is_some() || experiment.faults.iter().any(|fault| fault.at_output.is_some());
+        job.asks = experiment.is_asked_for_faults();
         if let Some(terminal) = self.terminal {
             job.terminal = Some(terminal.window);
             job.environment.insert("TERM".into(), terminal.kind.clone());

@@ -1,7 +1,7 @@
 //! The executable that runs where guests are: as a guest's `/init`, in the software KVM
 //! host, and on the bare machine. It is static and for x86-64 Linux.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -13,6 +13,10 @@ pub fn enter() {
         stasis_emulated_host::inside::main(crate::inside::run);
     }
     let first = std::env::args_os().next();
+    let called = first.as_deref().map(Path::new).and_then(Path::file_name);
+    if called.is_some_and(|name| name == stasis_channel::FAULT_PROGRAM) {
+        stasis_guest_agent::ask_for_fault();
+    }
     if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
         stasis_guest_agent::main();
     }

@@ -165,6 +165,16 @@ impl<T: Transport> Client<T> {
         typed.ok_or_else(|| ClientError::Malformed { kind, cause: "it is too short".into() })
     }
 
+    /// A process asks for a fault by these words. Gives why it does not come, empty if it does.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn fault(&mut self, words: &[u8]) -> Result<String, ClientError> {
+        let length = copy(self.payload(), words);
+        let answer = self.call(kind::FAULT, length)?;
+        Ok(String::from_utf8_lossy(answer).into_owned())
+    }
+
     /// The command has ended with `status`.
     ///
     /// # Errors

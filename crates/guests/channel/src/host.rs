@@ -184,6 +184,7 @@ impl Host {
             | Request::Help { .. }
             | Request::Output { .. }
             | Request::Typed
+            | Request::Fault { .. }
             | Request::Log { .. } => {}
         }
         Ok(request)
@@ -220,7 +221,7 @@ impl Host {
         kind: u32,
         length: u32,
     ) -> Result<(), ProtocolError> {
-        if !(kind::HELLO..=kind::TYPED).contains(&kind) {
+        if !(kind::HELLO..=kind::FAULT).contains(&kind) {
             return Err(ProtocolError::Unknown { kind });
         }
         let size = length as usize;
@@ -248,9 +249,10 @@ impl Host {
             Request::Command | Request::ReadInput { .. } | Request::Ready | Request::Started => {
                 self.phase == Phase::Preparing
             }
-            Request::Output { .. } | Request::Typed | Request::Exited { .. } => {
-                self.phase == Phase::Running
-            }
+            Request::Output { .. }
+            | Request::Typed
+            | Request::Fault { .. }
+            | Request::Exited { .. } => self.phase == Phase::Running,
             Request::NotStarted { .. } => matches!(self.phase, Phase::Preparing | Phase::Running),
             Request::Results { .. } => self.phase == Phase::Collecting && !self.results_ended,
             Request::Log { .. } => self.phase != Phase::Finished,
@@ -302,6 +304,7 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
             Request::NotStarted { status, message: String::from_utf8_lossy(message) }
         }
         kind::RESULTS => Request::Results { bytes: payload },
+        kind::FAULT => Request::Fault { text: String::from_utf8_lossy(payload) },
         kind::LOG => Request::Log { text: String::from_utf8_lossy(payload) },
         kind::FINISHED if payload.is_empty() => Request::Finished,
         _ => return None,

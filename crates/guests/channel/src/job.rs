@@ -88,6 +88,9 @@ pub struct Job {
     /// Addresses of machines, each with its names, for `/etc/hosts`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<(Ipv4Addr, Vec<String>)>,
+    /// Whether processes of the guest can ask for faults, by the program [`crate::FAULT_PROGRAM`].
+    #[serde(default)]
+    pub asks: bool,
     /// Whether bfq is to idle while it has raised some, as on drives that seek.
     #[serde(default = "yes")]
     pub idles: bool,
@@ -170,6 +173,7 @@ impl Job {
             coordinate: false,
             interfaces: Vec::new(),
             hosts: Vec::new(),
+            asks: false,
             idles: true,
         }
     }

@@ -31,6 +31,9 @@ pub const PORT_NAME: &str = "stasis.channel";
 /// Serial number of the virtio drive that a root is on which is read where it lies.
 pub const ROOT_SERIAL: &str = "stasis-root";
 
+/// Name of the program by which a process of a guest asks for a fault.
+pub const FAULT_PROGRAM: &str = "stasis-fault";
+
 /// PCI vendor of the device: "ST". Not assigned by the PCI-SIG; the device
 /// exists in Stasis's machines only.
 pub const VENDOR_ID: u16 = 0x5354;

@@ -18,6 +18,7 @@ pub(crate) mod kind {
     pub const HELP: u32 = 12;
     pub const COMMAND: u32 = 13;
     pub const TYPED: u32 = 14;
+    pub const FAULT: u32 = 15;
 }
 
 /// Where the command wrote a piece of its output.
@@ -70,6 +71,12 @@ pub enum Request<'a> {
     /// Asks for the input of the terminal that the command runs on. Answer: [`Response::Bytes`], a
     /// [`crate::Typed`].
     Typed,
+    /// A process of the guest asks for a fault. Answer: [`Response::Bytes`], empty if it comes, else
+    /// why not, for a user.
+    Fault {
+        /// Its words.
+        text: Cow<'a, str>,
+    },
     /// The command has ended. Status as a shell gives it: the exit code, or
     /// 128 + the signal's number.
     Exited {

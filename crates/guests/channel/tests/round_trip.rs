@@ -136,6 +136,7 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(12, &2u32.to_le_bytes()), 1, "neither beginning nor end");
     assert_eq!(tell(4, &[3, 0, 0, 0, b'x']), 1, "no such stream");
     assert_eq!(tell(4, &[2, 0, 0, 0, b'x']), 0);
+    assert_eq!(tell(15, b"cut \xff"), 0);
     assert_eq!(tell(5, &256u32.to_le_bytes()), 1, "no such status");
     assert_eq!(tell(6, &[127, 0, 0, 0, b'n', 0xff]), 0);
     assert_eq!(tell(5, &0u32.to_le_bytes()), 3, "it has ended already");
@@ -143,7 +144,8 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(7, &[]), 0);
     assert_eq!(tell(7, b"more"), 3, "after the end");
     assert_eq!(tell(14, &[]), 3, "nobody types after the end");
-    assert_eq!(tell(15, &[]), 2);
+    assert_eq!(tell(15, b"cut"), 3, "no fault after the end");
+    assert_eq!(tell(16, &[]), 2);
     assert_eq!(tell(u32::MAX, &[]), 2);
     assert_eq!(tell(9, &[]), 0);
     assert_eq!(tell(8, b"x"), 3);
@@ -159,6 +161,7 @@ fn what_the_machine_was_told() {
             "HelpPage { address: 4096 }",
             "Started",
             "Help { on: true }",
+            "Fault { text: \"cut \u{fffd}\" }",
             "NotStarted { status: 127, message: \"n\u{fffd}\" }",
             "Finished"
         ]

@@ -18,6 +18,7 @@ use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 use stasis_channel::{Client, Job, Stream, Transport};
 
+use crate::faults::Asked;
 use crate::AgentError;
 
 /// The environment of every command; the job can replace its members.
@@ -40,6 +41,7 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
         Err((status, message)) => return Ok(client.not_started(status, &message)?),
     };
     let orphans = child_signals()?;
+    let asked = job.asks.then(Asked::offer).transpose()?;
     if job.prompt_output {
         crate::kernel::come_first()?;
     }
@@ -58,7 +60,7 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
     ];
     let mut limit = Limit::new(job.limit_ms);
     loop {
-        if wait(&orphans, &pipes, limit.left())? {
+        if wait(&orphans, &pipes, asked.as_ref(), limit.left())? {
             // Its session is its own; processes that have left the session are killed after its
             // end.
             limit.reached = true;
@@ -73,6 +75,9 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
                     *slot = None;
                 }
             }
+        }
+        if let Some(asked) = &asked {
+            asked.relay(client)?;
         }
         if let Some(status) = status {
             if limit.reached {
@@ -260,13 +265,15 @@ pub(crate) fn child_signals() -> Result<SignalFd, AgentError> {
 fn wait(
     orphans: &SignalFd,
     pipes: &[Option<Pipe>; 2],
+    asked: Option<&Asked>,
     limit: PollTimeout,
 ) -> Result<bool, AgentError> {
     let mut waiting =
-        std::array::from_fn::<_, 3, _>(|_| PollFd::new(orphans.as_fd(), PollFlags::POLLIN));
+        std::array::from_fn::<_, 4, _>(|_| PollFd::new(orphans.as_fd(), PollFlags::POLLIN));
     let mut count = 1;
-    for pipe in pipes.iter().flatten() {
-        waiting[count] = PollFd::new(pipe.end.as_fd(), PollFlags::POLLIN);
+    let pipes = pipes.iter().flatten().map(|pipe| pipe.end.as_fd());
+    for readable in pipes.chain(asked.map(Asked::descriptor)) {
+        waiting[count] = PollFd::new(readable, PollFlags::POLLIN);
         count += 1;
     }
     match poll(&mut waiting[..count], limit) {

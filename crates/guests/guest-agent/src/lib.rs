@@ -14,6 +14,7 @@ mod checked;
 mod command;
 mod device;
 mod error;
+mod faults;
 mod in_place;
 mod kernel;
 mod network;
@@ -32,6 +33,7 @@ use nix::sys::reboot::{reboot, RebootMode};
 use stasis_channel::{Client, Job, Transport};
 
 pub use error::AgentError;
+pub use faults::ask_for_fault;
 
 use bfq_tracer::BfqTracer;
 

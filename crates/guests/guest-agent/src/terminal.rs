@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use stasis_channel::{Client, Job, Stream, Transport, WindowSize};
 
 use crate::command::{assemble, child_signals, not_executable, reap};
+use crate::faults::Asked;
 use crate::AgentError;
 
 /// How often the machine is asked for input, where its answer has no interval.
@@ -47,6 +48,7 @@ pub(crate) fn run<T: Transport>(
     };
     let mut pty = Pty::attach(&mut command, window)?;
     let orphans = child_signals()?;
+    let asked = job.asks.then(Asked::offer).transpose()?;
     client.started()?;
     let spawned = command.spawn();
     // The command's end of the terminal is now the command's alone.
@@ -59,10 +61,13 @@ pub(crate) fn run<T: Transport>(
         }
     };
     loop {
-        pty.wait(&orphans)?;
+        pty.wait(&orphans, asked.as_ref())?;
         // Asked first, so that what was written before the end is taken below.
         let status = reap(&orphans, child);
         pty.relay(client)?;
+        if let Some(asked) = &asked {
+            asked.relay(client)?;
+        }
         if let Some(status) = status {
             return Ok(client.exited(status)?);
         }
@@ -105,14 +110,13 @@ impl Pty {
     }
 
     /// Sleeps until the command has written or ended, or the machine is to be asked.
-    fn wait(&self, orphans: &SignalFd) -> Result<(), AgentError> {
-        let mut waiting = [
-            PollFd::new(orphans.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.master.as_fd(), PollFlags::POLLIN),
-        ];
-        let count = if self.open { 2 } else { 1 };
+    fn wait(&self, orphans: &SignalFd, asked: Option<&Asked>) -> Result<(), AgentError> {
+        let mut waiting = vec![PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
+        let master = self.open.then_some(self.master.as_fd());
+        let more = master.into_iter().chain(asked.map(Asked::descriptor));
+        waiting.extend(more.map(|readable| PollFd::new(readable, PollFlags::POLLIN)));
         let left = self.every.saturating_sub(self.asked.elapsed()).as_micros().div_ceil(1000);
-        match poll(&mut waiting[..count], left.max(1) as u16) {
+        match poll(&mut waiting, left.max(1) as u16) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(e) => Err(AgentError::new("wait for", "the terminal", e)),
         }

@@ -46,6 +46,7 @@ fn main() {
         machines: vec![machine],
         shared: vec![],
         has_faults: false,
+        triggers: vec![],
         networks: vec![],
         speed: Speed::Times(5.0),
         vmlinux: &vmlinux,

@@ -47,7 +47,7 @@ pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
     run, Config, Controller, DriveConfig, Failure, FailureKind, MachineConfig, NetworkConfig,
-    Pause, Rewind, Speed, Stop, TimelineConfig,
+    Pause, Rewind, Speed, Stop, TimelineConfig, Trigger, TriggerConfig,
 };
 
 /// Limit on the processors of a machine.

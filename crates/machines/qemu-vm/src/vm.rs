@@ -314,6 +314,8 @@ impl Vm {
                 }
                 // No command runs on a terminal here.
                 Request::Typed => Response::Refused(stasis_channel::Refusal::Failed),
+                // No job here lets a process ask for one.
+                Request::Fault { .. } => Response::Refused(stasis_channel::Refusal::Failed),
                 Request::Log { text } => {
                     outcome.message += &text;
                     Response::Done

@@ -341,3 +341,91 @@ restart = "2s"
         assert!((7..9).contains(&(second % 100)), "{kind}: {second}");
     }
 }
+
+/// A machine that fails three times, by each kind of trigger, and one that asks for the last.
+const TRIGGERS: &str = r#"[[machine]]
+name = "a"
+command = ["sh", "-c", '''
+echo boot $STASIS_BOOT
+[ $STASIS_BOOT = 1 ] && dd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=200 oflag=direct status=none
+[ $STASIS_BOOT = 2 ] && { sleep 0.2; echo "now ready"; sleep 10; }
+[ $STASIS_BOOT = 3 ] && sleep 100
+echo done''']
+[[machine.drive]]
+name = "disk"
+model = "fixed:100us"
+medium = "ram:8MiB"
+
+[[machine]]
+name = "b"
+command = ["sh", "-c", '''
+stasis-fault nothing; echo $?
+sleep 3
+su nobody -s /bin/sh -c "stasis-fault cut-a"; echo asked $?
+stasis-fault slow; echo slow $?
+''']
+[[network]]
+name = "lan"
+[[fault]]
+kind = "power-cut"
+machine = "a"
+at-io = "disk:120"
+restart = "100ms"
+[[fault]]
+kind = "reset"
+machine = "a"
+at-output = "^now r[a-e]+dy$"
+output-of = "a"
+restart = "100ms"
+[[fault]]
+kind = "power-cut"
+name = "cut-a"
+machine = "a"
+when = "asked"
+restart = "100ms"
+[[fault]]
+kind = "slow"
+name = "slow"
+drive = "disk"
+factor = 3
+when = "asked"
+"#;
+
+#[test]
+fn faults_come_at_an_io_a_line_or_when_a_guest_asks() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("triggers.toml"), TRIGGERS).unwrap();
+    let run = |results: &str| {
+        let run = bench.run(&["triggers.toml", "--engine=exact", "--results", results]);
+        run.expect(0);
+        let why = "stasis-fault: there is no fault `nothing` to ask for; there are: cut-a, slow";
+        assert!(run.stderr.contains(why), "{}", run.stderr);
+        run.stdout
+    };
+    let output = run("t1");
+    let of = |name: &str| {
+        let prefix = format!("[{name}] ");
+        output.lines().filter_map(|line| line.strip_prefix(&prefix)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("a"), ["boot 1", "boot 2", "now ready", "boot 3", "boot 4", "done"]);
+    assert_eq!(of("b"), ["1", "asked 0", "slow 0"]);
+    assert_eq!(output, run("t2"));
+    for name in ["ios.csv", "faults.parquet", "lan.pcapng"] {
+        let kept = |results: &str| std::fs::read(bench.path(&format!("{results}/{name}"))).unwrap();
+        assert_eq!(kept("t1"), kept("t2"), "{name}");
+    }
+    let summary = bench.json("t1/summary.json");
+    let happened = |at: usize| summary["faults"][at]["happened"].as_u64().unwrap();
+    assert_eq!([0, 1, 2].map(happened), [1; 3]);
+    assert!(happened(3) > 0);
+    // dd writes one page after the other: the power failed as the next one was given.
+    let ios = std::fs::read_to_string(bench.path("t1/ios.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = ios.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap();
+    let (order, delivered) = (column("order"), column("delivered_ns"));
+    let of = |number: &str| rows.iter().find(|row| row[order] == number);
+    let before: u64 = of("119").unwrap()[delivered].parse().unwrap();
+    assert!(of("120").is_none(), "it was in flight");
+    let cut = summary["faults"][0]["first_ns"].as_u64().unwrap();
+    assert!((before..before + 50_000).contains(&cut), "{before} {cut}");
+}

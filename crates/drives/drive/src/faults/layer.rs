@@ -33,6 +33,8 @@ pub struct Faults {
 /// A fault and its progress.
 struct Fault {
     spec: DriveFault,
+    /// When its times count from (ns): the commands' start, or its trigger, once that was.
+    since: Option<Nanos>,
     random: Random,
     happened: u64,
     /// Whether its sectors have been chosen.
@@ -65,10 +67,16 @@ impl Reports {
 }
 
 impl Fault {
-    /// Whether the fault befalls `command`, number `order`, at `at` after the commands' start (ns).
-    fn befalls(&mut self, at: Nanos, command: &Command, order: u64) -> bool {
+    /// Whether the fault is there at `now` (ns).
+    fn holds(&self, now: Nanos) -> bool {
+        let at = self.since.and_then(|since| now.checked_sub(since));
+        at.is_some_and(|at| self.spec.holds(at))
+    }
+
+    /// Whether the fault befalls `command`, number `order`, at `now` (ns).
+    fn befalls(&mut self, now: Nanos, command: &Command, order: u64) -> bool {
         let spec = &self.spec;
-        let may = spec.holds(at)
+        let may = self.holds(now)
             && order >= spec.first
             && spec.times.is_none_or(|times| self.happened < times)
             && spec.concerns(command)
@@ -85,6 +93,7 @@ impl Faults {
             // No fault moves what another draws.
             random: Random::new(splitmix::nth(seed, u64::from(spec.number) + 1)),
             spec,
+            since: None,
             happened: 0,
             rotted: false,
         };
@@ -119,11 +128,11 @@ impl Faults {
     }
 
     /// Chooses the sectors of faults that have begun.
-    fn rot(&mut self, at: Nanos, now: Nanos) {
+    fn rot(&mut self, now: Nanos) {
         let capacity = self.lower.properties().capacity;
         for fault in &mut self.faults {
             let spec = &fault.spec;
-            if spec.kind != DriveFaultKind::BitRot || fault.rotted || at < spec.begin {
+            if spec.kind != DriveFaultKind::BitRot || fault.rotted || !fault.holds(now) {
                 continue;
             }
             fault.rotted = true;
@@ -234,18 +243,18 @@ impl Faults {
 
     /// A command that ends during a stall ends with it.
     fn stall(&mut self, mut done: Done) -> Done {
-        let Some(begun) = self.control.begun else { return done };
         loop {
-            let (at, before) = (done.at.saturating_sub(begun), done.at);
+            let before = done.at;
             for fault in &mut self.faults {
-                let spec = &fault.spec;
-                if spec.kind != DriveFaultKind::Stall || done.at < begun {
-                    continue;
-                }
-                if spec.holds(at) && spec.concerns(&done.command) && done.order >= spec.first {
+                let (spec, since) = (&fault.spec, fault.since.unwrap_or(Nanos::MAX));
+                if spec.kind == DriveFaultKind::Stall
+                    && fault.holds(done.at)
+                    && spec.concerns(&done.command)
+                    && done.order >= spec.first
+                {
                     fault.happened += 1;
                     self.control.befell(spec.number, done.at, done.order, &done.command);
-                    done.at = spec.end.map_or(Nanos::MAX, |end| begun.saturating_add(end));
+                    done.at = spec.end.map_or(Nanos::MAX, |end| since.saturating_add(end));
                     break;
                 }
             }
@@ -270,15 +279,16 @@ impl Decorator for Faults {
         let order = self.submitted;
         self.submitted += 1;
         let command = request.command;
-        let Some(begun) = self.control.begun else { return self.lower.submit(now, request) };
-        let at = now.saturating_sub(begun);
-        self.rot(at, now);
+        if self.control.begun.is_none() {
+            return self.lower.submit(now, request);
+        }
+        self.rot(now);
         let (mut mark, mut writes, mut ends) =
             (Mark { order, ..Mark::default() }, Vec::new(), None);
         for index in 0..self.faults.len() {
             let kind = self.faults[index].spec.kind;
             let acts =
-                kind != DriveFaultKind::Stall && self.faults[index].befalls(at, &command, order);
+                kind != DriveFaultKind::Stall && self.faults[index].befalls(now, &command, order);
             if !acts {
                 continue;
             }
@@ -366,8 +376,20 @@ impl Control for Faults {
 
     fn start(&mut self, now: Nanos) {
         // A machine that boots again begins its command again.
-        self.control.begun.get_or_insert(now);
+        let begun = *self.control.begun.get_or_insert(now);
+        for fault in self.faults.iter_mut().filter(|fault| !fault.spec.triggered) {
+            fault.since.get_or_insert(begun);
+        }
         self.lower.control().start(now);
+    }
+
+    fn begin_fault(&mut self, number: u16, now: Nanos) {
+        let begun = self.control.begun.is_some();
+        let its = |fault: &&mut Fault| begun && fault.spec.triggered && fault.spec.number == number;
+        if let Some(fault) = self.faults.iter_mut().find(its) {
+            (fault.since, fault.rotted) = (Some(now), false);
+        }
+        self.lower.control().begin_fault(number, now);
     }
 
     fn take_faults(&mut self, faults: &mut Vec<FaultRecord>) {

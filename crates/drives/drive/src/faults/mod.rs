@@ -130,6 +130,9 @@ pub struct DriveFault {
     pub factor: f64,
     /// Of [`DriveFaultKind::Slow`]: added to a command's time (ns).
     pub delay: Nanos,
+    /// Whether something else than time brings it about: its times count from that.
+    #[serde(default)]
+    pub triggered: bool,
 }
 
 impl DriveFault {

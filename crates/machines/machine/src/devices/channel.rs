@@ -25,6 +25,8 @@ pub enum AgentEvent {
     HelpPage(u64),
     /// The guest begins or ends to need help.
     Help(bool),
+    /// The guest asks for a fault, to be answered by [`ChannelDevice::answer`].
+    Asks(String),
     /// The command begins now.
     Started,
     /// The command has ended with this status.
@@ -70,6 +72,8 @@ pub struct ChannelDevice {
     greeted: Option<Nanos>,
     input: Box<dyn Read + Send>,
     buffer: Vec<u8>,
+    /// What the command has written since [`ChannelDevice::take_heard`], if anyone listens.
+    heard: Option<Vec<(Stream, Vec<u8>)>>,
     refused: u64,
 }
 
@@ -109,6 +113,7 @@ impl ChannelDevice {
             greeted: None,
             input: Box::new(std::io::empty()),
             buffer: Vec::new(),
+            heard: None,
             refused: 0,
         })
     }
@@ -143,6 +148,21 @@ impl ChannelDevice {
     /// How many requests were refused.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// From now on the command's output is kept for [`Self::take_heard`].
+    pub fn listen(&mut self) {
+        self.heard.get_or_insert_default();
+    }
+
+    /// What the command has written since the last call, if anyone [listens](Self::listen).
+    pub fn take_heard(&mut self) -> Vec<(Stream, Vec<u8>)> {
+        self.heard.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Answers the request for a fault: with nothing, or with why there is none.
+    pub fn answer(&mut self, text: &[u8]) {
+        Host::respond(&mut MailboxMemory(&self.mailbox), Response::Bytes(text));
     }
 
     /// Answers the request for a command.
@@ -236,12 +256,16 @@ impl ChannelDevice {
             }
             Request::Help { on } => event = AgentEvent::Help(on),
             Request::Started => event = AgentEvent::Started,
-            Request::Output { stream: Stream::Output, bytes } => {
-                emit(RunEvent::Output(bytes.to_vec()))?;
+            Request::Output { stream, bytes } => {
+                if let Some(heard) = &mut self.heard {
+                    heard.push((stream, bytes.to_vec()));
+                }
+                emit(match stream {
+                    Stream::Output => RunEvent::Output(bytes.to_vec()),
+                    Stream::Error => RunEvent::ErrorOutput(bytes.to_vec()),
+                })?;
             }
-            Request::Output { stream: Stream::Error, bytes } => {
-                emit(RunEvent::ErrorOutput(bytes.to_vec()))?;
-            }
+            Request::Fault { text } => return Ok(AgentEvent::Asks(text.into_owned())),
             Request::Exited { status } => event = AgentEvent::Exited(i32::from(status)),
             Request::NotStarted { status, message } => {
                 event = AgentEvent::NotStarted(i32::from(status), message.into_owned());

@@ -207,6 +207,11 @@ impl DriveDevice {
         self.submit(now);
     }
 
+    /// How many commands the drive has been given.
+    pub fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
     /// Whether submissions are found by polling only.
     pub fn is_lazy(&self) -> bool {
         self.lazy

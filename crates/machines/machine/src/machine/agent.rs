@@ -30,7 +30,12 @@ impl Machine {
         let typing = &mut timeline.typing;
         let typed = &mut || typing.take(now, skipped, works);
         let now_ns = timeline.clock.now_ns();
-        Ok(match self.channel.doorbell(now_ns, timeline.events, others == 0, is_memory, typed)? {
+        let event =
+            self.channel.doorbell(now_ns, timeline.events, others == 0, is_memory, typed)?;
+        for (stream, bytes) in self.channel.take_heard() {
+            timeline.triggers.output(self.number, stream, &bytes, now_ns);
+        }
+        Ok(match event {
             AgentEvent::Nothing => After::Continue,
             AgentEvent::Ready => {
                 self.prepare(timeline);
@@ -49,6 +54,11 @@ impl Machine {
                 self.wanting = Some(index);
                 self.processors[index].state = ProcessorState::Paused;
                 After::Agent(AgentEvent::WantsCommand)
+            }
+            AgentEvent::Asks(text) => {
+                let answer = timeline.triggers.asked(&text, now_ns);
+                self.channel.answer(answer.err().unwrap_or_default().as_bytes());
+                After::Continue
             }
             event => After::Agent(event),
         })

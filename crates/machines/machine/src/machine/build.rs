@@ -18,6 +18,7 @@ use super::pauses::Pauses;
 use super::rewind::RewindState;
 use super::run::{KernelFiles, Run};
 use super::timeline::{Timeline, BATCH};
+use super::triggers::Triggers;
 use super::typing::Typing;
 use super::vm::{Boot, Machine};
 use super::watch::Watch;
@@ -86,6 +87,13 @@ impl<'j> Run<'j> {
         let mut clock = Clock::new(scale);
         clock.costs = engine.calibrate(&one.memory)?;
         let vcpus = engine.processors()?;
+        for trigger in &config.triggers {
+            for (machine, _) in &mut machines {
+                if trigger.listens_to(machine.number) {
+                    machine.channel.listen();
+                }
+            }
+        }
         for ((machine, _), vcpus) in machines.iter_mut().zip(vcpus) {
             machine.vcpus = vcpus.into_iter().map(VcpuSlot::new).collect();
         }
@@ -131,6 +139,7 @@ impl<'j> Run<'j> {
             recorded_bytes: 0,
             has_faults: config.has_faults,
             faults: Vec::new(),
+            triggers: Triggers::new(config.triggers)?,
             networks,
             statistics,
             watch,

@@ -12,6 +12,7 @@ use super::controller::Controller;
 use super::failures::Failure;
 use super::networks::NetworkConfig;
 use super::pauses::Pause;
+use super::triggers::TriggerConfig;
 use crate::devices::{CommandSource, PortConfig};
 
 /// One drive of a machine.
@@ -74,6 +75,8 @@ pub struct Config<'a> {
     pub shared: Vec<SharedDrive>,
     /// Whether any of the drives has faults.
     pub has_faults: bool,
+    /// Triggers of faults.
+    pub triggers: Vec<TriggerConfig>,
     /// Networks between them. Every port of each belongs to one machine.
     pub networks: Vec<NetworkConfig>,
     /// Processor speed: how many times as fast as it ticks the TSC is declared.

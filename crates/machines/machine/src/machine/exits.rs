@@ -5,7 +5,7 @@ use stasis_run_events::RunEvent;
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
 use crate::apic::{self, Effect};
-use crate::devices::{cmos, NetworkDevice, Serial};
+use crate::devices::{cmos, DriveDevice, NetworkDevice, Serial};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::layout::{
@@ -191,6 +191,8 @@ impl Machine {
                 // Help that the guest asks for applies to the requests of this write, too.
                 self.read_help_page(timeline);
                 self.drives[drive].write(&self.memory, now, place.offset, data);
+                let submitted = self.drives[..self.own].iter().map(DriveDevice::submitted);
+                timeline.triggers.count(self.number, submitted, now);
                 if let Some(rewind) = &mut self.rewind {
                     rewind.doorbell(timeline.clock.now());
                 }

@@ -24,12 +24,14 @@ pub struct Failure {
     pub number: u16,
     /// How it fails.
     pub kind: FailureKind,
-    /// When, counted from the commands' start (ns).
+    /// When, counted from the commands' start or its trigger (ns).
     pub at: Nanos,
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
     /// Chooses what a power cut leaves of its drives.
     pub seed: u64,
+    /// Whether something else than time brings it about.
+    pub triggered: bool,
 }
 
 /// The failures of a machine.
@@ -37,6 +39,8 @@ pub struct Failure {
 pub(super) struct Failures {
     /// Those to come, in the order of time.
     coming: VecDeque<Failure>,
+    /// Those that wait for their trigger.
+    waiting: Vec<Failure>,
     /// When the commands began (ns).
     begun: Option<Nanos>,
     /// The failure that it has not come back from, and when it does (ns): the greatest number for
@@ -45,9 +49,28 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    pub(super) fn new(mut failures: Vec<Failure>) -> Self {
-        failures.sort_by_key(|failure| failure.at);
-        Self { coming: failures.into(), begun: None, present: None }
+    pub(super) fn new(failures: Vec<Failure>) -> Self {
+        let (waiting, mut coming): (Vec<_>, Vec<_>) =
+            failures.into_iter().partition(|failure| failure.triggered);
+        coming.sort_by_key(|failure| failure.at);
+        Self { coming: coming.into(), waiting, begun: None, present: None }
+    }
+
+    /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
+    pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
+        let Some(begun) = self.begun else { return };
+        let its = self.waiting.iter().find(|failure| failure.number == number);
+        if let Some(&failure) = its {
+            let at = now.saturating_sub(begun).saturating_add(failure.at);
+            let place = self.coming.partition_point(|other| other.at <= at);
+            self.coming.insert(place, Failure { at, ..failure });
+        }
+    }
+
+    /// None is to come any more.
+    pub(super) fn forget(&mut self) {
+        self.coming.clear();
+        self.waiting.clear();
     }
 
     /// The commands begin.
@@ -125,7 +148,30 @@ mod tests {
     use super::*;
 
     fn failure(number: u16, kind: FailureKind, at: Nanos, restart: Option<Nanos>) -> Failure {
-        Failure { number, kind, at, restart, seed: 0 }
+        Failure { number, kind, at, restart, seed: 0, triggered: false }
+    }
+
+    #[test]
+    fn a_triggered_failure_comes_as_often_as_its_trigger() {
+        let cut = failure(3, FailureKind::PowerCut, 50, Some(10));
+        let late = failure(4, FailureKind::Reset, 2_000, Some(0));
+        let mut failures = Failures::new(vec![Failure { triggered: true, ..cut }, late]);
+        failures.trigger(3, 900);
+        failures.begin(1_000);
+        assert_eq!(failures.next_event(), Some(3_000), "its trigger came before the commands");
+        for at in [1_200, 1_500] {
+            failures.trigger(3, at);
+            failures.trigger(4, at);
+            assert_eq!(failures.next_event(), Some(at + 50));
+            assert_eq!(
+                failures.fail(at + 70).map(|(one, at)| (one.number, at)),
+                Some((3, at + 50))
+            );
+            assert!(failures.come_back(at + 60));
+        }
+        assert_eq!(failures.next_event(), Some(3_000));
+        failures.forget();
+        assert_eq!(failures.next_event(), None);
     }
 
     #[test]

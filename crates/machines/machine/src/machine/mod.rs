@@ -22,6 +22,7 @@ mod run;
 mod slice;
 mod stages;
 mod timeline;
+mod triggers;
 mod typing;
 mod vm;
 mod watch;
@@ -33,6 +34,7 @@ use stasis_block::clock::Nanos;
 use stasis_run_events::{Ending, EventSink, Outcome, RunEvent};
 
 use crate::apic::Expiry;
+use crate::devices::DriveDevice;
 use crate::error::Error;
 use order::Turn;
 use run::Run;
@@ -44,6 +46,7 @@ pub use controller::Controller;
 pub use failures::{Failure, FailureKind};
 pub use networks::NetworkConfig;
 pub use pauses::Pause;
+pub use triggers::{Trigger, TriggerConfig};
 
 /// After so many ticks of virtual time the user and the limits are looked at, in any sequence of
 /// turns.
@@ -67,6 +70,7 @@ impl Run<'_> {
             if let Some(ending) = self.check_limits()? {
                 return Ok(ending);
             }
+            self.pull_triggers();
             self.advance();
             let deaf = |machine: &&Machine| machine.finished || machine.failures.is_off();
             for machine in self.machines.iter().filter(deaf) {
@@ -96,6 +100,19 @@ impl Run<'_> {
             };
             if let Some(ending) = ending {
                 return Ok(ending);
+            }
+        }
+    }
+
+    /// Faults whose trigger has come begin.
+    fn pull_triggers(&mut self) {
+        for (number, at) in self.timeline.triggers.take_pulled() {
+            for machine in &mut self.machines {
+                machine.failures.trigger(number, at);
+                machine.pauses.trigger(number, at);
+                for drive in &mut machine.drives {
+                    drive.control().begin_fault(number, at);
+                }
             }
         }
     }
@@ -219,6 +236,8 @@ impl Machine {
             }
             self.interrupts(timeline, index)?;
         }
+        let submitted = self.drives[..self.own].iter().map(DriveDevice::submitted);
+        timeline.triggers.count(self.number, submitted, now_ns);
         self.advance_ports(timeline)?;
         if timeline.has_faults {
             for drive in &mut self.drives {

@@ -10,7 +10,7 @@ use super::vm::Machine;
 use crate::freeze::Scale;
 use crate::vcpu::ProcessorState;
 
-/// A pause of a machine's processors; times count from the commands' start.
+/// A pause of a machine's processors; times count from the commands' start, or from its trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// Number among the experiment's faults.
@@ -19,6 +19,8 @@ pub struct Pause {
     pub begin: Nanos,
     /// When it ends (ns), if it does.
     pub end: Option<Nanos>,
+    /// Whether something else than time brings it about.
+    pub triggered: bool,
 }
 
 /// The pauses of a machine.
@@ -26,6 +28,8 @@ pub struct Pause {
 pub(super) struct Pauses {
     /// Those to come, in the order of time.
     coming: VecDeque<Pause>,
+    /// Those that wait for their trigger.
+    waiting: Vec<Pause>,
     /// When the commands began (ns).
     begun: Option<Nanos>,
     /// The end of the present pause (ns since the machines' start): the greatest number for none.
@@ -33,10 +37,23 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// `pauses` do not overlap.
-    pub(super) fn new(mut pauses: Vec<Pause>) -> Self {
-        pauses.sort_by_key(|pause| pause.begin);
-        Self { coming: pauses.into(), begun: None, until: None }
+    pub(super) fn new(pauses: Vec<Pause>) -> Self {
+        let (waiting, mut coming): (Vec<_>, Vec<_>) =
+            pauses.into_iter().partition(|pause| pause.triggered);
+        coming.sort_by_key(|pause| pause.begin);
+        Self { coming: coming.into(), waiting, begun: None, until: None }
+    }
+
+    /// The trigger of fault `number` has come at `now` (ns): the pause does, if it is one of these.
+    pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
+        let Some(begun) = self.begun else { return };
+        if let Some(&pause) = self.waiting.iter().find(|pause| pause.number == number) {
+            let since = now.saturating_sub(begun);
+            let begin = since.saturating_add(pause.begin);
+            let end = pause.end.map(|end| since.saturating_add(end));
+            let place = self.coming.partition_point(|other| other.begin <= begin);
+            self.coming.insert(place, Pause { begin, end, ..pause });
+        }
     }
 
     /// The commands begin.
@@ -75,7 +92,9 @@ impl Pauses {
     fn start(&mut self, now: Nanos) -> Option<FaultRecord> {
         let at = self.next_begin().filter(|at| *at <= now && self.until.is_none())?;
         let (begun, pause) = (self.begun?, self.coming.pop_front()?);
-        self.until = Some(pause.end.map_or(Nanos::MAX, |end| begun.saturating_add(end)));
+        let until = pause.end.map_or(Nanos::MAX, |end| begun.saturating_add(end));
+        // One that a trigger has brought about may be over before the one in whose time it lies.
+        self.until = Some(until.max(at));
         Some(FaultRecord { fault: pause.number, at, order: None, offset: 0, length: 0 })
     }
 }
@@ -109,7 +128,7 @@ mod tests {
 
     #[test]
     fn pauses_come_one_after_the_other() {
-        let pause = |number, begin, end| Pause { number, begin, end };
+        let pause = |number, begin, end| Pause { number, begin, end, triggered: false };
         let mut pauses = Pauses::new(vec![pause(1, 500, None), pause(0, 100, Some(300))]);
         let scale = Scale::new(1_000_000);
         assert_eq!((pauses.next_event(scale), pauses.start(1_000)), (None, None));
@@ -123,5 +142,23 @@ mod tests {
         assert!(pauses.end(1_300) && !pauses.is_paused());
         assert_eq!(pauses.start(1_700).map(|record| (record.fault, record.at)), Some((1, 1_500)));
         assert_eq!((pauses.next_event(scale), pauses.end(u64::MAX - 1)), (None, false));
+    }
+
+    #[test]
+    fn a_triggered_pause_counts_from_its_trigger() {
+        let pause = Pause { number: 2, begin: 10, end: Some(30), triggered: true };
+        let mut pauses = Pauses::new(vec![pause]);
+        let scale = Scale::new(1_000_000);
+        pauses.begin(1_000);
+        assert_eq!(pauses.next_event(scale), None);
+        for at in [1_500, 1_700] {
+            pauses.trigger(1, at);
+            pauses.trigger(2, at);
+            assert_eq!(pauses.next_event(scale), Some(at + 10));
+            let begun = pauses.start(at + 15).map(|record| (record.fault, record.at));
+            assert_eq!(begun, Some((2, at + 10)));
+            assert_eq!(pauses.next_event(scale), Some(at + 30));
+            assert!(pauses.end(at + 30));
+        }
     }
 }

@@ -36,6 +36,7 @@ impl Machine {
         }
         // A command that has ended stays ended.
         if self.ended.is_some() {
+            self.failures.forget();
             return Ok(());
         }
         while let Some((failure, at)) = self.failures.fail(now) {
@@ -108,6 +109,7 @@ impl Machine {
         self.stop_processors();
         self.reset_devices()?;
         self.stop_helping(timeline);
+        timeline.triggers.forget_lines(self.number);
         for vcpu in &mut self.vcpus {
             vcpu.reset()?;
         }

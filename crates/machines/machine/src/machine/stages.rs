@@ -34,7 +34,8 @@ impl Run<'_> {
             AgentEvent::Nothing
             | AgentEvent::Ready
             | AgentEvent::HelpPage(_)
-            | AgentEvent::Help(_) => {}
+            | AgentEvent::Help(_)
+            | AgentEvent::Asks(_) => {}
             AgentEvent::WantsCommand => self.give_commands()?,
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
@@ -53,6 +54,7 @@ impl Run<'_> {
                     self.timeline.emit(RunEvent::Stage(Stage::Running))?;
                     self.shared.iter().for_each(|shared| shared.start(now));
                     self.timeline.networks.begin(now);
+                    self.timeline.triggers.begin();
                     for machine in &mut self.machines {
                         machine.pauses.begin(now);
                         machine.failures.begin(now);

@@ -3,6 +3,7 @@
 use stasis_run_events::{EventSink, FaultRecord, IoRecord, RunEvent};
 
 use super::networks::Networks;
+use super::triggers::Triggers;
 use super::typing::Typing;
 use super::watch::Watch;
 use crate::error::Error;
@@ -35,6 +36,7 @@ pub(super) struct Timeline<'j> {
     pub(super) has_faults: bool,
     /// Faults that have happened and are not emitted yet.
     pub(super) faults: Vec<FaultRecord>,
+    pub(super) triggers: Triggers,
     pub(super) networks: Networks,
     pub(super) statistics: Statistics,
     /// Recorder of the events inside the run, if they are recorded.

@@ -1,0 +1,87 @@
+//! Triggers of faults: what makes a fault begin, where it is not a time.
+
+use regex_lite::Regex;
+use serde::{Deserialize, Serialize};
+
+/// The only word of `when`.
+pub(crate) const ASKED: &str = "asked";
+
+/// Limit on the length of a name by which a guest asks, and of an expression.
+const MAX_WORDS: usize = 256;
+
+/// What makes a fault begin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// A drive of a machine is given a command.
+    Io {
+        /// Name of the drive.
+        drive: String,
+        /// Number of the command, from 0 on.
+        order: u64,
+    },
+    /// A command has written a line.
+    Output {
+        /// The machine whose command it is; any, if none is given.
+        machine: Option<String>,
+        /// Regular expression that the line matches.
+        pattern: String,
+    },
+    /// A guest asks for it.
+    Asked {
+        /// The words by which it does, any of them.
+        words: Vec<String>,
+    },
+}
+
+/// The trigger of a fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultTrigger {
+    /// Number of the fault among the experiment's.
+    pub number: u16,
+    /// What it waits for.
+    pub trigger: Trigger,
+    /// Limit on how often it brings the fault about.
+    pub times: u64,
+}
+
+/// `DRIVE:NUMBER`.
+pub(crate) fn io(text: &str) -> Result<Trigger, String> {
+    let parts = text.rsplit_once(':').filter(|(drive, _)| !drive.is_empty());
+    let parsed = parts.and_then(|(drive, order)| Some((drive, order.parse().ok()?)));
+    let Some((drive, order)) = parsed else {
+        return Err(format!(
+            "at-io is `{text}`, but must be a drive's name and a command's number, as `disk:1234`"
+        ));
+    };
+    Ok(Trigger::Io { drive: drive.into(), order })
+}
+
+pub(crate) fn output(pattern: &str, machine: Option<String>) -> Result<Trigger, String> {
+    if pattern.is_empty() || pattern.len() > MAX_WORDS {
+        return Err(format!("at-output must have 1 to {MAX_WORDS} bytes"));
+    }
+    if let Err(error) = Regex::new(pattern) {
+        return Err(format!("at-output is no regular expression: {error}"));
+    }
+    Ok(Trigger::Output { machine, pattern: pattern.into() })
+}
+
+/// The words by which a guest asks for a fault: its name, and its kind with what it befalls.
+pub(crate) fn asked(
+    name: Option<&str>,
+    kind: &str,
+    target: Option<&str>,
+) -> Result<Trigger, String> {
+    if let Some(name) = name {
+        let plain = |each: char| each.is_ascii_alphanumeric() || "-_.".contains(each);
+        if name.is_empty() || name.len() > MAX_WORDS || !name.chars().all(plain) {
+            return Err(format!(
+                "its name is `{name}`, but must be 1 to {MAX_WORDS} letters, digits, `-`, `_` and `.`"
+            ));
+        }
+    }
+    let described = target.map_or_else(|| kind.to_owned(), |target| format!("{kind} {target}"));
+    let words = name.map(str::to_owned).into_iter().chain([described]).collect();
+    Ok(Trigger::Asked { words })
+}

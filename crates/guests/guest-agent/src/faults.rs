@@ -1,0 +1,112 @@
+//! Faults that a process of the guest asks for: the program `stasis-fault`, and the agent's end of
+//! its socket.
+//!
+//! The socket is in the abstract namespace (unix(7)), so that any user may use it, on any root. A
+//! request is one datagram with the words; the answer is one, empty if the fault comes, else why
+//! not.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::mount::{mount, MsFlags};
+use nix::sys::socket::{
+    bind, recv, recvfrom, sendto, socket, AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr,
+};
+use stasis_channel::{Client, Transport, FAULT_PROGRAM};
+
+use crate::AgentError;
+
+/// Limit on the bytes of a request's words, and of its answer.
+const MAX_WORDS: usize = 4096;
+
+/// Where the program is: the first folder of Debian's path for users (login.defs, ENV_PATH).
+const FOLDER: &str = "/usr/local/bin";
+
+/// The agent's end.
+pub(crate) struct Asked {
+    socket: OwnedFd,
+}
+
+impl Asked {
+    /// Makes the program and its socket.
+    pub(crate) fn offer() -> Result<Self, AgentError> {
+        let program = format!("{FOLDER}/{FAULT_PROGRAM}");
+        let file = |e: std::io::Error| AgentError::new("make", program.clone(), e);
+        fs::create_dir_all(FOLDER).map_err(file)?;
+        fs::write(&program, "").map_err(file)?;
+        // The agent's own file lies below the root; a copy of it would take time and memory.
+        let flags = MsFlags::MS_BIND;
+        mount(Some("/proc/self/exe"), program.as_str(), None::<&str>, flags, None::<&str>)
+            .map_err(|e| AgentError::new("mount", program.clone(), e))?;
+        let error = |e: Errno| AgentError::new("listen to", FAULT_PROGRAM, e);
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None).map_err(error)?;
+        bind(socket.as_raw_fd(), &address().map_err(error)?).map_err(error)?;
+        Ok(Self { socket })
+    }
+
+    /// Readable where somebody asks.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Passes on all that is asked for.
+    pub(crate) fn relay<T: Transport>(&self, client: &mut Client<T>) -> Result<(), AgentError> {
+        let mut words = [0; MAX_WORDS];
+        loop {
+            let (length, peer) = match recvfrom::<UnixAddr>(self.socket.as_raw_fd(), &mut words) {
+                Ok((length, peer)) => (length, peer),
+                Err(Errno::EINTR) => continue,
+                Err(_) => return Ok(()),
+            };
+            let answer = client.fault(&words[..length])?;
+            let answer = &answer.as_bytes()[..answer.len().min(MAX_WORDS)];
+            if let Some(peer) = peer {
+                // One that is gone, or takes no answer, has asked all the same.
+                let _ = sendto(self.socket.as_raw_fd(), answer, &peer, MsgFlags::MSG_DONTWAIT);
+            }
+        }
+    }
+}
+
+fn address() -> Result<UnixAddr, Errno> {
+    UnixAddr::new_abstract(FAULT_PROGRAM.as_bytes())
+}
+
+/// Runs as `stasis-fault`: asks for a fault by the arguments, and ends with 0 once it comes.
+pub fn ask_for_fault() -> ! {
+    let words: Vec<_> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let status = match ask(&words.join(" ")) {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("{FAULT_PROGRAM}: {why}");
+            1
+        }
+    };
+    std::process::exit(status)
+}
+
+fn ask(words: &str) -> Result<(), String> {
+    if words.is_empty() || words.len() > MAX_WORDS {
+        return Err(format!(
+            "name a fault with `when = \"asked\"`, in 1 to {MAX_WORDS} bytes: {FAULT_PROGRAM} NAME"
+        ));
+    }
+    let asked = || -> Result<String, Errno> {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
+        // The kernel gives it an address, for the answer (unix(7), "Autobind feature").
+        bind(socket.as_raw_fd(), &UnixAddr::new_unnamed())?;
+        sendto(socket.as_raw_fd(), words.as_bytes(), &address()?, MsgFlags::empty())?;
+        let mut answer = [0; MAX_WORDS];
+        let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+        Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
+    };
+    match asked() {
+        Ok(answer) if answer.is_empty() => Ok(()),
+        Ok(answer) => Err(answer),
+        Err(error) => Err(format!("no agent of a run takes it: {error}")),
+    }
+}
