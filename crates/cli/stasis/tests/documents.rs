@@ -85,6 +85,49 @@ fn every_toml_block_is_an_experiment() {
     assert!(seen >= 10, "{seen} experiments");
 }
 
+/// The guide's domain for libvirt has the device of its command line, in memory that is shared. Where
+/// libvirt's schemas and xmllint are installed, it is valid by them.
+#[test]
+fn the_domain_for_libvirt_is_one() {
+    let page = text_of(&root().join("docs/guides/vfio-user.md"));
+    let domains = markdown::blocks(&page, "xml");
+    let [domain] = &domains[..] else { panic!("{} domains", domains.len()) };
+    let device = page.split("-device '").nth(1).unwrap().split('\'').next().unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(device).is_ok(), "{device}");
+    for part in [
+        r#"xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0""#,
+        r#"<source type="memfd"/>"#,
+        r#"<access mode="shared"/>"#,
+        &format!("<qemu:arg value=\"-device\"/>\n    <qemu:arg value='{device}'/>"),
+    ] {
+        assert!(domain.contains(part), "there is no {part}");
+    }
+    // Each element that is opened is closed, in its order.
+    let mut open = Vec::new();
+    for tag in domain.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()) {
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
+        match (tag.starts_with('/'), tag.ends_with('/')) {
+            (true, _) => assert_eq!(open.pop(), Some(name)),
+            (false, false) => open.push(name),
+            (false, true) => {}
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    let schemas = std::env::var("STASIS_LIBVIRT_SCHEMAS");
+    let schema = schemas.unwrap_or("/usr/share/libvirt/schemas".into()) + "/domain.rng";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("domain.xml");
+    std::fs::write(&file, domain).unwrap();
+    let mut xmllint = Command::new("xmllint");
+    xmllint.args(["--noout", "--relaxng", &schema]).arg(&file);
+    match xmllint.output().ok().filter(|_| Path::new(&schema).exists()) {
+        None => eprintln!("not validated: libvirt's schemas or xmllint are not installed"),
+        Some(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}
+
 #[test]
 fn the_command_line_page_has_every_command_and_option() {
     let page = text_of(&root().join("docs/reference/command-line.md"));
