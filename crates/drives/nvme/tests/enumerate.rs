@@ -173,7 +173,7 @@ fn identify_structures_are_those_of_the_table() {
         let mut driver = Driver::new(config);
         let set = if has == "zones" { 2 } else { 0 };
         compare("Identify", has, None, |cns| {
-            let of_list = matches!(cns, 0x02 | 0x07 | 0x10 | 0x13 | 0x19);
+            let of_list = matches!(cns, 0x02 | 0x07 | 0x10 | 0x13 | 0x19 | 0x1a);
             let sqe = Sqe {
                 opcode: 6,
                 nsid: if of_list { 0 } else { 1 },

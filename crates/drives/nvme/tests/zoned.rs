@@ -86,6 +86,46 @@ fn zone(driver: &mut Driver, index: u64) -> (u8, u64) {
     (seen[0].state, seen[0].pointer)
 }
 
+/// Identify of a structure of a command set: status and data.
+fn identify_set(driver: &mut Driver, cns: u32, nsid: u32, set: u32) -> (u16, Vec<u8>) {
+    let cdw11 = set << 24;
+    let sqe = Sqe { opcode: 6, nsid, prp1: SCRATCH, cdw10: cns, cdw11, ..Default::default() };
+    driver.fill_scratch(0);
+    let status = driver.admin(sqe).status;
+    (status, driver.ram.get(SCRATCH, 4096))
+}
+
+/// The structures 1Ah and 1Bh show what 07h and 05h do, and namespaces that the controller has not.
+#[test]
+fn allocated_namespaces_are_listed_by_command_set() {
+    let second = Namespace { start: ZONES * SIZE * BLOCK, ..Namespace::new(BLOCKS, 512) };
+    let first = Namespace { zoned: Some(zones()), ..Namespace::new(ZONES * SIZE, BLOCK as u32) };
+    let mut driver = Driver::new(Config { namespaces: vec![first, second], ..config() });
+    for attached in [true, false] {
+        for nsid in [1, 2] {
+            driver.controller.set_attached(&driver.ram, nsid, attached).unwrap();
+        }
+        for (set, nsid) in [(2, 1), (0, 2)] {
+            let active = identify_set(&mut driver, 0x07, 0, set);
+            let (status, allocated) = identify_set(&mut driver, 0x1a, 0, set);
+            assert_eq!((status, &allocated[..8]), (0, &[nsid, 0, 0, 0, 0, 0, 0, 0][..]));
+            assert_eq!(active.1 == allocated, attached);
+            let of_active = identify_set(&mut driver, 0x05, nsid.into(), set);
+            let of_allocated = identify_set(&mut driver, 0x1b, nsid.into(), set);
+            assert_eq!(of_allocated.0, 0);
+            assert_eq!(of_active == of_allocated, attached, "set {set}");
+        }
+    }
+    let zoned = identify_set(&mut driver, 0x1b, 1, 2).1;
+    assert_eq!(zoned[2832..2840], (SIZE).to_le_bytes(), "the size of a zone in 4 KiB blocks");
+    assert_eq!(identify_set(&mut driver, 0x1b, 2, 2).0, 0x02c, "not of this set");
+    assert_eq!(identify_set(&mut driver, 0x1b, 3, 2), (0, vec![0; 4096]), "there is none");
+    assert_eq!(identify_set(&mut driver, 0x1b, 0, 2).0, 0x00b);
+    assert_eq!(identify_set(&mut driver, 0x1b, 3, 9).0, 0x002);
+    assert_eq!(identify_set(&mut driver, 0x1a, u32::MAX, 2).0, 0x00b);
+    assert_eq!(identify_set(&mut driver, 0x1a, 0, 9).0, 0x002);
+}
+
 #[test]
 fn command_sets_are_offered_and_described() {
     let zoned = Zones {
@@ -100,19 +140,7 @@ fn command_sets_are_offered_and_described() {
     let second = Namespace { start: ZONES * SIZE * BLOCK, ..Namespace::new(BLOCKS, 512) };
     let mut driver = Driver::new(Config { namespaces: vec![first, second], ..config() });
     assert_eq!(driver.read32(4) >> 5 & 0x41, 0x41, "NVM, and all");
-    let mut identify = |cns: u32, nsid: u32, set: u32| {
-        let sqe = Sqe {
-            opcode: 6,
-            nsid,
-            prp1: SCRATCH,
-            cdw10: cns,
-            cdw11: set << 24,
-            ..Default::default()
-        };
-        driver.fill_scratch(0);
-        let status = driver.admin(sqe).status;
-        (status, driver.ram.get(SCRATCH, 4096))
-    };
+    let mut identify = |cns: u32, nsid: u32, set: u32| identify_set(&mut driver, cns, nsid, set);
     let (status, id) = identify(5, 1, 2);
     let dword = |at: usize| u32::from_le_bytes(id[at..at + 4].try_into().unwrap());
     assert_eq!(status, 0);

@@ -2,7 +2,7 @@
 //! 5.17.2, ZNS 1.1 section 4.1.5).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::{LBA_FORMATS, NVM_COMMAND_SET as NVM};
+use crate::config::{Namespace, LBA_FORMATS, MAX_NAMESPACES, NVM_COMMAND_SET as NVM};
 use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
 use crate::{zoned, PAGE_SIZE};
@@ -13,6 +13,9 @@ mod structure {
     pub const SET_CONTROLLER: u8 = 0x06;
     pub const SET_ACTIVE_NAMESPACES: u8 = 0x07;
     pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
+    /// These two come with namespace management.
+    pub const SET_ALLOCATED_NAMESPACES: u8 = 0x1a;
+    pub const SET_ALLOCATED_NAMESPACE: u8 = 0x1b;
     pub const COMMAND_SETS: u8 = 0x1c;
 }
 
@@ -34,32 +37,33 @@ pub fn identify_by_command_set(
         controller.io.namespaces.get(nsid).ok_or(unknown)
     };
     match command.cdw10 as u8 {
-        structure::SET_NAMESPACE => {
-            let namespace = namespace()?;
-            match &namespace.zoned {
-                Some(zones) if set == zoned::CSI => {
-                    zoned::fill_zoned_namespace(page, namespace, zones, &LBA_FORMATS);
-                }
-                // Of the NVM command set's own there is nothing.
-                _ if set == NVM => {}
-                _ if known => return Err(StatusCode::InvalidCommandSet.at(location::CDW11 + 3)),
-                _ => return Err(wrong_set),
+        structure::SET_NAMESPACE => fill_namespace(page, namespace()?, set, known)?,
+        structure::SET_ALLOCATED_NAMESPACE => {
+            if !(1..=MAX_NAMESPACES as u32).contains(&nsid) {
+                return Err(StatusCode::InvalidNamespace.at(location::NSID));
+            }
+            match controller.io.namespaces.get(nsid) {
+                Some(namespace) => fill_namespace(page, namespace, set, known)?,
+                // Of one that is not there, zeroes.
+                None if known => {}
+                None => return Err(wrong_set),
             }
         }
         structure::SET_CONTROLLER if set == zoned::CSI && known => {
             zoned::fill_zoned_controller(page, &controller.io.config);
         }
         structure::SET_CONTROLLER if known => {}
-        structure::SET_ACTIVE_NAMESPACES if known => {
+        list @ (structure::SET_ACTIVE_NAMESPACES | structure::SET_ALLOCATED_NAMESPACES)
+            if known =>
+        {
             if nsid >= ALL_NAMESPACES - 1 {
                 return Err(StatusCode::InvalidNamespace.at(location::NSID));
             }
             let namespaces = controller.io.namespaces.iter();
-            let following = namespaces.filter(|&(other, of)| {
-                other > nsid
-                    && of.command_set() == set
-                    && controller.io.attachments.has(controller.host.id, other)
-            });
+            let all = list == structure::SET_ALLOCATED_NAMESPACES;
+            let shown = |other| all || controller.io.attachments.has(controller.host.id, other);
+            let following = namespaces
+                .filter(|&(other, of)| other > nsid && of.command_set() == set && shown(other));
             for (entry, (nsid, _)) in page.chunks_exact_mut(4).zip(following) {
                 entry.copy_from_slice(&nsid.to_le_bytes());
             }
@@ -78,6 +82,26 @@ pub fn identify_by_command_set(
         }
         _ if known => return Err(StatusCode::InvalidField.at(location::CDW10)),
         _ => return Err(wrong_set),
+    }
+    Ok(())
+}
+
+/// The structure that a command set has of a namespace. `known`: whether the drive has that set.
+fn fill_namespace(
+    page: &mut Page,
+    namespace: &Namespace,
+    set: u8,
+    known: bool,
+) -> Result<(), Failure> {
+    let at = location::CDW11 + 3;
+    match &namespace.zoned {
+        Some(zones) if set == zoned::CSI => {
+            zoned::fill_zoned_namespace(page, namespace, zones, &LBA_FORMATS);
+        }
+        // Of the NVM command set's own there is nothing.
+        _ if set == NVM => {}
+        _ if known => return Err(StatusCode::InvalidCommandSet.at(at)),
+        _ => return Err(StatusCode::InvalidField.at(at)),
     }
     Ok(())
 }
