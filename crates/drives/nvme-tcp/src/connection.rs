@@ -78,7 +78,7 @@ pub struct Connection {
     verifier: Option<Verifier>,
     /// The power that its verifier waits for, and the command that ends then.
     computing: Option<(PowerId, u16)>,
-    /// When it was opened (ns).
+    /// When its host's time began: it was opened, or a power was computed for it (ns).
     opened: Nanos,
     digests: Digests,
     /// Alignment of the data that the host receives, in bytes.
@@ -137,11 +137,12 @@ impl Connection {
         self.state == State::Ended
     }
 
-    /// When it was opened, if it carries no queue yet that its host can use.
+    /// Since when its host lets it wait, if it carries no queue yet that the host can use.
     pub fn idle_since(&self) -> Option<Nanos> {
         let idle = match self.state {
             State::New | State::Initialized => true,
-            State::Connected(_) => !self.is_authenticated(),
+            // The time that a power takes is ours.
+            State::Connected(_) => !self.is_authenticated() && self.computing.is_none(),
             State::Ended => false,
         };
         idle.then_some(self.opened)
@@ -593,8 +594,9 @@ impl Connection {
     }
 
     /// Goes on with the power that its verifier waits for.
-    pub fn computed(&mut self, shared: &mut Shared, power: Computed) {
+    pub fn computed(&mut self, shared: &mut Shared, power: Computed, now: Nanos) {
         let Some((_, cid)) = self.computing.take() else { return };
+        self.opened = now;
         let State::Connected(of) = self.state else { return };
         if let Some(verifier) = &mut self.verifier {
             verifier.computed(power);

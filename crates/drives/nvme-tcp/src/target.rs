@@ -310,7 +310,7 @@ impl Target {
         let Self { subsystem, arena, hosts, connections, .. } = self;
         let waits = |(_, connection): &(usize, &mut Connection)| connection.power() == Some(id);
         if let Some((_, connection)) = connections.iter_mut().find(waits) {
-            connection.computed(&mut Shared { subsystem, arena, hosts }, power);
+            connection.computed(&mut Shared { subsystem, arena, hosts }, power, self.now);
         }
     }
 
