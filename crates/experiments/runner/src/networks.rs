@@ -45,6 +45,25 @@ pub fn hosts(experiment: &Experiment, machine: &MachineSpec) -> Vec<(Ipv4Addr, V
     hosts
 }
 
+/// The variables by which the command of one of several machines knows its own place among them.
+pub fn variables(experiment: &Experiment, machine: &MachineSpec) -> Vec<(String, String)> {
+    let several = experiment.machine.several();
+    let Some(place) = several.iter().position(|other| other.name == machine.name) else {
+        return Vec::new();
+    };
+    let name = |machine: &MachineSpec| machine.name.as_deref().map(host_name).unwrap_or_default();
+    let all: Vec<String> = several.iter().map(name).collect();
+    let mut variables = vec![
+        ("STASIS_MACHINE".into(), all[place].clone()),
+        ("STASIS_NUMBER".into(), (place + 1).to_string()),
+        ("STASIS_MACHINES".into(), all.join(" ")),
+    ];
+    if let Some(first) = interfaces(experiment, machine).first() {
+        variables.push(("STASIS_ADDRESS".into(), first.address.to_string()));
+    }
+    variables
+}
+
 /// The ports of a machine.
 pub fn ports(networks: &[NetworkSpec], machine: &str) -> Vec<PortConfig> {
     let port = |(index, network): (usize, &NetworkSpec)| {
@@ -94,6 +113,18 @@ mod tests {
         ];
         assert_eq!(lines(0), expected);
         assert_eq!(lines(2), ["10.0.1.1 a-1 a-1.san", "10.0.1.2 b b.san", "10.0.1.3 c c.san"]);
+        let variables = variables(&experiment, &experiment.machine.all()[1]);
+        let variables: Vec<_> =
+            variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            variables,
+            [
+                "STASIS_MACHINE=b",
+                "STASIS_NUMBER=2",
+                "STASIS_MACHINES=a-1 b c",
+                "STASIS_ADDRESS=10.0.0.2"
+            ]
+        );
         let interfaces = interfaces(&experiment, &experiment.machine.all()[1]);
         assert_eq!(interfaces[1].address, Ipv4Addr::new(10, 0, 1, 2));
         assert_eq!(interfaces[1].port, [2, b'S', b'T', 1, 0, 1]);

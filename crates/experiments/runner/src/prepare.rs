@@ -253,6 +253,7 @@ impl<'a> RunSetup<'a> {
         let mut spec = spec.clone();
         job.interfaces = networks::interfaces(experiment, &spec);
         job.hosts = networks::hosts(experiment, &spec);
+        job.environment.extend(networks::variables(experiment, &spec));
         if !job.interfaces.is_empty() {
             // Interfaces are eth0, eth1 and so on, in the order of the networks.
             spec.kernel_command_line.push_str(" net.ifnames=0");

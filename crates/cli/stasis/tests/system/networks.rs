@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::support::Bench;
+use crate::support::{Bench, Finished};
 
 /// The packets of each interface of a file, as blocks of 4-byte words: the interface's number, and
 /// whether the frame came in (pcapng, section 4.3).
@@ -117,42 +117,71 @@ fn clusters_keep_what_they_have_acknowledged() {
     }
 }
 
-/// Redis on machines whose power is cut: what was acknowledged is there, a run repeats, and a
-/// planted mistake is found.
+/// Limit on the seeds within which a planted mistake is to be found.
+const SEEDS: u32 = 200;
+
+/// An example that says at its end how much was acknowledged, and exits with 3 where some of it is
+/// lost.
+struct Example {
+    name: &'static str,
+    text: String,
+}
+
+impl Example {
+    fn read(name: &'static str) -> Self {
+        let path = format!("{}/../../../examples/{name}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.lines().count() <= 25, "{name}");
+        Self { name, text }
+    }
+
+    /// Runs it on a bench of its own, as the time of each is limited.
+    fn run(&self, seed: u32) -> (Bench, Finished) {
+        let bench = Bench::new();
+        std::fs::write(bench.path(self.name), &self.text).unwrap();
+        let seed = seed.to_string();
+        let run =
+            bench.run(&[self.name, "--engine=exact", "--seed", &seed, "--results", "results"]);
+        (bench, run)
+    }
+
+    /// What was acknowledged is there with several seeds, one of them twice with the same results.
+    fn keeps_and_repeats(&self, end: &str, faults: usize) {
+        let kept = [1, 1, 2, 3].map(|seed| {
+            let (bench, run) = self.run(seed);
+            run.expect(0);
+            assert!(run.stdout.ends_with(end), "seed {seed}: {}", run.stdout);
+            let summary = bench.json("results/summary.json");
+            let happened = summary["faults"].as_array().unwrap();
+            assert_eq!(happened.len(), faults);
+            assert!(happened.iter().all(|fault| fault["happened"] == 1), "{happened:?}");
+            ["net0.pcapng", "ios.csv", "faults.parquet"]
+                .map(|name| std::fs::read(bench.path(&format!("results/{name}"))).unwrap())
+        });
+        assert!(kept[0] == kept[1], "one seed, two results");
+    }
+
+    /// The first seed with which a planted mistake loses something.
+    fn finds(&self, from: &str, to: &str) {
+        let text = self.text.replace(from, to);
+        assert_ne!(text, self.text);
+        let mistake = Self { text, ..*self };
+        let lost = (1..=SEEDS).find(|seed| {
+            let (_, run) = mistake.run(*seed);
+            run.stdout.contains(" lost\n")
+        });
+        println!("{}: {to} found with seed {lost:?}", self.name);
+        assert!(lost.is_some());
+    }
+}
+
+/// Redis on machines whose power is cut.
 #[test]
 #[ignore = "builds a guest with Redis: make slow-test"]
-fn clusters_come_back_from_power_cuts_with_what_they_have_acknowledged() {
-    /// Seeds within which the mistake is to be found.
-    const SEEDS: u32 = 200;
-    let bench = Bench::new();
-    let example = std::fs::read_to_string(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../examples/redis.toml"
-    ))
-    .unwrap();
-    assert!(example.lines().count() <= 25);
-    let run = |results: &str, seed: u32| {
-        let seed = seed.to_string();
-        bench.run(&["redis.toml", "--engine=exact", "--seed", &seed, "--results", results])
-    };
-    std::fs::write(bench.path("redis.toml"), &example).unwrap();
-    for (results, seed) in [("r1", 1), ("r2", 1), ("r3", 2), ("r4", 3)] {
-        let run = run(results, seed);
-        run.expect(0);
-        assert!(run.stdout.ends_with(" of 60 acknowledged, none lost\n"), "{}", run.stdout);
-    }
-    let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
-    for name in ["net0.pcapng", "ios.csv", "faults.parquet"] {
-        assert_eq!(kept(&format!("r1/{name}")), kept(&format!("r2/{name}")), "{name}");
-    }
-    let faults = bench.json("r1/summary.json")["faults"].clone();
-    assert_eq!([&faults[0]["happened"], &faults[1]["happened"]], [1, 1]);
-    let mistake = example.replace("appendfsync always", "appendfsync no");
-    assert_ne!(mistake, example);
-    std::fs::write(bench.path("redis.toml"), mistake).unwrap();
-    let lost = (1..=SEEDS).find(|seed| run("mistake", *seed).stdout.contains(" lost\n"));
-    println!("found with seed {lost:?}");
-    assert!(lost.is_some());
+fn clusters_of_redis_come_back_from_power_cuts() {
+    let example = Example::read("redis.toml");
+    example.keeps_and_repeats(" of 60 acknowledged, none lost\n", 2);
+    example.finds("appendfsync always", "appendfsync no");
 }
 
 /// Three machines, booted anew the first two times and kept from the second on.
