@@ -224,7 +224,43 @@ fn a_lost_flush_ends_at_once_and_a_failed_one_fails() {
 
 fn kinds() -> impl Strategy<Value = DriveFaultKind> {
     use DriveFaultKind::*;
-    prop::sample::select(vec![ReadError, WriteError, LostWrite, TornWrite, Slow, LostFlush])
+    prop::sample::select(vec![
+        ReadError,
+        WriteError,
+        LostWrite,
+        TornWrite,
+        MisdirectedWrite,
+        Slow,
+        Stall,
+        LostFlush,
+        BitRot,
+    ])
+}
+
+/// Sectors that the commands of the random test can touch.
+const TOUCHED: u64 = 20;
+/// When its stalls begin and end.
+const STALL: (u64, u64) = (400_000, 1_000_000);
+
+/// A fault of the random test.
+fn drawn(number: u16, kind: DriveFaultKind, rate: f64, times: Option<u64>) -> DriveFault {
+    use DriveFaultKind::{BitRot, Stall};
+    let plain = DriveFault { delay: 77, ..fault(number, kind) };
+    match kind {
+        Stall => DriveFault { begin: STALL.0, end: Some(STALL.1), ..plain },
+        BitRot => {
+            let length = Some(TOUCHED * 512);
+            DriveFault { times: Some(times.unwrap_or(3)), begin: 250_000, length, ..plain }
+        }
+        _ => DriveFault { rate, times, ..plain },
+    }
+}
+
+/// The sectors of the whole medium that hold only `value`.
+fn holders(layer: &mut Faults, value: u8) -> Vec<u64> {
+    let (_, all) = layer.instant(read(0, CAPACITY), vec![0; CAPACITY as usize]);
+    let sectors = all.chunks(512).zip(0..);
+    sectors.filter(|(bytes, _)| bytes.iter().all(|byte| *byte == value)).map(|(_, at)| at).collect()
 }
 
 proptest! {
@@ -232,18 +268,21 @@ proptest! {
     #[test]
     fn what_is_read_follows_from_the_records(
         faults in prop::collection::vec((kinds(), 0.0..1.0f64, prop::option::of(1..9u64)), 0..4),
-        commands in prop::collection::vec((0..4u8, 0..16u64, 1..5u64), 1..60),
+        commands in prop::collection::vec((0..4u8, 0..16u64, 1..5u64, 0..300_000u64), 1..60),
     ) {
-        let specs: Vec<DriveFault> = faults.iter().enumerate().map(|(number, (kind, rate, times))| {
-            DriveFault { rate: *rate, times: *times, delay: 77, ..fault(number as u16, *kind) }
+        let specs: Vec<DriveFault> = faults.iter().zip(0..).map(|(&(kind, rate, times), number)| {
+            drawn(number, kind, rate, times)
         }).collect();
         let mut layer = faulty(specs.clone());
         layer.control().start(0);
         // Each sector holds one of these numbers; 0 at first. After a torn write: either.
         let mut sectors: HashMap<u64, Vec<u8>> = HashMap::new();
+        // Sectors with a wrong bit.
+        let mut rotten = std::collections::HashSet::new();
         let mut now = 0;
         let mut happened = vec![0u64; specs.len()];
-        for (order, (what, at, count)) in commands.iter().enumerate() {
+        for (order, (what, at, count, pause)) in commands.iter().enumerate() {
+            now += pause;
             let (offset, length) = (at * 512, count * 512);
             let value = order as u8 + 1;
             let (command, data) = match what {
@@ -254,38 +293,72 @@ proptest! {
             let done = carry_out(&mut layer, &mut now, command, data);
             let mut by = Vec::new();
             for record in records(&mut layer) {
+                happened[usize::from(record.fault)] += 1;
+                let kind = specs[usize::from(record.fault)].kind;
+                if kind == DriveFaultKind::BitRot {
+                    prop_assert_eq!((record.order, record.length), (None, 512));
+                    rotten.insert(record.offset / 512);
+                    continue;
+                }
                 prop_assert_eq!(record.order, Some(order as u64));
                 prop_assert_eq!((record.offset, record.length), (command.offset, command.length));
-                happened[usize::from(record.fault)] += 1;
-                by.push(specs[usize::from(record.fault)].kind);
+                by.push(kind);
             }
             let has = |kind| by.contains(&kind);
             let fails = has(DriveFaultKind::WriteError) || has(DriveFaultKind::ReadError);
             prop_assert_eq!(done.status != Status::Ok, fails);
             prop_assert_eq!(done.order, order as u64);
             let slow = by.iter().filter(|kind| **kind == DriveFaultKind::Slow).count() as u64;
-            let own = if has(DriveFaultKind::LostFlush) { 0 } else { LATENCY };
-            if own > 0 {
-                prop_assert_eq!(done.at - done.submit, own + 77 * slow);
-            }
+            let own = if has(DriveFaultKind::LostFlush) { 0 } else { LATENCY + 77 * slow };
+            let due = done.submit + own;
+            let stalls = specs.iter().any(|spec| spec.kind == DriveFaultKind::Stall)
+                && (STALL.0..STALL.1).contains(&due);
+            prop_assert_eq!(has(DriveFaultKind::Stall), stalls);
+            prop_assert_eq!(done.at, if stalls { STALL.1 } else { due });
             // The first of those that change a write decides.
-            let changes = [DriveFaultKind::WriteError, DriveFaultKind::LostWrite, DriveFaultKind::TornWrite];
+            let changes = [
+                DriveFaultKind::WriteError,
+                DriveFaultKind::LostWrite,
+                DriveFaultKind::TornWrite,
+                DriveFaultKind::MisdirectedWrite,
+            ];
             let first = by.iter().find(|kind| changes.contains(kind));
+            if let (1 | 2, Some(DriveFaultKind::MisdirectedWrite)) = (what, first) {
+                // It is at another place of its length, whole, or it is lost.
+                let places = holders(&mut layer, value);
+                if let Some(&place) = places.first() {
+                    prop_assert_eq!(&places, &(place..place + count).collect::<Vec<_>>());
+                    prop_assert!(place % count == 0 && place != *at, "{} {}", place, at);
+                }
+                for place in places {
+                    sectors.insert(place, vec![value]);
+                    rotten.remove(&place);
+                }
+            }
             for sector in *at..at + count {
                 let old = sectors.get(&sector).cloned().unwrap_or(vec![0]);
                 match (what, first) {
-                    (1 | 2, None) => { sectors.insert(sector, vec![value]); }
+                    (1 | 2, None) => {
+                        sectors.insert(sector, vec![value]);
+                        rotten.remove(&sector);
+                    }
                     (1 | 2, Some(DriveFaultKind::TornWrite)) if sector == *at => {
                         sectors.insert(sector, vec![value]);
+                        rotten.remove(&sector);
                     }
                     (1 | 2, Some(DriveFaultKind::TornWrite)) if sector < at + count - 1 => {
                         sectors.insert(sector, [old, vec![value]].concat());
+                        if holders(&mut layer, value).contains(&sector) {
+                            rotten.remove(&sector);
+                        }
                     }
                     (3, _) if !fails => {
                         let bytes = &done.data[((sector - at) * 512) as usize..][..512];
-                        prop_assert!(bytes.iter().all(|byte| *byte == bytes[0]));
-                        prop_assert!(old.contains(&bytes[0]), "sector {}: {} of {:?}", sector, bytes[0], old);
-                        sectors.insert(sector, vec![bytes[0]]);
+                        let wrong = |value: u8| bytes.iter().map(|byte| (byte ^ value).count_ones()).sum::<u32>();
+                        let bits = u32::from(rotten.contains(&sector));
+                        let found = old.iter().find(|value| wrong(**value) == bits);
+                        prop_assert!(found.is_some(), "sector {}: {:?}, {} wrong", sector, old, bits);
+                        sectors.insert(sector, found.copied().into_iter().collect());
                     }
                     _ => {}
                 }

@@ -157,10 +157,14 @@ impl Faults {
 
     /// Written sectors are right again.
     fn heal(&mut self, command: &Command) {
-        if changes(command.operation) && !self.rotten.is_empty() {
-            let sectors = command.offset / SECTOR..(command.offset + command.length) / SECTOR;
-            self.rotten.retain(|sector, _| !sectors.contains(sector));
+        if changes(command.operation) {
+            self.heal_between(command.offset, command.offset + command.length);
         }
+    }
+
+    fn heal_between(&mut self, begin: u64, end: u64) {
+        let sectors = begin / SECTOR..end / SECTOR;
+        self.rotten.retain(|sector, _| !sectors.contains(sector));
     }
 
     /// Writes of a command that goes below which faults have taken back or moved: each a place and
@@ -205,6 +209,7 @@ impl Faults {
             order,
             at: now,
         };
+        let done = self.stall(done);
         self.hold(done);
     }
 
@@ -324,8 +329,16 @@ impl Decorator for Faults {
             return self.end(now, order, request, status);
         }
         self.marks.insert(request.tag, mark);
-        if writes.is_empty() {
-            self.heal(&command);
+        match &writes[..] {
+            [] => self.heal(&command),
+            // What is taken back begins behind what was written; what was moved follows it.
+            [(taken_back, _), moved @ ..] => {
+                let written = (command.offset, *taken_back);
+                let moved =
+                    moved.iter().map(|(offset, data)| (*offset, offset + data.len() as u64));
+                let healed: Vec<_> = std::iter::once(written).chain(moved).collect();
+                healed.into_iter().for_each(|(begin, end)| self.heal_between(begin, end));
+            }
         }
         self.lower.submit(now, request);
         for (offset, data) in writes {
