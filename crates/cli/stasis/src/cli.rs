@@ -39,6 +39,8 @@ pub enum Command {
     On(Box<commands::on::Arguments>),
     /// Open a terminal in a guest on modelled drives
     Shell(Box<ShellArguments>),
+    /// Stop a run at a moment, and look at it with gdb
+    Debug(Box<commands::debug::Arguments>),
     /// Cut the power of a run's drives many times, and look at what is left
     CrashTest(commands::crash_test::Arguments),
     /// Drive a model without a guest, with a fio job file's load or a trace
@@ -237,6 +239,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
         Command::On(arguments) => commands::on::main(*arguments, quiet),
         Command::Shell(arguments) => commands::guest_shell::main(*arguments, quiet),
+        Command::Debug(arguments) => commands::debug::main(*arguments, quiet),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => stasis_simulation::main(&arguments, quiet),
         Command::Sweep(arguments) => commands::sweep::main(&arguments),

@@ -5,6 +5,7 @@
 //! KVM host, its events leave as a stream of frames ([`encode`], [`Decoder`]) that the program
 //! outside reads back into entries, so the consumer of results need not know where the machine ran.
 
+mod debugger;
 mod fault;
 mod frame;
 mod io_columns;
@@ -15,6 +16,7 @@ mod shared;
 mod span;
 pub mod text;
 
+pub use debugger::{Debugger, Moment, SharedDebugger};
 pub use fault::FaultRecord;
 pub use frame::{encode, Decoder, FrameError};
 pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};

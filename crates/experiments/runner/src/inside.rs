@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use stasis_emulated_host::inside::{Inside, Later, StopReason};
 use stasis_machine::Stop;
 use stasis_media::MediumSpec;
-use stasis_run_events::{Ending, EventSink, RunEvent};
+use stasis_run_events::{Debugger, Ending, EventSink, RunEvent};
 
 use crate::failure;
 use crate::local::{self, Commands, Inputs};
@@ -60,6 +60,10 @@ impl Inputs for Items<'_> {
 
     fn keyboard(&mut self) -> Option<Box<dyn stasis_channel::Keyboard>> {
         Some(self.0.keyboard())
+    }
+
+    fn debugger(&mut self) -> Option<Box<dyn Debugger>> {
+        Some(self.0.debugger())
     }
 
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {

@@ -34,6 +34,7 @@
 mod attended;
 pub mod batch;
 pub mod controller;
+mod debugged;
 pub mod engine;
 mod event;
 pub mod failure;
@@ -66,6 +67,7 @@ pub mod software_host;
 pub mod trace;
 
 pub use attended::Attended;
+pub use debugged::{At, Debugged};
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
 pub use logged_drive::trace_of_log;

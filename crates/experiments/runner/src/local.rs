@@ -14,10 +14,10 @@ use stasis_experiment::{
 };
 use stasis_guest_image::Guest;
 use stasis_machine::{
-    Command, Config, Failure, FailureKind, MachineConfig, Pause, Rewind, Speed, Stop,
+    Command, Config, DebugConfig, Failure, FailureKind, MachineConfig, Pause, Rewind, Speed, Stop,
     TimelineConfig, TriggerConfig,
 };
-use stasis_run_events::{EventSink, Outcome};
+use stasis_run_events::{Debugger, EventSink, Outcome};
 
 use crate::networks;
 use crate::opened_drives::Drives;
@@ -40,6 +40,8 @@ pub trait Inputs {
     fn source(&mut self) -> Option<Source>;
     /// The keyboard, if a command runs on a terminal.
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
+    /// The wire to the debugger, if one takes hold of the run.
+    fn debugger(&mut self) -> Option<Box<dyn Debugger>>;
     /// A function that returns the machines' commands, called when the first machine requests its
     /// command.
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send>;
@@ -129,6 +131,11 @@ impl Inputs for Files {
         self.keyboard.take()
     }
 
+    /// KVM has none: the run is refused before.
+    fn debugger(&mut self) -> Option<Box<dyn Debugger>> {
+        None
+    }
+
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
         let commands = std::mem::take(&mut self.commands);
         Box::new(|| Ok(commands))
@@ -198,6 +205,8 @@ pub fn run(
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
     let (keyboard, of_root) = (inputs.keyboard(), inputs.source());
+    let wire = plan.debug.is_some().then(|| inputs.debugger()).flatten();
+    let debug = plan.debug.clone().zip(wire).map(|(moment, wire)| DebugConfig { moment, wire });
     let stream = plan.trace.then(TraceStream::default);
     let mut opened = Drives::open(&plan, stream.as_ref())?;
     let rewind = Rewind { window: REWIND_WINDOW_NS };
@@ -260,6 +269,7 @@ pub fn run(
             quantum,
             threads,
             keyboard,
+            debug,
             virtual_limit: plan.virtual_limit,
             // The results of a repeatable run do not depend on the wall clock.
             timeline: plan.timeline.then_some(TimelineConfig { wall_clock: !plan.repeatable }),

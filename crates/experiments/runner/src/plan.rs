@@ -11,6 +11,7 @@ use stasis_experiment::{
 use stasis_models::ModelSpec;
 use stasis_network::NetworkSpec;
 use stasis_report::{Changes, Drive};
+use stasis_run_events::Moment;
 
 /// Names of the files that a machine reads.
 pub mod input {
@@ -51,6 +52,9 @@ pub struct RunPlan {
     /// Whether the machine reports the timeline of its inside.
     #[serde(default)]
     pub timeline: bool,
+    /// The moment at which a debugger takes hold.
+    #[serde(default)]
+    pub debug: Option<Moment>,
     /// A fault to inject below the drives as the guest sees them.
     #[serde(default)]
     pub fault: Option<stasis_crash::Fault>,

@@ -19,6 +19,7 @@ use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec};
 
 use crate::attended::Attended;
+use crate::debugged::Debugged;
 use crate::event::SharedObserver;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
@@ -49,6 +50,8 @@ pub struct RunSetup<'a> {
     pub engine: Engine,
     /// The terminal that the command runs on, if it does.
     pub terminal: Option<&'a Attended>,
+    /// The debugger, if one takes hold of the run.
+    pub debugged: Option<&'a Debugged>,
     /// Whether and where the drives are traced.
     pub trace: Option<&'a TraceOptions>,
     /// Whether the run reports the timeline of the machine's inside.
@@ -161,6 +164,7 @@ impl<'a> RunSetup<'a> {
                 self.observer.warning(&format!("workload {}: {warning}", load.name))?;
             }
         }
+        let debug = self.debugged.map(|debugged| debugged.moment(self.engine, &shown));
         let plan = RunPlan {
             machines,
             cpu_speed: self.cpu_speed(),
@@ -170,6 +174,7 @@ impl<'a> RunSetup<'a> {
             virtual_limit: experiment.virtual_limit,
             trace: self.trace.is_some(),
             timeline: self.timeline,
+            debug: debug.transpose()?,
             fault: self.trace.and_then(|trace| trace.fault),
             root: root.as_ref().map(|root| PlannedRoot {
                 identity: self.guest.digest.clone(),

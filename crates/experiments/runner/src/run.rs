@@ -17,6 +17,7 @@ use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::attended::Attended;
+use crate::debugged::Debugged;
 use crate::engine;
 use crate::event::{Observer, SharedObserver};
 use crate::keep::Keep;
@@ -42,6 +43,7 @@ pub struct Runner<'a> {
     timeline: bool,
     trace: Option<&'a TraceOptions>,
     terminal: Option<&'a Attended>,
+    debugged: Option<&'a Debugged>,
     checked: bool,
     inputs: Vec<PathBuf>,
     given: Option<PathBuf>,
@@ -78,6 +80,7 @@ impl<'a> Runner<'a> {
             timeline: false,
             trace: None,
             terminal: None,
+            debugged: None,
             checked: true,
             inputs: Vec::new(),
             given: None,
@@ -151,6 +154,11 @@ impl<'a> Runner<'a> {
         Self { terminal: Some(terminal), ..self }
     }
 
+    /// A debugger takes hold of the run.
+    pub fn debugged(self, debugged: &'a Debugged) -> Self {
+        Self { debugged: Some(debugged), ..self }
+    }
+
     /// Runs the experiment to its end.
     ///
     /// # Errors
@@ -201,6 +209,7 @@ impl<'a> Runner<'a> {
             input: &input,
             engine,
             terminal: self.terminal,
+            debugged: self.debugged,
             trace: self.trace,
             timeline: self.timeline,
             observer: &observer,

@@ -15,6 +15,7 @@ use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
 use stasis_run_events::Ending;
 
+use crate::debugged::Debugged;
 use crate::plan::{input, RunPlan};
 use crate::prepare::RunSetup;
 use crate::program;
@@ -159,7 +160,8 @@ pub fn run(
         machine.spec.command.clear();
     }
     let job = Job {
-        keeps: host.drives.is_empty(),
+        // A debugger may want a moment of the boot.
+        keeps: host.drives.is_empty() && setup.debugged.is_none(),
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,
         later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
@@ -168,7 +170,8 @@ pub fn run(
     let source = root.map(|root| -> stasis_emulated_host::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });
-    let control = Control { stop: Arc::clone(stop), deadline, keyboard, source };
+    let debugger = setup.debugged.map(Debugged::wire);
+    let control = Control { stop: Arc::clone(stop), deadline, keyboard, debugger, source };
     let observer = relay.observer();
     let mut progress = |what: &str, fraction: Option<f64>| {
         // An observer that fails here fails at the next event as well, and ends the run then.

@@ -46,6 +46,20 @@ pub enum Exit {
     },
     /// A triple fault.
     Shutdown,
+    /// What a debugger has asked for has come ([`crate::svm::Vcpu::set_debug`]).
+    Debug(DebugEvent),
     /// An exit that is not supported.
     Unsupported(String),
+}
+
+/// What a debugger waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DebugEvent {
+    /// The instruction at RIP is a breakpoint; it has not run.
+    Breakpoint,
+    /// One instruction has run.
+    Step,
+    /// A watched address was accessed by the instruction that has just run: bit n is set for
+    /// watchpoint n. A watched instruction is at RIP and has not run.
+    Watch(u8),
 }

@@ -44,7 +44,7 @@ mod system;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use console::{end, ABORTED, EXIT_PORT};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub use exit::Exit;
+pub use exit::{DebugEvent, Exit};
 pub use image::{image, Image, ImageError, IMAGE, MARK};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use start::{pausing, start};

@@ -3,6 +3,7 @@
 use crate::executable::check_static;
 use crate::Error;
 use stasis_channel::SharedKeyboard;
+use stasis_run_events::SharedDebugger;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -179,6 +180,8 @@ pub struct Control {
     pub deadline: Option<Instant>,
     /// The terminal of the person who watches the job, if it asks for one.
     pub keyboard: Option<SharedKeyboard>,
+    /// The debugger, if one takes hold of the job.
+    pub debugger: Option<SharedDebugger>,
     /// The source that [`crate::inside::Inside::source`] reads.
     pub source: Option<Source>,
 }

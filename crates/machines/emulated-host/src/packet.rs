@@ -10,7 +10,10 @@
 //! answer into the buffer, its length in 4 bytes first. A *read* packet (kind 5, offset in 8 bytes,
 //! length in 4) asks for bytes of the source that the outer side has; the answer is in the buffer
 //! as well: 0 in 4 bytes and the bytes, or the length of a text in 4 bytes, and why there are none.
-//! Numbers are little endian.
+//! A *debug* packet (kind 6, whether to wait in a byte, length in 4 bytes) has so many bytes for the
+//! debugger at the start of the buffer and asks for those that have come from it, at least one where
+//! it is to wait; the answer is in the buffer: its length in 4 bytes, all ones where the debugger has
+//! gone, and the bytes. Numbers are little endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -33,6 +36,10 @@ const BULK_HEAD: usize = 5;
 const PLACE_HEAD: usize = 13;
 const WAIT_HEAD: usize = 9;
 const READ_HEAD: usize = 13;
+const DEBUG_HEAD: usize = 6;
+
+/// The length of the answer to a debug packet where the debugger has gone.
+pub(crate) const GONE: u32 = u32::MAX;
 
 /// Limit on the bytes of the source in one answer.
 pub(crate) const ANSWER: usize = 1 << 20;
@@ -52,6 +59,9 @@ pub(crate) enum Packet {
     Wait { limit: u64 },
     /// The inner side waits for so many bytes of the source from there on.
     Read { offset: u64, length: usize },
+    /// So many bytes of the buffer are the debugger's; the inner side takes what has come from it,
+    /// and waits for that.
+    Debug { length: usize, wait: bool },
 }
 
 /// A pause packet.
@@ -71,6 +81,13 @@ pub(crate) fn read(offset: u64, length: usize) -> [u8; READ_HEAD] {
     packet[1..9].copy_from_slice(&offset.to_le_bytes());
     packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
     packet
+}
+
+/// A debug packet.
+pub(crate) fn debug(length: usize, wait: bool) -> [u8; DEBUG_HEAD] {
+    debug_assert!(length <= BULK);
+    let [a, b, c, d] = (length as u32).to_le_bytes();
+    [6, wait.into(), a, b, c, d]
 }
 
 /// The head of a short packet.
@@ -150,6 +167,12 @@ impl Packets {
                 self.buffer.drain(..READ_HEAD);
                 Ok(Some(Packet::Read { offset, length }))
             }
+            Some(6) => {
+                let Some(head) = self.buffer.first_chunk::<DEBUG_HEAD>() else { return Ok(None) };
+                let (wait, length) = (head[1] != 0, number(&head[2..]) as usize);
+                self.buffer.drain(..DEBUG_HEAD);
+                Ok(Some(Packet::Debug { length, wait }))
+            }
             Some(other) => Err(*other),
         }
     }
@@ -175,6 +198,8 @@ mod tests {
                     any::<u64>().prop_map(|limit| Packet::Wait { limit }),
                     (any::<u64>(), 0..=ANSWER)
                         .prop_map(|(offset, length)| Packet::Read { offset, length }),
+                    (0..=BULK, any::<bool>())
+                        .prop_map(|(length, wait)| Packet::Debug { length, wait }),
                     (any::<u64>(), 0..=BULK)
                         .prop_map(|(address, length)| Packet::Place { address, length }),
                 ],
@@ -194,6 +219,9 @@ mod tests {
                     Packet::Wait { limit } => stream.extend_from_slice(&wait(*limit)),
                     Packet::Read { offset, length } => {
                         stream.extend_from_slice(&read(*offset, *length))
+                    }
+                    Packet::Debug { length, wait } => {
+                        stream.extend_from_slice(&debug(*length, *wait))
                     }
                     Packet::Place { address, length } => {
                         stream.extend_from_slice(&place(*address, *length))

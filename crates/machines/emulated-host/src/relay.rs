@@ -1,6 +1,6 @@
 //! Receives the inner side's packets until the purpose is reached.
 
-use crate::packet::{Packet, Packets, ANSWER, BULK, HANDSHAKE};
+use crate::packet::{Packet, Packets, ANSWER, BULK, GONE, HANDSHAKE};
 use crate::snapshot::Machine;
 use crate::{items, Control, Error};
 use stasis_channel::Typed;
@@ -72,6 +72,36 @@ fn answer(machine: &mut Machine, control: &Control, limit: u64) -> Result<(), Er
     let length = (bytes.len() - 4) as u32;
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     go_on(machine, &bytes)
+}
+
+/// Sends `length` bytes of the buffer to the debugger, and continues the waiting inner side with
+/// what has come from it.
+fn answer_debug(
+    machine: &mut Machine,
+    control: &Control,
+    length: usize,
+    wait: bool,
+) -> Result<(), Error> {
+    let mut bytes = vec![0; length.min(BULK)];
+    machine
+        .memory
+        .read_exact_at(&mut bytes, machine.buffer)
+        .map_err(Error::system("take a debugger's bytes from the software host"))?;
+    let came = control.debugger.as_ref().and_then(|debugger| {
+        let mut debugger = debugger.lock().unwrap_or_else(PoisonError::into_inner);
+        // A wire that fails is a debugger that has gone.
+        debugger.exchange(&bytes, wait).ok().flatten()
+    });
+    let answer = match came {
+        Some(mut came) => {
+            came.truncate(ANSWER);
+            let mut answer = (came.len() as u32).to_le_bytes().to_vec();
+            answer.append(&mut came);
+            answer
+        }
+        None => GONE.to_le_bytes().to_vec(),
+    };
+    go_on(machine, &answer)
 }
 
 /// Continues the waiting inner side with `length` bytes of the source.
@@ -149,6 +179,10 @@ pub(crate) fn pump(
                     Packet::Pause => Sent::Pause,
                     Packet::Wait { limit } => {
                         answer(machine, control, limit)?;
+                        continue;
+                    }
+                    Packet::Debug { length, wait } => {
+                        answer_debug(machine, control, length, wait)?;
                         continue;
                     }
                     Packet::Read { offset, length } => {

@@ -54,6 +54,7 @@ fn main() {
         root_length: 0,
         fill_root: &mut |_| Ok(()),
         keyboard: None,
+        debug: None,
         quantum: 20_000,
         threads: 1,
         virtual_limit: None,

@@ -1,6 +1,6 @@
 //! Exits of a processor from guest mode: their costs, and their reach.
 
-pub use stasis_bare::Exit;
+pub use stasis_bare::{DebugEvent, Exit};
 
 use crate::freeze::ExitPath;
 use crate::layout::{TSC_DEADLINE, X2APIC};
@@ -16,7 +16,7 @@ pub fn path(exit: &Exit) -> ExitPath {
         Exit::MmioWrite { .. } => ExitPath::MmioWrite,
         Exit::MmioRead { .. } => ExitPath::MmioRead,
         Exit::PortWrite { .. } | Exit::PortRead { .. } => ExitPath::Port,
-        Exit::Window | Exit::Shutdown | Exit::Unsupported(_) => ExitPath::Other,
+        Exit::Window | Exit::Shutdown | Exit::Debug(_) | Exit::Unsupported(_) => ExitPath::Other,
     }
 }
 
@@ -24,7 +24,9 @@ pub fn path(exit: &Exit) -> ExitPath {
 /// can see, and take place in the order of virtual time.
 pub fn is_local(exit: &Exit) -> bool {
     match *exit {
-        Exit::Interrupted | Exit::Halt | Exit::Window | Exit::MsrRead { .. } => true,
+        Exit::Interrupted | Exit::Halt | Exit::Window | Exit::Debug(_) | Exit::MsrRead { .. } => {
+            true
+        }
         Exit::MsrWrite { number, .. } => {
             number == TSC_DEADLINE
                 || pvclock::MSRS.contains(&number)

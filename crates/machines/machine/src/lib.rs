@@ -46,8 +46,8 @@ pub use boot::BootError;
 pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
-    run, Config, Controller, DriveConfig, Failure, FailureKind, MachineConfig, NetworkConfig,
-    Pause, Rewind, Speed, Stop, TimelineConfig, Trigger, TriggerConfig,
+    run, Config, Controller, DebugConfig, DriveConfig, Failure, FailureKind, MachineConfig,
+    NetworkConfig, Pause, Rewind, Speed, Stop, TimelineConfig, Trigger, TriggerConfig,
 };
 
 /// Limit on the processors of a machine.

@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use stasis_bare::svm::{Debug, DebugRegisters};
+
 use crate::apic::Apic;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -122,6 +124,24 @@ impl DerefMut for VcpuSlot {
     }
 }
 
+/// What a debugger does with a processor that is not in guest mode.
+pub trait DebugVcpu {
+    /// Sets what the processor leaves guest mode for.
+    fn set(&mut self, debug: Debug);
+
+    /// All registers.
+    fn registers(&mut self) -> DebugRegisters;
+
+    /// Sets the general registers, RIP, RFLAGS, and the x87 and SSE state.
+    fn set_registers(&mut self, registers: &DebugRegisters);
+
+    /// The guest-physical address of a linear one, and how many bytes follow it in its page.
+    fn translate(&mut self, linear: u64) -> Option<(u64, u64)>;
+
+    /// Lets the INT3 at RIP have its effect: it is the guest's own.
+    fn pass_breakpoint(&mut self);
+}
+
 /// A processor as its engine has it: KVM's (`kvm`), or one of the bare machine
 /// (`bare`). How a slice ends and what entering and leaving cost is the
 /// engine's own. A slice may be on another thread than the one before (`vcpu_pool`).
@@ -156,6 +176,11 @@ pub trait Vcpu: Send {
 
     /// The registers that a user is shown.
     fn registers(&mut self) -> Result<Registers, Error>;
+
+    /// A debugger's hold on the processor; None where the engine has none.
+    fn debug(&mut self) -> Option<&mut dyn DebugVcpu> {
+        None
+    }
 
     /// Where the data of an exit for a port are, or are to be put.
     fn port_data(&mut self) -> &mut [u8];

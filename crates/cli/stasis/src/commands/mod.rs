@@ -6,6 +6,7 @@ pub mod calibrate;
 pub mod compare;
 pub mod coordinate;
 pub mod crash_test;
+pub mod debug;
 pub mod doctor;
 pub mod export;
 pub mod function;

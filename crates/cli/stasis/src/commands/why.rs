@@ -24,7 +24,8 @@ pub struct Arguments {
     io: Option<(String, u64)>,
 }
 
-fn which(word: &str) -> Result<(String, u64), String> {
+/// An I/O's drive and number.
+pub fn which(word: &str) -> Result<(String, u64), String> {
     let parts = word.rsplit_once(':').filter(|(drive, _)| !drive.is_empty());
     let order = parts.and_then(|(drive, order)| Some((drive.to_owned(), order.parse().ok()?)));
     order.ok_or_else(|| "must be a drive's name and a number, such as drive0:100".to_owned())

@@ -73,6 +73,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         input: &[],
         engine: Engine::Exact,
         terminal: None,
+        debugged: None,
         trace: None,
         timeline: false,
         observer: &observer,

@@ -4,10 +4,11 @@
 //! instruction is to take one tick, whether it leaves the guest or not. QEMU's versions count some
 //! of them otherwise; the costs that are taken off make them the same.
 
+use super::debug::Debug;
 use super::nested::Nested;
 use super::time::{Costs, ExitPath};
 use super::vcpu::{LongMode, Vcpu};
-use crate::exit::Exit;
+use crate::exit::{DebugEvent, Exit};
 use crate::layout::{LOW_END, PAGE_TABLES};
 use std::arch::global_asm;
 
@@ -29,6 +30,8 @@ global_asm!(
     ".globl stasis_calibrate_cpuid",
     ".globl stasis_calibrate_halt",
     ".globl stasis_calibrate_window",
+    ".globl stasis_calibrate_breakpoint",
+    ".globl stasis_calibrate_trap",
     ".globl stasis_calibrate_spin",
     ".balign 4096",
     "stasis_calibrate_port:",
@@ -81,6 +84,20 @@ global_asm!(
     "rdtsc",
     "mov r9, rax",
     "hlt",
+    "stasis_calibrate_breakpoint:",
+    "rdtsc",
+    "mov r8, rax",
+    "int3",
+    "rdtsc",
+    "mov r9, rax",
+    "hlt",
+    "stasis_calibrate_trap:",
+    "rdtsc",
+    "mov r8, rax",
+    "nop",
+    "rdtsc",
+    "mov r9, rax",
+    "hlt",
     "stasis_calibrate_spin:",
     "inc rbx",
     "jmp stasis_calibrate_spin",
@@ -95,6 +112,8 @@ extern "C" {
     fn stasis_calibrate_cpuid();
     fn stasis_calibrate_halt();
     fn stasis_calibrate_window();
+    fn stasis_calibrate_breakpoint();
+    fn stasis_calibrate_trap();
     fn stasis_calibrate_spin();
 }
 
@@ -150,6 +169,17 @@ pub unsafe fn calibrate() -> Result<Costs, NotExact> {
     }
     let window = stasis_calibrate_window as *const () as u64;
     costs.leave[ExitPath::Window as usize] = twice("a window", || bench.gap(&costs, window, 4))?;
+    // A breakpoint's instruction is none of the guest's.
+    let breakpoint = stasis_calibrate_breakpoint as *const () as u64;
+    costs.leave[ExitPath::Breakpoint as usize] =
+        twice("a breakpoint", || bench.gap(&costs, breakpoint, 2))?;
+    // Three instructions leave the guest between the readings.
+    let traps =
+        twice("three traps", || bench.gap(&costs, stasis_calibrate_trap as *const () as u64, 3))?;
+    if traps % 3 != 0 {
+        return Err(NotExact { what: "a trap in three", ticks: [traps / 3, traps] });
+    }
+    costs.leave[ExitPath::Trap as usize] = traps / 3;
     costs.timer = twice("the timer", || bench.spin(&costs).0)?;
     costs.leave[ExitPath::Timer as usize] = twice("the timer's exit", || bench.spin(&costs).1)?;
     costs.leave[ExitPath::Other as usize] = costs.leave[ExitPath::Port as usize];
@@ -187,11 +217,10 @@ impl Bench {
         self.vcpu.set_registers(&registers);
     }
 
-    fn run(&mut self, costs: &Costs, now: u64, until: u64) -> (bool, u64) {
+    fn run(&mut self, costs: &Costs, now: u64, until: u64) -> (Exit, u64) {
         // SAFETY: on the bare machine by the caller's promise; this guest's code
         // writes to no memory but its stack.
-        let (exit, now) = unsafe { self.vcpu.run(&self.nested, costs, now, until) };
-        (matches!(exit, Exit::Halt), now)
+        unsafe { self.vcpu.run(&self.nested, costs, now, until) }
     }
 
     /// From `now` to the first instruction's reading of the TSC.
@@ -213,12 +242,22 @@ impl Bench {
             self.vcpu.clear_interrupts();
             self.vcpu.request_window(true);
         }
+        let debug = Debug {
+            breakpoints: code == stasis_calibrate_breakpoint as *const () as u64,
+            step: code == stasis_calibrate_trap as *const () as u64,
+            ..Debug::default()
+        };
+        self.vcpu.set_debug(debug);
         let (mut now, mut seen) = (1 << 20, 0);
         while seen < halts {
-            let (halted, then) = self.run(costs, now, u64::MAX);
+            let (exit, then) = self.run(costs, now, u64::MAX);
             now = then;
-            seen += u32::from(halted);
+            seen += u32::from(exit == Exit::Halt);
+            if exit == Exit::Debug(DebugEvent::Breakpoint) {
+                self.vcpu.skip(1);
+            }
         }
+        self.vcpu.set_debug(Debug::default());
         let registers = self.vcpu.registers();
         registers[9].wrapping_sub(registers[8]) as i64 - instructions
     }

@@ -3,6 +3,7 @@
 mod access;
 mod calibrate;
 mod cpuid;
+mod debug;
 mod enter;
 mod msr;
 mod nested;
@@ -14,6 +15,7 @@ mod walk;
 
 pub use calibrate::{calibrate, NotExact};
 pub use cpuid::Leaf;
+pub use debug::{Debug, DebugRegisters, Watch, Watches, WATCHES};
 pub use nested::{Nested, NotMappable};
 pub(crate) use time::TIMER;
 pub use time::{Costs, ExitPath};

@@ -22,10 +22,14 @@ pub enum ExitPath {
     Timer = 6,
     /// All others.
     Other = 7,
+    /// A breakpoint's instruction.
+    Breakpoint = 8,
+    /// The trap after an instruction.
+    Trap = 9,
 }
 
 /// How many ways there are.
-pub const WAYS: usize = 8;
+pub const WAYS: usize = 10;
 
 impl ExitPath {
     // AMD64 APM vol. 2, appendix C.
@@ -38,6 +42,8 @@ impl ExitPath {
             0x78 => Self::Halt,
             0x64 => Self::Window,
             0x60 => Self::Timer,
+            0x75 => Self::Breakpoint,
+            0x41 => Self::Trap,
             _ => Self::Other,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::access::{self, Access, Target};
 use super::cpuid::Leaf;
+use super::debug::Debug;
 use super::enter::{stasis_enter, stasis_switch, Context};
 use super::msr::{self, IoMap, MsrMap};
 use super::nested::Nested;
@@ -43,8 +44,8 @@ pub struct LongMode {
 
 /// A processor.
 pub struct Vcpu {
-    context: Box<Context>,
-    vmcb: Box<Vmcb>,
+    pub(super) context: Box<Context>,
+    pub(super) vmcb: Box<Vmcb>,
     // The control block points to them.
     _maps: (Box<IoMap>, Box<MsrMap>),
     cpuid: Vec<Leaf>,
@@ -61,14 +62,15 @@ pub struct Vcpu {
     // The vector that goes in at the next entry.
     injected: Option<u8>,
     window: bool,
+    pub(super) debug: Debug,
 }
 
 /// The control block whose state the processor holds.
-static CURRENT: AtomicU64 = AtomicU64::new(0);
+pub(super) static CURRENT: AtomicU64 = AtomicU64::new(0);
 
 const SVME: u64 = 1 << 12;
 const SHADOW: u64 = 1;
-const VALID: u64 = 1 << 31;
+pub(super) const VALID: u64 = 1 << 31;
 const INTERRUPTS: u64 = 1 << 9;
 // At offset 0x60: APM vol. 2, 15.21.2 and appendix B.
 const MASKING: u64 = 1 << 24;
@@ -116,6 +118,7 @@ impl Vcpu {
             nmi: false,
             injected: None,
             window: false,
+            debug: Debug::default(),
         };
         vcpu.reset();
         vcpu
@@ -248,7 +251,7 @@ impl Vcpu {
         self.vmcb.set(RFLAGS, flags & !INTERRUPTS);
     }
 
-    fn raise(&mut self, exception: u64) {
+    pub(super) fn raise(&mut self, exception: u64) {
         const EXCEPTION: u64 = 3 << 8;
         const ERROR_CODE: u64 = 1 << 11;
         let code = if exception == PROTECTION { ERROR_CODE } else { 0 };
@@ -284,6 +287,7 @@ impl Vcpu {
             }
             let injecting = self.vmcb.get(EVENT) & VALID != 0 || self.injected.is_some();
             self.request();
+            self.arm();
             // The window can be asked for once the interrupt is in.
             let both = self.injected.is_some() && self.window;
             let until_then = if both { until.min(now + 1) } else { until };
@@ -296,6 +300,7 @@ impl Vcpu {
             let asked = now.wrapping_sub(enter as u64);
             let entered = asked.wrapping_sub(self.context.time);
             TIMER.left(self.context.timer, entered, self.context.left, costs);
+            self.disarm();
             let code = self.vmcb.get(EXIT_CODE);
             let way = ExitPath::of(code);
             let left = self.context.left.wrapping_add(self.context.time);
@@ -360,7 +365,7 @@ impl Vcpu {
     }
 
     /// Applies the answer to the last exit to the guest.
-    fn finish(&mut self, nested: &Nested) -> bool {
+    pub(super) fn finish(&mut self, nested: &Nested) -> bool {
         let Self { context, vmcb, bytes, .. } = self;
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Nothing => {}
@@ -385,7 +390,7 @@ impl Vcpu {
         registers::set(context, vmcb, RDX_NUMBER, value >> 32);
     }
 
-    fn skip(&mut self, length: u64) {
+    pub(super) fn skip(&mut self, length: u64) {
         let rip = self.vmcb.get(RIP);
         self.vmcb.set(RIP, rip.wrapping_add(length));
         self.vmcb.set(INTERRUPT_SHADOW, 0);
@@ -393,6 +398,8 @@ impl Vcpu {
 
     fn serve(&mut self, nested: &Nested, code: u64) -> Served {
         // AMD64 APM vol. 2, appendix C.
+        const DB: u64 = 0x41;
+        const INTN: u64 = 0x75;
         const INTR: u64 = 0x60;
         const VINTR: u64 = 0x64;
         const RDPMC: u64 = 0x6f;
@@ -425,6 +432,7 @@ impl Vcpu {
             MSR => self.msr(),
             SHUTDOWN => Served::Outside(Exit::Shutdown),
             NPF => self.memory(nested),
+            DB | INTN => self.debugged(nested, code),
             RDPMC => {
                 self.raise(PROTECTION);
                 Served::Inside
@@ -611,7 +619,7 @@ impl Drop for Vcpu {
     }
 }
 
-enum Served {
+pub(super) enum Served {
     /// The guest continues at once.
     Inside,
     /// The timer, or an earlier setting of it.

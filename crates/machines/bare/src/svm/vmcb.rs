@@ -11,6 +11,7 @@ pub(super) struct Quad(pub usize);
 #[derive(Clone, Copy)]
 pub(super) struct Long(pub usize);
 
+pub(super) const EXCEPTION_INTERCEPTS: Long = Long(0x08);
 pub(super) const CONTROL_INTERCEPTS: Long = Long(0x0c);
 pub(super) const MORE_INTERCEPTS: Long = Long(0x10);
 pub(super) const IO_MAP: Quad = Quad(0x40);
@@ -40,6 +41,7 @@ pub(super) const RFLAGS: Quad = Quad(SAVE + 0x170);
 pub(super) const RIP: Quad = Quad(SAVE + 0x178);
 pub(super) const RSP: Quad = Quad(SAVE + 0x1d8);
 pub(super) const RAX: Quad = Quad(SAVE + 0x1f8);
+pub(super) const KERNEL_GS_BASE: Quad = Quad(SAVE + 0x220);
 pub(super) const CR2: Quad = Quad(SAVE + 0x240);
 pub(super) const PAT: Quad = Quad(SAVE + 0x268);
 

@@ -18,7 +18,7 @@ use crate::Source;
 use fwcfg::FwCfg;
 use output::Port;
 use stasis_channel::Keyboard;
-use stasis_run_events::{EventSink, RunEvent, Stage};
+use stasis_run_events::{Debugger, EventSink, RunEvent, Stage};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -178,6 +178,11 @@ impl Inside {
 
     /// The terminal of the person who watches from outside.
     pub fn keyboard(&self) -> Box<dyn Keyboard> {
+        Box::new(output::Outside)
+    }
+
+    /// The debugger outside.
+    pub fn debugger(&self) -> Box<dyn Debugger> {
         Box::new(output::Outside)
     }
 

@@ -2,9 +2,9 @@
 
 use super::memory::{populate, PageMap};
 use super::port;
-use crate::packet::{bulk, place, read, short_head, wait, ANSWER, BULK, SHORT};
+use crate::packet::{bulk, debug, place, read, short_head, wait, ANSWER, BULK, GONE, SHORT};
 use stasis_channel::{Keyboard, Typed};
-use stasis_run_events::{encode, EventSink, RunEvent};
+use stasis_run_events::{encode, Debugger, EventSink, RunEvent};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -64,6 +64,31 @@ impl Keyboard for Outside {
         let length = u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]) as usize;
         let bytes: Vec<u8> = (4..memory.len().min(4 + length)).map(byte).collect();
         Ok(Typed::decode(&bytes).unwrap_or_default())
+    }
+}
+
+impl Debugger for Outside {
+    fn exchange(&mut self, mut bytes: &[u8], wait: bool) -> io::Result<Option<Vec<u8>>> {
+        let Output { bulk: buffer, .. } =
+            &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without the buffer there is no place for an answer.
+        let memory = buffer.as_mut().ok_or(io::ErrorKind::Unsupported)?;
+        let mut came = Vec::new();
+        loop {
+            let (piece, rest) = bytes.split_at(bytes.len().min(memory.len()));
+            memory[..piece.len()].copy_from_slice(piece);
+            bytes = rest;
+            port::write_events(&debug(piece.len(), wait && rest.is_empty()));
+            port::shake_hands();
+            let (head, answer) = port::written(memory).split_at(HEAD);
+            match u32::from_le_bytes([head[0], head[1], head[2], head[3]]) {
+                GONE => return Ok(None),
+                length => came.extend_from_slice(&answer[..answer.len().min(length as usize)]),
+            }
+            if bytes.is_empty() {
+                return Ok(Some(came));
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ mod cpuid;
 
 use std::sync::Arc;
 
-use stasis_bare::svm::{self, LongMode, Nested};
+use stasis_bare::svm::{self, Debug, DebugRegisters, LongMode, Nested};
 
 use crate::engine::{Engine, Processors, Region};
 use crate::error::Error;
@@ -14,7 +14,7 @@ use crate::freeze::{Clock, Costs};
 use crate::layout;
 use crate::memory::GuestMemory;
 use crate::pvclock::Reads;
-use crate::vcpu::{Registers, SliceEnd, Vcpu};
+use crate::vcpu::{DebugVcpu, Registers, SliceEnd, Vcpu};
 
 /// QEMU's TSC, in kHz: one tick for each instruction, a nanosecond each.
 const KHZ: u64 = 1_000_000;
@@ -147,6 +147,10 @@ impl Vcpu for Processor {
         Ok(Registers { rip, rsp, rflags, cr2: self.vcpu.fault_address() })
     }
 
+    fn debug(&mut self) -> Option<&mut dyn DebugVcpu> {
+        Some(self)
+    }
+
     fn port_data(&mut self) -> &mut [u8] {
         self.vcpu.data()
     }
@@ -176,5 +180,28 @@ impl Vcpu for Processor {
         let over = exit == Exit::Interrupted && now >= until;
         let overshoot = over.then(|| now - until);
         Ok(SliceEnd { exit, overshoot })
+    }
+}
+
+impl DebugVcpu for Processor {
+    fn set(&mut self, debug: Debug) {
+        self.vcpu.set_debug(debug);
+    }
+
+    fn registers(&mut self) -> DebugRegisters {
+        // SAFETY: on the bare machine.
+        unsafe { self.vcpu.debug_registers(&self.nested) }
+    }
+
+    fn set_registers(&mut self, registers: &DebugRegisters) {
+        self.vcpu.set_debug_registers(registers);
+    }
+
+    fn translate(&mut self, linear: u64) -> Option<(u64, u64)> {
+        self.vcpu.translate(&self.nested, linear)
+    }
+
+    fn pass_breakpoint(&mut self) {
+        self.vcpu.pass_breakpoint();
     }
 }

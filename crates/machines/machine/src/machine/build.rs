@@ -11,6 +11,7 @@ use stasis_virtio::PciDevice;
 
 use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
+use super::debug::Debug;
 use super::failures::Failures;
 use super::limits::Limits;
 use super::networks::Networks;
@@ -41,6 +42,8 @@ use crate::{acpi, layout, MAX_PROCESSORS};
 /// A quantum is at least so many times as long as a slice can end late: a processor would
 /// be ahead of the others by more than that anyway, and hardly ever in guest mode.
 const LATENESS_IN_QUANTUM: u64 = 4;
+
+const NO_DEBUGGER: &str = "a debugger needs the engine exact: use --engine exact";
 
 const HOST_BRIDGE: Identity =
     Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
@@ -118,6 +121,13 @@ impl<'j> Run<'j> {
             Some(timeline) => Some(Box::new(watch(&mut machines, timeline, scale, events)?)),
             None => None,
         };
+        let mut vcpus = machines.iter_mut().flat_map(|machine| &mut machine.vcpus);
+        let debug = match config.debug {
+            Some(_) if threads > 1 || vcpus.any(|vcpu| vcpu.debug().is_none()) => {
+                return Err(Error::Limit(NO_DEBUGGER.into()));
+            }
+            debug => debug.map(|config| Box::new(Debug::new(config))),
+        };
         let networks = Networks::new(config.networks);
         // No machine is further ahead than a frame needs to reach it.
         let lookahead = networks.lookahead();
@@ -144,6 +154,7 @@ impl<'j> Run<'j> {
             statistics,
             watch,
             typing: Typing::new(config.keyboard),
+            debug,
         };
         let pool = match threads {
             1 => None,

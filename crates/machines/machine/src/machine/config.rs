@@ -9,6 +9,7 @@ use stasis_channel::Job;
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
 
 use super::controller::Controller;
+use super::debug::DebugConfig;
 use super::failures::Failure;
 use super::networks::NetworkConfig;
 use super::pauses::Pause;
@@ -97,6 +98,8 @@ pub struct Config<'a> {
     pub virtual_limit: Option<Nanos>,
     /// The input of a command that runs on a terminal.
     pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,
+    /// A debugger, if one takes hold of the run.
+    pub debug: Option<DebugConfig>,
     /// Whether events inside the run are recorded, and how.
     pub timeline: Option<TimelineConfig>,
     /// When the run is to end before its end.

@@ -38,7 +38,7 @@ impl Machine {
         timeline.clock.set(self.processors[index].time);
         let exits = &mut timeline.statistics.exits;
         let after = match exit {
-            Exit::Interrupted | Exit::Halt => return Ok(After::Continue),
+            Exit::Interrupted | Exit::Halt | Exit::Debug(_) => return Ok(After::Continue),
             Exit::Window => {
                 exits.interrupt_window += 1;
                 return Ok(After::Continue);

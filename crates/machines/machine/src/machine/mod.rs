@@ -6,6 +6,7 @@ mod attend;
 mod build;
 mod config;
 mod controller;
+mod debug;
 mod exits;
 mod failures;
 mod interrupts;
@@ -43,6 +44,7 @@ use vm::Machine;
 
 pub use config::{Config, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig};
 pub use controller::Controller;
+pub use debug::DebugConfig;
 pub use failures::{Failure, FailureKind};
 pub use networks::NetworkConfig;
 pub use pauses::Pause;
@@ -61,6 +63,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 pub fn run<'a>(config: Config<'a>, events: &'a mut dyn EventSink) -> Result<Outcome, Error> {
     let mut run = Run::new(config, events)?;
     let ending = run.run()?;
+    let ending = run.debug_end(ending)?;
     run.outcome(ending)
 }
 
@@ -71,6 +74,9 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.pull_triggers();
+            if let Some(ending) = self.debug_turn()? {
+                return Ok(ending);
+            }
             self.advance();
             let deaf = |machine: &&Machine| machine.finished || machine.failures.is_off();
             for machine in self.machines.iter().filter(deaf) {
@@ -84,6 +90,9 @@ impl Run<'_> {
             }
             let ending = match self.turn() {
                 Turn::Exit(place) => self.act(place)?,
+                Turn::Slice(place, slice) if self.timeline.debug.is_some() => {
+                    self.debugged_slice(place, slice)?
+                }
                 Turn::Slice(place, slice) => {
                     let machine = self.processors[place].0;
                     let after = self.machines[machine].slice(&mut self.timeline, slice)?;
@@ -93,6 +102,9 @@ impl Run<'_> {
                 Turn::Later => None,
                 Turn::Idle => {
                     let Some(next) = self.next_event() else { return Ok(Ending::Hung) };
+                    if let Some(ending) = self.debug_idle(next)? {
+                        return Ok(ending);
+                    }
                     self.attend(next)?;
                     self.idle_until(next);
                     None
@@ -156,6 +168,7 @@ impl Run<'_> {
                 timeline.statistics.reported = now;
                 timeline.flush_records()?;
                 timeline.emit(RunEvent::Progress(timeline.clock.now_ns()))?;
+                self.debug_poll();
             }
         }
         Ok(None)
@@ -227,12 +240,16 @@ impl Machine {
                 let (records, bytes) = (&mut timeline.records, &mut timeline.recorded_bytes);
                 // The root's I/Os are no part of the experiment.
                 let told = index < self.own;
+                let before = records.len();
                 drive.advance(&self.memory, now_ns, boot, |record| {
                     if told {
                         *bytes += record.bytes;
                         records.push(record);
                     }
                 });
+                if let Some(debug) = &mut timeline.debug {
+                    debug.see(&records[before..]);
+                }
             }
             self.interrupts(timeline, index)?;
         }

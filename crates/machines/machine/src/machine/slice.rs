@@ -112,7 +112,7 @@ impl Machine {
             watch.ran(place, (entered, left));
         }
         match exit {
-            Exit::Interrupted => Ok(After::Continue),
+            Exit::Interrupted | Exit::Debug(_) => Ok(After::Continue),
             Exit::Halt => {
                 timeline.statistics.exits.halt += 1;
                 processor.state = ProcessorState::Halted;

@@ -59,6 +59,7 @@ impl Run<'_> {
                         machine.pauses.begin(now);
                         machine.failures.begin(now);
                     }
+                    self.debug_begins();
                 }
             }
             AgentEvent::Exited(status) => self.ended(number, Ending::Exited(status))?,

@@ -2,6 +2,7 @@
 
 use stasis_run_events::{EventSink, FaultRecord, IoRecord, RunEvent};
 
+use super::debug::Debug;
 use super::networks::Networks;
 use super::triggers::Triggers;
 use super::typing::Typing;
@@ -43,6 +44,8 @@ pub(super) struct Timeline<'j> {
     pub(super) watch: Option<Box<Watch>>,
     /// Input of the terminal of a guest's command.
     pub(super) typing: Typing,
+    /// The debugger, while there is one.
+    pub(super) debug: Option<Box<Debug>>,
 }
 
 impl Timeline<'_> {
@@ -76,6 +79,9 @@ impl Timeline<'_> {
     }
 
     pub(super) fn emit(&mut self, event: RunEvent) -> Result<(), Error> {
+        if let Some(debug) = &mut self.debug {
+            debug.hear(&event);
+        }
         self.events.event(event).map_err(Error::EventSink)
     }
 

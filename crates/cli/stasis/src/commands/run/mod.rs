@@ -4,12 +4,14 @@ pub mod stdin;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use anyhow::{anyhow, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
-use stasis_experiment::{Experiment, ExperimentError};
-use stasis_runner::Runner;
+use stasis_experiment::{Engine, Experiment, ExperimentError};
+use stasis_runner::{Debugged, Runner};
 use stasis_terminal::{stop_on_signals, Terminal};
 
 use crate::arguments::{MachineArguments, RunArguments};
@@ -20,6 +22,21 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
     changed(arguments, stdin::Source::Own, quiet, |_| ())
 }
 
+/// The same, where a debugger takes hold of the run.
+pub(super) fn debugged(
+    arguments: RunArguments,
+    quiet: bool,
+    debugged: &Debugged,
+    stop: Arc<AtomicBool>,
+) -> Result<ExitCode> {
+    let change = |experiment: &mut Experiment| {
+        if experiment.engine == Engine::Auto {
+            experiment.engine = Engine::Exact;
+        }
+    };
+    whole(arguments, stdin::Source::Own, quiet, change, Some((debugged, stop)))
+}
+
 /// The same with another standard input, and a change of the experiment that is not in its words.
 pub(super) fn changed(
     arguments: RunArguments,
@@ -27,13 +44,26 @@ pub(super) fn changed(
     quiet: bool,
     change: impl FnOnce(&mut Experiment),
 ) -> Result<ExitCode> {
+    whole(arguments, stdin, quiet, change, None)
+}
+
+fn whole(
+    arguments: RunArguments,
+    stdin: stdin::Source,
+    quiet: bool,
+    change: impl FnOnce(&mut Experiment),
+    debugger: Option<(&Debugged, Arc<AtomicBool>)>,
+) -> Result<ExitCode> {
     let (show_console, ios, timeline) =
         (arguments.machine.console, arguments.ios, arguments.timeline);
     let power_cut = arguments.power_cut;
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let (mut experiment, base) = joined(arguments)?;
     change(&mut experiment);
-    let stop = stop_on_signals()?;
+    let (debugged, stop) = match debugger {
+        Some((debugged, stop)) => (Some(debugged), stop),
+        None => (None, stop_on_signals()?),
+    };
     let own = match (&experiment.guest.stdin, &stdin) {
         (None, stdin::Source::Own) => stdin::given()?,
         _ => None,
@@ -50,7 +80,10 @@ pub(super) fn changed(
             power_cut::run(&experiment, &base, (file, given), &stop, ios, when, terminal)?
         }
         None => {
-            let runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
+            let mut runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
+            if let Some(debugged) = debugged {
+                runner = runner.debugged(debugged);
+            }
             runner.reading(file).given(given).timeline(timeline).run(terminal)?
         }
     };

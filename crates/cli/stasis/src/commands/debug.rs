@@ -1,0 +1,324 @@
+//! `stasis debug`: gdb at a moment of a run.
+
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use stasis_block::units;
+use stasis_qemu_vm::fd::readable;
+use stasis_run_events::{Debugger, Moment};
+use stasis_runner::{At, Debugged};
+use stasis_terminal::stop_on_signals;
+
+use crate::arguments::RunArguments;
+
+/// Arguments of `stasis debug`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The run is that of `stasis run` with the same words, under the engine exact. It stops at the
+moment, and gdb sees all processors of all machines as threads. Stops, breakpoints, watchpoints and
+steps take no virtual time: the run with them is the run without. `monitor help` in gdb lists what
+only the run knows. `detach` lets the run go on to its end, `kill` ends it.
+
+Examples:
+  stasis debug --drive model=fixed:100us --gdb -- dd if=/dev/nvme0n1 of=/dev/null count=8 iflag=direct
+  stasis debug experiment.toml --at 1.25s --symbols linux/vmlinux --gdb
+  stasis debug experiment.toml --at-io drive0:1234 --listen 1234
+
+Exit status: that of `stasis run`."
+)]
+pub struct Arguments {
+    /// Stop when so much time has passed since the commands have begun [default: 0s]
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// Stop when a drive has delivered the I/O of this number (`order` in ios.parquet)
+    #[arg(long, value_name = "DRIVE:ORDER", value_parser = super::why::which, conflicts_with = "at")]
+    at_io: Option<(String, u64)>,
+    /// Stop when a line of the commands' output contains this text
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["at", "at_io"])]
+    at_output: Option<String>,
+    /// Stop before the instruction at this address
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["at", "at_io", "at_output"])]
+    at_address: Option<u64>,
+    /// Stop when the run has ended
+    #[arg(long, conflicts_with_all = ["at", "at_io", "at_output", "at_address"])]
+    at_end: bool,
+    /// Wait for gdb on this socket of the file system, or on a port of 127.0.0.1 [default: stasis.gdb]
+    #[arg(long, value_name = "SOCKET|PORT")]
+    listen: Option<String>,
+    /// Start gdb, here, at the moment
+    #[arg(long)]
+    gdb: bool,
+    /// The kernel's symbols for gdb: a vmlinux
+    #[arg(long, value_name = "FILE", requires = "gdb")]
+    symbols: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+fn address(word: &str) -> Result<u64, String> {
+    let digits = word.strip_prefix("0x").unwrap_or(word);
+    u64::from_str_radix(digits, 16)
+        .map_err(|_| "must be an address such as 0xffffffff81000000".into())
+}
+
+impl Arguments {
+    fn moment(&self) -> Result<At> {
+        Ok(match (&self.at, &self.at_io, &self.at_output, self.at_address, self.at_end) {
+            (Some(time), ..) => {
+                let time = units::parse_duration(time);
+                At::Moment(Moment::At(time.map_err(|error| anyhow::anyhow!("--at: {error}"))?))
+            }
+            (_, Some((drive, order)), ..) => At::Io(drive.clone(), *order),
+            (_, _, Some(text), ..) if text.is_empty() => bail!("--at-output: the text is empty"),
+            (_, _, Some(text), ..) => At::Moment(Moment::Output(text.clone())),
+            (.., Some(address), _) => At::Moment(Moment::Instruction(address)),
+            (.., true) => At::Moment(Moment::End),
+            _ => At::Moment(Moment::Begin),
+        })
+    }
+}
+
+/// `stasis debug`.
+pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
+    if arguments.run.power_cut.is_some() {
+        bail!("--power-cut ends the run: leave it out, and stop --at that time");
+    }
+    let at = arguments.moment()?;
+    if let Some(symbols) = &arguments.symbols {
+        std::fs::metadata(symbols).with_context(|| format!("cannot read {}", symbols.display()))?;
+    }
+    let stop = match arguments.gdb {
+        // Ctrl-C is gdb's: it stops the run.
+        true => {
+            signal_hook::flag::register(SIGINT, Arc::default()).context("cannot handle signals")?;
+            let stop = Arc::default();
+            signal_hook::flag::register(SIGTERM, Arc::clone(&stop))
+                .context("cannot handle signals")?;
+            stop
+        }
+        false => stop_on_signals()?,
+    };
+    let listener = Listener::new(arguments.listen.as_deref())?;
+    let gdb = arguments.gdb.then(|| Gdb { symbols: arguments.symbols.clone(), child: None });
+    let wire = Arc::new(Mutex::new(Wire {
+        listener,
+        connection: None,
+        gdb,
+        was_there: false,
+        stop: Arc::clone(&stop),
+    }));
+    let debugged = Debugged { at, debugger: Arc::clone(&wire) as _ };
+    let status = super::run::debugged(arguments.run, quiet, &debugged, stop);
+    let mut wire = wire.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !wire.was_there && status.is_ok() {
+        eprintln!("stasis: the moment has not come: the run ended before");
+    }
+    // gdb sees the end of the connection.
+    wire.connection = None;
+    if let Some(child) = wire.gdb.as_mut().and_then(|gdb| gdb.child.as_mut()) {
+        child.wait().context("cannot wait for gdb")?;
+    }
+    status
+}
+
+/// Where gdb connects.
+enum Listener {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener, SocketAddr),
+}
+
+impl Listener {
+    fn new(word: Option<&str>) -> Result<Self> {
+        let word = word.unwrap_or("stasis.gdb");
+        if let Ok(port) = word.parse::<u16>() {
+            let address = SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port);
+            let listener = TcpListener::bind(address)
+                .with_context(|| format!("--listen: cannot listen on {address}"))?;
+            listener.set_nonblocking(true).context("cannot set a socket up")?;
+            let address = listener.local_addr().context("cannot set a socket up")?;
+            return Ok(Self::Tcp(listener, address));
+        }
+        let path = PathBuf::from(word);
+        let listener = match UnixListener::bind(&path) {
+            // Left by a run that was killed: nobody answers there.
+            Err(error)
+                if error.kind() == ErrorKind::AddrInUse && UnixStream::connect(&path).is_err() =>
+            {
+                let _ = std::fs::remove_file(&path);
+                UnixListener::bind(&path)
+            }
+            other => other,
+        };
+        let listener = listener
+            .with_context(|| format!("--listen: cannot make the socket {}", path.display()))?;
+        listener.set_nonblocking(true).context("cannot set a socket up")?;
+        Ok(Self::Unix(listener, path))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener, _) => listener.as_fd(),
+            Self::Tcp(listener, _) => listener.as_fd(),
+        }
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        // Whoever does not take what gdb has asked for has gone.
+        const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
+        match self {
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                stream.set_write_timeout(PATIENCE)?;
+                Ok(Box::new(stream))
+            }
+            Self::Tcp(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                stream.set_write_timeout(PATIENCE)?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream))
+            }
+        }
+    }
+}
+
+/// The place as gdb's `target remote` takes it.
+impl Display for Listener {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            Self::Unix(_, path) => {
+                // gdb takes a name without a slash for something else.
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                write!(f, "{}", path.display())
+            }
+            Self::Tcp(_, address) => write!(f, "{address}"),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A connection of gdb's.
+trait Stream: Read + Write + AsFd + Send {}
+
+impl<T: Read + Write + AsFd + Send> Stream for T {}
+
+/// gdb, started here.
+struct Gdb {
+    symbols: Option<PathBuf>,
+    child: Option<Child>,
+}
+
+impl Gdb {
+    fn start(&mut self, target: &str) -> io::Result<()> {
+        let mut gdb = Command::new("gdb");
+        gdb.arg("-q");
+        if let Some(symbols) = &self.symbols {
+            gdb.arg(Path::new(symbols));
+        }
+        self.child = Some(gdb.args(["-ex", &format!("target remote {target}")]).spawn()?);
+        Ok(())
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+}
+
+/// The wire between the run and gdb.
+struct Wire {
+    listener: Listener,
+    connection: Option<Box<dyn Stream>>,
+    gdb: Option<Gdb>,
+    was_there: bool,
+    stop: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        write!(f, "gdb at {}", self.listener)
+    }
+}
+
+/// How long a wait lasts until a stop is looked for (ms).
+const LOOK: i32 = 50;
+
+impl Wire {
+    /// Waits for gdb; whether it is there.
+    fn connect(&mut self) -> io::Result<bool> {
+        self.was_there = true;
+        let target = self.listener.to_string();
+        match &mut self.gdb {
+            Some(gdb) => gdb.start(&target).inspect_err(|error| {
+                eprintln!("stasis: cannot start gdb: {error}; install it, or leave --gdb out");
+            })?,
+            None => eprintln!("stasis: the run stands still: gdb -ex 'target remote {target}'"),
+        }
+        while !self.is_over() {
+            let [ready] = readable([self.listener.fd()], LOOK)?;
+            if ready {
+                self.connection = Some(self.listener.accept()?);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.gdb.as_mut().is_some_and(Gdb::has_ended)
+    }
+
+    /// What has come; None at the end of the connection.
+    fn read(&mut self, wait: bool) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let Some(connection) = &mut self.connection else { return Ok(None) };
+            let [ready] = readable([connection.as_fd()], if wait { LOOK } else { 0 })?;
+            if ready {
+                let mut bytes = vec![0; 16 << 10];
+                let length = connection.read(&mut bytes)?;
+                bytes.truncate(length);
+                return Ok((length > 0).then_some(bytes));
+            }
+            if !wait {
+                return Ok(Some(Vec::new()));
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl Debugger for Wire {
+    fn exchange(&mut self, bytes: &[u8], wait: bool) -> io::Result<Option<Vec<u8>>> {
+        if self.connection.is_none() && (self.was_there || !self.connect()?) {
+            return Ok(None);
+        }
+        let answered = match &mut self.connection {
+            Some(connection) => connection.write_all(bytes).and_then(|()| self.read(wait)),
+            None => Ok(None),
+        };
+        if !matches!(answered, Ok(Some(_))) {
+            self.connection = None;
+            eprintln!("stasis: gdb has gone; the run goes on");
+        }
+        answered
+    }
+}

@@ -1,0 +1,45 @@
+//! A debugger beside a run: the wire to it, and the moment at which it takes hold.
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+
+/// A wire to a debugger, which carries gdb's remote protocol.
+pub trait Debugger: Debug + Send {
+    /// Sends `bytes` and returns those that have come; where it is to `wait`, at least one. `None`
+    /// once the debugger is gone.
+    ///
+    /// # Errors
+    /// If the wire fails: the debugger is gone.
+    fn exchange(&mut self, bytes: &[u8], wait: bool) -> io::Result<Option<Vec<u8>>>;
+}
+
+/// One that several hold.
+pub type SharedDebugger = Arc<Mutex<dyn Debugger>>;
+
+/// A moment of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Moment {
+    /// The commands begin.
+    Begin,
+    /// So long after the commands have begun (ns).
+    At(Nanos),
+    /// A drive has delivered the I/O of this number among the submissions to it.
+    Io {
+        /// The drive's number among those of all machines.
+        drive: u16,
+        /// The I/O's number.
+        order: u64,
+    },
+    /// A line of the commands' output contains this text.
+    Output(String),
+    /// A processor is about to run the instruction at this linear address, after the commands have
+    /// begun.
+    Instruction(u64),
+    /// The run has ended.
+    End,
+}

@@ -1,0 +1,54 @@
+//! A run that a debugger takes hold of.
+
+use std::sync::Arc;
+
+use anyhow::{anyhow, bail, Result};
+use stasis_experiment::Engine;
+use stasis_run_events::{Moment, SharedDebugger};
+
+/// The debugger of a run.
+#[derive(Debug, Clone)]
+pub struct Debugged {
+    /// When the run stops for the first time.
+    pub at: At,
+    /// The wire to the debugger.
+    pub debugger: SharedDebugger,
+}
+
+/// A moment as a user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum At {
+    /// A moment that needs no drive's name.
+    Moment(Moment),
+    /// The named drive has delivered the I/O of this number among the submissions to it.
+    Io(String, u64),
+}
+
+impl Debugged {
+    /// The moment in a run of `drives` under `engine`.
+    ///
+    /// # Errors
+    /// If there is no such drive, or the engine has no debugger.
+    pub(crate) fn moment(&self, engine: Engine, drives: &[stasis_report::Drive]) -> Result<Moment> {
+        if engine != Engine::Exact {
+            bail!("a debugger needs the engine exact, which repeats runs: --engine exact");
+        }
+        match &self.at {
+            At::Moment(moment) => Ok(moment.clone()),
+            At::Io(name, order) => {
+                let drive =
+                    drives.iter().position(|drive| drive.name == *name).ok_or_else(|| {
+                        let names: Vec<_> =
+                            drives.iter().map(|drive| drive.name.as_str()).collect();
+                        anyhow!("--at-io: there is no drive {name}; there is {}", names.join(", "))
+                    })?;
+                Ok(Moment::Io { drive: u16::try_from(drive)?, order: *order })
+            }
+        }
+    }
+
+    /// The wire, for one more holder.
+    pub(crate) fn wire(&self) -> SharedDebugger {
+        Arc::clone(&self.debugger)
+    }
+}

@@ -1,0 +1,100 @@
+//! `monitor` words: what gdb cannot know of a run.
+
+use std::fmt::Write;
+
+use super::super::timeline::Timeline;
+use super::super::vm::Machine;
+use super::target::Debuggee;
+use crate::vcpu::ProcessorState;
+
+const HELP: &str = "\
+monitor time        virtual time
+monitor processors  each processor: its state, and where it is in virtual time
+monitor events      what comes next: timers, completions, packets
+monitor drives      each drive: its next event, and the insides of its model as JSON
+";
+
+/// The answer to a `monitor` command.
+pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
+    let mut text = String::new();
+    match command.trim() {
+        "time" => {
+            let (now, began) = (debuggee.now, debuggee.began);
+            let _ = writeln!(
+                text,
+                "{now} ns since power-on, {} ns since the commands have begun",
+                now.saturating_sub(began)
+            );
+        }
+        "processors" => {
+            for place in 0..debuggee.processors.len() {
+                let _ = writeln!(text, "{}: {}", place + 1, processor(debuggee, place));
+            }
+        }
+        "events" => text.push_str(&debuggee.events),
+        "drives" => {
+            let now = debuggee.now;
+            for machine in &mut debuggee.machines {
+                for drive in &mut machine.drives[..machine.own] {
+                    let next = drive.next_event().map_or("none".into(), |at| format!("at {at} ns"));
+                    let name = drive.name().to_owned();
+                    let inside = serde_json::to_string(&drive.control().inside(now));
+                    let inside = inside.unwrap_or_default();
+                    let _ = writeln!(text, "{name}: next event {next}; inside: {inside}");
+                }
+            }
+        }
+        "" | "help" => text.push_str(HELP),
+        other => {
+            let _ = write!(text, "there is no `monitor {other}`; there are:\n{HELP}");
+        }
+    }
+    text
+}
+
+/// The processor at `place`, in a few words.
+pub(super) fn processor(debuggee: &Debuggee, place: usize) -> String {
+    let found = debuggee.processors.get(place).and_then(|&(machine, index)| {
+        let machine = debuggee.machines.get(machine)?;
+        Some((machine, index, machine.processors.get(index)?))
+    });
+    let Some((machine, index, processor)) = found else { return String::new() };
+    let state = match processor.state {
+        ProcessorState::Waiting => "not started",
+        ProcessorState::Runnable => "runs",
+        ProcessorState::Halted => "idle",
+        ProcessorState::Paused => "paused",
+    };
+    let name = match debuggee.machines.len() {
+        1 => String::new(),
+        _ => format!("{} ", machine.name),
+    };
+    format!("{name}CPU {index}, {state}")
+}
+
+/// What comes next in each machine.
+pub(super) fn events(machines: &[Machine], timeline: &Timeline) -> String {
+    let scale = timeline.clock.scale();
+    let mut all = Vec::new();
+    for machine in machines {
+        for index in 0..machine.processors.len() {
+            if let Some(at) = machine.timer(timeline, index) {
+                all.push((scale.to_ns(at), format!("{}: timer of CPU {index}", machine.name)));
+            }
+        }
+        for drive in &machine.drives {
+            if let Some(at) = drive.next_event() {
+                all.push((at, format!("{}: drive {}", machine.name, drive.name())));
+            }
+        }
+    }
+    all.sort();
+    let mut text = String::new();
+    for (at, what) in all {
+        let _ = writeln!(text, "{at} ns  {what}");
+    }
+    match text.is_empty() {
+        true => "nothing\n".into(),
+        false => text,
+    }
+}

@@ -1,0 +1,486 @@
+//! What gdb sees and sets: the machines while the run stands still.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use gdbstub::common::{Signal, Tid};
+use gdbstub::target::ext::base::multithread::{
+    MultiThreadBase, MultiThreadRangeStepping, MultiThreadRangeSteppingOps, MultiThreadResume,
+    MultiThreadResumeOps, MultiThreadSchedulerLocking, MultiThreadSchedulerLockingOps,
+    MultiThreadSingleStep, MultiThreadSingleStepOps,
+};
+use gdbstub::target::ext::base::BaseOps;
+use gdbstub::target::ext::breakpoints::{
+    Breakpoints, BreakpointsOps, HwBreakpoint, HwBreakpointOps, HwWatchpoint, HwWatchpointOps,
+    SwBreakpoint, SwBreakpointOps, WatchKind,
+};
+use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
+use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
+use gdbstub::target::{Target, TargetError, TargetResult};
+use stasis_bare::svm::{Debug, DebugRegisters, Watch, Watches, WATCHES};
+use stasis_block::clock::Nanos;
+
+use super::super::timeline::Timeline;
+use super::super::vm::Machine;
+use super::arch::{Registers, X86};
+use super::monitor;
+use crate::exit::Exit;
+use crate::vcpu::DebugVcpu;
+
+const INT3: u8 = 0xcc;
+
+/// The machines while the run stands still, and what gdb has set in them.
+#[derive(Default)]
+pub(super) struct Debuggee {
+    /// None while the run goes on.
+    pub(super) machines: Vec<Machine>,
+    /// Every processor: its machine, and its number there.
+    pub(super) processors: Vec<(usize, usize)>,
+    /// The place of the processor at which the run has stopped.
+    pub(super) current: usize,
+    /// Virtual time, and when the commands have begun (ns).
+    pub(super) now: Nanos,
+    pub(super) began: Nanos,
+    /// What comes next, as a text.
+    pub(super) events: String,
+    /// What stands in memory in place of each breakpoint's INT3, by machine and guest-physical
+    /// address.
+    replaced: BTreeMap<(usize, u64), u8>,
+    /// The places of each breakpoint, by its linear address.
+    breakpoints: BTreeMap<u64, Vec<(usize, u64)>>,
+    watches: Watches,
+    /// How each watchpoint was asked for: its address and kind.
+    kinds: [Option<(u64, WatchKind)>; WATCHES],
+    /// The breakpoint of the moment, which gdb has not set.
+    own: Option<u64>,
+    /// The processor that is to run one instruction, and the addresses within which it runs on.
+    pub(super) step: Option<(usize, Range<u64>)>,
+    /// The processor whose instruction has left the guest, which ends its step.
+    pub(super) stepped: Option<usize>,
+}
+
+/// gdb's number of the processor at `place`.
+pub(super) fn thread(place: usize) -> Tid {
+    Tid::MIN.saturating_add(place)
+}
+
+impl Debuggee {
+    /// The run stands still at the processor at `place`.
+    pub(super) fn begin(
+        &mut self,
+        machines: &mut Vec<Machine>,
+        processors: &[(usize, usize)],
+        place: usize,
+    ) {
+        self.machines = std::mem::take(machines);
+        self.processors.clear();
+        self.processors.extend_from_slice(processors);
+        (self.current, self.stepped) = (place, None);
+        if let Some(address) = self.own.take() {
+            self.remove(address);
+        }
+    }
+
+    /// Sets what monitor commands show.
+    pub(super) fn times(&mut self, now: Nanos, began: Nanos) {
+        (self.now, self.began) = (now, began);
+    }
+
+    /// Writes down what comes next.
+    pub(super) fn lay_out_events(&mut self, timeline: &Timeline) {
+        self.events = monitor::events(&self.machines, timeline);
+    }
+
+    /// The run goes on.
+    pub(super) fn end(&mut self, machines: &mut Vec<Machine>) {
+        self.arm();
+        *machines = std::mem::take(&mut self.machines);
+    }
+
+    /// Nothing is to stop the run any more.
+    pub(super) fn release(&mut self) {
+        let addresses: Vec<u64> = self.breakpoints.keys().copied().collect();
+        for address in addresses {
+            self.remove(address);
+        }
+        (self.watches, self.step, self.stepped) = ([None; WATCHES], None, None);
+    }
+
+    /// Waits for the instruction at `address` in place of gdb.
+    pub(super) fn wait_for(
+        &mut self,
+        machines: &mut Vec<Machine>,
+        processors: &[(usize, usize)],
+        address: u64,
+    ) {
+        self.begin(machines, processors, self.current);
+        if self.add(address) {
+            self.own = Some(address);
+        }
+        self.end(machines);
+    }
+
+    /// Whether the instruction at RIP of the processor at `place` is a breakpoint of gdb's;
+    /// `machines` are the run's.
+    pub(super) fn is_at_breakpoint(
+        &self,
+        machine: &mut Machine,
+        number: usize,
+        index: usize,
+    ) -> bool {
+        let Some(debug) = machine.vcpus[index].debug() else { return false };
+        let rip = debug.registers().rip;
+        debug
+            .translate(rip)
+            .is_some_and(|(address, _)| self.replaced.contains_key(&(number, address)))
+    }
+
+    /// The processor at `place` has left the guest by `exit`.
+    pub(super) fn left(&mut self, place: usize, exit: &Exit) {
+        let stepping = self.step.as_ref().is_some_and(|(stepping, _)| *stepping == place);
+        if stepping && !matches!(exit, Exit::Interrupted | Exit::Window) {
+            self.stepped = Some(place);
+        }
+    }
+
+    /// The accessed address and kind of a watchpoint.
+    pub(super) fn watch(&self, number: usize) -> Option<(u64, WatchKind)> {
+        *self.kinds.get(number)?
+    }
+
+    /// Sets in each processor what it is to stop for.
+    fn arm(&mut self) {
+        let step = self.step.as_ref().map(|(place, _)| *place);
+        for (place, &(machine, index)) in self.processors.iter().enumerate() {
+            let Some(machine) = self.machines.get_mut(machine) else { continue };
+            let debug = Debug {
+                breakpoints: !self.breakpoints.is_empty(),
+                step: step == Some(place),
+                watches: self.watches,
+            };
+            if let Some(vcpu) = machine.vcpus[index].debug() {
+                vcpu.set(debug);
+            }
+        }
+    }
+
+    fn vcpu(&mut self, tid: Tid) -> Option<&mut (dyn DebugVcpu + '_)> {
+        let &(machine, index) = self.processors.get(tid.get() - 1)?;
+        self.machines.get_mut(machine)?.vcpus[index].debug()
+    }
+
+    /// The guest-physical address of `linear` at the processor `tid`, and how many bytes follow it
+    /// in its page.
+    fn translate(&mut self, tid: Tid, linear: u64) -> Option<(usize, u64, usize)> {
+        let machine = self.processors.get(tid.get() - 1)?.0;
+        let (address, room) = self.vcpu(tid)?.translate(linear)?;
+        Some((machine, address, room as usize))
+    }
+
+    /// Where `linear` is in each machine: by the tables of the processor at which the run has
+    /// stopped, or else of the machine's first that has it.
+    fn places(&mut self, linear: u64) -> Vec<(usize, u64)> {
+        let mut order: Vec<usize> = (0..self.processors.len()).collect();
+        order.sort_by_key(|&place| place != self.current);
+        let mut found: Vec<(usize, u64)> = Vec::new();
+        for place in order {
+            if let Some((machine, address, _)) = self.translate(thread(place), linear) {
+                if !found.iter().any(|(other, _)| *other == machine) {
+                    found.push((machine, address));
+                }
+            }
+        }
+        found
+    }
+
+    fn add(&mut self, linear: u64) -> bool {
+        if self.breakpoints.contains_key(&linear) {
+            return true;
+        }
+        let mut set = Vec::new();
+        for (machine, address) in self.places(linear) {
+            let memory = &self.machines[machine].memory;
+            let mut byte = [0];
+            if memory.read(address, &mut byte).is_ok() && memory.write(address, &[INT3]).is_ok() {
+                // Another linear address of the same byte may have been there before.
+                self.replaced.entry((machine, address)).or_insert(byte[0]);
+                set.push((machine, address));
+            }
+        }
+        let is_set = !set.is_empty();
+        if is_set {
+            self.breakpoints.insert(linear, set);
+        }
+        is_set
+    }
+
+    fn remove(&mut self, linear: u64) -> bool {
+        let Some(places) = self.breakpoints.remove(&linear) else { return false };
+        for place in places {
+            let others = self.breakpoints.values().any(|others| others.contains(&place));
+            if others {
+                continue;
+            }
+            if let Some(byte) = self.replaced.remove(&place) {
+                if let Some(machine) = self.machines.get(place.0) {
+                    // It was memory when the breakpoint was set.
+                    let _ = machine.memory.write(place.1, &[byte]);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Target for Debuggee {
+    type Arch = X86;
+    type Error = &'static str;
+
+    fn base_ops(&mut self) -> BaseOps<'_, X86, Self::Error> {
+        BaseOps::MultiThread(self)
+    }
+
+    fn support_breakpoints(&mut self) -> Option<BreakpointsOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_monitor_cmd(&mut self) -> Option<MonitorCmdOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl MultiThreadBase for Debuggee {
+    fn read_registers(&mut self, registers: &mut Registers, tid: Tid) -> TargetResult<(), Self> {
+        let vcpu = self.vcpu(tid).ok_or(TargetError::NonFatal)?;
+        registers.0 = vcpu.registers();
+        Ok(())
+    }
+
+    fn write_registers(&mut self, registers: &Registers, tid: Tid) -> TargetResult<(), Self> {
+        let vcpu = self.vcpu(tid).ok_or(TargetError::NonFatal)?;
+        // gdb does not write those that have no place in its order.
+        let mut all: DebugRegisters = vcpu.registers();
+        (all.general, all.rip) = (registers.0.general, registers.0.rip);
+        (all.rflags, all.vectors) = (registers.0.rflags, registers.0.vectors);
+        vcpu.set_registers(&all);
+        Ok(())
+    }
+
+    fn read_addrs(&mut self, start: u64, data: &mut [u8], tid: Tid) -> TargetResult<usize, Self> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = start.wrapping_add(done as u64);
+            let Some((machine, address, room)) = self.translate(tid, at) else { break };
+            let length = room.min(data.len() - done);
+            let piece = &mut data[done..done + length];
+            if self.machines[machine].memory.read(address, piece).is_err() {
+                break;
+            }
+            let hidden = (machine, address)..(machine, address + length as u64);
+            for ((_, at), byte) in self.replaced.range(hidden) {
+                piece[(at - address) as usize] = *byte;
+            }
+            done += length;
+        }
+        match done {
+            0 if !data.is_empty() => Err(TargetError::NonFatal),
+            done => Ok(done),
+        }
+    }
+
+    fn write_addrs(&mut self, start: u64, data: &[u8], tid: Tid) -> TargetResult<(), Self> {
+        // Whole, or not at all.
+        let mut pieces = Vec::new();
+        let mut done = 0;
+        while done < data.len() {
+            let at = start.wrapping_add(done as u64);
+            let (machine, address, room) = self.translate(tid, at).ok_or(TargetError::NonFatal)?;
+            let length = room.min(data.len() - done);
+            let mut before = vec![0; length];
+            let memory = &self.machines[machine].memory;
+            memory.read(address, &mut before).map_err(|_| TargetError::NonFatal)?;
+            pieces.push((machine, address, done..done + length));
+            done += length;
+        }
+        for (machine, address, part) in pieces {
+            let mut bytes = data[part].to_vec();
+            let hidden = (machine, address)..(machine, address + bytes.len() as u64);
+            for ((_, at), byte) in self.replaced.range_mut(hidden) {
+                *byte = std::mem::replace(&mut bytes[(at - address) as usize], INT3);
+            }
+            let memory = &self.machines[machine].memory;
+            memory.write(address, &bytes).map_err(|_| TargetError::NonFatal)?;
+        }
+        Ok(())
+    }
+
+    fn list_active_threads(&mut self, register: &mut dyn FnMut(Tid)) -> Result<(), Self::Error> {
+        // The first is the one that gdb takes as the stopped one when it connects.
+        let others = (0..self.processors.len()).filter(|&place| place != self.current);
+        std::iter::once(self.current).chain(others).map(thread).for_each(register);
+        Ok(())
+    }
+
+    fn support_resume(&mut self) -> Option<MultiThreadResumeOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_thread_extra_info(&mut self) -> Option<ThreadExtraInfoOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl ThreadExtraInfo for Debuggee {
+    fn thread_extra_info(&self, tid: Tid, buffer: &mut [u8]) -> Result<usize, Self::Error> {
+        let text = monitor::processor(self, tid.get() - 1);
+        let length = text.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&text.as_bytes()[..length]);
+        Ok(length)
+    }
+}
+
+const NO_SIGNALS: &str = "a processor takes no signals";
+
+impl MultiThreadResume for Debuggee {
+    fn resume(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn clear_resume_actions(&mut self) -> Result<(), Self::Error> {
+        self.step = None;
+        Ok(())
+    }
+
+    fn set_resume_action_continue(
+        &mut self,
+        _: Tid,
+        signal: Option<Signal>,
+    ) -> Result<(), Self::Error> {
+        signal.map_or(Ok(()), |_| Err(NO_SIGNALS))
+    }
+
+    fn support_single_step(&mut self) -> Option<MultiThreadSingleStepOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_range_step(&mut self) -> Option<MultiThreadRangeSteppingOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_scheduler_locking(&mut self) -> Option<MultiThreadSchedulerLockingOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl MultiThreadSingleStep for Debuggee {
+    fn set_resume_action_step(
+        &mut self,
+        tid: Tid,
+        signal: Option<Signal>,
+    ) -> Result<(), Self::Error> {
+        self.step = Some((tid.get() - 1, 0..0));
+        signal.map_or(Ok(()), |_| Err(NO_SIGNALS))
+    }
+}
+
+impl MultiThreadRangeStepping for Debuggee {
+    fn set_resume_action_range_step(
+        &mut self,
+        tid: Tid,
+        start: u64,
+        end: u64,
+    ) -> Result<(), Self::Error> {
+        self.step = Some((tid.get() - 1, start..end));
+        Ok(())
+    }
+}
+
+/// The order of the processors is the run's, whatever gdb asks for: another order would be another
+/// run. The processor that is stopped within its slice goes on first.
+impl MultiThreadSchedulerLocking for Debuggee {
+    fn set_resume_action_scheduler_lock(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+impl Breakpoints for Debuggee {
+    fn support_sw_breakpoint(&mut self) -> Option<SwBreakpointOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_hw_breakpoint(&mut self) -> Option<HwBreakpointOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_hw_watchpoint(&mut self) -> Option<HwWatchpointOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl SwBreakpoint for Debuggee {
+    fn add_sw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
+        Ok(self.add(address))
+    }
+
+    fn remove_sw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
+        Ok(self.remove(address))
+    }
+}
+
+/// The same as the others: the debug registers are for watchpoints.
+impl HwBreakpoint for Debuggee {
+    fn add_hw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
+        Ok(self.add(address))
+    }
+
+    fn remove_hw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
+        Ok(self.remove(address))
+    }
+}
+
+impl HwWatchpoint for Debuggee {
+    fn add_hw_watchpoint(
+        &mut self,
+        address: u64,
+        length: u64,
+        kind: WatchKind,
+    ) -> TargetResult<bool, Self> {
+        let watch = match kind {
+            WatchKind::Write => Watch::Write,
+            // A processor has none for loads alone.
+            WatchKind::Read | WatchKind::ReadWrite => Watch::Access,
+        };
+        if !matches!(length, 1 | 2 | 4 | 8) || !address.is_multiple_of(length) {
+            return Ok(false);
+        }
+        let Some(free) = self.watches.iter().position(Option::is_none) else { return Ok(false) };
+        self.watches[free] = Some((address, watch, length as u8));
+        self.kinds[free] = Some((address, kind));
+        Ok(true)
+    }
+
+    fn remove_hw_watchpoint(
+        &mut self,
+        address: u64,
+        _: u64,
+        kind: WatchKind,
+    ) -> TargetResult<bool, Self> {
+        let Some(at) = self.kinds.iter().position(|known| *known == Some((address, kind))) else {
+            return Ok(false);
+        };
+        (self.watches[at], self.kinds[at]) = (None, None);
+        Ok(true)
+    }
+}
+
+impl MonitorCmd for Debuggee {
+    fn handle_monitor_cmd(
+        &mut self,
+        command: &[u8],
+        mut out: ConsoleOutput<'_>,
+    ) -> Result<(), Self::Error> {
+        let text = monitor::answer(self, &String::from_utf8_lossy(command));
+        out.write_raw(text.as_bytes());
+        Ok(())
+    }
+}
