@@ -32,6 +32,7 @@ const RUN: &[&str] = &[
 const ELSEWHERE: &[(&str, &str)] = &[
     ("stasis run ", "boots a guest: tests/system/examples.rs"),
     ("stasis on ", "boots guests: tests/system/examples.rs"),
+    ("stasis debug ", "boots a guest and starts gdb: tests/system/debug.rs"),
     ("stasis shell", "boots a guest and takes a terminal: tests/system/shell.rs"),
     (
         "stasis archive ",

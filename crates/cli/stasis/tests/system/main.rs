@@ -7,6 +7,7 @@ mod bad_input;
 mod clock;
 mod commands;
 mod crash;
+mod debug;
 mod drives;
 mod ends;
 mod examples;

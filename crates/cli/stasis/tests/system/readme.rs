@@ -27,6 +27,8 @@ use server::Process;
 
 /// Commands that are not run here, by their beginning, and why.
 const ELSEWHERE: &[(&str, &str)] = &[
+    ("stasis debug ", "a conversation: tests/system/debug.rs"),
+    ("gdb ", "a conversation: tests/system/debug.rs"),
     ("stasis reproduce ", "takes minutes, or hours: tests/reproduce.rs"),
     ("stasis suite ", "takes minutes: tests/system/suite.rs has fewer scenarios"),
     (

@@ -25,6 +25,7 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
 /// The same, where a debugger takes hold of the run.
 pub(super) fn debugged(
     arguments: RunArguments,
+    stdin: stdin::Source,
     quiet: bool,
     debugged: &Debugged,
     stop: Arc<AtomicBool>,
@@ -34,7 +35,7 @@ pub(super) fn debugged(
             experiment.engine = Engine::Exact;
         }
     };
-    whole(arguments, stdin::Source::Own, quiet, change, Some((debugged, stop)))
+    whole(arguments, stdin, quiet, change, Some((debugged, stop)))
 }
 
 /// The same with another standard input, and a change of the experiment that is not in its words.

@@ -1,5 +1,7 @@
 //! `stasis debug`: gdb at a moment of a run.
 
+mod symbols;
+
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stasis_block::units;
 use stasis_qemu_vm::fd::readable;
@@ -19,7 +21,9 @@ use stasis_run_events::{Debugger, Moment};
 use stasis_runner::{At, Debugged};
 use stasis_terminal::stop_on_signals;
 
+use super::run::stdin::Source;
 use crate::arguments::RunArguments;
+use symbols::Symbols;
 
 /// Arguments of `stasis debug`.
 #[derive(Debug, clap::Args)]
@@ -46,11 +50,14 @@ pub struct Arguments {
     /// Stop when a line of the commands' output contains this text
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["at", "at_io"])]
     at_output: Option<String>,
-    /// Stop before the instruction at this address
-    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["at", "at_io", "at_output"])]
-    at_address: Option<u64>,
+    /// Stop when this function of the kernel is called, or before the instruction at 0xADDRESS
+    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["at", "at_io", "at_output"])]
+    at_function: Option<String>,
+    /// Stop when the kernel panics
+    #[arg(long, conflicts_with_all = ["at", "at_io", "at_output", "at_function"])]
+    at_panic: bool,
     /// Stop when the run has ended
-    #[arg(long, conflicts_with_all = ["at", "at_io", "at_output", "at_address"])]
+    #[arg(long, conflicts_with_all = ["at", "at_io", "at_output", "at_function", "at_panic"])]
     at_end: bool,
     /// Wait for gdb on this socket of the file system, or on a port of 127.0.0.1 [default: stasis.gdb]
     #[arg(long, value_name = "SOCKET|PORT")]
@@ -58,30 +65,39 @@ pub struct Arguments {
     /// Start gdb, here, at the moment
     #[arg(long)]
     gdb: bool,
-    /// The kernel's symbols for gdb: a vmlinux
+    /// The kernel's symbols for gdb: a vmlinux [default: the names that the guest's kernel lists]
     #[arg(long, value_name = "FILE", requires = "gdb")]
     symbols: Option<PathBuf>,
     #[command(flatten)]
     run: RunArguments,
 }
 
-fn address(word: &str) -> Result<u64, String> {
-    let digits = word.strip_prefix("0x").unwrap_or(word);
-    u64::from_str_radix(digits, 16)
-        .map_err(|_| "must be an address such as 0xffffffff81000000".into())
-}
-
 impl Arguments {
-    fn moment(&self) -> Result<At> {
-        Ok(match (&self.at, &self.at_io, &self.at_output, self.at_address, self.at_end) {
+    /// The function whose call is the moment.
+    fn function(&self) -> Option<&str> {
+        self.at_function.as_deref().or(self.at_panic.then_some("panic"))
+    }
+
+    /// The moment; `symbols` are the kernel's, where that names a function.
+    fn moment(&self, symbols: Option<&Symbols>) -> Result<At> {
+        if let Some(function) = self.function() {
+            let address = match function.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16).ok(),
+                None => symbols.and_then(|symbols| symbols.address(function)),
+            };
+            let address = address.ok_or_else(|| {
+                anyhow!("--at-function: the guest's kernel has no {function} (/proc/kallsyms)")
+            })?;
+            return Ok(At::Moment(Moment::Instruction(address)));
+        }
+        Ok(match (&self.at, &self.at_io, &self.at_output, self.at_end) {
             (Some(time), ..) => {
                 let time = units::parse_duration(time);
-                At::Moment(Moment::At(time.map_err(|error| anyhow::anyhow!("--at: {error}"))?))
+                At::Moment(Moment::At(time.map_err(|error| anyhow!("--at: {error}"))?))
             }
             (_, Some((drive, order)), ..) => At::Io(drive.clone(), *order),
-            (_, _, Some(text), ..) if text.is_empty() => bail!("--at-output: the text is empty"),
-            (_, _, Some(text), ..) => At::Moment(Moment::Output(text.clone())),
-            (.., Some(address), _) => At::Moment(Moment::Instruction(address)),
+            (_, _, Some(text), _) if text.is_empty() => bail!("--at-output: the text is empty"),
+            (_, _, Some(text), _) => At::Moment(Moment::Output(text.clone())),
             (.., true) => At::Moment(Moment::End),
             _ => At::Moment(Moment::Begin),
         })
@@ -93,7 +109,6 @@ pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
     if arguments.run.power_cut.is_some() {
         bail!("--power-cut ends the run: leave it out, and stop --at that time");
     }
-    let at = arguments.moment()?;
     if let Some(symbols) = &arguments.symbols {
         std::fs::metadata(symbols).with_context(|| format!("cannot read {}", symbols.display()))?;
     }
@@ -109,7 +124,17 @@ pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
         false => stop_on_signals()?,
     };
     let listener = Listener::new(arguments.listen.as_deref())?;
-    let gdb = arguments.gdb.then(|| Gdb { symbols: arguments.symbols.clone(), child: None });
+    let named = arguments.function().is_some_and(|function| !function.starts_with("0x"));
+    let own = match named || arguments.gdb && arguments.symbols.is_none() {
+        true => {
+            let (experiment, base) = super::run::joined(arguments.run.clone())?;
+            Some(symbols::of_guest(&experiment, &base, &stop)?)
+        }
+        false => None,
+    };
+    let at = arguments.moment(own.as_ref())?;
+    let symbols = arguments.symbols.or(own.map(|symbols| symbols.file));
+    let gdb = arguments.gdb.then_some(Gdb { symbols, child: None });
     let wire = Arc::new(Mutex::new(Wire {
         listener,
         connection: None,
@@ -118,7 +143,12 @@ pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
         stop: Arc::clone(&stop),
     }));
     let debugged = Debugged { at, debugger: Arc::clone(&wire) as _ };
-    let status = super::run::debugged(arguments.run, quiet, &debugged, stop);
+    // The standard input is gdb's.
+    let stdin = match arguments.gdb {
+        true => Source::Kept(None),
+        false => Source::Own,
+    };
+    let status = super::run::debugged(arguments.run, stdin, quiet, &debugged, stop);
     let mut wire = wire.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !wire.was_there && status.is_ok() {
         eprintln!("stasis: the moment has not come: the run ended before");

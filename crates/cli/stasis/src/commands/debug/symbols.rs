@@ -1,0 +1,244 @@
+//! The symbols of a guest's kernel, for gdb: those that the kernel itself lists in
+//! `/proc/kallsyms`, as an ELF file that has nothing else.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+use anyhow::{bail, Context, Result};
+use stasis_experiment::{Engine, Experiment};
+use stasis_guest_image::Guest;
+use stasis_report::Ios;
+use stasis_runner::{Event, Runner};
+
+/// Files beside the guest's kernel: what the kernel lists, and the same for gdb.
+const LIST: &str = "kallsyms";
+const FILE: &str = "symbols.elf";
+
+/// The symbols of a kernel.
+#[derive(Debug)]
+pub struct Symbols {
+    /// The file for gdb.
+    pub file: PathBuf,
+    all: Vec<Symbol>,
+}
+
+impl Symbols {
+    /// The address of a function.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        self.all.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
+    }
+}
+
+/// A line of `/proc/kallsyms` of the kernel itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Symbol {
+    address: u64,
+    /// As nm(1) has it.
+    kind: char,
+    name: String,
+}
+
+/// The symbols of the experiment's kernel. The kernel is asked the first time, which takes
+/// some seconds.
+///
+/// # Errors
+/// If the guest cannot be made or does not run, or tells no addresses.
+pub fn of_guest(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) -> Result<Symbols> {
+    let recipe = stasis_runner::guest::recipe(&experiment.guest);
+    let guest: Guest = stasis_terminal::ensure_guest(&recipe)?;
+    let kept = |name: &str| guest.vmlinux.with_file_name(name);
+    let (list, file) = (kept(LIST), kept(FILE));
+    let keep = |path: &Path, bytes: &[u8]| {
+        write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let all = match std::fs::read_to_string(&list) {
+        Ok(text) => parse(&text),
+        Err(_) => {
+            let text = ask(experiment, base, stop)?;
+            keep(&list, text.as_bytes())?;
+            parse(&text)
+        }
+    };
+    if !file.exists() {
+        keep(&file, &elf(&all))?;
+    }
+    Ok(Symbols { file, all })
+}
+
+/// Whole, or not at all.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// What the kernel lists, by a guest that does nothing else.
+fn ask(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) -> Result<String> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let mut asking = Experiment {
+        guest: experiment.guest.clone(),
+        engine: Engine::Exact,
+        command: vec!["cat".into(), "/proc/kallsyms".into()],
+        results: Some(folder.path().join("results")),
+        ..Experiment::default()
+    };
+    asking.guest.stdin = None;
+    asking.finish()?;
+    let mut text = Vec::new();
+    let run =
+        Runner::new(&asking).base(base).stop(stop).ios(Ios::None).run(&mut |event: Event| {
+            if let Event::Output(bytes) = event {
+                text.extend_from_slice(bytes);
+            }
+            Ok(())
+        })?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if run.status != 0 || parse(&text).is_empty() {
+        bail!(
+            "the guest's kernel lists no symbols (/proc/kallsyms): name a vmlinux by --symbols FILE"
+        );
+    }
+    Ok(text)
+}
+
+/// The symbols of the kernel itself, without those of its modules, whose places differ.
+pub fn parse(text: &str) -> Vec<Symbol> {
+    let symbol = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        let kind = words.next()?.chars().next()?;
+        let name = words.next()?.to_owned();
+        (words.next().is_none() && address != 0).then_some(Symbol { address, kind, name })
+    };
+    text.lines().filter_map(symbol).collect()
+}
+
+// The ELF format (System V ABI, chapter 4, and its x86-64 supplement).
+const HEADER: usize = 64;
+const SECTION: usize = 64;
+const SYMBOL: usize = 24;
+const ABSOLUTE: u16 = 0xfff1;
+const NAMES: &[u8] = b"\0.text\0.data\0.symtab\0.strtab\0.shstrtab\0";
+
+/// An ELF file that has the symbols and no code: two sections say what is code and what is data.
+pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
+    let place = |name: &str| symbols.iter().find(|one| one.name == name).map(|one| one.address);
+    let begin = place("_text").or(place("_stext")).unwrap_or(0);
+    let code_end = place("_etext").unwrap_or(begin).max(begin);
+    let end = place("_end").unwrap_or(code_end).max(code_end);
+    let mut strings = vec![0u8];
+    let mut table = vec![0u8; SYMBOL];
+    for symbol in symbols {
+        const FUNCTION: u8 = 2;
+        const OBJECT: u8 = 1;
+        const GLOBAL: u8 = 1 << 4;
+        let is_code = matches!(symbol.kind.to_ascii_lowercase(), 't' | 'w');
+        let section = match symbol.address {
+            at if (begin..code_end).contains(&at) => 1,
+            at if (code_end..end).contains(&at) => 2,
+            _ => ABSOLUTE,
+        };
+        let global = if symbol.kind.is_ascii_uppercase() { GLOBAL } else { 0 };
+        table.extend_from_slice(&(strings.len() as u32).to_le_bytes());
+        table.push(global | if is_code { FUNCTION } else { OBJECT });
+        table.push(0);
+        table.extend_from_slice(&section.to_le_bytes());
+        table.extend_from_slice(&symbol.address.to_le_bytes());
+        table.extend_from_slice(&[0; 8]);
+        strings.extend_from_slice(symbol.name.as_bytes());
+        strings.push(0);
+    }
+    let locals = (symbols.len() + 1) as u32;
+    let (symbols_at, strings_at) = (HEADER, HEADER + table.len());
+    let names_at = strings_at + strings.len();
+    let sections_at = (names_at + NAMES.len()).next_multiple_of(8);
+    let mut file = Vec::with_capacity(sections_at + 6 * SECTION);
+    // 64 bits, little endian; an executable for x86-64.
+    file.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    for half in [2u16, 62] {
+        file.extend_from_slice(&half.to_le_bytes());
+    }
+    file.extend_from_slice(&1u32.to_le_bytes());
+    for quad in [begin, 0, sections_at as u64] {
+        file.extend_from_slice(&quad.to_le_bytes());
+    }
+    file.extend_from_slice(&0u32.to_le_bytes());
+    for half in [HEADER as u16, 0, 0, SECTION as u16, 6, 5] {
+        file.extend_from_slice(&half.to_le_bytes());
+    }
+    file.extend_from_slice(&table);
+    file.extend_from_slice(&strings);
+    file.extend_from_slice(NAMES);
+    file.resize(sections_at, 0);
+    let name = |wanted: &[u8]| {
+        NAMES.windows(wanted.len()).position(|part| part == wanted).unwrap_or(0) as u32
+    };
+    let (code, data) = (code_end - begin, end - code_end);
+    let mut section = |name: u32, kind: u32, flags: u64, quads: [u64; 3], link: u32, entry: u64| {
+        file.extend_from_slice(&name.to_le_bytes());
+        file.extend_from_slice(&kind.to_le_bytes());
+        file.extend_from_slice(&flags.to_le_bytes());
+        quads.iter().for_each(|quad| file.extend_from_slice(&quad.to_le_bytes()));
+        file.extend_from_slice(&link.to_le_bytes());
+        // All symbols count as local: gdb does not mind, and the kernel's order is kept.
+        file.extend_from_slice(&if entry > 0 { locals } else { 0 }.to_le_bytes());
+        file.extend_from_slice(&1u64.to_le_bytes());
+        file.extend_from_slice(&entry.to_le_bytes());
+    };
+    // Flags: writable 1, in memory 2, executable 4. Kinds: symbols 2, strings 3, no bytes 8.
+    section(0, 0, 0, [0; 3], 0, 0);
+    section(name(b".text\0"), 8, 2 | 4, [begin, 0, code], 0, 0);
+    section(name(b".data\0"), 8, 1 | 2, [code_end, 0, data], 0, 0);
+    let length = table.len() as u64;
+    section(name(b".symtab\0"), 2, 0, [0, symbols_at as u64, length], 4, SYMBOL as u64);
+    let length = strings.len() as u64;
+    section(name(b".strtab\0"), 3, 0, [0, strings_at as u64, length], 0, 0);
+    section(name(b".shstrtab\0"), 3, 0, [0, names_at as u64, NAMES.len() as u64], 0, 0);
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const TEXT: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _text
+ffffffff81000040 t local_one
+ffffffff81543ae0 T submit_bio
+ffffffff81c01000 T _etext
+ffffffff82a079c0 D jiffies
+ffffffff83000000 B _end
+ffffffffc0001000 t of_a_module\t[ext4]
+";
+
+    #[test]
+    fn a_kernels_own_symbols_are_kept() {
+        let symbols = parse(TEXT);
+        assert_eq!(symbols.len(), 6);
+        assert_eq!(symbols[2].name, "submit_bio");
+        assert!(parse("not a symbol\n0 T\n").is_empty());
+    }
+
+    /// nm is the second opinion.
+    #[test]
+    fn nm_reads_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("symbols.elf");
+        write(&path, &elf(&parse(TEXT))).unwrap();
+        let nm = Command::new("nm").arg("-n").arg(&path).output().unwrap();
+        let text = String::from_utf8(nm.stdout).unwrap();
+        for line in ["ffffffff81000040 t local_one", "ffffffff82a079c0 D jiffies"] {
+            let (address, name) = (&line[..16], &line[19..]);
+            assert!(
+                text.lines().any(|one| one.starts_with(address) && one.ends_with(name)),
+                "{text}"
+            );
+        }
+    }
+}
