@@ -144,8 +144,11 @@ impl Ssd {
     /// A request reaches the translation layer.
     fn arrive(&mut self, now: Nanos, id: RequestId) {
         let open = &mut self.context.requests[id as usize];
-        open.drained = self.context.drain.parts;
         let request = open.request;
+        // Others do not wait for the write buffer.
+        if matches!(request.operation, Operation::Write | Operation::WriteZeroes) {
+            open.drained = self.context.drain.parts;
+        }
         match self.faults.strike(now, &request) {
             Fortune::Well => {}
             // The piece that it waits for never ends.
@@ -211,13 +214,13 @@ impl Ssd {
                 self.context.finish_ok(id);
                 continue;
             }
-            let open = *open;
-            let Open { tag, request, fate, since, .. } = open;
-            self.context.free.push(id);
+            let &mut Open { tag, request, fate, since, .. } = open;
             let crosses =
                 request.operation == Operation::Read && !matches!(fate, Fate::Failed { .. });
             let at = if crosses { self.link.send(now, request.length) } else { now };
+            let open = &self.context.requests[id as usize];
             let parts = open.parts(now, at - now, &self.context.drain.parts);
+            self.context.free.push(id);
             self.context.statistics.complete(&request, (since, at), &parts);
             let completion = Completion { tag, at, fate };
             if at > now {
@@ -305,6 +308,10 @@ impl Model for Ssd {
             _ => self.arriving.back().map_or(self.entered, |(last, _)| self.entered.max(*last)),
         };
         self.context.requests[id as usize].entered = at;
+        if self.arriving.back().is_none_or(|(last, _)| *last <= at) {
+            self.arriving.push_back((at, id));
+            return;
+        }
         // Reads need nothing of the buffer's memory, and pass writes that wait for it.
         let place = self.arriving.iter().rposition(|(earlier, _)| *earlier <= at);
         self.arriving.insert(place.map_or(0, |place| place + 1), (at, id));

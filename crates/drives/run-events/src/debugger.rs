@@ -35,7 +35,7 @@ pub enum Moment {
         /// The I/O's number.
         order: u64,
     },
-    /// A line of the commands' output contains this text.
+    /// A line of the commands' output matches this regular expression.
     Output(String),
     /// A processor is about to run the instruction at this linear address, after the commands have
     /// begun.

@@ -29,7 +29,7 @@ pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};
-pub use triggers::{FaultTrigger, Trigger};
+pub use triggers::{check_pattern, FaultTrigger, Trigger};
 
 #[cfg(test)]
 mod tests {

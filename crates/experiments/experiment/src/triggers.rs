@@ -58,13 +58,22 @@ pub(crate) fn io(text: &str) -> Result<Trigger, String> {
 }
 
 pub(crate) fn output(pattern: &str, machine: Option<String>) -> Result<Trigger, String> {
+    check_pattern(pattern)?;
+    Ok(Trigger::Output { machine, pattern: pattern.into() })
+}
+
+/// Checks a regular expression for lines of output.
+///
+/// # Errors
+/// Returns what is wrong with it, for a user.
+pub fn check_pattern(pattern: &str) -> Result<(), String> {
     if pattern.is_empty() || pattern.len() > MAX_WORDS {
         return Err(format!("at-output must have 1 to {MAX_WORDS} bytes"));
     }
     if let Err(error) = Regex::new(pattern) {
         return Err(format!("at-output is no regular expression: {error}"));
     }
-    Ok(Trigger::Output { machine, pattern: pattern.into() })
+    Ok(())
 }
 
 /// The words by which a guest asks for a fault: its name, and its kind with what it befalls.

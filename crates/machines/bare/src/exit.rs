@@ -57,9 +57,7 @@ pub enum Exit {
 pub enum DebugEvent {
     /// The instruction at RIP is a breakpoint; it has not run.
     Breakpoint,
-    /// One instruction has run.
-    Step,
-    /// A watched address was accessed by the instruction that has just run: bit n is set for
-    /// watchpoint n. A watched instruction is at RIP and has not run.
+    /// The instruction that has just run has accessed a watched address: bit n is set for
+    /// watchpoint n.
     Watch(u8),
 }

@@ -4,7 +4,7 @@
 //! instruction is to take one tick, whether it leaves the guest or not. QEMU's versions count some
 //! of them otherwise; the costs that are taken off make them the same.
 
-use super::debug::Debug;
+use super::debug::{Debug, Watch};
 use super::nested::Nested;
 use super::time::{Costs, ExitPath};
 use super::vcpu::{LongMode, Vcpu};
@@ -31,7 +31,7 @@ global_asm!(
     ".globl stasis_calibrate_halt",
     ".globl stasis_calibrate_window",
     ".globl stasis_calibrate_breakpoint",
-    ".globl stasis_calibrate_trap",
+    ".globl stasis_calibrate_watch",
     ".globl stasis_calibrate_spin",
     ".balign 4096",
     "stasis_calibrate_port:",
@@ -91,10 +91,10 @@ global_asm!(
     "rdtsc",
     "mov r9, rax",
     "hlt",
-    "stasis_calibrate_trap:",
+    "stasis_calibrate_watch:",
     "rdtsc",
     "mov r8, rax",
-    "nop",
+    "mov rbx, [rsp - 64]",
     "rdtsc",
     "mov r9, rax",
     "hlt",
@@ -113,7 +113,7 @@ extern "C" {
     fn stasis_calibrate_halt();
     fn stasis_calibrate_window();
     fn stasis_calibrate_breakpoint();
-    fn stasis_calibrate_trap();
+    fn stasis_calibrate_watch();
     fn stasis_calibrate_spin();
 }
 
@@ -173,13 +173,8 @@ pub unsafe fn calibrate() -> Result<Costs, NotExact> {
     let breakpoint = stasis_calibrate_breakpoint as *const () as u64;
     costs.leave[ExitPath::Breakpoint as usize] =
         twice("a breakpoint", || bench.gap(&costs, breakpoint, 2))?;
-    // Three instructions leave the guest between the readings.
-    let traps =
-        twice("three traps", || bench.gap(&costs, stasis_calibrate_trap as *const () as u64, 3))?;
-    if traps % 3 != 0 {
-        return Err(NotExact { what: "a trap in three", ticks: [traps / 3, traps] });
-    }
-    costs.leave[ExitPath::Trap as usize] = traps / 3;
+    let watch = stasis_calibrate_watch as *const () as u64;
+    costs.leave[ExitPath::Watch as usize] = twice("a watchpoint", || bench.gap(&costs, watch, 3))?;
     costs.timer = twice("the timer", || bench.spin(&costs).0)?;
     costs.leave[ExitPath::Timer as usize] = twice("the timer's exit", || bench.spin(&costs).1)?;
     costs.leave[ExitPath::Other as usize] = costs.leave[ExitPath::Port as usize];
@@ -242,11 +237,14 @@ impl Bench {
             self.vcpu.clear_interrupts();
             self.vcpu.request_window(true);
         }
-        let debug = Debug {
+        let mut debug = Debug {
             breakpoints: code == stasis_calibrate_breakpoint as *const () as u64,
-            step: code == stasis_calibrate_trap as *const () as u64,
             ..Debug::default()
         };
+        if code == stasis_calibrate_watch as *const () as u64 {
+            let watched = self.stack.0.as_ptr() as u64 + 4096 - 64;
+            debug.watches[0] = Some((watched, Watch::Access, 8));
+        }
         self.vcpu.set_debug(debug);
         let (mut now, mut seen) = (1 << 20, 0);
         while seen < halts {

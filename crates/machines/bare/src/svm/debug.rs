@@ -1,8 +1,9 @@
 //! What a debugger sets in a processor and sees of it. None of it takes the guest's time.
 //!
-//! A breakpoint is an INT3 in the guest's memory, of which [`Vcpu::set_debug`] makes an exit; a step
-//! is the trap flag (AMD64 APM vol. 2, 13.1.4); a watchpoint is a debug register. Only what is
-//! asked for is intercepted, so that a guest without a debugger has its own.
+//! A breakpoint is an INT3 in the guest's memory, of which [`Vcpu::set_debug`] makes an exit; a
+//! watchpoint is a debug register; a step is a run of one tick. The trap flag would be seen: SYSCALL
+//! leaves it in R11, and Linux returns another way then. Only what is asked for is intercepted, so
+//! that a guest without a debugger has its own.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -38,15 +39,13 @@ pub type Watches = [Option<(u64, Watch, u8)>; WATCHES];
 pub struct Debug {
     /// An exit at INT3 and INT n, of which the caller knows which are its own.
     pub breakpoints: bool,
-    /// An exit after the next instruction.
-    pub step: bool,
     /// The same of all processors. The guest's own have no effect while there are any.
     pub watches: Watches,
 }
 
 impl Debug {
-    fn is_used(&self) -> bool {
-        self.breakpoints || self.step || self.watches.iter().any(Option::is_some)
+    fn watches(&self) -> bool {
+        self.watches.iter().any(Option::is_some)
     }
 
     /// DR7 for the watchpoints.
@@ -106,7 +105,6 @@ pub struct DebugRegisters {
 /// The watchpoints that the one processor that there is has loaded.
 static LOADED: Mutex<Watches> = Mutex::new([None; WATCHES]);
 
-const TRAP: u64 = 1 << 8;
 /// Of INT n, in the first word of intercepts.
 const INTN_INTERCEPT: u32 = 1 << 21;
 const DB_INTERCEPT: u32 = 1 << 1;
@@ -121,16 +119,12 @@ impl Vcpu {
         let intn = if debug.breakpoints { INTN_INTERCEPT } else { 0 };
         let first = self.vmcb.get_long(CONTROL_INTERCEPTS) & !INTN_INTERCEPT;
         self.vmcb.set_long(CONTROL_INTERCEPTS, first | intn);
-        let exceptions = if debug.is_used() { DB_INTERCEPT } else { 0 };
+        let exceptions = if debug.watches() { DB_INTERCEPT } else { 0 };
         self.vmcb.set_long(EXCEPTION_INTERCEPTS, exceptions);
     }
 
     /// Before an entry.
     pub(super) fn arm(&mut self) {
-        if self.debug.step {
-            let flags = self.vmcb.get(RFLAGS);
-            self.vmcb.set(RFLAGS, flags | TRAP);
-        }
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         if *loaded != self.debug.watches {
             *loaded = self.debug.watches;
@@ -144,26 +138,19 @@ impl Vcpu {
         }
     }
 
-    /// After an exit.
-    pub(super) fn disarm(&mut self) {
-        if self.debug.step {
-            let flags = self.vmcb.get(RFLAGS);
-            self.vmcb.set(RFLAGS, flags & !TRAP);
-        }
-    }
-
     /// A debug exception, or an INT n.
     pub(super) fn debugged(&mut self, nested: &Nested, code: u64) -> Served {
         const INTN: u64 = 0x75;
-        const STEPPED: u64 = 1 << 14;
+        const DEBUG: u64 = 1;
         if code != INTN {
             let status = self.vmcb.get(DR6);
-            self.vmcb.set(DR6, status & !(STEPPED | 0xf));
-            let event = match status & 0xf {
-                0 => DebugEvent::Step,
-                watches => DebugEvent::Watch(watches as u8),
-            };
-            return Served::Outside(Exit::Debug(event));
+            if status & 0xf == 0 {
+                // A step of the guest's own debugger.
+                self.raise(DEBUG);
+                return Served::Inside;
+            }
+            self.vmcb.set(DR6, status & !0xf);
+            return Served::Outside(Exit::Debug(DebugEvent::Watch((status & 0xf) as u8)));
         }
         let mut code = [0; 2];
         walk::read(&self.vmcb, nested, self.vmcb.get(RIP), &mut code);
@@ -246,6 +233,6 @@ mod tests {
         debug.watches[3] = Some((0x2000, Watch::Access, 4));
         // AMD64 APM vol. 2, figure 13-4: enabled are 0 (8 bytes, stores) and 3 (4 bytes, accesses).
         assert_eq!(debug.control(), 0xf009_0682);
-        assert!(debug.is_used());
+        assert!(debug.watches());
     }
 }

@@ -24,8 +24,8 @@ pub enum ExitPath {
     Other = 7,
     /// A breakpoint's instruction.
     Breakpoint = 8,
-    /// The trap after an instruction.
-    Trap = 9,
+    /// The trap after an access to a watched address.
+    Watch = 9,
 }
 
 /// How many ways there are.
@@ -43,7 +43,7 @@ impl ExitPath {
             0x64 => Self::Window,
             0x60 => Self::Timer,
             0x75 => Self::Breakpoint,
-            0x41 => Self::Trap,
+            0x41 => Self::Watch,
             _ => Self::Other,
         }
     }

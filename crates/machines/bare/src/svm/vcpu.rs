@@ -300,7 +300,6 @@ impl Vcpu {
             let asked = now.wrapping_sub(enter as u64);
             let entered = asked.wrapping_sub(self.context.time);
             TIMER.left(self.context.timer, entered, self.context.left, costs);
-            self.disarm();
             let code = self.vmcb.get(EXIT_CODE);
             let way = ExitPath::of(code);
             let left = self.context.left.wrapping_add(self.context.time);

@@ -11,7 +11,7 @@ use stasis_virtio::PciDevice;
 
 use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
-use super::debug::Debug;
+use super::debug::{Debug, DebugConfig};
 use super::failures::Failures;
 use super::limits::Limits;
 use super::networks::Networks;
@@ -90,7 +90,9 @@ impl<'j> Run<'j> {
         let mut clock = Clock::new(scale);
         clock.costs = engine.calibrate(&one.memory)?;
         let vcpus = engine.processors()?;
-        for trigger in &config.triggers {
+        let mut triggers = config.triggers;
+        triggers.extend(config.debug.as_ref().and_then(DebugConfig::trigger));
+        for trigger in &triggers {
             for (machine, _) in &mut machines {
                 if trigger.listens_to(machine.number) {
                     machine.channel.listen();
@@ -149,7 +151,7 @@ impl<'j> Run<'j> {
             recorded_bytes: 0,
             has_faults: config.has_faults,
             faults: Vec::new(),
-            triggers: Triggers::new(config.triggers)?,
+            triggers: Triggers::new(triggers)?,
             networks,
             statistics,
             watch,

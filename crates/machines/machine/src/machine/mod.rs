@@ -119,6 +119,9 @@ impl Run<'_> {
     /// Faults whose trigger has come begin.
     fn pull_triggers(&mut self) {
         for (number, at) in self.timeline.triggers.take_pulled() {
+            if let (debug::MOMENT, Some(debug)) = (number, &mut self.timeline.debug) {
+                debug.come();
+            }
             for machine in &mut self.machines {
                 machine.failures.trigger(number, at);
                 machine.pauses.trigger(number, at);

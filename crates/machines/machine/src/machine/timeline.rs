@@ -79,9 +79,6 @@ impl Timeline<'_> {
     }
 
     pub(super) fn emit(&mut self, event: RunEvent) -> Result<(), Error> {
-        if let Some(debug) = &mut self.debug {
-            debug.hear(&event);
-        }
         self.events.event(event).map_err(Error::EventSink)
     }
 

@@ -47,8 +47,8 @@ pub struct Arguments {
     /// Stop when a drive has delivered the I/O of this number (`order` in ios.parquet)
     #[arg(long, value_name = "DRIVE:ORDER", value_parser = super::why::which, conflicts_with = "at")]
     at_io: Option<(String, u64)>,
-    /// Stop when a line of the commands' output contains this text
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["at", "at_io"])]
+    /// Stop when a line of the commands' output matches this regular expression
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["at", "at_io"])]
     at_output: Option<String>,
     /// Stop when this function of the kernel is called, or before the instruction at 0xADDRESS
     #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["at", "at_io", "at_output"])]
@@ -96,8 +96,10 @@ impl Arguments {
                 At::Moment(Moment::At(time.map_err(|error| anyhow!("--at: {error}"))?))
             }
             (_, Some((drive, order)), ..) => At::Io(drive.clone(), *order),
-            (_, _, Some(text), _) if text.is_empty() => bail!("--at-output: the text is empty"),
-            (_, _, Some(text), _) => At::Moment(Moment::Output(text.clone())),
+            (_, _, Some(pattern), _) => {
+                stasis_experiment::check_pattern(pattern).map_err(|error| anyhow!("--{error}"))?;
+                At::Moment(Moment::Output(pattern.clone()))
+            }
             (.., true) => At::Moment(Moment::End),
             _ => At::Moment(Moment::Begin),
         })

@@ -10,9 +10,10 @@ mod session;
 mod slice;
 mod target;
 
-use stasis_run_events::{Debugger, Ending, IoRecord, Moment, RunEvent};
+use stasis_run_events::{Debugger, Ending, IoRecord, Moment};
 
 use super::run::Run;
+use super::triggers::{Trigger, TriggerConfig};
 use crate::error::Error;
 use session::{Session, Step};
 use target::Debuggee;
@@ -26,8 +27,8 @@ pub struct DebugConfig {
     pub wire: Box<dyn Debugger>,
 }
 
-/// Limit on the part of an output line that a text is looked for in (bytes).
-const MAX_LINE: usize = 64 << 10;
+/// The number of the trigger that brings the moment about: there are fewer faults.
+pub(super) const MOMENT: u16 = u16::MAX;
 
 /// Why the run stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +53,6 @@ pub(super) struct Debug {
     due: Option<u64>,
     /// Whether the run is to stop before its next turn.
     wanted: bool,
-    /// The end of the last line of output, while a text is looked for in it.
-    line: Vec<u8>,
 }
 
 impl Debug {
@@ -64,12 +63,11 @@ impl Debug {
             moment: Some(config.moment),
             due: None,
             wanted: false,
-            line: Vec::new(),
         }
     }
 
-    /// The run stops before its next turn.
-    fn come(&mut self) {
+    /// The moment has come: the run stops before its next turn.
+    pub(super) fn come(&mut self) {
         (self.moment, self.due, self.wanted) = (None, None, true);
     }
 
@@ -80,19 +78,14 @@ impl Debug {
             self.come();
         }
     }
+}
 
-    /// Looks at an event for the moment.
-    pub(super) fn hear(&mut self, event: &RunEvent) {
-        let Some(Moment::Output(text)) = &self.moment else { return };
-        let (RunEvent::Output(bytes) | RunEvent::ErrorOutput(bytes)) = event else { return };
-        self.line.extend_from_slice(bytes);
-        let found =
-            !text.is_empty() && self.line.windows(text.len()).any(|part| part == text.as_bytes());
-        let last = self.line.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        self.line.drain(..last.max(self.line.len().saturating_sub(MAX_LINE)));
-        if found {
-            self.come();
-        }
+impl DebugConfig {
+    /// What brings the moment about, where that is a trigger.
+    pub(super) fn trigger(&self) -> Option<TriggerConfig> {
+        let Moment::Output(pattern) = &self.moment else { return None };
+        let on = Trigger::Output { machine: None, pattern: pattern.clone() };
+        Some(TriggerConfig { number: MOMENT, on, times: 1 })
     }
 }
 

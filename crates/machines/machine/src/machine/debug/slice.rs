@@ -30,31 +30,37 @@ impl Run<'_> {
         let end = loop {
             let vcpu = &mut self.machines[number].vcpus[index];
             let now = self.timeline.clock.now();
-            let due = self.timeline.debug.as_ref().and_then(|debug| debug.due);
+            let debug = self.timeline.debug.as_ref();
+            let due = debug.and_then(|debug| debug.due);
             let due = due.filter(|due| (now..slice.until).contains(due));
+            let steps = debug.is_some_and(|debug| debug.debuggee.steps(place));
             let end = match due {
                 Some(due) if due == now => SliceEnd { exit: Exit::Interrupted, overshoot: Some(0) },
                 due => {
                     let until = due.unwrap_or(slice.until);
+                    // An instruction takes a tick.
+                    let until = if steps { until.min(now + 1) } else { until };
                     vcpu.run_slice(&mut self.timeline.clock, until, injecting)?
                 }
             };
             injecting = false;
             let reached = due.is_some_and(|due| self.timeline.clock.now() >= due);
             let cause = match end.exit {
-                Exit::Interrupted if reached => Cause::Moment,
-                Exit::Debug(event) => match self.cause(place, event) {
-                    Some(cause) => cause,
-                    None => continue,
-                },
+                Exit::Interrupted if reached => Some(Cause::Moment),
+                Exit::Interrupted if steps && self.timeline.clock.now() > now => {
+                    self.stepped(place)
+                }
+                Exit::Debug(event) => self.cause(place, event),
                 _ => break end,
             };
             // The processor's own time is that of its last entry.
             let now = self.timeline.clock.now();
-            if let Some(ending) = self.stop_at(place, cause, now)? {
-                return Ok(Some(ending));
+            if let Some(cause) = cause {
+                if let Some(ending) = self.stop_at(place, cause, now)? {
+                    return Ok(Some(ending));
+                }
+                self.timeline.clock.set(now);
             }
-            self.timeline.clock.set(now);
             if now >= slice.until {
                 break SliceEnd { exit: Exit::Interrupted, overshoot: Some(now - slice.until) };
             }
@@ -81,12 +87,15 @@ impl Run<'_> {
                 }
                 own.then_some(Cause::Breakpoint)
             }
-            DebugEvent::Step => {
-                let (stepping, range) = debuggee?.step.clone()?;
-                let rip = machine.vcpus[index].debug()?.registers().rip;
-                (stepping == place && !range.contains(&rip)).then_some(Cause::Step)
-            }
             DebugEvent::Watch(watches) => Some(Cause::Watch(watches.trailing_zeros() as usize)),
         }
+    }
+
+    /// An instruction of the processor at `place` has run: why the run stops, if it does.
+    fn stepped(&mut self, place: usize) -> Option<Cause> {
+        let (number, index) = self.processors[place];
+        let (_, range) = self.timeline.debug.as_ref()?.debuggee.step.clone()?;
+        let rip = self.machines[number].vcpus[index].debug()?.registers().rip;
+        (!range.contains(&rip)).then_some(Cause::Step)
     }
 }

@@ -120,6 +120,11 @@ impl Debuggee {
         self.end(machines);
     }
 
+    /// Whether the processor at `place` is to run one instruction.
+    pub(super) fn steps(&self, place: usize) -> bool {
+        self.step.as_ref().is_some_and(|(stepping, _)| *stepping == place)
+    }
+
     /// Whether the instruction at RIP of the processor at `place` is a breakpoint of gdb's;
     /// `machines` are the run's.
     pub(super) fn is_at_breakpoint(
@@ -137,8 +142,7 @@ impl Debuggee {
 
     /// The processor at `place` has left the guest by `exit`.
     pub(super) fn left(&mut self, place: usize, exit: &Exit) {
-        let stepping = self.step.as_ref().is_some_and(|(stepping, _)| *stepping == place);
-        if stepping && !matches!(exit, Exit::Interrupted | Exit::Window) {
+        if self.steps(place) && !matches!(exit, Exit::Interrupted | Exit::Window) {
             self.stepped = Some(place);
         }
     }
@@ -148,16 +152,11 @@ impl Debuggee {
         *self.kinds.get(number)?
     }
 
-    /// Sets in each processor what it is to stop for.
+    /// Sets in each processor what it is to stop for. A step is the slice's own.
     fn arm(&mut self) {
-        let step = self.step.as_ref().map(|(place, _)| *place);
-        for (place, &(machine, index)) in self.processors.iter().enumerate() {
+        for &(machine, index) in &self.processors {
             let Some(machine) = self.machines.get_mut(machine) else { continue };
-            let debug = Debug {
-                breakpoints: !self.breakpoints.is_empty(),
-                step: step == Some(place),
-                watches: self.watches,
-            };
+            let debug = Debug { breakpoints: !self.breakpoints.is_empty(), watches: self.watches };
             if let Some(vcpu) = machine.vcpus[index].debug() {
                 vcpu.set(debug);
             }
