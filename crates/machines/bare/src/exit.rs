@@ -46,13 +46,13 @@ pub enum Exit {
     },
     /// A triple fault.
     Shutdown,
-    /// What a debugger has asked for has come ([`crate::svm::Vcpu::set_debug`]).
+    /// An event that a debugger has asked for ([`crate::svm::Vcpu::set_debug`]).
     Debug(DebugEvent),
     /// An exit that is not supported.
     Unsupported(String),
 }
 
-/// What a debugger waits for.
+/// An event that a debugger waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DebugEvent {
     /// The instruction at RIP is a breakpoint; it has not run.

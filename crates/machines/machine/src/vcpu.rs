@@ -124,7 +124,7 @@ impl DerefMut for VcpuSlot {
     }
 }
 
-/// What a debugger does with a processor that is not in guest mode.
+/// A debugger's functions for a processor that is not in guest mode.
 pub trait DebugVcpu {
     /// Sets what the processor leaves guest mode for.
     fn set(&mut self, debug: Debug);

@@ -24,7 +24,7 @@ fn under_gdb(bench: &Bench, first: &[&str], results: &str, script: &str) -> (Fin
         command.stdin(Stdio::from(gdb));
         command
     });
-    // What `monitor` answers is on its standard error.
+    // Answers of `monitor` are on its standard error.
     let said = format!("{}{}", run.stdout, run.stderr);
     (run, said)
 }

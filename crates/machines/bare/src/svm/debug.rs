@@ -1,4 +1,4 @@
-//! What a debugger sets in a processor and sees of it. None of it takes the guest's time.
+//! A debugger's hold on a processor: breakpoints, watchpoints, registers. None of it takes the guest's time.
 //!
 //! A breakpoint is an INT3 in the guest's memory, of which [`Vcpu::set_debug`] makes an exit; a
 //! watchpoint is a debug register; a step is a run of one tick. The trap flag would be seen: SYSCALL
@@ -34,7 +34,7 @@ pub enum Watch {
 /// multiple of it.
 pub type Watches = [Option<(u64, Watch, u8)>; WATCHES];
 
-/// What a debugger waits for.
+/// The events that a debugger waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Debug {
     /// An exit at INT3 and INT n, of which the caller knows which are its own.
@@ -110,7 +110,7 @@ const INTN_INTERCEPT: u32 = 1 << 21;
 const DB_INTERCEPT: u32 = 1 << 1;
 
 impl Vcpu {
-    /// What the processor leaves guest mode for from the next entry on.
+    /// Sets the events for which the processor leaves guest mode, from the next entry on.
     pub fn set_debug(&mut self, debug: Debug) {
         if debug.watches != self.debug.watches {
             self.vmcb.set(DR7, debug.control());

@@ -156,7 +156,6 @@ impl<'j> Run<'j> {
             statistics,
             watch,
             typing: Typing::new(config.keyboard),
-            debug,
         };
         let pool = match threads {
             1 => None,
@@ -165,6 +164,7 @@ impl<'j> Run<'j> {
         Ok(Self {
             timeline,
             pool,
+            debug,
             limits: Limits::default(),
             slices: Vec::new(),
             begun: Vec::new(),

@@ -22,6 +22,7 @@ mod round;
 mod run;
 mod slice;
 mod stages;
+mod stops;
 mod timeline;
 mod triggers;
 mod typing;
@@ -90,7 +91,7 @@ impl Run<'_> {
             }
             let ending = match self.turn() {
                 Turn::Exit(place) => self.act(place)?,
-                Turn::Slice(place, slice) if self.timeline.debug.is_some() => {
+                Turn::Slice(place, slice) if self.debug.is_some() => {
                     self.debugged_slice(place, slice)?
                 }
                 Turn::Slice(place, slice) => {
@@ -119,7 +120,7 @@ impl Run<'_> {
     /// Faults whose trigger has come begin.
     fn pull_triggers(&mut self) {
         for (number, at) in self.timeline.triggers.take_pulled() {
-            if let (debug::MOMENT, Some(debug)) = (number, &mut self.timeline.debug) {
+            if let (debug::MOMENT, Some(debug)) = (number, &mut self.debug) {
                 debug.come();
             }
             for machine in &mut self.machines {
@@ -240,19 +241,17 @@ impl Machine {
         for index in 0..self.drives.len() {
             let drive = &mut self.drives[index];
             if drive.next_event().is_some_and(|at| at <= now_ns) {
+                let before = timeline.records.len();
                 let (records, bytes) = (&mut timeline.records, &mut timeline.recorded_bytes);
                 // The root's I/Os are no part of the experiment.
                 let told = index < self.own;
-                let before = records.len();
                 drive.advance(&self.memory, now_ns, boot, |record| {
                     if told {
                         *bytes += record.bytes;
                         records.push(record);
                     }
                 });
-                if let Some(debug) = &mut timeline.debug {
-                    debug.see(&records[before..]);
-                }
+                timeline.triggers.delivered(&timeline.records[before..], now_ns);
             }
             self.interrupts(timeline, index)?;
         }

@@ -2,7 +2,6 @@
 
 use stasis_run_events::{EventSink, FaultRecord, IoRecord, RunEvent};
 
-use super::debug::Debug;
 use super::networks::Networks;
 use super::triggers::Triggers;
 use super::typing::Typing;
@@ -44,8 +43,6 @@ pub(super) struct Timeline<'j> {
     pub(super) watch: Option<Box<Watch>>,
     /// Input of the terminal of a guest's command.
     pub(super) typing: Typing,
-    /// The debugger, while there is one.
-    pub(super) debug: Option<Box<Debug>>,
 }
 
 impl Timeline<'_> {

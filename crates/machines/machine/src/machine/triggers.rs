@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use regex_lite::Regex;
 use stasis_block::clock::Nanos;
 use stasis_channel::Stream;
+use stasis_run_events::IoRecord;
 
 use crate::error::Error;
 
@@ -29,6 +30,13 @@ pub enum Trigger {
         machine: Option<u16>,
         /// Regular expression.
         pattern: String,
+    },
+    /// A drive has delivered its I/O of this number.
+    Delivered {
+        /// Number of the drive among all.
+        drive: u16,
+        /// Number of the I/O among the submissions to the drive.
+        order: u64,
     },
     /// A guest asks for it by any of these words.
     Asked {
@@ -122,6 +130,19 @@ impl Triggers {
                 _ => false,
             });
         }
+    }
+
+    /// Drives have delivered these I/Os by `now` (ns).
+    pub(super) fn delivered(&mut self, ios: &[IoRecord], now: Nanos) {
+        if self.waiting.is_empty() || ios.is_empty() {
+            return;
+        }
+        self.pull(now, |one| match one.config.on {
+            Trigger::Delivered { drive, order } => {
+                ios.iter().any(|io| io.drive == drive && io.order == order)
+            }
+            _ => false,
+        });
     }
 
     /// The faults that are to begin, each with when (ns).

@@ -317,7 +317,7 @@ impl Wire {
         self.stop.load(Ordering::Relaxed) || self.gdb.as_mut().is_some_and(Gdb::has_ended)
     }
 
-    /// What has come; None at the end of the connection.
+    /// The bytes that have come; None at the end of the connection.
     fn read(&mut self, wait: bool) -> io::Result<Option<Vec<u8>>> {
         loop {
             let Some(connection) = &mut self.connection else { return Ok(None) };

@@ -76,7 +76,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What the kernel lists, by a guest that does nothing else.
+/// The list of the kernel, by a guest that does nothing else.
 fn ask(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) -> Result<String> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let mut asking = Experiment {

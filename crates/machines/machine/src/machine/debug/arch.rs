@@ -7,7 +7,7 @@ use gdbstub::arch::{self, Arch};
 use stasis_bare::svm::DebugRegisters;
 
 /// x86-64 with SSE, the bases of FS and GS, and the control registers.
-pub(super) enum X86 {}
+pub enum X86 {}
 
 impl Arch for X86 {
     type Usize = u64;
@@ -22,7 +22,7 @@ impl Arch for X86 {
 
 /// Registers are read and written all at once.
 #[derive(Debug)]
-pub(super) enum NoId {}
+pub enum NoId {}
 
 impl arch::RegId for NoId {
     fn from_raw_id(_: usize) -> Option<(Self, Option<NonZeroUsize>)> {
@@ -32,7 +32,7 @@ impl arch::RegId for NoId {
 
 /// All registers of a processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Registers(pub(super) DebugRegisters);
+pub struct Registers(pub DebugRegisters);
 
 impl Default for Registers {
     fn default() -> Self {

@@ -72,7 +72,7 @@ pub(super) fn processor(debuggee: &Debuggee, place: usize) -> String {
     format!("{name}CPU {index}, {state}")
 }
 
-/// What comes next in each machine.
+/// The next events of each machine.
 pub(super) fn events(machines: &[Machine], timeline: &Timeline) -> String {
     let scale = timeline.clock.scale();
     let mut all = Vec::new();

@@ -16,7 +16,7 @@ const PACKET: usize = 16 << 10;
 
 /// How the run goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in super::super) enum Step {
     /// With the debugger.
     Continue,
     /// Without it.
@@ -45,7 +45,7 @@ impl Connection for Outgoing {
 type Stub = GdbStubStateMachine<'static, Debuggee, Outgoing>;
 
 /// The conversation with gdb.
-pub(super) struct Session {
+pub(in super::super) struct Session {
     wire: Box<dyn Debugger>,
     /// Made at the first stop; None again once gdb has gone.
     stub: Option<Stub>,
@@ -54,12 +54,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(wire: Box<dyn Debugger>) -> Self {
+    pub(in super::super) fn new(wire: Box<dyn Debugger>) -> Self {
         Self { wire, stub: None, begun: false, incoming: VecDeque::new() }
     }
 
     /// The run has stopped; returns how it goes on.
-    pub(super) fn stop(&mut self, debuggee: &mut Debuggee, cause: Cause) -> Step {
+    pub(in super::super) fn stop(&mut self, debuggee: &mut Debuggee, cause: Cause) -> Step {
         let step = self.converse(debuggee, cause);
         if step != Step::Continue {
             debuggee.release();
@@ -125,7 +125,7 @@ impl Session {
     }
 
     /// Whether gdb wants the run to stop.
-    pub(super) fn poll(&mut self, debuggee: &mut Debuggee) -> bool {
+    pub(in super::super) fn poll(&mut self, debuggee: &mut Debuggee) -> bool {
         let mut nothing = Vec::new();
         if !matches!(self.stub, Some(Stub::Running(_))) || !self.send(&mut nothing, false) {
             return false;
@@ -151,7 +151,7 @@ impl Session {
     }
 
     /// The run has ended with this status.
-    pub(super) fn ended(&mut self, debuggee: &mut Debuggee, status: u8) {
+    pub(in super::super) fn ended(&mut self, debuggee: &mut Debuggee, status: u8) {
         if let Some(Stub::Running(inner)) = self.stub.take() {
             let reason = MultiThreadStopReason::Exited(status);
             if let Ok(Stub::Disconnected(mut inner)) = inner.report_stop(debuggee, reason) {

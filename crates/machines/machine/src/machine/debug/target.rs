@@ -1,4 +1,4 @@
-//! What gdb sees and sets: the machines while the run stands still.
+//! The machines as gdb sees them while the run stands still.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,19 +31,19 @@ const INT3: u8 = 0xcc;
 
 /// The machines while the run stands still, and what gdb has set in them.
 #[derive(Default)]
-pub(super) struct Debuggee {
+pub(in super::super) struct Debuggee {
     /// None while the run goes on.
-    pub(super) machines: Vec<Machine>,
+    pub(in super::super) machines: Vec<Machine>,
     /// Every processor: its machine, and its number there.
-    pub(super) processors: Vec<(usize, usize)>,
+    pub(in super::super) processors: Vec<(usize, usize)>,
     /// The place of the processor at which the run has stopped.
-    pub(super) current: usize,
+    pub(in super::super) current: usize,
     /// Virtual time, and when the commands have begun (ns).
-    pub(super) now: Nanos,
-    pub(super) began: Nanos,
-    /// What comes next, as a text.
-    pub(super) events: String,
-    /// What stands in memory in place of each breakpoint's INT3, by machine and guest-physical
+    pub(in super::super) now: Nanos,
+    pub(in super::super) began: Nanos,
+    /// The next events, as a text.
+    pub(in super::super) events: String,
+    /// The byte of the guest under each breakpoint's INT3, by machine and guest-physical
     /// address.
     replaced: BTreeMap<(usize, u64), u8>,
     /// The places of each breakpoint, by its linear address.
@@ -54,19 +54,19 @@ pub(super) struct Debuggee {
     /// The breakpoint of the moment, which gdb has not set.
     own: Option<u64>,
     /// The processor that is to run one instruction, and the addresses within which it runs on.
-    pub(super) step: Option<(usize, Range<u64>)>,
+    pub(in super::super) step: Option<(usize, Range<u64>)>,
     /// The processor whose instruction has left the guest, which ends its step.
-    pub(super) stepped: Option<usize>,
+    pub(in super::super) stepped: Option<usize>,
 }
 
 /// gdb's number of the processor at `place`.
-pub(super) fn thread(place: usize) -> Tid {
+pub(in super::super) fn thread(place: usize) -> Tid {
     Tid::MIN.saturating_add(place)
 }
 
 impl Debuggee {
     /// The run stands still at the processor at `place`.
-    pub(super) fn begin(
+    pub(in super::super) fn begin(
         &mut self,
         machines: &mut Vec<Machine>,
         processors: &[(usize, usize)],
@@ -82,23 +82,23 @@ impl Debuggee {
     }
 
     /// Sets what monitor commands show.
-    pub(super) fn times(&mut self, now: Nanos, began: Nanos) {
+    pub(in super::super) fn times(&mut self, now: Nanos, began: Nanos) {
         (self.now, self.began) = (now, began);
     }
 
     /// Writes down what comes next.
-    pub(super) fn lay_out_events(&mut self, timeline: &Timeline) {
+    pub(in super::super) fn lay_out_events(&mut self, timeline: &Timeline) {
         self.events = monitor::events(&self.machines, timeline);
     }
 
     /// The run goes on.
-    pub(super) fn end(&mut self, machines: &mut Vec<Machine>) {
+    pub(in super::super) fn end(&mut self, machines: &mut Vec<Machine>) {
         self.arm();
         *machines = std::mem::take(&mut self.machines);
     }
 
     /// Nothing is to stop the run any more.
-    pub(super) fn release(&mut self) {
+    pub(in super::super) fn release(&mut self) {
         let addresses: Vec<u64> = self.breakpoints.keys().copied().collect();
         for address in addresses {
             self.remove(address);
@@ -107,7 +107,7 @@ impl Debuggee {
     }
 
     /// Waits for the instruction at `address` in place of gdb.
-    pub(super) fn wait_for(
+    pub(in super::super) fn wait_for(
         &mut self,
         machines: &mut Vec<Machine>,
         processors: &[(usize, usize)],
@@ -121,13 +121,13 @@ impl Debuggee {
     }
 
     /// Whether the processor at `place` is to run one instruction.
-    pub(super) fn steps(&self, place: usize) -> bool {
+    pub(in super::super) fn steps(&self, place: usize) -> bool {
         self.step.as_ref().is_some_and(|(stepping, _)| *stepping == place)
     }
 
     /// Whether the instruction at RIP of the processor at `place` is a breakpoint of gdb's;
     /// `machines` are the run's.
-    pub(super) fn is_at_breakpoint(
+    pub(in super::super) fn is_at_breakpoint(
         &self,
         machine: &mut Machine,
         number: usize,
@@ -141,14 +141,14 @@ impl Debuggee {
     }
 
     /// The processor at `place` has left the guest by `exit`.
-    pub(super) fn left(&mut self, place: usize, exit: &Exit) {
+    pub(in super::super) fn left(&mut self, place: usize, exit: &Exit) {
         if self.steps(place) && !matches!(exit, Exit::Interrupted | Exit::Window) {
             self.stepped = Some(place);
         }
     }
 
     /// The accessed address and kind of a watchpoint.
-    pub(super) fn watch(&self, number: usize) -> Option<(u64, WatchKind)> {
+    pub(in super::super) fn watch(&self, number: usize) -> Option<(u64, WatchKind)> {
         *self.kinds.get(number)?
     }
 
