@@ -267,7 +267,12 @@ impl<'a> RunSetup<'a> {
         let pauses = experiment.pauses_of(&spec).unwrap_or_default();
         let failures = experiment.failures_of(&spec).unwrap_or_default();
         let cut = |failure: &&MachineFailure| failure.kind == MachineFailureKind::PowerCut;
-        let cuts = failures.iter().filter(cut).count();
+        let cuts = failures.iter().filter(cut);
+        // How often a trigger comes is known at the end only.
+        let cuts = match cuts.clone().any(|failure| failure.triggered) {
+            true => usize::MAX,
+            false => cuts.count(),
+        };
         drives.iter_mut().filter(|drive| drive.on.is_none()).for_each(|drive| drive.cuts = cuts);
         if failures.iter().any(|failure| failure.kind == MachineFailureKind::Panic) {
             // Linux, Documentation/admin-guide/kernel-parameters.txt.

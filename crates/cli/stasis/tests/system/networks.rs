@@ -458,3 +458,34 @@ fn faults_come_at_an_io_a_line_or_when_a_guest_asks() {
     let cut = summary["faults"][0]["first_ns"].as_u64().unwrap();
     assert!((before..before + 50_000).contains(&cut), "{before} {cut}");
 }
+
+/// A machine that writes without a flush and then asks for its own power cut, four times.
+const AGAIN: &str = r#"command = ["sh", "-ec", '''
+if [ $STASIS_BOOT -le 4 ]; then
+    head -c 256K /dev/zero | tr '\0' x |
+        dd of=/dev/nvme0n1 bs=4096 seek=$((STASIS_BOOT * 64)) oflag=direct iflag=fullblock status=none
+    stasis-fault power-cut; sleep 100
+fi
+for boot in 1 2 3 4; do
+    dd if=/dev/nvme0n1 bs=4096 skip=$((boot * 64)) count=64 status=none | tr -d '\0' | wc -c
+done''']
+[[drive]]
+model  = "fixed:100us"
+medium = "ram:8MiB"
+[[fault]]
+kind    = "power-cut"
+when    = "asked"
+restart = "100ms"
+"#;
+
+#[test]
+fn a_cut_that_is_asked_for_takes_what_is_not_flushed_each_time() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("again.toml"), AGAIN).unwrap();
+    let run = bench.run(&["again.toml", "--engine=exact", "--results", "again"]);
+    run.expect(0);
+    let left: Vec<u64> = run.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(left.len(), 4);
+    assert!(left[1..].iter().any(|left| *left < 256 << 10), "{left:?}");
+    assert_eq!(bench.json("again/summary.json")["faults"][0]["happened"], 4);
+}

@@ -16,7 +16,8 @@ pub const MAX_UNSETTLED: u64 = 32 << 20;
 /// what it wrote. It stands on the drive itself or a tap on that.
 pub struct PowerCuts {
     lower: Box<dyn Layer>,
-    strict: bool,
+    /// The cache as it is after a cut.
+    empty: VolatileCache,
     /// Power cuts to come: after the last one there is nothing to follow.
     left: usize,
     cache: VolatileCache,
@@ -58,12 +59,12 @@ impl PowerCuts {
     pub fn new(lower: Box<dyn Layer>, block_size: u32, count: usize, strict: bool) -> Self {
         let properties = lower.properties();
         let power_loss = properties.power_loss.for_blocks(block_size.into());
-        let cache = VolatileCache::new(power_loss, properties.discard_zeroes).strict(strict);
+        let empty = VolatileCache::new(power_loss, properties.discard_zeroes).strict(strict);
         Self {
             lower,
-            strict,
             left: count,
-            cache,
+            cache: empty.clone(),
+            empty,
             changes: VecDeque::new(),
             held: 0,
             places: HashMap::new(),
@@ -207,9 +208,7 @@ impl Control for PowerCuts {
         }
         (self.held, self.left) = (0, self.left.saturating_sub(1));
         self.places.clear();
-        let (power_loss, zeroes) =
-            (*self.cache.power_loss(), self.lower.properties().discard_zeroes);
-        self.cache = VolatileCache::new(power_loss, zeroes).strict(self.strict);
+        self.cache = self.empty.clone();
         self.lower.control().cut_power(sampling);
     }
 }
