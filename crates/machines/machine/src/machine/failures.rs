@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
+use stasis_block::splitmix;
 
 /// How a machine fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +60,11 @@ impl Failures {
     /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         let Some(begun) = self.begun else { return };
-        let its = self.waiting.iter().find(|failure| failure.number == number);
-        if let Some(&failure) = its {
+        let its = self.waiting.iter_mut().find(|failure| failure.number == number);
+        if let Some(its) = its {
+            let failure = *its;
+            // Each draws anew what it leaves.
+            its.seed = splitmix::nth(its.seed, 1);
             let at = now.saturating_sub(begun).saturating_add(failure.at);
             let place = self.coming.partition_point(|other| other.at <= at);
             self.coming.insert(place, Failure { at, ..failure });
