@@ -184,6 +184,14 @@ fn clusters_of_redis_come_back_from_power_cuts() {
     example.finds("appendfsync always", "appendfsync no");
 }
 
+/// PostgreSQL with a synchronous standby, both of which lose their power.
+#[test]
+#[ignore = "builds a guest with PostgreSQL: make slow-test"]
+fn clusters_of_postgresql_come_back_from_power_cuts() {
+    let example = Example::read("postgresql.toml");
+    example.keeps_and_repeats(" of 40 acknowledged, none lost\n", 2);
+}
+
 /// Three machines, booted anew the first two times and kept from the second on.
 #[test]
 fn a_cluster_that_is_kept_runs_as_one_that_boots() {
