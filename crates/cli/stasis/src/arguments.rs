@@ -55,7 +55,7 @@ otherwise; 124 if a time limit was reached, 125 if the run failed,
 126 or 127 if COMMAND could not be started, 130 if it was stopped.";
 
 /// Arguments of `stasis run`. Words win over the experiment's file.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, PartialEq, clap::Args)]
 #[command(after_help = run_help())]
 pub struct RunArguments {
     /// An experiment file
@@ -97,7 +97,7 @@ pub struct RunArguments {
 }
 
 /// The machine, its drives and its guest, for what runs one.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct MachineArguments {
     /// Add a drive: what it is like and where its bytes live
     #[arg(long, value_name = "KEY=VALUE,...")]
@@ -122,7 +122,7 @@ pub struct MachineArguments {
 }
 
 /// The guest's system, and the files added to it.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct GuestArguments {
     /// Copy a file or folder into the guest's /root, or to DESTINATION
     #[arg(long = "file", value_name = "SOURCE[:DESTINATION]")]
@@ -132,7 +132,7 @@ pub struct GuestArguments {
 }
 
 /// The guest's system.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct SystemArguments {
     /// Debian packages that the guest has beside the usual ones
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]

@@ -3,6 +3,8 @@
 mod hashed;
 pub mod words;
 
+pub use hashed::is_unchanged;
+
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;

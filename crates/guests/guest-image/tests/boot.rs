@@ -157,7 +157,9 @@ fn serve(qemu: &mut Child, mut mailbox: SharedFile, job: &Job, input: &[u8]) -> 
                 run.results.extend_from_slice(bytes);
                 Response::Done
             }
-            Request::Typed => Response::Refused(stasis_channel::Refusal::Failed),
+            Request::Typed | Request::Fault { .. } => {
+                Response::Refused(stasis_channel::Refusal::Failed)
+            }
             Request::Log { text } => {
                 run.log += &text;
                 Response::Done

@@ -68,13 +68,13 @@ continue
         assert!(of("alone") == of("stopped"), "{file} differs under gdb");
     }
 
-    // A moment by an I/O's number, at a time, and a debugger that goes away without a word.
-    let (run, said) = under_gdb(
-        &bench,
-        &["--at-io", "d:50"],
-        "left",
-        "monitor drives\nmonitor events\ndisconnect\n",
-    );
+    // The run of results at an I/O's number, and a debugger that goes away without a word.
+    let script = bench.path("left.gdb");
+    std::fs::write(&script, "monitor drives\nmonitor events\ndisconnect\n").unwrap();
+    let mut again = bench.command(&["debug", "--gdb", "alone", "--at-io=d:50", "--results=left"]);
+    again.stdin(std::fs::File::open(&script).unwrap());
+    let run = bench.finish(again);
+    let said = format!("{}{}", run.stdout, run.stderr);
     run.expect(0).says(&["gdb has gone"]);
     assert!(said.contains("d: next event"), "{said}");
     let same = bench.bytes("alone/ios.csv") == bench.bytes("left/ios.csv");
@@ -104,6 +104,7 @@ fn what_cannot_be_debugged_is_told() {
         (&["--at", "soon"][..], "--at: "),
         (&["--at-output", "("][..], "--at-output"),
         (&["--power-cut", "1s"][..], "--power-cut ends the run"),
+        (&["no-such-folder"][..], "no-such-folder"),
     ] {
         let all = [&["debug", "--quiet", "--results=r"], words, &["--", "true"]].concat();
         bench.finish(bench.command(&all)).expect(125).says(&[message]);

@@ -27,6 +27,11 @@ fn plain(path: &Path) -> PathBuf {
     path.components().collect::<PathBuf>().strip_prefix(".").map_or(path.into(), PathBuf::from)
 }
 
+/// Whether the file or folder that a run has read is as it was then.
+pub fn is_unchanged(read: &InputFile) -> bool {
+    input(Path::new(&read.path)).is_ok_and(|now| now == *read)
+}
+
 fn input(path: &Path) -> io::Result<InputFile> {
     let metadata = path.metadata()?;
     let shown = plain(path).display().to_string();

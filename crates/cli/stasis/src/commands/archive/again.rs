@@ -1,17 +1,88 @@
 //! Makes an archive's results again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure, Context, Result};
 use stasis_experiment::{Engine, Experiment};
+use stasis_report::Repeat;
 use stasis_runner::provenance::words::own_words;
 use stasis_runner::STDIN_FILE;
 
 use super::command::{Made, Parse};
 use super::inputs::{inputs, NEITHER};
 use super::whole::Whole;
+use crate::arguments::RunArguments;
 use crate::commands;
 use crate::commands::run::stdin::Source;
+
+/// The part of an experiment that its words leave to the machine: the guest's release, and the
+/// engine.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    suite: Option<String>,
+    engine: Option<Engine>,
+}
+
+impl Origin {
+    /// That of results.
+    pub fn of(results: &Whole) -> Self {
+        let summary = results.first.as_ref();
+        let recipe = summary.and_then(|summary| summary.extra.get("guest_recipe"));
+        let suite = recipe.and_then(|recipe| recipe["suite"].as_str()).map(str::to_owned);
+        let engine = summary.and_then(|summary| summary.engine.parse::<Engine>().ok());
+        Self { suite, engine }
+    }
+
+    /// Gives it to an experiment that does not say.
+    pub fn apply(&self, experiment: &mut Experiment) {
+        if experiment.guest.root.is_none() {
+            experiment.guest.suite = experiment.guest.suite.take().or_else(|| self.suite.clone());
+        }
+        if experiment.engine == Engine::Auto {
+            experiment.engine = self.engine.unwrap_or_default();
+        }
+    }
+}
+
+/// The standard input that results have kept.
+fn kept_stdin(results: &Whole) -> Option<PathBuf> {
+    Some(results.folder.join(STDIN_FILE)).filter(|file| file.exists())
+}
+
+/// A run whose results are there, in the folder in which they were made.
+pub struct RunAgain {
+    /// Its words, without the folder of results.
+    pub arguments: RunArguments,
+    /// The standard input that it had.
+    pub stdin: Option<PathBuf>,
+    /// Its guest's release and its engine.
+    pub origin: Origin,
+}
+
+impl RunAgain {
+    /// That of a folder of results; `parse` reads command lines.
+    ///
+    /// # Errors
+    /// If they are of another command, or a file that the run read is not as it was.
+    pub fn of(results: &Path, parse: Parse) -> Result<Self> {
+        let whole = Whole::read(results)?;
+        let Made::Run(arguments) = parse(&whole.words)? else {
+            bail!("{} is not of one `stasis run`", results.display());
+        };
+        let recorded = whole.first.as_ref().and_then(|summary| Repeat::of(&summary.extra));
+        for input in recorded.map(|repeat| repeat.inputs).unwrap_or_default() {
+            ensure!(
+                stasis_runner::provenance::is_unchanged(&input),
+                "{} is not as the run in {} read it: the moment would be another run's; call this \
+                 in the folder of that run",
+                input.path,
+                results.display()
+            );
+        }
+        let (stdin, origin) = (kept_stdin(&whole), Origin::of(&whole));
+        Ok(Self { arguments: *arguments, stdin, origin })
+    }
+}
 
 /// Runs the command of `words` in the current folder, whose files are below `tree`, with its
 /// results in `results`. The release and the engine are those of `first`.
@@ -41,24 +112,13 @@ pub fn make(
             path.canonicalize().with_context(|| format!("{} is not in it", path.display()))?;
         ensure!(full.starts_with(tree), "{} leads out of it", path.display());
     }
-    let summary = first.first.as_ref();
-    let recipe = summary.and_then(|summary| summary.extra.get("guest_recipe"));
-    let suite = recipe.and_then(|recipe| recipe["suite"].as_str()).map(str::to_owned);
-    let engine = summary.and_then(|summary| summary.engine.parse::<Engine>().ok());
-    let change = |experiment: &mut Experiment| {
-        if experiment.guest.root.is_none() {
-            experiment.guest.suite = experiment.guest.suite.take().or(suite);
-        }
-        if experiment.engine == Engine::Auto {
-            experiment.engine = engine.unwrap_or_default();
-        }
-    };
+    let origin = Origin::of(first);
+    let change = |experiment: &mut Experiment| origin.apply(experiment);
     // The command's own status is among the figures.
     match command {
         Made::Run(mut run) => {
             run.results = Some(results.to_owned());
-            let stdin = first.folder.join(STDIN_FILE);
-            let stdin = Source::Kept(Some(stdin).filter(|file| file.exists()));
+            let stdin = Source::Kept(kept_stdin(first));
             commands::run::changed(*run, stdin, quiet, change)?;
         }
         Made::Sim(mut sim) => {
@@ -80,7 +140,7 @@ pub fn make(
             let results = results.to_str().context("--results is no text")?;
             let mut more = vec!["--results".to_owned(), results.to_owned()];
             if !words.iter().any(|word| word.starts_with("--engine")) {
-                more.extend(engine.map(|engine| format!("--engine={}", engine.name())));
+                more.extend(origin.engine.map(|engine| format!("--engine={}", engine.name())));
             }
             words.splice(own..own, more);
             let Made::Reproduce(arguments) = parse(&words)? else { bail!(NEITHER) };

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use anyhow::{ensure, Context, Result};
 use stasis_report::keep_inputs;
 
-pub use self::command::Made;
-use self::command::Parse;
+pub use self::again::{Origin, RunAgain};
+pub use self::command::{Made, Parse};
 use self::container::{inside, unpack, write, Manifest, FILES, FORM, MANIFEST, RESULTS};
 use self::inputs::{levels, unchanged};
 use self::whole::Whole;

@@ -13,14 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stasis_block::units;
+use stasis_experiment::{Engine, Experiment};
 use stasis_qemu_vm::fd::readable;
 use stasis_run_events::{Debugger, Moment};
 use stasis_runner::{At, Debugged};
 use stasis_terminal::stop_on_signals;
+use tempfile::TempDir;
 
+use super::archive::{Made, Origin, Parse, RunAgain};
 use super::run::stdin::Source;
 use crate::arguments::RunArguments;
 use symbols::Symbols;
@@ -28,15 +31,16 @@ use symbols::Symbols;
 /// Arguments of `stasis debug`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The run is that of `stasis run` with the same words, under the engine exact. It stops at the
-moment, and gdb sees all processors of all machines as threads. Stops, breakpoints, watchpoints and
-steps take no virtual time: the run with them is the run without. `monitor help` in gdb lists what
-only the run knows. `detach` lets the run go on to its end, `kill` ends it.
+    after_help = "The run is that of `stasis run` with the same words, under the engine exact; or, where a folder of
+results is named in place of an experiment, the run that has left them. It stops at the moment, and
+gdb sees all processors of all machines as threads. Stops, breakpoints, watchpoints and steps take
+no virtual time: the run with them is the run without. `monitor help` in gdb lists what only the run
+knows. `detach` lets the run go on to its end, `kill` ends it.
 
 Examples:
-  stasis debug --drive model=fixed:100us --gdb -- dd if=/dev/nvme0n1 of=/dev/null count=8 iflag=direct
+  stasis debug --drive model=fixed:100us,medium=ram:64MiB --gdb -- dd if=/dev/nvme0n1 of=/dev/null count=8 iflag=direct
   stasis debug experiment.toml --at 1.25s --symbols linux/vmlinux --gdb
-  stasis debug experiment.toml --at-io drive0:1234 --listen 1234
+  stasis debug results --at-io drive0:1234 --listen 1234
 
 Exit status: that of `stasis run`."
 )]
@@ -106,9 +110,52 @@ impl Arguments {
     }
 }
 
-/// `stasis debug`.
-pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
-    if arguments.run.power_cut.is_some() {
+/// The run to stop: that of the words, or that of results.
+struct Stopped {
+    run: RunAgain,
+    /// The folder of results that nobody named.
+    _folder: Option<TempDir>,
+}
+
+impl Stopped {
+    fn of(words: &RunArguments, parse: Parse) -> Result<Self> {
+        let results = words.experiment.as_ref().filter(|path| path.is_dir());
+        let Some(results) = results else {
+            let run = RunAgain { arguments: words.clone(), stdin: None, origin: Origin::default() };
+            return Ok(Self { run, _folder: None });
+        };
+        let Made::Run(none) = parse(&["run".to_owned()])? else { bail!("there is no run") };
+        let own = RunArguments { experiment: None, results: None, ..words.clone() };
+        ensure!(
+            own == *none,
+            "the run of {} has words of its own: leave out all others but --results",
+            results.display()
+        );
+        let mut run = RunAgain::of(results, parse)?;
+        let (folder, kept) = match &words.results {
+            Some(named) => (named.clone(), None),
+            None => {
+                let kept = tempfile::tempdir().context("cannot make a temporary folder")?;
+                (kept.path().join("results"), Some(kept))
+            }
+        };
+        run.arguments.results = Some(folder);
+        Ok(Self { run, _folder: kept })
+    }
+
+    /// What the words leave open.
+    fn complete(&self, experiment: &mut Experiment) {
+        self.run.origin.apply(experiment);
+        if experiment.engine == Engine::Auto {
+            experiment.engine = Engine::Exact;
+        }
+    }
+}
+
+/// `stasis debug`; `parse` reads command lines.
+pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode> {
+    let stopped = Stopped::of(&arguments.run, parse)?;
+    if stopped.run.arguments.power_cut.is_some() {
         bail!("--power-cut ends the run: leave it out, and stop --at that time");
     }
     if let Some(symbols) = &arguments.symbols {
@@ -129,7 +176,8 @@ pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
     let named = arguments.function().is_some_and(|function| !function.starts_with("0x"));
     let own = match named || arguments.gdb && arguments.symbols.is_none() {
         true => {
-            let (experiment, base) = super::run::joined(arguments.run.clone())?;
+            let (mut experiment, base) = super::run::joined(stopped.run.arguments.clone())?;
+            stopped.complete(&mut experiment);
             Some(symbols::of_guest(&experiment, &base, &stop)?)
         }
         false => None,
@@ -145,12 +193,14 @@ pub fn main(arguments: Arguments, quiet: bool) -> Result<ExitCode> {
         stop: Arc::clone(&stop),
     }));
     let debugged = Debugged { at, debugger: Arc::clone(&wire) as _ };
-    // The standard input is gdb's.
-    let stdin = match arguments.gdb {
-        true => Source::Kept(None),
-        false => Source::Own,
+    let stdin = match (&stopped.run.stdin, arguments.gdb) {
+        (None, false) => Source::Own,
+        // This program's is gdb's.
+        (kept, _) => Source::Kept(kept.clone()),
     };
-    let status = super::run::debugged(arguments.run, stdin, quiet, &debugged, stop);
+    let run = stopped.run.arguments.clone();
+    let complete = |experiment: &mut Experiment| stopped.complete(experiment);
+    let status = super::run::debugged(run, stdin, quiet, complete, (&debugged, stop));
     let mut wire = wire.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !wire.was_there && status.is_ok() {
         eprintln!("stasis: the moment has not come: the run ended before");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{anyhow, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
-use stasis_experiment::{Engine, Experiment, ExperimentError};
+use stasis_experiment::{Experiment, ExperimentError};
 use stasis_runner::{Debugged, Runner};
 use stasis_terminal::{stop_on_signals, Terminal};
 
@@ -27,15 +27,10 @@ pub(super) fn debugged(
     arguments: RunArguments,
     stdin: stdin::Source,
     quiet: bool,
-    debugged: &Debugged,
-    stop: Arc<AtomicBool>,
+    change: impl FnOnce(&mut Experiment),
+    debugger: (&Debugged, Arc<AtomicBool>),
 ) -> Result<ExitCode> {
-    let change = |experiment: &mut Experiment| {
-        if experiment.engine == Engine::Auto {
-            experiment.engine = Engine::Exact;
-        }
-    };
-    whole(arguments, stdin, quiet, change, Some((debugged, stop)))
+    whole(arguments, stdin, quiet, change, Some(debugger))
 }
 
 /// The same with another standard input, and a change of the experiment that is not in its words.

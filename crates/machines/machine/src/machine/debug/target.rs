@@ -28,6 +28,8 @@ use crate::exit::Exit;
 use crate::vcpu::DebugVcpu;
 
 const INT3: u8 = 0xcc;
+/// Limit on the breakpoints of a session.
+const MAX_BREAKPOINTS: usize = 4096;
 
 /// The machines while the run stands still, and what gdb has set in them.
 #[derive(Default)]
@@ -195,6 +197,9 @@ impl Debuggee {
     fn add(&mut self, linear: u64) -> bool {
         if self.breakpoints.contains_key(&linear) {
             return true;
+        }
+        if self.breakpoints.len() >= MAX_BREAKPOINTS {
+            return false;
         }
         let mut set = Vec::new();
         for (machine, address) in self.places(linear) {
