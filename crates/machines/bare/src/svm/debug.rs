@@ -5,7 +5,7 @@
 //! leaves it in R11, and Linux returns another way then. Only what is asked for is intercepted, so
 //! that a guest without a debugger has its own.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::enter::stasis_switch;
@@ -104,6 +104,8 @@ pub struct DebugRegisters {
 
 /// The watchpoints that the one processor that there is has loaded.
 static LOADED: Mutex<Watches> = Mutex::new([None; WATCHES]);
+/// Whether there are any: each entry asks.
+static ARE_LOADED: AtomicBool = AtomicBool::new(false);
 
 /// Of INT n, in the first word of intercepts.
 const INTN_INTERCEPT: u32 = 1 << 21;
@@ -116,6 +118,7 @@ impl Vcpu {
             self.vmcb.set(DR7, debug.control());
         }
         self.debug = debug;
+        self.is_watched = debug.watches();
         let intn = if debug.breakpoints { INTN_INTERCEPT } else { 0 };
         let first = self.vmcb.get_long(CONTROL_INTERCEPTS) & !INTN_INTERCEPT;
         self.vmcb.set_long(CONTROL_INTERCEPTS, first | intn);
@@ -125,9 +128,13 @@ impl Vcpu {
 
     /// Before an entry.
     pub(super) fn arm(&mut self) {
+        if !self.is_watched && !ARE_LOADED.load(Ordering::Relaxed) {
+            return;
+        }
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         if *loaded != self.debug.watches {
             *loaded = self.debug.watches;
+            ARE_LOADED.store(self.is_watched, Ordering::Relaxed);
             let address = |number: usize| loaded[number].map_or(0, |(address, _, _)| address);
             let addresses = [address(0), address(1), address(2), address(3)];
             // QEMU looks for them in all that runs, as VMRUN alone does not make it

@@ -63,6 +63,8 @@ pub struct Vcpu {
     injected: Option<u8>,
     window: bool,
     pub(super) debug: Debug,
+    /// Whether it has watchpoints.
+    pub(super) is_watched: bool,
 }
 
 /// The control block whose state the processor holds.
@@ -119,6 +121,7 @@ impl Vcpu {
             injected: None,
             window: false,
             debug: Debug::default(),
+            is_watched: false,
         };
         vcpu.reset();
         vcpu

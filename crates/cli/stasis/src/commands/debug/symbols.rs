@@ -122,11 +122,19 @@ const HEADER: usize = 64;
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
 const ABSOLUTE: u16 = 0xfff1;
-const NAMES: &[u8] = b"\0.text\0.data\0.symtab\0.strtab\0.shstrtab\0";
+const NAMES: [&str; 5] = [".text", ".data", ".symtab", ".strtab", ".shstrtab"];
 
 /// An ELF file that has the symbols and no code: two sections say what is code and what is data.
 pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
     let place = |name: &str| symbols.iter().find(|one| one.name == name).map(|one| one.address);
+    // Each behind and before a zero.
+    let names: Vec<u8> = NAMES
+        .iter()
+        .flat_map(|name| [&[0], name.as_bytes()])
+        .flatten()
+        .copied()
+        .chain([0])
+        .collect();
     let begin = place("_text").or(place("_stext")).unwrap_or(0);
     let code_end = place("_etext").unwrap_or(begin).max(begin);
     let end = place("_end").unwrap_or(code_end).max(code_end);
@@ -155,7 +163,7 @@ pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
     let locals = (symbols.len() + 1) as u32;
     let (symbols_at, strings_at) = (HEADER, HEADER + table.len());
     let names_at = strings_at + strings.len();
-    let sections_at = (names_at + NAMES.len()).next_multiple_of(8);
+    let sections_at = (names_at + names.len()).next_multiple_of(8);
     let mut file = Vec::with_capacity(sections_at + 6 * SECTION);
     // 64 bits, little endian; an executable for x86-64.
     file.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
@@ -172,11 +180,11 @@ pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
     }
     file.extend_from_slice(&table);
     file.extend_from_slice(&strings);
-    file.extend_from_slice(NAMES);
+    file.extend_from_slice(&names);
     file.resize(sections_at, 0);
-    let name = |wanted: &[u8]| {
-        NAMES.windows(wanted.len()).position(|part| part == wanted).unwrap_or(0) as u32
-    };
+    // The place of a section's name.
+    let name =
+        |number: usize| 1 + NAMES[..number].iter().map(|name| name.len() as u32 + 1).sum::<u32>();
     let (code, data) = (code_end - begin, end - code_end);
     let mut section = |name: u32, kind: u32, flags: u64, quads: [u64; 3], link: u32, entry: u64| {
         file.extend_from_slice(&name.to_le_bytes());
@@ -191,13 +199,13 @@ pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
     };
     // Flags: writable 1, in memory 2, executable 4. Kinds: symbols 2, strings 3, no bytes 8.
     section(0, 0, 0, [0; 3], 0, 0);
-    section(name(b".text\0"), 8, 2 | 4, [begin, 0, code], 0, 0);
-    section(name(b".data\0"), 8, 1 | 2, [code_end, 0, data], 0, 0);
+    section(name(0), 8, 2 | 4, [begin, 0, code], 0, 0);
+    section(name(1), 8, 1 | 2, [code_end, 0, data], 0, 0);
     let length = table.len() as u64;
-    section(name(b".symtab\0"), 2, 0, [0, symbols_at as u64, length], 4, SYMBOL as u64);
+    section(name(2), 2, 0, [0, symbols_at as u64, length], 4, SYMBOL as u64);
     let length = strings.len() as u64;
-    section(name(b".strtab\0"), 3, 0, [0, strings_at as u64, length], 0, 0);
-    section(name(b".shstrtab\0"), 3, 0, [0, names_at as u64, NAMES.len() as u64], 0, 0);
+    section(name(3), 3, 0, [0, strings_at as u64, length], 0, 0);
+    section(name(4), 3, 0, [0, names_at as u64, names.len() as u64], 0, 0);
     file
 }
 
