@@ -52,7 +52,6 @@ test: ## Install what is missing and run every test
 lint: ## Check format, lints, and where cargo-deny is installed, licences
 	cargo fmt --all --check
 	cargo clippy --locked --release --workspace --all-targets -- --deny warnings
-	scripts/fuzz --check
 	@scripts/check-licences
 
 unit-test: ## Tests that start no guest
@@ -72,6 +71,7 @@ system-test: guest ## Tests that boot guests
 	test -z "$$failed"
 
 slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
+	scripts/fuzz --check
 	$(TEST) --test boot -- --ignored --test-threads=1
 	$(TEST) --test vmm --test differential -- --ignored
 	$(TEST) --test clients --test peer -- --ignored --nocapture --test-threads=1
