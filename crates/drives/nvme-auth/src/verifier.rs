@@ -276,7 +276,7 @@ impl Verifier {
         bytes.truncate(hash.length());
         let sequence = random.sequence();
         let challenge = Box::new(Challenge { hash, group, sequence, bytes, exponent });
-        // What was to be taken is no answer any more.
+        // The answer that was to be taken is none any more.
         self.outgoing = None;
         match group {
             Group::Null => self.challenge(challenge, &[]),

@@ -29,7 +29,7 @@ pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};
-pub use triggers::{check_pattern, FaultTrigger, Trigger};
+pub use triggers::{check_pattern, drive_and_number, FaultTrigger, Trigger};
 
 #[cfg(test)]
 mod tests {

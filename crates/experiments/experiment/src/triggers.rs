@@ -1,4 +1,4 @@
-//! Triggers of faults: what makes a fault begin, where it is not a time.
+//! Triggers of faults: events, not times, that make a fault begin.
 
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ pub(crate) const ASKED: &str = "asked";
 /// Limit on the length of a name by which a guest asks, and of an expression.
 const MAX_WORDS: usize = 256;
 
-/// What makes a fault begin.
+/// The event that makes a fault begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
@@ -47,14 +47,18 @@ pub struct FaultTrigger {
 
 /// `DRIVE:NUMBER`.
 pub(crate) fn io(text: &str) -> Result<Trigger, String> {
-    let parts = text.rsplit_once(':').filter(|(drive, _)| !drive.is_empty());
-    let parsed = parts.and_then(|(drive, order)| Some((drive, order.parse().ok()?)));
-    let Some((drive, order)) = parsed else {
+    let Some((drive, order)) = drive_and_number(text) else {
         return Err(format!(
             "at-io is `{text}`, but must be a drive's name and a command's number, as `disk:1234`"
         ));
     };
-    Ok(Trigger::Io { drive: drive.into(), order })
+    Ok(Trigger::Io { drive, order })
+}
+
+/// The drive's name and the number of `DRIVE:NUMBER`.
+pub fn drive_and_number(text: &str) -> Option<(String, u64)> {
+    let (drive, number) = text.rsplit_once(':').filter(|(drive, _)| !drive.is_empty())?;
+    Some((drive.to_owned(), number.parse().ok()?))
 }
 
 pub(crate) fn output(pattern: &str, machine: Option<String>) -> Result<Trigger, String> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use stasis_experiment::drive_and_number;
 use stasis_report::why::{Which, Why};
 
 /// Arguments of `stasis why`.
@@ -26,9 +27,8 @@ pub struct Arguments {
 
 /// An I/O's drive and number.
 pub fn which(word: &str) -> Result<(String, u64), String> {
-    let parts = word.rsplit_once(':').filter(|(drive, _)| !drive.is_empty());
-    let order = parts.and_then(|(drive, order)| Some((drive.to_owned(), order.parse().ok()?)));
-    order.ok_or_else(|| "must be a drive's name and a number, such as drive0:100".to_owned())
+    drive_and_number(word)
+        .ok_or_else(|| "must be a drive's name and a number, such as drive0:100".to_owned())
 }
 
 /// `stasis why`.

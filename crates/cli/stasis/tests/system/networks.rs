@@ -145,7 +145,7 @@ impl Example {
         (bench, run)
     }
 
-    /// What was acknowledged is there with several seeds, one of them twice with the same results.
+    /// Each acknowledged write is there with several seeds, one of them twice with the same results.
     fn keeps_and_repeats(&self, end: &str, faults: usize) {
         let kept = [1, 1, 2, 3].map(|seed| {
             let (bench, run) = self.run(seed);

@@ -331,7 +331,7 @@ impl Decorator for Faults {
         self.marks.insert(request.tag, mark);
         match &writes[..] {
             [] => self.heal(&command),
-            // What is taken back begins behind what was written; what was moved follows it.
+            // The part that is taken back begins behind the written one; the moved part follows.
             [(taken_back, _), moved @ ..] => {
                 let written = (command.offset, *taken_back);
                 let moved =

@@ -132,7 +132,7 @@ pub fn run(script: &[u8]) {
     assert!(!controller.has_failed());
 }
 
-/// What is kept, but for the bytes that Flexible Data Placement counts.
+/// The kept state, but for the bytes that Flexible Data Placement counts.
 fn kept(controller: &Controller) -> KeptState {
     let mut state = controller.kept_state();
     if let Some(fdp) = &mut state.fdp {

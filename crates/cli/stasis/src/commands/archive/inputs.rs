@@ -271,7 +271,8 @@ pub fn unchanged(path: &Path, started: SystemTime, results: &Path) -> Result<()>
     let changed = metadata.modified().with_context(about)?;
     ensure!(
         changed <= started + CLOCKS,
-        "{} has changed since the run in {} began, so that it would not be repeated. A run whose drives begin empty, as on `medium=ram:1GiB`, leaves no file behind",
+        "{} has changed since the run in {} began, so that the archive would not repeat it. A run \
+         whose drives begin empty, as on `medium=ram:1GiB`, leaves no file behind",
         path.display(),
         results.display()
     );

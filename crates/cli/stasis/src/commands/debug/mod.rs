@@ -143,7 +143,7 @@ impl Stopped {
         Ok(Self { run, _folder: kept })
     }
 
-    /// What the words leave open.
+    /// Fills in the parts of the experiment that the words leave open.
     fn complete(&self, experiment: &mut Experiment) {
         self.run.origin.apply(experiment);
         if experiment.engine == Engine::Auto {

@@ -135,10 +135,10 @@ impl Debuggee {
         number: usize,
         index: usize,
     ) -> bool {
+        let Ok(shown) = machine.vcpus[index].registers() else { return false };
         let Some(debug) = machine.vcpus[index].debug() else { return false };
-        let rip = debug.registers().rip;
         debug
-            .translate(rip)
+            .translate(shown.rip)
             .is_some_and(|(address, _)| self.replaced.contains_key(&(number, address)))
     }
 
