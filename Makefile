@@ -16,6 +16,10 @@ SCOPE ?= --package stasis
 unit-test python-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
 TEST := cargo test --locked --release --workspace --no-fail-fast
 
+# Properties of one commit are tried with the same inputs wherever its tests run; PROPTEST_RNG_SEED= takes others, and
+# `slow-test` draws them.
+export PROPTEST_RNG_SEED ?= 1
+
 # Commit of the program, for results and `stasis --version`.
 export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
 
@@ -72,6 +76,7 @@ system-test: guest ## Tests that boot guests
 
 slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
 	scripts/fuzz --check
+	@seed=$$(shuf -i 2-4294967295 -n 1); echo "properties: PROPTEST_RNG_SEED=$$seed"; PROPTEST_RNG_SEED=$$seed $(TEST) --lib --bins --tests
 	$(TEST) --test boot -- --ignored --test-threads=1
 	$(TEST) --test vmm --test differential -- --ignored
 	$(TEST) --test clients --test peer -- --ignored --nocapture --test-threads=1

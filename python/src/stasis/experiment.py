@@ -413,6 +413,10 @@ class Fault(Table):
     operations: Optional[Sequence[str]] = None
     factor: Optional[float] = None
     delay: Optional[str] = None
+    process: Optional[str] = None
+    memory: Optional[Size] = None
+    by: Optional[str] = None
+    ppm: Optional[int] = None
 
 
 @dataclass

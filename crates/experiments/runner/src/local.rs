@@ -240,6 +240,7 @@ pub fn run(
             waited: machine.spec.wait,
             pauses: machine.pauses.iter().map(pause).collect(),
             failures: machine.failures.iter().map(failure).collect(),
+            orders: machine.guest_faults.clone(),
         });
     }
     let first = &plan.machines.first().context("there is no machine")?.spec;

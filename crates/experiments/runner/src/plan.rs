@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
-use stasis_channel::Job;
+use stasis_channel::{Job, ScheduledGuestFault};
 use stasis_experiment::{
     CpuSpeed, DriveSpec, FaultTrigger, Interface, MachineFailure, MachinePause, MachineSpec,
     TenantSpec,
@@ -113,6 +113,9 @@ pub struct PlannedMachine {
     /// When it fails.
     #[serde(default)]
     pub failures: Vec<MachineFailure>,
+    /// Faults that the agent of its guest brings about.
+    #[serde(default)]
+    pub guest_faults: Vec<ScheduledGuestFault>,
 }
 
 /// A place on a shared drive.

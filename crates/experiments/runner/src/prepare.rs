@@ -266,6 +266,8 @@ impl<'a> RunSetup<'a> {
         // The experiment's check has seen them.
         let pauses = experiment.pauses_of(&spec).unwrap_or_default();
         let failures = experiment.failures_of(&spec).unwrap_or_default();
+        let guest_faults = experiment.guest_faults_of(&spec).unwrap_or_default();
+        job.ordered = !guest_faults.is_empty();
         let cut = |failure: &&MachineFailure| failure.kind == MachineFailureKind::PowerCut;
         let cuts = failures.iter().filter(cut);
         // How often a trigger comes is known at the end only.
@@ -278,7 +280,7 @@ impl<'a> RunSetup<'a> {
             // Linux, Documentation/admin-guide/kernel-parameters.txt.
             spec.kernel_command_line.push_str(" unknown_nmi_panic");
         }
-        PlannedMachine { name, spec, job, drives, pauses, failures }
+        PlannedMachine { name, spec, job, drives, pauses, failures, guest_faults }
     }
 
     /// Time that the software of a guest with `vcpus` processors adds to a read as fio measures it

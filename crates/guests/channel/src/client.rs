@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use crate::message::{kind, take_u32};
-use crate::{Job, Refusal, Stream, Typed, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
+use crate::{Job, Orders, Refusal, Stream, Typed, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
 
 /// The carrier of the channel: the mailbox and the doorbell as the guest sees them.
 pub trait Transport {
@@ -173,6 +173,26 @@ impl<T: Transport> Client<T> {
         let length = copy(self.payload(), words);
         let answer = self.call(kind::FAULT, length)?;
         Ok(String::from_utf8_lossy(answer).into_owned())
+    }
+
+    /// Asks for the faults that the agent is to bring about.
+    ///
+    /// # Errors
+    /// The machine refuses, or its answer makes no sense.
+    pub fn orders(&mut self) -> Result<Orders, ClientError> {
+        let kind = kind::ORDERS;
+        let json = self.call(kind, 0)?;
+        serde_json::from_slice(json)
+            .map_err(|e| ClientError::Malformed { kind, cause: e.to_string() })
+    }
+
+    /// The ordered fault of this number has come about.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn ordered(&mut self, number: u16) -> Result<(), ClientError> {
+        self.payload()[..4].copy_from_slice(&u32::from(number).to_le_bytes());
+        self.call(kind::ORDERED, 4).map(drop)
     }
 
     /// The command has ended with `status`.

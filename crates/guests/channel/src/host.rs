@@ -185,6 +185,8 @@ impl Host {
             | Request::Output { .. }
             | Request::Typed
             | Request::Fault { .. }
+            | Request::Orders
+            | Request::Ordered { .. }
             | Request::Log { .. } => {}
         }
         Ok(request)
@@ -221,7 +223,7 @@ impl Host {
         kind: u32,
         length: u32,
     ) -> Result<(), ProtocolError> {
-        if !(kind::HELLO..=kind::FAULT).contains(&kind) {
+        if !(kind::HELLO..=kind::ORDERED).contains(&kind) {
             return Err(ProtocolError::Unknown { kind });
         }
         let size = length as usize;
@@ -252,6 +254,8 @@ impl Host {
             Request::Output { .. }
             | Request::Typed
             | Request::Fault { .. }
+            | Request::Orders
+            | Request::Ordered { .. }
             | Request::Exited { .. } => self.phase == Phase::Running,
             Request::NotStarted { .. } => matches!(self.phase, Phase::Preparing | Phase::Running),
             Request::Results { .. } => self.phase == Phase::Collecting && !self.results_ended,
@@ -288,6 +292,11 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
         kind::COMMAND if payload.is_empty() => Request::Command,
         kind::STARTED if payload.is_empty() => Request::Started,
         kind::TYPED if payload.is_empty() => Request::Typed,
+        kind::ORDERS if payload.is_empty() => Request::Orders,
+        kind::ORDERED => match take_u32(payload)? {
+            (number, []) => Request::Ordered { number: u16::try_from(number).ok()? },
+            _ => return None,
+        },
         kind::OUTPUT => {
             let (stream, bytes) = take_u32(payload)?;
             let stream =

@@ -91,6 +91,9 @@ pub struct Job {
     /// Whether processes of the guest can ask for faults, by the program [`crate::FAULT_PROGRAM`].
     #[serde(default)]
     pub asks: bool,
+    /// Whether the agent is to ask for faults that it brings about ([`crate::Orders`]).
+    #[serde(default)]
+    pub ordered: bool,
     /// Whether bfq is to idle while it has raised some, as on drives that seek.
     #[serde(default = "yes")]
     pub idles: bool,
@@ -174,6 +177,7 @@ impl Job {
             interfaces: Vec::new(),
             hosts: Vec::new(),
             asks: false,
+            ordered: false,
             idles: true,
         }
     }

@@ -14,12 +14,14 @@ mod client;
 mod host;
 mod job;
 mod message;
+mod orders;
 mod terminal;
 
 pub use client::{Client, ClientError, InputReader, ResultsWriter, Transport};
 pub use host::{Host, Mailbox, ProtocolError};
 pub use job::{CheckedDisk, Job, NetworkInterface, RootDevice};
 pub use message::{Refusal, Request, Response, Stream};
+pub use orders::{Begins, GuestFault, Orders, ScheduledGuestFault};
 pub use terminal::{Keyboard, SharedKeyboard, Typed, WindowSize, MAX_TYPED};
 
 /// Version of the protocol; also the PCI revision of the device.

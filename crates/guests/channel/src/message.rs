@@ -19,6 +19,8 @@ pub(crate) mod kind {
     pub const COMMAND: u32 = 13;
     pub const TYPED: u32 = 14;
     pub const FAULT: u32 = 15;
+    pub const ORDERS: u32 = 16;
+    pub const ORDERED: u32 = 17;
 }
 
 /// Where the command wrote a piece of its output.
@@ -76,6 +78,14 @@ pub enum Request<'a> {
     Fault {
         /// Its words.
         text: Cow<'a, str>,
+    },
+    /// Asks for the faults that the agent is to bring about. Answer: [`Response::Bytes`], a
+    /// [`crate::Orders`].
+    Orders,
+    /// An ordered fault has come about.
+    Ordered {
+        /// Number of the fault.
+        number: u16,
     },
     /// The command has ended. Status as a shell gives it: the exit code, or
     /// 128 + the signal's number.

@@ -137,6 +137,10 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(4, &[3, 0, 0, 0, b'x']), 1, "no such stream");
     assert_eq!(tell(4, &[2, 0, 0, 0, b'x']), 0);
     assert_eq!(tell(15, b"cut \xff"), 0);
+    assert_eq!(tell(16, &[0]), 1, "a payload where none belongs");
+    assert_eq!(tell(16, &[]), 0);
+    assert_eq!(tell(17, &65_536u32.to_le_bytes()), 1, "no such fault");
+    assert_eq!(tell(17, &7u32.to_le_bytes()), 0);
     assert_eq!(tell(5, &256u32.to_le_bytes()), 1, "no such status");
     assert_eq!(tell(6, &[127, 0, 0, 0, b'n', 0xff]), 0);
     assert_eq!(tell(5, &0u32.to_le_bytes()), 3, "it has ended already");
@@ -145,7 +149,8 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(7, b"more"), 3, "after the end");
     assert_eq!(tell(14, &[]), 3, "nobody types after the end");
     assert_eq!(tell(15, b"cut"), 3, "no fault after the end");
-    assert_eq!(tell(16, &[]), 2);
+    assert_eq!(tell(16, &[]), 3, "no orders after the end");
+    assert_eq!(tell(18, &[]), 2);
     assert_eq!(tell(u32::MAX, &[]), 2);
     assert_eq!(tell(9, &[]), 0);
     assert_eq!(tell(8, b"x"), 3);
@@ -162,6 +167,8 @@ fn what_the_machine_was_told() {
             "Started",
             "Help { on: true }",
             "Fault { text: \"cut \u{fffd}\" }",
+            "Orders",
+            "Ordered { number: 7 }",
             "NotStarted { status: 127, message: \"n\u{fffd}\" }",
             "Finished"
         ]
@@ -199,7 +206,7 @@ proptest! {
     /// Any message of a guest gets an answer or a refusal, never a panic.
     #[test]
     fn hostile_requests(calls in prop::collection::vec(
-        (0u32..15, prop_oneof![0u32..64, Just(MAX_PAYLOAD as u32), any::<u32>()],
+        (0u32..20, prop_oneof![0u32..64, Just(MAX_PAYLOAD as u32), any::<u32>()],
          prop::collection::vec(any::<u8>(), 0..64)), 1..40))
     {
         let mut memory = vec![0; MAILBOX_SIZE];

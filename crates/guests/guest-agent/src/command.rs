@@ -18,7 +18,7 @@ use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 use stasis_channel::{Client, Job, Stream, Transport};
 
-use crate::faults::Asked;
+use crate::faults::Faults;
 use crate::AgentError;
 
 /// The environment of every command; the job can replace its members.
@@ -41,8 +41,8 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
         Err((status, message)) => return Ok(client.not_started(status, &message)?),
     };
     let orphans = child_signals()?;
-    let asked = job.asks.then(Asked::offer).transpose()?;
-    if job.prompt_output {
+    let mut faults = Faults::of(job)?;
+    if job.prompt_output || job.ordered {
         crate::kernel::come_first()?;
     }
     client.started()?;
@@ -60,7 +60,7 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
     ];
     let mut limit = Limit::new(job.limit_ms);
     loop {
-        if wait(&orphans, &pipes, asked.as_ref(), limit.left())? {
+        if wait(&orphans, &pipes, &faults, limit.left())? {
             // Its session is its own; processes that have left the session are killed after its
             // end.
             limit.reached = true;
@@ -69,16 +69,17 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
         // Asked first: the command's output before its end is in the pipes by now, and is taken out
         // below.
         let status = reap(&orphans, pid);
+        let mut written = false;
         for slot in &mut pipes {
             if let Some(pipe) = slot {
-                if pipe.relay(client)? {
+                let (sent, ended) = pipe.relay(client)?;
+                written |= sent > 0;
+                if ended {
                     *slot = None;
                 }
             }
         }
-        if let Some(asked) = &asked {
-            asked.relay(client)?;
-        }
+        faults.attend(client, written)?;
         if let Some(status) = status {
             if limit.reached {
                 client.log(&format!("the command ran longer than {} ms", job.limit_ms))?;
@@ -265,14 +266,14 @@ pub(crate) fn child_signals() -> Result<SignalFd, AgentError> {
 fn wait(
     orphans: &SignalFd,
     pipes: &[Option<Pipe>; 2],
-    asked: Option<&Asked>,
+    faults: &Faults,
     limit: PollTimeout,
 ) -> Result<bool, AgentError> {
     let mut waiting =
-        std::array::from_fn::<_, 4, _>(|_| PollFd::new(orphans.as_fd(), PollFlags::POLLIN));
+        std::array::from_fn::<_, 5, _>(|_| PollFd::new(orphans.as_fd(), PollFlags::POLLIN));
     let mut count = 1;
     let pipes = pipes.iter().flatten().map(|pipe| pipe.end.as_fd());
-    for readable in pipes.chain(asked.map(Asked::descriptor)) {
+    for readable in pipes.chain(faults.descriptors()) {
         waiting[count] = PollFd::new(readable, PollFlags::POLLIN);
         count += 1;
     }
@@ -314,9 +315,9 @@ impl Pipe {
         Self { end, stream }
     }
 
-    /// Sends what is in the pipe; true at its end. At most two pipes full, so
+    /// Sends what is in the pipe; returns how many bytes, and whether that is its end. At most two pipes full, so
     /// that a background process that never stops writing cannot hold it.
-    fn relay<T: Transport>(&self, client: &mut Client<T>) -> Result<bool, AgentError> {
+    fn relay<T: Transport>(&self, client: &mut Client<T>) -> Result<(usize, bool), AgentError> {
         /// Default capacity of a pipe in bytes (pipe(7)).
         const CAPACITY: usize = 65_536;
         let mut sent = 0;
@@ -332,11 +333,11 @@ impl Pipe {
                     Err(e) => Err(e.into()),
                 })?;
             if length == 0 {
-                return Ok(ended);
+                return Ok((sent, ended));
             }
             sent += length;
         }
-        Ok(false)
+        Ok((sent, false))
     }
 }
 

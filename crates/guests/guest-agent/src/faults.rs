@@ -1,7 +1,7 @@
-//! Faults that a process of the guest asks for: the program `stasis-fault`, and the agent's end of
-//! its socket.
+//! Faults that the agent has a part in: those that the machine orders, and those that a process
+//! asks for by the program `stasis-fault`.
 //!
-//! The socket is in the abstract namespace (unix(7)), so that any user may use it, on any root. A
+//! The socket of that program is in the abstract namespace (unix(7)), so that any user may use it, on any root. A
 //! request is one datagram with the words; the answer is one, empty if the fault comes, else why
 //! not.
 
@@ -13,9 +13,46 @@ use nix::mount::{mount, MsFlags};
 use nix::sys::socket::{
     bind, recv, recvfrom, sendto, socket, AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr,
 };
-use stasis_channel::{Client, Transport, FAULT_PROGRAM};
+use stasis_channel::{Client, Job, Transport, FAULT_PROGRAM};
 
+use crate::orders::Orders;
 use crate::AgentError;
+
+/// The faults of a run that concern the guest's agent.
+pub(crate) struct Faults {
+    asked: Option<Asked>,
+    orders: Option<Orders>,
+}
+
+impl Faults {
+    /// Those of a job.
+    pub(crate) fn of(job: &Job) -> Result<Self, AgentError> {
+        let asked = job.asks.then(Asked::offer).transpose()?;
+        let orders = job.ordered.then(Orders::new).transpose()?;
+        Ok(Self { asked, orders })
+    }
+
+    /// Readable where there is something to attend to.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let asked = self.asked.iter().map(|asked| asked.socket.as_fd());
+        asked.chain(self.orders.iter().map(Orders::descriptor))
+    }
+
+    /// Passes on what processes ask for, and carries out what the machine orders. `written`: whether
+    /// the command has written something.
+    pub(crate) fn attend<T: Transport>(
+        &mut self,
+        client: &mut Client<T>,
+        written: bool,
+    ) -> Result<(), AgentError> {
+        let asked = self.asked.as_ref().map_or(Ok(false), |asked| asked.relay(client))?;
+        match &mut self.orders {
+            // What was asked for may be an order.
+            Some(orders) => orders.follow(client, asked, written),
+            None => Ok(()),
+        }
+    }
+}
 
 /// Limit on the bytes of a request's words, and of its answer.
 const MAX_WORDS: usize = 4096;
@@ -24,13 +61,13 @@ const MAX_WORDS: usize = 4096;
 const FOLDER: &str = "/usr/local/bin";
 
 /// The agent's end.
-pub(crate) struct Asked {
+struct Asked {
     socket: OwnedFd,
 }
 
 impl Asked {
     /// Makes the program and its socket.
-    pub(crate) fn offer() -> Result<Self, AgentError> {
+    fn offer() -> Result<Self, AgentError> {
         let program = format!("{FOLDER}/{FAULT_PROGRAM}");
         let file = |e: std::io::Error| AgentError::new("make", program.clone(), e);
         fs::create_dir_all(FOLDER).map_err(file)?;
@@ -46,20 +83,17 @@ impl Asked {
         Ok(Self { socket })
     }
 
-    /// Readable where somebody asks.
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    /// Passes on all that is asked for.
-    pub(crate) fn relay<T: Transport>(&self, client: &mut Client<T>) -> Result<(), AgentError> {
+    /// Passes on all that is asked for; returns whether anything was.
+    fn relay<T: Transport>(&self, client: &mut Client<T>) -> Result<bool, AgentError> {
+        let mut any = false;
         let mut words = [0; MAX_WORDS];
         loop {
             let (length, peer) = match recvfrom::<UnixAddr>(self.socket.as_raw_fd(), &mut words) {
                 Ok((length, peer)) => (length, peer),
                 Err(Errno::EINTR) => continue,
-                Err(_) => return Ok(()),
+                Err(_) => return Ok(any),
             };
+            any = true;
             let answer = client.fault(&words[..length])?;
             let answer = &answer.as_bytes()[..answer.len().min(MAX_WORDS)];
             if let Some(peer) = peer {

@@ -18,6 +18,7 @@ mod faults;
 mod in_place;
 mod kernel;
 mod network;
+mod orders;
 mod port;
 mod results;
 mod root;

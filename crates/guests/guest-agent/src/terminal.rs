@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use stasis_channel::{Client, Job, Stream, Transport, WindowSize};
 
 use crate::command::{assemble, child_signals, not_executable, reap};
-use crate::faults::Asked;
+use crate::faults::Faults;
 use crate::AgentError;
 
 /// How often the machine is asked for input, where its answer has no interval.
@@ -48,7 +48,7 @@ pub(crate) fn run<T: Transport>(
     };
     let mut pty = Pty::attach(&mut command, window)?;
     let orphans = child_signals()?;
-    let asked = job.asks.then(Asked::offer).transpose()?;
+    let mut faults = Faults::of(job)?;
     client.started()?;
     let spawned = command.spawn();
     // The command's end of the terminal is now the command's alone.
@@ -61,13 +61,11 @@ pub(crate) fn run<T: Transport>(
         }
     };
     loop {
-        pty.wait(&orphans, asked.as_ref())?;
+        pty.wait(&orphans, &faults)?;
         // Asked first, so that what was written before the end is taken below.
         let status = reap(&orphans, child);
-        pty.relay(client)?;
-        if let Some(asked) = &asked {
-            asked.relay(client)?;
-        }
+        let written = pty.relay(client)? > 0;
+        faults.attend(client, written)?;
         if let Some(status) = status {
             return Ok(client.exited(status)?);
         }
@@ -110,10 +108,10 @@ impl Pty {
     }
 
     /// Sleeps until the command has written or ended, or the machine is to be asked.
-    fn wait(&self, orphans: &SignalFd, asked: Option<&Asked>) -> Result<(), AgentError> {
+    fn wait(&self, orphans: &SignalFd, faults: &Faults) -> Result<(), AgentError> {
         let mut waiting = vec![PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
         let master = self.open.then_some(self.master.as_fd());
-        let more = master.into_iter().chain(asked.map(Asked::descriptor));
+        let more = master.into_iter().chain(faults.descriptors());
         waiting.extend(more.map(|readable| PollFd::new(readable, PollFlags::POLLIN)));
         let left = self.every.saturating_sub(self.asked.elapsed()).as_micros().div_ceil(1000);
         match poll(&mut waiting, left.max(1) as u16) {
@@ -122,8 +120,8 @@ impl Pty {
         }
     }
 
-    /// Sends what the command has written.
-    fn relay<T: Transport>(&mut self, client: &mut Client<T>) -> Result<(), AgentError> {
+    /// Sends what the command has written; returns how many bytes.
+    fn relay<T: Transport>(&mut self, client: &mut Client<T>) -> Result<usize, AgentError> {
         /// So that a command that never stops writing is interrupted all the same.
         const MAX_AT_ONCE: usize = 65_536;
         let mut sent = 0;
@@ -145,7 +143,7 @@ impl Pty {
             }
             sent += length;
         }
-        Ok(())
+        Ok(sent)
     }
 
     /// Takes what was typed, and the window's size.

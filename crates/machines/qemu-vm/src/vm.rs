@@ -315,7 +315,9 @@ impl Vm {
                 // No command runs on a terminal here.
                 Request::Typed => Response::Refused(stasis_channel::Refusal::Failed),
                 // No job here lets a process ask for one.
-                Request::Fault { .. } => Response::Refused(stasis_channel::Refusal::Failed),
+                Request::Fault { .. } | Request::Orders | Request::Ordered { .. } => {
+                    Response::Refused(stasis_channel::Refusal::Failed)
+                }
                 Request::Log { text } => {
                     outcome.message += &text;
                     Response::Done

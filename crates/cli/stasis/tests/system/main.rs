@@ -12,6 +12,7 @@ mod drives;
 mod ends;
 mod examples;
 mod expected;
+mod faults;
 mod flash;
 mod images;
 mod measure;

@@ -262,6 +262,10 @@ impl FileSystem {
             self.mapped(inode, &mut pieces)?;
         }
         let pieces = within(pieces, inode.size)?;
+        // Here, with the file's name, and not in the middle of a copy or of a guest's run.
+        if pieces.iter().any(|piece| piece.from + piece.length > self.source.length()) {
+            return Err(damaged("a block beyond its end"));
+        }
         Ok(Content::Pieces { source: Arc::clone(&self.source), pieces, length: inode.size })
     }
 

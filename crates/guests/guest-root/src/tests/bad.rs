@@ -129,6 +129,27 @@ fn images_without_a_linux() {
     bad(&unclean, "e2fsck -p");
 }
 
+/// Whichever file's first extent it is: nothing is left for the copy, or the guest, to trip over.
+#[test]
+fn files_with_blocks_beyond_the_end() {
+    /// The magic number of a node of extents without levels below (ext4/ifork.rst).
+    const LEAF: [u8; 2] = [0x0a, 0xf3];
+    let (_folder, path) = image(&mut read_bytes(&archive(&items())).unwrap());
+    let whole = fs::read(path).unwrap();
+    let mut tried = 0;
+    for at in (0..whole.len() - 24).step_by(4) {
+        let node = &whole[at..at + 24];
+        // One entry or more, of four at most, in an inode.
+        if node[..2] == LEAF && (1..=4).contains(&node[2]) && node[4..8] == [4, 0, 0, 0] {
+            let mut damaged = whole.clone();
+            damaged[at + 12 + 6] = 1;
+            bad(&damaged, "block");
+            tried += 1;
+        }
+    }
+    assert!(tried > 5, "{tried} files with extents");
+}
+
 #[test]
 fn what_is_not_there_or_may_not_be_read() {
     let folder = folder(&items());

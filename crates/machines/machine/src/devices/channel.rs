@@ -27,6 +27,11 @@ pub enum AgentEvent {
     Help(bool),
     /// The guest asks for a fault, to be answered by [`ChannelDevice::answer`].
     Asks(String),
+    /// The agent asks for the faults that it is to bring about, to be answered by
+    /// [`ChannelDevice::answer`].
+    WantsOrders,
+    /// The ordered fault of this number has come about.
+    Ordered(u16),
     /// The command begins now.
     Started,
     /// The command has ended with this status.
@@ -160,7 +165,7 @@ impl ChannelDevice {
         self.heard.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Answers the request for a fault: with nothing, or with why there is none.
+    /// Answers a request for a fault, with nothing or with why there is none, or for orders.
     pub fn answer(&mut self, text: &[u8]) {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Bytes(text));
     }
@@ -265,6 +270,8 @@ impl ChannelDevice {
                     Stream::Error => RunEvent::ErrorOutput(bytes.to_vec()),
                 })?;
             }
+            Request::Orders => return Ok(AgentEvent::WantsOrders),
+            Request::Ordered { number } => event = AgentEvent::Ordered(number),
             Request::Fault { text } => return Ok(AgentEvent::Asks(text.into_owned())),
             Request::Exited { status } => event = AgentEvent::Exited(i32::from(status)),
             Request::NotStarted { status, message } => {

@@ -1,7 +1,7 @@
 //! Messages of a guest's agent, and its page by which it asks for help.
 
 use stasis_channel::application_hint;
-use stasis_run_events::RunEvent;
+use stasis_run_events::{FaultRecord, RunEvent};
 
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
@@ -58,6 +58,24 @@ impl Machine {
             AgentEvent::Asks(text) => {
                 let answer = timeline.triggers.asked(&text, now_ns);
                 self.channel.answer(answer.err().unwrap_or_default().as_bytes());
+                After::Continue
+            }
+            AgentEvent::WantsOrders => {
+                let orders = self.orders.take(now_ns);
+                // Numbers and words: there is nothing that could not be written.
+                self.channel.answer(&serde_json::to_vec(&orders).unwrap_or_default());
+                After::Continue
+            }
+            AgentEvent::Ordered(fault) => {
+                if self.orders.come(fault) {
+                    timeline.faults.push(FaultRecord {
+                        fault,
+                        at: now_ns,
+                        order: None,
+                        offset: 0,
+                        length: 0,
+                    });
+                }
                 After::Continue
             }
             event => After::Agent(event),

@@ -15,6 +15,7 @@ use super::debug::{Debug, DebugConfig};
 use super::failures::Failures;
 use super::limits::Limits;
 use super::networks::Networks;
+use super::orders::Orders;
 use super::pauses::Pauses;
 use super::rewind::RewindState;
 use super::run::{KernelFiles, Run};
@@ -274,6 +275,7 @@ impl Machine {
             lazy: drives.iter().any(DriveDevice::is_lazy),
             pauses: Pauses::new(config.pauses),
             failures: Failures::new(config.failures),
+            orders: Orders::new(config.orders),
             boot,
             controllers,
             processors,

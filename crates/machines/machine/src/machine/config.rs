@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use stasis_block::clock::Nanos;
-use stasis_channel::Job;
+use stasis_channel::{Job, ScheduledGuestFault};
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
 
 use super::controller::Controller;
@@ -66,6 +66,8 @@ pub struct MachineConfig<'a> {
     pub pauses: Vec<Pause>,
     /// When it fails.
     pub failures: Vec<Failure>,
+    /// Faults that its agent brings about.
+    pub orders: Vec<ScheduledGuestFault>,
 }
 
 /// Configuration of a run.

@@ -13,6 +13,7 @@ mod interrupts;
 mod limits;
 mod networks;
 mod order;
+mod orders;
 mod outcome;
 mod pauses;
 mod ports;
@@ -126,6 +127,7 @@ impl Run<'_> {
             for machine in &mut self.machines {
                 machine.failures.trigger(number, at);
                 machine.pauses.trigger(number, at);
+                machine.orders.trigger(number, at);
                 for drive in &mut machine.drives {
                     drive.control().begin_fault(number, at);
                 }

@@ -35,7 +35,9 @@ impl Run<'_> {
             | AgentEvent::Ready
             | AgentEvent::HelpPage(_)
             | AgentEvent::Help(_)
-            | AgentEvent::Asks(_) => {}
+            | AgentEvent::Asks(_)
+            | AgentEvent::WantsOrders
+            | AgentEvent::Ordered(_) => {}
             AgentEvent::WantsCommand => self.give_commands()?,
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
@@ -58,6 +60,7 @@ impl Run<'_> {
                     for machine in &mut self.machines {
                         machine.pauses.begin(now);
                         machine.failures.begin(now);
+                        machine.orders.begin(now);
                     }
                     self.debug_begins();
                 }

@@ -7,6 +7,7 @@ use stasis_run_events::Ending;
 
 use super::controller::Controller;
 use super::failures::Failures;
+use super::orders::Orders;
 use super::pauses::Pauses;
 use super::rewind::RewindState;
 use super::timeline::Timeline;
@@ -34,6 +35,7 @@ pub(super) struct Machine {
     pub(super) lazy: bool,
     pub(super) pauses: Pauses,
     pub(super) failures: Failures,
+    pub(super) orders: Orders,
     /// How it boots.
     pub(super) boot: Boot,
     /// How each of its drives is presented.

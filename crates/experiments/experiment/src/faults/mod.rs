@@ -1,16 +1,22 @@
-//! Faults of drives and machines, as a user schedules them.
+//! Faults of drives, machines and guests, as a user schedules them.
+
+mod guests;
+mod machines;
+mod triggered;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
-use stasis_block::{splitmix, units, Operation, Random};
+use stasis_block::{units, Operation};
 use stasis_config::{guess, listed};
 use stasis_drive::{DriveFault, DriveFaultKind};
-use stasis_media::MediumSpec;
 
 use crate::file::missing;
-use crate::triggers::{self, FaultTrigger, Trigger, ASKED};
-use crate::{DriveSpec, Experiment, MachineSpec};
+use crate::triggers::ASKED;
+use crate::Experiment;
+
+use guests::GuestFaultKind;
+pub use machines::{MachineFailure, MachineFailureKind, MachinePause};
 
 /// Limit on the faults of an experiment.
 const MAX_FAULTS: usize = 1024;
@@ -18,69 +24,21 @@ const MAX_FAULTS: usize = 1024;
 /// The kind of a machine's fault: its processors stand still.
 const PAUSE: &str = "pause";
 
-/// Machines' failures draw other numbers than drives.
-const FAILURES: u64 = 0x6661_696c;
-
-/// How a machine fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MachineFailureKind {
-    /// Its power is cut, and that of its drives.
-    PowerCut,
-    /// It is reset; its drives keep their power.
-    Reset,
-    /// Its processors stop, while its devices go on until it is reset.
-    Hang,
-    /// Its kernel panics.
-    Panic,
-}
-
-impl MachineFailureKind {
-    /// Every kind.
-    const ALL: [Self; 4] = [Self::PowerCut, Self::Reset, Self::Hang, Self::Panic];
-
-    /// Name of the kind in experiments and results.
-    fn name(self) -> &'static str {
-        match self {
-            Self::PowerCut => "power-cut",
-            Self::Reset => "reset",
-            Self::Hang => "hang",
-            Self::Panic => "panic",
-        }
-    }
-}
-
-/// A failure of a machine, resolved. Times count from the start of the guests' commands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MachineFailure {
-    /// Number among the experiment's faults.
-    pub number: u16,
-    /// How it fails.
-    pub kind: MachineFailureKind,
-    /// When (ns), or how long after its trigger.
-    pub at: Nanos,
-    /// After what time it boots again (ns), if it does.
-    pub restart: Option<Nanos>,
-    /// Chooses what a power cut leaves of its drives.
-    pub seed: u64,
-    /// Whether something else than time brings it about.
-    #[serde(default)]
-    pub triggered: bool,
-}
-
 /// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultKind {
     Drive(DriveFaultKind),
     Pause,
     Failure(MachineFailureKind),
+    Guest(GuestFaultKind),
 }
 
 impl FaultKind {
     fn all() -> impl Iterator<Item = Self> + Clone {
         let drives = DriveFaultKind::ALL.into_iter().map(Self::Drive);
         let failures = MachineFailureKind::ALL.into_iter().map(Self::Failure);
-        drives.chain([Self::Pause]).chain(failures)
+        let guests = GuestFaultKind::ALL.into_iter().map(Self::Guest);
+        drives.chain([Self::Pause]).chain(failures).chain(guests)
     }
 
     fn name(self) -> &'static str {
@@ -88,6 +46,7 @@ impl FaultKind {
             Self::Drive(kind) => kind.name(),
             Self::Pause => PAUSE,
             Self::Failure(kind) => kind.name(),
+            Self::Guest(kind) => kind.name(),
         }
     }
 
@@ -95,12 +54,14 @@ impl FaultKind {
     fn takes(self, key: &str) -> bool {
         use DriveFaultKind::{BitRot, Slow, Stall};
         match (key, self) {
-            ("machine", Self::Pause | Self::Failure(_)) => true,
+            ("machine", Self::Pause | Self::Failure(_) | Self::Guest(_)) => true,
             ("at" | "within" | "restart", Self::Failure(_)) => true,
             ("begin" | "end", Self::Pause) => true,
             ("name" | "at-io" | "at-output" | "output-of" | "when", _) => true,
-            ("times", Self::Pause | Self::Failure(_)) => true,
+            ("times", Self::Pause | Self::Failure(_) | Self::Guest(_)) => true,
+            (_, Self::Guest(kind)) => kind.takes(key),
             ("machine" | "at" | "within" | "restart", _) => false,
+            ("process" | "memory" | "by" | "ppm", _) => false,
             (_, Self::Pause | Self::Failure(_)) => false,
             ("end" | "first", Self::Drive(kind)) => kind != BitRot,
             ("rate", Self::Drive(kind)) => !matches!(kind, Stall | BitRot),
@@ -110,21 +71,6 @@ impl FaultKind {
             (_, Self::Drive(_)) => true,
         }
     }
-}
-
-/// A fault of a machine, resolved: its processors stand still. Times count from the start of the
-/// guests' commands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MachinePause {
-    /// Number among the experiment's faults.
-    pub number: u16,
-    /// When it begins (ns).
-    pub begin: Nanos,
-    /// When it ends (ns), if it does.
-    pub end: Option<Nanos>,
-    /// Whether something else than time brings it about: its times count from that.
-    #[serde(default)]
-    pub triggered: bool,
 }
 
 /// A fault of a drive or a machine.
@@ -138,9 +84,9 @@ pub struct ScheduledFault {
     pub name: Option<String>,
     /// Drive that it befalls; by default the only one.
     pub drive: Option<String>,
-    /// Machine that pauses or fails; by default the only one.
+    /// Machine that pauses or fails, or in whose guest it happens; by default the only one.
     pub machine: Option<String>,
-    /// When the machine fails, in virtual time after the commands' start.
+    /// When it happens, in virtual time after the commands' start.
     #[serde(with = "units::duration_option")]
     pub at: Option<Nanos>,
     /// `DRIVE:NUMBER`: it begins as this drive of a machine is given its command of this number,
@@ -153,7 +99,7 @@ pub struct ScheduledFault {
     /// `asked`: it begins whenever a guest asks for it by `stasis-fault`.
     #[schemars(extend("enum" = [ASKED]))]
     pub when: Option<String>,
-    /// Limit on how much later than `at` or its trigger it fails: the time is drawn by the seed.
+    /// Limit on how much later than `at` or its trigger it happens: the time is drawn by the seed.
     #[serde(with = "units::duration_option")]
     pub within: Option<Nanos>,
     /// After what time the machine boots again, on its drives as they are left; by default a
@@ -189,6 +135,15 @@ pub struct ScheduledFault {
     /// Time that `slow` adds to a command's.
     #[serde(with = "units::duration_option")]
     pub delay: Option<Nanos>,
+    /// Name of the process that `kill` kills: its program's, or its own.
+    pub process: Option<String>,
+    /// How much memory `memory-shortage` takes from the guest.
+    #[serde(with = "units::size_option")]
+    pub memory: Option<u64>,
+    /// How far `clock-jump` moves the guest's real-time clock, as `5s` or `-5s`.
+    pub by: Option<String>,
+    /// By how many parts per million `clock-drift` makes the guest's clocks faster, or slower.
+    pub ppm: Option<i32>,
 }
 
 /// Every kind's name.
@@ -239,6 +194,10 @@ impl ScheduledFault {
             ("operations", !self.operations.is_empty()),
             ("factor", self.factor.is_some()),
             ("delay", self.delay.is_some()),
+            ("process", self.process.is_some()),
+            ("memory", self.memory.is_some()),
+            ("by", self.by.is_some()),
+            ("ppm", self.ppm.is_some()),
         ] {
             if given && !kind.takes(key) {
                 return Err(refusal(key, kind));
@@ -246,27 +205,6 @@ impl ScheduledFault {
         }
         units::check_span(self.begin, self.end)?;
         Ok(kind)
-    }
-
-    /// The pause of a machine that it describes; `number`: its place in the experiment.
-    fn pause(&self, number: u16) -> MachinePause {
-        let triggered = self.is_triggered();
-        MachinePause { number, begin: self.begin.unwrap_or(0), end: self.end, triggered }
-    }
-
-    /// The failure of a machine that it describes; `number`: its place in the experiment.
-    fn failure(&self, kind: MachineFailureKind, number: u16, seed: u64) -> MachineFailure {
-        let seed = splitmix::nth(seed ^ FAILURES, u64::from(number) + 1);
-        let later = self.within.map_or(0, |within| Random::new(seed).up_to(within));
-        let at_once = (kind == MachineFailureKind::Reset).then_some(0);
-        MachineFailure {
-            number,
-            kind,
-            at: self.at.unwrap_or(0).saturating_add(later),
-            restart: self.restart.or(at_once),
-            seed: splitmix::nth(seed, 1),
-            triggered: self.is_triggered(),
-        }
     }
 
     /// The fault of a drive that it describes; `number`: its place in the experiment.
@@ -321,7 +259,7 @@ fn refusal(key: &str, kind: FaultKind) -> String {
     let name = kind.name();
     let all = FaultKind::all().filter(|kind| kind.takes(key));
     match all.clone().count() {
-        0..=4 => {
+        0..=6 => {
             let kinds = listed(all.map(FaultKind::name));
             format!("{key} is for the kind {kinds}, and not for `{name}`")
         }
@@ -346,119 +284,6 @@ impl Experiment {
             }
         }
         Ok(faults)
-    }
-
-    /// The pauses of a machine.
-    ///
-    /// # Errors
-    /// Returns the invalid value and its allowed values.
-    pub fn pauses_of(&self, machine: &MachineSpec) -> Result<Vec<MachinePause>, String> {
-        let mut pauses: Vec<MachinePause> = Vec::new();
-        for (number, fault) in self.faults.iter().enumerate() {
-            if fault.kind != PAUSE || fault.machine != machine.name {
-                continue;
-            }
-            let pause = fault.pause(u16::try_from(number).unwrap_or(u16::MAX));
-            let meets = |other: &&MachinePause| {
-                !pause.triggered
-                    && !other.triggered
-                    && pause.begin < other.end.unwrap_or(Nanos::MAX)
-                    && other.begin < pause.end.unwrap_or(Nanos::MAX)
-            };
-            if let Some(other) = pauses.iter().find(meets) {
-                return Err(format!("it is during fault {}", other.number));
-            }
-            pauses.push(pause);
-        }
-        Ok(pauses)
-    }
-
-    /// The failures of a machine.
-    ///
-    /// # Errors
-    /// Returns the invalid value and its allowed values.
-    pub fn failures_of(&self, machine: &MachineSpec) -> Result<Vec<MachineFailure>, String> {
-        let mut failures = Vec::new();
-        for (number, fault) in self.faults.iter().enumerate() {
-            if let (true, FaultKind::Failure(kind)) =
-                (fault.machine == machine.name && fault.is_of_machine(), fault.known()?)
-            {
-                let number = u16::try_from(number).unwrap_or(u16::MAX);
-                failures.push(fault.failure(kind, number, self.seed));
-            }
-        }
-        Ok(failures)
-    }
-
-    fn check_machine_fault(&self, fault: &ScheduledFault) -> Result<(), String> {
-        let machines = self.machine.all();
-        let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
-        let Some(machine) = machines.iter().find(|machine| machine.name == fault.machine) else {
-            return Err(match &fault.machine {
-                None => format!("give it a machine: there are {}", listed(names())),
-                Some(name) if names().next().is_none() => {
-                    format!("there is no machine `{name}`: there is one, without a name: leave machine out")
-                }
-                Some(name) => missing("machine", name, names()),
-            });
-        };
-        let kind = fault.known()?;
-        if machine.rewind {
-            return Err("a machine with rewind cannot pause or fail".into());
-        }
-        let FaultKind::Failure(failure) = kind else {
-            if fault.end.is_none() && machine.wait {
-                return Err("without an end its command never ends: give the pause an end, or \
-                            the machine `wait = false`"
-                    .into());
-            }
-            return self.pauses_of(machine).map(drop);
-        };
-        if fault.at.is_none() && !fault.is_triggered() {
-            return Err("say when it happens: give it `at`, `at-io`, `at-output` or `when`".into());
-        }
-        if fault.failure(failure, 0, 0).restart.is_none() && machine.wait {
-            return Err(
-                "without a restart its command never ends: give the fault a `restart`, or \
-                        the machine `wait = false`"
-                    .into(),
-            );
-        }
-        self.check_drives_of_failure(machine, failure)
-    }
-
-    /// Refuses drives that cannot fail with their machine.
-    fn check_drives_of_failure(
-        &self,
-        machine: &MachineSpec,
-        kind: MachineFailureKind,
-    ) -> Result<(), String> {
-        let alone = self.machine.several().is_empty();
-        let drives = if alone { &self.drives } else { &machine.drives };
-        let cut = kind == MachineFailureKind::PowerCut;
-        for drive in drives {
-            let name = drive.name.as_deref().unwrap_or_default();
-            let shared = alone
-                && (drive.scheduler.is_some()
-                    || !drive.limits.is_none()
-                    || !self.workloads.is_empty());
-            let image = matches!(drive.medium, MediumSpec::Qcow2 { .. });
-            let why = match () {
-                () if drive.zones.is_some() => "it has zones",
-                () if drive.ocssd.is_some() => "it is an Open-Channel drive",
-                () if cut && shared => "others share it, or its scheduler is the host's",
-                () if cut && image => "it is an image: take a medium `ram` or `file`",
-                () => continue,
-            };
-            return Err(format!("drive {name} cannot fail with its machine: {why}"));
-        }
-        if let (true, Some(disk)) = (cut, machine.disks.first()) {
-            let name = disk.name.as_deref().unwrap_or_default();
-            return Err(format!(
-                "disk {name} cannot lose its power with its machine: it lies on a shared drive"
-            ));
-        }
-        Ok(())
     }
 
     /// Names of the drives with a model of their own, which faults can befall.
@@ -506,137 +331,6 @@ impl Experiment {
             }
         }
         Ok(())
-    }
-}
-
-impl ScheduledFault {
-    /// Whether something else than time brings it about.
-    fn is_triggered(&self) -> bool {
-        self.at_io.is_some() || self.at_output.is_some() || self.when.is_some()
-    }
-
-    /// Its trigger, if it has one; `number`: its place in the experiment.
-    ///
-    /// # Errors
-    /// Returns the invalid value and its allowed values.
-    fn trigger(&self, number: u16) -> Result<Option<FaultTrigger>, String> {
-        let once = [
-            ("at", self.at.is_some()),
-            ("at-io", self.at_io.is_some()),
-            ("at-output", self.at_output.is_some()),
-            ("when", self.when.is_some()),
-        ];
-        let mut given = once.iter().filter(|(_, given)| *given).map(|(key, _)| key);
-        if let (Some(first), Some(second)) = (given.next(), given.next()) {
-            return Err(format!(
-                "{first} and {second} are given, but a fault begins by one of them"
-            ));
-        }
-        if self.output_of.is_some() && self.at_output.is_none() {
-            return Err("output-of says whose output at-output looks at, which is not given".into());
-        }
-        if self.name.is_some() && self.when.is_none() {
-            return Err("name is for a fault with `when = \"asked\"`".into());
-        }
-        if self.is_of_machine() && self.times.is_some() && self.at_output.is_none() {
-            return Err(
-                "times of a machine's fault counts the lines of at-output, which is not given"
-                    .into(),
-            );
-        }
-        if self.times == Some(0) {
-            return Err("times is 0, but must be at least 1".into());
-        }
-        let (trigger, times) = if let Some(text) = &self.at_io {
-            (triggers::io(text)?, 1)
-        } else if let Some(pattern) = &self.at_output {
-            let times = self.times.filter(|_| self.is_of_machine()).unwrap_or(1);
-            (triggers::output(pattern, self.output_of.clone())?, times)
-        } else if let Some(when) = &self.when {
-            if when != ASKED {
-                return Err(format!("when is `{when}`, but must be `{ASKED}`"));
-            }
-            {
-                let target = if self.is_of_machine() { &self.machine } else { &self.drive };
-                let asked = triggers::asked(self.name.as_deref(), &self.kind, target.as_deref())?;
-                (asked, u64::MAX)
-            }
-        } else {
-            return Ok(None);
-        };
-        Ok(Some(FaultTrigger { number, trigger, times }))
-    }
-}
-
-impl Experiment {
-    /// The triggers of faults.
-    ///
-    /// # Errors
-    /// Returns the invalid value and its allowed values.
-    pub fn triggers(&self) -> Result<Vec<FaultTrigger>, String> {
-        let numbered = (0u16..).zip(&self.faults);
-        numbered.filter_map(|(number, fault)| fault.trigger(number).transpose()).collect()
-    }
-
-    fn check_trigger(&self, fault: &ScheduledFault) -> Result<(), String> {
-        let trigger = fault.trigger(0)?.map(|trigger| trigger.trigger);
-        let machines = self.machine.all();
-        let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
-        match trigger {
-            Some(Trigger::Io { drive, .. }) => self.check_own_drive(&drive),
-            Some(Trigger::Output { machine: Some(name), .. })
-                if !names().any(|other| other == name) =>
-            {
-                Err(match names().next() {
-                    None => "there is one machine, without a name: leave output-of out".into(),
-                    Some(_) => missing("machine", &name, names()),
-                })
-            }
-            Some(Trigger::Asked { .. }) if fault.name.is_some() => {
-                let same = |other: &&ScheduledFault| other.name == fault.name;
-                match self.faults.iter().filter(same).count() {
-                    0 | 1 => Ok(()),
-                    _ => Err(format!(
-                        "another fault has the name `{}`, too",
-                        fault.name.as_deref().unwrap_or_default()
-                    )),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses a drive that does not belong to a machine alone.
-    fn check_own_drive(&self, name: &str) -> Result<(), String> {
-        let several = self.machine.several();
-        let own = |drive: &DriveSpec| drive.name.as_deref() == Some(name);
-        if several.iter().flat_map(|machine| &machine.drives).any(own) {
-            return Ok(());
-        }
-        if let Some(drive) = self.drives.iter().find(|drive| own(drive)) {
-            let shared = !several.is_empty()
-                || drive.scheduler.is_some()
-                || !drive.limits.is_none()
-                || !self.workloads.is_empty();
-            return match shared {
-                false => Ok(()),
-                true => Err(format!(
-                    "drive {name} is shared, or its scheduler is the host's: triggers are for a \
-                     drive that is a machine's own"
-                )),
-            };
-        }
-        let own = several.iter().flat_map(|machine| &machine.drives);
-        let names = self.drives.iter().chain(own).filter_map(|drive| drive.name.as_deref());
-        match names.clone().next() {
-            None => Err(format!("there is no drive `{name}`: no machine has one")),
-            Some(_) => Err(missing("drive", name, names)),
-        }
-    }
-
-    /// Whether any of the faults waits for a guest that asks.
-    pub fn is_asked_for_faults(&self) -> bool {
-        self.faults.iter().any(|fault| fault.when.is_some())
     }
 }
 
@@ -739,59 +433,5 @@ mod tests {
         assert!(finish(&reset.replace("ram:1MiB", "qcow2:x")).is_ok());
         let none = "command = ['true']\n[[fault]]\nkind = 'stall'\n";
         assert!(finish(none).unwrap_err().contains("no drive that it can befall"));
-    }
-}
-
-#[cfg(test)]
-mod trigger_tests {
-    use super::*;
-    use crate::networks::tests::finish;
-
-    const GOOD: &str = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine.drive]]\n\
-         name = 'disk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[machine]]\nname = 'b'\n\
-         [[fault]]\nkind = 'power-cut'\nmachine = 'b'\nat-io = 'disk:7'\nrestart = '1s'\n";
-
-    #[test]
-    fn a_trigger_is_what_the_fault_says() {
-        let trigger = |text: &str| finish(text).unwrap().triggers().unwrap();
-        let io = Trigger::Io { drive: "disk".into(), order: 7 };
-        assert_eq!(trigger(GOOD), [FaultTrigger { number: 0, trigger: io, times: 1 }]);
-        let failures = |text: &str| {
-            let experiment = finish(text).unwrap();
-            experiment.failures_of(&experiment.machine.all()[1]).unwrap()
-        };
-        assert!(failures(GOOD)[0].triggered && failures(GOOD)[0].at == 0);
-        let line =
-            GOOD.replace("at-io = 'disk:7'", "at-output = '^up$'\noutput-of = 'a'\ntimes = 2");
-        let output = Trigger::Output { machine: Some("a".into()), pattern: "^up$".into() };
-        assert_eq!(trigger(&line), [FaultTrigger { number: 0, trigger: output, times: 2 }]);
-        let asked = GOOD.replace("at-io = 'disk:7'", "when = 'asked'\nname = 'cut'");
-        let words = vec!["cut".into(), "power-cut b".into()];
-        let [FaultTrigger { trigger, .. }] = &trigger(&asked)[..] else { panic!("one trigger") };
-        assert_eq!(*trigger, Trigger::Asked { words });
-    }
-
-    #[test]
-    fn wrong_triggers_are_refused_by_name() {
-        for (from, to, expected) in [
-            ("'disk:7'", "'disk'", "must be a drive's name and a command's number"),
-            ("'disk:7'", "'disk:x'", "must be a drive's name and a command's number"),
-            ("'disk:7'", "'dusk:7'", "there is no drive `dusk`; did you mean `disk`?"),
-            ("'disk:7'", "'disk:7'\nat = '1s'", "at and at-io are given"),
-            ("'disk:7'", "'disk:7'\nname = 'cut'", "name is for a fault with `when"),
-            ("'disk:7'", "'disk:7'\ntimes = 2", "times of a machine's fault counts the lines"),
-            ("'disk:7'", "'disk:7'\noutput-of = 'a'", "output-of says whose output"),
-            ("at-io = 'disk:7'", "at-output = '('", "at-output is no regular expression"),
-            ("at-io = 'disk:7'", "at-output = 'x'\noutput-of = 'c'", "there is no machine `c`"),
-            ("at-io = 'disk:7'", "at-output = 'x'\ntimes = 0", "must be at least 1"),
-            ("at-io = 'disk:7'", "when = 'ask'", "it is one of `asked`"),
-            ("at-io = 'disk:7'", "when = 'asked'\nname = 'a b'", "its name is `a b`"),
-        ] {
-            let message = finish(&GOOD.replacen(from, to, 1)).unwrap_err();
-            assert!(message.contains(expected), "{from} -> {to}: {message}");
-        }
-        let shared = "command = ['true']\n[[drive]]\nname = 'disk'\nmodel = 'null'\n\
-             medium = 'ram:1MiB'\nscheduler = 'bfq'\n[[fault]]\nkind = 'stall'\nwhen = 'asked'\n";
-        assert!(finish(shared).unwrap_err().contains("drive disk is shared"));
     }
 }

@@ -1,0 +1,161 @@
+//! Faults inside a guest: when its agent is to bring them about.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use stasis_block::clock::Nanos;
+use stasis_channel::{Begins, GuestFault, ScheduledGuestFault};
+
+/// How often an agent asks for a fault whose trigger it does not see (ns). Each time costs the guest
+/// some 20,000 instructions, and the host as many exits as any request.
+const POLL: Nanos = 5_000_000;
+
+/// A change that an agent is to bring about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change {
+    Begin(GuestFault),
+    End,
+}
+
+/// The orders for a guest's agent.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    /// Changes to come, with when they do after the commands' start (ns) and the fault's number.
+    coming: VecDeque<(Nanos, u16, Change)>,
+    /// Those that wait for their trigger.
+    waiting: Vec<ScheduledGuestFault>,
+    /// When the commands began (ns).
+    begun: Option<Nanos>,
+    /// Numbers of faults that the agent has been told to begin, and has not answered for.
+    given: BTreeSet<u16>,
+}
+
+impl Orders {
+    pub(super) fn new(faults: Vec<ScheduledGuestFault>) -> Self {
+        let (waiting, scheduled): (Vec<_>, Vec<_>) =
+            faults.into_iter().partition(|fault| fault.begins != Begins::InTime);
+        let mut orders = Self { waiting, ..Self::default() };
+        scheduled.into_iter().for_each(|fault| orders.add(fault, 0));
+        orders
+    }
+
+    /// Adds a fault whose times count from `since`.
+    fn add(&mut self, fault: ScheduledGuestFault, since: Nanos) {
+        let ScheduledGuestFault { number, begin, end, fault, .. } = fault;
+        let changes = [(Some(begin), Change::Begin(fault)), (end, Change::End)];
+        for (at, change) in changes.into_iter().filter_map(|(at, change)| Some((at?, change))) {
+            let at = since.saturating_add(at);
+            let place = self.coming.partition_point(|(other, ..)| *other <= at);
+            self.coming.insert(place, (at, number, change));
+        }
+    }
+
+    /// The commands begin.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.begun.get_or_insert(now);
+    }
+
+    /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
+    pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
+        let Some(begun) = self.begun else { return };
+        let its = self.waiting.iter().find(|fault| fault.number == number).cloned();
+        if let Some(fault) = its {
+            self.add(fault, now.saturating_sub(begun));
+        }
+    }
+
+    /// The orders of `now` (ns).
+    pub(super) fn take(&mut self, now: Nanos) -> stasis_channel::Orders {
+        let mut orders = stasis_channel::Orders::default();
+        let since = now.saturating_sub(self.begun.unwrap_or(now));
+        while self.coming.front().is_some_and(|(at, ..)| *at <= since) {
+            match self.coming.pop_front() {
+                Some((_, number, Change::Begin(fault))) => orders.begin.push((number, fault)),
+                Some((_, number, Change::End)) => {
+                    // One that has begun only now is over as well.
+                    orders.begin.retain(|(begun, _)| *begun != number);
+                    orders.end.push(number);
+                }
+                None => {}
+            }
+        }
+        let next = self.coming.front().map(|(at, ..)| at - since);
+        let waits = |begins| self.waiting.iter().any(|fault| fault.begins == begins);
+        let poll = waits(Begins::Elsewhere).then_some(POLL);
+        orders.after_output = waits(Begins::AtOutput);
+        self.given.extend(orders.begin.iter().map(|(number, _)| number));
+        orders.again_ns = next.into_iter().chain(poll).min();
+        orders
+    }
+
+    /// The agent says that the fault of this number has come about; whether it was told to.
+    pub(super) fn come(&mut self, number: u16) -> bool {
+        self.given.remove(&number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drift(number: u16, begin: Nanos, end: Option<Nanos>, begins: Begins) -> ScheduledGuestFault {
+        let fault = GuestFault::ClockDrift { ppm: 100 };
+        ScheduledGuestFault { number, begin, end, begins, fault }
+    }
+
+    fn numbers(orders: &stasis_channel::Orders) -> (Vec<u16>, Vec<u16>, Option<Nanos>) {
+        let begin = orders.begin.iter().map(|(number, _)| *number).collect();
+        (begin, orders.end.clone(), orders.again_ns)
+    }
+
+    #[test]
+    fn orders_come_in_their_time() {
+        let faults =
+            vec![drift(1, 500, None, Begins::InTime), drift(0, 100, Some(300), Begins::InTime)];
+        let mut orders = Orders::new(faults);
+        assert_eq!(numbers(&orders.take(9)), (vec![], vec![], Some(100)));
+        orders.begin(1_000);
+        orders.begin(2_000);
+        assert_eq!(numbers(&orders.take(1_099)), (vec![], vec![], Some(1)));
+        assert!(!orders.come(0), "it has not been told to");
+        assert_eq!(numbers(&orders.take(1_100)), (vec![0], vec![], Some(200)));
+        assert!(orders.come(0) && !orders.come(0) && !orders.come(1));
+        assert_eq!(numbers(&orders.take(1_310)), (vec![], vec![0], Some(190)));
+        assert_eq!(numbers(&orders.take(9_000)), (vec![1], vec![], None));
+    }
+
+    #[test]
+    fn a_late_agent_begins_nothing_that_is_over() {
+        let mut orders = Orders::new(vec![drift(0, 100, Some(300), Begins::InTime)]);
+        orders.begin(0);
+        assert_eq!(numbers(&orders.take(300)), (vec![], vec![0], None));
+    }
+
+    #[test]
+    fn a_triggered_one_counts_from_its_trigger() {
+        let mut orders = Orders::new(vec![drift(2, 10, Some(30), Begins::Elsewhere)]);
+        orders.trigger(2, 5);
+        orders.begin(1_000);
+        assert_eq!(numbers(&orders.take(5_000)), (vec![], vec![], Some(POLL)));
+        for at in [5_000, 6_000] {
+            orders.trigger(1, at);
+            orders.trigger(2, at);
+            assert_eq!(numbers(&orders.take(at)), (vec![], vec![], Some(10)));
+            assert_eq!(numbers(&orders.take(at + 10)), (vec![2], vec![], Some(20)));
+            assert_eq!(numbers(&orders.take(at + 30)), (vec![], vec![2], Some(POLL)));
+        }
+    }
+
+    #[test]
+    fn an_agent_asks_as_often_as_it_must() {
+        for (begins, again, after_output) in [
+            (Begins::AsAsked, None, false),
+            (Begins::AtOutput, None, true),
+            (Begins::Elsewhere, Some(POLL), false),
+        ] {
+            let mut orders = Orders::new(vec![drift(0, 0, None, begins)]);
+            orders.begin(0);
+            let told = orders.take(7);
+            assert_eq!((told.again_ns, told.after_output), (again, after_output));
+        }
+    }
+}
