@@ -68,7 +68,7 @@ impl Orders {
     ) -> Result<(), AgentError> {
         // Nothing can be read from a timer that has not expired (timerfd_create(2)).
         let expired = nix::unistd::read(&self.timer, &mut [0; 8]).is_ok();
-        if !expired && !asked && !(written && self.after_output) {
+        if !(expired || asked || written && self.after_output) {
             return Ok(());
         }
         let orders = client.orders()?;

@@ -41,6 +41,7 @@ fn main() {
         waited: true,
         pauses: Vec::new(),
         failures: Vec::new(),
+        orders: Vec::new(),
     };
     let config = Config {
         machines: vec![machine],

@@ -1,0 +1,197 @@
+//! A fault as a user writes it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+use stasis_block::{units, Operation};
+use stasis_config::{guess, listed};
+use stasis_drive::{DriveFault, DriveFaultKind};
+
+use super::kinds::{kinds, refusal, FaultKind};
+use crate::triggers::ASKED;
+
+/// A fault of a drive or a machine.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ScheduledFault {
+    /// Kind of the fault.
+    #[schemars(extend("enum" = kinds().collect::<Vec<_>>()))]
+    pub kind: String,
+    /// Name by which a guest asks for it.
+    pub name: Option<String>,
+    /// Drive that it befalls; by default the only one.
+    pub drive: Option<String>,
+    /// Machine that pauses or fails, or in whose guest it happens; by default the only one.
+    pub machine: Option<String>,
+    /// When it happens, in virtual time after the commands' start.
+    #[serde(with = "units::duration_option")]
+    pub at: Option<Nanos>,
+    /// `DRIVE:NUMBER`: it begins as this drive of a machine is given its command of this number,
+    /// its `order` in the results' I/Os.
+    pub at_io: Option<String>,
+    /// Regular expression: it begins as a command has written a line that matches.
+    pub at_output: Option<String>,
+    /// Machine whose output `at-output` looks at; by default all.
+    pub output_of: Option<String>,
+    /// `asked`: it begins whenever a guest asks for it by `stasis-fault`.
+    #[schemars(extend("enum" = [ASKED]))]
+    pub when: Option<String>,
+    /// Limit on how much later than `at` or its trigger it happens: the time is drawn by the seed.
+    #[serde(with = "units::duration_option")]
+    pub within: Option<Nanos>,
+    /// After what time the machine boots again, on its drives as they are left; by default a
+    /// machine that is reset does at once, and any other never.
+    #[serde(with = "units::duration_option")]
+    pub restart: Option<Nanos>,
+    /// When it begins, in virtual time after the commands' start or its trigger; by default at
+    /// once.
+    #[serde(with = "units::duration_option")]
+    pub begin: Option<Nanos>,
+    /// When it ends, in virtual time after the commands' start or its trigger; by default never.
+    #[serde(with = "units::duration_option")]
+    pub end: Option<Nanos>,
+    /// Share of the commands that it befalls, 0 to 1; by default all that it concerns.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub rate: Option<f64>,
+    /// The first command that it can befall, by its `order` in the results' I/Os.
+    pub first: Option<u64>,
+    /// Limit on how often it happens; of `bit-rot` the number of sectors, by default 1; of a
+    /// machine's fault at how many lines of output, by default 1.
+    pub times: Option<u64>,
+    /// First byte of the region that it befalls; by default the drive's first.
+    #[serde(with = "units::size_option")]
+    pub offset: Option<u64>,
+    /// Length of that region; by default to the drive's end.
+    #[serde(with = "units::size_option")]
+    pub length: Option<u64>,
+    /// Operations that `slow` and `stall` befall; by default all.
+    pub operations: Vec<Operation>,
+    /// Factor of `slow` on a command's time, at least 1.
+    #[schemars(range(min = 1.0))]
+    pub factor: Option<f64>,
+    /// Time that `slow` adds to a command's.
+    #[serde(with = "units::duration_option")]
+    pub delay: Option<Nanos>,
+    /// Name of the process that `kill` kills: its program's, or its own.
+    pub process: Option<String>,
+    /// How much memory `memory-shortage` takes from the guest.
+    #[serde(with = "units::size_option")]
+    pub memory: Option<u64>,
+    /// How far `clock-jump` moves the guest's real-time clock, as `5s` or `-5s`.
+    pub by: Option<String>,
+    /// By how many parts per million `clock-drift` makes the guest's clocks faster, or slower.
+    pub ppm: Option<i32>,
+}
+
+impl ScheduledFault {
+    /// Whether a machine is befallen, and not a drive.
+    pub(crate) fn is_of_machine(&self) -> bool {
+        FaultKind::all()
+            .any(|kind| kind.name() == self.kind && !matches!(kind, FaultKind::Drive(_)))
+    }
+
+    /// The drive or machine that is befallen.
+    pub fn target(&self) -> &str {
+        let name = if self.is_of_machine() { &self.machine } else { &self.drive };
+        name.as_deref().unwrap_or("machine")
+    }
+
+    /// Its kind, with keys that all have an effect.
+    pub(super) fn known(&self) -> Result<FaultKind, String> {
+        let kind = FaultKind::all().find(|kind| kind.name() == self.kind).ok_or_else(|| {
+            let (guess, all) = (guess(&self.kind, kinds()), listed(kinds()));
+            match self.kind.is_empty() {
+                true => format!("it has no kind; there are {all}"),
+                false => format!("unknown kind `{}`; {guess}there are {all}", self.kind),
+            }
+        })?;
+        for (key, given) in [
+            ("name", self.name.is_some()),
+            ("at-io", self.at_io.is_some()),
+            ("at-output", self.at_output.is_some()),
+            ("output-of", self.output_of.is_some()),
+            ("when", self.when.is_some()),
+            ("drive", self.drive.is_some()),
+            ("machine", self.machine.is_some()),
+            ("at", self.at.is_some()),
+            ("within", self.within.is_some()),
+            ("restart", self.restart.is_some()),
+            ("begin", self.begin.is_some()),
+            ("end", self.end.is_some()),
+            ("rate", self.rate.is_some()),
+            ("first", self.first.is_some()),
+            ("times", self.times.is_some()),
+            ("offset", self.offset.is_some()),
+            ("length", self.length.is_some()),
+            ("operations", !self.operations.is_empty()),
+            ("factor", self.factor.is_some()),
+            ("delay", self.delay.is_some()),
+            ("process", self.process.is_some()),
+            ("memory", self.memory.is_some()),
+            ("by", self.by.is_some()),
+            ("ppm", self.ppm.is_some()),
+        ] {
+            if given && !kind.takes(key) {
+                return Err(refusal(key, kind));
+            }
+        }
+        units::check_span(self.begin, self.end)?;
+        Ok(kind)
+    }
+
+    /// The fault of a drive that it describes; `number`: its place in the experiment.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn of_drive(&self, number: u16) -> Result<DriveFault, String> {
+        let FaultKind::Drive(kind) = self.known()? else {
+            return Err(format!("the kind `{}` is of a machine", self.kind));
+        };
+        self.check(kind)?;
+        Ok(DriveFault {
+            number,
+            kind,
+            begin: self.begin.unwrap_or(0),
+            end: self.end,
+            rate: self.rate.unwrap_or(1.0),
+            first: self.first.unwrap_or(0),
+            times: self.times,
+            offset: self.offset.unwrap_or(0),
+            length: self.length,
+            operations: self.operations.clone(),
+            factor: self.factor.unwrap_or(1.0),
+            delay: self.delay.unwrap_or(0),
+            triggered: self.is_triggered(),
+        })
+    }
+
+    pub(super) fn check(&self, kind: DriveFaultKind) -> Result<(), String> {
+        use DriveFaultKind::{BitRot, Slow};
+        if kind == Slow && self.factor.is_none() && self.delay.is_none() {
+            return Err("slow needs factor or delay".into());
+        }
+        if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
+            return Err(format!("rate is {rate}, but must be 0 to 1"));
+        }
+        if let Some(factor) = self.factor.filter(|factor| !(1.0..=1e9).contains(factor)) {
+            return Err(format!("factor is {factor}, but must be 1 to 1000000000"));
+        }
+        if let Some(times) = self.times.filter(|times| kind == BitRot && *times > MAX_SECTORS) {
+            return Err(format!("times is {times}, but of bit-rot at most {MAX_SECTORS}"));
+        }
+        if self.length == Some(0) {
+            return Err("length is 0, but must be at least one byte".into());
+        }
+        Ok(())
+    }
+}
+
+/// Limit on the sectors of a `bit-rot`.
+const MAX_SECTORS: u64 = stasis_drive::faults::MAX_ROTTEN;
+
+impl ScheduledFault {
+    /// Whether something else than time brings it about.
+    pub(super) fn is_triggered(&self) -> bool {
+        self.at_io.is_some() || self.at_output.is_some() || self.when.is_some()
+    }
+}

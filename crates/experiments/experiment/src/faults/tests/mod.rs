@@ -1,0 +1,102 @@
+//! Faults are read as a user means them, and wrong ones are refused.
+
+mod guests;
+mod triggered;
+
+use crate::networks::tests::finish;
+use stasis_drive::DriveFaultKind;
+
+const GOOD: &str = "command = ['true']\n[[drive]]\nname = 'disk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[drive]]\nname = 'log'\nmodel = 'null'\nmedium = 'ram:1MiB'\n\
+     [[fault]]\nkind = 'lost-write'\ndrive = 'log'\nrate = 0.5\nbegin = '1s'\nend = '2s'\n";
+
+#[test]
+fn a_fault_is_that_of_its_drive() {
+    let experiment = finish(GOOD).unwrap();
+    assert_eq!(experiment.faults_of("disk"), Ok(vec![]));
+    let [fault] = &experiment.faults_of("log").unwrap()[..] else { panic!("one fault") };
+    assert_eq!(fault.kind, DriveFaultKind::LostWrite);
+    assert_eq!((fault.begin, fault.end, fault.rate), (1_000_000_000, Some(2_000_000_000), 0.5));
+    let only =
+        "command = ['true']\n[[drive]]\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[fault]]\nkind = 'read-error'\n";
+    assert_eq!(finish(only).unwrap().faults_of("drive0").unwrap().len(), 1);
+}
+
+#[test]
+fn the_time_of_a_failure_is_drawn_by_the_seed() {
+    let cut = "command = ['true']\n[[fault]]\nkind = 'power-cut'\nat = '1s'\n\
+         within = '1s'\nrestart = '2s'\n";
+    let at = |seed: u64| {
+        let experiment = finish(&format!("seed = {seed}\n{cut}")).unwrap();
+        let [failure] = &experiment.failures_of(&experiment.machine.all()[0]).unwrap()[..] else {
+            panic!("one failure")
+        };
+        assert_eq!(failure.restart, Some(2_000_000_000));
+        failure.at
+    };
+    let times: Vec<_> = (0..20).map(at).collect();
+    assert!(times.iter().all(|at| (1_000_000_000..=2_000_000_000).contains(at)));
+    assert!(times.iter().max().unwrap() - times.iter().min().unwrap() > 500_000_000);
+    assert_eq!(at(3), times[3]);
+}
+
+#[test]
+fn wrong_faults_are_refused_by_name() {
+    for (from, to, expected) in [
+        ("'lost-write'", "'lost-writes'", "did you mean `lost-write`?"),
+        ("kind = 'lost-write'\n", "", "it has no kind"),
+        ("drive = 'log'", "drive = 'lob'", "there is no drive `lob`; did you mean `log`?"),
+        ("drive = 'log'\n", "", "give it a drive: there are `disk`, `log`"),
+        ("rate = 0.5", "rate = 1.5", "1"),
+        ("rate = 0.5", "factor = 2", "factor is for the kind `slow`, and not for `lost-write`"),
+        ("'lost-write'", "'slow'", "slow needs factor or delay"),
+        ("'lost-write'", "'stall'", "rate means nothing for the kind `stall`"),
+        ("end = '2s'", "end = '1s'", "it ends at 1s, but begins at 1s"),
+        ("rate = 0.5", "length = 0", "at least one byte"),
+        ("rate = 0.5", "operations = ['read']", "operations is for the kind `slow`"),
+        ("rate = 0.5", "rats = 0.5", "did you mean `rate`?"),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let message = finish(&GOOD.replacen(from, to, 1)).unwrap_err();
+        assert!(message.contains(expected), "{from} -> {to}: {message}");
+    }
+    let machines = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\
+         [[fault]]\nkind = 'pause'\nmachine = 'a'\nbegin = '1s'\nend = '2s'\n";
+    assert_eq!(finish(machines).unwrap().faults[0].target(), "a");
+    for (from, to, expected) in [
+        ("machine = 'a'\n", "", "give it a machine: there are `a`, `b`"),
+        ("machine = 'a'\n", "machine = 'c'\n", "there is no machine `c`"),
+        ("end = '2s'\n", "", "give the pause an end"),
+        ("end = '2s'", "end = '1s'", "it ends at 1s, but begins at 1s"),
+        ("end = '2s'", "end = '2s'\nrate = 0.5", "rate means nothing for the kind `pause`"),
+        ("end = '2s'", "end = '2s'\nat = '1s'", "at is for the kind `power-cut`, `reset`"),
+        (
+            "end = '2s'\n",
+            "end = '2s'\n[[fault]]\nkind = 'pause'\nmachine = 'a'\nend = '1500ms'\n",
+            "it is during fault 0",
+        ),
+    ] {
+        assert!(machines.contains(from), "{from}");
+        let message = finish(&machines.replacen(from, to, 1)).unwrap_err();
+        assert!(message.contains(expected), "{from} -> {to}: {message}");
+    }
+    let cut = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\
+         [[machine.drive]]\nname = 'disk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n\
+         [[fault]]\nkind = 'power-cut'\nmachine = 'b'\nat = '1s'\nrestart = '2s'\n";
+    assert!(finish(cut).is_ok());
+    for (from, to, expected) in [
+        ("at = '1s'\n", "", "say when it happens"),
+        ("restart = '2s'\n", "", "give the fault a `restart`"),
+        ("'ram:1MiB'", "'qcow2:x'", "drive disk cannot fail with its machine: it is an image"),
+        ("name = 'b'\n", "name = 'b'\nrewind = true\n", "rewind"),
+        ("at = '1s'", "at = '1s'\nend = '2s'", "end means nothing for the kind `power-cut`"),
+        ("at = '1s'", "at = '1s'\ndrive = 'disk'", "drive means nothing"),
+    ] {
+        assert!(cut.contains(from), "{from}");
+        let message = finish(&cut.replacen(from, to, 1)).unwrap_err();
+        assert!(message.contains(expected), "{from} -> {to}: {message}");
+    }
+    let reset = cut.replace("power-cut", "reset").replace("restart = '2s'\n", "");
+    assert!(finish(&reset.replace("ram:1MiB", "qcow2:x")).is_ok());
+    let none = "command = ['true']\n[[fault]]\nkind = 'stall'\n";
+    assert!(finish(none).unwrap_err().contains("no drive that it can befall"));
+}
