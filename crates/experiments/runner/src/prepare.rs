@@ -444,6 +444,15 @@ impl Prepared<'_> {
         several.map(|machine| machine.name.clone()).collect()
     }
 
+    /// The machine that each of the drives belongs to, by its index among [`Self::machines`].
+    pub fn owners(&self) -> Vec<Option<usize>> {
+        let of =
+            |(place, machine): (usize, &PlannedMachine)| vec![Some(place); machine.drives.len()];
+        let mut owners: Vec<_> = self.plan.machines.iter().enumerate().flat_map(of).collect();
+        owners.resize(self.shown.len(), None);
+        owners
+    }
+
     /// The header of the trace: all that describes the run beside the requests to its drives.
     pub fn trace_header(&self) -> TraceHeader {
         let experiment = self.setup.experiment;

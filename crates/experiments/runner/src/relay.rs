@@ -154,9 +154,11 @@ impl<'a> Relay<'a> {
     fn unpack(&mut self) -> io::Result<()> {
         for from in 0..self.machines.len() {
             self.from = from;
-            let (rest, errors) = self.machines[from].rest();
-            self.output(&rest, false)?;
-            self.output(&errors, true)?;
+            for (rest, error) in self.machines[from].rest().into_iter().zip([false, true]) {
+                self.writer.record_output(from, self.virtual_ns, error, &rest);
+                let marked = mark(&self.machines[from].name, &rest);
+                self.output(&marked, error)?;
+            }
         }
         for (from, file) in self.results.iter_mut().enumerate() {
             let Some(mut file) = file.take() else { continue };
@@ -182,10 +184,10 @@ impl<'a> Relay<'a> {
     /// Returns whole lines, each with its machine's name, if there are several machines; else all
     /// bytes.
     fn marked(&mut self, bytes: Vec<u8>, error: bool) -> Vec<u8> {
-        match self.machines.get_mut(self.from) {
-            Some(machine) => machine.lines(&bytes, error),
-            None => bytes,
-        }
+        let Some(machine) = self.machines.get_mut(self.from) else { return bytes };
+        let lines = machine.lines(&bytes, error);
+        self.writer.record_output(self.from, self.virtual_ns, error, &lines);
+        mark(&machine.name, &lines)
     }
 
     fn output(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {
@@ -336,13 +338,12 @@ impl Speaker {
             None => return Vec::new(),
         };
         let rest = begun.split_off(end);
-        mark(&self.name, &std::mem::replace(begun, rest))
+        std::mem::replace(begun, rest)
     }
 
     /// Returns the unfinished lines at the end.
-    fn rest(&mut self) -> (Vec<u8>, Vec<u8>) {
-        let [output, errors] = std::mem::take(&mut self.begun);
-        (mark(&self.name, &output), mark(&self.name, &errors))
+    fn rest(&mut self) -> [Vec<u8>; 2] {
+        std::mem::take(&mut self.begun)
     }
 }
 
@@ -360,14 +361,16 @@ fn mark(name: &str, bytes: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::Speaker;
+    use super::{mark, Speaker};
 
     #[test]
     fn lines_are_marked_when_they_are_whole() {
         let mut web = Speaker::new("web".into());
         assert_eq!(web.lines(b"a", false), b"");
-        assert_eq!(web.lines(b"E\n", true), b"[web] E\n");
-        assert_eq!(web.lines(b"b\nc\n\nd", false), b"[web] ab\n[web] c\n[web] \n");
-        assert_eq!(web.rest(), (b"[web] d\n".to_vec(), Vec::new()));
+        assert_eq!(web.lines(b"E\n", true), b"E\n");
+        let lines = web.lines(b"b\nc\n\nd", false);
+        assert_eq!(mark(&web.name, &lines), b"[web] ab\n[web] c\n[web] \n");
+        assert_eq!(web.rest(), [b"d".to_vec(), Vec::new()]);
+        assert_eq!(mark(&web.name, b"d"), b"[web] d\n");
     }
 }

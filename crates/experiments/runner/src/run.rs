@@ -222,6 +222,9 @@ impl<'a> Runner<'a> {
         if self.timeline {
             writer.keep_timeline()?;
         }
+        if !experiment.machine.several().is_empty() {
+            writer.of_machines(prepared.machines(), prepared.owners());
+        }
         for network in &experiment.networks {
             let name = network.name.as_deref().unwrap_or_default();
             writer.add_network(name, &network.machines, network.capture != Some(0))?;

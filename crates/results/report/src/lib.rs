@@ -20,6 +20,7 @@
 //! * Names and texts may hold anything. They are quoted for the file in which
 //!   they end up.
 
+mod cluster;
 mod columnar;
 mod distribution;
 mod error;

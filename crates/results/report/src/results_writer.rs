@@ -11,6 +11,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
 use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord};
 
+use crate::cluster::Cluster;
 use crate::distribution::EXACT_BOUND;
 use crate::faults::FaultFile;
 use crate::files::write_whole;
@@ -48,6 +49,8 @@ pub struct ResultsWriter {
     packets: Vec<Option<PacketFile>>,
     /// `None` where nothing can fail.
     faults: Option<FaultFile>,
+    /// `None` where there is one machine.
+    cluster: Option<Cluster>,
 }
 
 impl std::fmt::Debug for ResultsWriter {
@@ -119,6 +122,7 @@ impl ResultsWriter {
             quantum: None,
             packets: Vec::new(),
             faults: None,
+            cluster: None,
         };
         for drive in drives {
             writer.add_drive(drive);
@@ -152,6 +156,21 @@ impl ResultsWriter {
         self.quantum = Some(quantum);
     }
 
+    /// The run has several machines of these names, and each drive belongs to one of them, by its
+    /// index, or to none: the page shows what each did when. To be called before networks and
+    /// faults are added.
+    pub fn of_machines(&mut self, names: Vec<String>, drives: Vec<Option<usize>>) {
+        self.cluster = Some(Cluster::new(names, drives));
+    }
+
+    /// A machine's command has written these whole lines by `at` (ns), to its standard error if
+    /// `error`. Kept where there are [several](Self::of_machines).
+    pub fn record_output(&mut self, machine: usize, at: Nanos, error: bool, lines: &[u8]) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.output(machine, at, error, lines);
+        }
+    }
+
     /// Takes I/Os. They are in the file when this returns, where its format allows that ([`Ios`]).
     ///
     /// # Errors
@@ -179,6 +198,9 @@ impl ResultsWriter {
         if let Some(rows) = &mut self.rows {
             rows.flush()?;
         }
+        if let Some(cluster) = &mut self.cluster {
+            cluster.ios(records);
+        }
         result
     }
 
@@ -201,6 +223,9 @@ impl ResultsWriter {
             None
         };
         self.packets.push(file);
+        if let Some(cluster) = &mut self.cluster {
+            cluster.network(machines);
+        }
         Ok(())
     }
 
@@ -209,6 +234,9 @@ impl ResultsWriter {
     /// # Errors
     /// Where the file cannot be written, or a frame names a port that is not there.
     pub fn record_packets(&mut self, packets: &[PacketRecord]) -> io::Result<()> {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.packets(packets);
+        }
         for packet in packets {
             if let Some(Some(file)) = self.packets.get_mut(usize::from(packet.network)) {
                 file.packet(packet)?;
@@ -224,6 +252,10 @@ impl ResultsWriter {
     /// Where the file cannot be written.
     pub fn keep_faults(&mut self, faults: Vec<(String, String)>) -> Result<(), ReportError> {
         let path = self.folder.file(crate::FAULTS_FILE)?;
+        if let Some(cluster) = &mut self.cluster {
+            let drives = self.drives.iter().map(|drive| drive.drive.name.clone());
+            cluster.faults(&faults, &drives.collect::<Vec<_>>());
+        }
         self.faults = Some(FaultFile::create(path, faults)?);
         Ok(())
     }
@@ -233,6 +265,9 @@ impl ResultsWriter {
     /// # Errors
     /// Where the file cannot be written.
     pub fn record_faults(&mut self, faults: &[FaultRecord]) -> io::Result<()> {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.happened(faults);
+        }
         let Some(file) = &mut self.faults else { return Ok(()) };
         faults.iter().try_for_each(|fault| file.row(fault)).map_err(io::Error::other)
     }
@@ -332,7 +367,7 @@ impl ResultsWriter {
         write_whole(&path, &json)?;
         let begin = outcome.boot_virtual_ns;
         let html = Page::within_limit(|resolution| {
-            run_page::page(&summary, &self.drives, begin, resolution)
+            run_page::page(&summary, &self.drives, self.cluster.as_ref(), begin, resolution)
         });
         page::write(self.folder.path(), REPORT_FILE, &html)?;
         Ok(summary)

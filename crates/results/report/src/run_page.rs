@@ -8,6 +8,7 @@ mod verdict;
 
 use serde_json::Value;
 
+use crate::cluster::{self, Cluster};
 use crate::page::{Block, Page, Resolution, Section};
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
@@ -21,10 +22,11 @@ pub(crate) use kind::Time;
 const POINTS: usize = 16 << 10;
 const MIN_TIMELINE_POINTS: usize = 128;
 
-/// The page in some resolution. Its times begin at `begin`, the command's start (ns).
+/// The page in some resolution. `cluster`: what several machines did. Its times begin at `begin`, the command's start (ns).
 pub(crate) fn page(
     summary: &Summary,
     drives: &[DriveStatistics],
+    cluster: Option<&Cluster>,
     begin: u64,
     resolution: Resolution,
 ) -> Page {
@@ -33,6 +35,7 @@ pub(crate) fn page(
     let head = Some(verdict::head(summary, kind, &time));
     // Of a shared drive the tenants come first: who got what, and who suffered when.
     let mut sections = shared_page::sections(summary, &time, resolution);
+    sections.extend(cluster::sections(cluster, summary, &time, resolution));
     sections.extend(faults::section(summary, begin));
     sections.extend(networks_page::sections(summary));
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();

@@ -10,7 +10,7 @@ use stasis_block::{Command, Operation};
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::published_vs_measured::{self, Figure, Relation};
 use stasis_report::{Drive, ResultsWriter, REPORT_FILE};
-use stasis_run_events::{Ending, Exits, IoRecord, Outcome};
+use stasis_run_events::{Ending, Exits, FaultRecord, IoRecord, Outcome, PacketRecord};
 
 use browser::Browser;
 
@@ -162,6 +162,66 @@ fn a_reader_points_zooms_hides_and_switches() {
     assert!(curve.contains("target min: ") || curve.contains("target p1: "), "{curve}");
     assert!(!seen["bar"].as_str().unwrap_or_default().is_empty(), "{seen:#}");
     taken_away(&browser, &seen);
+}
+
+/// A frame of TCP to port 2379, told apart by its number.
+fn frame(number: u64) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    (frame[12], frame[14], frame[23]) = (8, 0x45, 6);
+    frame[34..38].copy_from_slice(&[0x80, 0, 0x09, 0x4b]);
+    frame[40..48].copy_from_slice(&number.to_le_bytes());
+    frame
+}
+
+#[test]
+fn a_cluster_is_lanes_with_messages_output_and_faults() {
+    let names = || ["client", "<server>"].map(str::to_owned);
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive(); 2]).unwrap();
+    writer.of_machines(names().into(), vec![None, Some(1)]);
+    writer.add_network("lan", &names(), false).unwrap();
+    writer.keep_faults(vec![("pause".into(), "client".into())]).unwrap();
+    let record = |index| IoRecord { drive: (index % 2) as u16, ..mixed(index) };
+    writer.record(&(0..1500).map(record).collect::<Vec<_>>()).unwrap();
+    let packet = |number: u64, port: u16, outgoing: bool| PacketRecord {
+        network: 0,
+        port,
+        outgoing,
+        at: BEGIN + number * 10_000_000 + u64::from(!outgoing) * 50_000,
+        length: 60,
+        bytes: frame(number),
+    };
+    let packets = (0..300).flat_map(|number| {
+        let from = (number % 2) as u16;
+        [packet(number, from, true), packet(number, 1 - from, false)]
+    });
+    writer.record_packets(&packets.collect::<Vec<_>>()).unwrap();
+    writer.record_output(1, BEGIN + 7_000_000, false, b"ready & <waiting>\nbusy\n");
+    let fault = FaultRecord { fault: 0, at: BEGIN + 9_000_000, order: None, offset: 0, length: 0 };
+    writer.record_faults(&[fault]).unwrap();
+    finish(writer, outcome());
+    let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
+    for part in [
+        "The cluster over time",
+        "&lt;server&gt; to client, TCP 2379, 60 bytes: sent at 10 ms, there after 50 µs",
+        "300 of 300 are shown",
+        "7 ms: ready &amp; &lt;waiting&gt;",
+        "pause of client at 9 ms",
+        "What the machines wrote",
+        "2 of 2 lines",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let lines = |class: &str| page.matches(&format!("<line class=\"{class} ")).count();
+    assert_eq!((lines("message"), lines("moment")), (300, 3));
+    let Some(browser) = Browser::installed() else { return };
+    let seen = browser.used(&folder.path().join(REPORT_FILE));
+    assert_eq!(seen["errors"], serde_json::json!([]), "{seen:#}");
+    assert_eq!(seen["live"], seen["figures"]);
+    for figure in seen["again"].as_array().unwrap() {
+        let far = figure[1].as_f64();
+        assert!(far.is_some_and(|far| far < FAR), "drawn by the script, {figure} is another");
+    }
 }
 
 #[test]

@@ -125,6 +125,19 @@ class Box {
   }
 }
 
+/** A line between two times. */
+class Segment {
+  constructor(element) {
+    this.element = element;
+    this.across = numbers(element.dataset.x);
+    this.up = [];
+  }
+
+  draw({ frame, x }) {
+    this.across.forEach((value, index) => this.element.setAttribute(`x${index + 1}`, short(frame.x(x.place(value)))));
+  }
+}
+
 /** A dot in a row. */
 class Dot {
   constructor(element) {
@@ -160,6 +173,7 @@ class Whiskers {
 
 function markOf(element) {
   if (element.dataset.box) return new Whiskers(element);
+  if (element.tagName === "line") return new Segment(element);
   if (element.dataset.x) return element.tagName === "circle" ? new Dot(element) : new Box(element);
   return element.dataset.kind ? new Path(element) : new Spot(element);
 }

@@ -323,6 +323,32 @@ impl Canvas {
         ));
     }
 
+    /// The head of the lines of class `message` (page.css).
+    pub(super) fn arrowhead(&mut self) {
+        self.out.push_str(
+            "<defs><marker id=\"arrow\" markerWidth=\"6\" markerHeight=\"6\" refX=\"5\" refY=\"3\" \
+             orient=\"auto\" markerUnits=\"userSpaceOnUse\"><path class=\"head\" d=\"M0 0L6 3L0 6z\"/>\
+             </marker></defs>\n",
+        );
+    }
+
+    /// A line that shows `text` when pointed at, from one place to another: `[x, y, x, y]`.
+    pub(super) fn segment(
+        &mut self,
+        class: &str,
+        places: [f64; 4],
+        of: Span,
+        colour: usize,
+        text: &str,
+    ) {
+        let ([x1, y1, x2, y2], colour) = (places.map(number), colour % COLOURS);
+        let (text, of) = (escape(text), of.attributes());
+        self.out.push_str(&format!(
+            "<line class=\"{class} c{colour}\"{of} x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\">\
+             <title>{text}</title></line>\n"
+        ));
+    }
+
     /// A filled box that shows `text` when pointed at.
     pub(super) fn bar(&mut self, place: [f64; 4], of: Span, colour: usize, text: &str) {
         self.rectangle(&format!("fill c{}", colour % COLOURS), "", place, Some(of), text);

@@ -1,5 +1,5 @@
 //! Plots as inline SVG: distribution functions, scatters, lines, bars, boxes,
-//! dots and maps.
+//! dots, maps and lanes.
 //!
 //! Plots take their colours from the style of [`crate::page::Page`], which has a set for light and
 //! one for dark that readers with impaired colour vision can distinguish (after Okabe and Ito,
@@ -18,6 +18,7 @@ mod cdf;
 mod dots;
 mod grid;
 mod heat;
+mod lanes;
 mod lines;
 mod scatter;
 
@@ -28,6 +29,7 @@ pub use cdf::{Cdf, CdfSeries};
 pub use dots::{Dot, Dots, Row};
 pub use grid::Grid;
 pub use heat::Heat;
+pub use lanes::{Arrow, Lane, Lanes, Mark, Strip};
 pub use lines::{Line, Lines};
 pub use scatter::{Detail, Scatter, ScatterSeries};
 

@@ -43,6 +43,10 @@ fn check(markup: &Markup) {
     }
 }
 
+fn figures_of(points: &[(f64, f64)]) -> Vec<f64> {
+    points.iter().map(|point| point.1).collect()
+}
+
 proptest! {
     #[test]
     fn any_values_can_be_drawn(
@@ -55,6 +59,29 @@ proptest! {
         let title = "a \"title\" & <more>".to_owned();
         let figures = points.iter().map(|point| point.1).collect();
         let detail = Detail { name: "LBA", quantity: Quantity::Bytes, values: figures };
+        let strip = |origin| Strip { origin, width: 1e3, values: figures_of(&points) };
+        let mark = |&(at, _): &(f64, f64)| Mark { at, series: 7, text: name.clone() };
+        let lane = Lane {
+            name: name.clone(),
+            load: strip(0.0),
+            bars: strip(-5e3),
+            marks: points.iter().map(mark).collect(),
+        };
+        let arrow = |(number, &(sent, arrived)): (usize, &(f64, f64))| Arrow {
+            from: number % 3,
+            to: number % 2,
+            sent,
+            arrived,
+            series: number,
+            text: name.clone(),
+        };
+        check(&Lanes {
+            title: title.clone(),
+            x: x.clone(),
+            series: vec![name.clone(); points.len() % 9],
+            lanes: vec![lane; points.len() % 4],
+            arrows: points.iter().enumerate().map(arrow).collect(),
+        }.draw());
         let series = ScatterSeries { name: name.clone(), colour: 9, points: points.clone(), details: vec![detail] };
         check(&Scatter { title: title.clone(), x: x.clone(), y: y.clone(), series: vec![series] }.draw());
         let line = Line { name: name.clone(), colour: 1, stroke: Stroke::Dashed, points: points.clone() };

@@ -77,7 +77,7 @@ impl Time {
     }
 
     /// An axis for what goes on after the last I/O.
-    pub(super) fn whole(&self) -> Axis {
+    pub(crate) fn whole(&self) -> Axis {
         Axis::new(self.kind.time(), Scale::Linear, Quantity::Time)
     }
 }

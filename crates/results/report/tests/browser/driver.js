@@ -19,7 +19,7 @@ function drawn(figure) {
   const places = marks.map((mark) => {
     // Dots on one place may be told once.
     const kept = mark.dataset.kind === "dots" ? [...new Set(mark.getAttribute("d").match(/M[^M]*/g))].sort().join("") : mark.getAttribute("d");
-    return ["x", "width", "cx", "cy"].flatMap((name) => numbers(mark.getAttribute(name))).concat(numbers(kept));
+    return ["x", "x1", "x2", "width", "cx", "cy"].flatMap((name) => numbers(mark.getAttribute(name))).concat(numbers(kept));
   });
   const texts = [...figure.querySelectorAll("[data-axis] text")].map((text) => text.textContent);
   return { places, texts };
