@@ -29,7 +29,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "threads": 1, "rewind": False, "random": False,
     },
     "Guest": {
-        "packages": ["stress-ng"], "root": "host", "kernel": "linux-image-cloud-amd64", "suite": "bookworm",
+        "packages": ["stress-ng"], "modules": ["nfsd"], "root": "host", "kernel": "linux-image-cloud-amd64", "suite": "bookworm",
         "files": ["job.fio"],
         "stdin": "job.fio",
     },

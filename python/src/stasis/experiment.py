@@ -294,6 +294,8 @@ class Guest(Table):
     PLACE: ClassVar[str] = "[guest]"
 
     packages: list[str] = field(default_factory=list)
+    #: Modules of the kernel beside those for storage.
+    modules: list[str] = field(default_factory=list)
     #: A folder, a tar archive, a container image, a disk image, or ``"host"``, in place of packages.
     root: Optional[Union[str, Path]] = None
     kernel: Optional[str] = None

@@ -180,6 +180,9 @@ impl Default for MachineSpec {
 pub struct GuestSpec {
     /// Debian packages beside the usual ones.
     pub packages: Vec<String>,
+    /// Modules of the kernel beside those for storage, such as `nfsd`; what they need comes with
+    /// them.
+    pub modules: Vec<String>,
     /// Package of the kernel, or the path of a custom kernel: an image, a build folder or a
     /// package's file, with `/`, `./`, `../` or `~/` in front.
     pub kernel: Option<String>,
@@ -301,6 +304,11 @@ impl Experiment {
                         one of yours (root): install what the experiment needs there"
                     .into(),
             );
+        }
+        if self.guest.root.is_some() && !self.guest.modules.is_empty() {
+            return Err("modules: they are added to the guest's own root file system, and this \
+                        guest has one of yours (root): leave them out"
+                .into());
         }
         for machine in self.machine.all() {
             let shared = self.machine.several().is_empty();

@@ -15,6 +15,10 @@ pub fn recipe(spec: &GuestSpec) -> Recipe {
         recipe.kernel.clone_from(kernel);
     }
     recipe.root.clone_from(&spec.root);
+    // Neither order nor repetition makes another guest.
+    recipe.modules.clone_from(&spec.modules);
+    recipe.modules.sort_unstable();
+    recipe.modules.dedup();
     if let Some(suite) = &spec.suite {
         recipe.suite.clone_from(suite);
     }

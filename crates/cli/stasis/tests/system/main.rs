@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod clock;
+mod clusters;
 mod commands;
 mod crash;
 mod debug;
@@ -12,6 +13,7 @@ mod drives;
 mod ends;
 mod examples;
 mod expected;
+mod fabric;
 mod faults;
 mod flash;
 mod images;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::support::{Bench, Finished};
+use crate::support::Bench;
 
 /// The packets of each interface of a file, as blocks of 4-byte words: the interface's number, and
 /// whether the frame came in (pcapng, section 4.3).
@@ -84,112 +84,6 @@ fn machines_on_a_network_repeat_to_the_byte() {
     }
     let page = bench.text("r1/report.html");
     assert!(page.contains("Network lan"));
-}
-
-/// A guide's sentence: every acknowledged key is there after a partition, and a run repeats.
-#[test]
-#[ignore = "builds a guest with etcd: make slow-test"]
-fn clusters_keep_what_they_have_acknowledged() {
-    let bench = Bench::new();
-    let example = std::fs::read_to_string(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../examples/etcd.toml"
-    ))
-    .unwrap();
-    assert!(example.lines().count() <= 25);
-    std::fs::write(bench.path("etcd.toml"), example).unwrap();
-    for results in ["r1", "r2"] {
-        let run = bench.run(&["etcd.toml", "--engine=exact", "--results", results]);
-        run.expect(0);
-        assert_eq!(run.stdout, "[client] 40 of 40 acknowledged, none lost\n");
-    }
-    let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
-    for name in ["net0.pcapng", "ios.csv"] {
-        assert_eq!(kept(&format!("r1/{name}")), kept(&format!("r2/{name}")), "{name}");
-    }
-    let summary = bench.json("r1/summary.json");
-    let links = summary["networks"][0]["links"].as_array().unwrap();
-    assert_eq!(links.len(), 6);
-    for link in links {
-        let cut = link["from"] == "peer1" || link["to"] == "peer1";
-        assert_eq!(link["lost"].as_u64().unwrap() > 0, cut, "{link}");
-        assert_eq!(link["max_error_ns"], 0);
-    }
-}
-
-/// Limit on the seeds within which a planted mistake is to be found.
-const SEEDS: u32 = 200;
-
-/// An example that says at its end how much was acknowledged, and exits with 3 where some of it is
-/// lost.
-struct Example {
-    name: &'static str,
-    text: String,
-}
-
-impl Example {
-    fn read(name: &'static str) -> Self {
-        let path = format!("{}/../../../examples/{name}", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(path).unwrap();
-        assert!(text.lines().count() <= 25, "{name}");
-        Self { name, text }
-    }
-
-    /// Runs it on a bench of its own, as the time of each is limited.
-    fn run(&self, seed: u32) -> (Bench, Finished) {
-        let bench = Bench::new();
-        std::fs::write(bench.path(self.name), &self.text).unwrap();
-        let seed = seed.to_string();
-        let run =
-            bench.run(&[self.name, "--engine=exact", "--seed", &seed, "--results", "results"]);
-        (bench, run)
-    }
-
-    /// Each acknowledged write is there with several seeds, one of them twice with the same results.
-    fn keeps_and_repeats(&self, end: &str, faults: usize) {
-        let kept = [1, 1, 2, 3].map(|seed| {
-            let (bench, run) = self.run(seed);
-            run.expect(0);
-            assert!(run.stdout.ends_with(end), "seed {seed}: {}", run.stdout);
-            let summary = bench.json("results/summary.json");
-            let happened = summary["faults"].as_array().unwrap();
-            assert_eq!(happened.len(), faults);
-            assert!(happened.iter().all(|fault| fault["happened"] == 1), "{happened:?}");
-            ["net0.pcapng", "ios.csv", "faults.parquet"]
-                .map(|name| std::fs::read(bench.path(&format!("results/{name}"))).unwrap())
-        });
-        assert!(kept[0] == kept[1], "one seed, two results");
-    }
-
-    /// The first seed with which a planted mistake loses something.
-    fn finds(&self, from: &str, to: &str) {
-        let text = self.text.replace(from, to);
-        assert_ne!(text, self.text);
-        let mistake = Self { text, ..*self };
-        let lost = (1..=SEEDS).find(|seed| {
-            let (_, run) = mistake.run(*seed);
-            run.stdout.contains(" lost\n")
-        });
-        println!("{}: {to} found with seed {lost:?}", self.name);
-        assert!(lost.is_some());
-    }
-}
-
-/// Redis on machines whose power is cut.
-#[test]
-#[ignore = "builds a guest with Redis: make slow-test"]
-fn clusters_of_redis_come_back_from_power_cuts() {
-    let example = Example::read("redis.toml");
-    example.keeps_and_repeats(" of 60 acknowledged, none lost\n", 2);
-    example.finds("appendfsync always", "appendfsync no");
-}
-
-/// PostgreSQL with a synchronous standby, both of which lose their power.
-#[test]
-#[ignore = "builds a guest with PostgreSQL: make slow-test"]
-fn clusters_of_postgresql_come_back_from_power_cuts() {
-    let example = Example::read("postgresql.toml");
-    example.keeps_and_repeats(" of 40 acknowledged, none lost\n", 2);
 }
 
 /// Three machines, booted anew the first two times and kept from the second on.

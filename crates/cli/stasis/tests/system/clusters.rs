@@ -1,0 +1,119 @@
+//! Examples of clusters whose machines fail: each tells at its end whether what was acknowledged is
+//! there.
+
+use crate::support::{Bench, Finished};
+
+/// Limit on the seeds within which a planted mistake is to be found.
+const SEEDS: u32 = 200;
+
+/// An example that says at its end how much was acknowledged, and exits with 3 where some of it is
+/// lost.
+struct Example {
+    name: &'static str,
+    text: String,
+}
+
+impl Example {
+    fn read(name: &'static str) -> Self {
+        let path = format!("{}/../../../examples/{name}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.lines().count() <= 25, "{name}");
+        Self { name, text }
+    }
+
+    /// Runs it on a bench of its own, as the time of each is limited.
+    fn run(&self, seed: u32) -> (Bench, Finished) {
+        let bench = Bench::new();
+        std::fs::write(bench.path(self.name), &self.text).unwrap();
+        let seed = seed.to_string();
+        let run =
+            bench.run(&[self.name, "--engine=exact", "--seed", &seed, "--results", "results"]);
+        (bench, run)
+    }
+
+    /// Each acknowledged write is there with several seeds, one of them twice with the same results.
+    /// Gives the summary of the last.
+    fn keeps_and_repeats(&self, end: &str) -> serde_json::Value {
+        let mut summary = serde_json::Value::Null;
+        let kept = [1, 1, 2].map(|seed| {
+            let (bench, run) = self.run(seed);
+            run.expect(0);
+            assert!(run.stdout.ends_with(end), "seed {seed}: {}", run.stdout);
+            summary = bench.json("results/summary.json");
+            let faults = self.text.matches("kind = \"").count();
+            let happened = summary["faults"].as_array().map_or(&[][..], Vec::as_slice);
+            assert_eq!(happened.len(), faults);
+            assert!(happened.iter().all(|fault| fault["happened"] == 1), "{happened:?}");
+            let files = ["net0.pcapng", "ios.csv", "faults.parquet"];
+            files[..if faults > 0 { 3 } else { 2 }]
+                .iter()
+                .map(|name| std::fs::read(bench.path(&format!("results/{name}"))).unwrap())
+                .collect::<Vec<_>>()
+        });
+        assert!(kept[0] == kept[1], "one seed, two results");
+        for link in summary["networks"][0]["links"].as_array().unwrap() {
+            assert_eq!(link["max_error_ns"], 0, "{link}");
+        }
+        summary
+    }
+
+    /// The first seed with which a planted mistake loses something.
+    fn finds(&self, from: &str, to: &str) {
+        let text = self.text.replace(from, to);
+        assert_ne!(text, self.text);
+        let mistake = Self { text, ..*self };
+        let lost = (1..=SEEDS).find(|seed| {
+            let (_, run) = mistake.run(*seed);
+            run.stdout.contains(" lost\n") && !run.stdout.contains("none lost\n")
+        });
+        println!("{}: {to} found with seed {lost:?}", self.name);
+        assert!(lost.is_some());
+    }
+}
+
+/// A guide's sentence: every acknowledged key is there after a partition, and a run repeats.
+#[test]
+#[ignore = "builds a guest with etcd: make slow-test"]
+fn clusters_keep_what_they_have_acknowledged() {
+    let example = Example::read("etcd.toml");
+    let summary = example.keeps_and_repeats("[client] 40 of 40 acknowledged, none lost\n");
+    let links = summary["networks"][0]["links"].as_array().unwrap();
+    assert_eq!(links.len(), 6);
+    for link in links {
+        let cut = link["from"] == "peer1" || link["to"] == "peer1";
+        assert_eq!(link["lost"].as_u64().unwrap() > 0, cut, "{link}");
+    }
+}
+
+/// Redis on machines whose power is cut.
+#[test]
+#[ignore = "builds a guest with Redis: make slow-test"]
+fn clusters_of_redis_come_back_from_power_cuts() {
+    let example = Example::read("redis.toml");
+    example.keeps_and_repeats(" of 60 acknowledged, none lost\n");
+    example.finds("appendfsync always", "appendfsync no");
+}
+
+/// PostgreSQL with a synchronous standby, both of which lose their power.
+#[test]
+#[ignore = "builds a guest with PostgreSQL: make slow-test"]
+fn clusters_of_postgresql_come_back_from_power_cuts() {
+    let example = Example::read("postgresql.toml");
+    example.keeps_and_repeats(" of 40 acknowledged, none lost\n");
+}
+
+/// An NFS server that loses its power, and a client that waits for it.
+#[test]
+#[ignore = "builds a guest with an NFS server: make slow-test"]
+fn clusters_with_an_nfs_server_go_on_after_a_power_cut() {
+    let example = Example::read("nfs.toml");
+    example.keeps_and_repeats(" of 80 synced, none lost\n");
+}
+
+/// DRBD: the second machine takes the place of the first.
+#[test]
+#[ignore = "builds a guest with DRBD: make slow-test"]
+fn clusters_of_drbd_have_on_one_machine_what_the_other_acknowledged() {
+    let example = Example::read("drbd.toml");
+    example.keeps_and_repeats(" acknowledged, none lost\n");
+}
