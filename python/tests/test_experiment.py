@@ -64,6 +64,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "end": "2s", "rate": 0.1, "first": 3, "times": 4,
         "offset": "4KiB", "length": "1MiB", "operations": ["read"], "factor": 2.0, "delay": "1ms",
         "process": "etcd", "memory": "1MiB", "by": "-5s", "ppm": 100,
+        "machines": ["m"], "peers": ["o"], "network": "n", "one_way": True,
     },
     "Link": {
         "from_": "m", "to": "o", "both_ways": True, "begin": "1s", "end": "2s", "bandwidth": "1Gbit/s",

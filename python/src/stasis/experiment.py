@@ -419,6 +419,10 @@ class Fault(Table):
     memory: Optional[Size] = None
     by: Optional[str] = None
     ppm: Optional[int] = None
+    machines: Optional[Sequence[str]] = None
+    peers: Optional[Sequence[str]] = None
+    network: Optional[str] = None
+    one_way: Optional[bool] = None
 
 
 @dataclass

@@ -383,7 +383,10 @@ fn the_reference_has_the_keys_of_the_schema() {
         ("/$defs/DiskSpec", &["`[[machine.disk]]`: virtual disks"]),
         ("/$defs/WorkloadSpec", &["`[[workload]]`"]),
         ("/$defs/NetworkSpec", &["`[[network]]`: networks"]),
-        ("/$defs/ScheduledFault", &["`[[fault]]`: faults of drives, machines and guests"]),
+        (
+            "/$defs/ScheduledFault",
+            &["`[[fault]]`: faults of drives, machines, guests and networks"],
+        ),
         ("/$defs/LinkSpec", &["`[[network.link]]`: links"]),
         ("/$defs/GuestSpec", &["`[guest]`"]),
         ("/$defs/DriveSpec", &["`[[drive]]` and `--drive`"]),

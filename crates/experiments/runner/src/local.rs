@@ -258,7 +258,7 @@ pub fn run(
             triggers,
             shared: opened.into_shared(),
             has_faults: plan.media().any(|drive| !drive.faults.is_empty()),
-            networks: networks::networks(&plan.networks, plan.seed),
+            networks: networks::networks(&plan.networks, &plan.network_faults, plan.seed),
             speed: match plan.cpu_speed {
                 CpuSpeed::Khz(khz) => Speed::Khz(khz),
                 CpuSpeed::Times(times) => Speed::Times(times),

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use stasis_channel::NetworkInterface;
 use stasis_experiment::{Experiment, MachineSpec};
 use stasis_machine::{NetworkConfig, PortConfig};
-use stasis_network::{Network, NetworkSpec};
+use stasis_network::{Network, NetworkFault, NetworkSpec};
 
 /// The name of a machine as a host's: underscores and dots are no part of one.
 pub fn host_name(machine: &str) -> String {
@@ -74,12 +74,18 @@ pub fn ports(networks: &[NetworkSpec], machine: &str) -> Vec<PortConfig> {
 }
 
 /// The networks of a run.
-pub fn networks(networks: &[NetworkSpec], seed: u64) -> Vec<NetworkConfig> {
+pub fn networks(
+    networks: &[NetworkSpec],
+    faults: &[Vec<NetworkFault>],
+    seed: u64,
+) -> Vec<NetworkConfig> {
     let network = |(index, spec): (usize, &NetworkSpec)| {
         let machines: Vec<&str> = spec.machines.iter().map(String::as_str).collect();
         let capture =
             spec.capture.map_or(usize::MAX, |bytes| bytes.try_into().unwrap_or(usize::MAX));
-        NetworkConfig { network: Network::new(spec, index as u8, &machines, seed), capture }
+        let mut network = Network::new(spec, index as u8, &machines, seed);
+        network.set_faults(faults.get(index).cloned().unwrap_or_default());
+        NetworkConfig { network, capture }
     };
     networks.iter().enumerate().map(network).collect()
 }

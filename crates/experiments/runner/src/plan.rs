@@ -9,7 +9,7 @@ use stasis_experiment::{
     TenantSpec,
 };
 use stasis_models::ModelSpec;
-use stasis_network::NetworkSpec;
+use stasis_network::{NetworkFault, NetworkSpec};
 use stasis_report::{Changes, Drive};
 use stasis_run_events::Moment;
 
@@ -71,6 +71,9 @@ pub struct RunPlan {
     /// Networks between the machines.
     #[serde(default)]
     pub networks: Vec<NetworkSpec>,
+    /// Faults of each of them.
+    #[serde(default)]
+    pub network_faults: Vec<Vec<NetworkFault>>,
 }
 
 impl RunPlan {

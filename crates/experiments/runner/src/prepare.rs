@@ -185,6 +185,12 @@ impl<'a> RunSetup<'a> {
             // The experiment's check has seen them.
             triggers: experiment.triggers().unwrap_or_default(),
             networks: experiment.networks.clone(),
+            // The experiment's check has seen them.
+            network_faults: experiment
+                .networks
+                .iter()
+                .map(|network| experiment.network_faults_of(network).unwrap_or_default())
+                .collect(),
         };
         Ok(Prepared { setup: self, plan, shown, root, media, keeps, copies, traced })
     }

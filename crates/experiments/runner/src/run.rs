@@ -230,7 +230,7 @@ impl<'a> Runner<'a> {
             writer.add_network(name, &network.machines, network.capture != Some(0))?;
         }
         if !experiment.faults.is_empty() {
-            let fault = |fault: &ScheduledFault| (fault.kind.clone(), fault.target().to_owned());
+            let fault = |fault: &ScheduledFault| (fault.kind.clone(), fault.target());
             writer.keep_faults(experiment.faults.iter().map(fault).collect())?;
         }
         let paths = prepared.paths();

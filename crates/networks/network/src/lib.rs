@@ -20,12 +20,14 @@
 //! they would have come in whole. So a frame that meets no other takes its time on the wire
 //! once, at the lowest bandwidth of its way, and the delay.
 
+mod faults;
 mod network;
 mod spec;
 mod stage;
 mod subnet;
 mod switch;
 
+pub use faults::NetworkFault;
 pub use network::{Address, Counts, Delivery, Network, MAX_IN_FLIGHT};
 pub use spec::{Conditions, LinkSpec, NetworkSpec, MIN_DELAY};
 pub use subnet::Subnet;

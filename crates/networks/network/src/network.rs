@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use stasis_block::clock::{EventQueue, Nanos};
 use stasis_block::Random;
-use stasis_run_events::{LinkOutcome, NetworkOutcome};
+use stasis_run_events::{FaultRecord, LinkOutcome, NetworkOutcome};
 
+use crate::faults::{Effect, Faults, NetworkFault};
 use crate::spec::{Conditions, NetworkSpec};
 use crate::stage::Stage;
 use crate::switch::{Ports, Switch};
@@ -82,6 +83,7 @@ pub struct Network {
     links: Vec<Link>,
     switch: Switch,
     in_flight: usize,
+    faults: Faults,
     /// When the commands began (ns).
     begun: Option<Nanos>,
 }
@@ -128,8 +130,26 @@ impl Network {
             ports: (0..count).map(port).collect(),
             switch,
             in_flight: 0,
+            faults: Faults::default(),
             begun: None,
         }
+    }
+
+    /// Gives the network its faults.
+    pub fn set_faults(&mut self, faults: Vec<NetworkFault>) {
+        self.faults = Faults::new(faults);
+    }
+
+    /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
+    pub fn trigger(&mut self, number: u16, now: Nanos) {
+        if let Some(begun) = self.begun {
+            self.faults.trigger(number, now.saturating_sub(begun));
+        }
+    }
+
+    /// The frames that faults have befallen since the last call.
+    pub fn take_befallen(&mut self) -> Vec<FaultRecord> {
+        self.faults.take_befallen()
     }
 
     /// The machines' commands begin at `now`: times of conditions count from here.
@@ -195,7 +215,17 @@ impl Network {
             return;
         };
         let Conditions { loss, duplicate, reorder, corrupt, .. } = link.conditions;
-        if draw.loss < loss {
+        let mut effect = Effect { kept: 1.0, delay: 0 };
+        if let (Some(begun), false) = (self.begun, self.faults.is_empty()) {
+            let since = sent.saturating_sub(begun);
+            effect = self.faults.effect(from, to, since);
+            let lost = draw.loss >= loss && draw.loss < 1.0 - (1.0 - loss) * effect.kept;
+            let length = frame.len() as u64;
+            if lost || effect.delay > 0 && draw.loss >= loss {
+                self.faults.befall((from, to), (since, sent), lost, length);
+            }
+        }
+        if draw.loss < 1.0 - (1.0 - loss) * effect.kept {
             link.counts.lost += 1;
             return;
         }
@@ -206,7 +236,8 @@ impl Network {
             frame[ETHERNET_HEADER + bit / 8] ^= 1 << (bit % 8);
             link.counts.corrupted += 1;
         }
-        let at = link.arrival(first, draw.jitter, draw.reorder < reorder);
+        let set_out = first.saturating_add(effect.delay);
+        let at = link.arrival(set_out, draw.jitter, draw.reorder < reorder);
         let copies = if draw.duplicate < duplicate { 2 } else { 1 };
         link.counts.duplicated += copies - 1;
         for _ in 0..copies {

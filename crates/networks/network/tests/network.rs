@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use stasis_block::clock::Nanos;
-use stasis_network::{Delivery, Network, NetworkSpec};
+use stasis_network::{Delivery, Network, NetworkFault, NetworkSpec};
 
 const MACHINES: [&str; 3] = ["a", "b", "c"];
 
@@ -242,5 +242,79 @@ proptest! {
         };
         let (once, often) = (run(1), run(7));
         prop_assert_eq!(once, often);
+    }
+
+    /// A partition takes the frames between its sides, in its time, and no others; a delay adds to
+    /// theirs what it says.
+    #[test]
+    fn a_fault_befalls_what_it_names(
+        sends in prop::collection::vec((0u64..5_000, 0usize..3, 0usize..3), 1..60),
+        (begin, length) in (0u64..100_000, prop::option::of(1u64..100_000)),
+        side in prop::collection::btree_set(0usize..3, 1..3),
+        one_way in any::<bool>(),
+        triggered in prop::option::of(0u64..60_000),
+        parts in any::<bool>(),
+    ) {
+        const BEGUN: u64 = 500;
+        let peers: Vec<usize> = (0..3).filter(|port| !side.contains(port)).collect();
+        let side: Vec<usize> = side.into_iter().collect();
+        let (loss, delay) = if parts { (1.0, 0) } else { (0.0, 7_000) };
+        let end = length.map(|length| begin + length);
+        let fault = NetworkFault {
+            number: 3,
+            begin,
+            end,
+            triggered: triggered.is_some(),
+            side: side.clone(),
+            peers: peers.clone(),
+            one_way,
+            loss,
+            delay,
+        };
+        let run = |faults: Vec<NetworkFault>| {
+            let mut network = network("delay = '10us'", 1);
+            network.set_faults(faults);
+            network.begin(BEGUN);
+            let (mut now, mut pulled) = (BEGUN, triggered);
+            for (number, &(pause, from, to)) in sends.iter().enumerate() {
+                now += pause;
+                if let Some(at) = pulled.filter(|at| BEGUN + at <= now) {
+                    network.trigger(9, BEGUN + at);
+                    network.trigger(3, BEGUN + at);
+                    pulled = None;
+                }
+                network.send(from, &frame(from, Some(to), 60, number as u32), now);
+            }
+            let befallen = network.take_befallen();
+            let all = drain(&mut network).into_iter().map(|d| (number(&d), d.sent, d.at));
+            (all.collect::<std::collections::BTreeSet<_>>(), befallen)
+        };
+        let (without, none) = run(vec![]);
+        prop_assert!(none.is_empty());
+        let (with, befallen) = run(vec![fault]);
+        let since = triggered.unwrap_or(0);
+        let mut expected = std::collections::BTreeSet::new();
+        let mut count = 0;
+        for (frame, sent, at) in without {
+            let (_, from, to) = sends[frame as usize];
+            let between = |from, to| side.contains(&from) && peers.contains(&to);
+            let after = (sent - BEGUN).checked_sub(since + begin);
+            let holds = after.is_some_and(|after| length.is_none_or(|length| after < length));
+            let befalls = holds && (between(from, to) || !one_way && between(to, from));
+            count += usize::from(befalls);
+            if !(befalls && parts) {
+                expected.insert((frame, sent, at + if befalls { delay } else { 0 }));
+            }
+        }
+        // Frames keep their order: those behind a late one wait for it.
+        let shape = |all: &std::collections::BTreeSet<(u32, u64, u64)>| {
+            all.iter().map(|(frame, sent, _)| (*frame, *sent)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(shape(&with), shape(&expected));
+        for ((_, _, at), (_, _, least)) in with.iter().zip(&expected) {
+            prop_assert!(at >= least && (parts && at == least || *at <= least + delay));
+        }
+        prop_assert_eq!(befallen.len(), count);
+        prop_assert!(befallen.iter().all(|record| record.fault == 3 && record.length == 60));
     }
 }

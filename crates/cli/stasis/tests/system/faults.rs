@@ -1,4 +1,4 @@
-//! Faults inside a guest, by its agent.
+//! Faults inside a guest, by its agent, and faults of a network.
 
 use super::support::Bench;
 
@@ -88,4 +88,90 @@ fn faults_come_inside_a_guest() {
     assert!((10.0..10.02).contains(&slept), "{slept} s");
     let read = |name: &str| std::fs::read(bench.path(name)).unwrap();
     assert!(read("first/faults.parquet") == read("second/faults.parquet"));
+}
+
+/// Three machines send each other a datagram every 100 ms, 40 times, and count those that come.
+const PARTED: &str = r#"
+engine  = "exact"
+command = ["perl", "-MIO::Socket::INET", "-MTime::HiRes=sleep", "-e", '''
+$me = $ENV{STASIS_MACHINE};
+@others = grep { $_ ne $me } split / /, $ENV{STASIS_MACHINES};
+$s = IO::Socket::INET->new(Proto => "udp", LocalPort => 5000, Blocking => 0);
+$to{$_} = sockaddr_in(5000, inet_aton($_)) for @others;
+$| = 1;
+for (1 .. 40) {
+  print "now\n" if $_ == 26 && $me eq "a";
+  $s->send($me, 0, $to{$_}) for @others;
+  sleep 0.1;
+  $n{$from}++ while defined $s->recv($from, 9);
+}
+print join(" ", map { $n{$_} } sort @others), "\n"''']
+
+[[machine]]
+name = "a"
+[[machine]]
+name = "b"
+[[machine]]
+name = "c"
+
+[[network]]
+
+[[fault]]
+kind     = "partition"
+machines = ["a"]
+peers    = ["b"]
+begin    = "1s"
+end      = "2s"
+
+[[fault]]
+kind      = "partition"
+machines  = ["b"]
+peers     = ["c"]
+at-output = "^now$"
+end       = "500ms"
+
+[[fault]]
+kind     = "slow-network"
+machines = ["c"]
+one-way  = true
+begin    = "3s"
+delay    = "250ms"
+"#;
+
+#[test]
+fn a_network_is_parted_and_slow_between_those_who_are_named() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("parted.toml"), PARTED).unwrap();
+    let runs = ["first", "second"].map(|results| {
+        let run = bench.run(&["parted.toml", "--results", results]);
+        run.expect(0);
+        run.stdout
+    });
+    assert_eq!(runs[0], runs[1]);
+    let counts = |name: &str| -> Vec<u32> {
+        let own = format!("[{name}] ");
+        let lines = runs[0].lines().filter_map(|line| line.strip_prefix(&own));
+        lines.last().unwrap().split(' ').map(|count| count.parse().unwrap()).collect()
+    };
+    let [a, b, c] = ["a", "b", "c"].map(counts);
+    // Ten of 40 are lost in a second, five in half of one, and two or three come too late.
+    let near = |count: u32, expected: u32| count.abs_diff(expected) <= 1;
+    assert!(near(a[0], 30) && near(a[1], 37), "{a:?}");
+    assert!(near(b[0], 30) && near(b[1], 32), "{b:?}");
+    assert!(c[0] == 40 && near(c[1], 35), "{c:?}");
+    let summary = bench.json("first/summary.json");
+    let happened = |at: usize| summary["faults"][at]["happened"].as_u64().unwrap();
+    assert!((18..=24).contains(&happened(0)) && (8..=12).contains(&happened(1)));
+    assert!((18..=24).contains(&happened(2)), "{}", happened(2));
+    let links = summary["networks"][0]["links"].as_array().unwrap();
+    let longest = |from: &str, to: &str| {
+        let link = links.iter().find(|link| link["from"] == from && link["to"] == to).unwrap();
+        (link["longest_ns"].as_u64().unwrap(), link["max_error_ns"].as_u64().unwrap())
+    };
+    assert_eq!(longest("c", "a"), (250_050_000, 0));
+    assert_eq!(longest("a", "c"), (50_000, 0));
+    let read = |results: &str, name: &str| std::fs::read(bench.path(results).join(name)).unwrap();
+    for name in ["faults.parquet", "net0.pcapng"] {
+        assert!(read("first", name) == read("second", name), "{name}");
+    }
 }

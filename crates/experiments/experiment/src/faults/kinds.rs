@@ -69,6 +69,34 @@ impl GuestFaultKind {
     }
 }
 
+/// Kind of a fault of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NetworkFaultKind {
+    Partition,
+    SlowNetwork,
+}
+
+impl NetworkFaultKind {
+    pub(super) const ALL: [Self; 2] = [Self::Partition, Self::SlowNetwork];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Partition => "partition",
+            Self::SlowNetwork => "slow-network",
+        }
+    }
+
+    /// Whether a key of a fault has an effect on this kind.
+    pub(super) fn takes(self, key: &str) -> bool {
+        match key {
+            "machines" | "peers" | "network" | "one-way" | "begin" | "end" | "within" => true,
+            "rate" => self == Self::Partition,
+            "delay" => self == Self::SlowNetwork,
+            _ => false,
+        }
+    }
+}
+
 /// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FaultKind {
@@ -76,6 +104,7 @@ pub(super) enum FaultKind {
     Pause,
     Failure(MachineFailureKind),
     Guest(GuestFaultKind),
+    Network(NetworkFaultKind),
 }
 
 impl FaultKind {
@@ -83,7 +112,8 @@ impl FaultKind {
         let drives = DriveFaultKind::ALL.into_iter().map(Self::Drive);
         let failures = MachineFailureKind::ALL.into_iter().map(Self::Failure);
         let guests = GuestFaultKind::ALL.into_iter().map(Self::Guest);
-        drives.chain([Self::Pause]).chain(failures).chain(guests)
+        let networks = NetworkFaultKind::ALL.into_iter().map(Self::Network);
+        drives.chain([Self::Pause]).chain(failures).chain(guests).chain(networks)
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -92,6 +122,7 @@ impl FaultKind {
             Self::Pause => PAUSE,
             Self::Failure(kind) => kind.name(),
             Self::Guest(kind) => kind.name(),
+            Self::Network(kind) => kind.name(),
         }
     }
 
@@ -103,8 +134,10 @@ impl FaultKind {
             ("at" | "within" | "restart", Self::Failure(_)) => true,
             ("begin" | "end", Self::Pause) => true,
             ("name" | "at-io" | "at-output" | "output-of" | "when", _) => true,
-            ("times", Self::Pause | Self::Failure(_) | Self::Guest(_)) => true,
+            ("times", Self::Pause | Self::Failure(_) | Self::Guest(_) | Self::Network(_)) => true,
             (_, Self::Guest(kind)) => kind.takes(key),
+            (_, Self::Network(kind)) => kind.takes(key),
+            ("machines" | "peers" | "network" | "one-way", _) => false,
             ("machine" | "at" | "within" | "restart", _) => false,
             ("process" | "memory" | "by" | "ppm", _) => false,
             (_, Self::Pause | Self::Failure(_)) => false,

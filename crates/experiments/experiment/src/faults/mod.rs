@@ -3,6 +3,7 @@
 mod guests;
 mod kinds;
 mod machines;
+mod networks;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use stasis_channel::{Begins, GuestFault, ScheduledGuestFault};
 use stasis_config::listed;
 use stasis_drive::DriveFault;
 use stasis_media::MediumSpec;
+use stasis_network::{NetworkFault, NetworkSpec};
 
 use crate::file::missing;
 use crate::triggers::{FaultTrigger, Trigger};
@@ -35,7 +37,7 @@ impl Experiment {
     pub fn faults_of(&self, name: &str) -> Result<Vec<DriveFault>, String> {
         let mut faults = Vec::new();
         for (number, fault) in self.faults.iter().enumerate() {
-            if fault.drive.as_deref() == Some(name) && !fault.is_of_machine() {
+            if fault.drive.as_deref() == Some(name) && fault.is_of_drive() {
                 let number = u16::try_from(number).unwrap_or(u16::MAX);
                 faults.push(fault.of_drive(number)?);
             }
@@ -53,7 +55,7 @@ impl Experiment {
     pub(crate) fn settle_faults(&mut self) {
         let names: Vec<String> = self.faulty_drives().map(str::to_owned).collect();
         if let [only] = &names[..] {
-            for fault in self.faults.iter_mut().filter(|fault| !fault.is_of_machine()) {
+            for fault in self.faults.iter_mut().filter(|fault| fault.is_of_drive()) {
                 fault.drive.get_or_insert_with(|| only.clone());
             }
         }
@@ -69,6 +71,10 @@ impl Experiment {
             self.check_trigger(fault).map_err(of)?;
             if fault.is_of_machine() {
                 self.check_machine_fault(fault).map_err(of)?;
+                continue;
+            }
+            if !fault.is_of_drive() {
+                self.check_network_fault(fault).map_err(of)?;
                 continue;
             }
             fault.of_drive(0).map_err(of)?;
@@ -302,6 +308,51 @@ impl Experiment {
             }
         }
         Ok(faults)
+    }
+
+    /// The faults of a network.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn network_faults_of(&self, network: &NetworkSpec) -> Result<Vec<NetworkFault>, String> {
+        let mut faults = Vec::new();
+        for (number, fault) in (0u16..).zip(&self.faults) {
+            if let FaultKind::Network(kind) = fault.known()? {
+                faults.extend(fault.on_network(kind, network, number, self.seed)?);
+            }
+        }
+        Ok(faults)
+    }
+
+    fn check_network_fault(&self, fault: &ScheduledFault) -> Result<(), String> {
+        let FaultKind::Network(kind) = fault.known()? else { return Ok(()) };
+        let names = || self.networks.iter().filter_map(|network| network.name.as_deref());
+        if let Some(name) =
+            fault.network.as_deref().filter(|name| !names().any(|other| other == *name))
+        {
+            return Err(missing("network", name, names()));
+        }
+        let machines = self.machine.all();
+        let all = || machines.iter().filter_map(|machine| machine.name.as_deref());
+        for name in fault.machines.iter().chain(&fault.peers) {
+            if !all().any(|other| other == name) {
+                return Err(missing("machine", name, all()));
+            }
+        }
+        if fault.machines.is_empty() {
+            return Err(format!(
+                "say whom it befalls: give it `machines`: there are {}",
+                listed(all())
+            ));
+        }
+        let mut any = false;
+        for network in &self.networks {
+            any |= fault.on_network(kind, network, 0, 0)?.is_some();
+        }
+        match any {
+            true => Ok(()),
+            false => Err("no network joins its machines with any of its peers".into()),
+        }
     }
 
     /// What a fault inside a machine's guest begins by, as its agent sees it.

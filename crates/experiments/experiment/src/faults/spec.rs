@@ -81,19 +81,51 @@ pub struct ScheduledFault {
     pub by: Option<String>,
     /// By how many parts per million `clock-drift` makes the guest's clocks faster, or slower.
     pub ppm: Option<i32>,
+    /// Machines that a `partition` cuts off from their `peers`, or whose frames `slow-network`
+    /// delays.
+    pub machines: Vec<String>,
+    /// Machines on the other side; by default all others of the network.
+    pub peers: Vec<String>,
+    /// Network that it befalls; by default each that the machines are on.
+    pub network: Option<String>,
+    /// Whether frames from `machines` are befallen only, and not those to them.
+    pub one_way: bool,
 }
 
 impl ScheduledFault {
-    /// Whether a machine is befallen, and not a drive.
-    pub(crate) fn is_of_machine(&self) -> bool {
-        FaultKind::all()
-            .any(|kind| kind.name() == self.kind && !matches!(kind, FaultKind::Drive(_)))
+    /// Its kind, if it is known.
+    fn kind(&self) -> Option<FaultKind> {
+        FaultKind::all().find(|kind| kind.name() == self.kind)
     }
 
-    /// The drive or machine that is befallen.
-    pub fn target(&self) -> &str {
-        let name = if self.is_of_machine() { &self.machine } else { &self.drive };
-        name.as_deref().unwrap_or("machine")
+    /// Whether a machine is befallen, or its guest.
+    pub(crate) fn is_of_machine(&self) -> bool {
+        matches!(self.kind(), Some(FaultKind::Pause | FaultKind::Failure(_) | FaultKind::Guest(_)))
+    }
+
+    /// Whether a drive is befallen; so is one of an unknown kind.
+    pub(crate) fn is_of_drive(&self) -> bool {
+        matches!(self.kind(), None | Some(FaultKind::Drive(_)))
+    }
+
+    /// The drive, the machine, or the machines of a network that are befallen; empty if they are
+    /// not named.
+    pub(super) fn named_target(&self) -> String {
+        match (self.is_of_drive(), self.is_of_machine()) {
+            (true, _) => self.drive.clone().unwrap_or_default(),
+            (_, true) => self.machine.clone().unwrap_or_default(),
+            _ => self.machines.join(","),
+        }
+    }
+
+    /// The drive, the machine, or the machines of a network that are befallen.
+    pub fn target(&self) -> String {
+        let named = self.named_target();
+        if named.is_empty() {
+            "machine".to_owned()
+        } else {
+            named
+        }
     }
 
     /// Its kind, with keys that all have an effect.
@@ -130,6 +162,10 @@ impl ScheduledFault {
             ("memory", self.memory.is_some()),
             ("by", self.by.is_some()),
             ("ppm", self.ppm.is_some()),
+            ("machines", !self.machines.is_empty()),
+            ("peers", !self.peers.is_empty()),
+            ("network", self.network.is_some()),
+            ("one-way", self.one_way),
         ] {
             if given && !kind.takes(key) {
                 return Err(refusal(key, kind));

@@ -27,7 +27,7 @@ impl ScheduledFault {
         if self.name.is_some() && self.when.is_none() {
             return Err("name is for a fault with `when = \"asked\"`".into());
         }
-        if self.is_of_machine() && self.times.is_some() && self.at_output.is_none() {
+        if !self.is_of_drive() && self.times.is_some() && self.at_output.is_none() {
             return Err(
                 "times of a machine's fault counts the lines of at-output, which is not given"
                     .into(),
@@ -39,14 +39,14 @@ impl ScheduledFault {
         let (trigger, times) = if let Some(text) = &self.at_io {
             (triggers::io(text)?, 1)
         } else if let Some(pattern) = &self.at_output {
-            let times = self.times.filter(|_| self.is_of_machine()).unwrap_or(1);
+            let times = self.times.filter(|_| !self.is_of_drive()).unwrap_or(1);
             (triggers::output(pattern, self.output_of.clone())?, times)
         } else if let Some(when) = &self.when {
             if when != ASKED {
                 return Err(format!("when is `{when}`, but must be `{ASKED}`"));
             }
             {
-                let target = if self.is_of_machine() { &self.machine } else { &self.drive };
+                let target = Some(self.named_target()).filter(|target| !target.is_empty());
                 let asked = triggers::asked(self.name.as_deref(), &self.kind, target.as_deref())?;
                 (asked, u64::MAX)
             }

@@ -121,6 +121,7 @@ impl Run<'_> {
     /// Faults whose trigger has come begin.
     fn pull_triggers(&mut self) {
         for (number, at) in self.timeline.triggers.take_pulled() {
+            self.timeline.networks.trigger(number, at);
             if let (debug::MOMENT, Some(debug)) = (number, &mut self.debug) {
                 debug.come();
             }

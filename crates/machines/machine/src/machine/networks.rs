@@ -3,7 +3,7 @@
 
 use stasis_block::clock::Nanos;
 use stasis_network::Network;
-use stasis_run_events::{NetworkOutcome, PacketRecord};
+use stasis_run_events::{FaultRecord, NetworkOutcome, PacketRecord};
 
 use crate::devices::{NetworkDevice, PortConfig};
 use crate::memory::GuestMemory;
@@ -34,6 +34,16 @@ impl Networks {
     /// How far machines may be ahead of each other (ns), if they have networks.
     pub(super) fn lookahead(&self) -> Option<u64> {
         self.networks.iter().map(|config| config.network.lookahead()).min()
+    }
+
+    /// The trigger of fault `number` has come at `now` (ns).
+    pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
+        self.networks.iter_mut().for_each(|config| config.network.trigger(number, now));
+    }
+
+    /// The frames that faults have befallen since the last call.
+    pub(super) fn take_befallen(&mut self) -> impl Iterator<Item = FaultRecord> + '_ {
+        self.networks.iter_mut().flat_map(|config| config.network.take_befallen())
     }
 
     /// The machines' commands begin.

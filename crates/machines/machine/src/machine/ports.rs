@@ -11,6 +11,7 @@ impl Machine {
     pub(super) fn transmit(&mut self, timeline: &mut Timeline, index: usize) -> Result<(), Error> {
         let now = timeline.clock.now_ns();
         timeline.networks.transmit(&mut self.ports[index], &self.memory, now);
+        timeline.faults.extend(timeline.networks.take_befallen());
         self.port_interrupts(timeline, index)
     }
 

@@ -64,7 +64,8 @@ impl Cluster {
         let machine_of = |target: &str| {
             let drive = drives.iter().position(|name| name == target);
             let owner = drive.and_then(|drive| self.drives.get(drive).copied().flatten());
-            self.place(target).or(owner)
+            // Of a network, the machines on the one side.
+            target.split(',').find_map(|name| self.place(name)).or(owner)
         };
         let named =
             |(kind, target): &(String, String)| (machine_of(target), format!("{kind} of {target}"));

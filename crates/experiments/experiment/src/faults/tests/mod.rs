@@ -1,6 +1,7 @@
 //! Faults are read as a user means them, and wrong ones are refused.
 
 mod guests;
+mod networks;
 mod triggered;
 
 use crate::networks::tests::finish;
