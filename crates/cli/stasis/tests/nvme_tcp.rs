@@ -3,6 +3,8 @@
 //! `cargo test -p stasis --test nvme_tcp -- --ignored --nocapture`.
 //! `KILLS` is how often the server is killed while fio verifies.
 
+#[path = "documents/commands.rs"]
+mod commands;
 mod host_guest;
 
 use stasis_qemu_vm::{Config, Vm};
@@ -98,6 +100,59 @@ fn linux_authenticates_by_tcp() {
     expected.extend(secrets.iter().chain(&groups).map(String::as_str));
     host_guest::expect(&said, &expected);
     assert!(!said.lines().any(|line| line == "let in"), "{said}");
+}
+
+/// The NQN of the subsystem, as the guide leaves it open.
+const OPEN_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:...";
+
+/// The commands of the guide's section for the functions of `guest/host.sh`: `stasis serve` begins a
+/// server behind the script, and its subsystem's name is put in.
+fn section(title: &str) -> String {
+    let guide = include_str!("../../../../docs/guides/nvme-tcp.md");
+    let start = format!("\n## {title}\n");
+    let part = guide.split(&start).nth(1).unwrap_or_else(|| panic!("the guide has no `{title}`"));
+    let part = part.split("\n## ").next().unwrap();
+    let mut script = format!("begin '{title}'\n");
+    for command in commands::of(part) {
+        let command = command.replace(OPEN_NQN, "\"$nqn\"");
+        script += &match command.strip_prefix("stasis serve ") {
+            Some(options) => format!("serve_as_said {options}\n"),
+            None if command.starts_with("nvme connect ") => format!("{command}\nsettle\n"),
+            None => format!("{command}\n"),
+        };
+    }
+    script + &format!("end '{title}'\n")
+}
+
+#[test]
+#[ignore = "boots a guest with another kernel: make slow-test"]
+fn the_guide_s_commands_work() {
+    let guest = host_guest::guest(&["nvme-tcp", "dh_generic"]);
+    // The guide's drives are in memory, of which few pages are ever touched.
+    let mut vm = Vm::start(&Config { memory: 5 << 30, ..Config::new(guest) }).unwrap();
+    let titles = [
+        "A zoned drive for this machine",
+        "A host that proves who it is",
+        "Two hosts, one drive",
+        "Several paths",
+    ];
+    let sections: String = titles.iter().map(|title| section(title)).collect();
+    let script =
+        include_str!("guest/nvme_guide.sh").replace("# The guide's sections.\n", &sections);
+    let said = host_guest::run(&mut vm, &script, 280);
+    let mut expected = titles.map(|title| format!("done: {title}")).to_vec();
+    expected.extend(
+        [
+            "zoned host-managed",
+            "a file system in zones",
+            "a write elsewhere is refused",
+            "another host's write is refused",
+            "one drive by two paths",
+            "by one path: inaccessible optimized ",
+        ]
+        .map(str::to_owned),
+    );
+    host_guest::expect(&said, &expected.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]

@@ -76,7 +76,7 @@ connect() {
     settle
 }
 
-control() { # REQUEST
+control() { # REQUEST [SOCKET]
     perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new($ARGV[0]) or die; print $s "$ARGV[1]\n"; print scalar <$s>' \
-        $at/control.sock "$1"
+        "${2:-$at/control.sock}" "$1"
 }
