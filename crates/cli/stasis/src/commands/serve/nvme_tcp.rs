@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{Experiment, ServeSpec};
-use stasis_nvme::fabrics::DiscoveryEntry;
+use stasis_nvme::fabrics::{DiscoveryEntry, MAX_NQN};
 use stasis_nvme::{Config, Subsystem};
 use stasis_nvme_auth::{Group, Secret, Secrets};
 use stasis_runner::{controller, failure};
@@ -40,6 +40,15 @@ pub fn check(serve: &ServeSpec) -> Result<()> {
         bail!("`dh-groups` is of hosts that authenticate: give them secrets (`host-secrets`), or leave it out");
     }
     groups(serve)?;
+    let with_secrets = serve.host_secrets.keys().map(|nqn| ("host-secrets", nqn));
+    for (key, nqn) in serve.hosts.iter().map(|nqn| ("hosts", nqn)).chain(with_secrets) {
+        if nqn.is_empty() || nqn.len() > MAX_NQN {
+            bail!(
+                "`{key}` names a host by {} bytes, but an NQN has 1 to {MAX_NQN}, so that it could never connect: {nqn}",
+                nqn.len()
+            );
+        }
+    }
     if !serve.ublk.is_empty() {
         bail!("a drive is an NVMe/TCP target or a ublk device: leave out one of nvme-tcp and ublk");
     }
