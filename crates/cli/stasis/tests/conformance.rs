@@ -65,6 +65,9 @@ fn any_other_end_is_wrong() {
 
 const SUITES: [&str; 6] = ["blktests", "fio-zbd", "nvme-cli", "zonefs", "xnvme", "xfstests"];
 
+/// Lists of suites on drives that are reached by NVMe/TCP or vfio-user, where other tests apply.
+const SERVED: [&str; 2] = ["blktests-tcp", "blktests-vfio-user"];
+
 /// A suite is named in the script's usage, has its three files, a variable of `make conformance`
 /// and a row in the documents, and a folder that is not its own is refused with the missing file.
 #[test]
@@ -78,6 +81,7 @@ fn every_suite_is_complete() {
     let mut wanted: Vec<_> = SUITES
         .iter()
         .flat_map(|suite| ["expected", "sh", "toml"].map(|end| format!("{suite}.{end}")))
+        .chain(SERVED.map(|suite| format!("{suite}.expected")))
         .collect();
     wanted.sort();
     assert_eq!(files, wanted);
@@ -96,9 +100,23 @@ fn every_suite_is_complete() {
     }
 }
 
+/// Another way to the drives is refused where a suite has none.
+#[test]
+fn a_way_that_a_suite_has_not_is_refused() {
+    let source = tempfile::tempdir().unwrap();
+    for (suite, way) in [("zonefs", "tcp"), ("xnvme", "tcp"), ("blktests", "rdma")] {
+        let mut script = Command::new(scripts().join("conformance"));
+        script.arg(suite).arg(source.path()).arg(env!("CARGO_BIN_EXE_stasis")).env("WAY", way);
+        let refused = script.output().unwrap();
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{suite}: {error}");
+        assert!(error.contains(&format!("WAY={way}")), "{suite}: {error}");
+    }
+}
+
 #[test]
 fn every_list_can_be_read() {
-    for suite in SUITES {
+    for suite in SUITES.into_iter().chain(SERVED) {
         let path = scripts().join(format!("conformance.d/{suite}.expected"));
         let (status, text) = compare(
             &std::fs::read_to_string(path).unwrap(),
