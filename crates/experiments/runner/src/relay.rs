@@ -155,7 +155,7 @@ impl<'a> Relay<'a> {
         for from in 0..self.machines.len() {
             self.from = from;
             for (rest, error) in self.machines[from].rest().into_iter().zip([false, true]) {
-                self.writer.record_output(from, self.virtual_ns, error, &rest);
+                self.writer.record_output(from, self.virtual_ns, error, &rest)?;
                 let marked = mark(&self.machines[from].name, &rest);
                 self.output(&marked, error)?;
             }
@@ -183,11 +183,11 @@ impl<'a> Relay<'a> {
 
     /// Returns whole lines, each with its machine's name, if there are several machines; else all
     /// bytes.
-    fn marked(&mut self, bytes: Vec<u8>, error: bool) -> Vec<u8> {
-        let Some(machine) = self.machines.get_mut(self.from) else { return bytes };
+    fn marked(&mut self, bytes: Vec<u8>, error: bool) -> io::Result<Vec<u8>> {
+        let Some(machine) = self.machines.get_mut(self.from) else { return Ok(bytes) };
         let lines = machine.lines(&bytes, error);
-        self.writer.record_output(self.from, self.virtual_ns, error, &lines);
-        mark(&machine.name, &lines)
+        self.writer.record_output(self.from, self.virtual_ns, error, &lines)?;
+        Ok(mark(&machine.name, &lines))
     }
 
     fn output(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {
@@ -258,11 +258,11 @@ impl EventSink for Relay<'_> {
                 self.from = usize::from(machine).min(self.results.len() - 1);
             }
             RunEvent::Output(bytes) => {
-                let bytes = self.marked(bytes, false);
+                let bytes = self.marked(bytes, false)?;
                 self.output(&bytes, false)?;
             }
             RunEvent::ErrorOutput(bytes) => {
-                let bytes = self.marked(bytes, true);
+                let bytes = self.marked(bytes, true)?;
                 self.output(&bytes, true)?;
             }
             RunEvent::Console(bytes) => {

@@ -223,7 +223,7 @@ impl<'a> Runner<'a> {
             writer.keep_timeline()?;
         }
         if !experiment.machine.several().is_empty() {
-            writer.of_machines(prepared.machines(), prepared.owners());
+            writer.of_machines(prepared.machines(), prepared.owners())?;
         }
         for network in &experiment.networks {
             let name = network.name.as_deref().unwrap_or_default();

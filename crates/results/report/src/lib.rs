@@ -3,7 +3,8 @@
 //!
 //! * [`ResultsWriter`] takes I/O records during the run and streams them to `ios.csv`;
 //!   [`ResultsWriter::finish`] writes `summary.json` and `report.html`.
-//! * [`KeptIos`] reads the I/Os of a run that is over, [`KeptSpans`] what happened inside it.
+//! * [`KeptIos`] reads the I/Os of a run that is over, [`KeptSpans`] what happened inside it,
+//!   [`KeptMoments`] what its machines said and sent.
 //! * [`text_summary`] has the same in a few lines of text; [`why`] has one I/O's.
 //! * [`figures`] sets measured figures beside published ones.
 //! * [`junit`] has results as tests, for continuous integration.
@@ -59,6 +60,7 @@ pub mod why;
 
 use serde::{Deserialize, Serialize};
 
+pub use cluster::{KeptMoments, Moment, MomentKind};
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{folder_of, ResultsFolder, LIST_FILE};
@@ -89,6 +91,8 @@ pub const IOS_FILES: [&str; 3] = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FIL
 pub const FAULTS_FILE: &str = "faults.parquet";
 /// Name of the file of what processors, flash drives and schedulers did when, by column.
 pub const TIMELINE_FILE: &str = "timeline.parquet";
+/// Name of the file of what machines of a cluster said and sent, and what befell them, by column.
+pub const CLUSTER_FILE: &str = "cluster.parquet";
 /// Name of the file with the run's figures.
 pub const SUMMARY_FILE: &str = "summary.json";
 /// Name of the page.

@@ -159,16 +159,34 @@ impl ResultsWriter {
     /// The run has several machines of these names, and each drive belongs to one of them, by its
     /// index, or to none: the page shows what each did when. To be called before networks and
     /// faults are added.
-    pub fn of_machines(&mut self, names: Vec<String>, drives: Vec<Option<usize>>) {
-        self.cluster = Some(Cluster::new(names, drives));
+    ///
+    /// # Errors
+    /// Where [`crate::CLUSTER_FILE`] cannot be written.
+    pub fn of_machines(
+        &mut self,
+        names: Vec<String>,
+        drives: Vec<Option<usize>>,
+    ) -> Result<(), ReportError> {
+        let path = self.folder.file(crate::CLUSTER_FILE)?;
+        self.cluster = Some(Cluster::new(names, drives, path)?);
+        Ok(())
     }
 
     /// A machine's command has written these whole lines by `at` (ns), to its standard error if
     /// `error`. Kept where there are [several](Self::of_machines).
-    pub fn record_output(&mut self, machine: usize, at: Nanos, error: bool, lines: &[u8]) {
-        if let Some(cluster) = &mut self.cluster {
-            cluster.output(machine, at, error, lines);
-        }
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn record_output(
+        &mut self,
+        machine: usize,
+        at: Nanos,
+        error: bool,
+        lines: &[u8],
+    ) -> io::Result<()> {
+        let cluster = self.cluster.as_mut();
+        let kept = cluster.map_or(Ok(()), |cluster| cluster.output(machine, at, error, lines));
+        kept.map_err(io::Error::other)
     }
 
     /// Takes I/Os. They are in the file when this returns, where its format allows that ([`Ios`]).
@@ -235,7 +253,7 @@ impl ResultsWriter {
     /// Where the file cannot be written, or a frame names a port that is not there.
     pub fn record_packets(&mut self, packets: &[PacketRecord]) -> io::Result<()> {
         if let Some(cluster) = &mut self.cluster {
-            cluster.packets(packets);
+            cluster.packets(packets).map_err(io::Error::other)?;
         }
         for packet in packets {
             if let Some(Some(file)) = self.packets.get_mut(usize::from(packet.network)) {
@@ -266,7 +284,7 @@ impl ResultsWriter {
     /// Where the file cannot be written.
     pub fn record_faults(&mut self, faults: &[FaultRecord]) -> io::Result<()> {
         if let Some(cluster) = &mut self.cluster {
-            cluster.happened(faults);
+            cluster.happened(faults).map_err(io::Error::other)?;
         }
         let Some(file) = &mut self.faults else { return Ok(()) };
         faults.iter().try_for_each(|fault| file.row(fault)).map_err(io::Error::other)
@@ -334,6 +352,9 @@ impl ResultsWriter {
             Some(faults) => Some(faults.finish(&footer)?),
             None => None,
         };
+        if let Some(cluster) = &mut self.cluster {
+            cluster.finish_file(&footer)?;
+        }
         let timeline = match self.spans.take() {
             Some(spans) => Some(spans.finish(footer, outcome)?),
             None => None,

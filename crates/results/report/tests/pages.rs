@@ -178,7 +178,7 @@ fn a_cluster_is_lanes_with_messages_output_and_faults() {
     let names = || ["client", "<server>"].map(str::to_owned);
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), vec![drive(); 2]).unwrap();
-    writer.of_machines(names().into(), vec![None, Some(1)]);
+    writer.of_machines(names().into(), vec![None, Some(1)]).unwrap();
     writer.add_network("lan", &names(), false).unwrap();
     writer.keep_faults(vec![("pause".into(), "client".into())]).unwrap();
     let record = |index| IoRecord { drive: (index % 2) as u16, ..mixed(index) };
@@ -196,7 +196,7 @@ fn a_cluster_is_lanes_with_messages_output_and_faults() {
         [packet(number, from, true), packet(number, 1 - from, false)]
     });
     writer.record_packets(&packets.collect::<Vec<_>>()).unwrap();
-    writer.record_output(1, BEGIN + 7_000_000, false, b"ready & <waiting>\nbusy\n");
+    writer.record_output(1, BEGIN + 7_000_000, false, b"ready & <waiting>\nbusy\n").unwrap();
     let fault = FaultRecord { fault: 0, at: BEGIN + 9_000_000, order: None, offset: 0, length: 0 };
     writer.record_faults(&[fault]).unwrap();
     finish(writer, outcome());

@@ -23,7 +23,7 @@ mod perfetto;
 pub use blktrace::blktrace;
 pub use counters::{counters, Counter};
 pub use fio_log::fio_log;
-pub use perfetto::{perfetto, Inside};
+pub use perfetto::{perfetto, ClusterMoments, Inside};
 
 /// Counts of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,4 +34,6 @@ pub struct Exported {
     pub left_out: u64,
     /// Spans of what happened inside the run.
     pub spans: u64,
+    /// Moments of the machines of a cluster.
+    pub moments: u64,
 }

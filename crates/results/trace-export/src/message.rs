@@ -26,6 +26,13 @@ impl Message {
         self
     }
 
+    /// A number of 64 bits at their fixed length.
+    pub(crate) fn fixed(mut self, field: u32, value: u64) -> Self {
+        self.varint(u64::from(field) << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
     fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(value.len() as u64);

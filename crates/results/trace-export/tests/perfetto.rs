@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use serde_json::json;
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 use stasis_block::{Command, Health, Operation};
-use stasis_report::{KeptSpans, ResultsWriter, Summary};
-use stasis_run_events::IoRecord;
-use stasis_trace_export::{counters, perfetto, Counter, Inside};
+use stasis_report::{KeptMoments, KeptSpans, ResultsWriter, Summary};
+use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord};
+use stasis_trace_export::{counters, perfetto, ClusterMoments, Counter, Inside};
 
 /// A field of a message: its number, and its value.
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ fn each_io_is_a_slice_on_a_track_of_its_own_time() {
     // The second begins within the first, the third after both.
     let ios = vec![vec![io(0, 100, 400), io(1, 200, 300), io(2, 500, 600)]];
     let mut out = Vec::new();
-    let exported = perfetto(&["fast".to_owned()], &ios, &[], None, &mut out).unwrap();
+    let exported = perfetto(&["fast".to_owned()], &ios, &[], None, None, &mut out).unwrap();
     assert_eq!(exported.ios, 3);
     let trace = read(&out);
     let named = |name: &str| *trace.tracks.iter().find(|(_, track)| track.0 == name).unwrap().0;
@@ -156,12 +156,21 @@ fn what_is_sampled_is_a_counter_wherever_it_changes() {
     };
     let other = Counter { name: "channel 1 in use".into(), values: vec![1.5], ..counter.clone() };
     let mut out = Vec::new();
-    perfetto(&[], &[], &[counter, other], None, &mut out).unwrap();
+    perfetto(&[], &[], &[counter, other], None, None, &mut out).unwrap();
     let trace = read(&out);
     let parents: Vec<_> = trace.tracks.values().filter(|track| track.1.is_none()).collect();
     assert_eq!(parents, [&("Inside fast".to_owned(), None)], "one process for the group");
     let told: Vec<_> = trace.events.iter().map(|event| (event.1, event.3.unwrap())).collect();
     assert_eq!(told, [(1000, 25.0), (1020, 50.0), (1030, 0.0), (1000, 1.5), (1010, 0.0)]);
+}
+
+fn outcome() -> Outcome {
+    let outcome = serde_json::from_value(
+        json!({ "ending": { "exited": 0 }, "virtual_ns": 1, "boot_virtual_ns": 0,
+        "boot_wall_ns": 0, "wall_ns": 0, "frozen_ns": 0, "skipped_ns": 0, "exits": summary().exits_by_reason,
+        "overshoot": { "p50": 0, "p99": 0, "max": 0 }, "calibration": [], "tsc_khz": 1, "lost_spans": 3 }),
+    );
+    outcome.unwrap()
 }
 
 /// Spans, kept as a run keeps them.
@@ -171,12 +180,7 @@ fn kept(tracks: Vec<Track>, spans: &[Span]) -> KeptSpans {
     writer.keep_timeline().unwrap();
     writer.add_tracks(tracks);
     writer.record_spans(spans).unwrap();
-    let outcome = serde_json::from_value(
-        json!({ "ending": { "exited": 0 }, "virtual_ns": 1, "boot_virtual_ns": 0,
-        "boot_wall_ns": 0, "wall_ns": 0, "frozen_ns": 0, "skipped_ns": 0, "exits": summary().exits_by_reason,
-        "overshoot": { "p50": 0, "p99": 0, "max": 0 }, "calibration": [], "tsc_khz": 1, "lost_spans": 3 }),
-    );
-    writer.finish(&outcome.unwrap(), "exact", Default::default(), Default::default()).unwrap();
+    writer.finish(&outcome(), "exact", Default::default(), Default::default()).unwrap();
     let kept = KeptSpans::open(folder.path()).unwrap().unwrap();
     assert_eq!(kept.lost(), 3);
     kept
@@ -222,7 +226,7 @@ fn what_happened_inside_is_on_tracks_of_its_own() {
         wanted: &|track: &Track| track.owner != "other",
     };
     let mut out = Vec::new();
-    let exported = perfetto(&[], &[], &[], Some(&mut inside), &mut out).unwrap();
+    let exported = perfetto(&[], &[], &[], Some(&mut inside), None, &mut out).unwrap();
     assert_eq!((exported.ios, exported.spans), (0, 7));
     let trace = read(&out);
     let process = |track: u64| {
@@ -305,4 +309,55 @@ fn a_summary_has_processors_resources_and_workloads() {
         ]
     );
     assert_eq!(counters(&summary(), |name| name != "fast").len(), 2);
+}
+
+#[test]
+fn a_cluster_has_a_track_for_each_machine_and_a_flow_for_each_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), Vec::new()).unwrap();
+    let names = ["a", "b"].map(str::to_owned);
+    writer.of_machines(names.to_vec(), Vec::new()).unwrap();
+    writer.add_network("lan", &names, false).unwrap();
+    writer.keep_faults(vec![("kill".into(), "b".into())]).unwrap();
+    let packet = |port, outgoing, at| PacketRecord {
+        network: 0,
+        port,
+        outgoing,
+        at,
+        length: 60,
+        bytes: vec![8; 60],
+    };
+    writer.record_packets(&[packet(0, true, 100), packet(1, false, 150)]).unwrap();
+    writer.record_output(1, 170, true, b"oh\nno\n").unwrap();
+    let fault = FaultRecord { fault: 0, at: 180, order: None, offset: 0, length: 0 };
+    writer.record_faults(&[fault]).unwrap();
+    writer.finish(&outcome(), "exact", Default::default(), Default::default()).unwrap();
+    let moments = || {
+        let mut kept = KeptMoments::open(folder.path()).unwrap().unwrap();
+        std::iter::from_fn(|| kept.next_moment().unwrap()).collect::<Vec<_>>()
+    };
+    let told: Vec<_> = moments()
+        .iter()
+        .map(|one| (one.machine.clone(), one.kind.name(), one.at, one.text.clone()))
+        .collect();
+    let row = |machine: &str, kind, at, text: &str| (machine.to_owned(), kind, at, text.to_owned());
+    assert_eq!(
+        told,
+        [
+            row("a", "message", 100, "other"),
+            row("b", "error", 170, "oh"),
+            row("b", "error", 170, "no"),
+            row("b", "fault", 180, "kill of b"),
+        ]
+    );
+    assert_eq!(moments()[0].arrival, Some(("b".to_owned(), 150, 60)));
+    let kept = KeptMoments::open(folder.path()).unwrap().unwrap();
+    let mut cluster = ClusterMoments { kept, from: 0 };
+    let mut out = Vec::new();
+    let exported = perfetto(&[], &[], &[], None, Some(&mut cluster), &mut out).unwrap();
+    assert_eq!(exported.moments, 4);
+    let trace = read(&out);
+    let name = |track: u64| trace.tracks[&track].0.as_str();
+    let told: Vec<_> = trace.events.iter().map(|event| (name(event.0), event.1, event.2)).collect();
+    assert_eq!(told, [("a", 100, 3), ("b", 150, 3), ("b", 170, 3), ("b", 170, 3), ("b", 180, 3)]);
 }

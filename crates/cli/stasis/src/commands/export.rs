@@ -9,10 +9,12 @@ use anyhow::{bail, Context, Result};
 use stasis_block::timeline::{Track, TrackKind};
 use stasis_crash::{LogWrites, TraceReader};
 use stasis_report::{
-    folder_of, keep_inputs, KeptIos, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE,
+    folder_of, keep_inputs, KeptIos, KeptMoments, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE,
 };
 use stasis_run_events::IoRecord;
-use stasis_trace_export::{blktrace, counters, fio_log, perfetto, Exported, Inside};
+use stasis_trace_export::{
+    blktrace, counters, fio_log, perfetto, ClusterMoments, Exported, Inside,
+};
 
 /// Arguments of `stasis export`.
 #[derive(Debug, clap::Args)]
@@ -77,7 +79,11 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
                 0 => String::new(),
                 count => format!(", {count} spans of what happened inside"),
             };
-            eprintln!("{}: {} I/Os{inside}{left_out}", path.display(), exported.ios);
+            let machines = match exported.moments {
+                0 => String::new(),
+                count => format!(", {count} lines, faults and messages of machines"),
+            };
+            eprintln!("{}: {} I/Os{inside}{machines}{left_out}", path.display(), exported.ios);
         }
     };
     if let Some(folder) = blktrace_to {
@@ -201,7 +207,10 @@ fn to_perfetto(
     if lost > 0 {
         eprintln!("{}: {lost} spans are missing: too many came at once", TIMELINE_FILE);
     }
-    written(from, path, |out| perfetto(drives, ios, &counters, inside.as_mut(), out))
+    let mut cluster = KeptMoments::open(folder)?
+        .map(|kept| ClusterMoments { kept, from: if arguments.boot { 0 } else { boot } });
+    let (inside, cluster) = (inside.as_mut(), cluster.as_mut());
+    written(from, path, |out| perfetto(drives, ios, &counters, inside, cluster, out))
 }
 
 /// A drive's name as a file's.

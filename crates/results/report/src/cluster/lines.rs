@@ -31,25 +31,21 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// More lines.
-    pub(crate) fn add(&mut self, at: Nanos, error: bool, bytes: &[u8]) {
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            // A character has four bytes at most.
-            let beginning = &line[..line.len().min(4 * MAX_CHARACTERS)];
-            let text = String::from_utf8_lossy(beginning).chars().take(MAX_CHARACTERS).collect();
-            self.count += 1;
-            let line = Line { at, error, text };
-            if self.first.len() < MAX_FIRST {
-                self.first.push(line);
-                continue;
-            }
-            if self.last.len() == MAX_LAST {
-                self.last.pop_front();
-            }
-            self.last.push_back(line);
+    /// One more line.
+    pub(crate) fn add(&mut self, at: Nanos, error: bool, line: &[u8]) {
+        // A character has four bytes at most.
+        let beginning = &line[..line.len().min(4 * MAX_CHARACTERS)];
+        let text = String::from_utf8_lossy(beginning).chars().take(MAX_CHARACTERS).collect();
+        self.count += 1;
+        let line = Line { at, error, text };
+        if self.first.len() < MAX_FIRST {
+            self.first.push(line);
+            return;
         }
+        if self.last.len() == MAX_LAST {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
     }
 
     /// Those that are kept, in their order.
@@ -66,7 +62,8 @@ mod tests {
     fn the_first_and_the_last_lines_are_kept() {
         let mut lines = Lines::default();
         for number in 0..1000 {
-            lines.add(number, false, format!("a {number}\r\nb\n").as_bytes());
+            lines.add(number, false, format!("a {number}").as_bytes());
+            lines.add(number, false, b"b");
         }
         let kept: Vec<_> = lines.kept().collect();
         assert_eq!((lines.count, kept.len()), (2000, MAX_FIRST + MAX_LAST));

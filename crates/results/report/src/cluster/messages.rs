@@ -48,8 +48,8 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    /// A frame has passed a port.
-    pub(crate) fn packet(&mut self, packet: &PacketRecord) {
+    /// A frame has passed a port. Returns the message that has arrived, if one has.
+    pub(crate) fn packet(&mut self, packet: &PacketRecord) -> Option<Message> {
         let key = key(packet);
         if packet.outgoing {
             if self.frames >= MAX_UNDER_WAY {
@@ -58,9 +58,9 @@ impl Messages {
             }
             self.frames += 1;
             self.under_way.entry(key).or_default().push((packet.port, packet.at));
-            return;
+            return None;
         }
-        let Some(senders) = self.under_way.get_mut(&key) else { return };
+        let senders = self.under_way.get_mut(&key)?;
         // The first bit of the receiver's address tells a group (IEEE 802.3, 3.2.3): it may arrive
         // at others as well.
         let group = packet.bytes.first().is_some_and(|byte| byte & 1 == 1);
@@ -71,12 +71,14 @@ impl Messages {
         if senders.is_empty() {
             self.under_way.remove(&key);
         }
-        let Some((from, sent)) = sender else { return };
+        let (from, sent) = sender?;
         self.frames -= usize::from(!group);
         let kind = self.kind(&packet.bytes);
         let (network, to, arrived, length) =
             (packet.network, packet.port, packet.at, packet.length);
-        self.add(Message { network, from, to, sent, arrived, length, kind });
+        let message = Message { network, from, to, sent, arrived, length, kind };
+        self.add(message);
+        Some(message)
     }
 
     fn add(&mut self, message: Message) {
@@ -193,7 +195,9 @@ mod tests {
         let mut all = frame(0);
         (all[0], all[13]) = (0xff, 6);
         messages.packet(&packet(0, true, 10, all.clone()));
-        (1..4).for_each(|port| messages.packet(&packet(port, false, 20, all.clone())));
+        for port in 1..4 {
+            messages.packet(&packet(port, false, 20, all.clone()));
+        }
         assert_eq!(messages.count(), 3);
         assert_eq!(messages.kinds(), [("ARP".to_owned(), 3)]);
     }

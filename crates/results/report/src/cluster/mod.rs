@@ -4,14 +4,21 @@
 mod density;
 mod lines;
 mod messages;
+mod moments;
 mod section;
 
+use std::path::PathBuf;
+
+use crate::ios::Footer;
+use crate::ReportError;
 use stasis_block::clock::Nanos;
 use stasis_run_events::{FaultRecord, IoRecord, PacketRecord};
 
 use density::Density;
 use lines::Lines;
 use messages::Messages;
+use moments::MomentFile;
+pub use moments::{KeptMoments, Moment, MomentKind};
 pub(crate) use section::sections;
 
 /// Limit on the faults of a machine that are marked.
@@ -39,14 +46,29 @@ pub(crate) struct Cluster {
     /// The machine that each fault befalls, and how it is named.
     faults: Vec<(Option<usize>, String)>,
     messages: Messages,
+    /// Every moment, on disk.
+    file: Option<MomentFile>,
 }
 
 impl Cluster {
     /// Machines of these names; `drives`: the machine of each drive, by its number.
-    pub(crate) fn new(names: Vec<String>, drives: Vec<Option<usize>>) -> Self {
+    ///
+    /// # Errors
+    /// If the file of moments cannot be written.
+    pub(crate) fn new(
+        names: Vec<String>,
+        drives: Vec<Option<usize>>,
+        path: PathBuf,
+    ) -> Result<Self, ReportError> {
+        let file = Some(MomentFile::create(path, &names)?);
         let machine = |name| Machine { name, ..Machine::default() };
         let machines = names.into_iter().map(machine).collect();
-        Self { machines, drives, ..Self::default() }
+        Ok(Self { machines, drives, file, ..Self::default() })
+    }
+
+    /// Ends the file.
+    pub(crate) fn finish_file(&mut self, footer: &Footer) -> Result<(), ReportError> {
+        self.file.take().map_or(Ok(()), |file| file.finish(footer))
     }
 
     fn place(&self, name: &str) -> Option<usize> {
@@ -81,27 +103,59 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn packets(&mut self, packets: &[PacketRecord]) {
-        packets.iter().for_each(|packet| self.messages.packet(packet));
+    pub(crate) fn packets(&mut self, packets: &[PacketRecord]) -> Result<(), ReportError> {
+        for packet in packets {
+            let Some(message) = self.messages.packet(packet) else { continue };
+            let at = |port: u16| {
+                let ports = self.ports.get(usize::from(message.network))?;
+                ports.get(usize::from(port)).copied().flatten()
+            };
+            let Some((from, to)) = at(message.from).zip(at(message.to)) else { continue };
+            let kind = &self.messages.kinds()[message.kind].0;
+            if let Some(file) = &mut self.file {
+                let arrival = Some((to, message.arrived, message.length));
+                file.row(from, MomentKind::Message, message.sent, kind.as_bytes(), arrival)?;
+            }
+        }
+        Ok(())
     }
 
-    pub(crate) fn happened(&mut self, faults: &[FaultRecord]) {
+    pub(crate) fn happened(&mut self, faults: &[FaultRecord]) -> Result<(), ReportError> {
         for record in faults {
             let Some((Some(owner), name)) = self.faults.get(usize::from(record.fault)) else {
                 continue;
             };
+            if let Some(file) = &mut self.file {
+                file.row(*owner, MomentKind::Fault, record.at, name.as_bytes(), None)?;
+            }
             if let Some(machine) = self.machines.get_mut(*owner) {
                 if machine.faults.len() < MAX_MARKS {
                     machine.faults.push((record.at, name.clone()));
                 }
             }
         }
+        Ok(())
     }
 
     /// A machine's command has written `bytes`, of whole lines.
-    pub(crate) fn output(&mut self, machine: usize, at: Nanos, error: bool, bytes: &[u8]) {
-        if let Some(machine) = self.machines.get_mut(machine) {
-            machine.lines.add(at, error, bytes);
+    pub(crate) fn output(
+        &mut self,
+        machine: usize,
+        at: Nanos,
+        error: bool,
+        bytes: &[u8],
+    ) -> Result<(), ReportError> {
+        let kind = if error { MomentKind::Error } else { MomentKind::Output };
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if let Some(file) = &mut self.file {
+                file.row(machine, kind, at, line, None)?;
+            }
+            if let Some(machine) = self.machines.get_mut(machine) {
+                machine.lines.add(at, error, line);
+            }
         }
+        Ok(())
     }
 }

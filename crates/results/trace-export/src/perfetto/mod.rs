@@ -4,8 +4,10 @@
 //! of it, with a slice for each I/O from its submission to its interrupt, and the I/Os under way
 //! are a counter. Figures of results by steps of time, such as for which share of each a processor
 //! ran, are counters of further processes ([`Counter`]), and the spans inside a run, where it kept
-//! them, are slices of those processes ([`Inside`]).
+//! them, are slices of those processes ([`Inside`]). The machines of a cluster are tracks of one
+//! process ([`ClusterMoments`]).
 
+mod cluster;
 mod ios;
 mod packets;
 mod spans;
@@ -17,9 +19,11 @@ use stasis_run_events::IoRecord;
 use crate::{Counter, Exported};
 use packets::Trace;
 
+pub use cluster::ClusterMoments;
 pub use spans::Inside;
 
-/// Writes the I/Os of the drives of these names, by drive, the counters, and the spans inside. The
+/// Writes the I/Os of the drives of these names, by drive, the counters, the spans inside, and the
+/// moments of a cluster. The
 /// I/Os are in memory while their edges are sorted, some 150 bytes each; of the rest only some rows
 /// are at a time.
 ///
@@ -30,6 +34,7 @@ pub fn perfetto(
     ios: &[Vec<IoRecord>],
     counters: &[Counter],
     inside: Option<&mut Inside<'_>>,
+    cluster: Option<&mut ClusterMoments>,
     out: &mut dyn Write,
 ) -> io::Result<Exported> {
     let mut exported = Exported::default();
@@ -40,6 +45,9 @@ pub fn perfetto(
     }
     if let Some(inside) = inside {
         exported.spans = spans::write(inside, &mut trace)?;
+    }
+    if let Some(cluster) = cluster {
+        exported.moments = cluster::write(cluster, &mut trace)?;
     }
     for (rank, counter) in (0..).zip(counters) {
         sampled(counter, COUNTERS + rank, &mut trace)?;

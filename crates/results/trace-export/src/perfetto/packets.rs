@@ -33,6 +33,8 @@ const TRACK: u32 = 11;
 const CATEGORIES: u32 = 22;
 const EVENT_NAME: u32 = 23;
 const COUNTER_VALUE: u32 = 30;
+const FLOWS: u32 = 47;
+const ENDING_FLOWS: u32 = 48;
 const DOUBLE_COUNTER_VALUE: u32 = 44;
 /// `CounterDescriptor`.
 const UNIT_NAME: u32 = 6;
@@ -64,6 +66,12 @@ pub(super) struct Trace<'a> {
     first: bool,
     /// Processes by name: the number, and how many tracks it has.
     processes: BTreeMap<String, (u64, u64)>,
+}
+
+/// A flow from one event to another, by its number.
+pub(super) enum Flow {
+    Begins(u64),
+    Ends(u64),
 }
 
 /// An annotation of an event.
@@ -144,6 +152,21 @@ impl<'a> Trace<'a> {
         notes: &[Note<'_>],
     ) -> io::Result<()> {
         self.event(at, annotated(INSTANT, named, notes))
+    }
+
+    /// Something that takes no time, at one end of a flow.
+    pub(super) fn flow(
+        &mut self,
+        at: At,
+        named: Named<'_>,
+        notes: &[Note<'_>],
+        flow: Flow,
+    ) -> io::Result<()> {
+        let (field, number) = match flow {
+            Flow::Begins(number) => (FLOWS, number),
+            Flow::Ends(number) => (ENDING_FLOWS, number),
+        };
+        self.event(at, annotated(INSTANT, named, notes).fixed(field, number))
     }
 
     /// A counter has a value from now on.

@@ -1,0 +1,190 @@
+//! `cluster.parquet`: what machines of a cluster said, what befell them, and the messages between
+//! them, one row each.
+//!
+//! Rows are in the order in which they were recorded: lines of one machine in their order, messages
+//! by their arrival, faults as their parts of the run reported them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use parquet::data_type::ByteArray;
+use stasis_block::clock::Nanos;
+
+use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind};
+use crate::ios::Footer;
+use crate::{ReportError, CLUSTER_FILE};
+
+const COLUMNS: &[Column] = &[
+    Column::new("machine", Kind::Word, ""),
+    Column::new("kind", Kind::Word, ""),
+    Column::new("at_ns", Kind::Long, "ns").differences(),
+    Column::new("text", Kind::Word, ""),
+    Column::optional("to", Kind::Word, ""),
+    Column::optional("arrived_ns", Kind::Long, "ns"),
+    Column::optional("bytes", Kind::Long, "B"),
+];
+
+/// Kind of a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MomentKind {
+    /// A line of a command's standard output.
+    Output,
+    /// A line of its standard error.
+    Error,
+    /// A fault of the machine or one of its drives.
+    Fault,
+    /// A message to another machine.
+    Message,
+}
+
+impl MomentKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Output, Self::Error, Self::Fault, Self::Message];
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Output => "output",
+            Self::Error => "error",
+            Self::Fault => "fault",
+            Self::Message => "message",
+        }
+    }
+}
+
+/// Something that happened to a machine of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moment {
+    /// Name of the machine; of a message, the sender.
+    pub machine: String,
+    /// Its kind.
+    pub kind: MomentKind,
+    /// When, in virtual time since the machines' start (ns); of a message, its sending.
+    pub at: Nanos,
+    /// The line, the fault, or the kind of the message.
+    pub text: String,
+    /// Of a message: the receiver, the arrival (ns), and the length in bytes.
+    pub arrival: Option<(String, Nanos, u64)>,
+}
+
+/// The file.
+pub(super) struct MomentFile {
+    file: ColumnFile,
+    machines: Vec<ByteArray>,
+    kinds: [ByteArray; MomentKind::ALL.len()],
+}
+
+impl std::fmt::Debug for MomentFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MomentFile").field("machines", &self.machines.len()).finish()
+    }
+}
+
+impl MomentFile {
+    pub(super) fn create(path: PathBuf, machines: &[String]) -> Result<Self, ReportError> {
+        Ok(Self {
+            file: ColumnFile::create(path, "cluster", COLUMNS)?,
+            machines: machines.iter().map(|name| ByteArray::from(name.as_str())).collect(),
+            kinds: MomentKind::ALL.map(|kind| ByteArray::from(kind.name())),
+        })
+    }
+
+    /// Appends a row of machine `machine`; `arrival`: a message's receiver, arrival and length.
+    pub(super) fn row(
+        &mut self,
+        machine: usize,
+        kind: MomentKind,
+        at: Nanos,
+        text: &[u8],
+        arrival: Option<(usize, Nanos, u32)>,
+    ) -> Result<(), ReportError> {
+        let Some(name) = self.machines.get(machine) else { return Ok(()) };
+        let to = arrival.and_then(|(to, ..)| self.machines.get(to));
+        // As text, whatever it holds.
+        let text = ByteArray::from(String::from_utf8_lossy(text).into_owned().into_bytes());
+        self.file.push(&[
+            Cell::Word(name),
+            Cell::Word(&self.kinds[kind as usize]),
+            Cell::Long(at),
+            Cell::Word(&text),
+            to.map_or(Cell::Missing, Cell::Word),
+            arrival.map_or(Cell::Missing, |(_, at, _)| Cell::Long(at)),
+            arrival.map_or(Cell::Missing, |(.., bytes)| Cell::Long(bytes.into())),
+        ])
+    }
+
+    pub(super) fn finish(self, footer: &Footer) -> Result<(), ReportError> {
+        self.file.finish(footer)
+    }
+}
+
+/// The moments of a finished run, in the order in which they were recorded.
+pub struct KeptMoments {
+    path: PathBuf,
+    groups: Groups,
+    next: usize,
+}
+
+impl std::fmt::Debug for KeptMoments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeptMoments").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl KeptMoments {
+    /// Opens the [`CLUSTER_FILE`] of a folder of results; `None` where there is none.
+    ///
+    /// # Errors
+    /// If it is no such file.
+    pub fn open(folder: &Path) -> Result<Option<Self>, ReportError> {
+        let path = folder.join(CLUSTER_FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ReportError::read(&path)(error)),
+        };
+        let groups = Groups::open(file, CLUSTER_FILE, COLUMNS).map_err(|error| {
+            ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
+        })?;
+        Ok(Some(Self { path, groups, next: 0 }))
+    }
+
+    /// The next moment; `None` at the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read on, or a row is none of a run's.
+    pub fn next_moment(&mut self) -> Result<Option<Moment>, ReportError> {
+        if self.next >= self.groups.rows().len() {
+            match self.groups.more() {
+                Ok(true) => self.next = 0,
+                Ok(false) => return Ok(None),
+                Err(error) => return Err(ReportError::damaged(&self.path, error.to_string())),
+            }
+        }
+        let row = self.next;
+        self.next += 1;
+        let moment = self.moment(row);
+        let wrong =
+            || ReportError::damaged(&self.path, format!("a row is none of a {CLUSTER_FILE}"));
+        moment.ok_or_else(wrong).map(Some)
+    }
+
+    fn moment(&self, row: usize) -> Option<Moment> {
+        let rows = self.groups.rows();
+        let kind = rows.word(1, row)?;
+        let kind = MomentKind::ALL.into_iter().find(|one| one.name() == kind)?;
+        let arrival = match kind {
+            MomentKind::Message => {
+                Some((rows.word(4, row)?.to_owned(), rows.long(5, row)?, rows.long(6, row)?))
+            }
+            _ => None,
+        };
+        Some(Moment {
+            machine: rows.word(0, row)?.to_owned(),
+            kind,
+            at: rows.long(2, row)?,
+            text: rows.word(3, row)?.to_owned(),
+            arrival,
+        })
+    }
+}
