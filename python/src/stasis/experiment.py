@@ -400,6 +400,7 @@ class Fault(Table):
     machine: Optional[str] = None
     at: Optional[str] = None
     at_io: Optional[str] = None
+    at_packet: Optional[str] = None
     at_output: Optional[str] = None
     output_of: Optional[str] = None
     when: Optional[str] = None

@@ -20,6 +20,13 @@ pub enum Trigger {
         /// Number of the command, from 0 on.
         order: u64,
     },
+    /// A network is given a frame.
+    Packet {
+        /// Name of the network.
+        network: String,
+        /// Number of the frame, from 0 on, since the commands' start.
+        number: u64,
+    },
     /// A command has written a line.
     Output {
         /// The machine whose command it is; any, if none is given.
@@ -53,6 +60,16 @@ pub(crate) fn io(text: &str) -> Result<Trigger, String> {
         ));
     };
     Ok(Trigger::Io { drive, order })
+}
+
+/// `NETWORK:NUMBER`.
+pub(crate) fn packet(text: &str) -> Result<Trigger, String> {
+    let Some((network, number)) = drive_and_number(text) else {
+        return Err(format!(
+            "at-packet is `{text}`, but must be a network's name and a frame's number, as `lan:99`"
+        ));
+    };
+    Ok(Trigger::Packet { network, number })
 }
 
 /// The drive's name and the number of `DRIVE:NUMBER`.

@@ -175,6 +175,12 @@ fn trigger(plan: &RunPlan, trigger: &FaultTrigger) -> Result<TriggerConfig> {
                 found.with_context(|| format!("no machine has a drive {drive}"))?;
             stasis_machine::Trigger::Io { machine, drive, order: *order }
         }
+        Trigger::Packet { network, number } => {
+            let mut names = plan.networks.iter().map(|network| network.name.as_deref());
+            let place = names.position(|name| name == Some(network));
+            let network = place.with_context(|| format!("there is no network {network}"))?;
+            stasis_machine::Trigger::Packet { network, number: *number }
+        }
         Trigger::Output { machine, pattern } => {
             let machine = machine.as_deref().map(place).transpose()?;
             stasis_machine::Trigger::Output { machine, pattern: pattern.clone() }

@@ -84,6 +84,8 @@ pub struct Network {
     switch: Switch,
     in_flight: usize,
     faults: Faults,
+    /// Frames that machines have sent since the commands began.
+    sent: u64,
     /// When the commands began (ns).
     begun: Option<Nanos>,
 }
@@ -131,6 +133,7 @@ impl Network {
             switch,
             in_flight: 0,
             faults: Faults::default(),
+            sent: 0,
             begun: None,
         }
     }
@@ -163,6 +166,11 @@ impl Network {
         [0x02, b'S', b'T', index, 0, port as u8]
     }
 
+    /// How many frames machines have sent since their commands began.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Number of ports.
     pub fn ports(&self) -> usize {
         self.ports.len()
@@ -183,6 +191,7 @@ impl Network {
     /// The machine at `port` sends `frame` at `now`, not earlier than at any call before. Returns
     /// when its first and its last bit have left the machine (ns).
     pub fn send(&mut self, port: usize, frame: &[u8], now: Nanos) -> (Nanos, Nanos) {
+        self.sent += u64::from(self.begun.is_some());
         // The queue of the sender's port has no limit.
         let out = self.ports[port].out.pass(now, now, frame.len());
         let (first, last) = out.unwrap_or((now, now));

@@ -119,6 +119,12 @@ name = "c"
 [[network]]
 
 [[fault]]
+kind      = "pause"
+machine   = "c"
+at-packet = "net0:7"
+end       = "1us"
+
+[[fault]]
 kind     = "partition"
 machines = ["a"]
 peers    = ["b"]
@@ -162,7 +168,11 @@ fn a_network_is_parted_and_slow_between_those_who_are_named() {
     assert!(near(b[0], 30) && near(b[1], 32), "{b:?}");
     assert!(c[0] == 40 && near(c[1], 35), "{c:?}");
     let summary = bench.json("first/summary.json");
-    let happened = |at: usize| summary["faults"][at]["happened"].as_u64().unwrap();
+    // The eighth frame is one of the first rounds of datagrams.
+    let paused = summary["faults"][0]["first_ns"].as_f64().unwrap() / 1e9;
+    let paused = paused - summary["boot_virtual_seconds"].as_f64().unwrap();
+    assert!((0.0..0.2).contains(&paused), "{paused} s");
+    let happened = |at: usize| summary["faults"][at + 1]["happened"].as_u64().unwrap();
     assert!((18..=24).contains(&happened(0)) && (8..=12).contains(&happened(1)));
     assert!((18..=24).contains(&happened(2)), "{}", happened(2));
     let links = summary["networks"][0]["links"].as_array().unwrap();

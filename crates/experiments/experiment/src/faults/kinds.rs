@@ -133,7 +133,7 @@ impl FaultKind {
             ("machine", Self::Pause | Self::Failure(_) | Self::Guest(_)) => true,
             ("at" | "within" | "restart", Self::Failure(_)) => true,
             ("begin" | "end", Self::Pause) => true,
-            ("name" | "at-io" | "at-output" | "output-of" | "when", _) => true,
+            ("name" | "at-io" | "at-packet" | "at-output" | "output-of" | "when", _) => true,
             ("times", Self::Pause | Self::Failure(_) | Self::Guest(_) | Self::Network(_)) => true,
             (_, Self::Guest(kind)) => kind.takes(key),
             (_, Self::Network(kind)) => kind.takes(key),

@@ -113,6 +113,14 @@ impl Experiment {
         let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
         match trigger {
             Some(Trigger::Io { drive, .. }) => self.check_own_drive(&drive),
+            Some(Trigger::Packet { network, .. }) => {
+                let names = || self.networks.iter().filter_map(|network| network.name.as_deref());
+                match names().next() {
+                    None => Err("at-packet needs a network, and there is none".into()),
+                    Some(_) if names().any(|name| name == network) => Ok(()),
+                    Some(_) => Err(missing("network", &network, names())),
+                }
+            }
             Some(Trigger::Output { machine: Some(name), .. })
                 if !names().any(|other| other == name) =>
             {
@@ -240,7 +248,9 @@ impl Experiment {
             return self.pauses_of(machine).map(drop);
         };
         if fault.at.is_none() && !fault.is_triggered() {
-            return Err("say when it happens: give it `at`, `at-io`, `at-output` or `when`".into());
+            return Err("say when it happens: give it `at`, or a trigger: `at-io`, `at-packet`, \
+                        `at-output` or `when`"
+                .into());
         }
         if fault.failure(failure, 0, 0).restart.is_none() && machine.wait {
             return Err(
@@ -378,7 +388,9 @@ impl Experiment {
     ) -> Result<(), String> {
         let lasts = kind.takes("begin");
         if !lasts && fault.at.is_none() && !fault.is_triggered() {
-            return Err("say when it happens: give it `at`, `at-io`, `at-output` or `when`".into());
+            return Err("say when it happens: give it `at`, or a trigger: `at-io`, `at-packet`, \
+                        `at-output` or `when`"
+                .into());
         }
         match fault.in_guest(kind)? {
             GuestFault::MemoryShortage { bytes } if bytes >= machine.memory => {

@@ -29,6 +29,9 @@ pub struct ScheduledFault {
     /// `DRIVE:NUMBER`: it begins as this drive of a machine is given its command of this number,
     /// its `order` in the results' I/Os.
     pub at_io: Option<String>,
+    /// `NETWORK:NUMBER`: it begins as a machine sends this network's frame of this number, counted
+    /// from 0 since the commands' start.
+    pub at_packet: Option<String>,
     /// Regular expression: it begins as a command has written a line that matches.
     pub at_output: Option<String>,
     /// Machine whose output `at-output` looks at; by default all.
@@ -140,6 +143,7 @@ impl ScheduledFault {
         for (key, given) in [
             ("name", self.name.is_some()),
             ("at-io", self.at_io.is_some()),
+            ("at-packet", self.at_packet.is_some()),
             ("at-output", self.at_output.is_some()),
             ("output-of", self.output_of.is_some()),
             ("when", self.when.is_some()),
@@ -228,6 +232,9 @@ const MAX_SECTORS: u64 = stasis_drive::faults::MAX_ROTTEN;
 impl ScheduledFault {
     /// Whether something else than time brings it about.
     pub(super) fn is_triggered(&self) -> bool {
-        self.at_io.is_some() || self.at_output.is_some() || self.when.is_some()
+        self.at_io.is_some()
+            || self.at_packet.is_some()
+            || self.at_output.is_some()
+            || self.when.is_some()
     }
 }

@@ -12,6 +12,7 @@ impl ScheduledFault {
         let once = [
             ("at", self.at.is_some()),
             ("at-io", self.at_io.is_some()),
+            ("at-packet", self.at_packet.is_some()),
             ("at-output", self.at_output.is_some()),
             ("when", self.when.is_some()),
         ];
@@ -38,6 +39,8 @@ impl ScheduledFault {
         }
         let (trigger, times) = if let Some(text) = &self.at_io {
             (triggers::io(text)?, 1)
+        } else if let Some(text) = &self.at_packet {
+            (triggers::packet(text)?, 1)
         } else if let Some(pattern) = &self.at_output {
             let times = self.times.filter(|_| !self.is_of_drive()).unwrap_or(1);
             (triggers::output(pattern, self.output_of.clone())?, times)

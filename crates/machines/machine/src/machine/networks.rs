@@ -41,6 +41,11 @@ impl Networks {
         self.networks.iter_mut().for_each(|config| config.network.trigger(number, now));
     }
 
+    /// How many frames machines have sent over each network since their commands began.
+    pub(super) fn sent(&self) -> impl Iterator<Item = u64> + '_ {
+        self.networks.iter().map(|config| config.network.sent())
+    }
+
     /// The frames that faults have befallen since the last call.
     pub(super) fn take_befallen(&mut self) -> impl Iterator<Item = FaultRecord> + '_ {
         self.networks.iter_mut().flat_map(|config| config.network.take_befallen())

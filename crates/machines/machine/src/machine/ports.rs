@@ -12,6 +12,7 @@ impl Machine {
         let now = timeline.clock.now_ns();
         timeline.networks.transmit(&mut self.ports[index], &self.memory, now);
         timeline.faults.extend(timeline.networks.take_befallen());
+        timeline.triggers.packets(timeline.networks.sent(), now);
         self.port_interrupts(timeline, index)
     }
 

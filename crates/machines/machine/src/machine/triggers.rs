@@ -24,6 +24,13 @@ pub enum Trigger {
         /// Number of the command.
         order: u64,
     },
+    /// A network is given its frame of this number, counted from 0 since the commands' start.
+    Packet {
+        /// Number of the network.
+        network: usize,
+        /// Number of the frame.
+        number: u64,
+    },
     /// A command has written a line that matches.
     Output {
         /// Number of the machine whose command it is; any, if none is given.
@@ -127,6 +134,19 @@ impl Triggers {
                 Trigger::Io { machine, drive, order } => {
                     machine == number && drive == place && submitted > order
                 }
+                _ => false,
+            });
+        }
+    }
+
+    /// Networks have been given so many frames each by `now` (ns).
+    pub(super) fn packets(&mut self, sent: impl Iterator<Item = u64>, now: Nanos) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for (place, sent) in sent.enumerate() {
+            self.pull(now, |one| match one.config.on {
+                Trigger::Packet { network, number } => network == place && sent > number,
                 _ => false,
             });
         }
@@ -257,6 +277,15 @@ mod tests {
             triggers.count(1, [99, 99].into_iter(), 1);
         }
         assert_eq!(pulled(&mut triggers), [12]);
+    }
+
+    #[test]
+    fn a_packet_is_counted_once() {
+        let mut triggers = triggers(Trigger::Packet { network: 1, number: 9 }, 1);
+        for (at, sent) in [[0, 9], [10, 9], [10, 10], [99, 99]].into_iter().enumerate() {
+            triggers.packets(sent.into_iter(), at as Nanos);
+        }
+        assert_eq!(pulled(&mut triggers), [2]);
     }
 
     #[test]

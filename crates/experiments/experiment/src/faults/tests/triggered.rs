@@ -17,6 +17,10 @@ fn a_trigger_is_what_the_fault_says() {
         experiment.failures_of(&experiment.machine.all()[1]).unwrap()
     };
     assert!(failures(GOOD)[0].triggered && failures(GOOD)[0].at == 0);
+    let packet = GOOD.replace("at-io = 'disk:7'", "at-packet = 'net0:9'");
+    let packet = packet.replace("[[fault]]", "[[network]]\n[[fault]]");
+    let on = Trigger::Packet { network: "net0".into(), number: 9 };
+    assert_eq!(trigger(&packet), [FaultTrigger { number: 0, trigger: on, times: 1 }]);
     let line = GOOD.replace("at-io = 'disk:7'", "at-output = '^up$'\noutput-of = 'a'\ntimes = 2");
     let output = Trigger::Output { machine: Some("a".into()), pattern: "^up$".into() };
     assert_eq!(trigger(&line), [FaultTrigger { number: 0, trigger: output, times: 2 }]);
@@ -36,6 +40,8 @@ fn wrong_triggers_are_refused_by_name() {
         ("'disk:7'", "'disk:7'\nname = 'cut'", "name is for a fault with `when"),
         ("'disk:7'", "'disk:7'\ntimes = 2", "times of a machine's fault counts the lines"),
         ("'disk:7'", "'disk:7'\noutput-of = 'a'", "output-of says whose output"),
+        ("at-io = 'disk:7'", "at-packet = 'lan:7'", "at-packet needs a network"),
+        ("at-io = 'disk:7'", "at-packet = 'lan'", "a network's name and a frame's number"),
         ("at-io = 'disk:7'", "at-output = '('", "at-output is no regular expression"),
         ("at-io = 'disk:7'", "at-output = 'x'\noutput-of = 'c'", "there is no machine `c`"),
         ("at-io = 'disk:7'", "at-output = 'x'\ntimes = 0", "must be at least 1"),
