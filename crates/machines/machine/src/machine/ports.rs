@@ -1,6 +1,6 @@
 //! A machine's ports of networks.
 
-use super::timeline::Timeline;
+use super::timeline::{Timeline, BATCH};
 use super::vm::Machine;
 use crate::devices::NetworkDevice;
 use crate::error::Error;
@@ -13,6 +13,8 @@ impl Machine {
         timeline.networks.transmit(&mut self.ports[index], &self.memory, now);
         timeline.faults.extend(timeline.networks.take_befallen());
         timeline.triggers.packets(timeline.networks.sent(), now);
+        // Where nothing else sends records, a partition must not fill the memory.
+        timeline.flush_faults(BATCH)?;
         self.port_interrupts(timeline, index)
     }
 

@@ -54,16 +54,24 @@ impl Timeline<'_> {
             }
         }
         self.flush_packets()?;
-        if !self.faults.is_empty() {
-            let faults = std::mem::take(&mut self.faults);
-            self.emit(RunEvent::Faults(faults))?;
-        }
+        self.flush_faults(1)?;
         if self.records.is_empty() {
             return Ok(());
         }
         self.recorded_bytes = 0;
         let records = std::mem::replace(&mut self.records, Vec::with_capacity(BATCH));
         self.emit(RunEvent::Ios(records))
+    }
+
+    /// Sends the faults to the event stream, if they are at least so many.
+    pub(super) fn flush_faults(&mut self, least: usize) -> Result<(), Error> {
+        match self.faults.len() >= least {
+            true => {
+                let faults = std::mem::take(&mut self.faults);
+                self.emit(RunEvent::Faults(faults))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Sends the recorded packets to the event stream.
