@@ -122,3 +122,11 @@ fn clusters_of_drbd_have_on_one_machine_what_the_other_acknowledged() {
     let example = Example::read("drbd.toml");
     example.keeps_and_repeats(" acknowledged, none lost\n");
 }
+
+/// NATS: a minority of the servers of a stream loses its power at a time.
+#[test]
+#[ignore = "builds a guest with NATS: make slow-test"]
+fn clusters_of_nats_keep_a_stream_while_one_server_is_off() {
+    let example = Example::read("nats.toml");
+    example.keeps_and_repeats(" of 90 acknowledged, none lost\n");
+}
