@@ -158,8 +158,8 @@ fn a_network_is_parted_and_slow_between_those_who_are_named() {
     assert_eq!(runs[0], runs[1]);
     let counts = |name: &str| -> Vec<u32> {
         let own = format!("[{name}] ");
-        let lines = runs[0].lines().filter_map(|line| line.strip_prefix(&own));
-        lines.last().unwrap().split(' ').map(|count| count.parse().unwrap()).collect()
+        let mut lines = runs[0].lines().filter_map(|line| line.strip_prefix(&own));
+        lines.next_back().unwrap().split(' ').map(|count| count.parse().unwrap()).collect()
     };
     let [a, b, c] = ["a", "b", "c"].map(counts);
     // Ten of 40 are lost in a second, five in half of one, and two or three come too late.
