@@ -113,14 +113,15 @@ conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI=,
 	@test -n "$(BLKTESTS)$(FIO)$(FIO_JOBS)$(NVME_CLI)$(ZONEFS)$(XNVME)$(XFSTESTS)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, FIO_JOBS=DIR, NVME_CLI=DIR, ZONEFS=DIR, XNVME=DIR, XFSTESTS=DIR (docs/development/conformance.md)" >&2; exit 2; }
 	@status=0; \
 	test -z "$(BLKTESTS)" || scripts/conformance blktests "$(BLKTESTS)" $(STASIS) || status=1; \
-	test -z "$(BLKTESTS)" || WAY=tcp scripts/conformance blktests "$(BLKTESTS)" $(STASIS) || status=1; \
-	test -z "$(BLKTESTS)" || BLKTESTS="$(abspath $(BLKTESTS))" $(TEST) --test blktests_vfio -- --ignored --nocapture || status=1; \
+	test -z "$(BLKTESTS)" || for way in tcp vfio-user; do \
+		WAY=$$way SUITE=blktests SOURCE="$(abspath $(BLKTESTS))" $(TEST) --test suites -- --ignored --nocapture || status=1; \
+	done; \
 	test -z "$(FIO)" || PATH="$(abspath $(FIO)):$$PATH" cargo test --locked --release -p stasis-workload --test fio || status=1; \
 	test -z "$(FIO)" || scripts/conformance fio-zbd "$(FIO)" $(STASIS) || status=1; \
 	test -z "$(FIO_JOBS)" || FIO_JOBS="$(abspath $(FIO_JOBS))" FIO_REPORT="$(abspath results/conformance)/fio-jobs.tsv" \
 		PATH="$(if $(FIO),$(abspath $(FIO)):)$$PATH" cargo test --locked --release -p stasis-workload --test jobs -- --ignored --nocapture || status=1; \
 	test -z "$(NVME_CLI)" || scripts/conformance nvme-cli "$(NVME_CLI)" $(STASIS) || status=1; \
-	test -z "$(NVME_CLI)" || WAY=tcp scripts/conformance nvme-cli "$(NVME_CLI)" $(STASIS) || status=1; \
+	test -z "$(NVME_CLI)" || WAY=tcp SUITE=nvme-cli SOURCE="$(abspath $(NVME_CLI))" $(TEST) --test suites -- --ignored --nocapture || status=1; \
 	test -z "$(ZONEFS)" || scripts/conformance zonefs "$(ZONEFS)" $(STASIS) || status=1; \
 	test -z "$(XNVME)" || scripts/conformance xnvme "$(XNVME)" $(STASIS) || status=1; \
 	test -z "$(XFSTESTS)" || scripts/conformance xfstests "$(XFSTESTS)" $(STASIS) || status=1; \

@@ -33,7 +33,7 @@ run() {
             wait $check
         else
             printf '%s\tfailed\tno end within %s s\n' "$test" $limit >>/results/tests.tsv
-            { ps -e -o pid,stat,wchan:32,args; dmesg | tail -n 50; } >"/results/late-${test/\//-}.txt"
+            { cat /tmp/check.txt; ps -e -o pid,stat,wchan:32,args; dmesg | tail -n 50; } | tee "/results/late-${test/\//-}.txt"
             kill -KILL -- -$check
             continue
         fi
