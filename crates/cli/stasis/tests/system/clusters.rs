@@ -104,6 +104,7 @@ fn clusters_of_redis_come_back_from_power_cuts() {
 fn clusters_of_postgresql_come_back_from_power_cuts() {
     let example = Example::read("postgresql.toml");
     example.keeps_and_repeats(" of 40 acknowledged, none lost\n");
+    example.finds("fsync=on", "fsync=off");
 }
 
 /// An NFS server that loses its power, and a client that waits for it.
