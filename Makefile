@@ -83,7 +83,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	test -z "$(STASIS_TEST_DEVICE)" || $(TEST) --test contents -- --ignored
 	$(TEST) --test coordinate start_up -- --ignored --nocapture
 	$(TEST) --test system guides_to_crash_tests -- --ignored --nocapture
-	$(TEST) --test system no_clock_goes_backwards_on_two_threads -- --ignored --nocapture
+	$(TEST) --test system no_clock_goes_backwards -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
 	$(TEST) --test system atomic_writes -- --ignored --nocapture
 	$(TEST) --test nvme_tcp --test kept_tcp -- --ignored --nocapture --test-threads=1

@@ -17,6 +17,7 @@ echo meanwhile $((reads - before))";
 
 /// Under KVM the cost of an entry and of an exit is an estimate: no clock goes back there either.
 #[test]
+#[ignore = "may not end on a busy machine (known issues, several threads): make slow-test"]
 fn no_clock_goes_backwards_in_the_software_kvm_host() {
     reads_of_the_software_host(None);
 }

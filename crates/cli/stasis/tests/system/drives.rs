@@ -146,10 +146,12 @@ fn fio_sees_the_same_on_every_medium(bench: &Bench) {
             for (percentile, of_ram) in ram["percentile"].as_object().unwrap() {
                 let (a, b) =
                     (of_ram.as_f64().unwrap(), other["percentile"][percentile].as_f64().unwrap());
-                // Above p95 what else the guest does shows.
-                let near = (a - b).abs() <= BIN;
+                // Above p95 what else the guest does shows, and below p5: an interrupt between the
+                // doorbell and fio's look at its clock makes a latency shorter.
+                let percentile: f64 = percentile.parse().unwrap();
+                let near = a >= 100_000.0 && (a - b).abs() <= BIN;
                 assert!(
-                    a >= 100_000.0 && (near || percentile.as_str() > "95"),
+                    near || !(5.0..=95.0).contains(&percentile),
                     "{direction} p{percentile}: {a} ns on RAM, {b} ns on a file"
                 );
             }

@@ -84,14 +84,14 @@ fn a_guest_that_takes_too_long() {
     let run = bench.run(&[
         "--engine=exact",
         "-q",
-        "--wall-limit=15s",
+        "--wall-limit=30s",
         "--",
         "sh",
         "-c",
         "while :; do :; done",
     ]);
-    run.expect(124).says(&["15s of wall-clock time"]);
-    assert!(run.wall < Duration::from_secs(19), "took {:?}", run.wall);
+    run.expect(124).says(&["30s of wall-clock time"]);
+    assert!(run.wall < Duration::from_secs(36), "took {:?}", run.wall);
     let summary = bench.json("results/summary.json");
     assert_eq!(summary["ending"], "wall-limit");
     // Figures that are known by then are reported, even without a drive's events.

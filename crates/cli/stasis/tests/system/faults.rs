@@ -173,8 +173,9 @@ fn a_network_is_parted_and_slow_between_those_who_are_named() {
     let paused = paused - summary["boot_virtual_seconds"].as_f64().unwrap();
     assert!((0.0..0.2).contains(&paused), "{paused} s");
     let happened = |at: usize| summary["faults"][at + 1]["happened"].as_u64().unwrap();
-    assert!((18..=24).contains(&happened(0)) && (8..=12).contains(&happened(1)));
-    assert!((18..=24).contains(&happened(2)), "{}", happened(2));
+    // The datagrams, and what the guests' IPv6 says to find its neighbours.
+    let some = |at: usize, least: u64| (least..=least + 20).contains(&happened(at));
+    assert!(some(0, 18) && some(1, 8) && some(2, 18), "{:?}", [0, 1, 2].map(happened));
     let links = summary["networks"][0]["links"].as_array().unwrap();
     let longest = |from: &str, to: &str| {
         let link = links.iter().find(|link| link["from"] == from && link["to"] == to).unwrap();
