@@ -79,7 +79,7 @@ fn tests_end_as_expected() {
         said(name)
             .unwrap_or_else(|| panic!("{name} is to be set (docs/development/conformance.md)"))
     });
-    // What differs by the way comes first: the first line about a test is taken.
+    // The way's own list comes first: the first line about a test is taken.
     let lists: &[&str] = match (suite.as_str(), way.as_str()) {
         ("blktests", "tcp") => &["blktests-tcp"],
         ("blktests", "vfio-user") => &["blktests-vfio-user"],

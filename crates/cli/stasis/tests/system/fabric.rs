@@ -34,7 +34,7 @@ impl Pdu {
     }
 }
 
-/// What has gone each way: the bytes, and of each frame where it ends in them and its time.
+/// The bytes of one direction, and the end of each frame in them with its time.
 #[derive(Default)]
 struct Stream {
     bytes: Vec<u8>,
@@ -95,7 +95,7 @@ fn pdus(sent: &Stream, arrived: &Stream) -> Vec<Pdu> {
     pdus
 }
 
-/// What fio has measured of each read, in ns, by the place that it read.
+/// The time of each read by fio's clock (ns), by the place that it read.
 fn measured(log: &str) -> BTreeMap<u64, u64> {
     let row = |line: &str| {
         let words: Vec<u64> = line.split(", ").map(|word| word.trim().parse().unwrap()).collect();
@@ -104,7 +104,7 @@ fn measured(log: &str) -> BTreeMap<u64, u64> {
     log.lines().map(row).collect()
 }
 
-/// What comes before and after fio in the example, so that its kernel tells when it enters a read and
+/// Commands before and after fio in the example: the client's kernel traces when fio enters a read and
 /// leaves it, by the processor's counter.
 const BEFORE: &str =
     "t=/sys/kernel/tracing; mount -t tracefs none $t; echo x86-tsc > $t/trace_clock
@@ -208,7 +208,7 @@ fn clusters_with_a_storage_server_add_up_to_the_nanosecond() {
             met_another += u32::from(network[0] > 20_052);
             let network = network[0] + network[1];
             let drive = from_to(begun, done);
-            // What fio's own figure has beyond them is its way from the clock to the call and back.
+            // The rest of fio's own figure is its way from the clock to the call and back.
             let own = from_to(client + (network + server + drive) * TICKS, latency * TICKS);
             let ticks = [client, network * TICKS, server * TICKS, drive * TICKS, own];
             parts.iter_mut().zip(ticks).for_each(|(part, ticks)| part.push(ticks));

@@ -365,7 +365,7 @@ impl Experiment {
         }
     }
 
-    /// What a fault inside a machine's guest begins by, as its agent sees it.
+    /// The beginning of a fault inside a machine's guest, as its agent sees it.
     fn begins(&self, fault: &ScheduledFault, machine: &MachineSpec) -> Result<Begins, String> {
         let alone = self.machine.several().is_empty();
         Ok(match fault.trigger(0)?.map(|trigger| trigger.trigger) {

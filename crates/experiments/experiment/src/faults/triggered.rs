@@ -48,11 +48,9 @@ impl ScheduledFault {
             if when != ASKED {
                 return Err(format!("when is `{when}`, but must be `{ASKED}`"));
             }
-            {
-                let target = Some(self.named_target()).filter(|target| !target.is_empty());
-                let asked = triggers::asked(self.name.as_deref(), &self.kind, target.as_deref())?;
-                (asked, u64::MAX)
-            }
+            let target = Some(self.named_target()).filter(|target| !target.is_empty());
+            let asked = triggers::asked(self.name.as_deref(), &self.kind, target.as_deref())?;
+            (asked, u64::MAX)
         } else {
             return Ok(None);
         };
