@@ -24,6 +24,10 @@ pub enum Change {
     Access(u16),
     /// Its registrants or its reservation: a notice to one host.
     Reservation(u32, HostId, Notice),
+    /// How the last sanitize operation stands: whether it has just ended.
+    Sanitize {
+        ended: bool,
+    },
 }
 
 impl Change {
@@ -32,7 +36,7 @@ impl Change {
         match self {
             Self::Namespace(nsid) | Self::Zones(nsid) | Self::Chunks(nsid) => Some(nsid),
             Self::Reservation(nsid, ..) => Some(nsid),
-            Self::Attachment(..) | Self::Access(_) => None,
+            Self::Attachment(..) | Self::Access(_) | Self::Sanitize { .. } => None,
         }
     }
 }

@@ -22,16 +22,18 @@ pub enum EventType {
     Vendor = 3,
     /// Of an I/O command set: reservations.
     CommandSet = 4,
+    /// Of an I/O command set: the end of a sanitize operation.
+    Sanitize = 5,
 }
 
 impl EventType {
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 
     /// Asynchronous Event Type.
     fn number(self) -> u32 {
         match self {
             Self::Vendor => 7,
-            Self::CommandSet => 6,
+            Self::CommandSet | Self::Sanitize => 6,
             other => other as u32,
         }
     }
@@ -74,6 +76,10 @@ impl Event {
     /// Reservation Log Page Available (section 5.2.1, "NVM Command Set Events").
     pub const RESERVATION: Self =
         Self { kind: EventType::CommandSet, information: 0, log: log_page::RESERVATIONS, nsid: 0 };
+
+    /// Sanitize Operation Completed (the same section): with success or not.
+    pub const SANITIZED: Self =
+        Self { kind: EventType::Sanitize, information: 1, log: log_page::SANITIZE, nsid: 0 };
 
     /// Whether it is an error that no command has.
     pub fn is_error(&self) -> bool {

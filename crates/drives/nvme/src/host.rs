@@ -287,6 +287,11 @@ impl Host {
                 }
             }
             Change::Chunks(nsid) => self.event(memory, Event::chunks_changed(nsid)),
+            Change::Sanitize { ended } => {
+                if ended {
+                    self.event(memory, Event::SANITIZED);
+                }
+            }
             Change::Access(path) => {
                 if path == self.path && features.reports_access_changes() {
                     self.event(memory, Event::ACCESS_CHANGED);

@@ -20,6 +20,7 @@ use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::registered::Registered;
 use crate::reservations::{HostId, Reservations};
+use crate::sanitize::Sanitize;
 use crate::self_test::SelfTest;
 use crate::slots::{Owner, Purpose, Slot, Slots};
 use crate::statistics::Statistics;
@@ -56,6 +57,7 @@ pub struct Io {
     /// The namespaces that controllers have.
     pub attachments: Attachments,
     pub self_test: SelfTest,
+    pub sanitize: Sanitize,
     /// The fused commands under way.
     pub fused: Fused,
     /// Commands that were aborted on behalf of another host, for their controllers to end.
@@ -91,6 +93,7 @@ impl Io {
             ana: Ana::default(),
             attachments: Attachments::new(config.namespaces.len() as u32),
             self_test: SelfTest::default(),
+            sanitize: Sanitize::default(),
             fused: Fused::default(),
             preempted: Vec::new(),
             statistics: Statistics::default(),

@@ -15,6 +15,7 @@ use crate::config::{Config, ConfigError, Namespace};
 use crate::ocssd::{KeptChunks, Ocssd};
 use crate::older;
 use crate::placement::Placement;
+use crate::sanitize::KeptSanitize;
 use crate::zoned::{KeptZones, Zones};
 
 /// The form of [`KeptState`]; another one is refused.
@@ -43,6 +44,9 @@ pub struct KeptState {
     /// Flexible Data Placement, where the drive was made with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fdp: Option<KeptFdp>,
+    /// The last sanitize operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sanitize: Option<KeptSanitize>,
 }
 
 /// State that a namespace keeps while the power is off.
@@ -176,6 +180,7 @@ impl KeptState {
             detached: Vec::new(),
             placement: config.placement,
             fdp: None,
+            sanitize: None,
         }
     }
 
@@ -183,6 +188,7 @@ impl KeptState {
     pub fn is_as_made(&self) -> bool {
         let as_made = self.namespaces.iter().all(KeptNamespace::is_as_made);
         as_made && self.creations == 0 && self.detached.is_empty() && self.fdp.is_none()
+            && self.sanitize.is_none()
     }
 
     /// Whether contents are meaningful only together with this state: zones and chunks, whose

@@ -66,6 +66,7 @@ mod queues;
 mod registered;
 mod registers;
 mod reservations;
+mod sanitize;
 mod self_test;
 mod sgl;
 mod shadow;
@@ -89,6 +90,7 @@ pub use kept::{
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
+pub use sanitize::{KeptSanitize, Standing};
 pub use stasis_block::memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 pub use subsystem::Subsystem;

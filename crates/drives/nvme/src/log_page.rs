@@ -32,6 +32,8 @@ pub const FDP_EVENTS: u8 = 0x23;
 pub const DISCOVERY: u8 = 0x70;
 /// Reservation Notification (section 5.14.1.9.1).
 pub const RESERVATIONS: u8 = 0x80;
+/// Sanitize Status (NVMe 2.0 section 5.16.1.25).
+pub const SANITIZE: u8 = 0x81;
 /// ZNS 1.1 section 4.1.4.2.
 pub const CHANGED_ZONES: u8 = 0xbf;
 /// OCSSD 2.0 section 3.2.
@@ -67,13 +69,18 @@ pub fn of_placement(config: &Config, _transport: Transport) -> bool {
     matches!(config.placement, Placement::Fdp { .. })
 }
 
+/// Only drives that are not Open-Channel ones.
+fn without_chunks(config: &Config, _transport: Transport) -> bool {
+    !config.has_chunks()
+}
+
 /// Only Open-Channel drives.
 fn of_chunks(config: &Config, _transport: Transport) -> bool {
     config.has_chunks()
 }
 
 /// Every page of a controller for I/O, and which controllers have it.
-const PAGES: [(u8, Offered); 19] = [
+const PAGES: [(u8, Offered); 20] = [
     (SUPPORTED_PAGES, everywhere),
     (ERROR_INFORMATION, everywhere),
     (HEALTH, everywhere),
@@ -90,6 +97,7 @@ const PAGES: [(u8, Offered); 19] = [
     (FDP_STATISTICS, of_placement),
     (FDP_EVENTS, of_placement),
     (RESERVATIONS, on_fabrics),
+    (SANITIZE, without_chunks),
     (CHANGED_ZONES, of_zones),
     (CHUNK_INFORMATION, of_chunks),
     (CHUNK_NOTIFICATIONS, of_chunks),

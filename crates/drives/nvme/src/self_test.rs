@@ -32,6 +32,7 @@ pub mod ended {
     pub const BY_RESET: u8 = 2;
     pub const BY_REMOVAL: u8 = 3;
     pub const BY_FORMAT: u8 = 4;
+    pub const BY_SANITIZE: u8 = 9;
     pub const SEGMENT_FAILED: u8 = 7;
     pub const UNUSED: u8 = 0xf;
 }

@@ -38,6 +38,8 @@ pub enum Owner {
     Format(ControllerId),
     /// To the device self-test under way.
     SelfTest,
+    /// To the sanitize operation under way.
+    Sanitize,
 }
 
 /// The purpose of a request.
@@ -90,7 +92,7 @@ impl Slot {
 
     /// Whether a command waits for it.
     pub fn is_awaited(&self) -> bool {
-        !matches!(self.owner, Owner::Orphan | Owner::SelfTest)
+        !matches!(self.owner, Owner::Orphan | Owner::SelfTest | Owner::Sanitize)
     }
 }
 
@@ -188,7 +190,11 @@ impl Slots {
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 of_group(group) == Some(command)
             }
-            Owner::Orphan | Owner::Shutdown(_) | Owner::Format(_) | Owner::SelfTest => false,
+            Owner::Orphan
+            | Owner::Shutdown(_)
+            | Owner::Format(_)
+            | Owner::SelfTest
+            | Owner::Sanitize => false,
         };
         self.requests.iter().find(belongs).map(|slot| slot.nsid)
     }
@@ -200,7 +206,11 @@ impl Slots {
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 self.groups.get(group)?.command
             }
-            Owner::Orphan | Owner::Shutdown(_) | Owner::Format(_) | Owner::SelfTest => None,
+            Owner::Orphan
+            | Owner::Shutdown(_)
+            | Owner::Format(_)
+            | Owner::SelfTest
+            | Owner::Sanitize => None,
         };
         let of = self.requests.iter().filter(|slot| slot.nsid == nsid).filter_map(command);
         of.filter(|id| id.controller == controller).collect()
@@ -245,7 +255,7 @@ impl Slots {
     /// The controller to which the request `tag` matters, if it does to one.
     pub fn controller_of(&self, tag: Tag) -> Option<ControllerId> {
         match self.requests.get(tag)?.owner {
-            Owner::Orphan | Owner::SelfTest => None,
+            Owner::Orphan | Owner::SelfTest | Owner::Sanitize => None,
             Owner::Command(id) | Owner::Append(id) => Some(id.controller),
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 self.groups.get(group)?.command.map(|id| id.controller)
@@ -255,10 +265,10 @@ impl Slots {
     }
 
     /// Whether a request that the drive has not got yet is to reach it, though a controller was
-    /// reset: it is another one's, or the self-test's.
+    /// reset: it is another one's, or of an operation of the subsystem.
     pub fn outlives_reset(&self, tag: Tag) -> bool {
-        let of_test = |slot: &Slot| slot.owner == Owner::SelfTest;
-        self.controller_of(tag).is_some() || self.requests.get(tag).is_some_and(of_test)
+        let of_subsystem = |slot: &Slot| matches!(slot.owner, Owner::SelfTest | Owner::Sanitize);
+        self.controller_of(tag).is_some() || self.requests.get(tag).is_some_and(of_subsystem)
     }
 
     /// Whether there is a request of which `is` holds.

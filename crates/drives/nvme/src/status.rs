@@ -28,6 +28,8 @@ pub enum StatusCode {
     OperationDenied = 0x015,
     HostIdentifierFormat = 0x018,
     AbortedByPreemption = 0x01b,
+    SanitizeFailed = 0x01c,
+    SanitizeInProgress = 0x01d,
     NamespaceWriteProtected = 0x020,
     TransientTransportError = 0x022,
     InvalidCommandSet = 0x02c,
@@ -98,6 +100,7 @@ impl StatusCode {
             Self::DataTransferError
                 | Self::InternalError
                 | Self::FormatInProgress
+                | Self::SanitizeInProgress
                 | Self::AbortRequested
                 | Self::AbortedBySubmissionQueueDeletion
                 | Self::TransientTransportError

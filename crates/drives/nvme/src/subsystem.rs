@@ -77,6 +77,9 @@ impl Subsystem {
                 fdp.restore(kept).map_err(|reason| damaged(1, reason))?;
             }
         }
+        if let Some(kept) = state.sanitize {
+            subsystem.io.restore_sanitize(kept);
+        }
         Ok(subsystem)
     }
 
@@ -90,6 +93,7 @@ impl Subsystem {
             creations: self.io.namespaces.creations(),
             detached: self.io.detached(),
             fdp: kept_fdp(&self.io),
+            sanitize: self.io.sanitize.kept(),
             ..KeptState::as_made(config)
         }
     }

@@ -17,6 +17,7 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::{ana, capsules, keep_alive, reservations, Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
+use super::sanitize;
 use crate::context::AdminCommand;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
@@ -232,6 +233,7 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     let minutes = (io.namespaces.total_capacity() >> 30).div_ceil(60).clamp(1, 0xffff) as u16;
     put(page, 316, &minutes.to_le_bytes());
     page[318] = 1; // DSTO: one test of the subsystem at a time
+    put(page, 328, &sanitize::capabilities(config).to_le_bytes());
     page[512] = SQES << 4 | SQES;
     page[513] = CQES << 4 | CQES;
     put(page, 280, &u128::from(io.namespaces.total_capacity()).to_le_bytes()); // TNVMCAP

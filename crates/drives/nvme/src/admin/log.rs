@@ -98,6 +98,7 @@ fn get_log_page(
             controller.io.ana.to_page(controller.host.path, &listed)
         }
         page::RESERVATIONS => controller.host.reservations.take_page(),
+        page::SANITIZE => controller.io.sanitize.to_page(),
         page::COMMANDS_AND_EFFECTS => commands_page(controller, (command.cdw14 >> 24) as u8)?,
         page::CHANGED_ZONES => {
             let zoned = controller.io.namespaces.zones(command.nsid);
@@ -131,6 +132,7 @@ fn get_log_page(
                 controller.host.events.unmask(EventType::Notice);
             }
             page::RESERVATIONS => controller.host.events.unmask(EventType::CommandSet),
+            page::SANITIZE => controller.host.events.unmask(EventType::Sanitize),
             page::CHUNK_NOTIFICATIONS => {
                 for nsid in 1..=controller.io.namespaces.count() {
                     controller.host.events.forget(identifier, nsid);

@@ -16,6 +16,7 @@ mod keep_alive;
 mod log;
 mod management;
 mod queues;
+mod sanitize;
 mod self_test;
 
 use crate::context::{AdminCommand, AdminExecute};
@@ -40,7 +41,7 @@ pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
 ]);
 
 /// Those of every transport.
-const BASE: [AdminCommand; 13] = [
+const BASE: [AdminCommand; 14] = [
     log::GET_LOG_PAGE,
     identify::IDENTIFY,
     abort::ABORT,
@@ -53,6 +54,7 @@ const BASE: [AdminCommand; 13] = [
     management::NAMESPACE_MANAGEMENT,
     attachment::NAMESPACE_ATTACHMENT,
     format::FORMAT_NVM,
+    sanitize::SANITIZE,
     ocssd::GEOMETRY,
 ];
 

@@ -43,16 +43,20 @@ impl ControllerMut<'_> {
             if slot.purpose != Purpose::Format {
                 self.leave(memory, &slot, ended.status, &mut data);
             }
-            if slot.owner == Owner::SelfTest {
-                self.io.self_test_piece_done(&slot, ended.status, ended.failed_at);
-            } else {
-                code = self.finish(memory, slot, ended, &data);
+            match slot.owner {
+                Owner::SelfTest => {
+                    self.io.self_test_piece_done(&slot, ended.status, ended.failed_at);
+                }
+                Owner::Sanitize => self.io.sanitize_piece_done(&slot, ended.status),
+                _ => code = self.finish(memory, slot, ended, &data),
             }
         }
         self.io.buffers.give(data);
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
         self.io.go_on_self_test();
+        self.io.go_on_sanitize();
+        self.report_changes(memory);
         self.resume_if_waiting(memory);
         code
     }
@@ -101,6 +105,7 @@ impl ControllerMut<'_> {
         if failure.is_none() {
             // The drive has done the request, whether a command waits for it or not.
             self.io.namespaces.clear_marks(&slot);
+            self.io.end_erased(&slot);
             self.io.cache.done(&slot);
             if slot.is_awaited() {
                 let used = self.use_data(memory, &slot, data);
@@ -135,7 +140,7 @@ impl ControllerMut<'_> {
                 self.end_shutdown();
                 None
             }
-            Owner::Orphan | Owner::Format(_) | Owner::SelfTest => None,
+            Owner::Orphan | Owner::Format(_) | Owner::SelfTest | Owner::Sanitize => None,
         };
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
         match failure {

@@ -7,7 +7,7 @@ use crate::command::{location, of_any_namespace, SubmissionEntry, FUSE, PSDT};
 use crate::io::IoCommand;
 use crate::registered::CHANGES_CONTENTS;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, vendor, Memory};
+use crate::{capsules, sanitize, vendor, Memory};
 
 use crate::context::ControllerMut;
 
@@ -33,6 +33,10 @@ impl ControllerMut<'_> {
         }
         self.check_ready(command)?;
         self.io.check_attached(command.controller, command.nsid)?;
+        // A flush has nothing to make durable, and ends well (NVMe 2.0 section 8.21.1).
+        if let Some(refusal) = self.io.sanitize.refusal().filter(|_| command.opcode != sanitize::FLUSH) {
+            return Err(refusal.into());
+        }
         let namespaces = &self.io.namespaces;
         let registers = &self.host.registers;
         if namespaces.zones(command.nsid).is_some() && !registers.has_all_command_sets() {
@@ -74,6 +78,11 @@ impl ControllerMut<'_> {
         let of_any = [IDENTIFY, NAMESPACE_ATTACHMENT, NAMESPACE_MANAGEMENT];
         if !of_any.contains(&command.opcode) {
             self.io.check_attached(command.controller, command.nsid)?;
+        }
+        if let Some(refusal) = self.io.sanitize.refusal() {
+            if !sanitize::goes_on(command.opcode) {
+                return Err(refusal.into());
+            }
         }
         match self.commands.admin.find(command.opcode) {
             Some(known) => (known.execute)(self, memory, command),

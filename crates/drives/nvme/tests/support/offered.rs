@@ -17,7 +17,10 @@ pub struct Row {
 impl Row {
     /// Whether a drive offers it that has, or is reached by, these.
     pub fn is_offered(&self, of: &[&str]) -> bool {
-        self.here.iter().any(|place| place == "yes" || of.contains(&place.as_str()))
+        self.here.iter().any(|place| match place.strip_prefix("not ") {
+            Some(without) => !of.contains(&without),
+            None => place == "yes" || of.contains(&place.as_str()),
+        })
     }
 }
 
@@ -33,7 +36,8 @@ pub fn table(heading: &str) -> BTreeMap<u8, Row> {
         let code = u8::from_str_radix(code.trim_matches('`').trim_end_matches('h'), 16).unwrap();
         let here: Vec<String> = here.split(", ").map(str::to_owned).collect();
         let known = ["yes", "no", "PCIe", "TCP", "zones", "FDP", "streams", "Open-Channel"];
-        assert!(here.iter().all(|place| known.contains(&place.as_str())), "{line}");
+        let of = |place: &String| place.trim_start_matches("not ").to_owned();
+        assert!(here.iter().map(of).all(|place| known.contains(&place.as_str())), "{line}");
         let qemu = match qemu {
             "yes" => true,
             "no" => false,

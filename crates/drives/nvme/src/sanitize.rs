@@ -1,0 +1,324 @@
+//! The sanitize operation (NVMe 2.0 section 8.21): the bytes of all namespaces go, piece by piece,
+//! in the background. It outlives resets and, begun anew, the loss of power.
+
+use serde::{Deserialize, Serialize};
+use stasis_block::{Command, Operation, Status};
+
+use crate::changes::Change;
+use crate::io::Io;
+use crate::self_test::ended;
+use crate::slots::{Owner, Purpose, Slot};
+use crate::status::StatusCode;
+
+/// Maximum number of bytes of a request that moves no data.
+const PIECE: u64 = 1 << 30;
+/// Maximum number of bytes of a request that overwrites.
+const OVERWRITTEN: u64 = 256 << 10;
+/// Size of the Sanitize Status log in bytes (NVMe 2.0 section 5.16.1.25).
+const LOG: usize = 512;
+
+/// The one I/O command that is not refused meanwhile.
+pub const FLUSH: u8 = 0x00;
+
+/// Whether an admin command is carried out while an operation is under way or has failed (NVMe 2.0
+/// figure 142): those of queues, Get Log Page, Identify, Abort, features, events, Keep Alive, and
+/// Sanitize, which refuses by itself.
+pub fn goes_on(opcode: u8) -> bool {
+    matches!(opcode, 0x00..=0x02 | 0x04..=0x06 | 0x08..=0x0a | 0x0c | 0x18 | 0x84)
+}
+
+/// Sanitize Action, in Dword 10 (NVMe 2.0 figure 317).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    BlockErase,
+    Overwrite,
+    CryptoErase,
+}
+
+impl Action {
+    /// The action of a command's Dword 10, if it is one that erases.
+    pub fn of(dword10: u32) -> Option<Self> {
+        match dword10 & 7 {
+            2 => Some(Self::BlockErase),
+            3 => Some(Self::Overwrite),
+            4 => Some(Self::CryptoErase),
+            _ => None,
+        }
+    }
+}
+
+/// Fields of Dword 10.
+pub mod field {
+    /// Allow Unrestricted Sanitize Exit.
+    pub const UNRESTRICTED: u32 = 1 << 3;
+    /// Overwrite Invert Pattern Between Passes.
+    pub const INVERT: u32 = 1 << 8;
+    /// No-Deallocate After Sanitize.
+    pub const NO_DEALLOCATE: u32 = 1 << 9;
+}
+
+/// Overwrite Pass Count of Dword 10: 0 stands for 16.
+fn passes(dword10: u32) -> u32 {
+    match dword10 >> 4 & 0xf {
+        0 => 16,
+        count => count,
+    }
+}
+
+/// How the last operation stands: the values of Sanitize Status in the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// There was none.
+    #[default]
+    Never = 0,
+    /// It has ended well.
+    Done = 1,
+    /// It is under way.
+    UnderWay = 2,
+    /// It has failed.
+    Failed = 3,
+}
+
+/// State of the last operation that outlasts the loss of power.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptSanitize {
+    /// How it stands.
+    pub standing: Standing,
+    /// Dword 10 of its command.
+    pub dword10: u32,
+    /// Dword 11 of its command: the pattern of an overwrite.
+    pub pattern: u32,
+    /// Whether nothing was written since it ended.
+    pub erased: bool,
+}
+
+/// The operation under way, and how the last one has ended.
+#[derive(Debug, Default)]
+pub struct Sanitize {
+    last: KeptSanitize,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    // The parts of a pass that are left, as indexes of `nsids` and first bytes.
+    nsids: Vec<u32>,
+    at: usize,
+    offset: u64,
+    step: Step,
+    // Bytes done and to do, all passes counted.
+    done: u64,
+    total: u64,
+    // Passes of an overwrite that are complete.
+    passed: u32,
+    // Whether the drive has a request.
+    asked: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// A pass over all bytes.
+    Erase,
+    /// The blocks that were overwritten are deallocated.
+    Deallocate,
+    /// The drive's cache becomes durable.
+    Flush,
+}
+
+impl Sanitize {
+    /// The state that is kept without power; `None` if there was no operation.
+    pub fn kept(&self) -> Option<KeptSanitize> {
+        (self.last.standing != Standing::Never).then_some(self.last)
+    }
+
+    /// Whether one is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether the last one has failed, in restricted completion mode or not; `None`: it has not.
+    pub fn failed(&self) -> Option<bool> {
+        let restricted = self.last.dword10 & field::UNRESTRICTED == 0;
+        (self.last.standing == Standing::Failed).then_some(restricted)
+    }
+
+    /// The status of commands that have to wait for its end, or for an exit from its failure.
+    pub fn refusal(&self) -> Option<StatusCode> {
+        match self.last.standing {
+            Standing::UnderWay => Some(StatusCode::SanitizeInProgress),
+            Standing::Failed => Some(StatusCode::SanitizeFailed),
+            Standing::Never | Standing::Done => None,
+        }
+    }
+
+    /// The Sanitize Status log.
+    pub fn to_page(&self) -> Vec<u8> {
+        const GLOBAL_DATA_ERASED: u16 = 1 << 8;
+        const NOT_REPORTED: u32 = u32::MAX;
+        let KeptSanitize { standing, dword10, erased, .. } = self.last;
+        let mut log = vec![0; LOG];
+        let (mut progress, mut passed) = (0xffff, 0);
+        if let Some(Running { done, total, passed: complete, .. }) = self.running {
+            let share = u128::from(done) * 0x1_0000 / u128::from(total).max(1);
+            progress = share.min(0xffff) as u16;
+            passed = complete as u16;
+        } else if standing == Standing::Done && Action::of(dword10) == Some(Action::Overwrite) {
+            passed = passes(dword10) as u16;
+        }
+        let erased = if erased { GLOBAL_DATA_ERASED } else { 0 };
+        let status = standing as u16 | passed << 3 | erased;
+        log[0..2].copy_from_slice(&progress.to_le_bytes());
+        log[2..4].copy_from_slice(&status.to_le_bytes());
+        log[4..8].copy_from_slice(&dword10.to_le_bytes());
+        for at in [8, 12, 16, 20, 24, 28] {
+            log[at..at + 4].copy_from_slice(&NOT_REPORTED.to_le_bytes());
+        }
+        log
+    }
+}
+
+impl Io {
+    /// Begins an operation, whose command was checked.
+    pub fn begin_sanitize(&mut self, dword10: u32, pattern: u32) {
+        let nsids: Vec<u32> = self.namespaces.iter().map(|(nsid, _)| nsid).collect();
+        self.erasing_ends_self_test(&nsids, ended::BY_SANITIZE);
+        let bytes: u64 = nsids.iter().map(|&nsid| self.namespaces.capacity(nsid)).sum();
+        let times = match Action::of(dword10) {
+            Some(Action::Overwrite) => passes(dword10),
+            _ => 1,
+        };
+        let total = bytes.saturating_mul(times.into());
+        self.sanitize.last =
+            KeptSanitize { standing: Standing::UnderWay, dword10, pattern, erased: false };
+        self.sanitize.running = Some(Running {
+            nsids,
+            at: 0,
+            offset: 0,
+            step: Step::Erase,
+            done: 0,
+            total,
+            passed: 0,
+            asked: false,
+        });
+        self.changes.add(Change::Sanitize { ended: false });
+        self.go_on_sanitize();
+    }
+
+    /// Leaves the failure of the last operation.
+    pub fn exit_sanitize_failure(&mut self) {
+        self.sanitize.last.standing = Standing::Never;
+        self.changes.add(Change::Sanitize { ended: false });
+    }
+
+    /// Resumes the state that was kept: an operation that was under way begins anew.
+    pub fn restore_sanitize(&mut self, kept: KeptSanitize) {
+        self.sanitize.last = kept;
+        if kept.standing == Standing::UnderWay {
+            self.begin_sanitize(kept.dword10, kept.pattern);
+        }
+    }
+
+    /// Asks the drive for the next piece, once all commands that were begun before are done, if
+    /// there is room.
+    pub fn go_on_sanitize(&mut self) {
+        let Some(running) = self.sanitize.running.as_mut().filter(|running| !running.asked) else {
+            return;
+        };
+        // Commands of hosts that were reset may still reach the drive.
+        let of_host = |slot: &Slot| !matches!(slot.owner, Owner::SelfTest | Owner::Sanitize);
+        if self.slots.any(of_host) || !self.slots.requests.has_room(1) {
+            return;
+        }
+        let KeptSanitize { dword10, pattern, .. } = self.sanitize.last;
+        let overwrites = Action::of(dword10) == Some(Action::Overwrite);
+        while running.step != Step::Flush {
+            let Some(&nsid) = running.nsids.get(running.at) else {
+                (running.at, running.offset) = (0, 0);
+                let deallocates = overwrites && dword10 & field::NO_DEALLOCATE == 0;
+                running.step = match running.step {
+                    Step::Erase if overwrites => {
+                        running.passed += 1;
+                        match running.passed < passes(dword10) {
+                            true => Step::Erase,
+                            false if deallocates => Step::Deallocate,
+                            false => Step::Flush,
+                        }
+                    }
+                    _ => Step::Flush,
+                };
+                continue;
+            };
+            let left = self.namespaces.capacity(nsid).saturating_sub(running.offset);
+            if left == 0 {
+                (running.at, running.offset) = (running.at + 1, 0);
+                continue;
+            }
+            running.asked = true;
+            let (operation, most) = match running.step {
+                Step::Erase if overwrites => (Operation::Write, OVERWRITTEN),
+                Step::Erase => (self.config.erasure(), PIECE),
+                Step::Deallocate | Step::Flush => (Operation::Discard, PIECE),
+            };
+            let command = Command::new(operation, running.offset, left.min(most));
+            let inverts = dword10 & field::INVERT != 0 && running.passed % 2 == 1;
+            let word = if inverts { !pattern } else { pattern };
+            let bytes = if operation == Operation::Write { command.length as usize } else { 0 };
+            let mut data = if bytes > 0 { self.buffers.take(bytes) } else { Vec::new() };
+            for part in data.chunks_exact_mut(4) {
+                part.copy_from_slice(&word.to_le_bytes());
+            }
+            let purpose = Purpose::Format;
+            let slot = Slot { purpose, bytes, ..Slot::new(Owner::Sanitize, &command, nsid, 0) };
+            return self.send_request(0, slot, command, data);
+        }
+        match running.nsids.first() {
+            Some(&nsid) => {
+                running.asked = true;
+                self.request_flush(0, nsid, Owner::Sanitize);
+            }
+            None => self.end_sanitize(Standing::Done),
+        }
+    }
+
+    /// The drive has done a piece, or failed.
+    pub fn sanitize_piece_done(&mut self, slot: &Slot, status: Status) {
+        let Some(running) = &mut self.sanitize.running else { return };
+        running.asked = false;
+        if status != Status::Ok {
+            return self.end_sanitize(Standing::Failed);
+        }
+        self.cache.done(slot);
+        match running.step {
+            Step::Flush => return self.end_sanitize(Standing::Done),
+            Step::Erase => running.done += slot.length,
+            Step::Deallocate => {}
+        }
+        running.offset += slot.length;
+        self.go_on_sanitize();
+    }
+
+    fn end_sanitize(&mut self, standing: Standing) {
+        let Some(running) = self.sanitize.running.take() else { return };
+        self.sanitize.last.standing = standing;
+        if standing == Standing::Done {
+            self.sanitize.last.erased = true;
+            for nsid in running.nsids {
+                if let Some(block_size) = self.namespaces.get(nsid).map(|of| of.block_size) {
+                    self.namespaces.format(nsid, block_size);
+                }
+            }
+        }
+        self.changes.add(Change::Sanitize { ended: true });
+    }
+
+    /// A request of a host has given blocks new contents: not all is erased any more.
+    pub fn end_erased(&mut self, slot: &Slot) {
+        let writes =
+            matches!(slot.operation, Operation::Write | Operation::WriteZeroes | Operation::Copy);
+        if writes && std::mem::take(&mut self.sanitize.last.erased) {
+            self.changes.add(Change::Sanitize { ended: false });
+        }
+    }
+}
