@@ -25,9 +25,7 @@ pub enum Change {
     /// Its registrants or its reservation: a notice to one host.
     Reservation(u32, HostId, Notice),
     /// How the last sanitize operation stands: whether it has just ended.
-    Sanitize {
-        ended: bool,
-    },
+    Sanitize { ended: bool },
 }
 
 impl Change {

@@ -15,7 +15,6 @@ use crate::config::{Config, ConfigError, Namespace};
 use crate::ocssd::{KeptChunks, Ocssd};
 use crate::older;
 use crate::placement::Placement;
-use crate::sanitize::KeptSanitize;
 use crate::zoned::{KeptZones, Zones};
 
 /// The form of [`KeptState`]; another one is refused.
@@ -123,6 +122,35 @@ pub struct KeptHandle {
     pub events: u8,
 }
 
+/// How the last sanitize operation stands: the values of Sanitize Status in the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// There was none.
+    #[default]
+    Never = 0,
+    /// It has ended well.
+    Done = 1,
+    /// It is under way.
+    UnderWay = 2,
+    /// It has failed.
+    Failed = 3,
+}
+
+/// State of the last sanitize operation that outlasts the loss of power.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptSanitize {
+    /// How it stands.
+    pub standing: Standing,
+    /// Dword 10 of its command.
+    pub dword10: u32,
+    /// Dword 11 of its command: the pattern of an overwrite.
+    pub pattern: u32,
+    /// Whether nothing was written since it ended.
+    pub erased: bool,
+}
+
 /// Why a controller cannot resume from a kept state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
@@ -187,7 +215,10 @@ impl KeptState {
     /// Whether a drive that is made anew is the same but for its contents.
     pub fn is_as_made(&self) -> bool {
         let as_made = self.namespaces.iter().all(KeptNamespace::is_as_made);
-        as_made && self.creations == 0 && self.detached.is_empty() && self.fdp.is_none()
+        as_made
+            && self.creations == 0
+            && self.detached.is_empty()
+            && self.fdp.is_none()
             && self.sanitize.is_none()
     }
 

@@ -85,12 +85,12 @@ pub use context::ControllerMut;
 pub use controller::{Controller, Ended};
 pub use controller_id::{ControllerId, MAX_CONTROLLERS};
 pub use kept::{
-    KeptCreated, KeptFdp, KeptHandle, KeptNamespace, KeptState, StateError, STATE_VERSION,
+    KeptCreated, KeptFdp, KeptHandle, KeptNamespace, KeptSanitize, KeptState, Standing, StateError,
+    STATE_VERSION,
 };
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
-pub use sanitize::{KeptSanitize, Standing};
 pub use stasis_block::memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 pub use subsystem::Subsystem;

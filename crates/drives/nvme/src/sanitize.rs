@@ -1,11 +1,11 @@
 //! The sanitize operation (NVMe 2.0 section 8.21): the bytes of all namespaces go, piece by piece,
 //! in the background. It outlives resets and, begun anew, the loss of power.
 
-use serde::{Deserialize, Serialize};
 use stasis_block::{Command, Operation, Status};
 
 use crate::changes::Change;
 use crate::io::Io;
+use crate::kept::{KeptSanitize, Standing};
 use crate::self_test::ended;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
@@ -63,35 +63,6 @@ fn passes(dword10: u32) -> u32 {
         0 => 16,
         count => count,
     }
-}
-
-/// How the last operation stands: the values of Sanitize Status in the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// There was none.
-    #[default]
-    Never = 0,
-    /// It has ended well.
-    Done = 1,
-    /// It is under way.
-    UnderWay = 2,
-    /// It has failed.
-    Failed = 3,
-}
-
-/// State of the last operation that outlasts the loss of power.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeptSanitize {
-    /// How it stands.
-    pub standing: Standing,
-    /// Dword 10 of its command.
-    pub dword10: u32,
-    /// Dword 11 of its command: the pattern of an overwrite.
-    pub pattern: u32,
-    /// Whether nothing was written since it ended.
-    pub erased: bool,
 }
 
 /// The operation under way, and how the last one has ended.

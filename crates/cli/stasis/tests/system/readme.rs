@@ -35,6 +35,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "stasis crash-test examples/crash.toml",
         "takes minutes: tests/system/crash.rs has fewer states",
     ),
+    ("stasis crash-test examples/crash/atomic.toml", "takes minutes: atomic_writes in crash.rs"),
     ("stasis coordinate ", "needs a host's BFQ and a port: tests/coordinate"),
     ("stasis serve --drive name=fast,model=fixed:50us,medium=ram:1GiB --ublk", "tests/ublk.rs"),
     ("fio job.fio --output-format", "measures a real drive"),

@@ -34,7 +34,9 @@ impl ControllerMut<'_> {
         self.check_ready(command)?;
         self.io.check_attached(command.controller, command.nsid)?;
         // A flush has nothing to make durable, and ends well (NVMe 2.0 section 8.21.1).
-        if let Some(refusal) = self.io.sanitize.refusal().filter(|_| command.opcode != sanitize::FLUSH) {
+        if let Some(refusal) =
+            self.io.sanitize.refusal().filter(|_| command.opcode != sanitize::FLUSH)
+        {
             return Err(refusal.into());
         }
         let namespaces = &self.io.namespaces;
