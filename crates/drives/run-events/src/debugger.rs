@@ -15,6 +15,23 @@ pub trait Debugger: Debug + Send {
     /// # Errors
     /// If the wire fails: the debugger is gone.
     fn exchange(&mut self, bytes: &[u8], wait: bool) -> io::Result<Option<Vec<u8>>>;
+
+    /// Asks for the run once more from its beginning, where [`DebugJob::again`] is `plan`. Does not
+    /// return where that is granted: this run is over. Returns why it is not.
+    fn again(&mut self, plan: &[u8]) -> io::Error {
+        let _ = plan;
+        io::ErrorKind::Unsupported.into()
+    }
+}
+
+/// The wishes of a debugger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebugJob {
+    /// When the run stops for the first time.
+    pub moment: Moment,
+    /// The plan of a run that repeats one ([`Debugger::again`]); the moment is that plan's then.
+    #[serde(default)]
+    pub again: Option<Vec<u8>>,
 }
 
 /// One that several hold.

@@ -2,14 +2,15 @@
 
 use anyhow::{Context, Result};
 use stasis_emulated_host::inside::{Inside, Later, StopReason};
+use stasis_emulated_host::Input;
 use stasis_machine::Stop;
 use stasis_media::MediumSpec;
-use stasis_run_events::{Debugger, Ending, EventSink, RunEvent};
+use stasis_run_events::{DebugJob, Debugger, Ending, EventSink, RunEvent};
 
 use crate::failure;
 use crate::local::{self, Commands, Inputs};
 use crate::plan::input;
-use crate::software_host::InnerJob;
+use crate::software_host::{InnerJob, LaterJob};
 
 /// Runs the job and reports its end.
 pub fn run(inside: &mut Inside, job: Vec<u8>) {
@@ -69,9 +70,12 @@ impl Inputs for Items<'_> {
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
         Box::new(|| {
             let mut later = Later::take()?;
-            let jobs = serde_json::from_slice(&later.job).context("cannot read the commands")?;
+            let LaterJob { jobs, moment } =
+                serde_json::from_slice(&later.job).context("cannot read the commands")?;
             let files = later.input(input::FILES)?.unwrap_or_default();
-            Ok(Commands { jobs, files })
+            let again = later.input(Input::AGAIN)?;
+            let debug = moment.map(|moment| DebugJob { moment, again });
+            Ok(Commands { jobs, files, debug })
         })
     }
 }

@@ -17,7 +17,7 @@ use stasis_machine::{
     Command, Config, DebugConfig, Failure, FailureKind, MachineConfig, Pause, Rewind, Speed, Stop,
     TimelineConfig, TriggerConfig,
 };
-use stasis_run_events::{Debugger, EventSink, Outcome};
+use stasis_run_events::{DebugJob, Debugger, EventSink, Outcome};
 
 use crate::networks;
 use crate::opened_drives::Drives;
@@ -54,6 +54,8 @@ pub struct Commands {
     pub jobs: Vec<Job>,
     /// The tar archive of files for every guest.
     pub files: Vec<u8>,
+    /// The wishes of a debugger, if one takes hold of the run.
+    pub debug: Option<DebugJob>,
 }
 
 /// The machines' commands, got once.
@@ -211,8 +213,13 @@ pub fn run(
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
     let (keyboard, of_root) = (inputs.keyboard(), inputs.source());
-    let wire = plan.debug.is_some().then(|| inputs.debugger()).flatten();
-    let debug = plan.debug.clone().zip(wire).map(|(moment, wire)| DebugConfig { moment, wire });
+    let debug = inputs.debugger().map(|wire| {
+        let jobs = Arc::clone(&jobs);
+        Box::new(move || {
+            let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).commands.debug.take()?;
+            Some(DebugConfig { job, wire })
+        }) as stasis_machine::DebugSource
+    });
     let stream = plan.trace.then(TraceStream::default);
     let mut opened = Drives::open(&plan, stream.as_ref())?;
     let rewind = Rewind { window: REWIND_WINDOW_NS };

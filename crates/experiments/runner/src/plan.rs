@@ -52,8 +52,8 @@ pub struct RunPlan {
     /// Whether the machine reports the timeline of its inside.
     #[serde(default)]
     pub timeline: bool,
-    /// The moment at which a debugger takes hold.
-    #[serde(default)]
+    /// The moment at which a debugger takes hold: part of the commands, not of their machine.
+    #[serde(skip)]
     pub debug: Option<Moment>,
     /// A fault to inject below the drives as the guest sees them.
     #[serde(default)]

@@ -13,10 +13,10 @@ use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
 use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
-use stasis_run_events::Ending;
+use stasis_run_events::{Ending, Moment};
 
 use crate::debugged::Debugged;
-use crate::plan::{input, RunPlan};
+use crate::plan::{input, PlannedDrive, RunPlan};
 use crate::prepare::RunSetup;
 use crate::program;
 use crate::relay::Relay;
@@ -44,6 +44,15 @@ pub struct InnerJob {
     /// Which passed drives hold each of the run's media: one for each file of an image's chain,
     /// none where it is in RAM.
     pub passed: Vec<Vec<usize>>,
+}
+
+/// The part of a job that belongs to a run and not to its machine.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LaterJob {
+    /// Each machine's job, with its command.
+    pub jobs: Vec<stasis_channel::Job>,
+    /// The moment at which a debugger takes hold.
+    pub moment: Option<Moment>,
 }
 
 /// The media of a run as the software host gets them.
@@ -123,6 +132,17 @@ fn inputs(setup: &RunSetup, machines: u64, archive: &Path) -> Result<(Vec<Input>
     Ok((inputs, memory))
 }
 
+/// Why `plan` cannot be run once more from its beginning, if so.
+fn once(plan: &RunPlan, has_terminal: bool) -> Option<String> {
+    if has_terminal {
+        return Some("what was typed on the terminal cannot be repeated".into());
+    }
+    let outside = |drive: &&PlannedDrive| !matches!(drive.spec.medium, MediumSpec::Ram { .. });
+    plan.media().find(outside).map(|drive| {
+        format!("the run has changed the medium of {}: use medium=ram:SIZE", drive.name)
+    })
+}
+
 /// Runs `plan` in a software host.
 pub fn run(
     setup: &RunSetup,
@@ -153,6 +173,8 @@ pub fn run(
     };
     let images: Vec<PathBuf> =
         plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
+    let moment = plan.debug.take();
+    let once = once(&plan, setup.terminal.is_some());
     let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     for machine in &mut plan.machines {
         // So that the machine, up to the guest's asking for it, is the same for all commands.
@@ -160,18 +182,18 @@ pub fn run(
         machine.spec.command.clear();
     }
     let job = Job {
-        // A debugger may want a moment of the boot.
-        keeps: host.drives.is_empty() && setup.debugged.is_none(),
+        keeps: host.drives.is_empty(),
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,
-        later: serde_json::to_vec(&jobs).context("cannot write the commands")?,
+        later: serde_json::to_vec(&LaterJob { jobs, moment })
+            .context("cannot write the commands")?,
     };
     let keyboard = setup.terminal.map(|terminal| Arc::clone(&terminal.keyboard));
     let source = root.map(|root| -> stasis_emulated_host::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });
     let debugger = setup.debugged.map(Debugged::wire);
-    let control = Control { stop: Arc::clone(stop), deadline, keyboard, debugger, source };
+    let control = Control { stop: Arc::clone(stop), deadline, keyboard, debugger, once, source };
     let observer = relay.observer();
     let mut progress = |what: &str, fraction: Option<f64>| {
         // An observer that fails here fails at the next event as well, and ends the run then.

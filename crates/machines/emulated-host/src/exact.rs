@@ -106,6 +106,8 @@ impl Start<'_> {
                 Sent::Bytes(bytes) => told.extend_from_slice(&bytes),
                 Sent::Place(address) => place = Some(address),
                 Sent::Pause => return Ok(true),
+                // No debugger has hold of it yet.
+                Sent::Again(_) => return Err(Error::NotKept),
             }
             match told.len() {
                 length if length > MAX_TOLD => Err(Error::NotKept),

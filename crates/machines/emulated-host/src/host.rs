@@ -57,6 +57,8 @@ impl Input {
     /// Longest name: QEMU's fw_cfg allows 55 bytes (docs/specs/fw_cfg.txt), less the prefix that
     /// distinguishes inputs from other items.
     pub const MAX_NAME: usize = 55 - crate::items::INPUT_PREFIX.len();
+    /// The input that holds the plan of a repetition, in each job that is one.
+    pub const AGAIN: &str = "again";
 }
 
 /// A file or block device that appears inside as a block device.
@@ -182,6 +184,9 @@ pub struct Control {
     pub keyboard: Option<SharedKeyboard>,
     /// The debugger, if one takes hold of the job.
     pub debugger: Option<SharedDebugger>,
+    /// Why the job cannot be done once more from its beginning, as a debugger asks that goes back:
+    /// what it has changed outside, or what nobody can type again.
+    pub once: Option<String>,
     /// The source that [`crate::inside::Inside::source`] reads.
     pub source: Option<Source>,
 }

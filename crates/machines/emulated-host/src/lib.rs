@@ -37,6 +37,7 @@ mod packet;
 mod prepare;
 mod qemu;
 mod relay;
+mod repeats;
 mod requirements;
 mod run;
 mod snapshot;

@@ -13,7 +13,9 @@
 //! A *debug* packet (kind 6, whether to wait in a byte, length in 4 bytes) has so many bytes for the
 //! debugger at the start of the buffer and asks for those that have come from it, at least one where
 //! it is to wait; the answer is in the buffer: its length in 4 bytes, all ones where the debugger has
-//! gone, and the bytes. Numbers are little endian.
+//! gone, and the bytes. An *again* packet (kind 7, length in 4 bytes) has so many bytes of a plan at
+//! the start of the buffer and asks for the job once more with that plan: the machine is killed, or
+//! why it is not is in the buffer, its length in 4 bytes first. Numbers are little endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -37,6 +39,7 @@ const PLACE_HEAD: usize = 13;
 const WAIT_HEAD: usize = 9;
 const READ_HEAD: usize = 13;
 const DEBUG_HEAD: usize = 6;
+const AGAIN_HEAD: usize = 5;
 
 /// The length of the answer to a debug packet where the debugger has gone.
 pub(crate) const GONE: u32 = u32::MAX;
@@ -62,6 +65,8 @@ pub(crate) enum Packet {
     /// So many bytes of the buffer are the debugger's; the inner side takes what has come from it,
     /// and waits for that.
     Debug { length: usize, wait: bool },
+    /// So many bytes of the buffer are the plan of a repetition.
+    Again { length: usize },
 }
 
 /// A pause packet.
@@ -88,6 +93,13 @@ pub(crate) fn debug(length: usize, wait: bool) -> [u8; DEBUG_HEAD] {
     debug_assert!(length <= BULK);
     let [a, b, c, d] = (length as u32).to_le_bytes();
     [6, wait.into(), a, b, c, d]
+}
+
+/// An again packet.
+pub(crate) fn again(length: usize) -> [u8; AGAIN_HEAD] {
+    debug_assert!(length <= BULK);
+    let [a, b, c, d] = (length as u32).to_le_bytes();
+    [7, a, b, c, d]
 }
 
 /// The head of a short packet.
@@ -173,6 +185,12 @@ impl Packets {
                 self.buffer.drain(..DEBUG_HEAD);
                 Ok(Some(Packet::Debug { length, wait }))
             }
+            Some(7) => {
+                let Some(head) = self.buffer.first_chunk::<AGAIN_HEAD>() else { return Ok(None) };
+                let length = number(&head[1..]) as usize;
+                self.buffer.drain(..AGAIN_HEAD);
+                Ok(Some(Packet::Again { length }))
+            }
             Some(other) => Err(*other),
         }
     }
@@ -200,6 +218,7 @@ mod tests {
                         .prop_map(|(offset, length)| Packet::Read { offset, length }),
                     (0..=BULK, any::<bool>())
                         .prop_map(|(length, wait)| Packet::Debug { length, wait }),
+                    (0..=BULK).prop_map(|length| Packet::Again { length }),
                     (any::<u64>(), 0..=BULK)
                         .prop_map(|(address, length)| Packet::Place { address, length }),
                 ],
@@ -223,6 +242,7 @@ mod tests {
                     Packet::Debug { length, wait } => {
                         stream.extend_from_slice(&debug(*length, *wait))
                     }
+                    Packet::Again { length } => stream.extend_from_slice(&again(*length)),
                     Packet::Place { address, length } => {
                         stream.extend_from_slice(&place(*address, *length))
                     }

@@ -24,6 +24,16 @@ pub(crate) enum Sent {
     Place(u64),
     /// The inner side pauses the machine.
     Pause,
+    /// The job is to be done once more, by this plan.
+    Again(Vec<u8>),
+}
+
+/// How a machine's event stream ends.
+pub(crate) enum Ended {
+    /// The job has ended.
+    Over,
+    /// It is to be done once more, by this plan.
+    Again(Vec<u8>),
 }
 
 /// Hands the event stream on, `told` before anything else, until the job has ended.
@@ -32,7 +42,7 @@ pub(crate) fn relay(
     told: &[u8],
     events: &mut dyn EventSink,
     control: &Control,
-) -> Result<(), Error> {
+) -> Result<Ended, Error> {
     let mut decoder = Decoder::new();
     let mut hand_on = |bytes: &[u8]| -> Result<bool, Error> {
         decoder.push(bytes);
@@ -46,14 +56,20 @@ pub(crate) fn relay(
         Ok(false)
     };
     if hand_on(told)? {
-        return Ok(());
+        return Ok(Ended::Over);
     }
+    let mut ended = Ended::Over;
     pump(&mut machine, control, |sent| match sent {
         Sent::Bytes(bytes) => hand_on(&bytes),
         Sent::Place(_) => Ok(false),
         // The inner side was not asked to pause.
         Sent::Pause => Err(Error::NotKept),
-    })
+        Sent::Again(plan) => {
+            ended = Ended::Again(plan);
+            Ok(true)
+        }
+    })?;
+    Ok(ended)
 }
 
 /// Continues the waiting inner side with the terminal's input.
@@ -184,6 +200,21 @@ pub(crate) fn pump(
                     Packet::Debug { length, wait } => {
                         answer_debug(machine, control, length, wait)?;
                         continue;
+                    }
+                    Packet::Again { length } => {
+                        if let Some(why) = &control.once {
+                            let mut answer = (why.len() as u32).to_le_bytes().to_vec();
+                            answer.extend_from_slice(why.as_bytes());
+                            answer.truncate(ANSWER);
+                            go_on(machine, &answer)?;
+                            continue;
+                        }
+                        let mut plan = vec![0; length.min(BULK)];
+                        machine
+                            .memory
+                            .read_exact_at(&mut plan, machine.buffer)
+                            .map_err(Error::system("take a plan from the software host"))?;
+                        Sent::Again(plan)
                     }
                     Packet::Read { offset, length } => {
                         answer_read(machine, control, offset, length)?;

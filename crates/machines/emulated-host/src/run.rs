@@ -2,9 +2,10 @@
 
 use crate::exact::Start;
 use crate::qemu::{JobFiles, Purpose};
-use crate::relay::relay;
+use crate::relay::{relay, Ended};
+use crate::repeats::Repeats;
 use crate::snapshot::{restore, Machine};
-use crate::{linux, prepare, Control, Error, Host, Job, Kernel, Mode};
+use crate::{linux, prepare, Control, Error, Host, Input, Job, Kernel, Mode};
 use stasis_qemu_vm::process::find_qemu;
 use stasis_run_events::{EventSink, RunEvent};
 use std::fs;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 /// Runs `job` inside a software host. The inner side's events go to `events`; the call returns
 /// after [`RunEvent::Outcome`] or [`RunEvent::Failed`], or with the error that kept it from coming.
+/// Where a debugger goes back in time, the job is done once more, in another machine, with the input
+/// [`Input::AGAIN`]; what has been handed on once is not handed on again.
 /// `progress` is called for long steps.
 pub fn run(
     host: &Host,
@@ -29,11 +32,33 @@ pub fn run(
         error => error,
     });
     let (machine, told) = ready?;
-    let result = relay(machine, &told, events, control);
+    let mut events = Repeats::new(events);
+    let mut result = relay(machine, &told, &mut events, control);
+    while let Ok(Ended::Again(plan)) = result {
+        events.again();
+        result = again(host, job, &files, control, &plan)
+            .and_then(|(machine, told)| relay(machine, &told, &mut events, control));
+    }
+    let result = result.map(|_| ());
     if matches!(result, Ok(()) | Err(Error::Stopped | Error::WallLimit)) {
         files.remove_log(host);
     }
     result
+}
+
+/// The machine that does the job once more, by `plan`.
+fn again(
+    host: &Host,
+    job: &Job,
+    files: &Files,
+    control: &Control,
+    plan: &[u8],
+) -> Result<(Machine, Vec<u8>), Error> {
+    let path = &files.again;
+    fs::write(path, plan).map_err(Error::io("cannot write", path))?;
+    let mut host = host.clone();
+    host.inputs.push(Input { name: Input::AGAIN.into(), path: path.clone(), late: true });
+    ready(&host, job, files, control, &mut |_, _| ())
 }
 
 /// Shows that `host` comes up: boots it and restores what was saved, up to where
@@ -53,7 +78,7 @@ pub fn boot(
     let files = Files::new(host, &job)?;
     let (machine, told) = ready(host, &job, &files, control, progress)?;
     let mut events = BootEvents::default();
-    let result = relay(machine, &told, &mut events, control);
+    let result = relay(machine, &told, &mut events, control).map(|_| ());
     match (events.failure, result) {
         (Some(message), _) => Err(Error::Died { status: message, detail: String::new() }),
         // The host ends without an outcome, as there was no job.
@@ -131,6 +156,8 @@ fn ready(
 /// A run's own files.
 struct Files {
     job: JobFiles,
+    /// The plan of a repetition.
+    again: PathBuf,
     log: PathBuf,
 }
 
@@ -145,7 +172,8 @@ impl Files {
         let log = host.log.clone().unwrap_or_else(|| folder.join(format!("{id}.log")));
         let _ = fs::remove_file(&log);
         let path = |what: &str| folder.join(format!("{id}.{what}"));
-        let files = Self { job: JobFiles { machine: path("job"), later: path("later") }, log };
+        let job_files = JobFiles { machine: path("job"), later: path("later") };
+        let files = Self { job: job_files, again: path("again"), log };
         let write = |path: &Path, bytes: &[u8]| {
             fs::write(path, bytes).map_err(Error::io("cannot write", path))
         };
@@ -169,6 +197,7 @@ impl Drop for Files {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.job.machine);
         let _ = fs::remove_file(&self.job.later);
+        let _ = fs::remove_file(&self.again);
     }
 }
 

@@ -46,8 +46,9 @@ pub use boot::BootError;
 pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
-    run, Config, Controller, DebugConfig, DriveConfig, Failure, FailureKind, MachineConfig,
-    NetworkConfig, Pause, Rewind, Speed, Stop, TimelineConfig, Trigger, TriggerConfig,
+    run, Config, Controller, DebugConfig, DebugSource, DriveConfig, Failure, FailureKind,
+    MachineConfig, NetworkConfig, Pause, Rewind, Speed, Stop, TimelineConfig, Trigger,
+    TriggerConfig,
 };
 
 /// Limit on the processors of a machine.

@@ -79,6 +79,9 @@ pub struct Registers {
     pub cr2: u64,
 }
 
+/// The longest slice on the bare machine (ticks): the stop flag is looked at between.
+pub const MAX_SLICE: u64 = 50_000_000;
+
 /// How a slice ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SliceEnd {

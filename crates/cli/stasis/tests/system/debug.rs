@@ -94,6 +94,95 @@ continue
     assert_eq!(bench.json("killed/summary.json")["ending"], "cancelled");
 }
 
+/// gdb sees the same going back as going forward, and the run stays the run.
+#[test]
+#[ignore = "repeats a run some forty times: make slow-test"]
+fn going_back_is_the_run_again() {
+    let bench = Bench::new();
+    let file = guest_file("debug.sh");
+    bench.finish(bench.command(&words(&["run"], "alone", &file))).expect(0);
+    // Each place is an instruction's address and a time. From the first instruction of an
+    // interrupt's handler back over the interrupt and the HLT before it, and from the one after a
+    // store to the drive's doorbell back over that.
+    let script = "\
+python
+import re
+def place():
+    time = gdb.execute('monitor time', to_string=True).split()[0]
+    return int(gdb.parse_and_eval('$rip')), int(time)
+def said(word):
+    return gdb.execute(word, to_string=True)
+def walk(what, steps):
+    places = [place()]
+    for _ in range(steps):
+        said('reverse-stepi')
+        places.append(place())
+    assert all(a[1] >= b[1] for a, b in zip(places, places[1:])), places
+    for there in reversed(places[:-1]):
+        said('stepi')
+        assert place() == there, (what, place(), there)
+    print('WALKED', what, len(set(places)))
+said('break asm_common_interrupt')
+said('continue')
+walk('interrupt', 6)
+said('delete')
+said('break nvme_queue_rq')
+said('continue')
+said('delete')
+for _ in range(1000):
+    text = said('x/i $rip')
+    store = re.search(r'mov +%\\w+,\\(%(r\\w+)\\)$', text.strip())
+    doorbell = store and int(gdb.parse_and_eval('(unsigned long)$' + store.group(1))) >> 40 == 0xffffc9
+    said('stepi')
+    if doorbell:
+        break
+assert doorbell
+walk('doorbell', 4)
+said('watch *(unsigned long *)&jiffies')
+value = lambda: int(gdb.parse_and_eval('*(unsigned long *)&jiffies'))
+said('continue')
+said('continue')
+last = (value(), place())
+for back in range(1, 3):
+    said('reverse-continue')
+    assert value() == last[0] - back, (value(), last)
+said('stepi')
+assert value() == last[0] - 1
+said('continue')
+assert (value(), place()) == last, (value(), place(), last)
+said('delete')
+said('reverse-continue')
+began = place()
+said('reverse-stepi')
+assert place() == began, (place(), began)
+print('BACK')
+end
+continue
+";
+    let (run, said) = under_gdb(&bench, &["--at-output", "^mounted$"], "back", script);
+    run.expect(0);
+    for word in ["WALKED interrupt 7", "WALKED doorbell 5", "BACK"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert_eq!(said.matches("No more reverse-execution history").count(), 2, "{said}");
+    for file in ["ios.csv", "fio.json"] {
+        let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+        assert!(of("alone") == of("back"), "{file} differs after going back");
+    }
+
+    // A run that has changed a file cannot be repeated, and goes on.
+    std::fs::write(bench.path("once.gdb"), "reverse-stepi\nbt 1\ndetach\n").unwrap();
+    let drive = "--drive=name=d,model=fixed:1us,medium=file:once.img,size=64MiB";
+    let all = ["debug", "--gdb", "--quiet", "--at-function=submit_bio", "--results=once", drive];
+    let mut once = bench.command(&[&all[..], &["--", "mkfs.ext4", "-q", "/dev/nvme0n1"]].concat());
+    once.stdin(std::fs::File::open(bench.path("once.gdb")).unwrap());
+    let run = bench.finish(once);
+    let said = format!("{}{}", run.stdout, run.stderr);
+    run.expect(0);
+    let why = "cannot go back: the run has changed the medium of d: use medium=ram:SIZE";
+    assert!(said.contains(why) && said.contains("submit_bio"), "{said}");
+}
+
 #[test]
 fn what_cannot_be_debugged_is_told() {
     let bench = Bench::new();

@@ -28,6 +28,8 @@ pub enum Watch {
     Write,
     /// Loads and stores.
     Access,
+    /// Execution: the exit is before the instruction.
+    Execute,
 }
 
 /// Linear address of each watchpoint, its kind, and its bytes: 1, 2, 4 or 8, and the address a
@@ -55,9 +57,10 @@ impl Debug {
         let watches = self.watches.iter().enumerate();
         watches.fold(RESERVED, |control, (number, watch)| {
             let Some((_, kind, length)) = *watch else { return control };
-            let kind = match kind {
-                Watch::Write => 1,
-                Watch::Access => 3,
+            let (kind, length) = match kind {
+                Watch::Execute => (0, 1),
+                Watch::Write => (1, length),
+                Watch::Access => (3, length),
             };
             let length = match length {
                 1 => 0,
@@ -240,6 +243,8 @@ mod tests {
         debug.watches[3] = Some((0x2000, Watch::Access, 4));
         // AMD64 APM vol. 2, figure 13-4: enabled are 0 (8 bytes, stores) and 3 (4 bytes, accesses).
         assert_eq!(debug.control(), 0xf009_0682);
+        debug.watches[1] = Some((0x3001, Watch::Execute, 1));
+        assert_eq!(debug.control(), 0xf009_068a);
         assert!(debug.watches());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::memory::{populate, PageMap};
 use super::port;
-use crate::packet::{bulk, debug, place, read, short_head, wait, ANSWER, BULK, GONE, SHORT};
+use crate::packet::{again, bulk, debug, place, read, short_head, wait, ANSWER, BULK, GONE, SHORT};
 use stasis_channel::{Keyboard, Typed};
 use stasis_run_events::{encode, Debugger, EventSink, RunEvent};
 use std::io;
@@ -89,6 +89,23 @@ impl Debugger for Outside {
                 return Ok(Some(came));
             }
         }
+    }
+
+    fn again(&mut self, plan: &[u8]) -> io::Error {
+        let Output { bulk: buffer, .. } =
+            &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without the buffer there is no place for the plan.
+        let Some(memory) = buffer else { return io::ErrorKind::Unsupported.into() };
+        let Some(place) = memory.get_mut(..plan.len()) else {
+            return io::Error::other("there are too many breakpoints");
+        };
+        place.copy_from_slice(plan);
+        port::write_events(&again(plan.len()));
+        port::shake_hands();
+        let (head, text) = port::written(memory).split_at(HEAD);
+        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let text = &text[..length.min(text.len())];
+        io::Error::other(String::from_utf8_lossy(text).into_owned())
     }
 }
 

@@ -14,13 +14,10 @@ use crate::freeze::{Clock, Costs};
 use crate::layout;
 use crate::memory::GuestMemory;
 use crate::pvclock::Reads;
-use crate::vcpu::{DebugVcpu, Registers, SliceEnd, Vcpu};
+use crate::vcpu::{DebugVcpu, Registers, SliceEnd, Vcpu, MAX_SLICE};
 
 /// QEMU's TSC, in kHz: one tick for each instruction, a nanosecond each.
 const KHZ: u64 = 1_000_000;
-/// The longest slice (ticks): the stop flag is looked at between.
-const MAX_SLICE: u64 = 50_000_000;
-
 /// The machines made so far, and the costs of guest mode.
 pub struct BareEngine {
     costs: svm::Costs,

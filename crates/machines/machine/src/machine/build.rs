@@ -11,7 +11,6 @@ use stasis_virtio::PciDevice;
 
 use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
-use super::debug::{Debug, DebugConfig};
 use super::failures::Failures;
 use super::limits::Limits;
 use super::networks::Networks;
@@ -43,8 +42,6 @@ use crate::{acpi, layout, MAX_PROCESSORS};
 /// A quantum is at least so many times as long as a slice can end late: a processor would
 /// be ahead of the others by more than that anyway, and hardly ever in guest mode.
 const LATENESS_IN_QUANTUM: u64 = 4;
-
-const NO_DEBUGGER: &str = "a debugger needs the engine exact: use --engine exact";
 
 const HOST_BRIDGE: Identity =
     Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
@@ -91,8 +88,7 @@ impl<'j> Run<'j> {
         let mut clock = Clock::new(scale);
         clock.costs = engine.calibrate(&one.memory)?;
         let vcpus = engine.processors()?;
-        let mut triggers = config.triggers;
-        triggers.extend(config.debug.as_ref().and_then(DebugConfig::trigger));
+        let triggers = config.triggers;
         for trigger in &triggers {
             for (machine, _) in &mut machines {
                 if trigger.listens_to(machine.number) {
@@ -123,13 +119,6 @@ impl<'j> Run<'j> {
         let watch = match config.timeline {
             Some(timeline) => Some(Box::new(watch(&mut machines, timeline, scale, events)?)),
             None => None,
-        };
-        let mut vcpus = machines.iter_mut().flat_map(|machine| &mut machine.vcpus);
-        let debug = match config.debug {
-            Some(_) if threads > 1 || vcpus.any(|vcpu| vcpu.debug().is_none()) => {
-                return Err(Error::Limit(NO_DEBUGGER.into()));
-            }
-            debug => debug.map(|config| Box::new(Debug::new(config))),
         };
         let networks = Networks::new(config.networks);
         // No machine is further ahead than a frame needs to reach it.
@@ -165,7 +154,8 @@ impl<'j> Run<'j> {
         Ok(Self {
             timeline,
             pool,
-            debug,
+            debug_source: config.debug,
+            debug: None,
             limits: Limits::default(),
             slices: Vec::new(),
             begun: Vec::new(),

@@ -9,7 +9,7 @@ use stasis_channel::{Job, ScheduledGuestFault};
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
 
 use super::controller::Controller;
-use super::debug::DebugConfig;
+use super::debug::DebugSource;
 use super::failures::Failure;
 use super::networks::NetworkConfig;
 use super::pauses::Pause;
@@ -101,7 +101,7 @@ pub struct Config<'a> {
     /// The input of a command that runs on a terminal.
     pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,
     /// A debugger, if one takes hold of the run.
-    pub debug: Option<DebugConfig>,
+    pub debug: Option<DebugSource>,
     /// Whether events inside the run are recorded, and how.
     pub timeline: Option<TimelineConfig>,
     /// When the run is to end before its end.

@@ -46,7 +46,7 @@ use vm::Machine;
 
 pub use config::{Config, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig};
 pub use controller::Controller;
-pub use debug::DebugConfig;
+pub use debug::{DebugConfig, DebugSource};
 pub use failures::{Failure, FailureKind};
 pub use networks::NetworkConfig;
 pub use pauses::Pause;

@@ -7,7 +7,7 @@ use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
 use super::config::Stop;
-use super::debug::Debug;
+use super::debug::{Debug, DebugSource};
 use super::limits::Limits;
 use super::slice::{Begun, Slice};
 use super::timeline::Timeline;
@@ -39,6 +39,8 @@ pub(super) struct Run<'j> {
     pub(super) stop: Stop,
     /// Threads for several processors at once; None: they run in turn.
     pub(super) pool: Option<VcpuPool>,
+    /// Makes the debugger when the commands begin, if there is to be one.
+    pub(super) debug_source: Option<DebugSource>,
     /// The debugger, while there is one.
     pub(super) debug: Option<Box<Debug>>,
     // Kept between turns, so that these do not allocate.

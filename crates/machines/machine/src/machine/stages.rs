@@ -62,7 +62,7 @@ impl Run<'_> {
                         machine.failures.begin(now);
                         machine.orders.begin(now);
                     }
-                    self.debug_begins();
+                    self.debug_begins()?;
                 }
             }
             AgentEvent::Exited(status) => self.ended(number, Ending::Exited(status))?,

@@ -2,17 +2,37 @@
 
 use stasis_run_events::{Ending, Moment};
 
-use super::debug::{Cause, Debug, Step};
+use super::debug::{self, Cause, Debug, Goal, Part, Passed, Position, Step, Why};
 use super::run::Run;
 use super::slice::Slice;
 use crate::error::Error;
 use crate::exit::{DebugEvent, Exit};
-use crate::vcpu::SliceEnd;
+use crate::vcpu::{SliceEnd, MAX_SLICE};
+
+const NO_DEBUGGER: &str = "a debugger needs the engine exact: use --engine exact";
+const NO_PLACE: &str = "going back finds at most four breakpoints and watchpoints together whose \
+                        code is a program's or a module's: the others are left out";
+const ANOTHER: &str = "the run has not repeated itself: this is another moment than the one before";
 
 impl Run<'_> {
-    /// The commands have begun.
-    pub(super) fn debug_begins(&mut self) {
-        let Some(debug) = &mut self.debug else { return };
+    /// The commands have begun: a debugger may take hold of the run.
+    pub(super) fn debug_begins(&mut self) -> Result<(), Error> {
+        let Some(config) = self.debug_source.take().and_then(|source| source()) else {
+            return Ok(());
+        };
+        let mut vcpus = self.machines.iter_mut().flat_map(|machine| &mut machine.vcpus);
+        if self.pool.is_some() || vcpus.any(|vcpu| vcpu.debug().is_none()) {
+            return Err(Error::Limit(NO_DEBUGGER.into()));
+        }
+        let mut debug = Box::new(Debug::new(config)?);
+        if let Some(trigger) = debug.moment.as_ref().and_then(debug::trigger) {
+            for machine in &mut self.machines {
+                if trigger.listens_to(machine.number) {
+                    machine.channel.listen();
+                }
+            }
+            self.timeline.triggers.add(trigger)?;
+        }
         match debug.moment {
             Some(Moment::Begin) => debug.come(),
             Some(Moment::At(time)) => {
@@ -24,24 +44,54 @@ impl Run<'_> {
             }
             _ => {}
         }
+        if let Some(replay) = &debug.replay {
+            debug.session.came(&replay.plan.incoming);
+            if matches!(replay.plan.goal, Goal::Find(..)) {
+                let had_place =
+                    debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| {
+                        debuggee.set_as(&replay.plan, true)
+                    });
+                if !had_place {
+                    debug.session.say(NO_PLACE.into());
+                }
+            }
+        }
+        self.debug = Some(debug);
+        Ok(())
     }
 
     /// Stops where a debugger wants it, before the next turn. How the run ended, if it did.
     pub(super) fn debug_turn(&mut self) -> Result<Option<Ending>, Error> {
-        match &self.debug {
-            Some(debug) if debug.wanted => self.stop(self.current, Cause::Moment),
-            _ => Ok(None),
+        let Some(debug) = &mut self.debug else { return Ok(None) };
+        debug.turn += 1;
+        if let Some(replay) = &debug.replay {
+            let end = replay.plan.goal.end();
+            return match end.turn.cmp(&debug.turn) {
+                std::cmp::Ordering::Equal if end.part == Part::Before => {
+                    self.arrive(self.current, Part::Before, None)
+                }
+                std::cmp::Ordering::Less if end.part != Part::End => self.miss(self.current, None),
+                _ => Ok(None),
+            };
+        }
+        match debug.wanted {
+            true => self.stop(self.current, Cause::Moment, Part::Before),
+            false => Ok(None),
         }
     }
 
     /// All processors are idle until `next`: stops where the moment comes before. How the run
     /// ended, if it did.
     pub(super) fn debug_idle(&mut self, next: u64) -> Result<Option<Ending>, Error> {
-        match &mut self.debug {
-            Some(debug) if debug.due.is_some_and(|due| due <= next) => {
-                let now = debug.due.unwrap_or(next).max(self.instant);
+        let Some(debug) = &mut self.debug else { return Ok(None) };
+        if let Some(tick) = debug.ends_within(None) {
+            return self.arrive(self.current, Part::Within, Some(tick));
+        }
+        match debug.due {
+            Some(due) if due <= next => {
+                let now = due.max(self.instant);
                 debug.come();
-                self.stop_at(self.current, Cause::Moment, now)
+                self.stop_at(self.current, Cause::Moment, (Part::Within, now))
             }
             _ => Ok(None),
         }
@@ -49,11 +99,15 @@ impl Run<'_> {
 
     /// The run has ended: stops where that is the moment, and tells the debugger.
     pub(super) fn debug_end(&mut self, ending: Ending) -> Result<Ending, Error> {
-        let waits = |debug: &Debug| debug.moment == Some(Moment::End);
-        if self.debug.as_deref().is_some_and(waits) {
-            if let Some(ending) = self.stop(self.current, Cause::Moment)? {
-                return Ok(ending);
+        let stopped = match self.debug.as_deref() {
+            Some(debug) if debug.replay.is_some() => self.arrive(self.current, Part::End, None)?,
+            Some(debug) if debug.moment == Some(Moment::End) => {
+                self.stop(self.current, Cause::Moment, Part::End)?
             }
+            _ => None,
+        };
+        if let Some(ending) = stopped {
+            return Ok(ending);
         }
         if let Some(mut debug) = self.debug.take() {
             let status = match ending {
@@ -73,16 +127,25 @@ impl Run<'_> {
         }
     }
 
+    /// The time (ticks) of the processor at `place`, between turns.
+    fn time_of(&self, place: usize) -> u64 {
+        let (machine, index) = self.processors[place];
+        self.machines[machine].processors[index].time.max(self.instant)
+    }
+
     /// Stops at the processor at `place`, until the debugger lets the run go on. How the run ended,
     /// if it did.
-    fn stop(&mut self, place: usize, cause: Cause) -> Result<Option<Ending>, Error> {
-        let (machine, index) = self.processors[place];
-        let now = self.machines[machine].processors[index].time.max(self.instant);
-        self.stop_at(place, cause, now)
+    fn stop(&mut self, place: usize, cause: Cause, part: Part) -> Result<Option<Ending>, Error> {
+        self.stop_at(place, cause, (part, self.time_of(place)))
     }
 
     /// The same, where the time is `now` (ticks).
-    fn stop_at(&mut self, place: usize, cause: Cause, now: u64) -> Result<Option<Ending>, Error> {
+    fn stop_at(
+        &mut self,
+        place: usize,
+        mut cause: Cause,
+        (part, now): (Part, u64),
+    ) -> Result<Option<Ending>, Error> {
         // The user sees all that has happened so far.
         self.timeline.flush_records()?;
         let Some(mut debug) = self.debug.take() else { return Ok(None) };
@@ -91,18 +154,118 @@ impl Run<'_> {
         debug.debuggee.begin(&mut self.machines, &self.processors, place);
         debug.debuggee.times(scale.to_ns(now), self.timeline.statistics.started_virtual);
         debug.debuggee.lay_out_events(&self.timeline);
-        let step = debug.session.stop(&mut debug.debuggee, cause);
-        debug.debuggee.end(&mut self.machines);
-        match step {
-            Step::Continue => self.debug = Some(debug),
-            Step::Detached => {}
-            Step::Killed => return Ok(Some(Ending::Cancelled)),
+        loop {
+            let step = debug.session.stop(&mut debug.debuggee, cause);
+            match step {
+                Step::Back(back) => {
+                    let rip = debug.debuggee.rip(place);
+                    let here = Position { turn: debug.turn, part, tick: now, place, rip };
+                    let why = debug.back(back, here);
+                    debug.session.say(format!("cannot go back: {why}"));
+                    cause = Cause::Begin;
+                    continue;
+                }
+                Step::Continue => self.debug = Some(debug),
+                Step::Detached => debug.debuggee.end(&mut self.machines),
+                Step::Killed => {
+                    debug.debuggee.end(&mut self.machines);
+                    return Ok(Some(Ending::Cancelled));
+                }
+            }
+            break;
+        }
+        if let Some(debug) = &mut self.debug {
+            debug.debuggee.end(&mut self.machines);
         }
         Ok(None)
+    }
+
+    /// The run is where it is to come to, at the processor at `place` and `now` (ticks), by default
+    /// its own time. How the run ended, if it did.
+    fn arrive(
+        &mut self,
+        place: usize,
+        part: Part,
+        now: Option<u64>,
+    ) -> Result<Option<Ending>, Error> {
+        let now = now.unwrap_or_else(|| self.time_of(place));
+        let Some(debug) = &mut self.debug else { return Ok(None) };
+        let Some(replay) = debug.replay.take() else { return Ok(None) };
+        let (place, cause) = match &replay.plan.goal {
+            // Between turns the run stands at the processor that ran last.
+            Goal::Go(there, why) if there.part == Part::Before => (self.current, why.into()),
+            Goal::Go(there, why) => (there.place, why.into()),
+            Goal::Find(_, present) => {
+                let place = present.place;
+                let plan = replay.next();
+                // The repetition that looked was granted, and so is this one; else it stays here.
+                let why = debug.session.again(plan);
+                debug.session.say(format!("cannot go back: {why}"));
+                return self.stop_at(place, Cause::Begin, (part, now));
+            }
+        };
+        debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| {
+            debuggee.release();
+            debuggee.set_as(&replay.plan, false)
+        });
+        self.stop_at(place, cause, (part, now))
+    }
+
+    /// The run has passed where it was to come to. How the run ended, if it did.
+    fn miss(&mut self, place: usize, now: Option<u64>) -> Result<Option<Ending>, Error> {
+        let Some(debug) = &mut self.debug else { return Ok(None) };
+        debug.session.say(ANOTHER.into());
+        if let Some(replay) = &mut debug.replay {
+            replay.plan.goal = Goal::Go(Position { place, ..replay.plan.goal.end() }, Why::Step);
+        }
+        self.arrive(place, Part::Before, now)
+    }
+}
+
+impl Debug {
+    /// Has another run go back from `here`; why there is none.
+    fn back(&mut self, back: debug::Back, here: Position) -> String {
+        let (breakpoints, watchpoints) = self.debuggee.set_by_gdb();
+        // The instruction before is known where it is of the same slice.
+        let goal = match back {
+            debug::Back::Step(place)
+                if place == here.place && here.part == Part::Within && here.tick > self.entered =>
+            {
+                Goal::Go(Position { tick: here.tick - 1, rip: None, ..here }, Why::Step)
+            }
+            back => Goal::Find(back, here),
+        };
+        let (hello, incoming) = (Vec::new(), Vec::new());
+        self.session.again(debug::Plan { goal, breakpoints, watchpoints, hello, incoming })
+    }
+}
+
+impl From<&Why> for Cause {
+    fn from(why: &Why) -> Self {
+        match why {
+            Why::Begin => Self::Begin,
+            Why::Breakpoint => Self::Breakpoint,
+            Why::Step => Self::Step,
+            &Why::Watch(slot) => Self::Watch(slot),
+        }
     }
 }
 
 impl Run<'_> {
+    /// Before a slice of the processor at `place`. How the run ended, if it did.
+    fn debug_entry(&mut self, place: usize) -> Result<Option<Ending>, Error> {
+        let Some(debug) = &mut self.debug else { return Ok(None) };
+        let end = debug.replay.as_ref().map(|replay| replay.plan.goal.end());
+        if end.is_some_and(|end| (end.turn, end.part) == (debug.turn, Part::Entry)) {
+            return self.arrive(place, Part::Entry, None);
+        }
+        // The instruction of a step has left the guest: its effect is there.
+        match debug.debuggee.stepped == Some(place) {
+            true => self.stop(place, Cause::Step, Part::Entry),
+            false => Ok(None),
+        }
+    }
+
     /// Runs a processor until the slice's end or an exit of the processor, as a run without a
     /// debugger does; how the run ended, if it did.
     pub(super) fn debugged_slice(
@@ -111,58 +274,145 @@ impl Run<'_> {
         slice: Slice,
     ) -> Result<Option<Ending>, Error> {
         let (number, index) = self.processors[place];
-        // The instruction of a step has left the guest: its effect is there.
-        if self.debug.as_ref().is_some_and(|debug| debug.debuggee.stepped == Some(place)) {
-            if let Some(ending) = self.stop(place, Cause::Step)? {
-                return Ok(Some(ending));
-            }
+        if let Some(ending) = self.debug_entry(place)? {
+            return Ok(Some(ending));
         }
         let machine = &mut self.machines[number];
         let Some(begun) = machine.enter(&mut self.timeline, slice)? else { return Ok(None) };
+        let entered = self.timeline.clock.now();
+        if let Some(debug) = &mut self.debug {
+            debug.entered = entered;
+        }
+        let until = slice.until.min(entered.saturating_add(MAX_SLICE));
         let mut injecting = begun.injecting;
+        // A breakpoint that is away for one instruction.
+        let mut lifted = None;
+        // The time at which the repeated run stood has come, and the instruction has not.
+        let mut is_near = false;
         let end = loop {
-            let vcpu = &mut self.machines[number].vcpus[index];
             let now = self.timeline.clock.now();
             let debug = self.debug.as_ref();
-            let due = debug.and_then(|debug| debug.due);
-            let due = due.filter(|due| (now..slice.until).contains(due));
-            let steps = debug.is_some_and(|debug| debug.debuggee.steps(place));
+            let moment = debug.and_then(|debug| debug.due);
+            let moment = moment.filter(|due| (now..until).contains(due));
+            let ends = debug.and_then(|debug| debug.ends_within(Some(place)));
+            let ends = ends.filter(|end| (now..=until).contains(end) && !is_near);
+            let due = moment.or(ends);
+            let steps = debug.is_some_and(|debug| debug.debuggee.steps(place)) || lifted.is_some();
             let end = match due {
                 Some(due) if due == now => SliceEnd { exit: Exit::Interrupted, overshoot: Some(0) },
                 due => {
-                    let until = due.unwrap_or(slice.until);
+                    let until = due.unwrap_or(until);
                     // An instruction takes a tick.
                     let until = if steps { until.min(now + 1) } else { until };
+                    let vcpu = &mut self.machines[number].vcpus[index];
                     vcpu.run_slice(&mut self.timeline.clock, until, injecting)?
                 }
             };
             injecting = false;
-            let reached = due.is_some_and(|due| self.timeline.clock.now() >= due);
+            let (before, now) = (now, self.timeline.clock.now());
+            if now > before || end.exit != Exit::Interrupted {
+                if let Some(linear) = lifted.take() {
+                    self.lift(linear, false);
+                }
+            }
+            let reached = due.is_some_and(|due| now >= due);
+            let mut arrived = false;
             let cause = match end.exit {
+                Exit::Interrupted if reached && ends.is_some() => {
+                    arrived = self.is_there(place);
+                    is_near = !arrived;
+                    None
+                }
                 Exit::Interrupted if reached => Some(Cause::Moment),
-                Exit::Interrupted if steps && self.timeline.clock.now() > now => {
-                    self.stepped(place)
+                Exit::Interrupted if steps && now > before => self.stepped(place),
+                Exit::Debug(event) if self.replays() => {
+                    match self.pass(place, event, (entered, now)) {
+                        Passed::Arrived => arrived = true,
+                        Passed::Lifted(linear) => {
+                            self.lift(linear, true);
+                            lifted = Some(linear);
+                        }
+                        Passed::On | Passed::Guests => {}
+                    }
+                    None
                 }
                 Exit::Debug(event) => self.cause(place, event),
+                Exit::Interrupted => None,
                 _ => break end,
             };
-            // The processor's own time is that of its last entry.
-            let now = self.timeline.clock.now();
-            if let Some(cause) = cause {
-                if let Some(ending) = self.stop_at(place, cause, now)? {
-                    return Ok(Some(ending));
-                }
-                self.timeline.clock.set(now);
+            let ending = match cause {
+                _ if arrived => self.arrive(place, Part::Within, Some(now))?,
+                Some(cause) => self.stop_at(place, cause, (Part::Within, now))?,
+                None => None,
+            };
+            if ending.is_some() {
+                return Ok(ending);
             }
-            if now >= slice.until {
-                break SliceEnd { exit: Exit::Interrupted, overshoot: Some(now - slice.until) };
+            // The processor's own time is that of its last entry.
+            self.timeline.clock.set(now);
+            if now >= until && !is_near {
+                let overshoot = (now >= slice.until).then(|| now - slice.until);
+                break SliceEnd { exit: Exit::Interrupted, overshoot };
+            }
+            let passed = self.debug.as_ref().and_then(|debug| debug.ends_within(Some(place)));
+            if is_near && passed.is_none_or(|end| now > end) {
+                is_near = false;
             }
         };
+        let left = self.timeline.clock.now();
         if let Some(debug) = &mut self.debug {
             debug.debuggee.left(place, &end.exit);
+            if let Some(replay) = &mut debug.replay {
+                replay.ran((debug.turn, place), (entered, left));
+            }
         }
         let after = self.machines[number].left(&mut self.timeline, begun, end)?;
         self.follow(number, after)
+    }
+
+    /// Takes a breakpoint away for one instruction, or brings it back.
+    fn lift(&mut self, linear: u64, away: bool) {
+        if let Some(debug) = &mut self.debug {
+            debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| {
+                debuggee.lift(linear, away);
+            });
+        }
+    }
+
+    /// Whether the run repeats one, and has not come to where that stood.
+    fn replays(&self) -> bool {
+        self.debug.as_ref().is_some_and(|debug| debug.replay.is_some())
+    }
+
+    /// Whether the processor at `place`, at the time at which the repeated run stood, is at its
+    /// instruction. Where not, the run waits for that.
+    fn is_there(&mut self, place: usize) -> bool {
+        let (number, index) = self.processors[place];
+        let Some(debug) = &mut self.debug else { return true };
+        let Some(replay) = &debug.replay else { return true };
+        let Some(rip) = replay.plan.goal.end().rip else { return true };
+        let vcpu = self.machines[number].vcpus[index].debug();
+        if vcpu.is_none_or(|vcpu| vcpu.registers().rip == rip) {
+            return true;
+        }
+        debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| debuggee.set_own(rip));
+        false
+    }
+
+    /// An `event` of the processor at `place` in a run that repeats one, at `now` in a slice that
+    /// began at `entered` (ticks).
+    fn pass(&mut self, place: usize, event: DebugEvent, (entered, now): (u64, u64)) -> Passed {
+        let (number, index) = self.processors[place];
+        let machine = &mut self.machines[number];
+        let Some(debug) = &mut self.debug else { return Passed::On };
+        let rip = machine.vcpus[index].debug().map(|vcpu| vcpu.registers().rip);
+        let here = Position { turn: debug.turn, part: Part::Within, tick: now, place, rip };
+        let Some(replay) = &mut debug.replay else { return Passed::On };
+        let passed = replay.pass(&mut debug.debuggee, machine, event, (here, entered));
+        if let (Passed::Guests, Some(vcpu)) = (passed, machine.vcpus[index].debug()) {
+            vcpu.pass_breakpoint();
+        }
+        passed
     }
 
     /// Why the run stops, if it does, for a processor's `event`.
@@ -187,7 +437,8 @@ impl Run<'_> {
     /// An instruction of the processor at `place` has run: why the run stops, if it does.
     fn stepped(&mut self, place: usize) -> Option<Cause> {
         let (number, index) = self.processors[place];
-        let (_, range) = self.debug.as_ref()?.debuggee.step.clone()?;
+        let debug = self.debug.as_ref()?;
+        let (_, range) = debug.debuggee.step.clone().filter(|(stepping, _)| *stepping == place)?;
         let rip = self.machines[number].vcpus[index].registers().ok()?.rip;
         (!range.contains(&rip)).then_some(Cause::Step)
     }

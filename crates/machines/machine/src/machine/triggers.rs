@@ -94,19 +94,26 @@ pub(super) struct Triggers {
 
 impl Triggers {
     pub(super) fn new(triggers: Vec<TriggerConfig>) -> Result<Self, Error> {
-        let mut waiting = Vec::new();
-        for config in triggers {
-            let pattern = match &config.on {
-                Trigger::Output { pattern, .. } => Some(
-                    Regex::new(pattern)
-                        .map_err(|error| Error::Limit(format!("expression {pattern}: {error}")))?,
-                ),
-                _ => None,
-            };
-            waiting.push(Waiting { left: config.times, pattern, config });
-        }
-        let counts = waiting.iter().any(|one| matches!(one.config.on, Trigger::Io { .. }));
-        Ok(Self { waiting, counts, ..Self::default() })
+        let mut all = Self::default();
+        triggers.into_iter().try_for_each(|config| all.add(config))?;
+        Ok(all)
+    }
+
+    /// Adds a trigger.
+    ///
+    /// # Errors
+    /// If its expression is none.
+    pub(super) fn add(&mut self, config: TriggerConfig) -> Result<(), Error> {
+        let pattern = match &config.on {
+            Trigger::Output { pattern, .. } => Some(
+                Regex::new(pattern)
+                    .map_err(|error| Error::Limit(format!("expression {pattern}: {error}")))?,
+            ),
+            _ => None,
+        };
+        self.counts |= matches!(config.on, Trigger::Io { .. });
+        self.waiting.push(Waiting { left: config.times, pattern, config });
+        Ok(())
     }
 
     /// The commands begin.

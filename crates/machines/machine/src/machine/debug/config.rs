@@ -1,29 +1,30 @@
 //! The debugger that a run is to have.
 
-use stasis_run_events::{Debugger, Moment};
+use stasis_run_events::{DebugJob, Debugger, Moment};
 
 use super::super::triggers::{Trigger, TriggerConfig};
 
 /// A debugger that takes hold of the run at a moment.
 #[derive(Debug)]
 pub struct DebugConfig {
-    /// When the run stops for the first time.
-    pub moment: Moment,
+    /// The wishes of the debugger.
+    pub job: DebugJob,
     /// The wire to the debugger.
     pub wire: Box<dyn Debugger>,
 }
 
+/// Called when the commands begin: the debugger, if one takes hold of the run.
+pub type DebugSource = Box<dyn FnOnce() -> Option<DebugConfig>>;
+
 /// The number of the trigger that brings the moment about: there are fewer faults.
 pub(in super::super) const MOMENT: u16 = u16::MAX;
 
-impl DebugConfig {
-    /// The trigger of the moment, if it has one.
-    pub(in super::super) fn trigger(&self) -> Option<TriggerConfig> {
-        let on = match &self.moment {
-            Moment::Output(pattern) => Trigger::Output { machine: None, pattern: pattern.clone() },
-            &Moment::Io { drive, order } => Trigger::Delivered { drive, order },
-            _ => return None,
-        };
-        Some(TriggerConfig { number: MOMENT, on, times: 1 })
-    }
+/// The trigger of the moment, if it has one.
+pub(in super::super) fn trigger(moment: &Moment) -> Option<TriggerConfig> {
+    let on = match moment {
+        Moment::Output(pattern) => Trigger::Output { machine: None, pattern: pattern.clone() },
+        &Moment::Io { drive, order } => Trigger::Delivered { drive, order },
+        _ => return None,
+    };
+    Some(TriggerConfig { number: MOMENT, on, times: 1 })
 }

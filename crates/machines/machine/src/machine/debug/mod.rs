@@ -2,21 +2,30 @@
 //!
 //! A stop lies between two slices of a processor's, or within one: then the slice goes on to the end
 //! that it had, so that a run with stops is the run without any. gdb's remote protocol is
-//! the library `gdbstub`'s; its bytes cross the run's border by a [`Debugger`].
+//! the library `gdbstub`'s; its bytes cross the run's border by a [`Debugger`]. gdb goes back in time
+//! by runs that repeat this one (`plan.rs`).
+//!
+//! [`Debugger`]: stasis_run_events::Debugger
 
 mod arch;
 mod config;
 mod monitor;
+mod plan;
+mod replay;
 mod session;
 mod target;
 
 use stasis_run_events::Moment;
 
-pub use config::DebugConfig;
-pub(super) use config::MOMENT;
+pub(super) use config::{trigger, MOMENT};
+pub use config::{DebugConfig, DebugSource};
+pub(super) use plan::{Back, Goal, Part, Plan, Position, Why};
+pub(super) use replay::{Passed, Replay};
 use session::Session;
 pub(super) use session::Step;
 use target::Debuggee;
+
+use crate::error::Error;
 
 /// Why the run stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +38,8 @@ pub(super) enum Cause {
     Step,
     /// This watchpoint.
     Watch(usize),
+    /// There is nothing further back.
+    Begin,
 }
 
 /// The debugger's hold on a run.
@@ -41,21 +52,43 @@ pub(super) struct Debug {
     pub(super) due: Option<u64>,
     /// Whether the run is to stop before its next turn.
     pub(super) wanted: bool,
+    /// The turn, counted since the commands have begun.
+    pub(super) turn: u64,
+    /// When the turn's processor was entered (ticks).
+    pub(super) entered: u64,
+    /// Where another run stood that this one repeats.
+    pub(super) replay: Option<Replay>,
 }
 
 impl Debug {
-    pub(super) fn new(config: DebugConfig) -> Self {
-        Self {
+    /// # Errors
+    /// If the run is to repeat one by a plan that cannot be read.
+    pub(super) fn new(config: DebugConfig) -> Result<Self, Error> {
+        let DebugConfig { job, wire } = config;
+        let replay = job.again.as_deref().map(Replay::new).transpose()?;
+        let hello = replay.as_ref().map(|replay| replay.plan.hello.clone());
+        Ok(Self {
             debuggee: Debuggee::default(),
-            session: Session::new(config.wire),
-            moment: Some(config.moment),
+            session: Session::new(wire, hello.unwrap_or_default()),
+            moment: replay.is_none().then_some(job.moment),
             due: None,
             wanted: false,
-        }
+            turn: 0,
+            entered: 0,
+            replay,
+        })
     }
 
     /// The moment has come: the run stops before its next turn.
     pub(super) fn come(&mut self) {
         (self.moment, self.due, self.wanted) = (None, None, true);
+    }
+
+    /// The time (ticks) at which the repeated run stood within this turn, at the processor at
+    /// `place`; at any, where none is given.
+    pub(super) fn ends_within(&self, place: Option<usize>) -> Option<u64> {
+        let end = self.replay.as_ref()?.plan.goal.end();
+        let here = end.turn == self.turn && end.part == Part::Within;
+        (here && place.is_none_or(|place| place == end.place)).then_some(end.tick)
     }
 }

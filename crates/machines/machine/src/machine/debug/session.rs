@@ -1,4 +1,4 @@
-//! gdb's side of a stop: bytes in, bytes out, until the run goes on.
+//! gdb's side of a stop: bytes in, bytes out, until the run goes on, forward or back.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,10 @@ use gdbstub::common::Signal;
 use gdbstub::conn::Connection;
 use gdbstub::stub::state_machine::GdbStubStateMachine;
 use gdbstub::stub::{DisconnectReason, GdbStub, MultiThreadStopReason};
+use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use stasis_run_events::Debugger;
 
+use super::plan::{Back, Plan};
 use super::target::{thread, Debuggee};
 use super::Cause;
 
@@ -19,6 +21,8 @@ const PACKET: usize = 16 << 10;
 pub(in super::super) enum Step {
     /// With the debugger.
     Continue,
+    /// Backwards: another run is to go there.
+    Back(Back),
     /// Without it.
     Detached,
     /// Not at all.
@@ -51,17 +55,50 @@ pub(in super::super) struct Session {
     stub: Option<Stub>,
     begun: bool,
     incoming: VecDeque<u8>,
+    /// The packet that comes.
+    packet: Vec<u8>,
+    /// gdb's packets by which both ends have agreed on the protocol.
+    hello: Vec<u8>,
+    /// Lines for the user, before gdb is told of a stop.
+    said: Vec<String>,
 }
 
+/// By which packets both ends agree on the protocol.
+const HELLO: [&[u8]; 2] = [b"$qSupported", b"$QStartNoAckMode"];
+/// Lets the run go on.
+const CONTINUE: &[u8] = b"$vCont;c#a8";
+
 impl Session {
-    pub(in super::super) fn new(wire: Box<dyn Debugger>) -> Self {
-        Self { wire, stub: None, begun: false, incoming: VecDeque::new() }
+    /// With a gdb that has said `hello` before, to another run of this.
+    pub(in super::super) fn new(wire: Box<dyn Debugger>, hello: Vec<u8>) -> Self {
+        let (incoming, packet, said) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { wire, stub: None, begun: false, incoming, packet, hello, said }
+    }
+
+    /// Bytes of gdb's that another run has not looked at.
+    pub(in super::super) fn came(&mut self, bytes: &[u8]) {
+        self.incoming.extend(bytes);
+    }
+
+    /// Says a line to the user, at the next stop.
+    pub(in super::super) fn say(&mut self, line: String) {
+        self.said.push(line);
+    }
+
+    /// Has another run go on by `plan`, in place of this one; why there is none.
+    pub(in super::super) fn again(&mut self, mut plan: Plan) -> String {
+        plan.hello.clone_from(&self.hello);
+        plan.incoming = self.incoming.iter().copied().collect();
+        match serde_json::to_vec(&plan) {
+            Ok(bytes) => self.wire.again(&bytes).to_string(),
+            Err(error) => error.to_string(),
+        }
     }
 
     /// The run has stopped; returns how it goes on.
     pub(in super::super) fn stop(&mut self, debuggee: &mut Debuggee, cause: Cause) -> Step {
         let step = self.converse(debuggee, cause);
-        if step != Step::Continue {
+        if matches!(step, Step::Detached | Step::Killed) {
             debuggee.release();
         }
         step
@@ -76,17 +113,22 @@ impl Session {
                     .build()
                     .map_err(|_| ())
                     .and_then(|stub| stub.run_state_machine(debuggee).map_err(|_| ()));
-                match made {
-                    Ok(stub) => stub,
-                    Err(()) => return Step::Detached,
+                let greeted = match made {
+                    Ok(stub) if self.hello.is_empty() => Some(stub),
+                    Ok(stub) => self
+                        .greet(stub, debuggee)
+                        .and_then(|stub| self.report(stub, debuggee, cause)),
+                    Err(()) => None,
+                };
+                match greeted {
+                    Some(stub) => stub,
+                    None => return Step::Detached,
                 }
             }
-            Some(Stub::Running(inner)) => {
-                match inner.report_stop(debuggee, reason(debuggee, cause)) {
-                    Ok(stub) => stub,
-                    Err(_) => return Step::Detached,
-                }
-            }
+            Some(running @ Stub::Running(_)) => match self.report(running, debuggee, cause) {
+                Some(stub) => stub,
+                None => return Step::Detached,
+            },
             Some(other) => other,
             None => return Step::Detached,
         };
@@ -101,7 +143,11 @@ impl Session {
                 Stub::Running(mut inner) => {
                     let sent = self.send(&mut inner.borrow_conn().0, false);
                     self.stub = Some(Stub::Running(inner));
-                    return if sent { Step::Continue } else { Step::Detached };
+                    return match (sent, debuggee.back.take()) {
+                        (false, _) => Step::Detached,
+                        (true, Some(back)) => Step::Back(back),
+                        (true, None) => Step::Continue,
+                    };
                 }
                 Stub::CtrlCInterrupt(inner) => {
                     let tid = thread(debuggee.current);
@@ -122,6 +168,37 @@ impl Session {
                 Err(_) => return Step::Detached,
             };
         }
+    }
+
+    /// Brings a new stub to where gdb is, which has agreed on the protocol and waits for a stop.
+    fn greet(&mut self, stub: Stub, debuggee: &mut Debuggee) -> Option<Stub> {
+        let mut stub = stub;
+        for &byte in self.hello.iter().chain(CONTINUE) {
+            stub = match stub {
+                Stub::Idle(inner) => inner.incoming_data(debuggee, byte).ok()?,
+                _ => return None,
+            };
+        }
+        match stub {
+            Stub::Running(mut inner) => {
+                // gdb has had the answers.
+                inner.borrow_conn().0.clear();
+                Some(Stub::Running(inner))
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells gdb of a stop.
+    fn report(&mut self, stub: Stub, debuggee: &mut Debuggee, cause: Cause) -> Option<Stub> {
+        let Stub::Running(mut inner) = stub else { return None };
+        for line in self.said.drain(..) {
+            let hex: String = line.bytes().map(|byte| format!("{byte:02x}")).collect();
+            let body = format!("O{hex}0a");
+            let sum = body.bytes().fold(0u8, u8::wrapping_add);
+            inner.borrow_conn().0.extend(format!("${body}#{sum:02x}").bytes());
+        }
+        inner.report_stop(debuggee, reason(debuggee, cause)).ok()
     }
 
     /// Whether gdb wants the run to stop.
@@ -167,7 +244,25 @@ impl Session {
                 return None;
             }
         }
-        self.incoming.pop_front()
+        let byte = self.incoming.pop_front()?;
+        self.notice(byte);
+        Some(byte)
+    }
+
+    /// Keeps the packets that a later run needs.
+    fn notice(&mut self, byte: u8) {
+        const MAX_PACKET: usize = 4096;
+        if byte == b'$' {
+            self.packet.clear();
+        }
+        if self.packet.len() < MAX_PACKET {
+            self.packet.push(byte);
+        }
+        // The sum's two digits follow.
+        let complete = self.packet.iter().rev().nth(2) == Some(&b'#');
+        if complete && HELLO.iter().any(|hello| self.packet.starts_with(hello)) {
+            self.hello.append(&mut self.packet);
+        }
     }
 
     /// Sends the bytes and takes what has come; whether gdb is there.
@@ -189,10 +284,90 @@ fn reason(debuggee: &Debuggee, cause: Cause) -> MultiThreadStopReason<u64> {
     let trap = MultiThreadStopReason::SignalWithThread { tid, signal: Signal::SIGTRAP };
     match cause {
         Cause::Moment | Cause::Step => trap,
+        Cause::Begin => {
+            MultiThreadStopReason::ReplayLog { tid: Some(tid), pos: ReplayLogPosition::Begin }
+        }
         Cause::Breakpoint => MultiThreadStopReason::SwBreak(tid),
         Cause::Watch(number) => match debuggee.watch(number) {
             Some((addr, kind)) => MultiThreadStopReason::Watch { tid, kind, addr },
             None => trap,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::super::plan::{Goal, Plan, Position, Why};
+    use super::*;
+
+    /// A gdb that says these pieces, and what it has been told.
+    #[derive(Debug, Clone, Default)]
+    struct Gdb {
+        says: Arc<Mutex<VecDeque<Vec<u8>>>>,
+        told: Arc<Mutex<Vec<u8>>>,
+        plan: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Debugger for Gdb {
+        fn exchange(&mut self, bytes: &[u8], wait: bool) -> io::Result<Option<Vec<u8>>> {
+            self.told.lock().unwrap().extend_from_slice(bytes);
+            match wait {
+                true => Ok(self.says.lock().unwrap().pop_front()),
+                false => Ok(Some(Vec::new())),
+            }
+        }
+
+        fn again(&mut self, plan: &[u8]) -> io::Error {
+            *self.plan.lock().unwrap() = plan.to_vec();
+            io::Error::other("it is a test")
+        }
+    }
+
+    impl Gdb {
+        fn says(&self, bodies: &[&str]) {
+            let packet = |body: &&str| {
+                let sum = body.bytes().fold(0u8, u8::wrapping_add);
+                format!("${body}#{sum:02x}").into_bytes()
+            };
+            self.says.lock().unwrap().extend(bodies.iter().map(packet));
+        }
+
+        fn told(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.told.lock().unwrap())).unwrap()
+        }
+    }
+
+    fn plan() -> Plan {
+        let goal = Goal::Go(Position::BEGIN, Why::Begin);
+        Plan { goal, breakpoints: vec![], watchpoints: vec![], hello: vec![], incoming: vec![] }
+    }
+
+    /// gdb does not see that another run has taken this one's place.
+    #[test]
+    fn another_run_goes_on_with_gdb() {
+        let gdb = Gdb::default();
+        let mut debuggee = Debuggee::default();
+        let mut first = Session::new(Box::new(gdb.clone()), Vec::new());
+        gdb.says(&["qSupported:multiprocess+;swbreak+", "QStartNoAckMode", "?", "bc"]);
+        assert_eq!(first.stop(&mut debuggee, Cause::Moment), Step::Back(Back::Continue));
+        assert!(gdb.told().contains("ReverseContinue+;ReverseStep+"));
+        first.came(b"\x03");
+        assert_eq!(first.again(plan()), "it is a test");
+        let handed: Plan = serde_json::from_slice(&gdb.plan.lock().unwrap()).unwrap();
+        assert_eq!(handed.incoming, b"\x03");
+
+        let mut second = Session::new(Box::new(gdb.clone()), handed.hello);
+        second.say("a line".into());
+        gdb.says(&["g", "vCont;c"]);
+        assert_eq!(second.stop(&mut debuggee, Cause::Begin), Step::Continue);
+        let told = gdb.told();
+        // No acknowledgement and no answer that gdb has had; the line, and then the stop.
+        assert!(told.starts_with("$O61206c696e650a#"), "{told}");
+        assert!(told.contains("$T05thread:p01.01;replaylog:begin;#"), "{told}");
+        assert!(!told.contains('+'), "{told}");
     }
 }

@@ -9,6 +9,9 @@ use gdbstub::target::ext::base::multithread::{
     MultiThreadResumeOps, MultiThreadSchedulerLocking, MultiThreadSchedulerLockingOps,
     MultiThreadSingleStep, MultiThreadSingleStepOps,
 };
+use gdbstub::target::ext::base::reverse_exec::{
+    ReverseCont, ReverseContOps, ReverseStep, ReverseStepOps,
+};
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::breakpoints::{
     Breakpoints, BreakpointsOps, HwBreakpoint, HwBreakpointOps, HwWatchpoint, HwWatchpointOps,
@@ -24,6 +27,7 @@ use super::super::timeline::Timeline;
 use super::super::vm::Machine;
 use super::arch::{Registers, X86};
 use super::monitor;
+use super::plan::{Back, Breakpoint, Plan, WatchedBy, Watchpoint};
 use crate::exit::Exit;
 use crate::vcpu::DebugVcpu;
 
@@ -53,6 +57,11 @@ pub(in super::super) struct Debuggee {
     watches: Watches,
     /// How each watchpoint was asked for: its address and kind.
     kinds: [Option<(u64, WatchKind)>; WATCHES],
+    /// The breakpoints that a debug register is for: a run that repeats one waits for instructions
+    /// that are not in memory yet.
+    executed: [Option<Breakpoint>; WATCHES],
+    /// Where gdb wants to go back to.
+    pub(super) back: Option<Back>,
     /// The breakpoint of the moment, which gdb has not set.
     own: Option<u64>,
     /// The processor that is to run one instruction, and the addresses within which it runs on.
@@ -106,6 +115,167 @@ impl Debuggee {
             self.remove(address);
         }
         (self.watches, self.step, self.stepped) = ([None; WATCHES], None, None);
+        (self.kinds, self.executed) = ([None; WATCHES], Default::default());
+    }
+
+    /// Does something to the machines of the run.
+    pub(in super::super) fn with<T>(
+        &mut self,
+        machines: &mut Vec<Machine>,
+        processors: &[(usize, usize)],
+        change: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.machines = std::mem::take(machines);
+        self.processors.clear();
+        self.processors.extend_from_slice(processors);
+        let changed = change(self);
+        self.end(machines);
+        changed
+    }
+
+    /// Breakpoints and watchpoints of gdb's, for a run that repeats this one.
+    pub(in super::super) fn set_by_gdb(&self) -> (Vec<Breakpoint>, Vec<Watchpoint>) {
+        let breakpoint = |(&linear, places): (&u64, &Vec<(usize, u64)>)| {
+            let byte = |&(machine, address): &(usize, u64)| {
+                Some((machine, address, *self.replaced.get(&(machine, address))?))
+            };
+            Breakpoint { linear, places: places.iter().filter_map(byte).collect() }
+        };
+        let watchpoint = |(slot, kind): (usize, &Option<(u64, WatchKind)>)| {
+            let ((address, kind), (_, _, length)) = ((*kind)?, self.watches[slot]?);
+            let kind = match kind {
+                WatchKind::Write => WatchedBy::Write,
+                WatchKind::Read => WatchedBy::Read,
+                WatchKind::ReadWrite => WatchedBy::Access,
+            };
+            Some(Watchpoint { slot, address, kind, length })
+        };
+        let watchpoints = self.kinds.iter().enumerate().filter_map(watchpoint);
+        (self.breakpoints.iter().map(breakpoint).collect(), watchpoints.collect())
+    }
+
+    /// Sets what gdb had set in the repeated run; `waits`: also for instructions that are not in
+    /// memory yet. Whether there was a place for all.
+    pub(in super::super) fn set_as(&mut self, plan: &Plan, waits: bool) -> bool {
+        for watched in &plan.watchpoints {
+            let (watch, kind) = match watched.kind {
+                WatchedBy::Write => (Watch::Write, WatchKind::Write),
+                WatchedBy::Read => (Watch::Access, WatchKind::Read),
+                WatchedBy::Access => (Watch::Access, WatchKind::ReadWrite),
+            };
+            if let Some(slot) = self.watches.get_mut(watched.slot) {
+                *slot = Some((watched.address, watch, watched.length));
+                self.kinds[watched.slot] = Some((watched.address, kind));
+            }
+        }
+        let mut had_place = true;
+        for breakpoint in &plan.breakpoints {
+            if self.is_there(breakpoint) && self.add(breakpoint.linear) {
+                continue;
+            }
+            if !waits {
+                // gdb knows of it, and takes it away.
+                self.breakpoints.entry(breakpoint.linear).or_default();
+                continue;
+            }
+            match self.watches.iter().position(Option::is_none) {
+                Some(slot) => {
+                    self.watches[slot] = Some((breakpoint.linear, Watch::Execute, 1));
+                    self.executed[slot] = Some(breakpoint.clone());
+                }
+                None => had_place = false,
+            }
+        }
+        had_place
+    }
+
+    /// Whether the instruction of a breakpoint is in memory, where it will be: that of the kernel,
+    /// which all processes have.
+    fn is_there(&mut self, breakpoint: &Breakpoint) -> bool {
+        const KERNEL: u64 = 1 << 63;
+        if breakpoint.linear & KERNEL == 0 || breakpoint.places.is_empty() {
+            return false;
+        }
+        let now = self.places(breakpoint.linear);
+        let byte = |machine: usize, address: u64| {
+            let mut byte = [0];
+            let read = self.machines.get(machine)?.memory.read(address, &mut byte);
+            read.is_ok().then_some(byte[0])
+        };
+        breakpoint.places.iter().all(|&(machine, address, first)| {
+            now.contains(&(machine, address))
+                && (byte(machine, address) == Some(first)
+                    || self.replaced.contains_key(&(machine, address)))
+        })
+    }
+
+    /// Waits for the instruction at `linear` besides.
+    pub(in super::super) fn set_own(&mut self, linear: u64) {
+        self.add(linear);
+    }
+
+    /// Takes the breakpoint at `linear` away for one instruction, or brings it back.
+    pub(in super::super) fn lift(&mut self, linear: u64, away: bool) {
+        for (machine, address) in self.breakpoints.get(&linear).into_iter().flatten() {
+            let Some(&byte) = self.replaced.get(&(*machine, *address)) else { continue };
+            let byte = if away { byte } else { INT3 };
+            if let Some(machine) = self.machines.get(*machine) {
+                // It was memory when the breakpoint was set.
+                let _ = machine.memory.write(*address, &[byte]);
+            }
+        }
+        for (slot, executed) in self.executed.iter().enumerate() {
+            if executed.as_ref().is_some_and(|one| one.linear == linear) {
+                self.watches[slot] = (!away).then_some((linear, Watch::Execute, 1));
+            }
+        }
+    }
+
+    /// The address by which the breakpoint at RIP was set, if there is one.
+    pub(super) fn breakpoint_at(
+        &self,
+        machine: &mut Machine,
+        place: usize,
+        rip: u64,
+    ) -> Option<u64> {
+        let &(number, index) = self.processors.get(place)?;
+        let (address, _) = machine.vcpus[index].debug()?.translate(rip)?;
+        let here = |places: &Vec<(usize, u64)>| places.contains(&(number, address));
+        self.breakpoints.iter().find(|(_, places)| here(places)).map(|(linear, _)| *linear)
+    }
+
+    /// The breakpoint for which a debug register is set, and whether the processor is at it: another
+    /// program may have other code at its address.
+    pub(super) fn executed(
+        &self,
+        machine: &mut Machine,
+        place: usize,
+        slot: usize,
+    ) -> Option<(u64, bool)> {
+        let breakpoint = self.executed.get(slot)?.as_ref()?;
+        let &(number, index) = self.processors.get(place)?;
+        let at = machine.vcpus[index].debug()?.translate(breakpoint.linear);
+        let here = |&(machine, address, _): &(usize, u64, u8)| {
+            machine == number && at.is_some_and(|(at, _)| at == address)
+        };
+        let its = breakpoint.places.is_empty() || breakpoint.places.iter().any(here);
+        Some((breakpoint.linear, its))
+    }
+
+    /// Up to eight bytes of a machine's memory, as its processor sees them.
+    pub(super) fn value(
+        &self,
+        machine: &mut Machine,
+        place: usize,
+        linear: u64,
+        length: u8,
+    ) -> Option<u64> {
+        let &(_, index) = self.processors.get(place)?;
+        let (address, _) = machine.vcpus[index].debug()?.translate(linear)?;
+        let mut bytes = [0; 8];
+        let part = bytes.get_mut(..usize::from(length))?;
+        machine.memory.read(address, part).ok()?;
+        Some(u64::from_le_bytes(bytes))
     }
 
     /// Waits for the instruction at `address` in place of gdb.
@@ -147,6 +317,11 @@ impl Debuggee {
         if self.steps(place) && !matches!(exit, Exit::Interrupted | Exit::Window) {
             self.stepped = Some(place);
         }
+    }
+
+    /// The instruction at which the processor at `place` stands, while the run does.
+    pub(in super::super) fn rip(&mut self, place: usize) -> Option<u64> {
+        self.vcpu(thread(place)).map(|vcpu| vcpu.registers().rip)
     }
 
     /// The accessed address and kind of a watchpoint.
@@ -371,6 +546,14 @@ impl MultiThreadResume for Debuggee {
         Some(self)
     }
 
+    fn support_reverse_step(&mut self) -> Option<ReverseStepOps<'_, Tid, Self>> {
+        Some(self)
+    }
+
+    fn support_reverse_cont(&mut self) -> Option<ReverseContOps<'_, Tid, Self>> {
+        Some(self)
+    }
+
     fn support_scheduler_locking(&mut self) -> Option<MultiThreadSchedulerLockingOps<'_, Self>> {
         Some(self)
     }
@@ -395,6 +578,20 @@ impl MultiThreadRangeStepping for Debuggee {
         end: u64,
     ) -> Result<(), Self::Error> {
         self.step = Some((tid.get() - 1, start..end));
+        Ok(())
+    }
+}
+
+impl ReverseCont<Tid> for Debuggee {
+    fn reverse_cont(&mut self) -> Result<(), Self::Error> {
+        self.back = Some(Back::Continue);
+        Ok(())
+    }
+}
+
+impl ReverseStep<Tid> for Debuggee {
+    fn reverse_step(&mut self, tid: Tid) -> Result<(), Self::Error> {
+        self.back = Some(Back::Step(tid.get() - 1));
         Ok(())
     }
 }

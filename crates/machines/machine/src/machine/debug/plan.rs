@@ -1,0 +1,124 @@
+//! A run that repeats one, so that its debugger goes back in time: where the run stood, and where it
+//! is to stop.
+//!
+//! A run is a function of its experiment, and a stop changes nothing in it. So *back* is forward
+//! again from the beginning: one run finds the last stop before the present one, where that is not
+//! known, and one more goes there.
+
+use serde::{Deserialize, Serialize};
+
+/// The part of a turn in which the run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in super::super) enum Part {
+    /// Before the turn.
+    Before,
+    /// Before the entry of the turn's processor.
+    Entry,
+    /// Within the turn's slice, or within its idle time.
+    Within,
+    /// The run has ended.
+    End,
+}
+
+/// A place in a run, between two instructions of a processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Position {
+    /// The turn, counted since the commands have begun.
+    pub turn: u64,
+    /// Where in the turn.
+    pub part: Part,
+    /// The time (ticks).
+    pub tick: u64,
+    /// The place of the processor.
+    pub place: usize,
+    /// The instruction at which the processor stands: an exception is delivered in no time. None
+    /// where the first of this time is meant.
+    pub rip: Option<u64>,
+}
+
+impl Position {
+    /// When the commands begin.
+    pub const BEGIN: Self = Self { turn: 1, part: Part::Before, tick: 0, place: 0, rip: None };
+}
+
+/// The stop that a run is to find before it comes to where another stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in super::super) enum Back {
+    /// The last breakpoint or watchpoint.
+    Continue,
+    /// The last instruction of the processor at this place.
+    Step(usize),
+}
+
+/// Why a run stops where it was to go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in super::super) enum Why {
+    /// There is nothing before.
+    Begin,
+    /// A breakpoint.
+    Breakpoint,
+    /// The instruction that is gone back by.
+    Step,
+    /// This watchpoint is about to come.
+    Watch(usize),
+}
+
+/// The purpose of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in super::super) enum Goal {
+    /// To find what is looked for, up to where a run stood.
+    Find(Back, Position),
+    /// To stop there.
+    Go(Position, Why),
+}
+
+impl Goal {
+    /// Where the run is to come to.
+    pub fn end(&self) -> Position {
+        match self {
+            Self::Find(_, present) => *present,
+            Self::Go(there, _) => *there,
+        }
+    }
+}
+
+/// A breakpoint: its linear address, and where in which machine's memory its byte is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Breakpoint {
+    pub linear: u64,
+    pub places: Vec<(usize, u64, u8)>,
+}
+
+/// A watchpoint in its slot: its address, whether it is for stores, for loads or for both, its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Watchpoint {
+    pub slot: usize,
+    pub address: u64,
+    pub kind: WatchedBy,
+    pub length: u8,
+}
+
+/// The accesses that a watchpoint is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in super::super) enum WatchedBy {
+    Write,
+    Read,
+    Access,
+}
+
+/// The plan of a run that repeats one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Plan {
+    pub goal: Goal,
+    pub breakpoints: Vec<Breakpoint>,
+    pub watchpoints: Vec<Watchpoint>,
+    /// gdb's packets by which both ends have agreed on the protocol.
+    pub hello: Vec<u8>,
+    /// Bytes of gdb's that have not been looked at.
+    pub incoming: Vec<u8>,
+}

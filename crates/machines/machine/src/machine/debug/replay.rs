@@ -1,0 +1,124 @@
+//! Stops that a run which repeats one has passed.
+
+use stasis_bare::svm::WATCHES;
+
+use super::super::vm::Machine;
+use super::plan::{Back, Goal, Part, Plan, Position, WatchedBy, Why};
+use super::target::Debuggee;
+use crate::error::Error;
+use crate::exit::DebugEvent;
+
+/// A run that repeats one.
+pub(in super::super) struct Replay {
+    pub(in super::super) plan: Plan,
+    /// The last of what is looked for.
+    found: Option<(Position, Why)>,
+    /// The watched bytes as they were seen last.
+    values: [Option<u64>; WATCHES],
+}
+
+/// The effect of a processor's event on a run that repeats one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Passed {
+    /// The run is where it is to come to.
+    Arrived,
+    /// The breakpoint of this linear address is taken away for one instruction.
+    Lifted(u64),
+    /// None: the run goes on.
+    On,
+    /// The guest's own breakpoint.
+    Guests,
+}
+
+impl Replay {
+    /// # Errors
+    /// If the plan cannot be read.
+    pub(in super::super) fn new(bytes: &[u8]) -> Result<Self, Error> {
+        let plan = serde_json::from_slice(bytes).map_err(|error| {
+            Error::Limit(format!("the plan of a repetition cannot be read: {error}"))
+        })?;
+        Ok(Self { plan, found: None, values: [None; WATCHES] })
+    }
+
+    /// The processor at `place` was in guest mode in this turn, between these times (ticks).
+    pub(in super::super) fn ran(
+        &mut self,
+        (turn, place): (u64, usize),
+        (entered, left): (u64, u64),
+    ) {
+        if !matches!(self.plan.goal, Goal::Find(Back::Step(stepped), _) if stepped == place) {
+            return;
+        }
+        if left > entered {
+            // Each instruction takes a tick, one that leaves guest mode too.
+            let before = Position { turn, part: Part::Within, tick: left - 1, place, rip: None };
+            self.found = Some((before, Why::Step));
+        }
+    }
+
+    /// The processor at `place` has left guest mode by `event`, in a slice that began at `entered`
+    /// (ticks); now is `here`.
+    pub(in super::super) fn pass(
+        &mut self,
+        debuggee: &mut Debuggee,
+        machine: &mut Machine,
+        event: DebugEvent,
+        (here, entered): (Position, u64),
+    ) -> Passed {
+        let looks = matches!(self.plan.goal, Goal::Find(Back::Continue, _));
+        let (linear, is_breakpoint) = match event {
+            DebugEvent::Breakpoint => {
+                let rip = here.rip.unwrap_or_default();
+                match debuggee.breakpoint_at(machine, here.place, rip) {
+                    Some(linear) => (linear, true),
+                    None => return Passed::Guests,
+                }
+            }
+            DebugEvent::Watch(slots) => {
+                let slot = slots.trailing_zeros() as usize;
+                match debuggee.executed(machine, here.place, slot) {
+                    Some((linear, is_its)) => (linear, is_its),
+                    None => {
+                        if looks && self.changed(debuggee, machine, here.place, slot) {
+                            // gdb stops before the access, so that it is undone.
+                            let tick = here.tick.saturating_sub(1).max(entered);
+                            let before = Position { tick, rip: None, ..here };
+                            self.found = Some((before, Why::Watch(slot)));
+                        }
+                        return Passed::On;
+                    }
+                }
+            }
+        };
+        let end = self.plan.goal.end();
+        if (end.turn, end.part, end.tick, end.rip) == (here.turn, here.part, here.tick, here.rip) {
+            return Passed::Arrived;
+        }
+        if looks && is_breakpoint {
+            self.found = Some((here, Why::Breakpoint));
+        }
+        Passed::Lifted(linear)
+    }
+
+    /// Whether a watched store has changed anything; gdb takes one that has not for none.
+    fn changed(
+        &mut self,
+        debuggee: &Debuggee,
+        machine: &mut Machine,
+        place: usize,
+        slot: usize,
+    ) -> bool {
+        let watched = self.plan.watchpoints.iter().find(|one| one.slot == slot);
+        let Some(watched) = watched.filter(|one| one.kind == WatchedBy::Write) else { return true };
+        let value = debuggee.value(machine, place, watched.address, watched.length);
+        let before = std::mem::replace(&mut self.values[slot], value);
+        before.is_none() || before != value
+    }
+
+    /// The plan of the next run: it goes to what this one has found.
+    pub(in super::super) fn next(mut self) -> Plan {
+        let (there, why) = self.found.unwrap_or((Position::BEGIN, Why::Begin));
+        self.plan.goal = Goal::Go(there, why);
+        self.plan
+    }
+}
