@@ -85,6 +85,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system guides_to_crash_tests -- --ignored --nocapture
 	$(TEST) --test system no_clock_goes_backwards -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
+	$(TEST) --test system out_of_its_slot -- --ignored --nocapture
 	$(TEST) --test system atomic_writes -- --ignored --nocapture
 	$(TEST) --test system going_back -- --ignored --nocapture
 	$(TEST) --test nvme_tcp --test kept_tcp -- --ignored --nocapture --test-threads=1

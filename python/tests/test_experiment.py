@@ -65,7 +65,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "output_of": "o", "when": "asked", "within": "1s", "restart": "2s", "begin": "1s",
         "end": "2s", "rate": 0.1, "first": 3, "times": 4,
         "offset": "4KiB", "length": "1MiB", "operations": ["read"], "factor": 2.0, "delay": "1ms",
-        "process": "etcd", "memory": "1MiB", "by": "-5s", "ppm": 100,
+        "space": "1MiB", "process": "etcd", "memory": "1MiB", "by": "-5s", "ppm": 100,
         "machines": ["m"], "peers": ["o"], "network": "n", "one_way": True,
     },
     "Link": {

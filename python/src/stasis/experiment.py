@@ -416,6 +416,7 @@ class Fault(Table):
     operations: Optional[Sequence[str]] = None
     factor: Optional[float] = None
     delay: Optional[str] = None
+    space: Optional[Size] = None
     process: Optional[str] = None
     memory: Optional[Size] = None
     by: Optional[str] = None

@@ -165,4 +165,6 @@ pub enum Status {
     ReadError,
     /// The medium could not write the data.
     WriteError,
+    /// The medium has no room for the data.
+    NoSpace,
 }

@@ -1,7 +1,7 @@
 //! Faults of a drive against the simplest reference: an array of bytes, and the records of what
 //! has happened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ fn fault(number: u16, kind: DriveFaultKind) -> DriveFault {
         operations: Vec::new(),
         factor: 1.0,
         delay: 0,
+        space: None,
         triggered: false,
     }
 }
@@ -222,6 +223,61 @@ fn a_lost_flush_ends_at_once_and_a_failed_one_fails() {
     assert_eq!(done.status, Status::WriteError);
 }
 
+#[test]
+fn a_stale_read_returns_what_was_there_before_the_last_write() {
+    let spec = DriveFault { times: Some(2), ..fault(0, DriveFaultKind::StaleRead) };
+    let mut layer = faulty(vec![spec]);
+    let mut now = 0;
+    carry_out(&mut layer, &mut now, write(0, 4096), vec![1; 4096]);
+    layer.control().start(now);
+    let first_bytes = |layer: &mut Faults, now: &mut u64| {
+        let done = carry_out(layer, now, read(0, 1536), vec![0; 1536]);
+        assert_eq!(done.status, Status::Ok);
+        [done.data[0], done.data[512], done.data[1024]]
+    };
+    assert_eq!(first_bytes(&mut layer, &mut now), [1, 1, 1], "nothing was written since the start");
+    for value in [2, 3] {
+        carry_out(&mut layer, &mut now, write(512, 512), vec![value; 512]);
+    }
+    assert_eq!(first_bytes(&mut layer, &mut now), [1, 2, 1]);
+    assert_eq!(first_bytes(&mut layer, &mut now), [1, 2, 1]);
+    assert_eq!(first_bytes(&mut layer, &mut now), [1, 3, 1], "twice only");
+    assert_eq!(records(&mut layer).len(), 2);
+}
+
+#[test]
+fn a_full_drive_takes_what_needs_no_room_and_has_some_again_after_a_discard() {
+    let full = |begin| {
+        let spec = DriveFault { begin, ..fault(0, DriveFaultKind::Full) };
+        faulty(vec![DriveFault { space: (begin == 0).then_some(8192), ..spec }])
+    };
+    // With room for two blocks; or for what is taken as it begins, which is as much.
+    for begin in [0, 500_000] {
+        let mut layer = full(begin);
+        let mut now = 0;
+        let status = |layer: &mut Faults, now: &mut u64, operation, offset, value| {
+            let command = Command::new(operation, offset, 4096);
+            let data = if operation == Operation::Write { vec![value; 4096] } else { Vec::new() };
+            carry_out(layer, now, command, data).status
+        };
+        let all = |layer: &mut Faults| layer.instant(read(0, 16384), vec![0; 16384]).1;
+        use Operation::{Discard, Write, WriteZeroes};
+        assert_eq!(status(&mut layer, &mut now, Write, 0, 1), Status::Ok, "before the start");
+        layer.control().start(now);
+        assert_eq!(status(&mut layer, &mut now, WriteZeroes, 4096, 0), Status::Ok);
+        now = 1_000_000;
+        let before = all(&mut layer);
+        assert_eq!(status(&mut layer, &mut now, Write, 8192, 3), Status::NoSpace);
+        assert_eq!(status(&mut layer, &mut now, WriteZeroes, 12288, 3), Status::NoSpace);
+        assert!(all(&mut layer) == before, "a write that is refused changes nothing");
+        assert_eq!(status(&mut layer, &mut now, Write, 4096, 4), Status::Ok, "in place");
+        assert_eq!(status(&mut layer, &mut now, Discard, 0, 0), Status::Ok);
+        assert_eq!(status(&mut layer, &mut now, Write, 8192, 5), Status::Ok);
+        assert_eq!(status(&mut layer, &mut now, Write, 0, 6), Status::NoSpace);
+        assert_eq!(records(&mut layer).len(), 3);
+    }
+}
+
 fn kinds() -> impl Strategy<Value = DriveFaultKind> {
     use DriveFaultKind::*;
     prop::sample::select(vec![
@@ -234,17 +290,21 @@ fn kinds() -> impl Strategy<Value = DriveFaultKind> {
         Stall,
         LostFlush,
         BitRot,
+        StaleRead,
+        Full,
     ])
 }
 
 /// Sectors that the commands of the random test can touch.
 const TOUCHED: u64 = 20;
+/// Sectors that its full drives have room for.
+const ROOM: u64 = 11;
 /// When its stalls begin and end.
 const STALL: (u64, u64) = (400_000, 1_000_000);
 
 /// A fault of the random test.
 fn drawn(number: u16, kind: DriveFaultKind, rate: f64, times: Option<u64>) -> DriveFault {
-    use DriveFaultKind::{BitRot, Stall};
+    use DriveFaultKind::{BitRot, Full, Stall};
     let plain = DriveFault { delay: 77, ..fault(number, kind) };
     match kind {
         Stall => DriveFault { begin: STALL.0, end: Some(STALL.1), ..plain },
@@ -252,6 +312,7 @@ fn drawn(number: u16, kind: DriveFaultKind, rate: f64, times: Option<u64>) -> Dr
             let length = Some(TOUCHED * 512);
             DriveFault { times: Some(times.unwrap_or(3)), begin: 250_000, length, ..plain }
         }
+        Full => DriveFault { space: Some(ROOM * 512), times, ..plain },
         _ => DriveFault { rate, times, ..plain },
     }
 }
@@ -278,7 +339,10 @@ proptest! {
         // Each sector holds one of these numbers; 0 at first. After a torn write: either.
         let mut sectors: HashMap<u64, Vec<u8>> = HashMap::new();
         // Sectors with a wrong bit.
-        let mut rotten = std::collections::HashSet::new();
+        let mut rotten = HashSet::new();
+        // What each held before its last write, where that can be read again.
+        let mut before: HashMap<u64, Vec<u8>> = HashMap::new();
+        let mut taken = HashSet::new();
         let mut now = 0;
         let mut happened = vec![0u64; specs.len()];
         for (order, (what, at, count, pause)) in commands.iter().enumerate() {
@@ -305,8 +369,28 @@ proptest! {
                 by.push(kind);
             }
             let has = |kind| by.contains(&kind);
-            let fails = has(DriveFaultKind::WriteError) || has(DriveFaultKind::ReadError);
-            prop_assert_eq!(done.status != Status::Ok, fails);
+            let status = by.iter().find_map(|kind| match kind {
+                DriveFaultKind::WriteError => Some(Status::WriteError),
+                DriveFaultKind::ReadError => Some(Status::ReadError),
+                DriveFaultKind::Full => Some(Status::NoSpace),
+                _ => None,
+            });
+            prop_assert_eq!(done.status, status.unwrap_or(Status::Ok));
+            let fails = status.is_some();
+            let written = if matches!(what, 1 | 2) { *at..at + count } else { 0..0 };
+            let needed = written.clone().filter(|sector| !taken.contains(sector)).count() as u64;
+            let full = needed > 0 && taken.len() as u64 + needed > ROOM;
+            for (fault, happened) in specs.iter().zip(&happened) {
+                let may = fault.times.is_none_or(|times| *happened < times);
+                if fault.kind == DriveFaultKind::Full && may {
+                    prop_assert_eq!(has(DriveFaultKind::Full), full);
+                }
+            }
+            if !fails {
+                taken.extend(written);
+            }
+            let stale = has(DriveFaultKind::StaleRead);
+            prop_assert!(!stale || (*at..at + count).any(|sector| before.contains_key(&sector)));
             prop_assert_eq!(done.order, order as u64);
             let slow = by.iter().filter(|kind| **kind == DriveFaultKind::Slow).count() as u64;
             let own = if has(DriveFaultKind::LostFlush) { 0 } else { LATENCY + 77 * slow };
@@ -318,6 +402,7 @@ proptest! {
             // The first of those that change a write decides.
             let changes = [
                 DriveFaultKind::WriteError,
+                DriveFaultKind::Full,
                 DriveFaultKind::LostWrite,
                 DriveFaultKind::TornWrite,
                 DriveFaultKind::MisdirectedWrite,
@@ -333,20 +418,27 @@ proptest! {
                 for place in places {
                     sectors.insert(place, vec![value]);
                     rotten.remove(&place);
+                    before.remove(&place);
                 }
             }
             for sector in *at..at + count {
                 let old = sectors.get(&sector).cloned().unwrap_or(vec![0]);
                 match (what, first) {
                     (1 | 2, None) => {
+                        before.insert(sector, old);
                         sectors.insert(sector, vec![value]);
                         rotten.remove(&sector);
                     }
                     (1 | 2, Some(DriveFaultKind::TornWrite)) if sector == *at => {
+                        before.remove(&sector);
                         sectors.insert(sector, vec![value]);
                         rotten.remove(&sector);
                     }
                     (1 | 2, Some(DriveFaultKind::TornWrite)) if sector < at + count - 1 => {
+                        // Where it was written, nothing older can be read.
+                        if let Some(before) = before.get_mut(&sector) {
+                            before.extend([&old[..], &[value]].concat());
+                        }
                         sectors.insert(sector, [old, vec![value]].concat());
                         if holders(&mut layer, value).contains(&sector) {
                             rotten.remove(&sector);
@@ -355,6 +447,10 @@ proptest! {
                     (3, _) if !fails => {
                         let bytes = &done.data[((sector - at) * 512) as usize..][..512];
                         let wrong = |value: u8| bytes.iter().map(|byte| (byte ^ value).count_ones()).sum::<u32>();
+                        if let Some(before) = before.get(&sector).filter(|_| stale) {
+                            prop_assert!(before.iter().any(|value| wrong(*value) <= 1), "{}", sector);
+                            continue;
+                        }
                         let bits = u32::from(rotten.contains(&sector));
                         let found = old.iter().find(|value| wrong(**value) == bits);
                         prop_assert!(found.is_some(), "sector {}: {:?}, {} wrong", sector, old, bits);

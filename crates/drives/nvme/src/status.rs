@@ -34,6 +34,7 @@ pub enum StatusCode {
     TransientTransportError = 0x022,
     InvalidCommandSet = 0x02c,
     LbaOutOfRange = 0x080,
+    CapacityExceeded = 0x081,
     ReservationConflict = 0x083,
     FormatInProgress = 0x084,
     InvalidCompletionQueue = 0x100,

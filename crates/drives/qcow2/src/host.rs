@@ -172,7 +172,11 @@ impl Future for HostIo {
                     Status::Ok => Ok(data),
                     status => {
                         let name = self.operation.name();
-                        Err(io::Error::other(format!("the drive's {name} ended: {status:?}")))
+                        let kind = match status {
+                            Status::NoSpace => io::ErrorKind::StorageFull,
+                            _ => io::ErrorKind::Other,
+                        };
+                        Err(io::Error::new(kind, format!("the drive's {name} ended: {status:?}")))
                     }
                 })
             }

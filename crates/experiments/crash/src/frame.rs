@@ -133,6 +133,7 @@ impl Frame<'_> {
                     Status::Ok => 0,
                     Status::ReadError => 1,
                     Status::WriteError => 2,
+                    Status::NoSpace => 3,
                 });
             }
             Frame::Output { at, bytes } => {
@@ -249,6 +250,7 @@ impl<'a> Cursor<'a> {
                     0 => Status::Ok,
                     1 => Status::ReadError,
                     2 => Status::WriteError,
+                    3 => Status::NoSpace,
                     _ => return Err(Missing::Sense),
                 };
                 Frame::Completion { drive, level, place, at, status }

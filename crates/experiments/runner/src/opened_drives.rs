@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
 use stasis_crash::{FaultInjector, Level, TraceStream};
-use stasis_drive::{Drive, Faults, Layer, LoadSpec, PowerCuts, Properties, Region, SharedDrive};
+use stasis_drive::{
+    Drive, DriveFault, DriveFaultKind, Faults, Layer, LoadSpec, PowerCuts, Properties, Region,
+    SharedDrive,
+};
 use stasis_experiment::Interface;
-use stasis_machine::{Controller, DriveConfig};
+use stasis_machine::{Controller, DriveConfig, Pause};
 use stasis_media::{Execution, HostMedium, Medium, MediumSpec, OpenOptions, Pieces};
 use stasis_models::BuildContext;
 use stasis_qcow2::{Opening, Settings};
@@ -129,7 +132,16 @@ impl<'a> Drives<'a> {
             layer = Box::new(stream.tap(layer, Level::Guest, drive.block_size()));
         }
         let controller = controller(drive, &*layer)?;
-        Ok(DriveConfig { drive: layer, tenant, controller })
+        let gone = drive.faults.iter().filter(|fault| fault.kind == DriveFaultKind::Gone);
+        let absences = gone
+            .map(|&DriveFault { number, begin, end, triggered, .. }| Pause {
+                number,
+                begin,
+                end,
+                triggered,
+            })
+            .collect();
+        Ok(DriveConfig { drive: layer, tenant, controller, absences })
     }
 
     /// A drive on its medium, in which `pieces` lie.

@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use stasis_drive::faults::MAX_OLD_BYTES;
 use stasis_drive::power_cut::MAX_UNSETTLED;
+use stasis_drive::DriveFaultKind;
 use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
 use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
@@ -60,7 +62,7 @@ struct Passed {
     drives: Vec<PassedDrive>,
     /// The same as [`InnerJob::passed`].
     places: Vec<Vec<usize>>,
-    /// Bytes of the media in RAM, and of what power cuts can take.
+    /// Bytes of the media in RAM, of what power cuts can take, and of what stale reads return.
     ram: u64,
 }
 
@@ -71,6 +73,10 @@ impl Passed {
             if drive.cuts > 0 {
                 // Of each change both what it wrote and what was there before.
                 passed.ram += 2 * MAX_UNSETTLED;
+            }
+            if drive.faults.iter().any(|fault| fault.kind == DriveFaultKind::StaleRead) {
+                // Each sector is a node of a map.
+                passed.ram += 2 * MAX_OLD_BYTES;
             }
             let place = match &drive.spec.medium {
                 MediumSpec::Ram { size } => {

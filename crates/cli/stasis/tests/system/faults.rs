@@ -188,3 +188,61 @@ fn a_network_is_parted_and_slow_between_those_who_are_named() {
         assert!(read("first", name) == read("second", name), "{name}");
     }
 }
+
+/// A drive with room for 2 MiB, and one that is pulled out under a reader and put back.
+const LEFT: &str = r#"
+engine  = "exact"
+command = ["sh", "-c", '''
+to() { dd if=/tmp/data of=/dev/nvme$1n1 bs=64k seek=$2 oflag=direct 2>&1 | grep -o "No space.*" || echo written; }
+head -c 1M /dev/urandom > /tmp/data
+to 0 0; to 0 16; to 0 32; to 0 0; blkdiscard -o 1M -l 1M /dev/nvme0n1; to 0 32
+to 1 0; (dd if=/dev/nvme1n1 of=/tmp/read bs=64k iflag=direct 2>&1 | grep -o "Input/output error") &
+sleep 0.1; stasis-fault pull; wait; ls /dev/nvme1n1 2> /dev/null || echo gone
+until [ -e /dev/nvme1n1 ]; do sleep 0.01; done
+cmp -n 1M /tmp/data /dev/nvme1n1 && echo back
+to 0 48''']
+
+[[drive]]
+name   = "full"
+model  = "fixed:100us"
+medium = "ram:8MiB"
+
+[[drive]]
+name   = "slot"
+model  = "fixed:10ms"
+medium = "ram:8MiB"
+
+[[fault]]
+kind  = "full"
+drive = "full"
+space = "2MiB"
+
+[[fault]]
+kind  = "gone"
+drive = "slot"
+name  = "pull"
+when  = "asked"
+begin = "5ms"
+end   = "2s"
+"#;
+
+#[test]
+#[ignore = "boots a guest twice: make slow-test"]
+fn a_drive_has_no_room_and_another_is_pulled_out_of_its_slot() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("left.toml"), LEFT).unwrap();
+    for results in ["first", "second"] {
+        let run = bench.run(&["left.toml", "--results", results]);
+        run.expect(0);
+        let none = "No space left on device";
+        let expected = ["written", "written", none, "written", "written", "written"];
+        let pulled = ["Input/output error", "gone", "back", none];
+        let all: Vec<_> = expected.iter().chain(&pulled).copied().collect();
+        assert_eq!(run.stdout.lines().collect::<Vec<_>>(), all);
+    }
+    let faults = bench.json("first/summary.json")["faults"].clone();
+    assert!(faults[0]["happened"].as_u64().unwrap() >= 2, "{faults}");
+    assert_eq!(faults[1]["happened"], 1);
+    let read = |name: &str| std::fs::read(bench.path(name)).unwrap();
+    assert!(read("first/faults.parquet") == read("second/faults.parquet"));
+}

@@ -6,9 +6,11 @@ use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, Command, Operation, Random, Request, Status, Tag, SECTOR};
 use stasis_run_events::FaultRecord;
 
+use super::old_versions::{OldVersions, StaleSectors};
+use super::room::Room;
 use super::{changes, DriveFault, DriveFaultKind};
 use crate::join::flip;
-use crate::{Control, Decorator, Done, Layer};
+use crate::{Control, Decorator, Done, Layer, Sampling};
 
 /// Limit on the sectors with a wrong bit.
 pub const MAX_ROTTEN: u64 = 4096;
@@ -27,6 +29,10 @@ pub struct Faults {
     passed: u64,
     /// Sectors with a wrong bit: the bit of each.
     rotten: BTreeMap<u64, u64>,
+    /// What was written, where a fault asks for the room that it takes.
+    room: Option<Room>,
+    /// What was overwritten since the start, where a fault brings it back.
+    old: Option<OldVersions>,
     from_lower: Vec<Done>,
 }
 
@@ -39,14 +45,17 @@ struct Fault {
     happened: u64,
     /// Whether its sectors have been chosen.
     rotted: bool,
+    /// Of a full drive, once the fault has begun: sectors that it has room for.
+    room: Option<u64>,
 }
 
 /// A command's number, and the faults that have befallen it.
 #[derive(Default)]
 struct Mark {
     order: u64,
-    fails: bool,
+    fails: Option<Status>,
     corrupts: Option<u64>,
+    stale: StaleSectors,
     factor: f64,
     delay: Nanos,
 }
@@ -96,8 +105,12 @@ impl Faults {
             since: None,
             happened: 0,
             rotted: false,
+            room: None,
         };
+        let has = |kind| faults.iter().any(|fault| fault.kind == kind);
         Self {
+            room: has(DriveFaultKind::Full).then(Room::default),
+            old: has(DriveFaultKind::StaleRead).then(OldVersions::default),
             lower,
             control: Reports::default(),
             faults: faults.into_iter().map(fault).collect(),
@@ -155,10 +168,45 @@ impl Faults {
         }
     }
 
+    /// Notes what drives that are now full have room for.
+    fn fill(&mut self, now: Nanos) {
+        let Some(room) = &self.room else { return };
+        for fault in &mut self.faults {
+            if fault.spec.kind == DriveFaultKind::Full && fault.room.is_none() && fault.holds(now) {
+                let space = fault.spec.space.map(|space| space / SECTOR);
+                fault.room = Some(space.unwrap_or(room.taken()));
+            }
+        }
+    }
+
+    /// Whether a fault that depends on what was written before can befall `command`.
+    fn has_cause(&self, fault: &Fault, command: &Command) -> bool {
+        match (fault.spec.kind, &self.room, &self.old) {
+            (DriveFaultKind::Full, Some(room), _) => {
+                // What is rewritten needs no room.
+                let needed = room.needed(command);
+                needed > 0 && fault.room.is_some_and(|most| room.taken() + needed > most)
+            }
+            (DriveFaultKind::StaleRead, _, Some(old)) => old.has(command),
+            _ => true,
+        }
+    }
+
     /// Written sectors are right again.
     fn heal(&mut self, command: &Command) {
         if changes(command.operation) {
             self.heal_between(command.offset, command.offset + command.length);
+        }
+    }
+
+    /// Keeps what a command that goes below overwrites.
+    fn keep_old(&mut self, command: &Command) {
+        if self.old.is_none() || !changes(command.operation) || command.length == 0 {
+            return;
+        }
+        let data = self.peek(command.offset, command.length);
+        if let Some(old) = &mut self.old {
+            old.keep(command.offset / SECTOR, &data);
         }
     }
 
@@ -226,13 +274,24 @@ impl Faults {
                 let more = (done.at - done.submit) as f64 * (mark.factor - 1.0);
                 done.at = done.at.saturating_add(more.max(0.0) as u64).saturating_add(mark.delay);
             }
-            if mark.fails && done.status == Status::Ok {
-                (done.status, done.failed_at) = (done.command.operation.failure(), 0);
+            if let Some(status) = mark.fails.filter(|_| done.status == Status::Ok) {
+                (done.status, done.failed_at) = (status, 0);
             }
-            if let Some(seed) = mark.corrupts.filter(|_| done.status == Status::Ok) {
-                flip(&mut done.data, seed);
+            self.return_rotten(&mut done);
+            if done.status == Status::Ok {
+                mark.stale.put(&mut done.data);
+                if let Some(seed) = mark.corrupts {
+                    flip(&mut done.data, seed);
+                }
             }
+        } else {
+            self.return_rotten(&mut done);
         }
+        self.stall(done)
+    }
+
+    /// A read of sectors with a wrong bit has it.
+    fn return_rotten(&self, done: &mut Done) {
         if done.command.operation == Operation::Read && done.status == Status::Ok {
             let first = done.command.offset / SECTOR;
             let sectors = first..first + done.command.length / SECTOR;
@@ -243,7 +302,6 @@ impl Faults {
                 }
             }
         }
-        self.stall(done)
     }
 
     /// A command that ends during a stall ends with it.
@@ -285,15 +343,20 @@ impl Decorator for Faults {
         self.submitted += 1;
         let command = request.command;
         if self.control.begun.is_none() {
+            if let Some(room) = &mut self.room {
+                room.note(&command);
+            }
             return self.lower.submit(now, request);
         }
         self.rot(now);
+        self.fill(now);
         let (mut mark, mut writes, mut ends) =
             (Mark { order, ..Mark::default() }, Vec::new(), None);
         for index in 0..self.faults.len() {
             let kind = self.faults[index].spec.kind;
-            let acts =
-                kind != DriveFaultKind::Stall && self.faults[index].befalls(now, &command, order);
+            let acts = kind != DriveFaultKind::Stall
+                && self.has_cause(&self.faults[index], &command)
+                && self.faults[index].befalls(now, &command, order);
             if !acts {
                 continue;
             }
@@ -304,7 +367,10 @@ impl Decorator for Faults {
                     mark.factor = mark.factor.max(1.0) * spec.factor;
                     mark.delay = mark.delay.saturating_add(spec.delay);
                 }
-                DriveFaultKind::ReadError => mark.fails = true,
+                DriveFaultKind::ReadError => mark.fails = Some(Status::ReadError),
+                DriveFaultKind::StaleRead => {
+                    mark.stale = self.old.as_ref().map(|old| old.of(&command)).unwrap_or_default();
+                }
                 DriveFaultKind::FlushError => ends = Some(Status::WriteError),
                 DriveFaultKind::LostFlush if command.operation == Operation::Flush => {
                     ends = ends.or(Some(Status::Ok));
@@ -314,30 +380,46 @@ impl Decorator for Faults {
                     mark.corrupts = Some(self.faults[index].random.below(u64::MAX));
                 }
                 DriveFaultKind::WriteError
+                | DriveFaultKind::Full
                 | DriveFaultKind::LostWrite
                 | DriveFaultKind::TornWrite
                 | DriveFaultKind::MisdirectedWrite => {
-                    mark.fails |= kind == DriveFaultKind::WriteError;
+                    mark.fails = mark.fails.or(match kind {
+                        DriveFaultKind::WriteError => Some(Status::WriteError),
+                        DriveFaultKind::Full => Some(Status::NoSpace),
+                        _ => None,
+                    });
                     if writes.is_empty() {
                         writes = self.writes(kind, index, &request);
                     }
                 }
-                DriveFaultKind::Stall | DriveFaultKind::BitRot => {}
+                DriveFaultKind::Stall | DriveFaultKind::BitRot | DriveFaultKind::Gone => {}
             }
         }
         if let Some(status) = ends {
             return self.end(now, order, request, status);
         }
+        if let Some(room) = self.room.as_mut().filter(|_| mark.fails.is_none()) {
+            room.note(&command);
+        }
         self.marks.insert(request.tag, mark);
         match &writes[..] {
-            [] => self.heal(&command),
+            [] => {
+                self.keep_old(&command);
+                self.heal(&command);
+            }
             // The part that is taken back begins behind the written one; the moved part follows.
             [(taken_back, _), moved @ ..] => {
                 let written = (command.offset, *taken_back);
                 let moved =
                     moved.iter().map(|(offset, data)| (*offset, offset + data.len() as u64));
                 let healed: Vec<_> = std::iter::once(written).chain(moved).collect();
-                healed.into_iter().for_each(|(begin, end)| self.heal_between(begin, end));
+                for (begin, end) in healed {
+                    self.heal_between(begin, end);
+                    if let Some(old) = &mut self.old {
+                        old.forget(begin / SECTOR..end / SECTOR);
+                    }
+                }
             }
         }
         self.lower.submit(now, request);
@@ -374,6 +456,9 @@ impl Decorator for Faults {
 
     fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
         self.heal(&command);
+        if let Some(room) = &mut self.room {
+            room.note(&command);
+        }
         self.lower.instant(command, data)
     }
 
@@ -400,9 +485,17 @@ impl Control for Faults {
         let begun = self.control.begun.is_some();
         let its = |fault: &&mut Fault| begun && fault.spec.triggered && fault.spec.number == number;
         if let Some(fault) = self.faults.iter_mut().find(its) {
-            (fault.since, fault.rotted) = (Some(now), false);
+            (fault.since, fault.rotted, fault.room) = (Some(now), false, None);
         }
         self.lower.control().begin_fault(number, now);
+    }
+
+    fn cut_power(&mut self, sampling: Sampling) {
+        // What is overwritten may be there again: older versions are none.
+        if let Some(old) = &mut self.old {
+            old.forget(0..u64::MAX);
+        }
+        self.lower.control().cut_power(sampling);
     }
 
     fn take_faults(&mut self, faults: &mut Vec<FaultRecord>) {

@@ -1,13 +1,16 @@
-//! Faults of a drive: it becomes slow, refuses, loses, tears or misplaces writes, and returns wrong
-//! bytes, within the times, places and shares that an experiment gives.
+//! Faults of a drive: it becomes slow, refuses, loses, tears or misplaces writes, returns wrong or
+//! old bytes, and has no room left, within the times, places and shares that an experiment gives.
 //!
 //! The faults act between a drive and what uses it, so that they are the same for every model, and
 //! a layer above (an image, a scheduler, the guest's own checks) meets them as it would in a
 //! machine.
 
 mod layer;
+mod old_versions;
+mod room;
 
 pub use layer::{Faults, MAX_ROTTEN};
+pub use old_versions::MAX_OLD_BYTES;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,11 +44,17 @@ pub enum DriveFaultKind {
     /// At the fault's beginning one bit goes wrong in each of `times` sectors, until it is written
     /// again.
     BitRot,
+    /// A read returns of each sector what was there before its last write.
+    StaleRead,
+    /// A write that needs more room than `space` leaves ends with an error and changes nothing.
+    Full,
+    /// The drive is not on its bus. Its machine brings this about, and not the layer.
+    Gone,
 }
 
 impl DriveFaultKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Slow,
         Self::Stall,
         Self::ReadError,
@@ -57,6 +66,9 @@ impl DriveFaultKind {
         Self::LostFlush,
         Self::CorruptRead,
         Self::BitRot,
+        Self::StaleRead,
+        Self::Full,
+        Self::Gone,
     ];
 
     /// Name of the kind in experiments and results.
@@ -73,6 +85,9 @@ impl DriveFaultKind {
             Self::LostFlush => "lost-flush",
             Self::CorruptRead => "corrupt-read",
             Self::BitRot => "bit-rot",
+            Self::StaleRead => "stale-read",
+            Self::Full => "full",
+            Self::Gone => "gone",
         }
     }
 
@@ -89,8 +104,9 @@ impl DriveFaultKind {
             Self::TornWrite => command.operation == Operation::Write && command.length > SECTOR,
             Self::MisdirectedWrite => command.operation == Operation::Write,
             Self::LostFlush => command.operation == Operation::Flush || command.fua,
-            Self::CorruptRead => command.operation == Operation::Read,
-            Self::BitRot => false,
+            Self::CorruptRead | Self::StaleRead => command.operation == Operation::Read,
+            Self::Full => changes && command.operation != Operation::Discard,
+            Self::BitRot | Self::Gone => false,
         }
     }
 }
@@ -130,6 +146,10 @@ pub struct DriveFault {
     pub factor: f64,
     /// Of [`DriveFaultKind::Slow`]: added to a command's time (ns).
     pub delay: Nanos,
+    /// Of [`DriveFaultKind::Full`]: bytes that the drive has room for; what is taken as it begins if
+    /// none are given.
+    #[serde(default)]
+    pub space: Option<u64>,
     /// Whether something else than time brings it about: its times count from that.
     #[serde(default)]
     pub triggered: bool,

@@ -91,6 +91,7 @@ impl ControllerMut<'_> {
                 Some(ocssd::write_failure(slot.operation))
             }
             Status::WriteError => Some(StatusCode::WriteFault),
+            Status::NoSpace => Some(StatusCode::CapacityExceeded),
         };
         self.io.statistics.media_errors += u128::from(status == Status::ReadError);
         // The first block known to have failed: in the source, for a copy that cannot read.

@@ -327,6 +327,7 @@ impl Core {
 fn status(outcome: io::Result<()>, failure: Status) -> Status {
     match outcome {
         Ok(()) => Status::Ok,
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Status::NoSpace,
         Err(_) => failure,
     }
 }

@@ -13,13 +13,13 @@ use stasis_block::clock::Nanos;
 use stasis_block::units;
 use stasis_channel::{Begins, GuestFault, ScheduledGuestFault};
 use stasis_config::listed;
-use stasis_drive::DriveFault;
+use stasis_drive::{DriveFault, DriveFaultKind};
 use stasis_media::MediumSpec;
 use stasis_network::{NetworkFault, NetworkSpec};
 
 use crate::file::missing;
 use crate::triggers::{FaultTrigger, Trigger};
-use crate::{DriveSpec, Experiment, MachineSpec};
+use crate::{DriveSpec, Experiment, Interface, MachineSpec};
 
 pub use kinds::MachineFailureKind;
 use kinds::{FaultKind, GuestFaultKind, PAUSE};
@@ -91,6 +91,11 @@ impl Experiment {
                 }
                 Some(name) if fault.is_triggered() => self.check_own_drive(name).map_err(of)?,
                 Some(_) => {}
+            }
+            if let (FaultKind::Drive(DriveFaultKind::Gone), Some(name)) =
+                (fault.known().map_err(of)?, &fault.drive)
+            {
+                self.check_absence(name).map_err(of)?;
             }
         }
         Ok(())
@@ -169,6 +174,35 @@ impl Experiment {
             None => Err(format!("there is no drive `{name}`: no machine has one")),
             Some(_) => Err(missing("drive", name, names)),
         }
+    }
+
+    /// Refuses a drive that cannot leave its bus, and absences of it that meet.
+    fn check_absence(&self, name: &str) -> Result<(), String> {
+        self.check_own_drive(name)?;
+        let machines = self.machine.all();
+        let own = |drive: &&DriveSpec| drive.name.as_deref() == Some(name);
+        let in_machine = |machine: &&MachineSpec| machine.drives.iter().any(|drive| own(&drive));
+        let machine = machines.iter().find(in_machine).or(machines.first());
+        let drives = self.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
+        if drives.clone().find(own).is_some_and(|drive| drive.interface != Interface::Nvme) {
+            return Err(format!("drive {name} has no slot that it can leave: it is no NVMe drive"));
+        }
+        if machine.is_some_and(|machine| machine.rewind) {
+            return Err("a machine with rewind cannot have faults".into());
+        }
+        let all = self.faults_of(name)?;
+        let mut gone =
+            all.iter().filter(|fault| fault.kind == DriveFaultKind::Gone && !fault.triggered);
+        while let Some(one) = gone.next() {
+            let meets = |other: &&DriveFault| {
+                one.begin < other.end.unwrap_or(Nanos::MAX)
+                    && other.begin < one.end.unwrap_or(Nanos::MAX)
+            };
+            if let Some(other) = gone.clone().find(meets) {
+                return Err(format!("it is during fault {}", other.number.min(one.number)));
+            }
+        }
+        Ok(())
     }
 
     /// Whether any of the faults waits for a guest that asks.

@@ -75,6 +75,10 @@ pub struct ScheduledFault {
     /// Time that `slow` adds to a command's.
     #[serde(with = "units::duration_option")]
     pub delay: Option<Nanos>,
+    /// How much room a `full` drive has, what was written before included; by default what is taken
+    /// as the fault begins.
+    #[serde(with = "units::size_option")]
+    pub space: Option<u64>,
     /// Name of the process that `kill` kills: its program's, or its own.
     pub process: Option<String>,
     /// How much memory `memory-shortage` takes from the guest.
@@ -162,6 +166,7 @@ impl ScheduledFault {
             ("operations", !self.operations.is_empty()),
             ("factor", self.factor.is_some()),
             ("delay", self.delay.is_some()),
+            ("space", self.space.is_some()),
             ("process", self.process.is_some()),
             ("memory", self.memory.is_some()),
             ("by", self.by.is_some()),
@@ -201,6 +206,7 @@ impl ScheduledFault {
             operations: self.operations.clone(),
             factor: self.factor.unwrap_or(1.0),
             delay: self.delay.unwrap_or(0),
+            space: self.space,
             triggered: self.is_triggered(),
         })
     }

@@ -9,6 +9,7 @@ use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::PciDevice;
 
+use super::absences::{Absences, NATIVE_HOT_PLUG};
 use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
 use super::failures::Failures;
@@ -232,9 +233,11 @@ impl Machine {
         let fails = !config.failures.is_empty();
         let own = config.drives.len();
         let (mut drives, mut functions, mut controllers) = (Vec::new(), Vec::new(), Vec::new());
-        for DriveConfig { drive, tenant, controller } in
+        let mut absences = Absences::default();
+        for DriveConfig { drive, tenant, controller, absences: its } in
             config.drives.into_iter().chain(config.root)
         {
+            absences.add(drives.len(), its);
             let Plugged { device, function, link } = plug(&controller, &drive.properties().name)?;
             let mut device = DriveDevice::new(device, drive, tenant, is_lazy(&controller));
             if fails {
@@ -247,6 +250,7 @@ impl Machine {
         }
         let ports: Vec<_> = config.ports.into_iter().map(NetworkDevice::new).collect();
         let mut bus = bus(functions, &ports);
+        absences.settle(&mut bus);
         let channel_function = bus.function(layout::CHANNEL_SLOT);
         let mailbox = channel_function.bar(stasis_channel::MAILBOX_BAR).unwrap_or(0);
         let mut regions: Vec<(u64, u64, u64)> = memory
@@ -264,6 +268,7 @@ impl Machine {
         Ok(Self {
             lazy: drives.iter().any(DriveDevice::is_lazy),
             pauses: Pauses::new(config.pauses),
+            absences,
             failures: Failures::new(config.failures),
             orders: Orders::new(config.orders),
             boot,
@@ -307,7 +312,8 @@ impl Machine {
             _ => "clocksource=kvm-clock",
         };
         let (khz, given) = (scale.khz(), &self.boot.command_line);
-        let line = format!("{BASE_COMMAND_LINE} {clock} tsc_early_khz={khz} {given}");
+        let slots = if self.absences.is_empty() { "" } else { NATIVE_HOT_PLUG };
+        let line = format!("{BASE_COMMAND_LINE}{slots} {clock} tsc_early_khz={khz} {given}");
         self.boot.command_line = line.trim_end().to_owned();
     }
 
@@ -342,6 +348,7 @@ impl Machine {
         }
         self.ports = self.ports.iter().map(|port| NetworkDevice::new(port.place)).collect();
         self.bus = bus(functions, &self.ports);
+        self.absences.settle(&mut self.bus);
         self.io_apic = IoApic::new(self.processors.len() as u32);
         self.cmos = Cmos::default();
         self.clock = PvClock::new(self.processors.len(), self.clock.reads());

@@ -24,6 +24,8 @@ pub struct DriveConfig {
     pub tenant: Option<TenantHandle>,
     /// How the controller presents it.
     pub controller: Controller,
+    /// When an NVMe drive is not on its bus; these do not overlap.
+    pub absences: Vec<Pause>,
 }
 
 /// How far time may be set back for a drive that is faster than the guest.

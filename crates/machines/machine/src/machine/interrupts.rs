@@ -35,6 +35,9 @@ impl Machine {
         if let (true, Some(drive)) = (written.reset, drive.and_then(|at| self.drives.get_mut(at))) {
             drive.reset();
         }
+        if let Some(message) = written.message {
+            self.send(timeline, None, message)?;
+        }
         let released = self.bus.function(written.slot).msix().map(|msix| msix.released());
         for message in released.into_iter().flatten() {
             self.send(timeline, None, message)?;

@@ -1,12 +1,14 @@
 //! Machines on one timeline: the loop that runs all their processors in turn, and what is due
 //! between turns: timers, completions, and what follows from them.
 
+mod absences;
 mod agent;
 mod attend;
 mod build;
 mod config;
 mod controller;
 mod debug;
+mod due_faults;
 mod exits;
 mod failures;
 mod interrupts;
@@ -87,6 +89,7 @@ impl Run<'_> {
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
                 machine.run_due_failures(&mut self.timeline, &self.kernel)?;
                 machine.run_due_pauses(&mut self.timeline);
+                machine.run_due_absences(&mut self.timeline)?;
                 machine.run_due_events(&mut self.timeline)?;
                 machine.wake(self.instant);
             }
@@ -128,6 +131,7 @@ impl Run<'_> {
             for machine in &mut self.machines {
                 machine.failures.trigger(number, at);
                 machine.pauses.trigger(number, at);
+                machine.absences.trigger(number, at);
                 machine.orders.trigger(number, at);
                 for drive in &mut machine.drives {
                     drive.control().begin_fault(number, at);

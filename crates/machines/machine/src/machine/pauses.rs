@@ -5,12 +5,10 @@ use std::collections::VecDeque;
 use stasis_block::clock::Nanos;
 use stasis_run_events::FaultRecord;
 
-use super::timeline::Timeline;
-use super::vm::Machine;
 use crate::freeze::Scale;
-use crate::vcpu::ProcessorState;
 
-/// A pause of a machine's processors; times count from the commands' start, or from its trigger.
+/// A pause of a machine's processors, or an absence of one of its drives; times count from the
+/// commands' start, or from its trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// Number among the experiment's faults.
@@ -80,7 +78,7 @@ impl Pauses {
     }
 
     /// Ends the present pause if it is over at `now` (ns); whether it is.
-    fn end(&mut self, now: Nanos) -> bool {
+    pub(super) fn end(&mut self, now: Nanos) -> bool {
         let over = self.until.is_some_and(|until| until <= now);
         if over {
             self.until = None;
@@ -89,36 +87,13 @@ impl Pauses {
     }
 
     /// Begins the next pause if it is time at `now` (ns).
-    fn start(&mut self, now: Nanos) -> Option<FaultRecord> {
+    pub(super) fn start(&mut self, now: Nanos) -> Option<FaultRecord> {
         let at = self.next_begin().filter(|at| *at <= now && self.until.is_none())?;
         let (begun, pause) = (self.begun?, self.coming.pop_front()?);
         let until = pause.end.map_or(Nanos::MAX, |end| begun.saturating_add(end));
         // One that a trigger has brought about may be over before the one in whose time it lies.
         self.until = Some(until.max(at));
         Some(FaultRecord { fault: pause.number, at, order: None, offset: 0, length: 0 })
-    }
-}
-
-impl Machine {
-    /// Ends and begins the pauses that are due.
-    pub(super) fn run_due_pauses(&mut self, timeline: &mut Timeline) {
-        let (now, now_ns) = (timeline.clock.now(), timeline.clock.now_ns());
-        if self.pauses.end(now_ns) {
-            for processor in &mut self.processors {
-                if processor.state == ProcessorState::Paused {
-                    processor.state = ProcessorState::Runnable;
-                    processor.time = processor.time.max(now);
-                }
-            }
-        }
-        if let Some(record) = self.pauses.start(now_ns) {
-            timeline.faults.push(record);
-            for processor in &mut self.processors {
-                if processor.state == ProcessorState::Runnable {
-                    processor.state = ProcessorState::Paused;
-                }
-            }
-        }
     }
 }
 

@@ -59,6 +59,7 @@ impl Run<'_> {
                     self.timeline.triggers.begin();
                     for machine in &mut self.machines {
                         machine.pauses.begin(now);
+                        machine.absences.begin(now);
                         machine.failures.begin(now);
                         machine.orders.begin(now);
                     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use stasis_block::clock::Nanos;
 use stasis_run_events::Ending;
 
+use super::absences::Absences;
 use super::controller::Controller;
 use super::failures::Failures;
 use super::orders::Orders;
@@ -34,6 +35,7 @@ pub(super) struct Machine {
     /// Whether any drive is to be polled for submissions.
     pub(super) lazy: bool,
     pub(super) pauses: Pauses,
+    pub(super) absences: Absences,
     pub(super) failures: Failures,
     pub(super) orders: Orders,
     /// How it boots.
@@ -112,6 +114,7 @@ impl Machine {
         let pause = self.pauses.next_event(scale);
         let failure = self.failures.next_event().map(|at| scale.to_ticks(at));
         let ports = ports.map(|at| scale.to_ticks(at));
+        let pause = pause.into_iter().chain(self.absences.next_event(scale));
         timers.chain(drives).chain(ports).chain(pause).chain(failure).min()
     }
 

@@ -15,6 +15,10 @@ const LINK_CAPABILITIES: usize = 0x0c;
 /// Link Control.
 pub(super) const LINK_CONTROL: usize = 0x10;
 const LINK_STATUS: usize = 0x12;
+const SLOT_CAPABILITIES: usize = 0x14;
+/// Slot Control.
+const SLOT_CONTROL: usize = 0x18;
+/// Slot Status.
 const SLOT_STATUS: usize = 0x1a;
 const ROOT_CONTROL: usize = 0x1c;
 const DEVICE_CAPABILITIES_2: usize = 0x24;
@@ -54,8 +58,21 @@ const RETRAIN: u16 = 1 << 5;
 const SLOT_CLOCK: u16 = 1 << 12;
 /// Link Status of a port: the link is up.
 const LINK_ACTIVE: u16 = 1 << 13;
+/// Capabilities: the port is connected to a slot.
+const HAS_SLOT: u16 = 1 << 8;
+/// Slot Capabilities: a device can come, and go without notice; commands are done at once. There
+/// are neither buttons, indicators, a power controller nor a latch.
+const HOT_PLUG: u32 = 1 << 5 | 1 << 6 | 1 << 18;
+/// Slot Status and Slot Control: a device has come or gone, and the interrupt for that.
+const PRESENCE_CHANGED: u16 = 1 << 3;
+/// Slot Control: hot-plug interrupts.
+const INTERRUPTS: u16 = 1 << 5;
 /// Slot Status: always set where there is no slot to be empty.
 const PRESENT: u16 = 1 << 6;
+/// Slot Status: the link went up or down.
+const LINK_CHANGED: u16 = 1 << 8;
+/// Slot Control: the interrupt for that.
+const ON_LINK_CHANGED: u16 = 1 << 12;
 /// Root Control: which errors and events interrupt.
 const ROOT_CONTROL_MASK: u16 = 0xf;
 /// Device Capabilities 2 and Control 2: completion timeouts can be turned off.
@@ -79,6 +96,8 @@ pub(super) struct Express {
     /// Where it begins.
     pub at: usize,
     pub port_type: PortType,
+    /// Whether the other end of its link is there.
+    pub connected: bool,
 }
 
 /// Initial registers of a capability, and their writable bits.
@@ -149,10 +168,57 @@ impl Express {
             }
             PortType::RootPort(_) => {
                 let control = change(LINK_CONTROL, &|control| control & !RETRAIN);
-                let up = if control & LINK_DISABLE == 0 { LINK_ACTIVE } else { 0 };
+                let up = control & LINK_DISABLE == 0 && self.connected;
+                let up = if up { LINK_ACTIVE } else { 0 };
                 change(LINK_STATUS, &|status| status & !LINK_ACTIVE | up);
                 false
             }
         }
     }
+}
+
+/// A port's slot, in which a device comes and goes.
+impl Express {
+    /// Makes it the slot `number`, and returns which of its 16-bit registers a guest can write.
+    pub(super) fn add_slot(&self, config: &mut [u8; CONFIG], number: u8) -> (usize, u16) {
+        let flags = register(config, self.at + CAPABILITIES) | HAS_SLOT;
+        config[self.at + CAPABILITIES..][..2].copy_from_slice(&flags.to_le_bytes());
+        let slot = HOT_PLUG | u32::from(number) << 19;
+        config[self.at + SLOT_CAPABILITIES..][..4].copy_from_slice(&slot.to_le_bytes());
+        (self.at + SLOT_CONTROL, INTERRUPTS | PRESENCE_CHANGED | ON_LINK_CHANGED)
+    }
+
+    /// A guest's write of `data` at `offset`: of Slot Status a 1 clears a bit.
+    pub(super) fn clear_events(&self, config: &mut [u8; CONFIG], offset: usize, data: &[u8]) {
+        let status = self.at + SLOT_STATUS;
+        let events = (PRESENCE_CHANGED | LINK_CHANGED).to_le_bytes();
+        for (at, byte) in (offset..).zip(data) {
+            if let Some(mask) = at.checked_sub(status).and_then(|at| events.get(at)) {
+                config[at] &= !(byte & mask);
+            }
+        }
+    }
+
+    /// The device in the slot has come or gone.
+    pub(super) fn change(&mut self, config: &mut [u8; CONFIG], connected: bool) {
+        self.connected = connected;
+        let at = self.at + SLOT_STATUS;
+        let status = register(config, at) & !PRESENT | PRESENCE_CHANGED | LINK_CHANGED;
+        let present = if connected { PRESENT } else { 0 };
+        config[at..at + 2].copy_from_slice(&(status | present).to_le_bytes());
+        self.settle(config);
+    }
+
+    /// Whether the slot asks for an interrupt.
+    pub(super) fn interrupts(&self, config: &[u8; CONFIG]) -> bool {
+        let status = register(config, self.at + SLOT_STATUS);
+        let control = register(config, self.at + SLOT_CONTROL);
+        let wanted = status & control & PRESENCE_CHANGED != 0
+            || status & LINK_CHANGED != 0 && control & ON_LINK_CHANGED != 0;
+        wanted && control & INTERRUPTS != 0
+    }
+}
+
+fn register(config: &[u8; CONFIG], at: usize) -> u16 {
+    u16::from_le_bytes([config[at], config[at + 1]])
 }

@@ -4,6 +4,7 @@ use stasis_block::Link;
 
 use super::express::{self, Express, PortType};
 use super::msix::{Msix, MAX_MSIX_VECTORS, MSIX_BAR, MSIX_BAR_SIZE, MSIX_PENDING};
+use crate::apic::Message;
 
 /// Bytes of the configuration space that holds anything. Behind these bytes a PCI Express function
 /// has an empty list of extended capabilities.
@@ -33,6 +34,13 @@ const NO_SOFT_RESET: u8 = 1 << 3;
 const POWER_STATE: u8 = 3;
 const D3_HOT: u8 = 3;
 
+/// The capability of message signalled interrupts (PCI Local Bus Specification 3.0, 6.8.1).
+const MSI: u8 = 5;
+const MSI_LENGTH: usize = 14;
+/// Its control register: addresses of 64 bits.
+const MSI_64_BIT: u8 = 1 << 7;
+const MSI_ENABLE: u16 = 1;
+
 /// The identity that a device reports.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity {
@@ -61,6 +69,8 @@ pub struct Function {
     /// Where the power management's control and status register is.
     power: Option<usize>,
     express: Option<Express>,
+    /// Where a slot's message is.
+    msi: Option<usize>,
     /// Where the next capability goes.
     free: usize,
 }
@@ -96,6 +106,7 @@ impl Function {
             msix: None,
             power: None,
             express: None,
+            msi: None,
             free: OTHERS,
         }
     }
@@ -162,8 +173,48 @@ impl Function {
             self.allow(at + offset, mask);
         }
         self.defaults = self.config;
-        self.express = Some(Express { at, port_type });
+        self.express = Some(Express { at, port_type, connected: true });
         self
+    }
+
+    /// Makes a port the slot `number`, in which a device comes and goes, with a message for that
+    /// (PCI Local Bus Specification 3.0, 6.8.1).
+    pub(super) fn with_slot(mut self, number: u8) -> Self {
+        let mut body = [0; MSI_LENGTH - 2];
+        body[0] = MSI_64_BIT;
+        let at = self.capability(MSI, &body);
+        for (offset, mask) in
+            [(2, MSI_ENABLE), (4, 0xfffc), (6, 0xffff), (8, 0xffff), (10, 0xffff), (12, 0xffff)]
+        {
+            self.allow(at + offset, mask);
+        }
+        self.msi = Some(at);
+        if let Some(express) = &self.express {
+            let (at, mask) = express.add_slot(&mut self.config, number);
+            self.allow(at, mask);
+        }
+        self
+    }
+
+    /// The device in a port's slot has come or gone.
+    pub(super) fn change_slot(&mut self, connected: bool) {
+        if let Some(express) = &mut self.express {
+            express.change(&mut self.config, connected);
+        }
+    }
+
+    /// Whether there is a device at the other end of a port's link.
+    pub(super) fn is_connected(&self) -> bool {
+        self.express.as_ref().is_none_or(|express| express.connected)
+    }
+
+    /// The message of a port whose slot asks for an interrupt, if it may send one.
+    pub(super) fn slot_message(&self) -> Option<Message> {
+        let at = self.msi.filter(|at| self.word(at + 2) & MSI_ENABLE != 0)?;
+        let wanted = self.express.as_ref().is_some_and(|of| of.interrupts(&self.config));
+        let word = |offset| u64::from(self.word(at + offset));
+        let address = word(4) | word(6) << 16 | word(8) << 32 | word(10) << 48;
+        wanted.then(|| Message::from_msi(address, self.word(at + 12).into()))
     }
 
     /// Lets the guest write these bits at `at`.
@@ -250,6 +301,9 @@ impl Function {
         }
         if let Some(msix) = &mut self.msix {
             msix.control(self.config[MSIX + 3]);
+        }
+        if let (Some(express), Some(_)) = (&self.express, self.msi) {
+            express.clear_events(&mut self.config, offset, data);
         }
         if let (Some(at), Some(before)) = (self.power, power) {
             // A state that there is not is ignored (7.5.2.2).

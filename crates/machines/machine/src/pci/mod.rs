@@ -19,6 +19,8 @@ pub use function::{Function, Identity};
 pub use msix::MSIX_BAR;
 use port::{RootPort, WINDOW};
 
+use crate::apic::Message;
+
 /// Limit on the devices on bus 0.
 pub const SLOTS: usize = 32;
 /// The last bus that there can be: one behind each slot.
@@ -42,6 +44,8 @@ pub struct Written {
     pub slot: usize,
     /// Whether it has been reset with that.
     pub reset: bool,
+    /// Message of its root port, to deliver now.
+    pub message: Option<Message>,
 }
 
 /// Bus 0, and behind its root ports one bus with one device each. A device
@@ -82,6 +86,22 @@ impl Bus {
         let number = self.ports.len() as u8 + 1;
         self.ports.push(RootPort::new(number, slot, link, from, *next));
         slot
+    }
+
+    /// Makes the device in `slot` one that [comes and goes](Self::change_slot), where it is behind
+    /// a root port.
+    pub fn make_hot_plug(&mut self, slot: usize) {
+        if let Some(port) = self.ports.iter_mut().find(|port| port.below == slot) {
+            port.make_hot_plug(slot as u8);
+        }
+    }
+
+    /// The device in `slot` has come or gone, with which it is reset. Returns the message of its
+    /// port to deliver now.
+    pub fn change_slot(&mut self, slot: usize, connected: bool) -> Option<Message> {
+        self.functions[slot].reset();
+        let port = self.ports.iter_mut().find(|port| port.below == slot)?;
+        port.change_slot(connected)
     }
 
     /// The function in `slot`, or behind its root port.
@@ -150,8 +170,8 @@ impl Bus {
             return None;
         }
         let (selected, register) = self.selected(port)?;
-        let (slot, wanted) = match selected {
-            Selected::Function(slot) => (slot, self.functions[slot].write(register, data)),
+        let (slot, (wanted, message)) = match selected {
+            Selected::Function(slot) => (slot, (self.functions[slot].write(register, data), None)),
             Selected::Port(port) => {
                 let port = &mut self.ports[port];
                 (port.below, port.write(register, data))
@@ -161,6 +181,6 @@ impl Bus {
         if reset {
             self.functions[slot].reset();
         }
-        Some(Written { slot, reset })
+        Some(Written { slot, reset, message })
     }
 }

@@ -5,6 +5,7 @@ use stasis_block::Link;
 
 use super::express::{self, PortType};
 use super::function::{Function, Identity, Wanted};
+use crate::apic::Message;
 
 /// A window to the bus behind a port begins and ends at multiples of this.
 pub(super) const WINDOW: u64 = 1 << 20;
@@ -52,6 +53,19 @@ impl RootPort {
         Self { function, below }
     }
 
+    /// Makes its link end in a slot, in which the device comes and goes.
+    pub fn make_hot_plug(&mut self, number: u8) {
+        let bare = std::mem::replace(&mut self.function, Function::new(ROOT_PORT));
+        self.function = bare.with_slot(number);
+    }
+
+    /// The device in its slot has come or gone: the message to deliver for that, if one is wanted.
+    pub fn change_slot(&mut self, connected: bool) -> Option<Message> {
+        let before = self.function.slot_message();
+        self.function.change_slot(connected);
+        self.function.slot_message().filter(|_| before.is_none())
+    }
+
     /// The bus behind it.
     pub fn bus(&self) -> u8 {
         (self.function.word(SECONDARY) & 0xff) as u8
@@ -60,6 +74,7 @@ impl RootPort {
     /// Whether the function behind the port can be reached.
     pub fn is_up(&self) -> bool {
         self.function.express_word(express::LINK_CONTROL) & express::LINK_DISABLE == 0
+            && self.function.is_connected()
             && self.function.word(BRIDGE_CONTROL) & SECONDARY_RESET == 0
     }
 
@@ -75,14 +90,15 @@ impl RootPort {
     }
 
     /// Whether the function behind it is to be reset: a link that goes down
-    /// does that, too.
-    pub fn write(&mut self, offset: usize, data: &[u8]) -> Wanted {
-        let up = self.is_up();
+    /// does that, too. And the message of an interrupt that becomes wanted.
+    pub fn write(&mut self, offset: usize, data: &[u8]) -> (Wanted, Option<Message>) {
+        let (up, before) = (self.is_up(), self.function.slot_message());
         self.function.write(offset, data);
+        let message = self.function.slot_message().filter(|_| before.is_none());
         if up && !self.is_up() {
-            Wanted::Reset
+            (Wanted::Reset, message)
         } else {
-            Wanted::Nothing
+            (Wanted::Nothing, message)
         }
     }
 }

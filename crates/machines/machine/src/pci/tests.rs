@@ -154,10 +154,10 @@ fn resets_are_told_and_forget_what_was_written() {
         set_config(&mut bus, control, 0);
         bus.port_write(0xcf8, &(1 << 31 | register).to_le_bytes());
         let written = bus.port_write(0xcfc, &on.to_le_bytes());
-        assert_eq!(written, Some(Written { slot: 1, reset: true }));
+        assert_eq!(written, Some(Written { slot: 1, reset: true, message: None }));
         bus.port_write(0xcf8, &(1 << 31 | register).to_le_bytes());
         let written = bus.port_write(0xcfc, &off.to_le_bytes());
-        assert_eq!(written, Some(Written { slot: 1, reset: false }));
+        assert_eq!(written, Some(Written { slot: 1, reset: false, message: None }));
         assert_eq!(config(&mut bus, ENDPOINT | 4) & 0xffff, 0);
         assert_eq!(config(&mut bus, ENDPOINT | 0x10), 4, "firmware's address is gone");
         assert_eq!(config(&mut bus, control), fresh);
@@ -181,4 +181,49 @@ fn a_link_that_is_off_hides_its_device() {
     assert_ne!(config(&mut bus, link) & ACTIVE, 0);
     assert_eq!(config(&mut bus, link) & 1 << 5, 0, "retrained at once");
     assert_eq!(config(&mut bus, ENDPOINT), 0x0002_5354);
+}
+
+#[test]
+fn a_device_leaves_its_slot_and_comes_back() {
+    let mut bus = express();
+    bus.make_hot_plug(1);
+    let express = PORT | capability(&mut bus, PORT, 0x10);
+    let message = PORT | capability(&mut bus, PORT, 5);
+    let at = capability(&mut bus, ENDPOINT, 0x10);
+    assert_eq!(config(&mut bus, express) >> 24 & 1, 1, "a slot");
+    assert_eq!(config(&mut bus, express + 0x14), 1 << 19 | 1 << 18 | 1 << 6 | 1 << 5);
+    let status = |bus: &mut Bus| config(bus, express + 0x18) >> 16;
+    let link = |bus: &mut Bus| config(bus, express + 0x10) >> 29 & 1;
+    assert_eq!((status(&mut bus), link(&mut bus)), (1 << 6, 1));
+    set_config(&mut bus, PORT | 4, 2);
+    set_config(&mut bus, ENDPOINT | 4, 2);
+    assert!(bus.find(0xc010_0010).is_some());
+    assert_eq!(bus.change_slot(1, false), None, "nobody asked for a message");
+    assert_eq!((status(&mut bus), link(&mut bus)), (1 << 8 | 1 << 3, 0));
+    assert_eq!((config(&mut bus, ENDPOINT), bus.find(0xc010_0010)), (u32::MAX, None));
+
+    // Of a 1 that is written to the status the bit goes; the control has no such bits.
+    bus.port_write(0xcf8, &(1 << 31 | (express + 0x18)).to_le_bytes());
+    bus.port_write(0xcfe, &(1u16 << 8).to_le_bytes());
+    assert_eq!(status(&mut bus), 1 << 3);
+    set_config(&mut bus, message + 4, 0xfee0_1000);
+    set_config(&mut bus, message + 12, 0x31);
+    set_config(&mut bus, message, 1 << 16);
+    let on = u32::from(1u16 << 12 | 1 << 5 | 1 << 3);
+    bus.port_write(0xcf8, &(1 << 31 | (express + 0x18)).to_le_bytes());
+    let written = bus.port_write(0xcfc, &(on as u16).to_le_bytes()).unwrap();
+    let sent = written.message.expect("an event waited");
+    assert_eq!((sent.vector, written.slot), (0x31, 1));
+    assert_eq!(bus.change_slot(1, true), None, "it has not been answered");
+    assert_eq!((status(&mut bus), link(&mut bus)), (1 << 8 | 1 << 6 | 1 << 3, 1));
+    set_config(&mut bus, express + 0x18, on | 0x0108 << 16);
+    assert_eq!(status(&mut bus), 1 << 6);
+    assert!(bus.change_slot(1, false).is_some());
+    set_config(&mut bus, express + 0x18, on | 0x0108 << 16);
+    assert!(bus.change_slot(1, true).is_some());
+
+    // It is as after power-on: without an address.
+    assert_eq!(config(&mut bus, ENDPOINT), 0x0002_5354);
+    assert_eq!((config(&mut bus, ENDPOINT | 4) & 2, config(&mut bus, ENDPOINT | 0x10)), (0, 4));
+    assert_eq!(capability(&mut bus, ENDPOINT, 0x10), at);
 }

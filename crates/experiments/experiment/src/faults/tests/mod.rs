@@ -55,11 +55,29 @@ fn wrong_faults_are_refused_by_name() {
         ("rate = 0.5", "length = 0", "at least one byte"),
         ("rate = 0.5", "operations = ['read']", "operations is for the kind `slow`"),
         ("rate = 0.5", "rats = 0.5", "did you mean `rate`?"),
+        ("rate = 0.5", "space = '1MiB'", "space is for the kind `full`, and not for `lost-write`"),
+        ("'lost-write'", "'full'", "rate means nothing for the kind `full`"),
+        ("'lost-write'", "'gone'", "rate means nothing for the kind `gone`"),
+        (
+            "'lost-write'\ndrive = 'log'\nrate = 0.5",
+            "'gone'\ndrive = 'log'\nlength = 512",
+            "length",
+        ),
+        (
+            "end = '2s'\n",
+            "end = '2s'\n[[fault]]\nkind = 'gone'\ndrive = 'log'\n\
+            [[fault]]\nkind = 'gone'\ndrive = 'log'\nbegin = '9s'\n",
+            "it is during fault 1",
+        ),
     ] {
         assert!(GOOD.contains(from), "{from}");
         let message = finish(&GOOD.replacen(from, to, 1)).unwrap_err();
         assert!(message.contains(expected), "{from} -> {to}: {message}");
     }
+    let gone = GOOD.replace("'lost-write'", "'gone'").replace("rate = 0.5\n", "");
+    finish(&gone).unwrap();
+    let message = finish(&gone.replace("'log'\nmodel", "'log'\ninterface = 'virtio-blk'\nmodel"));
+    assert!(message.unwrap_err().contains("drive log has no slot"));
     let machines = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\
          [[fault]]\nkind = 'pause'\nmachine = 'a'\nbegin = '1s'\nend = '2s'\n";
     assert_eq!(finish(machines).unwrap().faults[0].target(), "a");
