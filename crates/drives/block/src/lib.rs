@@ -5,6 +5,7 @@
 
 pub mod blkparse;
 pub mod clock;
+mod delivery;
 mod doorbells;
 pub mod inside;
 mod link;
@@ -20,6 +21,7 @@ pub mod splitmix;
 pub mod timeline;
 pub mod units;
 
+pub use delivery::Delivery;
 pub use doorbells::Doorbells;
 pub use link::{Link, LinkError};
 pub use model::{Completion, Fate, Health, Model, VendorCommand, VendorError};

@@ -1,7 +1,7 @@
 //! A completed command.
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Status, Tag};
+use stasis_block::{Command, Delivery, Status, Tag};
 use stasis_run_events::{IoRecord, IoStatus};
 
 /// A command that a layer has completed.
@@ -25,6 +25,8 @@ pub struct Done {
     pub order: u64,
     /// When it completed: its target time (ns).
     pub at: Nanos,
+    /// How the guest learns of it.
+    pub delivery: Delivery,
 }
 
 impl Done {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Operation, Request, Status, Tag};
+use stasis_block::{Command, Delivery, Operation, Request, Status, Tag};
 
 use crate::{Decorator, Done, Layer, Properties};
 
@@ -68,8 +68,19 @@ impl FlushBarriers {
     /// Ends a command that the layer below does not get.
     fn answer(&mut self, request: Request, status: Status, at: Nanos) {
         let Request { tag, queue, command, data, .. } = request;
-        let (submit, order, failed_at) = (at, 0, 0);
-        self.end(Done { tag, queue, command, status, failed_at, data, submit, order, at });
+        let (submit, order, failed_at, delivery) = (at, 0, 0, Delivery::Once);
+        self.end(Done {
+            tag,
+            queue,
+            command,
+            status,
+            failed_at,
+            data,
+            submit,
+            order,
+            at,
+            delivery,
+        });
     }
 
     fn hold_barrier(&mut self) {

@@ -3,7 +3,7 @@
 use slab::Slab;
 use stasis_block::clock::Nanos;
 use stasis_block::medium::{Finished, Medium, MediumError};
-use stasis_block::{Command, Fate, Operation, Request, Status, Tag, SECTOR};
+use stasis_block::{Command, Delivery, Fate, Operation, Request, Status, Tag, SECTOR};
 
 use crate::Done;
 
@@ -171,7 +171,8 @@ impl<M: Medium + ?Sized> Join<M> {
             }
             (outcome, _) => outcome,
         };
-        Some(Done { tag, queue, command, status, failed_at, data, submit, order, at })
+        let delivery = Delivery::Once;
+        Some(Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery })
     }
 
     /// Carries a command out at once, and waits for it ([`crate::Layer::instant`]).

@@ -3,7 +3,7 @@
 use slab::Slab;
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{Command, Request, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{Command, Delivery, Request, Status, Tag, VendorCommand, VendorError};
 use stasis_scheduler::{
     Dispatcher, GroupId, LimitId, LimitSpec, LimitStatistics, QueueId, QueueSpec, QueueStatistics,
     SchedulerSpec,
@@ -202,7 +202,10 @@ impl Scheduled {
         if let (Some(turns), Some(sent)) = (&mut self.turns, sent) {
             turns.ended(at, (tenant.index(), order), sent, &command);
         }
-        let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
+        // A fault of a controller is for a drive without a scheduler of the host.
+        let delivery = Delivery::Once;
+        let done =
+            Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery };
         self.due.push((tenant, done));
     }
 }

@@ -116,6 +116,8 @@ pub struct CompletionEntry {
     pub cid: u16,
     /// The status field without its phase bit.
     pub status: u16,
+    /// Whether no interrupt announces it.
+    pub quiet: bool,
 }
 
 impl CompletionEntry {

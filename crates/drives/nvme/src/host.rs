@@ -2,6 +2,7 @@
 //! errors and events.
 
 use stasis_block::clock::Nanos;
+use stasis_block::Delivery;
 
 use crate::attachments::Attachments;
 use crate::capsules::{ConnectedHost, DiscoveryEntry};
@@ -144,11 +145,37 @@ impl Host {
 
     /// Posts a completion, or holds it until its queue has room.
     pub fn post(&mut self, memory: &dyn Memory, id: CommandId, status: u16, result: u64) {
-        let Some(sq) = self.queues.submission(id.sq) else { return };
-        let cq_id = sq.cq;
-        let entry = CompletionEntry { result, sq_head: sq.head, sq_id: id.sq, cid: id.cid, status };
+        self.deliver(memory, id, status, result, Delivery::Once);
+    }
+
+    /// Posts a completion as `delivery` has it.
+    pub fn deliver(
+        &mut self,
+        memory: &dyn Memory,
+        id: CommandId,
+        status: u16,
+        result: u64,
+        delivery: Delivery,
+    ) {
+        let Some(sq) = self.queues.submission_mut(id.sq) else { return };
+        let times = match delivery {
+            _ if sq.is_stopped => 0,
+            Delivery::Once | Delivery::WithoutInterrupt => 1,
+            Delivery::Twice => 2,
+            Delivery::Never => 0,
+            Delivery::StopsQueue => {
+                sq.is_stopped = true;
+                0
+            }
+            Delivery::FailsController => {
+                self.registers.csts |= reg::CSTS_CFS;
+                return;
+            }
+        };
+        let (cq_id, sq_head, quiet) = (sq.cq, sq.head, delivery == Delivery::WithoutInterrupt);
+        let entry = CompletionEntry { result, sq_head, sq_id: id.sq, cid: id.cid, status, quiet };
         let Some(cq) = self.queues.completion_mut(cq_id) else { return };
-        cq.held.push_back(entry);
+        cq.held.extend(std::iter::repeat_n(entry, times));
         self.post_held(memory, cq_id);
     }
 
@@ -176,7 +203,7 @@ impl Host {
             }
             let put = cq.put(memory, entry);
             cq.held.pop_front();
-            if let Some(vector) = cq.vector {
+            if let Some(vector) = cq.vector.filter(|_| !entry.quiet) {
                 self.interrupts.completion(vector, queue != 0, self.now);
             }
             if self.or_fatal(put).is_none() {

@@ -28,18 +28,23 @@ pub struct SubmissionQueue {
     pub cq: u16,
     /// The first of two fused commands, whose second one has not come yet.
     pub fused: Option<SubmissionEntry>,
+    /// Whether a fault has stopped it: no command of it is fetched or completed.
+    pub is_stopped: bool,
 }
 
 impl SubmissionQueue {
     /// A queue in the host's memory.
     pub fn new(base: u64, size: u16, cq: u16) -> Self {
-        Self { place: Place::Memory(base), size, head: 0, tail: 0, cq, fused: None }
+        Self::at(Place::Memory(base), size, cq)
     }
 
     /// A queue whose commands come in capsules.
     pub fn of_capsules(size: u16, cq: u16) -> Self {
-        let place = Place::Capsules(VecDeque::new());
-        Self { place, size, head: 0, tail: 0, cq, fused: None }
+        Self::at(Place::Capsules(VecDeque::new()), size, cq)
+    }
+
+    fn at(place: Place<SQE_SIZE>, size: u16, cq: u16) -> Self {
+        Self { place, size, head: 0, tail: 0, cq, fused: None, is_stopped: false }
     }
 
     /// Takes a command that came in a capsule; whether there is room for it.

@@ -129,7 +129,7 @@ fn every_failure_says_what_the_specification_wants_of_it() {
         let cid = driver.submit(1, sqe);
         while let Some(mut request) = driver.controller.pop_request() {
             driver.perform(&mut request);
-            let ended = Ended { status: drive, failed_at };
+            let ended = Ended { failed_at, ..Ended::from(drive) };
             driver.controller.complete(&driver.ram, request.tag, ended, request.data);
         }
         let slot = driver.pairs[1].cq + u64::from(driver.pairs[1].head) * 16;
@@ -171,7 +171,7 @@ fn a_command_of_several_parts_names_the_block_of_the_part_that_failed() {
     }
     // The one that ends last has not failed.
     for (request, status) in parts.into_iter().zip([Status::ReadError, Status::Ok]) {
-        let ended = Ended { status, failed_at: 512 };
+        let ended = Ended { failed_at: 512, ..Ended::from(status) };
         driver.controller.complete(&driver.ram, request.tag, ended, request.data);
     }
     assert_eq!(driver.reap(1)[0].status, 0x281);

@@ -69,7 +69,7 @@ fn a_test_verifies_blocks_and_says_how_far_it_is() {
 fn what_cannot_be_read_is_named() {
     let mut driver = driver();
     assert_eq!(test(&mut driver, 2, EXTENDED), 0);
-    end(&mut driver, Ended { status: Status::ReadError, failed_at: 5 * 512 });
+    end(&mut driver, Ended { failed_at: 5 * 512, ..Ended::from(Status::ReadError) });
     let (_, _, result) = log(&mut driver);
     assert_eq!(result[..3], [0x27, 7, 0xf], "the media check failed");
     assert_eq!((result[12], result[16], result[24], result[25]), (2, 5, 2, 0x81));

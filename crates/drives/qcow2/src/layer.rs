@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
-use stasis_block::{Command, Operation, Request, Status, Tag, VendorCommand, VendorError};
+use stasis_block::{
+    Command, Delivery, Operation, Request, Status, Tag, VendorCommand, VendorError,
+};
 use stasis_drive::{Control, Done, Layer, Properties};
 
 use crate::core::{lock, Core};
@@ -232,8 +234,9 @@ impl Layer for Image {
         let order = self.submitted;
         self.submitted += 1;
         let end = move |tag: Tag, status: Status, data: Vec<u8>, at: Nanos| {
-            let (submit, failed_at) = (now, 0);
-            let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
+            let (submit, failed_at, delivery) = (now, 0, Delivery::Once);
+            let done =
+                Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery };
             lock(&finished).push_back(done);
         };
         self.tasks.spawn(async move {

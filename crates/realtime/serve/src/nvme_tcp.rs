@@ -403,7 +403,8 @@ fn fill(buffer: &mut [u8]) -> bool {
 fn complete(target: &mut Target, done: &mut Vec<Done>, counted: &mut Vec<Counted>) {
     for done in done.drain(..) {
         counted.push(Counted::from(&done));
-        let ended = Ended { status: done.status, failed_at: done.failed_at };
+        let ended =
+            Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
         target.complete(done.tag, ended, done.data);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use stasis_block::clock::Nanos;
-use stasis_block::{splitmix, Command, Operation, Random, Request, Status, Tag, SECTOR};
+use stasis_block::{splitmix, Command, Delivery, Operation, Random, Request, Status, Tag, SECTOR};
 use stasis_run_events::FaultRecord;
 
 use super::old_versions::{OldVersions, StaleSectors};
@@ -256,6 +256,7 @@ impl Faults {
             submit: now,
             order,
             at: now,
+            delivery: Delivery::Once,
         };
         let done = self.stall(done);
         self.hold(done);

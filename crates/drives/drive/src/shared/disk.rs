@@ -5,7 +5,9 @@ use std::time::Duration;
 use stasis_block::clock::Nanos;
 use stasis_block::medium::MediumError;
 use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{Command, Health, Operation, Request, Status, VendorCommand, VendorError};
+use stasis_block::{
+    Command, Delivery, Health, Operation, Request, Status, VendorCommand, VendorError,
+};
 
 use super::{Region, SharedDrive};
 use crate::{Control, Done, Layer, Properties};
@@ -108,8 +110,9 @@ impl Layer for VirtualDisk {
             let command = self.place(command, true);
             let (submit, at, order) = (now, now, 0);
             let member = &mut inner.members[self.number];
-            let failed_at = 0;
-            let done = Done { tag, queue, command, status, failed_at, data, submit, order, at };
+            let (failed_at, delivery) = (0, Delivery::Once);
+            let done =
+                Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery };
             member.due.push(done);
             return;
         }

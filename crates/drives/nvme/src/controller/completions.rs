@@ -1,6 +1,6 @@
 //! From the end of the drive's requests to the completion of a command.
 
-use stasis_block::{Operation, Status, Tag};
+use stasis_block::{Delivery, Operation, Status, Tag};
 
 use crate::changes::Change;
 use crate::ocssd;
@@ -17,12 +17,14 @@ pub struct Ended {
     pub status: Status,
     /// The first byte known to have failed, from the request's start; 0 for a request as a whole.
     pub failed_at: u64,
+    /// How the host learns of it, where it ends a command.
+    pub delivery: Delivery,
 }
 
 impl From<Status> for Ended {
     /// A request that ended with `status` as a whole.
     fn from(status: Status) -> Self {
-        Self { status, failed_at: 0 }
+        Self { status, failed_at: 0, delivery: Delivery::Once }
     }
 }
 
@@ -81,7 +83,7 @@ impl ControllerMut<'_> {
         &mut self,
         memory: &dyn Memory,
         slot: Slot,
-        Ended { status, failed_at }: Ended,
+        Ended { status, failed_at, delivery }: Ended,
         data: &[u8],
     ) -> u16 {
         let mut failure = match status {
@@ -145,10 +147,10 @@ impl ControllerMut<'_> {
         };
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
         match failure {
-            None => self.host.post(memory, command, 0, result),
+            None => self.host.deliver(memory, command, 0, result, delivery),
             Some((code, lba)) => {
                 let field = self.host.log_failure(command, code.into(), nsid, lba);
-                self.host.post(memory, command, field, result);
+                self.host.deliver(memory, command, field, result, delivery);
             }
         }
         self.fused_compared(memory, command, failure.is_none());

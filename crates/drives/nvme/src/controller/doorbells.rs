@@ -94,7 +94,7 @@ impl ControllerMut<'_> {
         while self.host.takes_commands() {
             let has_room = self.has_room_for_command(queue);
             let Some(sq) = self.host.queues.submission_mut(queue) else { return };
-            if sq.is_empty() {
+            if sq.is_empty() || sq.is_stopped {
                 return;
             }
             if !has_room {

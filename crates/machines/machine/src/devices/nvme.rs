@@ -127,7 +127,8 @@ impl DriveController for NvmeController {
             self.since_health = 0;
             self.controller.set_health(memory, drive.control().health());
         }
-        let ended = Ended { status: done.status, failed_at: done.failed_at };
+        let ended =
+            Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
         io.code = self.controller.complete(memory, done.tag, ended, done.data);
         // A comparison can fail where the drive has not.
         if io.code != 0 {

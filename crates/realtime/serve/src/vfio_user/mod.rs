@@ -499,7 +499,8 @@ fn complete(
 ) {
     let name = Arc::clone(&backend.name);
     backend.hand_back(done, clock, |done| {
-        let ended = Ended { status: done.status, failed_at: done.failed_at };
+        let ended =
+            Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
         device.controller().complete(memory, done.tag, ended, done.data);
         release(device, memory, follower, &name);
     });
