@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Operation, Request, Status, Tag};
+use stasis_block::{Command, Delivery, Operation, Request, Status, Tag};
 use stasis_drive::{Decorator, Done, Layer};
 
 /// A fault that can be injected.
@@ -142,6 +142,7 @@ impl FaultInjector {
             submit: now,
             order: 0,
             at: now,
+            delivery: Delivery::Once,
         };
         self.over.push_back(told);
         self.next = (self.next + 1) % OWN;
