@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use stasis_block::{Command, Operation, Request, Status};
+use stasis_block::{Command, Delivery, Operation, Request, Status};
 use stasis_drive::{Done, Drive, DriveFault, DriveFaultKind, Faults, Layer};
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_models::{BuildContext, ModelSpec};
@@ -45,6 +45,36 @@ fn drive() -> Drive {
 
 fn faulty(faults: Vec<DriveFault>) -> Faults {
     Faults::new(Box::new(drive()), faults, 7)
+}
+
+#[test]
+fn faults_of_a_controller_say_how_a_command_ends_and_change_nothing_else() {
+    let kinds = DriveFaultKind::ALL.into_iter().filter(|kind| kind.delivery().is_some());
+    assert_eq!(kinds.clone().count(), 5);
+    for kind in kinds {
+        let operations = vec![Operation::Read];
+        let spec = DriveFault { first: 1, times: Some(1), operations, ..fault(0, kind) };
+        let mut layer = faulty(vec![spec]);
+        layer.control().start(0);
+        let mut now = 0;
+        let data = vec![7; 4096];
+        let write = Command::new(Operation::Write, 0, 4096);
+        let read = Command::new(Operation::Read, 0, 4096);
+        let ways: Vec<_> = [(write, data.clone()), (write, data.clone()), (read, vec![0; 4096])]
+            .into_iter()
+            .chain([(read, vec![0; 4096])])
+            .map(|(command, buffer)| {
+                let done = carry_out(&mut layer, &mut now, command, buffer);
+                assert_eq!((done.status, &done.data), (Status::Ok, &data));
+                done.delivery
+            })
+            .collect();
+        let once = Delivery::Once;
+        assert_eq!(ways, [once, once, kind.delivery().unwrap(), once], "{kind:?}");
+        let mut records = Vec::new();
+        layer.control().take_faults(&mut records);
+        assert_eq!(records.iter().map(|record| record.order).collect::<Vec<_>>(), [Some(2)]);
+    }
 }
 
 /// One command from submission to completion.

@@ -58,6 +58,7 @@ struct Mark {
     stale: StaleSectors,
     factor: f64,
     delay: Nanos,
+    delivery: Delivery,
 }
 
 /// The records, and when the commands began: before that there are no faults.
@@ -245,7 +246,13 @@ impl Faults {
     }
 
     /// Ends a command that does not go below.
-    fn end(&mut self, now: Nanos, order: u64, request: Request, status: Status) {
+    fn end(
+        &mut self,
+        now: Nanos,
+        (order, delivery): (u64, Delivery),
+        request: Request,
+        status: Status,
+    ) {
         let done = Done {
             tag: request.tag,
             queue: request.queue,
@@ -256,7 +263,7 @@ impl Faults {
             submit: now,
             order,
             at: now,
-            delivery: Delivery::Once,
+            delivery,
         };
         let done = self.stall(done);
         self.hold(done);
@@ -270,7 +277,7 @@ impl Faults {
     /// A command as it leaves: its faults have acted.
     fn act(&mut self, mut done: Done) -> Done {
         if let Some(mark) = self.marks.remove(&done.tag) {
-            done.order = mark.order;
+            (done.order, done.delivery) = (mark.order, mark.delivery);
             if mark.factor > 0.0 {
                 let more = (done.at - done.submit) as f64 * (mark.factor - 1.0);
                 done.at = done.at.saturating_add(more.max(0.0) as u64).saturating_add(mark.delay);
@@ -394,11 +401,18 @@ impl Decorator for Faults {
                         writes = self.writes(kind, index, &request);
                     }
                 }
+                DriveFaultKind::LostCompletion
+                | DriveFaultKind::DoubledCompletion
+                | DriveFaultKind::LostInterrupt
+                | DriveFaultKind::StuckQueue
+                | DriveFaultKind::ControllerFailure => {
+                    mark.delivery = kind.delivery().unwrap_or_default();
+                }
                 DriveFaultKind::Stall | DriveFaultKind::BitRot | DriveFaultKind::Gone => {}
             }
         }
         if let Some(status) = ends {
-            return self.end(now, order, request, status);
+            return self.end(now, (order, mark.delivery), request, status);
         }
         if let Some(room) = self.room.as_mut().filter(|_| mark.fails.is_none()) {
             room.note(&command);

@@ -15,7 +15,7 @@ pub use old_versions::MAX_OLD_BYTES;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Operation, SECTOR};
+use stasis_block::{Command, Delivery, Operation, SECTOR};
 
 /// Kind of a drive's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -50,11 +50,21 @@ pub enum DriveFaultKind {
     Full,
     /// The drive is not on its bus. Its machine brings this about, and not the layer.
     Gone,
+    /// A command is carried out, and its controller never says so.
+    LostCompletion,
+    /// A completion comes twice.
+    DoubledCompletion,
+    /// A completion comes without its interrupt.
+    LostInterrupt,
+    /// The command's queue stands still from it on, until the host makes the queue anew.
+    StuckQueue,
+    /// The controller fails with the command, until it is reset.
+    ControllerFailure,
 }
 
 impl DriveFaultKind {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 19] = [
         Self::Slow,
         Self::Stall,
         Self::ReadError,
@@ -69,6 +79,11 @@ impl DriveFaultKind {
         Self::StaleRead,
         Self::Full,
         Self::Gone,
+        Self::LostCompletion,
+        Self::DoubledCompletion,
+        Self::LostInterrupt,
+        Self::StuckQueue,
+        Self::ControllerFailure,
     ];
 
     /// Name of the kind in experiments and results.
@@ -88,6 +103,23 @@ impl DriveFaultKind {
             Self::StaleRead => "stale-read",
             Self::Full => "full",
             Self::Gone => "gone",
+            Self::LostCompletion => "lost-completion",
+            Self::DoubledCompletion => "doubled-completion",
+            Self::LostInterrupt => "lost-interrupt",
+            Self::StuckQueue => "stuck-queue",
+            Self::ControllerFailure => "controller-failure",
+        }
+    }
+
+    /// How the host learns of a command's end, where the fault is one of the controller.
+    pub fn delivery(self) -> Option<Delivery> {
+        match self {
+            Self::LostCompletion => Some(Delivery::Never),
+            Self::DoubledCompletion => Some(Delivery::Twice),
+            Self::LostInterrupt => Some(Delivery::WithoutInterrupt),
+            Self::StuckQueue => Some(Delivery::StopsQueue),
+            Self::ControllerFailure => Some(Delivery::FailsController),
+            _ => None,
         }
     }
 
@@ -107,6 +139,11 @@ impl DriveFaultKind {
             Self::CorruptRead | Self::StaleRead => command.operation == Operation::Read,
             Self::Full => changes && command.operation != Operation::Discard,
             Self::BitRot | Self::Gone => false,
+            Self::LostCompletion
+            | Self::DoubledCompletion
+            | Self::LostInterrupt
+            | Self::StuckQueue
+            | Self::ControllerFailure => true,
         }
     }
 }

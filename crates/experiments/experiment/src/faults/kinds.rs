@@ -148,7 +148,9 @@ impl FaultKind {
             ("offset" | "length", Self::Drive(kind)) => !matches!(kind, Full | Gone),
             ("space", Self::Drive(kind)) => kind == Full,
             ("factor" | "delay", Self::Drive(kind)) => kind == Slow,
-            ("operations", Self::Drive(kind)) => matches!(kind, Slow | Stall),
+            ("operations", Self::Drive(kind)) => {
+                matches!(kind, Slow | Stall) || kind.delivery().is_some()
+            }
             (_, Self::Drive(_)) => true,
         }
     }

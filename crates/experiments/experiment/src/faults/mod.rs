@@ -92,10 +92,14 @@ impl Experiment {
                 Some(name) if fault.is_triggered() => self.check_own_drive(name).map_err(of)?,
                 Some(_) => {}
             }
-            if let (FaultKind::Drive(DriveFaultKind::Gone), Some(name)) =
-                (fault.known().map_err(of)?, &fault.drive)
+            if let (FaultKind::Drive(kind), Some(name)) = (fault.known().map_err(of)?, &fault.drive)
             {
-                self.check_absence(name).map_err(of)?;
+                if kind == DriveFaultKind::Gone {
+                    self.check_absence(name).map_err(of)?;
+                }
+                if kind.delivery().is_some() {
+                    self.check_controller_of(name, kind).map_err(of)?;
+                }
             }
         }
         Ok(())
@@ -174,6 +178,27 @@ impl Experiment {
             None => Err(format!("there is no drive `{name}`: no machine has one")),
             Some(_) => Err(missing("drive", name, names)),
         }
+    }
+
+    /// Refuses a drive without an NVMe controller of one machine in front of it.
+    fn check_controller_of(&self, name: &str, kind: DriveFaultKind) -> Result<(), String> {
+        self.check_own_drive(name)?;
+        let machines = self.machine.all();
+        let mut drives = self.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
+        let Some(drive) = drives.find(|drive| drive.name.as_deref() == Some(name)) else {
+            return Ok(());
+        };
+        let kind = kind.name();
+        if drive.interface != Interface::Nvme {
+            return Err(format!("{kind} is of an NVMe controller, and drive {name} has none"));
+        }
+        if matches!(drive.medium, MediumSpec::Qcow2 { .. }) {
+            return Err(format!(
+                "{kind} is of a controller, and the controller of drive {name} is before an image: \
+                 take a medium `ram` or `file`"
+            ));
+        }
+        Ok(())
     }
 
     /// Refuses a drive that cannot leave its bus, and absences of it that meet.

@@ -67,7 +67,7 @@ pub struct ScheduledFault {
     /// Length of that region; by default to the drive's end.
     #[serde(with = "units::size_option")]
     pub length: Option<u64>,
-    /// Operations that `slow` and `stall` befall; by default all.
+    /// Operations that `slow`, `stall` and the faults of a controller befall; by default all.
     pub operations: Vec<Operation>,
     /// Factor of `slow` on a command's time, at least 1.
     #[schemars(range(min = 1.0))]

@@ -53,7 +53,11 @@ fn wrong_faults_are_refused_by_name() {
         ("'lost-write'", "'stall'", "rate means nothing for the kind `stall`"),
         ("end = '2s'", "end = '1s'", "it ends at 1s, but begins at 1s"),
         ("rate = 0.5", "length = 0", "at least one byte"),
-        ("rate = 0.5", "operations = ['read']", "operations is for the kind `slow`"),
+        (
+            "rate = 0.5",
+            "operations = ['read']",
+            "operations means nothing for the kind `lost-write`",
+        ),
         ("rate = 0.5", "rats = 0.5", "did you mean `rate`?"),
         ("rate = 0.5", "space = '1MiB'", "space is for the kind `full`, and not for `lost-write`"),
         ("'lost-write'", "'full'", "rate means nothing for the kind `full`"),
@@ -76,6 +80,28 @@ fn wrong_faults_are_refused_by_name() {
     }
     let gone = GOOD.replace("'lost-write'", "'gone'").replace("rate = 0.5\n", "");
     finish(&gone).unwrap();
+    for kind in [
+        "lost-completion",
+        "doubled-completion",
+        "lost-interrupt",
+        "stuck-queue",
+        "controller-failure",
+    ] {
+        let of_controller =
+            GOOD.replace("'lost-write'", &format!("'{kind}'\noperations = ['read']"));
+        finish(&of_controller).unwrap();
+        let virtio =
+            of_controller.replace("'log'\nmodel", "'log'\ninterface = 'virtio-blk'\nmodel");
+        let message = finish(&virtio).unwrap_err();
+        assert!(message.contains("drive log has none"), "{kind}: {message}");
+        let image = of_controller.replacen(
+            "'log'\nmodel = 'null'\nmedium = 'ram:1MiB'",
+            "'log'\nmodel = 'null'\nmedium = { qcow2 = 'log.qcow2' }",
+            1,
+        );
+        let message = finish(&image).unwrap_err();
+        assert!(message.contains("before an image"), "{kind}: {message}");
+    }
     let message = finish(&gone.replace("'log'\nmodel", "'log'\ninterface = 'virtio-blk'\nmodel"));
     assert!(message.unwrap_err().contains("drive log has no slot"));
     let machines = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\
