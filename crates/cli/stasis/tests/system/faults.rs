@@ -92,6 +92,64 @@ fn faults_come_inside_a_guest() {
     assert!(read("first/faults.parquet") == read("second/faults.parquet"));
 }
 
+/// Each part of the run has a fault of the drive's controller, one command deep for the interrupt:
+/// with more, the next command's interrupt announces both.
+const CONTROLLER: &str = r#"
+engine  = "exact"
+command = ["sh", "-ec", '''
+for part in lost-completion doubled-completion lost-interrupt stuck-queue controller-failure; do
+  echo begin $part
+  depth=4
+  [ $part != lost-interrupt ] || depth=1
+  fio --name=r --filename=/dev/nvme0n1 --rw=randread --direct=1 --ioengine=io_uring \
+    --iodepth=$depth --number_ios=400 > /dev/null
+  dmesg -c | grep nvme || true
+done''']
+
+[[drive]]
+name   = "disk"
+model  = "fixed:100us"
+medium = { ram = "64MiB" }
+"#;
+
+#[test]
+#[ignore = "waits for the kernel's time-outs, in 5 runs' time: make slow-test"]
+fn controllers_fail_and_the_kernel_finds_out() {
+    let bench = Bench::new();
+    let kinds = [
+        "lost-completion",
+        "doubled-completion",
+        "lost-interrupt",
+        "stuck-queue",
+        "controller-failure",
+    ];
+    let mut text = CONTROLLER.to_owned();
+    for kind in kinds {
+        text += &format!("[[fault]]\nkind = '{kind}'\nat-output = '^begin {kind}'\ntimes = 1\n");
+    }
+    std::fs::write(bench.path("controller.toml"), text).unwrap();
+    for results in ["first", "second"] {
+        let run = bench.run(&["controller.toml", "--ios=parquet", "--results", results]);
+        run.expect(0);
+        let parts: Vec<&str> = run.stdout.split("begin ").skip(1).collect();
+        for (part, (kind, message)) in parts.iter().zip(kinds.into_iter().zip([
+            "timeout, reset controller",
+            "completed on queue 1",
+            "completion polled",
+            "timeout, reset controller",
+            "controller is down; will reset: CSTS=0x3",
+        ])) {
+            assert!(part.starts_with(kind) && part.contains(message), "{kind}: {}", run.stdout);
+        }
+    }
+    let summary = bench.json("first/summary.json");
+    let happened = summary["faults"].as_array().unwrap().iter();
+    assert!(happened.into_iter().all(|fault| fault["happened"] == 1), "{summary}");
+    let read = |name: &str| std::fs::read(bench.path(name)).unwrap();
+    assert!(read("first/faults.parquet") == read("second/faults.parquet"));
+    assert!(read("first/ios.parquet") == read("second/ios.parquet"));
+}
+
 /// Three machines send each other a datagram every 100 ms, 40 times, and count those that come.
 const PARTED: &str = r#"
 engine  = "exact"
