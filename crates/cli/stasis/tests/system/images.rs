@@ -134,6 +134,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
+#[ignore = "takes a minute and a half: make slow-test"]
 fn a_host_without_room_is_an_error_to_the_guest_until_there_is_room() {
     for way in ["flush", "barrier", "ordered"] {
         let bench = Bench::new();
