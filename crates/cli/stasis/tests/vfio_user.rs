@@ -29,11 +29,12 @@ fn device(path: &Path, id: &str, bus: &str) -> serde_json::Value {
             "socket": { "type": "unix", "path": path } })
 }
 
-/// The commands in the guest, as the guide has them.
-fn guide() -> &'static str {
+/// The last commands of a part of the guide, in the guest.
+fn guide(part: &str) -> &'static str {
     let guide = include_str!("../../../../docs/guides/vfio-user.md");
-    let part = guide.split("\n## In the guest\n").nth(1).unwrap();
-    part.split("```sh\n").nth(1).unwrap().split("```").next().unwrap()
+    let part = guide.split(&format!("\n## {part}\n")).nth(1).unwrap();
+    let part = part.split("\n## ").next().unwrap();
+    part.rsplit("```sh\n").next().unwrap().split("```").next().unwrap()
 }
 
 /// Runs a step of the guest's script, which is to succeed.
@@ -41,7 +42,8 @@ fn step(vm: &mut Vm, name: &str) -> String {
     let script = include_str!("guest/vfio_user.sh");
     let mut job = Job::new(vec!["bash".into(), "-c".into(), script.into()]);
     job.environment.insert("STEP".into(), name.into());
-    job.environment.insert("GUIDE".into(), guide().into());
+    let part = if name == "holds" { "Two guests, one drive" } else { "In the guest" };
+    job.environment.insert("GUIDE".into(), guide(part).into());
     job.limit_ms = Duration::from_secs(240).as_millis() as u64;
     job::succeed(vm, &job, &[])
 }
@@ -95,6 +97,26 @@ fn a_guest_has_drives_and_gets_them_back() {
     assert!(step(&mut vm, "back").contains("back with its data"));
     let log = std::fs::read_to_string(folder.path().join("serve.log")).unwrap();
     assert!(!log.contains("refused") && !log.contains("reach"), "{log}");
+}
+
+#[test]
+#[ignore = "boots two guests under a QEMU that few have: make slow-test"]
+fn two_guests_reserve_one_drive() {
+    let _qemu = newer_qemu::find();
+    let folder = tempfile::tempdir().unwrap();
+    let drive = "name=d,serial=SHARED,model=fixed:100us,medium=ram:64MiB";
+    let _server = serve(folder.path(), &["--drive", drive, "--vfio-user", "one.sock,two.sock"]);
+    let [mut one, mut two] = ["one", "two"].map(|name| {
+        let mut config = Config { shared_memory: true, memory: 512 << 20, ..Config::new(guest()) };
+        let device = device(&folder.path().join(format!("{name}.sock")), "d", "pcie.0");
+        config.arguments.extend(["-device".into(), device.to_string().into()]);
+        Vm::start(&config).unwrap()
+    });
+    assert!(step(&mut one, "holds").contains("reserved as the guide says"));
+    assert!(step(&mut two, "refused").contains("refused by name"));
+    assert!(step(&mut one, "write").contains("written"));
+    assert!(step(&mut two, "preempt").contains("reads what the other guest has written"));
+    assert!(step(&mut one, "preempted").contains("refused by name, and told"));
 }
 
 /// By the NVMe driver of the firmware, which polls without interrupts.

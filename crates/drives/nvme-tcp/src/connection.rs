@@ -22,6 +22,8 @@ const MAX_HOST_DATA: u32 = 128 << 10;
 const MAX_BUFFERED: usize = 8 << 20;
 /// Limit on the bytes that wait to be sent, above which nothing more is to be received.
 pub const MAX_OUTPUT: usize = 8 << 20;
+/// The beginning of a TLS connection: a record of type handshake, version 3 (RFC 8446 section 5.1).
+const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 /// Types of data blocks (NVMe-oF 1.1 section 2.1, NVMe/TCP 1.0 section 3.3.2).
 mod block {
     /// An offset into the data of the capsule.
@@ -237,6 +239,9 @@ impl Connection {
     /// The PDU at `at` of the input and its end, once all of it is there.
     fn next_pdu(&self, at: usize) -> Result<Option<(Header, usize)>, Fault> {
         let Some(raw) = self.input[at..].first_chunk::<COMMON>() else { return Ok(None) };
+        if self.state == State::New && raw[..2] == TLS_HANDSHAKE {
+            return Err(Fault::Tls);
+        }
         let header = Header::parse(raw);
         self.check_header(&header)?;
         let end = at + header.length as usize;

@@ -15,6 +15,9 @@ pub enum Fault {
         /// The first byte of the field.
         at: u16,
     },
+    /// The host begins TLS.
+    #[error("the host begins TLS (`--tls`), and this target does not encrypt; leave `--tls` out there, and have a tunnel encrypt")]
+    Tls,
     /// A PDU that cannot come now.
     #[error("PDU of type {0:#04x} out of sequence")]
     Sequence(u8),
@@ -53,7 +56,9 @@ impl Fault {
             Self::HeaderDigest(_) => Some((3, 0)),
             Self::Range(_) => Some((4, 0)),
             Self::Parameter(at) => Some((6, at.into())),
-            Self::Host(_) | Self::Authentication(_) | Self::Idle | Self::KeepAlive => None,
+            Self::Tls | Self::Host(_) | Self::Authentication(_) | Self::Idle | Self::KeepAlive => {
+                None
+            }
         }
     }
 }

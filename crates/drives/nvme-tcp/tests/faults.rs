@@ -19,6 +19,16 @@ fn ends_with(bench: &mut Bench, host: &mut Host, raw: &[u8]) -> (String, Option<
 }
 
 #[test]
+fn a_host_that_wants_tls_is_told_what_is_missing() {
+    let mut bench = Bench::new();
+    let mut host = Host::unopened(&mut bench);
+    // A ClientHello of 512 bytes: a record of type handshake, whose version is that of TLS 1.0.
+    let (fault, told) = ends_with(&mut bench, &mut host, &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
+    assert!(fault.contains("`--tls`") && fault.contains("does not encrypt"), "{fault}");
+    assert_eq!(told, None, "it would not understand a termination request");
+}
+
+#[test]
 fn every_fault_has_a_name_and_ends_its_connection_only() {
     type Break = fn(&mut Host, &mut Bench) -> Vec<u8>;
     let cases: [(&str, u16, Break); 12] = [

@@ -88,10 +88,11 @@ impl ControllerMut<'_> {
 
     /// Reports what has changed of the namespaces.
     pub(crate) fn report_changes(&mut self, memory: &dyn Memory) {
-        let Io { changes, attachments, .. } = &*self.io;
+        let Io { changes, attachments, reservations, .. } = &*self.io;
         if self.host.seen_changes != changes.count() {
             let features = self.io.features(self.host.id);
-            self.host.report_changes(memory, changes, features, attachments);
+            let of = (features, reservations.host_of(self.host.id));
+            self.host.report_changes(memory, changes, of, attachments);
         }
     }
 }

@@ -150,7 +150,8 @@ impl Formatting {
             }
         }
         let Io { changes, attachments, .. } = &*io;
-        host.report_changes(memory, changes, io.features(host.id), attachments);
+        let of = (io.features(host.id), io.reservations.host_of(host.id));
+        host.report_changes(memory, changes, of, attachments);
         host.post(memory, id, 0, 0);
     }
 }

@@ -18,7 +18,7 @@ use crate::keep_alive::KeepAlive;
 use crate::queue::CompletionQueue;
 use crate::queues::Queues;
 use crate::registers::{self as reg, Registers};
-use crate::reservations::ReservationLog;
+use crate::reservations::{HostId, ReservationLog};
 use crate::shadow::Shadow;
 use crate::status::{Failure, MORE, NO_LOCATION};
 use crate::transport::Transport;
@@ -44,6 +44,8 @@ pub struct Host {
     pub reservations: ReservationLog,
     /// The subsystems that a discovery controller names.
     pub discovery: Vec<DiscoveryEntry>,
+    /// Whether the drive's health has changed since the controller was last attended to.
+    pub has_news: bool,
     /// Changes of the subsystem that were reported.
     pub seen_changes: u64,
     /// Whether completions wait until the carrier releases them.
@@ -68,6 +70,7 @@ impl Host {
             keep_alive: KeepAlive::default(),
             reservations: ReservationLog::default(),
             discovery: Vec::new(),
+            has_news: false,
             seen_changes: 0,
             holds: false,
             now: 0,
@@ -80,7 +83,10 @@ impl Host {
         self.registers.csts = 0;
         match self.transport.has_capsules() {
             true => self.queues.reset_io(),
-            false => self.queues.reset(),
+            false => {
+                self.queues.reset();
+                self.reservations = ReservationLog::default();
+            }
         }
         self.interrupts.reset();
         self.events = Events::default();
@@ -274,11 +280,12 @@ impl Host {
 
     /// Reports the changes of namespaces that were not reported yet, as far as the host requested
     /// events of them. Those of namespaces that its controller does not have are not its concern.
+    /// `host`: as reservations know the host.
     pub fn report_changes(
         &mut self,
         memory: &dyn Memory,
         changes: &Changes,
-        features: &Features,
+        (features, host): (&Features, Option<HostId>),
         attachments: &Attachments,
     ) {
         let seen = std::mem::replace(&mut self.seen_changes, changes.count());
@@ -286,17 +293,23 @@ impl Host {
             Some(new) => {
                 for change in new {
                     if change.namespace().is_none_or(|nsid| attachments.has(self.id, nsid)) {
-                        self.report(memory, change, features);
+                        self.report(memory, change, features, host);
                     }
                 }
             }
             // Any of them may have been detached as well.
             None => (1..=attachments.count())
-                .for_each(|nsid| self.report(memory, Change::Namespace(nsid), features)),
+                .for_each(|nsid| self.report(memory, Change::Namespace(nsid), features, host)),
         }
     }
 
-    fn report(&mut self, memory: &dyn Memory, change: Change, features: &Features) {
+    fn report(
+        &mut self,
+        memory: &dyn Memory,
+        change: Change,
+        features: &Features,
+        host: Option<HostId>,
+    ) {
         match change {
             Change::Namespace(nsid) => {
                 self.events.namespace_changed(nsid);
@@ -305,7 +318,7 @@ impl Host {
                 }
             }
             Change::Attachment(id, nsid) if id == self.id => {
-                self.report(memory, Change::Namespace(nsid), features);
+                self.report(memory, Change::Namespace(nsid), features, host);
             }
             Change::Attachment(..) => {}
             Change::Zones(nsid) => {
@@ -324,9 +337,8 @@ impl Host {
                     self.event(memory, Event::ACCESS_CHANGED);
                 }
             }
-            Change::Reservation(nsid, host, notice) => {
-                let mine = self.connected.as_ref().is_some_and(|of| of.id == host);
-                if mine && self.reservations.add(notice, nsid) {
+            Change::Reservation(nsid, of, notice) => {
+                if host == Some(of) && self.reservations.add(notice, nsid) {
                     self.event(memory, Event::RESERVATION);
                 }
             }

@@ -106,6 +106,7 @@ impl Io {
     /// Drops the state that the reset of a controller clears. `alone`: no other one is enabled.
     pub fn reset(&mut self, controller: ControllerId, alone: bool) {
         self.slots.abandon_all(controller);
+        self.preempted.retain(|command| command.controller != controller);
         self.fused.reset(controller);
         self.reset_self_test(controller);
         // Directives are of the namespaces, whose other hosts go on.
@@ -134,6 +135,16 @@ impl Io {
     /// The features that the host of a controller has set.
     pub fn features(&self, controller: ControllerId) -> &Features {
         self.features.of(controller)
+    }
+
+    /// The host of a controller on PCIe is to name itself anew. What it had reserved without a name
+    /// ends (NVMe 1.4 section 5.21.1.25).
+    pub fn forget_host(&mut self, controller: ControllerId) {
+        let unnamed = HostId::Unnamed(controller);
+        for (nsid, (host, notice)) in self.reservations.unregister(unnamed) {
+            self.changes.add(Change::Reservation(nsid, host, notice));
+        }
+        self.reservations.set_host(controller, Some(unnamed));
     }
 
     /// Aborts the commands of a host's controllers for a namespace. The drive may still complete

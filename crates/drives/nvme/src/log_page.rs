@@ -54,6 +54,11 @@ pub fn on_fabrics(_config: &Config, transport: Transport) -> bool {
     transport.has_capsules()
 }
 
+/// Only those of drives that can have several hosts.
+pub fn where_shared(_config: &Config, transport: Transport) -> bool {
+    transport.is_shared()
+}
+
 /// Only those on PCIe.
 pub fn on_pcie(_config: &Config, transport: Transport) -> bool {
     !transport.has_capsules()
@@ -96,7 +101,7 @@ const PAGES: [(u8, Offered); 20] = [
     (FDP_HANDLE_USAGE, of_placement),
     (FDP_STATISTICS, of_placement),
     (FDP_EVENTS, of_placement),
-    (RESERVATIONS, on_fabrics),
+    (RESERVATIONS, where_shared),
     (SANITIZE, without_chunks),
     (CHANGED_ZONES, of_zones),
     (CHUNK_INFORMATION, of_chunks),

@@ -17,6 +17,7 @@ use crate::io::Io;
 use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
 use crate::placement::{kept_fdp, PlacementState};
+use crate::reservations::HostId;
 use crate::statistics::Statistics;
 use crate::transport::Transport;
 use crate::vendor::{Vendor, VendorRequest};
@@ -110,8 +111,18 @@ impl Subsystem {
         &self.io.config
     }
 
+    /// How many MSI-X vectors the carrier of a controller on PCIe is to offer.
+    pub fn vectors(&self) -> u16 {
+        self.config().vectors()
+    }
+
+    /// Whether the host of a controller has enabled it.
+    pub fn is_enabled(&self, id: ControllerId) -> bool {
+        self.host(id).is_some_and(Host::is_enabled)
+    }
+
     /// Adds a controller, which is not enabled yet; `None` if there are [`MAX_CONTROLLERS`].
-    /// The one of a drive on PCIe has the identifier 0; those of fabrics have others.
+    /// Those of a drive on PCIe have the identifiers from 0 on; those of fabrics others than 0.
     pub fn add_controller(&mut self, transport: Transport) -> Option<ControllerId> {
         let first = if transport.has_capsules() { 1 } else { 0 };
         let free = |index: &usize| self.hosts.get(*index).is_none_or(Option::is_none);
@@ -125,6 +136,9 @@ impl Subsystem {
         self.hosts[index] = Some(Host { seen_changes, now: self.now, ..host });
         if transport != Transport::Discovery {
             self.io.attachments.begin(id, None);
+        }
+        if transport == Transport::SharedPcie {
+            self.io.reservations.set_host(id, Some(HostId::Unnamed(id)));
         }
         Some(id)
     }
@@ -152,7 +166,7 @@ impl Subsystem {
 
     /// The host of a controller has named itself.
     pub(crate) fn set_host(&mut self, id: ControllerId, host: &ConnectedHost) {
-        self.io.reservations.set_host(id, Some(host.id));
+        self.io.reservations.set_host(id, Some(HostId::Named(host.id)));
         self.io.attachments.begin(id, Some(&host.nqn));
     }
 
@@ -197,7 +211,8 @@ impl Subsystem {
     pub fn waiting(&self, last: Option<ControllerId>) -> Option<ControllerId> {
         let waits = |host: &&Host| {
             last.is_none_or(|last| host.id > last)
-                && (host.queues.is_waiting()
+                && (host.has_news
+                    || host.queues.is_waiting()
                     || host.seen_changes != self.io.changes.count()
                     || self.formatting.controller() == Some(host.id)
                     || self.io.fused.waiting() == Some(host.id)
@@ -312,7 +327,11 @@ impl Subsystem {
     /// Sets the drive's health, for the SMART log; returns whether it differs from the last one,
     /// so that each controller is to be attended to.
     pub fn set_health(&mut self, health: Health) -> bool {
-        self.io.condition.set_health(health)
+        let news = self.io.condition.set_health(health);
+        if news {
+            self.hosts.iter_mut().flatten().for_each(|host| host.has_news = true);
+        }
+        news
     }
 
     /// Counts since the subsystem was made.

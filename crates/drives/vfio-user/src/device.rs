@@ -1,8 +1,7 @@
 //! The device: its regions, its interrupts, and the doorbells that it looks for.
 
-use stasis_block::clock::Nanos;
 use stasis_block::Health;
-use stasis_nvme::{Controller, Memory};
+use stasis_nvme::{Controller, ControllerId, Memory, Subsystem};
 
 use crate::config_space::{self, ConfigSpace};
 use crate::doorbells::Doorbells;
@@ -43,10 +42,21 @@ pub enum Handled<F> {
     Signal(Vec<u16>),
 }
 
+/// The drive behind the devices.
+pub struct Drive<'a> {
+    /// The subsystem, of which each device is a controller.
+    pub subsystem: &'a mut Subsystem,
+    /// Asked for before admin commands are begun.
+    pub health: &'a mut dyn FnMut() -> Health,
+}
+
 /// An NVMe controller on the PCI bus.
 #[derive(Debug)]
 pub struct Device {
-    controller: Controller,
+    /// The controller in its subsystem.
+    id: ControllerId,
+    /// How many MSI-X vectors there are.
+    vectors: u16,
     space: ConfigSpace,
     table: Vec<u8>,
     /// Vectors that were to be signalled while nothing was connected, a bit for each.
@@ -59,36 +69,27 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device as after power was switched on. `mapped`: clients map the doorbells, which the
-    /// carrier looks for; otherwise each ringing is a message.
-    pub fn new(controller: Controller, mapped: bool) -> Self {
-        let vectors = controller.vectors();
+    /// The device of a controller on PCIe, as after power was switched on. `mapped`: clients map the
+    /// doorbells, which the carrier looks for; otherwise each ringing is a message.
+    pub fn new(subsystem: &Subsystem, id: ControllerId, mapped: bool) -> Self {
+        let vectors = subsystem.vectors();
         Self {
+            id,
+            vectors,
             space: ConfigSpace::new(vectors),
             table: vec![0; usize::from(vectors) * TABLE_ENTRY],
             pending: 0,
             // A pair of doorbells for each queue pair, of which there is one more than vectors of
             // I/O queues: as many as vectors.
             seen: vec![0; 2 * usize::from(vectors)],
-            controller,
             mapped,
             accesses: 0,
         }
     }
 
-    /// The controller, for its requests and completions.
-    pub fn controller(&mut self) -> &mut Controller {
-        &mut self.controller
-    }
-
-    /// As [`Controller::next_deadline`].
-    pub fn next_deadline(&self) -> Option<Nanos> {
-        self.controller.next_deadline()
-    }
-
-    /// As [`Controller::in_flight`].
-    pub fn in_flight(&self) -> usize {
-        self.controller.in_flight()
+    /// The controller in its subsystem.
+    pub fn id(&self) -> ControllerId {
+        self.id
     }
 
     /// Whether clients map the doorbells.
@@ -102,8 +103,8 @@ impl Device {
     }
 
     /// Whether a driver rings doorbells in mapped memory.
-    pub fn is_polled(&self) -> bool {
-        self.mapped && self.space.is_bus_master() && self.controller.is_enabled()
+    pub fn is_polled(&self, subsystem: &Subsystem) -> bool {
+        self.mapped && self.space.is_bus_master() && subsystem.is_enabled(self.id)
     }
 
     /// Accesses to BAR 0 by messages so far: each one has trapped.
@@ -112,27 +113,30 @@ impl Device {
     }
 
     /// Everything as after power was switched on.
-    pub fn reset(&mut self, doorbells: &dyn Doorbells) {
-        self.controller.reset_function();
+    pub fn reset(&mut self, subsystem: &mut Subsystem, doorbells: &dyn Doorbells) {
+        if let Some(mut controller) = subsystem.controller(self.id) {
+            controller.reset_function();
+            while controller.pop_stale_doorbell().is_some() {}
+        }
         self.space.reset();
         self.table.fill(0);
         self.pending = 0;
-        while self.controller.pop_stale_doorbell().is_some() {}
         for (index, seen) in self.seen.iter_mut().enumerate() {
             doorbells.write(index, 0);
             *seen = 0;
         }
     }
 
-    /// Handles a request. `health` is asked for before admin commands are begun.
+    /// Handles a request. Other controllers are to be attended to then, where
+    /// [`Subsystem::waiting`] names them.
     ///
     /// # Errors
     /// Why it is refused.
     pub fn handle<F>(
         &mut self,
+        drive: &mut Drive,
         memory: &dyn Memory,
         doorbells: &dyn Doorbells,
-        health: &mut dyn FnMut() -> Health,
         request: Request<F>,
     ) -> Result<Handled<F>, Refusal> {
         let payload = match request {
@@ -153,13 +157,12 @@ impl Device {
                     return Err(Refusal::Index { command: command::IRQ_INFO, index });
                 }
                 let is_msix = index == layout::MSIX;
-                replies::irq_info(index, if is_msix { self.controller.vectors() } else { 0 })
+                replies::irq_info(index, if is_msix { self.vectors } else { 0 })
             }
             Request::SetVectors(vectors) => return self.vectors(vectors),
             Request::NoVectors => Payload::new(),
             Request::Trigger(vectors) => {
-                let there = self.controller.vectors();
-                if vectors.iter().any(|&vector| vector >= there) {
+                if vectors.iter().any(|&vector| vector >= self.vectors) {
                     let what = "vectors that there are not";
                     return Err(Refusal::Message { command: command::SET_IRQS, what });
                 }
@@ -168,17 +171,17 @@ impl Device {
             Request::Read { region, offset, count } => {
                 check(region, offset, count)?;
                 let mut data = vec![0; count as usize];
-                self.read(doorbells, region, offset, &mut data);
+                self.read(drive.subsystem, doorbells, (region, offset), &mut data);
                 replies::access(region, offset, count, &data)
             }
             Request::Write { region, offset, data } => {
                 let count = data.len() as u32;
                 check(region, offset, count)?;
-                self.write(memory, doorbells, health, region, offset, &data);
+                self.write(drive, memory, doorbells, (region, offset), &data);
                 replies::access(region, offset, count, &[])
             }
             Request::Reset => {
-                self.reset(doorbells);
+                self.reset(drive.subsystem, doorbells);
                 Payload::new()
             }
         };
@@ -186,7 +189,7 @@ impl Device {
     }
 
     fn vectors<F>(&mut self, mut vectors: Vectors<F>) -> Result<Handled<F>, Refusal> {
-        let there = self.controller.vectors();
+        let there = self.vectors;
         if vectors.start == 0 && vectors.count == u16::MAX {
             // All of them.
             vectors.count = there;
@@ -199,7 +202,13 @@ impl Device {
         Ok(Handled::SetVectors(vectors))
     }
 
-    fn read(&mut self, doorbells: &dyn Doorbells, region: u32, offset: u64, into: &mut [u8]) {
+    fn read(
+        &mut self,
+        subsystem: &mut Subsystem,
+        doorbells: &dyn Doorbells,
+        (region, offset): (u32, u64),
+        into: &mut [u8],
+    ) {
         if region == layout::CONFIG {
             return self.space.read(offset as usize, into);
         }
@@ -213,17 +222,20 @@ impl Device {
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 copy(&bytes, offset - DOORBELLS, into);
             }
-            _ => self.controller.read_register(offset, into),
+            _ => {
+                if let Some(mut controller) = subsystem.controller(self.id) {
+                    controller.read_register(offset, into);
+                }
+            }
         }
     }
 
     fn write(
         &mut self,
+        drive: &mut Drive,
         memory: &dyn Memory,
         doorbells: &dyn Doorbells,
-        health: &mut dyn FnMut() -> Health,
-        region: u32,
-        offset: u64,
+        (region, offset): (u32, u64),
         from: &[u8],
     ) {
         if region == layout::CONFIG {
@@ -239,41 +251,39 @@ impl Device {
             DOORBELLS.. if self.mapped => {
                 if let Ok(raw) = <[u8; 4]>::try_from(from) {
                     doorbells.write((offset - DOORBELLS) as usize / 4, u32::from_le_bytes(raw));
-                    self.poll(memory, doorbells, health);
+                    self.poll(drive, memory, doorbells);
                 }
             }
-            _ => self.register(memory, health, offset, from),
+            _ => self.register(drive, memory, offset, from),
         }
-        self.clear_stale(doorbells);
+        self.clear_stale(drive.subsystem, doorbells);
     }
 
-    fn register(
-        &mut self,
-        memory: &dyn Memory,
-        health: &mut dyn FnMut() -> Health,
-        offset: u64,
-        from: &[u8],
-    ) {
-        if Controller::is_admin_doorbell(offset) {
-            self.controller.set_health(memory, health());
+    fn register(&mut self, drive: &mut Drive, memory: &dyn Memory, offset: u64, from: &[u8]) {
+        let news =
+            Controller::is_admin_doorbell(offset) && drive.subsystem.set_health((drive.health)());
+        if let Some(mut controller) = drive.subsystem.controller(self.id) {
+            if news {
+                controller.attend(memory);
+            }
+            controller.write_register(memory, offset, from);
         }
-        self.controller.write_register(memory, offset, from);
     }
 
     /// Whether a doorbell was rung in mapped memory.
-    pub fn is_rung(&self, doorbells: &dyn Doorbells) -> bool {
-        self.is_polled() && doorbells.differ(&self.seen)
+    pub fn is_rung(&self, subsystem: &Subsystem, doorbells: &dyn Doorbells) -> bool {
+        self.is_polled(subsystem) && doorbells.differ(&self.seen)
     }
 
     /// Looks for the doorbells that were rung in mapped memory, and fetches the commands that they
-    /// announce; returns whether there were any. `health` as for [`Device::handle`].
+    /// announce; returns whether there were any. Others as for [`Device::handle`].
     pub fn poll(
         &mut self,
+        drive: &mut Drive,
         memory: &dyn Memory,
         doorbells: &dyn Doorbells,
-        health: &mut dyn FnMut() -> Health,
     ) -> bool {
-        if !self.is_rung(doorbells) {
+        if !self.is_rung(drive.subsystem, doorbells) {
             return false;
         }
         let mut now = [0; 2 * MAX_PAIRS];
@@ -284,16 +294,17 @@ impl Device {
             if std::mem::replace(&mut self.seen[index], value) != value {
                 any = true;
                 let offset = DOORBELLS + 4 * index as u64;
-                self.register(memory, health, offset, &value.to_le_bytes());
+                self.register(drive, memory, offset, &value.to_le_bytes());
             }
         }
-        self.clear_stale(doorbells);
+        self.clear_stale(drive.subsystem, doorbells);
         any
     }
 
     /// Doorbells of queues that have come or gone begin again at 0.
-    fn clear_stale(&mut self, doorbells: &dyn Doorbells) {
-        while let Some(offset) = self.controller.pop_stale_doorbell() {
+    fn clear_stale(&mut self, subsystem: &mut Subsystem, doorbells: &dyn Doorbells) {
+        let Some(mut controller) = subsystem.controller(self.id) else { return };
+        while let Some(offset) = controller.pop_stale_doorbell() {
             let index = (offset - DOORBELLS) as usize / 4;
             if let Some(seen) = self.seen.get_mut(index) {
                 if *seen != 0 {

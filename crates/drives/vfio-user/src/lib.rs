@@ -5,7 +5,8 @@
 //! have come, and gets [`Request`]s; a [`Device`] answers those that concern its registers, and
 //! says of the others what the carrier is to do ([`Handled`]). The carrier sends the reply
 //! ([`Header::reply`]). It looks for the doorbells that a driver rings in mapped memory
-//! ([`Device::poll`]), and carries the requests of [`Device::controller`] to a drive.
+//! ([`Device::poll`]), and carries the subsystem's requests to a drive. Several devices are controllers
+//! of one subsystem, each with a client of its own.
 //!
 //! Promises:
 //! - Stock QEMU (`vfio-user-pci`) boots from it: configuration space, registers, MSI-X, DMA by
@@ -35,7 +36,7 @@ mod replies;
 mod request;
 
 pub use connection::{Connection, Header, Message, MAX_DESCRIPTORS, MAX_MESSAGE};
-pub use device::{Answer, Device, Handled};
+pub use device::{Answer, Device, Drive, Handled};
 pub use doorbells::Doorbells;
 pub use fault::{Fault, Refusal};
 pub use layout::{DOORBELLS, DOORBELLS_SIZE};

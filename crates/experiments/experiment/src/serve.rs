@@ -42,7 +42,8 @@ pub struct ServeSpec {
     /// addresses, separated by commas, are paths to the same drives.
     pub nvme_tcp: Option<String>,
     /// Socket at which the only drive is an NVMe controller of a virtual machine, by vfio-user, or
-    /// a folder for a socket of each drive.
+    /// a folder for a socket of each drive. Several, separated by commas, are controllers of the same
+    /// drives.
     pub vfio_user: Option<PathBuf>,
     /// NVMe Qualified Names of the hosts that may connect to NVMe/TCP targets; empty: all.
     pub hosts: Vec<String>,

@@ -14,8 +14,8 @@ pub(crate) enum Endpoint {
     Ublk(Device),
     /// At an address and port on each path.
     NvmeTcp(Vec<SocketAddr>),
-    /// A vfio-user device on a socket.
-    VfioUser(SocketName),
+    /// A vfio-user device on each of these sockets.
+    VfioUser(Vec<SocketName>),
 }
 
 /// The name of a socket, which goes with it where it is ours to remove.
@@ -41,7 +41,10 @@ impl Endpoint {
             Self::NvmeTcp(addresses) => {
                 addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
             }
-            Self::VfioUser(name) => name.path.display().to_string(),
+            Self::VfioUser(sockets) => {
+                let paths = sockets.iter().map(|socket| socket.path.display().to_string());
+                paths.collect::<Vec<_>>().join(",")
+            }
         }
     }
 

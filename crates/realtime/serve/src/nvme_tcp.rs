@@ -31,6 +31,8 @@ const FIRST_LISTENER: u64 = 1 << 32;
 const COMPUTED: u64 = FIRST_LISTENER - 1;
 /// Bytes that are taken from a socket at a time.
 const CHUNK: usize = 256 << 10;
+/// Time (ns) in which a host is to take the last bytes of a connection that has ended.
+const LINGER: Nanos = 5_000_000_000;
 
 /// Settings of a drive that is an NVMe/TCP target.
 pub struct NvmeTcp {
@@ -56,6 +58,8 @@ struct Peer {
     address: SocketAddr,
     /// The events that are waited for.
     interest: epoll::EventFlags,
+    /// By when it is to have the last bytes, once the connection has ended (ns).
+    last: Option<Nanos>,
 }
 
 /// An NVMe/TCP target as its thread sees it.
@@ -78,6 +82,8 @@ pub(crate) struct Served {
     done: Vec<Done>,
     counted: Vec<Counted>,
     capacity: u64,
+    /// When the last turn began (ns).
+    now: Nanos,
     /// The shortest way to a host whose connection is no more.
     way: Option<Nanos>,
     said_way: bool,
@@ -133,6 +139,7 @@ impl Served {
             done: Vec::new(),
             counted: Vec::new(),
             capacity: properties.capacity,
+            now: 0,
             way: None,
             said_way: false,
         })
@@ -171,13 +178,20 @@ impl Served {
 
     /// When something is to be looked at even if nothing rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let events = [self.backend.next_event(), self.target.next_deadline()];
+        let events = [self.backend.next_event(), self.next_deadline()];
         events.into_iter().flatten().min()
+    }
+
+    /// When a host's time is up.
+    fn next_deadline(&self) -> Option<Nanos> {
+        let last = self.peers.values().filter_map(|peer| peer.last);
+        last.chain(self.target.next_deadline()).min()
     }
 
     /// Does the work that is due; returns whether there was any.
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
-        let due = self.target.next_deadline().is_some_and(|at| at <= now);
+        let due = self.next_deadline().is_some_and(|at| at <= now);
+        self.now = now;
         self.target.set_time(now);
         let heard = self.hear();
         self.submit(now);
@@ -254,7 +268,7 @@ impl Served {
                 continue;
             }
             self.backend.counts.connections += 1;
-            self.peers.insert(id, Peer { stream, address, interest });
+            self.peers.insert(id, Peer { stream, address, interest, last: None });
         }
     }
 
@@ -307,7 +321,7 @@ impl Served {
         let Self { target, follower, backend, .. } = self;
         let changes = target.subsystem().state_changes();
         follower.keep(&backend.name, changes, || target.kept_state());
-        let Self { peers, target, backend, events, way, .. } = self;
+        let Self { peers, target, backend, events, way, now, .. } = self;
         // Closing a socket takes it out of the events.
         peers.retain(|&id, peer| {
             let reached = send(target, id, &mut peer.stream);
@@ -316,15 +330,17 @@ impl Served {
                 let message = format!("host at {}: {fault}; its connection ends", peer.address);
                 crate::log::warn(&backend.name, &message);
             }
-            let sent = target.output(id).is_empty();
-            if !reached || target.has_ended(id) && sent {
+            let (sent, ended) = (target.output(id).is_empty(), target.has_ended(id));
+            let takes = !ended || *now < *peer.last.get_or_insert(*now + LINGER);
+            if !reached || ended && sent || !takes {
                 let last = target.carries_io(id).then(|| round_trip(&peer.stream));
                 *way = way.iter().copied().chain(last.flatten()).min();
                 target.close(id);
                 return false;
             }
             let mut interest = epoll::EventFlags::empty();
-            interest.set(epoll::EventFlags::IN, target.wants_input(id));
+            // What comes after the end is not taken.
+            interest.set(epoll::EventFlags::IN, !ended && target.wants_input(id));
             interest.set(epoll::EventFlags::OUT, !sent);
             if interest != peer.interest {
                 let data = epoll::EventData::new_u64(id.0 as u64);

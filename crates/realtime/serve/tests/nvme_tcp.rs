@@ -168,6 +168,120 @@ fn connections_beyond_the_last_are_turned_away() {
     server.stop().unwrap();
 }
 
+/// A Property Set of 4 bytes.
+fn set_property(offset: u8, value: u32) -> [u8; 64] {
+    let mut entry = [0; 64];
+    (entry[0], entry[44]) = (0x7f, offset);
+    entry[48..52].copy_from_slice(&value.to_le_bytes());
+    entry
+}
+
+/// A Property Get of 4 bytes.
+fn get_property(offset: u8) -> [u8; 64] {
+    let mut entry = [0; 64];
+    (entry[0], entry[4], entry[44]) = (0x7f, 4, offset);
+    entry
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Shuts a controller down as Linux does: until it says that all is durable, then disables it.
+fn shut_down(admin: &mut Connection) {
+    const ENABLED: u32 = 4 << 20 | 6 << 16 | 1;
+    assert_eq!(admin.run(&set_property(0x14, ENABLED | 1 << 14), &[]).unwrap().1, 0);
+    let limit = Instant::now() + Duration::from_secs(20);
+    while admin.run(&get_property(0x1c), &[]).unwrap().0 >> 2 & 3 != 2 {
+        assert!(Instant::now() < limit, "the shutdown does not end");
+        std::thread::yield_now();
+    }
+    assert_eq!(admin.run(&set_property(0x14, ENABLED & !1), &[]).unwrap().1, 0);
+    assert_eq!(admin.run(&get_property(0x1c), &[]).unwrap().0 & 1, 0, "not ready");
+}
+
+/// A host that discovers, and one that reads and writes; each goes with a word, or in the midst of
+/// one. Every command is answered, or the connection's end is seen: [`Connection`] waits for 30 s.
+fn come_and_go(address: SocketAddr, nqn: &str, seed: u8, rounds: u64) {
+    let mut random = Random(seed.into());
+    for round in 0..rounds {
+        let what = random.below(4);
+        if what == 0 {
+            let mut admin = Connection::open(address).unwrap();
+            let discovery = stasis_nvme::fabrics::DISCOVERY_NQN;
+            assert_eq!(admin.connect(0, 0xffff, discovery, seed, 0).unwrap().1, 0);
+            let enable = set_property(0x14, 4 << 20 | 6 << 16 | 1);
+            assert_eq!(admin.run(&enable, &[]).unwrap().1, 0);
+            if random.below(3) > 0 {
+                shut_down(&mut admin);
+            }
+            continue;
+        }
+        let mut host = TcpHost::connect(address, nqn, seed).unwrap();
+        let depth = 1 + random.below(8) as u16;
+        let block = |cid: u16| u64::from(seed) * 64 + u64::from(cid);
+        for cid in 0..depth {
+            host.io.write(cid, block(cid), &[round as u8; 4096]).unwrap();
+        }
+        if what == 1 {
+            // In the midst of its writes, or of a command.
+            if random.below(2) == 0 {
+                let length = random.below(71) as usize + 1;
+                host.io
+                    .send(&[[4, 0, 72, 0, 72, 0, 0, 0].as_slice(), &[1; 64]].concat()[..length])
+                    .unwrap();
+            }
+            continue;
+        }
+        for _ in 0..depth {
+            let event = host.io.next().unwrap();
+            assert!(matches!(event, Event::Done(_, _, 0)), "{event:?}");
+        }
+        for cid in 0..depth {
+            assert_eq!(host.read(block(cid)).unwrap(), [round as u8; 4096]);
+        }
+        match random.below(3) {
+            0 => drop(host),
+            1 => {
+                // Linux ends the I/O queues first.
+                drop(host.io);
+                shut_down(&mut host.admin);
+            }
+            _ => {
+                shut_down(&mut host.admin);
+                assert!(host.io.next().is_err(), "a reset ends the I/O queues");
+            }
+        }
+    }
+}
+
+#[test]
+fn hosts_that_come_and_go_are_always_answered() {
+    let rounds = std::env::var("STASIS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    std::fs::File::create(&disk).unwrap().set_len(16 << 20).unwrap();
+    let file = format!("file:{}", disk.display());
+    for (medium, model) in [("ram:16MiB", None), (file.as_str(), Some("fixed:100us"))] {
+        let (server, address, nqn) = serve(medium, model, Poll::Adaptive);
+        std::thread::scope(|scope| {
+            for seed in 1..=4 {
+                let nqn = &nqn;
+                scope.spawn(move || come_and_go(address, nqn, seed, rounds.unwrap_or(40)));
+            }
+        });
+        until("every connection has ended", || !server.report()[0].in_use);
+        assert_eq!(server.report()[0].in_flight, 0);
+        server.stop().unwrap();
+    }
+}
+
 /// IOPS and latencies of 4 KiB reads at `depth`, for a second: the median in us.
 fn reads(host: &mut TcpHost, depth: u16) -> (f64, f64) {
     let mut begun = vec![Instant::now(); depth.into()];

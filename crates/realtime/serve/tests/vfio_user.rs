@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stasis_nvme::{Config, Controller, Namespace};
-use stasis_serve::{NewDrive, NewNvme, Poll, Server, VfioUser};
+use stasis_nvme::{Config, Namespace, Subsystem};
+use stasis_serve::{FollowState, NewDrive, NewNvme, Poll, Server, VfioUser};
 use support::{counts, drive, until};
 use vfio_host::{memory, Client, VfioHost, MEMORY};
 
@@ -20,11 +20,12 @@ fn new(name: &str, folder: &Path, medium: &str, model: Option<&str>, mapped: boo
     let serial = name.to_owned();
     new.vfio_user = Some(VfioUser {
         mapped,
-        controller: Box::new(move |capacity, _| {
+        further: vec![],
+        subsystem: Box::new(move |capacity, _| {
             let namespaces = vec![Namespace::new(capacity / 512, 512)];
             let config =
                 Config { serial, namespaces, shadow_doorbells: false, ..Config::default() };
-            let nvme = Controller::new(config).map_err(|error| error.to_string())?;
+            let nvme = Subsystem::new(config).map_err(|error| error.to_string())?;
             Ok(NewNvme { nvme, keep: None, follow: None })
         }),
     });
@@ -211,6 +212,133 @@ fn a_second_client_is_turned_away_and_the_next_finds_a_new_drive() {
     std::os::unix::fs::FileExt::write_all_at(&old.0, &[9, 0, 0, 0], old.1).unwrap();
     assert_eq!(next.read(3).unwrap(), [10; 4096]);
     assert_eq!((counts(&server).connections, counts(&server).faults), (2, 0));
+    server.stop().unwrap();
+}
+
+/// A server of a drive with two controllers, and their sockets. `follows`: its state is kept before
+/// completions.
+fn serve_two(folder: &Path, model: Option<&str>, follows: bool) -> (Arc<Server>, [PathBuf; 2]) {
+    let server = Arc::new(Server::new(1, Poll::Adaptive).unwrap());
+    let sockets = [folder.join("d.sock"), folder.join("other.sock")];
+    let mut new = new("d", folder, "ram:16MiB", model, true);
+    let of = new.vfio_user.as_mut().unwrap();
+    of.further = vec![sockets[1].clone()];
+    let config = Config { serial: "two".into(), shadow_doorbells: false, ..Config::default() };
+    of.subsystem = Box::new(move |capacity, _| {
+        let namespaces = vec![Namespace::new(capacity / 512, 512)];
+        let nvme = Subsystem::new(Config { namespaces, ..config }).unwrap();
+        let follow: FollowState = Box::new(|_| Ok(()));
+        Ok(NewNvme { nvme, keep: None, follow: follows.then_some(follow) })
+    });
+    server.attach(new).unwrap();
+    (server, sockets)
+}
+
+/// A command of namespace 1 with Dword 10 and data: its status.
+fn command(host: &mut VfioHost, queue: usize, opcode: u8, dword10: u32, data: &[u8]) -> u16 {
+    let mut entry = [0; 64];
+    (entry[0], entry[4]) = (opcode, 1);
+    entry[40..44].copy_from_slice(&dword10.to_le_bytes());
+    host.run(queue, entry, data).unwrap().1 & 0x7ff
+}
+
+const REGISTER: u8 = 0x0d;
+const ACQUIRE: u8 = 0x11;
+const CONFLICT: u16 = 0x083;
+
+/// A command of reservations with its keys.
+fn reserve(host: &mut VfioHost, opcode: u8, dword10: u32, keys: [u64; 2]) -> u16 {
+    command(host, 1, opcode, dword10, &keys.map(u64::to_le_bytes).concat())
+}
+
+/// Sets the Host Identifier, of 128 bits.
+fn set_name(host: &mut VfioHost, name: u8) -> u16 {
+    let mut entry = [0; 64];
+    (entry[0], entry[40], entry[44]) = (0x09, 0x81, 1);
+    host.run(0, entry, &[name; 16]).unwrap().1 & 0x7ff
+}
+
+#[test]
+fn two_guests_have_one_drive_and_reserve_it() {
+    for follows in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, sockets) = serve_two(folder.path(), None, follows);
+        let [mut one, mut other] = sockets.each_ref().map(|path| VfioHost::connect(path).unwrap());
+        let [of_one, of_other] = [&mut one, &mut other].map(|host| host.identify().unwrap());
+        assert_eq!((of_one[78], of_other[78]), (0, 1), "CNTLID");
+        assert_eq!((of_one[76], of_one[520] >> 5 & 1), (2, 1), "CMIC, ONCS: reservations");
+        assert_eq!(of_one[768..1024], of_other[768..1024], "one subsystem");
+        assert_eq!(one.write(5, &[7; 4096]).unwrap(), 0);
+        assert_eq!(other.read(5).unwrap(), [7; 4096]);
+
+        // The first guest has no name; the other one gives its name, once.
+        assert_eq!(set_name(&mut other, 2), 0);
+        assert_eq!((set_name(&mut other, 2), set_name(&mut other, 3)), (0, 0x00c));
+        assert_eq!(reserve(&mut one, REGISTER, 0, [0, 11]), 0);
+        assert_eq!(set_name(&mut one, 1), 0x00c, "it is registered");
+        // Write Exclusive.
+        assert_eq!(reserve(&mut one, ACQUIRE, 1 << 8, [11, 0]), 0);
+        assert_eq!(other.write(6, &[8; 4096]).unwrap() & 0x7ff, CONFLICT);
+        assert_eq!(other.read(5).unwrap(), [7; 4096]);
+        assert_eq!(one.write(6, &[9; 4096]).unwrap(), 0);
+
+        // A guest whose registration is taken away hears of it by an interrupt.
+        let mut events = [0; 64];
+        events[0] = 0x0c;
+        one.submit(0, &events).unwrap();
+        assert_eq!(reserve(&mut other, REGISTER, 0, [0, 12]), 0);
+        assert_eq!(reserve(&mut other, ACQUIRE, 1 << 8 | 1, [12, 11]), 0);
+        assert_eq!(one.wait(0).unwrap().2, 6 | 0x80 << 16, "the log of reservations");
+        assert_eq!(one.write(6, &[10; 4096]).unwrap() & 0x7ff, CONFLICT);
+        assert_eq!(other.write(6, &[11; 4096]).unwrap(), 0);
+
+        // What a name holds outlasts a reset, after which the guest is nobody until it says so.
+        other.client.write(0, 0x14, &[0; 4]).unwrap();
+        other.enable().unwrap();
+        assert_eq!(other.write(6, &[12; 4096]).unwrap() & 0x7ff, CONFLICT);
+        assert_eq!(set_name(&mut other, 2), 0);
+        assert_eq!(other.write(6, &[13; 4096]).unwrap(), 0);
+        assert_eq!(one.read(6).unwrap(), [13; 4096]);
+        // Clear; then what is held without a name ends with the guest.
+        assert_eq!(reserve(&mut other, 0x15, 1, [12, 0]), 0);
+        assert_eq!(reserve(&mut one, REGISTER, 0, [0, 14]), 0);
+        assert_eq!(reserve(&mut one, ACQUIRE, 1 << 8, [14, 0]), 0);
+        assert_eq!(other.write(6, &[14; 4096]).unwrap() & 0x7ff, CONFLICT);
+        drop(one);
+        until("the guest is gone", || other.write(6, &[15; 4096]).unwrap() == 0);
+
+        // A guest has a say in its own controller only.
+        let mut one = VfioHost::reconnect(&sockets[0]);
+        let list = |id: u16| [1, id].map(u16::to_le_bytes).concat();
+        const ATTACHMENT: u8 = 0x15;
+        assert_eq!(command(&mut other, 0, ATTACHMENT, 1, &list(0)), 0x015, "Operation Denied");
+        assert_eq!(command(&mut other, 0, ATTACHMENT, 1, &list(1)), 0);
+        assert_ne!(other.write(6, &[16; 4096]).unwrap(), 0);
+        assert_eq!(one.read(6).unwrap(), [15; 4096]);
+        assert_eq!(command(&mut other, 0, ATTACHMENT, 0, &list(1)), 0);
+        assert_eq!(other.read(6).unwrap(), [15; 4096]);
+        assert_eq!((counts(&server).connections, counts(&server).faults), (3, 0));
+        server.stop().unwrap();
+        assert!(!sockets[1].exists());
+    }
+}
+
+#[test]
+fn a_guest_waits_for_the_last_ones_requests_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, sockets) = serve_two(folder.path(), Some("fixed:300ms"), false);
+    let [mut one, other] = sockets.each_ref().map(|path| VfioHost::connect(path).unwrap());
+    one.begin_write(1, 3, &[1; 4096]).unwrap();
+    until("it is under way", || server.report()[0].in_flight == 1);
+    drop(other);
+    let mut other = VfioHost::reconnect(&sockets[1]);
+    assert_eq!(server.report()[0].in_flight, 1, "the first guest's write is under way yet");
+    // The first guest goes in the midst of it: the write ends before the next one comes.
+    drop(one);
+    let mut next = VfioHost::reconnect(&sockets[0]);
+    assert_eq!(server.report()[0].in_flight, 0);
+    assert_eq!(next.read(3).unwrap(), [1; 4096]);
+    assert_eq!(other.read(3).unwrap(), [1; 4096]);
     server.stop().unwrap();
 }
 

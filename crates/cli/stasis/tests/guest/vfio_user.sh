@@ -79,6 +79,48 @@ more() {
     sync
 }
 
+# Of two guests of one drive, the first one takes a reservation.
+holds() {
+    bash -ec "cd /tmp; $GUIDE" >/tmp/guide.txt 2>&1 || { cat /tmp/guide.txt; exit 1; }
+    # Write Exclusive, of a host whose identifier is its name.
+    grep -Eq 'rtype *: *1' /tmp/guide.txt || { cat /tmp/guide.txt; exit 1; }
+    echo "reserved as the guide says"
+}
+
+write() {
+    printf 'of the first guest' | dd of=/tmp/block bs=512 conv=sync status=none
+    dd if=/tmp/block of=/dev/nvme0n1 bs=512 oflag=direct status=none
+    echo "written"
+}
+
+# The other one's write is refused, as nvme-cli says and as Linux does.
+refused() {
+    head -c 512 /dev/urandom >/tmp/other
+    nvme write /dev/nvme0n1 --start-block=0 --block-count=0 --data-size=512 --data=/tmp/other >/tmp/write.txt 2>&1 && exit 1
+    grep -qi 'reservation conflict' /tmp/write.txt || { cat /tmp/write.txt; exit 1; }
+    ! dd if=/tmp/other of=/dev/nvme0n1 bs=512 oflag=direct status=none 2>/dev/null || exit 1
+    echo "refused by name"
+}
+
+preempt() {
+    dd if=/dev/nvme0n1 of=/tmp/read bs=512 count=1 iflag=direct status=none
+    [ "$(head -c 18 /tmp/read)" = 'of the first guest' ]
+    printf 'the other guest.' >/tmp/name
+    nvme set-feature /dev/nvme0 --feature-id=0x81 --value=1 --data-len=16 --data=/tmp/name
+    nvme resv-register /dev/nvme0n1 --nrkey=18
+    nvme resv-acquire /dev/nvme0n1 --crkey=18 --prkey=17 --rtype=1 --racqa=1
+    head -c 512 /dev/urandom >/tmp/other
+    dd if=/tmp/other of=/dev/nvme0n1 bs=512 oflag=direct status=none
+    echo "reads what the other guest has written"
+}
+
+preempted() {
+    refused
+    nvme resv-notif-log /dev/nvme0 >/tmp/log.txt
+    grep -Eqi 'preempted|type *: *1' /tmp/log.txt || { cat /tmp/log.txt; exit 1; }
+    echo "refused by name, and told"
+}
+
 # The server was killed: the controller fails, and its I/Os.
 gone() {
     local plain

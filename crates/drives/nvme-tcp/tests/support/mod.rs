@@ -150,16 +150,21 @@ pub fn connect_data(controller: u16, subsystem: &str, host: &str, id: [u8; 16]) 
 }
 
 impl Host {
-    /// A connection that has exchanged initialization requests.
-    pub fn open(bench: &mut Bench, digests: u8) -> Self {
+    /// A connection that has exchanged nothing.
+    pub fn unopened(bench: &mut Bench) -> Self {
         let id = bench.target.open(bench.path).unwrap();
         let host = HOST.to_owned();
-        let mut host = Self { id, digests, cid: 0, host, host_id: [7; 16], received: vec![] };
+        Self { id, digests: 0, cid: 0, host, host_id: [7; 16], received: vec![] }
+    }
+
+    /// A connection that has exchanged initialization requests.
+    pub fn open(bench: &mut Bench, digests: u8) -> Self {
+        let mut host = Self::unopened(bench);
         let mut request = vec![0; 128];
         request[2] = 128;
         request[4] = 128;
         request[11] = digests;
-        bench.target.receive(id, &request);
+        bench.target.receive(host.id, &request);
         host.digests = 0;
         let response = host.next(bench).expect("a response");
         host.digests = digests;

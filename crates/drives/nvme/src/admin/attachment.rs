@@ -67,12 +67,15 @@ fn attachment(
             _ => {}
         }
     }
-    if nqn.is_none() {
-        io.attachments.set_detached(nsid, !attach);
-    }
+    let on_pcie = nqn.is_none();
     for id in listed {
         io.attachments.set(id, nsid, attach);
         io.changes.add(Change::Attachment(id, nsid));
+    }
+    if on_pcie {
+        // Of several hosts, the last one to detach it decides how the next power cycle begins.
+        let detached = !io.attachments.is_attached(nsid);
+        io.attachments.set_detached(nsid, detached);
     }
     controller.report_changes(memory);
     Ok(Outcome::Done(0))

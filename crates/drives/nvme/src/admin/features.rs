@@ -5,9 +5,12 @@ use crate::config::{Config, MAX_NAMESPACES};
 use crate::context::ControllerMut;
 use crate::features::{notices, Features};
 use crate::keep_alive::KeepAlive;
-use crate::log_page::{everywhere, of_placement, of_zones, on_fabrics, on_pcie, Offered};
+use crate::log_page::{
+    everywhere, of_placement, of_zones, on_fabrics, on_pcie, where_shared, Offered,
+};
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
 use crate::registered::{OF_CONTROLLER, OF_ENDURANCE_GROUP, OF_NAMESPACE, SUPPORTED};
+use crate::reservations::HostId;
 use crate::slots::Owner;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::transport::Transport;
@@ -75,9 +78,9 @@ static FEATURES: [Feature; 19] = [
     some(placement::PLACEMENT, of_placement, OF_ENDURANCE_GROUP),
     some(placement::EVENTS, of_placement, OF_NAMESPACE),
     of_all(feature::HOST_BEHAVIOUR),
-    some(feature::HOST_IDENTIFIER, on_fabrics, OF_CONTROLLER),
-    some(feature::RESERVATION_MASK, on_fabrics, OF_NAMESPACE),
-    some(feature::RESERVATION_PERSISTENCE, on_fabrics, OF_NAMESPACE),
+    some(feature::HOST_IDENTIFIER, where_shared, OF_CONTROLLER),
+    some(feature::RESERVATION_MASK, where_shared, OF_NAMESPACE),
+    some(feature::RESERVATION_PERSISTENCE, where_shared, OF_NAMESPACE),
 ];
 
 /// The features that a controller has.
@@ -153,11 +156,10 @@ fn get_features(
         controller.io.send(memory, command, &data)?;
     }
     if identifier == feature::HOST_IDENTIFIER {
-        // As Connect gave it, and only with Enable Extended Host Identifier (section 5.21.1.25).
-        if command.cdw11 & 1 == 0 {
-            return Err(StatusCode::HostIdentifierFormat.at(location::CDW11));
-        }
-        let id = controller.host.connected.as_ref().map_or([0; 16], |host| host.id);
+        check_identifier_format(command)?;
+        let ControllerMut { host, io, .. } = controller;
+        let named = || io.reservations.host_of(host.id).map_or([0; 16], HostId::identifier);
+        let id = host.connected.as_ref().map_or_else(named, |host| host.id);
         controller.io.send(memory, command, &id)?;
     }
     if identifier == feature::HOST_BEHAVIOUR {
@@ -316,8 +318,7 @@ fn set_feature(
             let now = controller.io.now;
             controller.features_mut().set_timestamp(u64::from_le_bytes(data), now);
         }
-        // It comes with Connect.
-        feature::HOST_IDENTIFIER => return Err(StatusCode::CommandSequenceError.into()),
+        feature::HOST_IDENTIFIER => set_host_identifier(controller, memory, command)?,
         feature::RESERVATION_PERSISTENCE if value & 1 != 0 => return Err(invalid),
         feature::RESERVATION_PERSISTENCE => {}
         feature::HOST_BEHAVIOUR => {
@@ -359,6 +360,41 @@ fn reserved_namespace(
         ALL_NAMESPACES => Ok(1),
         nsid => controller.io.namespaces.existing(nsid).map(|_| nsid),
     }
+}
+
+/// Host Identifiers are of 128 bits, hence with Enable Extended Host Identifier only (section
+/// 5.21.1.25).
+fn check_identifier_format(command: &SubmissionEntry) -> Result<(), Failure> {
+    match command.cdw11 & 1 {
+        0 => Err(StatusCode::HostIdentifierFormat.at(location::CDW11)),
+        _ => Ok(()),
+    }
+}
+
+/// The host names itself: once, and before it registers for reservations. On a fabric it has done so
+/// by Connect.
+fn set_host_identifier(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<(), Failure> {
+    let ControllerMut { host, io, .. } = controller;
+    if host.connected.is_some() {
+        return Err(StatusCode::CommandSequenceError.into());
+    }
+    check_identifier_format(command)?;
+    let mut wanted = [0; 16];
+    io.receive(memory, command, &mut wanted)?;
+    let unnamed = HostId::Unnamed(host.id);
+    let now = io.reservations.host_of(host.id).unwrap_or(unnamed);
+    if wanted == now.identifier() {
+        return Ok(());
+    }
+    if now != unnamed || io.reservations.is_registered(unnamed) {
+        return Err(StatusCode::CommandSequenceError.into());
+    }
+    io.reservations.set_host(host.id, Some(HostId::Named(wanted)));
+    Ok(())
 }
 
 fn set_error_recovery(

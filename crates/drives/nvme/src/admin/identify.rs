@@ -61,18 +61,18 @@ fn identify(
                 return Ok(Outcome::Done(0));
             };
             fill_namespace(&mut page, namespace, identity);
-            let on_fabric = controller.host.transport.has_capsules();
+            let is_shared = controller.host.transport.is_shared();
             // NMIC: other controllers may have it too.
-            page[30] = namespaces.creation(nsid).map_or(on_fabric, |of| of.shared).into();
+            page[30] = namespaces.creation(nsid).map_or(is_shared, |of| of.shared).into();
             put(&mut page, 48, &u128::from(namespaces.capacity(nsid)).to_le_bytes()); // NVMCAP
             if let Some(of) = Atomicity::of(namespace, controller.io.config.atomic_unit) {
                 put_atomicity(&mut page, of);
             }
-            if on_fabric {
+            if controller.host.transport.has_capsules() {
                 put(&mut page, 92, &ana::GROUP.to_le_bytes());
-                if namespace.ocssd.is_none() {
-                    page[31] = reservations::CAPABILITIES;
-                }
+            }
+            if is_shared && namespace.ocssd.is_none() {
+                page[31] = reservations::CAPABILITIES;
             }
             page[33] = deallocation(&controller.io.config);
             // NSATTR: whether it can be written now, for whatever reason.
@@ -159,8 +159,10 @@ pub(super) fn fill_any_controller(page: &mut Page, controller: &ControllerMut) {
     page[259] = MAX_EVENT_REQUESTS as u8 - 1;
     let sgls = if host.transport.has_capsules() { sgl::FABRICS_SUPPORT } else { sgl::SUPPORT };
     put(page, 536, &sgls.to_le_bytes());
-    if host.transport.has_capsules() {
+    if host.transport.is_shared() {
         put(page, 78, &host.id.0.to_le_bytes());
+    }
+    if host.transport.has_capsules() {
         put(page, 320, &keep_alive::GRANULARITY.to_le_bytes());
         put(page, 514, &config.queue_entries.to_le_bytes()); // MAXCMD
         put(page, 1792, &capsules::IOCCSZ.to_le_bytes());
@@ -204,14 +206,17 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     put(page, 2, &config.subsystem_vendor_id.to_le_bytes());
     page[111] = CNTRLTYPE_IO;
     let mut attributes = 0;
+    if host.transport.is_shared() {
+        page[76] |= CMIC_SEVERAL_CONTROLLERS;
+        attributes |= CTRATT_LONG_HOST_ID;
+    }
     if host.transport.has_capsules() {
-        page[76] |= CMIC_SEVERAL_CONTROLLERS | CMIC_ANA;
+        page[76] |= CMIC_ANA;
         page[342] = ana::TRANSITION_TIME;
         page[343] = ana::CAPABILITIES;
         put(page, 344, &ana::GROUP.to_le_bytes()); // ANAGRPMAX
         put(page, 348, &1u32.to_le_bytes()); // NANAGRPID: groups
         put(page, 540, &(MAX_NAMESPACES as u32).to_le_bytes()); // MNAN
-        attributes |= CTRATT_LONG_HOST_ID;
         page[1803] = MSDBD;
     }
     put(page, 256, &commands.admin.identify(config).to_le_bytes()); // OACS

@@ -28,6 +28,7 @@ use crate::{ocssd, placement, reservations, zoned};
 pub fn of(transport: Transport) -> &'static Commands {
     match transport {
         Transport::Pcie => &COMMANDS,
+        Transport::SharedPcie => &SHARED_COMMANDS,
         Transport::Fabrics => &FABRICS_COMMANDS,
         Transport::Discovery => &DISCOVERY_COMMANDS,
     }
@@ -36,9 +37,13 @@ pub fn of(transport: Transport) -> &'static Commands {
 /// All of a controller on PCIe.
 static COMMANDS: Commands = Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::ADMIN };
 
+/// The same, where other hosts have controllers.
+static SHARED_COMMANDS: Commands =
+    Commands { io: &SHARED_IO, open_channel: &OPEN_CHANNEL, admin: &admin::ADMIN };
+
 /// Those of a controller on a fabric.
 static FABRICS_COMMANDS: Commands =
-    Commands { io: &FABRICS_IO, open_channel: &OPEN_CHANNEL, admin: &admin::FABRICS_ADMIN };
+    Commands { io: &SHARED_IO, open_channel: &OPEN_CHANNEL, admin: &admin::FABRICS_ADMIN };
 
 /// Those of a discovery controller, which has no I/O queues.
 static DISCOVERY_COMMANDS: Commands =
@@ -49,8 +54,8 @@ static NONE: Table<IoExecute> = Table::new(&[]);
 /// Every I/O command on PCIe but those of Open-Channel namespaces (NVMe 1.4 section 6).
 static IO: Table<IoExecute> = Table::new(&BASE);
 
-/// The same of a controller on a fabric: with reservations.
-static FABRICS_IO: Table<IoExecute> = Table::new(&WITH_RESERVATIONS);
+/// The same of a drive that can have several hosts: with reservations.
+static SHARED_IO: Table<IoExecute> = Table::new(&WITH_RESERVATIONS);
 
 const BASE: [IoCommand; 14] = [
     flush::COMMAND,

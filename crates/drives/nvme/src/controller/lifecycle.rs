@@ -5,6 +5,7 @@ use crate::command::{CQE_SIZE, SQE_SIZE};
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::registers::{self as reg, Registers};
 use crate::slots::Owner;
+use crate::transport::Transport;
 use crate::Memory;
 
 use crate::context::ControllerMut;
@@ -68,6 +69,9 @@ impl ControllerMut<'_> {
         let id = self.host.id;
         self.host.reset();
         self.io.reset(id, self.alone);
+        if self.host.transport == Transport::SharedPcie {
+            self.io.forget_host(id);
+        }
         self.formatting.reset(self.io, id);
         self.vendor.reset(id);
     }

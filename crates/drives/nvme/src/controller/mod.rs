@@ -69,6 +69,18 @@ impl ControllerMut<'_> {
         self.resume_if_waiting(memory);
     }
 
+    /// From now on completions wait for [`ControllerMut::release`], so that the carrier can keep the
+    /// state that they depend on before the host sees them.
+    pub fn hold_completions(&mut self) {
+        self.host.holds = true;
+    }
+
+    /// Whether completions wait for [`ControllerMut::release`]: also once more after it, where it
+    /// went on with commands that it has ended.
+    pub fn is_holding(&self) -> bool {
+        self.host.is_holding()
+    }
+
     /// The next MSI-X vector to signal.
     pub fn pop_interrupt(&mut self) -> Option<u16> {
         self.host.interrupts.pop()
@@ -168,6 +180,7 @@ impl ControllerMut<'_> {
     /// Goes on with what waits for another controller's commands, or was changed by them: to be
     /// called where [`crate::Subsystem::waiting`] names the controller.
     pub fn attend(&mut self, memory: &dyn Memory) {
+        self.host.has_news = false;
         self.check_warnings(memory);
         self.go_on_formatting(memory);
         self.go_on_fused(memory);

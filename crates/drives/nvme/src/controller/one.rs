@@ -95,12 +95,12 @@ impl Controller {
 
     /// Whether the host has enabled the controller.
     pub fn is_enabled(&self) -> bool {
-        self.0.host(ControllerId::PCIE).is_some_and(|host| host.is_enabled())
+        self.0.is_enabled(ControllerId::PCIE)
     }
 
     /// How many MSI-X vectors the carrier is to offer.
     pub fn vectors(&self) -> u16 {
-        self.0.config().vectors()
+        self.0.vectors()
     }
 
     /// As [`ControllerMut::read_register`].

@@ -174,7 +174,7 @@ fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result
         raw[..2].copy_from_slice(&controller.to_le_bytes());
         raw[2] = u8::from(of.is_holder(&registrant.host));
         raw[8..16].copy_from_slice(&registrant.key.to_le_bytes());
-        raw[16..32].copy_from_slice(&registrant.host);
+        raw[16..32].copy_from_slice(&registrant.host.identifier());
     }
     io.send_of(memory, command, &data, length)?;
     Ok(Outcome::Done(0))

@@ -316,6 +316,23 @@ impl Reservations {
         self.hosts.iter().enumerate().filter_map(of)
     }
 
+    /// Whether a host is registered for any namespace.
+    pub fn is_registered(&self, host: HostId) -> bool {
+        self.namespaces.iter().any(|of| of.key_of(&host).is_some())
+    }
+
+    /// Takes all registrations of a host back; the notices to others, with their namespaces.
+    pub fn unregister(&mut self, host: HostId) -> Vec<(u32, ToHost)> {
+        let mut all = Vec::new();
+        for (nsid, of) in (1..).zip(&mut self.namespaces) {
+            let mut notices = Vec::new();
+            // A host that is not registered has nothing to take back.
+            let _ = of.unregister(host, None, &mut notices);
+            all.extend(notices.into_iter().map(|notice| (nsid, notice)));
+        }
+        all
+    }
+
     /// A namespace is deleted: nobody is registered any more.
     pub fn forget(&mut self, nsid: u32) {
         if let Some(of) = self.namespaces.get_mut((nsid as usize).wrapping_sub(1)) {
@@ -364,9 +381,9 @@ mod tests {
 
     use super::*;
 
-    const ONE: HostId = [1; 16];
-    const TWO: HostId = [2; 16];
-    const THREE: HostId = [3; 16];
+    const ONE: HostId = HostId::Named([1; 16]);
+    const TWO: HostId = HostId::Named([2; 16]);
+    const THREE: HostId = HostId::Named([3; 16]);
 
     /// Figure 406: for each type, whether a registrant and another host may read and write.
     #[test]

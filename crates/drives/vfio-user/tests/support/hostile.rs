@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use stasis_block::memory::{Memory, OutOfMemoryRange};
 use stasis_block::{Health, Operation, Status};
-use stasis_nvme::{Config, Controller, Namespace};
+use stasis_nvme::{Config, Namespace, Subsystem, Transport};
 use stasis_vfio_user::{
-    Connection, Device, DmaUnmap, Doorbells, Handled, Request, DOORBELLS, MAX_MESSAGE,
+    Connection, Device, DmaUnmap, Doorbells, Drive, Handled, Request, DOORBELLS, MAX_MESSAGE,
 };
 
 #[path = "../../../block/tests/common/hostile.rs"]
@@ -83,6 +83,7 @@ fn write(region: u32, offset: u64, data: &[u8]) -> Vec<u8> {
 
 struct Client {
     connection: Connection<u8>,
+    subsystem: Subsystem,
     device: Device,
     ram: Ram,
     page: Page,
@@ -110,14 +111,15 @@ impl Client {
     }
 
     fn answer(&mut self, message: stasis_vfio_user::Message<u8>) {
-        let Self { device, ram, page, .. } = self;
-        let health = &mut Health::default;
+        let Self { subsystem, device, ram, page, .. } = self;
+        let there = subsystem.vectors();
+        let mut drive = Drive { subsystem, health: &mut Health::default };
         let answer = message.request.and_then(|request| {
             let room = match &request {
                 Request::RegionInfo { room, .. } => *room as usize,
                 _ => MAX_MESSAGE,
             };
-            Ok(match device.handle(ram, page, health, request)? {
+            Ok(match device.handle(&mut drive, ram, page, request)? {
                 Handled::Answer(answer) => {
                     assert!(answer.payload.len() <= room);
                     answer.payload
@@ -129,7 +131,7 @@ impl Client {
                 Handled::Unmap(DmaUnmap::All | DmaUnmap::Piece { .. }, payload) => payload,
                 Handled::SetVectors(vectors) => {
                     let end = u32::from(vectors.start) + u32::from(vectors.count);
-                    assert!(end <= u32::from(device.controller().vectors()));
+                    assert!(end <= u32::from(there));
                     let given = vectors.descriptors.len();
                     assert!(given == 0 || given == usize::from(vectors.count));
                     Vec::new()
@@ -146,29 +148,31 @@ impl Client {
 
     /// Does what the carrier does between messages.
     fn turn(&mut self) {
-        let Self { device, ram, page, .. } = self;
-        device.poll(ram, page, &mut Health::default);
-        let controller = device.controller();
-        while let Some(vendor) = controller.pop_vendor() {
-            controller.complete_vendor(ram, vendor.tag, Ok(0), &vendor.command.data);
+        let Self { subsystem, device, ram, page, .. } = self;
+        device.poll(&mut Drive { subsystem, health: &mut Health::default }, ram, page);
+        while let Some(vendor) = subsystem.pop_vendor() {
+            if let Some(mut controller) = subsystem.controller(device.id()) {
+                controller.complete_vendor(ram, vendor.tag, Ok(0), &vendor.command.data);
+            }
         }
-        while let Some(request) = controller.pop_request() {
+        while let Some(request) = subsystem.pop_request() {
             let mut data = request.data;
             if request.command.operation == Operation::Read {
                 data = vec![7; request.command.length as usize];
             }
-            controller.complete(ram, request.tag, Status::Ok, data);
+            subsystem.complete(ram, request.tag, Status::Ok, data);
         }
-        while controller.pop_refused().is_some() {}
-        while let Some(vector) = device.controller().pop_interrupt() {
+        while subsystem.pop_refused().is_some() {}
+        let interrupt = |subsystem: &mut Subsystem, id| subsystem.controller(id)?.pop_interrupt();
+        while let Some(vector) = interrupt(subsystem, device.id()) {
             device.set_pending(vector);
             assert!(device.take_pending(vector) && !device.take_pending(vector));
         }
-        device.poll(ram, page, &mut Health::default);
+        device.poll(&mut Drive { subsystem, health: &mut Health::default }, ram, page);
     }
 }
 
-fn client(mapped: bool) -> Client {
+fn client(mapped: bool, transport: Transport) -> Client {
     let config = Config {
         serial: "H".into(),
         queue_pairs: 2,
@@ -179,9 +183,12 @@ fn client(mapped: bool) -> Client {
         shadow_doorbells: false,
         ..Config::default()
     };
+    let mut subsystem = Subsystem::new(config).expect("a good configuration");
+    let id = subsystem.add_controller(transport).expect("room for one");
     Client {
         connection: Connection::default(),
-        device: Device::new(Controller::new(config).expect("a good configuration"), mapped),
+        device: Device::new(&subsystem, id, mapped),
+        subsystem,
         ram: Ram(vec![0; MEMORY].into()),
         page: Page(vec![0; 1024].into()),
         ended: false,
@@ -219,7 +226,8 @@ fn admin(client: &mut Client, tail: u32, entry: &[u8; 64], by_message: bool) {
 pub fn run(script: &[u8]) {
     let mut script = Script(script);
     let flags = script.u8();
-    let mut client = client(flags & 1 != 0);
+    let transport = if flags & 4 != 0 { Transport::SharedPcie } else { Transport::Pcie };
+    let mut client = client(flags & 1 != 0, transport);
     // A controller that works, or else most scripts never get there.
     if flags & 2 != 0 {
         enable(&mut client);
@@ -279,7 +287,7 @@ pub fn run(script: &[u8]) {
 /// Another client of the same device finds a drive that works.
 fn serves(client: Client) {
     let mut client = Client { connection: Connection::default(), ended: false, ..client };
-    client.device.reset(&client.page);
+    client.device.reset(&mut client.subsystem, &client.page);
     client.ram.0.borrow_mut().fill(0);
     enable(&mut client);
     // Identify Controller, to the third page.

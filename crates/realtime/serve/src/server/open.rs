@@ -121,7 +121,7 @@ pub(super) fn nvme_tcp(
     Ok(Endpoint::NvmeTcp(addresses))
 }
 
-/// A drive as a vfio-user device.
+/// A drive as vfio-user devices, of which each has a socket.
 pub(super) fn vfio_user(
     new: NewDrive,
     settings: VfioUser,
@@ -129,22 +129,26 @@ pub(super) fn vfio_user(
     worker: &Arc<Worker>,
 ) -> Result<Endpoint, ServeError> {
     let NewDrive { name, path, listener, own, record, open, .. } = new;
-    let listener = match listener {
+    let mut listeners = vec![match listener {
         Some(listener) => listener,
         None => crate::vhost_user::socket::listen(&path)?,
-    };
-    let socket = SocketName { path, own };
+    }];
+    let mut sockets = vec![SocketName { path, own }];
+    for path in &settings.further {
+        listeners.push(crate::vhost_user::socket::listen(path)?);
+        sockets.push(SocketName { path: path.clone(), own: true });
+    }
     let shared: Arc<str> = name.as_str().into();
     let opened = worker.call(move |state| {
         let store = opened(open, &shared)?;
         let record = record.and_then(|make| make());
         let epoll = state.epoll.clone();
-        let served = vfio_user::Served::new(shared, settings, listener, store, record, epoll)?;
+        let served = vfio_user::Served::new(shared, settings, listeners, store, record, epoll)?;
         state.drives.insert(id, Transport::VfioUser(Box::new(served)));
         Ok(())
     });
     opened.ok_or(ServeError::Missing(name))??;
-    Ok(Endpoint::VfioUser(socket))
+    Ok(Endpoint::VfioUser(sockets))
 }
 
 fn opened(open: OpenStore, name: &str) -> Result<Store, ServeError> {

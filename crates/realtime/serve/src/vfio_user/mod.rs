@@ -1,37 +1,34 @@
-//! A drive on its polling thread, as a vfio-user device: the socket of its client, the client's
-//! memory and eventfds, and the doorbells that it maps, between [`stasis_vfio_user`] and a drive in
+//! A drive on its polling thread, as vfio-user devices: the sockets of its clients, the clients'
+//! memory and eventfds, and the doorbells that they map, between [`stasis_vfio_user`] and a drive in
 //! real time.
 
 mod client;
 mod memory;
 mod page;
+mod port;
+mod under_way;
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{epoll, Timespec};
-use rustix::fs::OFlags;
 use stasis_block::clock::Nanos;
 use stasis_drive::Done;
-use stasis_nvme::{Controller, Ended, VendorRequest};
-use stasis_vfio_user::{Answer, Device, Handled, Message, Refusal, Request, Vectors};
+use stasis_nvme::{ControllerId, Ended, Subsystem, Transport, VendorRequest};
+use stasis_vfio_user::Device;
 
 use crate::backend::Backend;
 use crate::io_records::IoRecordSender;
 use crate::new_nvme::{missing_namespace, Follower, KeepState, MakeNvme, NewNvme};
 use crate::statistics::InUse;
 use crate::store::{register, Store};
-use crate::vhost_user::memory::GuestMemory;
 use crate::ServeError;
-use client::{Client, Heard};
-use memory::DmaMemory;
-use page::Page;
+use port::{Kind, Port, Shared};
+use under_way::UnderWay;
 
-/// Data of the listening socket, and of the client's, in the events.
-const LISTENER: u64 = 0;
-const CLIENT: u64 = 1;
 /// Interval at which a busy thread looks at the sockets (ns): messages are few, and looking takes a
 /// system call.
 const HEAR: Nanos = 5_000;
@@ -42,102 +39,108 @@ const LOOK_PART: Nanos = 16;
 const MIN_LOOK: Nanos = 20_000;
 const MAX_LOOK: Nanos = 500_000;
 
-/// Settings of a drive that is a vfio-user device.
+/// Settings of a drive that is a vfio-user device, or several.
 pub struct VfioUser {
     /// Whether clients map the doorbells, and the thread looks for them; otherwise each ringing is
     /// a message.
     pub mapped: bool,
-    /// Makes the drive's controller.
-    pub controller: MakeNvme<Controller>,
+    /// The sockets of further controllers, beside the drive's own.
+    pub further: Vec<PathBuf>,
+    /// Makes the drive's subsystem, without controllers.
+    pub subsystem: MakeNvme<Subsystem>,
 }
 
-/// A vfio-user device as its thread sees it.
+/// Vfio-user devices of a drive as its thread sees them.
 pub(crate) struct Served {
     pub(crate) backend: Backend,
-    device: Device,
+    subsystem: Subsystem,
     /// Keeps the drive's state in the end.
     keep: Option<KeepState>,
     /// Keeps it before each completion that depends on it.
     follower: Follower,
     /// Whether commands were begun that are to be handed to the drive.
     begun: bool,
-    listener: Option<UnixListener>,
+    /// By the identifiers of their controllers.
+    ports: Vec<Port>,
+    under_way: UnderWay,
     /// Events of its sockets; the thread waits for this descriptor.
     events: OwnedFd,
-    client: Option<Client>,
-    /// Whether the listening socket is waited for: not while requests of the last client are under
-    /// way, which are not to be carried out after those of the next one.
-    admits: bool,
-    memory: DmaMemory,
-    /// The eventfd of each vector.
-    vectors: Vec<Option<OwnedFd>>,
     heard: Nanos,
     worked: Nanos,
     done: Vec<Done>,
     capacity: u64,
-    /// Whether it was logged that the controller cannot work.
-    said_failed: bool,
 }
 
 impl Served {
+    /// A drive with a controller for each listening socket.
     pub(crate) fn new(
         name: Arc<str>,
         settings: VfioUser,
-        listener: UnixListener,
+        listeners: Vec<UnixListener>,
         store: Store,
         record: Option<IoRecordSender>,
         epoll: Arc<OwnedFd>,
     ) -> Result<Self, ServeError> {
         let properties = store.properties();
         let failed = |source: rustix::io::Errno| ServeError::Wait { source: source.into() };
-        listener.set_nonblocking(true).map_err(|source| ServeError::Wait { source })?;
         let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-        let data = epoll::EventData::new_u64(LISTENER);
-        epoll::add(&events, &listener, data, epoll::EventFlags::IN).map_err(failed)?;
         // SAFETY: the descriptor is this value's alone, and closing it takes it out.
         unsafe { register(&epoll, events.as_raw_fd()) }.map_err(failed)?;
         let backend = Backend::new(Arc::clone(&name), store, record, epoll)?;
-        // Last: from here on the medium is in use by this controller.
-        let made = (settings.controller)(properties.capacity, properties.discard_zeroes);
-        let NewNvme { nvme: mut controller, keep, follow } =
-            made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
-        let vectors = controller.vectors();
-        let follower = Follower::new(follow, controller.state_changes());
-        if follower.is_wanted() {
-            controller.hold_completions();
+        // Last: from here on the medium is in use by this subsystem.
+        let made = (settings.subsystem)(properties.capacity, properties.discard_zeroes);
+        let refused = |message| ServeError::Store { name: name.to_string(), message };
+        let NewNvme { nvme: mut subsystem, keep, follow } = made.map_err(refused)?;
+        let follower = Follower::new(follow, subsystem.state_changes());
+        // The one controller of a drive is that of a run.
+        let alone = listeners.len() == 1;
+        let transport = if alone { Transport::Pcie } else { Transport::SharedPcie };
+        let mut ports = Vec::new();
+        for (index, listener) in listeners.into_iter().enumerate() {
+            let id = subsystem.add_controller(transport);
+            let id = id.ok_or_else(|| refused(format!("there is no controller {index}")))?;
+            if let Some(mut controller) = subsystem.controller(id) {
+                if follower.is_wanted() {
+                    controller.hold_completions();
+                }
+            }
+            let of: Arc<str> = match alone {
+                true => Arc::clone(&name),
+                false => format!("{name}, controller {}", id.0).into(),
+            };
+            let device = Device::new(&subsystem, id, settings.mapped);
+            let mut port = Port::new(of, index, device, subsystem.vectors());
+            port.listen(listener, &events).map_err(|source| ServeError::Wait { source })?;
+            ports.push(port);
         }
         Ok(Self {
             backend,
+            subsystem,
             keep,
             follower,
             begun: false,
-            device: Device::new(controller, settings.mapped),
-            listener: Some(listener),
+            ports,
+            under_way: UnderWay::default(),
             events,
-            client: None,
-            admits: true,
-            memory: DmaMemory::default(),
-            vectors: (0..vectors).map(|_| None).collect(),
             heard: 0,
             worked: 0,
             done: Vec::new(),
             capacity: properties.capacity,
-            said_failed: false,
         })
     }
 
     pub(crate) fn in_use(&self) -> InUse {
         InUse {
             capacity: self.capacity,
-            in_use: self.client.is_some(),
-            in_flight: self.device.in_flight(),
+            in_use: self.ports.iter().any(Port::is_in_use),
+            in_flight: self.subsystem.in_flight(),
             way: None,
         }
     }
 
     /// When something is to be looked at even if nothing rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let events = [self.backend.store.next_event(), self.device.next_deadline()];
+        let events = [self.backend.store.next_event(), self.subsystem.next_deadline()];
         events.into_iter().flatten().min()
     }
 
@@ -145,21 +148,24 @@ impl Served {
     pub(crate) fn next_look(&self, now: Nanos) -> Option<Nanos> {
         let pause = now.saturating_sub(self.worked);
         let after = (pause / LOOK_PART).clamp(MIN_LOOK, MAX_LOOK);
-        (self.client.is_some() && self.device.is_polled()).then_some(now + after)
+        self.ports.iter().any(|port| port.is_polled(&self.subsystem)).then_some(now + after)
     }
 
     /// Whether a doorbell was rung that nothing announces.
     pub(crate) fn is_rung(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| self.device.is_rung(&client.page))
+        self.ports.iter().any(|port| port.is_rung(&self.subsystem))
     }
 
     /// Does the work that is due; returns whether there was any.
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
-        let due = self.device.next_deadline().is_some_and(|at| at <= now);
+        let due = self.subsystem.next_deadline().is_some_and(|at| at <= now);
         let mut work = due | std::mem::take(&mut self.begun);
         if due || self.is_rung() {
-            self.device.controller().set_time(now);
-            work |= self.poll();
+            self.subsystem.set_time(now);
+            let (ports, mut shared) = self.parts();
+            for port in ports {
+                work |= port.poll(&mut shared);
+            }
         }
         if now.saturating_sub(self.heard) >= HEAR {
             self.heard = now;
@@ -181,262 +187,113 @@ impl Served {
         if work {
             self.signal();
             self.worked = now;
-            self.check();
+            let (ports, mut shared) = self.parts();
+            ports.iter_mut().for_each(|port| port.check(&mut shared));
         }
         work
     }
 
-    /// Fetches the commands of doorbells that were rung in mapped memory.
-    fn poll(&mut self) -> bool {
-        let Self { device, client, memory, backend, .. } = self;
-        let Some(client) = client else { return false };
-        let memory = memory.of(device);
-        device.poll(memory, &client.page, &mut || backend.store.health())
+    /// The ports, and what they share.
+    fn parts(&mut self) -> (&mut [Port], Shared<'_>) {
+        let Self { ports, subsystem, backend, events, .. } = self;
+        (ports, Shared { subsystem, backend, events })
     }
 
     /// Takes what clients have sent; returns whether there was anything.
     fn hear(&mut self, now: Nanos) -> bool {
-        if !self.admits && self.client.is_none() && self.backend.store.in_flight() == 0 {
-            self.admit(true);
+        for port in &mut self.ports {
+            if port.is_waiting() && !self.under_way.has(port.device().id()) {
+                port.admit(true, &self.events);
+            }
         }
-        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 4];
+        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 16];
         let Ok((events, _)) = epoll::wait(&self.events, &mut events, Some(&Timespec::default()))
         else {
             return false;
         };
-        let (mut came, mut said) = (false, false);
-        for event in events.iter() {
-            came |= event.data.u64() == LISTENER;
-            said |= event.data.u64() == CLIENT;
+        if !events.is_empty() {
+            self.subsystem.set_time(now);
         }
-        if said {
-            self.device.controller().set_time(now);
-            self.converse();
-            self.backend.counts.trapped = self.device.accesses();
-        }
+        let Self { ports, subsystem, backend, events: of_sockets, under_way, .. } = self;
+        let mut shared = Shared { subsystem, backend, events: of_sockets };
         // A client that comes after the last one has gone is the next one.
-        if came {
-            self.accept();
-        }
-        came || said
-    }
-
-    fn admit(&mut self, on: bool) {
-        self.admits = on;
-        let interest = if on { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
-        if let Some(listener) = &self.listener {
-            let data = epoll::EventData::new_u64(LISTENER);
-            let _ = epoll::modify(&self.events, listener, data, interest);
-        }
-    }
-
-    fn accept(&mut self) {
-        if self.client.is_none() && self.backend.store.in_flight() > 0 {
-            return self.admit(false);
-        }
-        let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) else {
-            return;
-        };
-        if self.client.is_some() {
-            self.backend.counts.refused += 1;
-            let message = "a second client was turned away: a drive serves one guest at a time";
-            return crate::log::warn(&self.backend.name, message);
-        }
-        let data = epoll::EventData::new_u64(CLIENT);
-        let ready = stream.set_nonblocking(true).and_then(|()| {
-            epoll::add(&self.events, &stream, data, epoll::EventFlags::IN)?;
-            Page::new()
-        });
-        match ready {
-            Ok(page) => {
-                self.device.reset(&page);
-                self.client = Some(Client::new(stream, page));
-                self.backend.counts.connections += 1;
-                self.said_failed = false;
-            }
-            Err(error) => {
-                let message = format!("cannot serve a client: {error}; see `ulimit -n`");
-                crate::log::warn(&self.backend.name, &message);
-            }
-        }
-    }
-
-    /// Answers the client's messages.
-    fn converse(&mut self) {
-        loop {
-            let Some(client) = &mut self.client else { return };
-            if !client.go_on() {
-                return self.disconnect();
-            }
-            match client.hear() {
-                Heard::Message(message) => self.answer(message),
-                Heard::Nothing => break,
-                Heard::End(fault) => {
-                    if let Some(fault) = fault {
-                        self.backend.counts.faults += 1;
-                        let message = format!("a client: {fault}; its connection ends");
-                        crate::log::warn(&self.backend.name, &message);
+        for wanted in [Kind::Client, Kind::Listener] {
+            for event in events.iter() {
+                let (index, kind) = Kind::of(event.data.u64());
+                let Some(port) = ports.get_mut(index).filter(|_| kind == wanted) else { continue };
+                match kind {
+                    Kind::Client => port.converse(&mut shared),
+                    Kind::Listener => {
+                        let busy = under_way.has(port.device().id());
+                        port.accept(&mut shared, busy);
                     }
-                    return self.disconnect();
                 }
             }
         }
-        let Some(client) = &self.client else { return };
-        // A client that takes no reply says nothing that is heard.
-        let full = client.is_full();
-        let interest = if full { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-        let data = epoll::EventData::new_u64(CLIENT);
-        let _ = epoll::modify(&self.events, client.stream(), data, interest);
+        !events.is_empty()
     }
 
-    fn answer(&mut self, message: Message<OwnedFd>) {
-        let Message { header, request } = message;
-        let answer = request.and_then(|request| self.handle(request));
-        let Some(client) = &mut self.client else { return };
-        if let Err(refusal) = &answer {
-            if !refusal.is_question() {
-                self.backend.counts.faults += 1;
-                if !std::mem::replace(&mut client.said, true) {
-                    let message = format!("a client's request is refused: {refusal} (said once)");
-                    crate::log::warn(&self.backend.name, &message);
-                }
-            }
-        }
-        let with_page = answer.as_ref().is_ok_and(|answer| answer.has_memory);
-        let reply = header.reply(&answer.map(|answer| answer.payload));
-        if reply.is_some_and(|reply| !client.send(reply, with_page)) {
-            self.disconnect();
-        }
-    }
-
-    fn handle(&mut self, request: Request<OwnedFd>) -> Result<Answer, Refusal> {
-        let Self { device, client, memory, backend, .. } = self;
-        let nothing = || Ok(Answer::of(Vec::new()));
-        let Some(client) = client else { return nothing() };
-        let of = memory.of(device);
-        match device.handle(of, &client.page, &mut || backend.store.health(), request)? {
-            Handled::Answer(answer) => Ok(answer),
-            Handled::Map(map, descriptor) => {
-                memory.map(map, descriptor)?;
-                nothing()
-            }
-            Handled::Unmap(which, payload) => {
-                memory.unmap(which)?;
-                Ok(Answer::of(payload))
-            }
-            Handled::SetVectors(vectors) => {
-                self.connect(vectors)?;
-                nothing()
-            }
-            Handled::Signal(vectors) => {
-                vectors.iter().for_each(|&vector| self.ring(vector));
-                nothing()
-            }
-        }
-    }
-
-    /// Connects vectors to eventfds, or disconnects them.
-    fn connect(&mut self, vectors: Vectors<OwnedFd>) -> Result<(), Refusal> {
-        let Vectors { start, count, descriptors } = vectors;
-        if !descriptors.iter().all(is_eventfd) {
-            return Err(Refusal::NoEventfd);
-        }
-        let mut descriptors = descriptors.into_iter();
-        for vector in start..start.saturating_add(count) {
-            let descriptor = descriptors.next();
-            let connected = descriptor.is_some();
-            if let Some(place) = self.vectors.get_mut(usize::from(vector)) {
-                *place = descriptor;
-            }
-            if connected && self.device.take_pending(vector) {
-                self.ring(vector);
-            }
-        }
-        Ok(())
-    }
-
-    fn ring(&mut self, vector: u16) {
-        match self.vectors.get(usize::from(vector)) {
-            Some(Some(eventfd)) => {
-                let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
-            }
-            _ => self.device.set_pending(vector),
-        }
-    }
-
-    /// Signals the guest's interrupts.
+    /// Signals the guests' interrupts.
     fn signal(&mut self) {
-        while let Some(vector) = self.device.controller().pop_interrupt() {
-            self.ring(vector);
-        }
+        let Self { ports, subsystem, .. } = self;
+        ports.iter_mut().for_each(|port| port.signal(subsystem));
     }
 
-    /// The client has gone: everything of its guest's is forgotten.
-    fn disconnect(&mut self) {
-        if let Some(client) = self.client.take() {
-            self.device.reset(&client.page);
-        }
-        self.memory = DmaMemory::default();
-        self.vectors.iter_mut().for_each(|vector| *vector = None);
-    }
-
-    /// Looks for reasons to end the connection, or to say something.
-    fn check(&mut self) {
-        if self.memory.shared.is_broken() {
-            self.backend.counts.faults += 1;
-            let message = "the client has taken away memory that it had shared";
-            crate::log::warn(&self.backend.name, &format!("{message}; its connection ends"));
-            return self.disconnect();
-        }
-        if !self.said_failed && self.device.controller().has_failed() {
-            self.said_failed = true;
-            self.backend.counts.faults += 1;
-            let unshared = self.memory.unshared_bytes() >> 20;
-            let mut message = "the guest's driver gave the controller queues that it cannot reach, or asked for what it does not support; it waits for a reset".to_owned();
-            if unshared > 0 {
-                message += &format!("; {unshared} MiB of the guest's memory are not shared (QEMU: -object memory-backend-memfd,share=on)");
+    /// Has controllers go on with what waits for another one's commands, or was changed by them.
+    fn attend(&mut self) {
+        let Self { ports, subsystem, .. } = self;
+        let mut last = None;
+        while let Some(id) = subsystem.waiting(last) {
+            last = Some(id);
+            let port = ports.get(usize::from(id.0));
+            if let (Some(port), Some(mut controller)) = (port, subsystem.controller(id)) {
+                controller.attend(port.memory());
             }
-            crate::log::warn(&self.backend.name, &message);
         }
     }
 
-    /// Hands what commands ask for to the drive, and completions to the guest.
+    /// Hands what commands ask for to the drive, and completions to the guests.
     fn submit(&mut self, now: Nanos) {
-        self.hand_over(now);
-        while self.release() {
+        loop {
+            self.attend();
             self.hand_over(now);
+            if !self.release() {
+                break;
+            }
         }
     }
 
-    /// Hands held completions to the guest, once the drive's state is kept; whether there were some.
+    /// Hands held completions to the guests, once the drive's state is kept; whether there were some.
     fn release(&mut self) -> bool {
-        let Self { device, memory, follower, backend, .. } = self;
-        let memory = memory.of(device);
-        release(device, memory, follower, &backend.name)
+        let Self { ports, subsystem, follower, backend, .. } = self;
+        release(ports, subsystem, follower, &backend.name)
     }
 
     /// Hands requests to the drive, and vendor specific commands.
     fn hand_over(&mut self, now: Nanos) {
-        let Self { device, memory, backend, .. } = self;
-        let memory = memory.of(device);
-        let controller = device.controller();
-        while let Some(VendorRequest { tag, mut command }) = controller.pop_vendor() {
+        let Self { ports, subsystem, backend, under_way, .. } = self;
+        while let Some(VendorRequest { tag, mut command }) = subsystem.pop_vendor() {
             let result = backend.store.vendor(now, &mut command);
-            controller.complete_vendor(memory, tag, result, &command.data);
+            let id = subsystem.controller_of_vendor(tag);
+            let port = id.and_then(|id| ports.get(usize::from(id.0)));
+            let controller = id.and_then(|id| subsystem.controller(id));
+            if let (Some(port), Some(mut controller)) = (port, controller) {
+                controller.complete_vendor(port.memory(), tag, result, &command.data);
+            }
         }
-        while let Some(request) = controller.pop_request() {
+        while let Some(request) = subsystem.pop_request() {
+            under_way.begin(request.tag, subsystem.controller_of(request.tag));
             backend.store.submit(now, request);
         }
-        while let Some(refused) = controller.pop_refused() {
+        while let Some(refused) = subsystem.pop_refused() {
             backend.count_refused(&refused, now);
         }
     }
 
-    /// Hands requests back to the guest.
+    /// Hands requests back to the guests.
     fn complete(&mut self, done: &mut Vec<Done>, clock: &impl Fn() -> Nanos) {
-        let Self { device, memory, backend, follower, .. } = self;
-        let memory = memory.of(device);
-        complete(device, memory, (backend, follower), done, clock);
+        let Self { backend, ports, subsystem, under_way, follower, .. } = self;
+        complete(backend, (ports, subsystem), (under_way, follower), done, clock);
     }
 
     /// Attaches a namespace, or detaches it.
@@ -450,14 +307,11 @@ impl Served {
         attached: bool,
     ) -> Result<(), String> {
         if host.is_some() {
-            return Err(
-                "it is a vfio-user device, whose only host has no name; leave \"host\" out".into(),
-            );
+            return Err("its hosts come by vfio-user, and have no names; leave \"host\" out".into());
         }
-        let Self { device, memory, .. } = self;
-        let memory = memory.of(device);
-        let set = device.controller().set_attached(memory, nsid, attached);
+        let set = self.subsystem.set_attached(nsid, None, attached);
         set.map_err(|count| missing_namespace(nsid, count))?;
+        self.attend();
         while self.release() {
             self.begun = true;
         }
@@ -467,7 +321,7 @@ impl Served {
 
     /// Takes no more clients: the drive is about to end.
     pub(crate) fn begin_end(&mut self) {
-        self.listener = None;
+        self.ports.iter_mut().for_each(Port::close);
     }
 
     /// Waits until `limit` for requests under way, makes everything durable and closes the drive.
@@ -477,55 +331,52 @@ impl Served {
         limit: Instant,
     ) -> Result<(), String> {
         self.backend.release(clock());
-        let Self { backend, device, memory, follower, .. } = &mut self;
-        let memory = memory.of(device);
+        let Self { backend, ports, subsystem, under_way, follower, .. } = &mut self;
         let idle = backend.quiesce(clock, limit, |backend, done| {
-            complete(device, memory, (backend, follower), done, clock);
+            complete(backend, (ports, subsystem), (under_way, follower), done, clock);
         });
         self.signal();
-        let state = self.device.controller().kept_state();
+        let state = self.subsystem.kept_state();
         self.backend.finish(idle)?;
         self.keep.map_or(Ok(()), |keep| keep(state))
     }
 }
 
-/// Hands requests back to the guest.
+/// Hands requests back to the guests.
 fn complete(
-    device: &mut Device,
-    memory: &GuestMemory,
-    (backend, follower): (&mut Backend, &mut Follower),
+    backend: &mut Backend,
+    (ports, subsystem): (&[Port], &mut Subsystem),
+    (under_way, follower): (&mut UnderWay, &mut Follower),
     done: &mut Vec<Done>,
     clock: &impl Fn() -> Nanos,
 ) {
     let name = Arc::clone(&backend.name);
     backend.hand_back(done, clock, |done| {
+        under_way.end(done.tag);
         let ended =
             Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
-        device.controller().complete(memory, done.tag, ended, done.data);
-        release(device, memory, follower, &name);
+        // One that matters to no controller any more reaches no memory.
+        let ControllerId(id) = subsystem.controller_of(done.tag).unwrap_or(ControllerId::PCIE);
+        if let Some(port) = ports.get(usize::from(id)) {
+            subsystem.complete(port.memory(), done.tag, ended, done.data);
+        }
+        release(ports, subsystem, follower, &name);
     });
 }
 
-/// Hands held completions to the guest, once the drive's state is kept; whether there were some.
-fn release(device: &mut Device, memory: &GuestMemory, follower: &mut Follower, name: &str) -> bool {
-    let controller = device.controller();
-    if !controller.is_holding() {
-        return false;
+/// Hands held completions to the guests, once the drive's state is kept; whether there were some.
+fn release(ports: &[Port], subsystem: &mut Subsystem, follower: &mut Follower, name: &str) -> bool {
+    let mut any = false;
+    for port in ports {
+        let id = port.device().id();
+        if !subsystem.controller(id).is_some_and(|controller| controller.is_holding()) {
+            continue;
+        }
+        any = true;
+        follower.keep(name, subsystem.state_changes(), || subsystem.kept_state());
+        if let Some(mut controller) = subsystem.controller(id) {
+            controller.release(port.memory());
+        }
     }
-    follower.keep(name, controller.state_changes(), || controller.kept_state());
-    controller.release(memory);
-    true
-}
-
-/// Whether a descriptor is an eventfd; ringing it never waits from now on.
-fn is_eventfd(descriptor: &OwnedFd) -> bool {
-    let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
-    // Without /proc, the client is believed.
-    let is = std::fs::read_link(link)
-        .map_or(true, |kind| kind.as_os_str().to_string_lossy().contains("[eventfd]"));
-    if is {
-        let flags = rustix::fs::fcntl_getfl(descriptor.as_fd()).unwrap_or(OFlags::empty());
-        let _ = rustix::fs::fcntl_setfl(descriptor.as_fd(), flags | OFlags::NONBLOCK);
-    }
-    is
+    any
 }

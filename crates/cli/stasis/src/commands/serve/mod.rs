@@ -94,8 +94,9 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDRESS,...", conflicts_with = "ublk")]
     pub nvme_tcp: Option<String>,
     /// Make drives NVMe controllers of virtual machines by vfio-user instead of sockets of
-    /// vhost-user-blk: the only one at this socket, or each at NAME.sock in this folder
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["ublk", "nvme_tcp"])]
+    /// vhost-user-blk: the only one at this socket, or each at NAME.sock in this folder. Several
+    /// paths are controllers of the same drives, for a guest each
+    #[arg(long, value_name = "PATH,...", conflicts_with_all = ["ublk", "nvme_tcp"])]
     pub vfio_user: Option<PathBuf>,
     /// NVMe Qualified Names of the hosts that may connect to NVMe/TCP targets [default: all]
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
@@ -279,7 +280,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         server.attach(drive)?;
         let place = match (&targets, &devices) {
             (Some(targets), _) => targets.place(index),
-            (None, Some(_)) => vfio_user::Devices::place(&path),
+            (None, Some(devices)) => devices.place(&name),
             (None, None) => path.display().to_string(),
         };
         eprintln!("stasis serve: {name}: {} on {place}", spec.model.label());
@@ -362,7 +363,8 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
         false => path.to_owned(),
     };
     folders.push(here(base));
-    folders.extend(experiment.serve.vfio_user.as_deref().map(vfio_user::Devices::folder));
+    let places = experiment.serve.vfio_user.as_deref().into_iter().flat_map(vfio_user::places);
+    folders.extend(places.map(vfio_user::Devices::folder));
     if !experiment.serve.ublk.is_empty() {
         // Where ublk devices come and go.
         folders.push("/dev".into());
