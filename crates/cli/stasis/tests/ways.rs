@@ -65,6 +65,19 @@ fn a_socket_that_is_there_stays() {
     refused(folder.path(), &["--vfio-user", "live.sock"], &words);
 }
 
+#[test]
+fn each_controller_has_a_socket_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    for (sockets, words) in [
+        ("a.sock,b.sock,a.sock", ["vfio-user names a.sock twice", "a socket of its own"]),
+        ("a.sock,", ["`a.sock,`", "empty name"]),
+        ("1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", ["17 sockets", "at most 16 controllers"]),
+    ] {
+        refused(folder.path(), &["--vfio-user", sockets], &words);
+    }
+    assert!(!folder.path().join("a.sock").exists());
+}
+
 /// One that a program has left is nobody's.
 #[test]
 fn a_socket_that_nobody_serves_is_taken() {

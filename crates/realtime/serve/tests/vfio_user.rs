@@ -342,6 +342,20 @@ fn a_guest_waits_for_the_last_ones_requests_and_no_others() {
     server.stop().unwrap();
 }
 
+/// Also where the thread waits as soon as it has nothing to do.
+#[test]
+fn the_next_client_is_let_in_once_the_last_write_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, path) = serve(folder.path(), Some("fixed:1ms"), Poll::Never);
+    for round in 0..40 {
+        let mut host = VfioHost::reconnect(&path);
+        host.begin_write(1, 3, &[round; 4096]).unwrap();
+        drop(host);
+    }
+    assert_eq!(VfioHost::reconnect(&path).read(3).unwrap(), [39; 4096]);
+    server.stop().unwrap();
+}
+
 /// Median time of a read at a depth of one, in us, and reads a second at `depth`.
 fn reads(host: &mut VfioHost, depth: u16) -> (f64, f64) {
     let mut random = 1u64;

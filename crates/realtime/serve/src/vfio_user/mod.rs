@@ -180,8 +180,9 @@ impl Served {
         self.complete(&mut done, clock);
         self.done = done;
         if any {
-            // Commands that had waited for room.
+            // Commands that had waited for room, and clients.
             self.submit(now);
+            self.admit();
             self.backend.report_errors();
         }
         if work {
@@ -199,13 +200,18 @@ impl Served {
         (ports, Shared { subsystem, backend, events })
     }
 
-    /// Takes what clients have sent; returns whether there was anything.
-    fn hear(&mut self, now: Nanos) -> bool {
-        for port in &mut self.ports {
-            if port.is_waiting() && !self.under_way.has(port.device().id()) {
-                port.admit(true, &self.events);
+    /// Waits for the next client of each port where nothing of the last one's is under way any more.
+    fn admit(&mut self) {
+        let Self { ports, under_way, events, .. } = self;
+        for port in ports {
+            if port.is_waiting() && !under_way.has(port.device().id()) {
+                port.admit(true, events);
             }
         }
+    }
+
+    /// Takes what clients have sent; returns whether there was anything.
+    fn hear(&mut self, now: Nanos) -> bool {
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 16];
         let Ok((events, _)) = epoll::wait(&self.events, &mut events, Some(&Timespec::default()))
         else {
