@@ -117,7 +117,7 @@ preempt() {
 preempted() {
     refused
     nvme resv-notif-log /dev/nvme0 >/tmp/log.txt
-    grep -Eqi 'preempted|type *: *1' /tmp/log.txt || { cat /tmp/log.txt; exit 1; }
+    grep -Eq 'Type[[:space:]]*: 1 ' /tmp/log.txt || { cat /tmp/log.txt; exit 1; }
     echo "refused by name, and told"
 }
 

@@ -32,7 +32,7 @@ impl Kind {
 
     /// The port and the kind of an event.
     pub(super) fn of(data: u64) -> (usize, Self) {
-        (data as usize / 2, if data % 2 == 0 { Self::Listener } else { Self::Client })
+        (data as usize / 2, if data.is_multiple_of(2) { Self::Listener } else { Self::Client })
     }
 }
 
