@@ -75,6 +75,10 @@ pub struct RunArguments {
     /// Keep in timeline.parquet what processors, flash drives and schedulers do when
     #[arg(long, conflicts_with = "power_cut")]
     pub timeline: bool,
+    /// Keep in which functions processors are, sampled each so many virtual nanoseconds, in
+    /// profile.folded and on the page: 100us
+    #[arg(long, value_name = "INTERVAL", conflicts_with = "power_cut")]
+    pub profile: Option<String>,
     /// Let time go back for drives faster than the guest's own I/O path
     #[arg(long)]
     pub rewind: bool,

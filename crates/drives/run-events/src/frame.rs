@@ -1,7 +1,7 @@
 //! Entries as a stream of bytes: kind (1 byte), length (4 bytes, little
 //! endian), payload.
 
-use crate::{fault, span, FaultRecord, IoRecord, PacketRecord, RunEvent, Stage};
+use crate::{fault, span, FaultRecord, IoRecord, PacketRecord, RunEvent, Sample, Stage};
 
 /// Longest payload of a frame; longer entries go out as several frames.
 const MAX_PAYLOAD: usize = 1 << 20;
@@ -80,6 +80,17 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
             let mut payload = Vec::with_capacity(spans.len() * span::ENCODED);
             spans.iter().for_each(|one| span::encode(one, &mut payload));
             frames(b'w', &payload, MAX_PAYLOAD / span::ENCODED * span::ENCODED);
+        }
+        RunEvent::Samples(samples) => {
+            // A sample is in one frame; it is shorter than the limit.
+            let mut payload = Vec::new();
+            for sample in samples {
+                if payload.len() + sample.encoded() > MAX_PAYLOAD {
+                    frames(b'q', &std::mem::take(&mut payload), MAX_PAYLOAD);
+                }
+                sample.encode(&mut payload);
+            }
+            frames(b'q', &payload, MAX_PAYLOAD);
         }
         RunEvent::Results(bytes) => frames(b'r', bytes, MAX_PAYLOAD),
         RunEvent::Trace(bytes) => frames(b'd', bytes, MAX_PAYLOAD),
@@ -190,6 +201,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
                 .collect();
             RunEvent::Spans(spans.ok_or(FrameError::Payload("spans"))?)
         }
+        b'q' => RunEvent::Samples(Sample::decode(payload).ok_or(FrameError::Payload("samples"))?),
         b'r' => RunEvent::Results(payload.to_vec()),
         b'd' => RunEvent::Trace(payload.to_vec()),
         b'k' => RunEvent::DriveStates(payload.to_vec()),
@@ -247,7 +259,16 @@ mod tests {
         let fault = (any::<u16>(), any::<[u64; 3]>(), prop::option::of(0..u64::MAX)).prop_map(
             |(fault, [at, offset, length], order)| FaultRecord { fault, at, order, offset, length },
         );
+        let sample =
+            (any::<u64>(), any::<u16>(), any::<u32>(), prop::collection::vec(any::<u64>(), 0..5));
+        let sample = sample.prop_map(|(at, processor, count, frames)| Sample {
+            at,
+            processor,
+            count,
+            frames,
+        });
         prop_oneof![
+            prop::collection::vec(sample, 0..9).prop_map(RunEvent::Samples),
             prop::collection::vec(packet, 0..9).prop_map(RunEvent::Packets),
             prop::collection::vec(fault, 0..9).prop_map(RunEvent::Faults),
             prop::collection::vec(span, 0..9).prop_map(RunEvent::Spans),

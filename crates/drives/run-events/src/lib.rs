@@ -12,6 +12,7 @@ mod io_columns;
 mod network;
 mod outcome;
 mod packet;
+mod profile;
 mod shared;
 mod span;
 pub mod text;
@@ -25,6 +26,7 @@ pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
 };
 pub use packet::PacketRecord;
+pub use profile::{Orc, ProfileJob, Sample};
 pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 
 use stasis_block::clock::Nanos;
@@ -56,6 +58,8 @@ pub enum RunEvent {
     Tracks(Vec<Track>),
     /// Spans, of each track in the order of time.
     Spans(Vec<Span>),
+    /// Samples of processors, of each in the order of time, where they are taken.
+    Samples(Vec<Sample>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
     /// A piece of the trace of the drives' commands, where there is one.

@@ -17,7 +17,7 @@ use stasis_machine::{
     Command, Config, DebugConfig, Failure, FailureKind, MachineConfig, Pause, Rewind, Speed, Stop,
     TimelineConfig, TriggerConfig,
 };
-use stasis_run_events::{DebugJob, Debugger, EventSink, Outcome};
+use stasis_run_events::{DebugJob, Debugger, EventSink, Outcome, ProfileJob};
 
 use crate::networks;
 use crate::opened_drives::Drives;
@@ -56,6 +56,8 @@ pub struct Commands {
     pub files: Vec<u8>,
     /// The wishes of a debugger, if one takes hold of the run.
     pub debug: Option<DebugJob>,
+    /// The samples to take of the run, if any are.
+    pub profile: Option<ProfileJob>,
 }
 
 /// The machines' commands, got once.
@@ -220,6 +222,10 @@ pub fn run(
             Some(DebugConfig { job, wire })
         }) as stasis_machine::DebugSource
     });
+    let profile = Box::new({
+        let jobs = Arc::clone(&jobs);
+        move || jobs.lock().unwrap_or_else(PoisonError::into_inner).commands.profile.take()
+    });
     let stream = plan.trace.then(TraceStream::default);
     let mut opened = Drives::open(&plan, stream.as_ref())?;
     let rewind = Rewind { window: REWIND_WINDOW_NS };
@@ -284,6 +290,7 @@ pub fn run(
             threads,
             keyboard,
             debug,
+            profile: Some(profile),
             virtual_limit: plan.virtual_limit,
             // The results of a repeatable run do not depend on the wall clock.
             timeline: plan.timeline.then_some(TimelineConfig { wall_clock: !plan.repeatable }),

@@ -11,7 +11,7 @@ use stasis_experiment::{
 use stasis_models::ModelSpec;
 use stasis_network::{NetworkFault, NetworkSpec};
 use stasis_report::{Changes, Drive};
-use stasis_run_events::Moment;
+use stasis_run_events::{Moment, ProfileJob};
 
 /// Names of the files that a machine reads.
 pub mod input {
@@ -55,6 +55,9 @@ pub struct RunPlan {
     /// The moment at which a debugger takes hold: part of the commands, not of their machine.
     #[serde(skip)]
     pub debug: Option<Moment>,
+    /// The samples to take of the run: the same.
+    #[serde(skip)]
+    pub profile: Option<ProfileJob>,
     /// A fault to inject below the drives as the guest sees them.
     #[serde(default)]
     pub fault: Option<stasis_crash::Fault>,

@@ -24,6 +24,7 @@ use crate::event::SharedObserver;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
 use crate::plan::{device_names, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan};
+use crate::profiled::Profiled;
 use crate::relay::Relay;
 use crate::run_error::RunError;
 use crate::sharing::Sharing;
@@ -52,6 +53,8 @@ pub struct RunSetup<'a> {
     pub terminal: Option<&'a Attended>,
     /// The debugger, if one takes hold of the run.
     pub debugged: Option<&'a Debugged>,
+    /// The profile of the run, if its processors are sampled.
+    pub profiled: Option<&'a Profiled>,
     /// Whether and where the drives are traced.
     pub trace: Option<&'a TraceOptions>,
     /// Whether the run reports the timeline of the machine's inside.
@@ -165,6 +168,7 @@ impl<'a> RunSetup<'a> {
             }
         }
         let debug = self.debugged.map(|debugged| debugged.moment(self.engine, &shown));
+        let profile = self.profiled.map(|profiled| profiled.job(self.engine));
         let plan = RunPlan {
             machines,
             cpu_speed: self.cpu_speed(),
@@ -175,6 +179,7 @@ impl<'a> RunSetup<'a> {
             trace: self.trace.is_some(),
             timeline: self.timeline,
             debug: debug.transpose()?,
+            profile: profile.transpose()?,
             fault: self.trace.and_then(|trace| trace.fault),
             root: root.as_ref().map(|root| PlannedRoot {
                 identity: self.guest.digest.clone(),
@@ -450,6 +455,16 @@ impl Prepared<'_> {
         several.map(|machine| machine.name.clone()).collect()
     }
 
+    /// The names of all machines' processors.
+    pub fn processors(&self) -> Vec<String> {
+        let several = self.plan.machines.len() > 1;
+        let of = |machine: &PlannedMachine| {
+            let name = if several { format!("{} ", machine.name) } else { String::new() };
+            (0..machine.spec.vcpus).map(move |number| format!("{name}vCPU {number}"))
+        };
+        self.plan.machines.iter().flat_map(of).collect()
+    }
+
     /// The machine that each of the drives belongs to, by its index among [`Self::machines`].
     pub fn owners(&self) -> Vec<Option<usize>> {
         let of =
@@ -499,7 +514,7 @@ fn on_kvm(
     use stasis_run_events::{EventSink, RunEvent};
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
-    let commands = local::Commands { jobs, files: setup.input.to_vec(), debug: None };
+    let commands = local::Commands { jobs, files: setup.input.to_vec(), ..Default::default() };
     let keyboard = setup.terminal.map(|terminal| terminal.local());
     let source = root.map(|root| -> crate::root::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))

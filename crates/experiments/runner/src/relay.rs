@@ -296,6 +296,7 @@ impl EventSink for Relay<'_> {
             RunEvent::Spans(spans) => {
                 self.writer.record_spans(&spans).map_err(io::Error::other)?;
             }
+            RunEvent::Samples(samples) => self.writer.record_samples(&samples),
             RunEvent::Results(bytes) => {
                 let results = &mut self.results[self.from];
                 if results.is_none() {

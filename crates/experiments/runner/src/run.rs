@@ -22,6 +22,7 @@ use crate::engine;
 use crate::event::{Observer, SharedObserver};
 use crate::keep::Keep;
 use crate::prepare::{check_drives, RunSetup};
+use crate::profiled::Profiled;
 use crate::provenance::Provenance;
 use crate::relay::Relay;
 #[cfg(doc)]
@@ -44,6 +45,7 @@ pub struct Runner<'a> {
     trace: Option<&'a TraceOptions>,
     terminal: Option<&'a Attended>,
     debugged: Option<&'a Debugged>,
+    profiled: Option<&'a Profiled>,
     checked: bool,
     inputs: Vec<PathBuf>,
     given: Option<PathBuf>,
@@ -81,6 +83,7 @@ impl<'a> Runner<'a> {
             trace: None,
             terminal: None,
             debugged: None,
+            profiled: None,
             checked: true,
             inputs: Vec::new(),
             given: None,
@@ -154,6 +157,11 @@ impl<'a> Runner<'a> {
         Self { terminal: Some(terminal), ..self }
     }
 
+    /// The run's processors are sampled.
+    pub fn profiled(self, profiled: Option<&'a Profiled>) -> Self {
+        Self { profiled, ..self }
+    }
+
     /// A debugger takes hold of the run.
     pub fn debugged(self, debugged: &'a Debugged) -> Self {
         Self { debugged: Some(debugged), ..self }
@@ -210,6 +218,7 @@ impl<'a> Runner<'a> {
             engine,
             terminal: self.terminal,
             debugged: self.debugged,
+            profiled: self.profiled,
             trace: self.trace,
             timeline: self.timeline,
             observer: &observer,
@@ -221,6 +230,10 @@ impl<'a> Runner<'a> {
         writer.of_guest(quantum.unwrap_or_default());
         if self.timeline {
             writer.keep_timeline()?;
+        }
+        if let Some(profiled) = self.profiled {
+            let processors = prepared.processors();
+            writer.keep_profile(profiled.symbols.clone(), profiled.interval, &processors)?;
         }
         if !experiment.machine.several().is_empty() {
             writer.of_machines(prepared.machines(), prepared.owners())?;

@@ -15,7 +15,7 @@ use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
 use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
-use stasis_run_events::{Ending, Moment};
+use stasis_run_events::{Ending, Moment, ProfileJob};
 
 use crate::debugged::Debugged;
 use crate::plan::{input, PlannedDrive, RunPlan};
@@ -55,6 +55,8 @@ pub struct LaterJob {
     pub jobs: Vec<stasis_channel::Job>,
     /// The moment at which a debugger takes hold.
     pub moment: Option<Moment>,
+    /// The samples to take of the run.
+    pub profile: Option<ProfileJob>,
 }
 
 /// The media of a run as the software host gets them.
@@ -179,7 +181,7 @@ pub fn run(
     };
     let images: Vec<PathBuf> =
         plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
-    let moment = plan.debug.take();
+    let (moment, profile) = (plan.debug.take(), plan.profile.take());
     let once = once(&plan, setup.terminal.is_some());
     let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     for machine in &mut plan.machines {
@@ -191,7 +193,7 @@ pub fn run(
         keeps: host.drives.is_empty(),
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,
-        later: serde_json::to_vec(&LaterJob { jobs, moment })
+        later: serde_json::to_vec(&LaterJob { jobs, moment, profile })
             .context("cannot write the commands")?,
     };
     let keyboard = setup.terminal.map(|terminal| Arc::clone(&terminal.keyboard));

@@ -24,6 +24,7 @@ enum Part {
     Faults,
     Tracks,
     Spans,
+    Samples,
 }
 
 /// A sink that hands on what it has not handed on before.
@@ -127,6 +128,7 @@ impl EventSink for Repeats<'_> {
             RunEvent::Faults(records) => self.part(Part::Faults, records, RunEvent::Faults),
             RunEvent::Tracks(tracks) => self.part(Part::Tracks, tracks, RunEvent::Tracks),
             RunEvent::Spans(spans) => self.part(Part::Spans, spans, RunEvent::Spans),
+            RunEvent::Samples(samples) => self.part(Part::Samples, samples, RunEvent::Samples),
             RunEvent::Stage(stage) => {
                 if self.stage.is_some_and(|told| stage <= told) {
                     return Ok(());

@@ -56,6 +56,7 @@ fn main() {
         fill_root: &mut |_| Ok(()),
         keyboard: None,
         debug: None,
+        profile: None,
         quantum: 20_000,
         threads: 1,
         virtual_limit: None,

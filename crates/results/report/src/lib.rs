@@ -41,6 +41,7 @@ mod networks_page;
 pub mod page;
 mod pcapng;
 pub mod plot;
+mod profile;
 mod provenance;
 pub mod published_vs_measured;
 mod repeat;
@@ -68,6 +69,7 @@ pub use inputs::keep_inputs;
 pub use ios::{Ios, IosAsCsv, KeptIos};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
+pub use profile::Symbols;
 pub use provenance::section as provenance;
 pub use repeat::{InputFile, Repeat};
 pub use results_writer::ResultsWriter;
@@ -91,6 +93,8 @@ pub const IOS_FILES: [&str; 3] = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FIL
 pub const FAULTS_FILE: &str = "faults.parquet";
 /// Name of the file of what processors, flash drives and schedulers did when, by column.
 pub const TIMELINE_FILE: &str = "timeline.parquet";
+/// Name of the file of stacks in which processors were, with how many samples each has.
+pub const PROFILE_FILE: &str = "profile.folded";
 /// Name of the file of what machines of a cluster said and sent, and what befell them, by column.
 pub const CLUSTER_FILE: &str = "cluster.parquet";
 /// Name of the file with the run's figures.

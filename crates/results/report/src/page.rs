@@ -31,6 +31,9 @@ const PLOTS: [&str; 4] = [
 /// Script that gives each command line a button which copies it.
 const COPY: &str = include_str!("interactive/copy.js");
 
+/// Script that draws flame graphs, each of a stretch of time that the reader chooses.
+const FLAME: &str = include_str!("interactive/flame.js");
+
 /// Writes a page's HTML into `folder`, which is made if it is not there.
 ///
 /// # Errors
@@ -59,7 +62,15 @@ pub enum Block {
     Command(String),
     /// Terms and their meanings.
     Terms(Vec<(String, String)>),
+    /// A flame graph.
+    Flame(Flame),
 }
+
+/// Samples as a tree of calls by stretches of time, for `flame.js`: `names`; `nodes`, each with its
+/// caller's number (its own at a root), which is not greater, and its name's; `begin`, `stretch` and
+/// `interval` in ns; `counts`, of each stretch the numbers of nodes and their samples in turn.
+#[derive(Debug, Clone)]
+pub struct Flame(pub serde_json::Value);
 
 /// A part of a page.
 #[derive(Debug, Clone, Default)]
@@ -164,8 +175,9 @@ impl Page {
             out.push_str(&end);
         }
         out.push_str("</main>\n");
-        let [has_plots, has_commands] =
-            ["<svg ", "<pre class=\"command\""].map(|mark| out.contains(mark));
+        let [has_plots, has_commands, has_flames] =
+            ["<svg ", "<pre class=\"command\"", "<div class=\"flame\""]
+                .map(|mark| out.contains(mark));
         let mut script = |parts: &[&str]| {
             out.push_str("<script>\n\"use strict\";\n(() => {\n");
             parts.iter().for_each(|part| out.push_str(part));
@@ -176,6 +188,9 @@ impl Page {
         }
         if has_commands {
             script(&[COPY]);
+        }
+        if has_flames {
+            script(&[FLAME]);
         }
         out.push_str("</body>\n</html>\n");
         out
@@ -205,6 +220,10 @@ impl Block {
                 table.to_html(out);
             }
             Self::Plots(drawn) => plots(out, drawn),
+            Self::Flame(Flame(data)) => out.push_str(&format!(
+                "<div class=\"flame\" data-flame=\"{}\"></div>\n",
+                escape(&data.to_string())
+            )),
             Self::Figures(figures) => {
                 figures_table(figures).to_html(out);
                 plots(out, &figures_plots(figures));

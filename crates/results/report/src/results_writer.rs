@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord};
+use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord, Sample};
 
 use crate::cluster::Cluster;
 use crate::distribution::EXACT_BOUND;
@@ -20,6 +20,7 @@ use crate::ios::{Footer, Ios, Rows};
 use crate::jobs::Jobs;
 use crate::page::{self, Page};
 use crate::pcapng::PacketFile;
+use crate::profile::{Profile, Symbols};
 use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
@@ -51,6 +52,8 @@ pub struct ResultsWriter {
     faults: Option<FaultFile>,
     /// `None` where there is one machine.
     cluster: Option<Cluster>,
+    /// `None` where processors are not sampled.
+    profile: Option<Profile>,
 }
 
 impl std::fmt::Debug for ResultsWriter {
@@ -123,6 +126,7 @@ impl ResultsWriter {
             packets: Vec::new(),
             faults: None,
             cluster: None,
+            profile: None,
         };
         for drive in drives {
             writer.add_drive(drive);
@@ -299,6 +303,29 @@ impl ResultsWriter {
         Ok(())
     }
 
+    /// Keeps a profile as well, in [`crate::PROFILE_FILE`], of processors of these names that are
+    /// sampled at an interval (ns).
+    ///
+    /// # Errors
+    /// Where the folder has a file of that name that is not a run's.
+    pub fn keep_profile(
+        &mut self,
+        symbols: Symbols,
+        interval: Nanos,
+        processors: &[String],
+    ) -> Result<(), ReportError> {
+        self.folder.file(crate::PROFILE_FILE)?;
+        self.profile = Some(Profile::new(symbols, interval, processors));
+        Ok(())
+    }
+
+    /// Takes samples of processors.
+    pub fn record_samples(&mut self, samples: &[Sample]) {
+        if let Some(profile) = &mut self.profile {
+            samples.iter().for_each(|sample| profile.record(sample));
+        }
+    }
+
     /// More tracks, which spans name by their place among all.
     pub fn add_tracks(&mut self, tracks: Vec<Track>) {
         if let Some(spans) = &mut self.spans {
@@ -371,6 +398,11 @@ impl ResultsWriter {
         if let Some(timeline) = timeline {
             summary.extra.insert("timeline".into(), timeline);
         }
+        if let Some(profile) = &self.profile {
+            let path = self.folder.path().join(crate::PROFILE_FILE);
+            write_whole(&path, profile.folded().as_bytes())?;
+            summary.extra.insert("profile".into(), profile.summary());
+        }
         // A job file has one drive.
         let active = self.drives.first().map(DriveStatistics::active).unwrap_or_default();
         summary.jobs = self.jobs.as_mut().map(|jobs| jobs.summaries(active)).unwrap_or_default();
@@ -388,7 +420,8 @@ impl ResultsWriter {
         write_whole(&path, &json)?;
         let begin = outcome.boot_virtual_ns;
         let html = Page::within_limit(|resolution| {
-            run_page::page(&summary, &self.drives, self.cluster.as_ref(), begin, resolution)
+            let more = (self.cluster.as_ref(), self.profile.as_ref());
+            run_page::page(&summary, &self.drives, more, begin, resolution)
         });
         page::write(self.folder.path(), REPORT_FILE, &html)?;
         Ok(summary)

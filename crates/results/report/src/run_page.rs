@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::cluster::{self, Cluster};
 use crate::page::{Block, Page, Resolution, Section};
+use crate::profile::Profile;
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
 use crate::{faults, flash_page, jobs_page, networks_page, shared_page, units};
@@ -22,11 +23,12 @@ pub(crate) use kind::Time;
 const POINTS: usize = 16 << 10;
 const MIN_TIMELINE_POINTS: usize = 128;
 
-/// The page in some resolution. `cluster`: what several machines did. Its times begin at `begin`, the command's start (ns).
+/// The page in some resolution, with what several machines did, and the profile of the processors.
+/// Its times begin at `begin`, the command's start (ns).
 pub(crate) fn page(
     summary: &Summary,
     drives: &[DriveStatistics],
-    cluster: Option<&Cluster>,
+    (cluster, profile): (Option<&Cluster>, Option<&Profile>),
     begin: u64,
     resolution: Resolution,
 ) -> Page {
@@ -48,6 +50,7 @@ pub(crate) fn page(
         sections.extend(flash_page::section(figures, &time, resolution, drawn));
     }
     sections.extend(jobs_page::section(summary));
+    sections.extend(profile.map(|profile| profile.section(begin, resolution)));
     if kind == Kind::Guest {
         sections.push(machine::costs(summary).folded());
         sections.extend(machine::processors(summary, &time, resolution).map(Section::folded));

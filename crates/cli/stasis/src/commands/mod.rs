@@ -22,4 +22,5 @@ pub mod schema;
 pub mod serve;
 pub mod shell;
 pub mod sweep;
+pub mod symbols;
 pub mod why;

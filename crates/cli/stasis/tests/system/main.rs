@@ -21,6 +21,7 @@ mod measure;
 mod networks;
 mod on;
 mod processors;
+mod profile;
 mod readme;
 mod repeat;
 mod replay;

@@ -157,6 +157,8 @@ impl<'j> Run<'j> {
             pool,
             debug_source: config.debug,
             debug: None,
+            profile_source: config.profile,
+            sampler: None,
             limits: Limits::default(),
             slices: Vec::new(),
             begun: Vec::new(),

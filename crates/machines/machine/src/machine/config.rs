@@ -7,6 +7,7 @@ use std::time::Instant;
 use stasis_block::clock::Nanos;
 use stasis_channel::{Job, ScheduledGuestFault};
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
+use stasis_run_events::ProfileJob;
 
 use super::controller::Controller;
 use super::debug::DebugSource;
@@ -104,11 +105,16 @@ pub struct Config<'a> {
     pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,
     /// A debugger, if one takes hold of the run.
     pub debug: Option<DebugSource>,
+    /// The samples to take of the run, if any are.
+    pub profile: Option<ProfileSource>,
     /// Whether events inside the run are recorded, and how.
     pub timeline: Option<TimelineConfig>,
     /// When the run is to end before its end.
     pub stop: Stop,
 }
+
+/// Called when the commands begin: the samples to take of the run, if any are.
+pub type ProfileSource = Box<dyn FnOnce() -> Option<ProfileJob>>;
 
 /// Options of the events inside a run ([`stasis_run_events::RunEvent::Spans`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod recovery;
 mod rewind;
 mod round;
 mod run;
+mod sampling;
 mod slice;
 mod stages;
 mod stops;
@@ -46,7 +47,9 @@ use run::Run;
 use timeline::{Timeline, BATCH, BATCH_BYTES};
 use vm::Machine;
 
-pub use config::{Config, DriveConfig, MachineConfig, Rewind, Speed, Stop, TimelineConfig};
+pub use config::{
+    Config, DriveConfig, MachineConfig, ProfileSource, Rewind, Speed, Stop, TimelineConfig,
+};
 pub use controller::Controller;
 pub use debug::{DebugConfig, DebugSource};
 pub use failures::{Failure, FailureKind};
@@ -68,6 +71,7 @@ pub fn run<'a>(config: Config<'a>, events: &'a mut dyn EventSink) -> Result<Outc
     let mut run = Run::new(config, events)?;
     let ending = run.run()?;
     let ending = run.debug_end(ending)?;
+    run.sampling_ends(run.timeline.clock.now())?;
     run.outcome(ending)
 }
 
@@ -97,6 +101,9 @@ impl Run<'_> {
                 Turn::Exit(place) => self.act(place)?,
                 Turn::Slice(place, slice) if self.debug.is_some() => {
                     self.debugged_slice(place, slice)?
+                }
+                Turn::Slice(place, slice) if self.sampler.is_some() => {
+                    self.sampled_slice(place, slice)?
                 }
                 Turn::Slice(place, slice) => {
                     let machine = self.processors[place].0;

@@ -6,9 +6,10 @@ use stasis_block::clock::Nanos;
 use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
-use super::config::Stop;
+use super::config::{ProfileSource, Stop};
 use super::debug::{Debug, DebugSource};
 use super::limits::Limits;
+use super::sampling::Sampler;
 use super::slice::{Begun, Slice};
 use super::timeline::Timeline;
 use super::vm::Machine;
@@ -43,6 +44,10 @@ pub(super) struct Run<'j> {
     pub(super) debug_source: Option<DebugSource>,
     /// The debugger, while there is one.
     pub(super) debug: Option<Box<Debug>>,
+    /// Tells when the commands begin what is sampled, if anything is to be.
+    pub(super) profile_source: Option<ProfileSource>,
+    /// The samples, while the commands run.
+    pub(super) sampler: Option<Box<Sampler>>,
     // Kept between turns, so that these do not allocate.
     pub(super) limits: Limits,
     pub(super) slices: Vec<Slice>,

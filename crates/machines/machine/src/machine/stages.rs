@@ -64,6 +64,7 @@ impl Run<'_> {
                         machine.orders.begin(now);
                     }
                     self.debug_begins()?;
+                    self.sampling_begins()?;
                 }
             }
             AgentEvent::Exited(status) => self.ended(number, Ending::Exited(status))?,
@@ -110,6 +111,7 @@ impl Run<'_> {
         // All after this is the agents' own work, not the commands'.
         let now = self.timeline.clock.now_ns();
         self.shares = self.shared.iter().map(|shared| shared.report(now)).collect();
+        self.sampling_ends(self.timeline.clock.now())?;
         let frozen = self.frozen();
         self.timeline.statistics.finish(&self.timeline.clock, frozen);
         self.timeline.emit(RunEvent::Stage(Stage::Collecting))

@@ -1,7 +1,5 @@
 //! `stasis debug`: gdb at a moment of a run.
 
-mod symbols;
-
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -25,8 +23,8 @@ use tempfile::TempDir;
 
 use super::archive::{Made, Origin, Parse, RunAgain};
 use super::run::stdin::Source;
+use super::symbols::{self, Symbols};
 use crate::arguments::RunArguments;
-use symbols::Symbols;
 
 /// Arguments of `stasis debug`.
 #[derive(Debug, clap::Args)]
@@ -157,6 +155,9 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
     let stopped = Stopped::of(&arguments.run, parse)?;
     if stopped.run.arguments.power_cut.is_some() {
         bail!("--power-cut ends the run: leave it out, and stop --at that time");
+    }
+    if stopped.run.arguments.profile.is_some() {
+        bail!("--profile is for `stasis run`: gdb looks at moments");
     }
     if let Some(symbols) = &arguments.symbols {
         std::fs::metadata(symbols).with_context(|| format!("cannot read {}", symbols.display()))?;

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use anyhow::{anyhow, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
-use stasis_experiment::{Experiment, ExperimentError};
-use stasis_runner::{Debugged, Runner};
+use stasis_experiment::{Engine, Experiment, ExperimentError};
+use stasis_runner::{Debugged, Profiled, Runner};
 use stasis_terminal::{stop_on_signals, Terminal};
 
+use super::symbols;
 use crate::arguments::{MachineArguments, RunArguments};
 use crate::here::{self, Here};
 
@@ -54,11 +55,19 @@ fn whole(
         (arguments.machine.console, arguments.ios, arguments.timeline);
     let power_cut = arguments.power_cut;
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
+    let interval = arguments.profile.as_deref().map(interval).transpose()?;
     let (mut experiment, base) = joined(arguments)?;
     change(&mut experiment);
+    if interval.is_some() && experiment.engine == Engine::Auto {
+        experiment.engine = Engine::Exact;
+    }
     let (debugged, stop) = match debugger {
         Some((debugged, stop)) => (Some(debugged), stop),
         None => (None, stop_on_signals()?),
+    };
+    let profiled = match interval {
+        Some(interval) => Some(profiled(&experiment, &base, &stop, interval)?),
+        None => None,
     };
     let own = match (&experiment.guest.stdin, &stdin) {
         (None, stdin::Source::Own) => stdin::given()?,
@@ -77,6 +86,7 @@ fn whole(
         }
         None => {
             let mut runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
+            runner = runner.profiled(profiled.as_ref());
             if let Some(debugged) = debugged {
                 runner = runner.debugged(debugged);
             }
@@ -94,6 +104,29 @@ fn whole(
         eprintln!("stasis: {message}");
     }
     Ok(ExitCode::from(run.status))
+}
+
+/// The interval of a profile, in words (ns).
+fn interval(word: &str) -> Result<u64> {
+    let interval = units::parse_duration(word).map_err(|error| anyhow!("--profile: {error}"))?;
+    match interval {
+        0 => Err(anyhow!("--profile: 0s is no interval; 100us costs little, 10us more")),
+        interval => Ok(interval),
+    }
+}
+
+/// The profile of the experiment's run, with the names of its kernel's functions.
+fn profiled(
+    experiment: &Experiment,
+    base: &Path,
+    stop: &Arc<AtomicBool>,
+    interval: u64,
+) -> Result<Profiled> {
+    if experiment.engine != Engine::Exact {
+        return Err(anyhow!("a profile needs the engine exact, whose samples take no time"));
+    }
+    let symbols = symbols::of_guest(experiment, base, stop)?;
+    Ok(Profiled { interval, symbols: symbols.functions(), orc: symbols.orc() })
 }
 
 /// The experiment of `stasis run`: the words and the file, joined.

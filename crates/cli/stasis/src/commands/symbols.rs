@@ -1,4 +1,4 @@
-//! The symbols of a guest's kernel, for gdb: those that the kernel itself lists in
+//! The symbols of a guest's kernel, for gdb and profiles: those that the kernel itself lists in
 //! `/proc/kallsyms`, as an ELF file that has nothing else.
 
 use std::io;
@@ -10,6 +10,7 @@ use anyhow::{bail, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::Ios;
+use stasis_run_events::Orc;
 use stasis_runner::{Event, Runner};
 
 /// Files beside the guest's kernel: what the kernel lists, and the same for gdb.
@@ -21,14 +22,39 @@ const FILE: &str = "symbols.elf";
 pub struct Symbols {
     /// The file for gdb.
     pub file: PathBuf,
+    release: String,
     all: Vec<Symbol>,
 }
 
 impl Symbols {
+    /// The functions, for a profile.
+    pub fn functions(&self) -> stasis_report::Symbols {
+        let code = |symbol: &&Symbol| matches!(symbol.kind.to_ascii_lowercase(), 't' | 'w');
+        let pair = |symbol: &Symbol| (symbol.address, symbol.name.clone());
+        stasis_report::Symbols::new(self.all.iter().filter(code).map(pair).collect())
+    }
+
+    /// Where the kernel has its tables for unwinding stacks, if it has any.
+    pub fn orc(&self) -> Option<Orc> {
+        Some(Orc {
+            addresses: self.address("__start_orc_unwind_ip")?,
+            addresses_end: self.address("__stop_orc_unwind_ip")?,
+            entries: self.address("__start_orc_unwind")?,
+            from_6_4: version(&self.release) >= (6, 4),
+        })
+    }
+
     /// The address of a function.
     pub fn address(&self, name: &str) -> Option<u64> {
         self.all.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
     }
+}
+
+/// The first two numbers of a kernel's release, such as 6.1.0-40-cloud-amd64.
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    (next(), next())
 }
 
 /// A line of `/proc/kallsyms` of the kernel itself.
@@ -64,7 +90,7 @@ pub fn of_guest(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) ->
     if !file.exists() {
         keep(&file, &elf(&all))?;
     }
-    Ok(Symbols { file, all })
+    Ok(Symbols { file, release: guest.kernel_release, all })
 }
 
 /// Whole, or not at all.
@@ -224,6 +250,13 @@ ffffffff82a079c0 D jiffies
 ffffffff83000000 B _end
 ffffffffc0001000 t of_a_module\t[ext4]
 ";
+
+    #[test]
+    fn a_release_has_a_version() {
+        assert_eq!(version("6.12.9+deb13-cloud-amd64"), (6, 12));
+        assert_eq!(version("7.0-rc1"), (7, 0));
+        assert_eq!(version(""), (0, 0));
+    }
 
     #[test]
     fn a_kernels_own_symbols_are_kept() {

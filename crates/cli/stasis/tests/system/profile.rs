@@ -1,0 +1,102 @@
+//! Profiles: what samples say, and that taking them changes nothing.
+
+use std::collections::HashMap;
+
+use crate::support::{guest_file, Bench};
+
+/// Samples of each stack.
+fn stacks(bench: &Bench, results: &str) -> HashMap<String, u64> {
+    let text = String::from_utf8(bench.bytes(&format!("{results}/profile.folded"))).unwrap();
+    let one = |line: &str| {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        (stack.to_owned(), count.parse().unwrap())
+    };
+    text.lines().map(one).collect()
+}
+
+/// A run with samples is the run without, to the byte, and the samples are where its processors
+/// were.
+#[test]
+#[ignore = "measures three runs: make slow-test"]
+fn a_profile_takes_no_time_and_tells_where_it_went() {
+    let bench = Bench::new();
+    let file = guest_file("debug.sh");
+    let machine = ["run", "--quiet", "--ios=csv", "--engine=exact", "--vcpus=2", "--seed=7"];
+    let drive = ["--drive=name=d,model=flash-tlc,medium=ram:64MiB", "--file", &file];
+    let run = |results: &str, more: &[&str]| {
+        let rest = ["--results", results, "--", "sh", "/root/debug.sh"];
+        let words = [&machine[..], &drive[..], more, &rest[..]].concat();
+        bench.finish(bench.command(&words)).expect(0);
+    };
+    run("alone", &[]);
+    run("often", &["--profile=10us"]);
+    run("seldom", &["--profile=99us"]);
+    for (results, interval) in [("often", 10_000.0), ("seldom", 99_000.0)] {
+        for file in ["ios.csv", "fio.json"] {
+            let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+            assert!(of("alone") == of(results), "{file} differs with samples, {results}");
+        }
+        let summary = bench.json(&format!("{results}/summary.json"));
+        let number = |value: &serde_json::Value| value.as_f64().unwrap();
+        // Each processor is either sampled or idle, and ran as long as the samples say.
+        let (all, idle) =
+            (number(&summary["profile"]["samples"]), number(&summary["profile"]["idle_samples"]));
+        let whole = number(&summary["virtual_seconds"]) * 1e9 / interval * 2.0;
+        assert!((all - whole).abs() <= 4.0, "{all} samples of {whole}");
+        let ran: f64 = summary["processors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| number(&one["running_seconds"]))
+            .sum();
+        let sampled = (all - idle) * interval / 1e9;
+        assert!((sampled / ran - 1.0).abs() < 0.1, "ran {ran} s, {sampled} s by the samples");
+        let folded: u64 = stacks(&bench, results).values().sum();
+        assert_eq!(folded as f64, all - idle);
+    }
+    // The kernel's stacks reach from the interrupted function to a system call's entry.
+    let stacks = stacks(&bench, "often");
+    let whole: u64 = stacks.values().sum();
+    let of = |word: &str| {
+        stacks.iter().filter(|(stack, _)| stack.contains(word)).map(|(_, count)| count).sum::<u64>()
+    };
+    let in_calls = of("entry_SYSCALL_64");
+    assert!(in_calls * 20 > whole, "{in_calls} of {whole} samples in system calls");
+    assert!(of(";ext4_") > 0 && of(";submit_bio") > 0 && of("[program]") > 0, "{stacks:?}");
+}
+
+/// A program that only computes, and one that only asks the kernel.
+#[test]
+#[ignore = "measures two runs: make slow-test"]
+fn shares_are_those_of_known_programs() {
+    let bench = Bench::new();
+    let share = |results: &str, script: &str, word: &str| {
+        let words = ["run", "--quiet", "--engine=exact", "--profile=20us", "--results", results];
+        bench.finish(bench.command(&[&words[..], &["--", "sh", "-c", script]].concat())).expect(0);
+        let stacks = stacks(&bench, results);
+        let whole: u64 = stacks.values().sum();
+        let part: u64 =
+            stacks.iter().filter(|(stack, _)| stack.contains(word)).map(|(_, count)| count).sum();
+        (part as f64 / whole as f64, whole)
+    };
+    let loops = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let (computes, samples) = share("computes", loops, "[program]");
+    assert!(samples > 500 && computes > 0.9, "{computes} of {samples} in the program");
+    let zeros = "dd if=/dev/zero of=/dev/null bs=1M count=500 2>/dev/null";
+    let (reads, samples) = share("reads", zeros, "read_zero");
+    assert!(samples > 500 && reads > 0.8, "{reads} of {samples} in read_zero");
+}
+
+#[test]
+fn what_cannot_be_sampled_is_told() {
+    let bench = Bench::new();
+    for (words, message) in [
+        (&["run", "--profile=0s"][..], "--profile: 0s is no interval"),
+        (&["run", "--profile=often"][..], "--profile: "),
+        (&["run", "--profile=1us", "--engine=softkvm"][..], "a profile needs the engine exact"),
+        (&["debug", "--profile=1us"][..], "--profile is for `stasis run`"),
+    ] {
+        let all = [words, &["--quiet", "--results=r", "--", "true"]].concat();
+        bench.finish(bench.command(&all)).expect(125).says(&[message]);
+    }
+}

@@ -1,0 +1,231 @@
+//! The calls that led to an instruction of the kernel, by the kernel's own tables (ORC).
+//!
+//! Source: Linux, Documentation/arch/x86/orc-unwinder.rst; the entries' format and the meaning of
+//! their fields: arch/x86/include/asm/orc_types.h of 6.1 and 6.12.
+
+use stasis_run_events::Orc;
+
+/// Limit on the frames of a stack.
+pub(super) const MAX_FRAMES: usize = 64;
+/// Limit on the entries of a kernel's table; Debian's 6.1 has 370,000.
+const MAX_ENTRIES: u64 = 4 << 20;
+/// Bytes of an entry: two offsets, and 16 bits of fields.
+const ENTRY: usize = 6;
+/// From there on addresses are the kernel's.
+pub(super) const KERNEL: u64 = 1 << 63;
+
+// Offsets in `struct pt_regs` (arch/x86/include/asm/ptrace.h).
+const REGS_BP: u64 = 32;
+const REGS_IP: u64 = 128;
+/// From the instruction pointer of an interrupted context to its stack pointer.
+const IP_TO_SP: u64 = 24;
+
+/// The registers that a stack is unwound from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Context {
+    pub rip: u64,
+    pub rsp: u64,
+    pub rbp: u64,
+}
+
+/// The frame of an entry's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Call,
+    /// All registers are on the stack.
+    Registers,
+    /// Those that an interrupt has put there are.
+    Interrupt,
+    /// There is no caller, or none is known.
+    End,
+}
+
+/// A kernel's tables.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// First addresses of the entries, ascending.
+    addresses: Vec<u64>,
+    entries: Vec<[u8; ENTRY]>,
+    from_6_4: bool,
+}
+
+impl Tables {
+    /// Reads the tables by `read`, which fills a buffer from an address on; None where they are not
+    /// there, or are none.
+    pub(super) fn read(orc: &Orc, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<Self> {
+        let count = orc.addresses_end.checked_sub(orc.addresses)? / 4;
+        if count == 0 || count > MAX_ENTRIES {
+            return None;
+        }
+        let mut offsets = vec![0; count as usize * 4];
+        let mut fields = vec![0; count as usize * ENTRY];
+        if !read(orc.addresses, &mut offsets) || !read(orc.entries, &mut fields) {
+            return None;
+        }
+        // Each is relative to its own place.
+        let address = |(number, bytes): (usize, &[u8])| {
+            let offset = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            (orc.addresses + 4 * number as u64).wrapping_add_signed(offset.into())
+        };
+        let addresses: Vec<u64> = offsets.chunks_exact(4).enumerate().map(address).collect();
+        let entries = fields.chunks_exact(ENTRY).filter_map(|entry| entry.first_chunk().copied());
+        addresses.is_sorted().then(|| Self {
+            addresses,
+            entries: entries.collect(),
+            from_6_4: orc.from_6_4,
+        })
+    }
+
+    fn find(&self, address: u64) -> Option<&[u8; ENTRY]> {
+        let after = self.addresses.partition_point(|first| *first <= address);
+        self.entries.get(after.checked_sub(1)?)
+    }
+
+    fn kind(&self, fields: u8) -> Type {
+        match (self.from_6_4, fields & if self.from_6_4 { 7 } else { 3 }) {
+            (false, 0) | (true, 2) => Type::Call,
+            (false, 1) | (true, 3) => Type::Registers,
+            (false, 2) | (true, 4) => Type::Interrupt,
+            _ => Type::End,
+        }
+    }
+
+    /// The frame that has called the one of `context`; `exact`: the instruction is where the
+    /// processor stands, and not where it returns to. With it whether that one is exact.
+    fn caller(
+        &self,
+        context: Context,
+        exact: bool,
+        read: &mut impl FnMut(u64) -> Option<u64>,
+    ) -> Option<(Context, bool)> {
+        const UNDEFINED: u8 = 0;
+        const PREVIOUS_SP: u8 = 1;
+        const BP: u8 = 4;
+        const SP: u8 = 5;
+        const BP_INDIRECT: u8 = 8;
+        const SP_INDIRECT: u8 = 9;
+        let entry = self.find(if exact { context.rip } else { context.rip - 1 })?;
+        let offset = |at: usize| i64::from(i16::from_le_bytes([entry[at], entry[at + 1]]));
+        let (sp_offset, bp_offset) = (offset(0), offset(2));
+        let sp = match entry[4] & 0xf {
+            SP => context.rsp.wrapping_add_signed(sp_offset),
+            BP => context.rbp.wrapping_add_signed(sp_offset),
+            SP_INDIRECT => read(context.rsp)?.wrapping_add_signed(sp_offset),
+            BP_INDIRECT => read(context.rbp.wrapping_add_signed(sp_offset))?,
+            _ => return None,
+        };
+        let (rip, rsp, saved, exact) = match self.kind(entry[5]) {
+            Type::Call => (read(sp.wrapping_sub(8))?, sp, context.rbp, false),
+            Type::Registers => {
+                let at = sp.wrapping_add(REGS_IP);
+                let saved = read(sp.wrapping_add(REGS_BP))?;
+                (read(at)?, read(at.wrapping_add(IP_TO_SP))?, saved, true)
+            }
+            Type::Interrupt => (read(sp)?, read(sp.wrapping_add(IP_TO_SP))?, context.rbp, true),
+            Type::End => return None,
+        };
+        let rbp = match entry[4] >> 4 {
+            UNDEFINED => saved,
+            PREVIOUS_SP => read(sp.wrapping_add_signed(bp_offset))?,
+            BP => read(context.rbp.wrapping_add_signed(bp_offset))?,
+            _ => return None,
+        };
+        Some((Context { rip, rsp, rbp }, exact))
+    }
+
+    /// The instruction of `context` and the calls that led to it, the innermost first, up to a
+    /// program's instruction; `read` reads eight bytes.
+    pub(super) fn unwind(
+        &self,
+        mut context: Context,
+        mut read: impl FnMut(u64) -> Option<u64>,
+    ) -> Vec<u64> {
+        let mut frames = Vec::new();
+        let mut exact = true;
+        while frames.len() < MAX_FRAMES && context.rip != 0 {
+            // An instruction that has been called is before where its call returns to.
+            frames.push(if exact { context.rip } else { context.rip - 1 });
+            if context.rip & KERNEL == 0 {
+                break;
+            }
+            match self.caller(context, exact, &mut read) {
+                Some(caller) => (context, exact) = caller,
+                None => break,
+            }
+        }
+        frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    const BASE: u64 = 0xffff_ffff_8200_0000;
+    const CODE: u64 = 0xffff_ffff_8100_0000;
+
+    /// Tables of functions of 256 bytes each, with these entries: offset of SP, of BP, registers,
+    /// type.
+    fn tables(from_6_4: bool, all: &[(i16, i16, u8, u8)]) -> Tables {
+        let (mut offsets, mut entries) = (Vec::new(), Vec::new());
+        for (number, &(sp, bp, registers, kind)) in all.iter().enumerate() {
+            let offset = (CODE + 256 * number as u64).wrapping_sub(BASE + 4 * number as u64);
+            offsets.extend_from_slice(&(offset as i32).to_le_bytes());
+            entries.extend_from_slice(&sp.to_le_bytes());
+            entries.extend_from_slice(&bp.to_le_bytes());
+            entries.extend_from_slice(&[registers, kind]);
+        }
+        let end = BASE + offsets.len() as u64;
+        let orc = Orc { addresses: BASE, addresses_end: end, entries: end, from_6_4 };
+        let all: Vec<u8> = offsets.into_iter().chain(entries).collect();
+        let read = |at: u64, into: &mut [u8]| {
+            let from = (at - BASE) as usize;
+            into.copy_from_slice(&all[from..from + into.len()]);
+            true
+        };
+        Tables::read(&orc, read).unwrap()
+    }
+
+    #[test]
+    fn calls_and_interrupts_are_unwound_to_the_program() {
+        // The innermost has pushed two words, its caller saved RBP and uses it as its frame's, and
+        // that was called by the interrupt's entry, which has all registers on the stack.
+        for (from_6_4, [call, registers]) in [(false, [0, 1]), (true, [2, 3])] {
+            let tables = tables(
+                from_6_4,
+                &[(24, 0, 0x05, call), (16, -16, 0x14, call), (0, 0, 0x05, registers)],
+            );
+            let stack = 0xffff_c900_0000_1000u64;
+            let mut memory = HashMap::new();
+            memory.insert(stack + 16, CODE + 256 + 0x10);
+            let frame = stack + 64;
+            memory.insert(frame, 0x7777);
+            memory.insert(frame + 8, CODE + 512);
+            let regs = frame + 16;
+            memory.insert(regs + REGS_BP, 0x1234);
+            memory.insert(regs + REGS_IP, 0x40_1000);
+            memory.insert(regs + REGS_IP + IP_TO_SP, 0x7ffe_0000);
+            let context = Context { rip: CODE + 0x20, rsp: stack, rbp: frame };
+            let frames = tables.unwind(context, |at| memory.get(&at).copied());
+            // Where a call returns to may be the next function's first instruction.
+            assert_eq!(frames, [CODE + 0x20, CODE + 256 + 0xf, CODE + 511], "{from_6_4}");
+            let context = Context { rip: CODE + 512, rsp: regs, rbp: 0 };
+            let frames = tables.unwind(context, |at| memory.get(&at).copied());
+            assert_eq!(frames, [CODE + 512, 0x40_1000]);
+        }
+    }
+
+    #[test]
+    fn a_stack_that_leads_nowhere_ends() {
+        let tables = tables(true, &[(8, 0, 0x05, 2)]);
+        let context = Context { rip: CODE, rsp: 0x1000, rbp: 0 };
+        assert_eq!(tables.unwind(context, |_| None), [CODE]);
+        // It calls itself for ever.
+        let frames = tables.unwind(context, |_| Some(CODE + 1));
+        assert_eq!(frames.len(), MAX_FRAMES);
+        let outside = Context { rip: 0x40_0000, ..context };
+        assert_eq!(tables.unwind(outside, |_| Some(CODE)), [0x40_0000]);
+        assert!(Tables::default().unwind(context, |_| Some(CODE)).len() == 1);
+    }
+}

@@ -1,0 +1,379 @@
+//! A profile of a run: in which functions its processors were, over virtual time.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{json, Value};
+use stasis_block::clock::Nanos;
+use stasis_run_events::Sample;
+
+use crate::page::{Block, Flame, Resolution, Section};
+use crate::table::{Column, Table};
+use crate::units;
+
+/// Addresses of the kernel, and of its modules, which have no names here (Linux,
+/// Documentation/arch/x86/x86_64/mm.rst).
+const KERNEL: u64 = 1 << 63;
+const MODULES: u64 = 0xffff_ffff_c000_0000;
+/// Stretches of time in which samples are counted; when there are twice as many, two become one.
+const STRETCHES: usize = 512;
+/// Functions in the table of the page.
+const HOTTEST: usize = 15;
+/// Parts of the whole that a stack must have to be drawn, in the finest resolution.
+const DRAWN: usize = 4096;
+
+/// The functions of a kernel.
+#[derive(Debug, Clone, Default)]
+pub struct Symbols(Vec<(u64, String)>);
+
+impl Symbols {
+    /// Of functions by their first address.
+    pub fn new(mut functions: Vec<(u64, String)>) -> Self {
+        functions.sort();
+        Self(functions)
+    }
+
+    /// The function of an instruction.
+    fn name(&self, address: u64) -> &str {
+        if address < KERNEL {
+            return "[program]";
+        }
+        let after = self.0.partition_point(|(first, _)| *first <= address);
+        match after.checked_sub(1).and_then(|place| self.0.get(place)) {
+            Some((_, name)) if address < MODULES => name,
+            _ if address >= MODULES => "[module]",
+            _ => "[kernel]",
+        }
+    }
+}
+
+/// A call of a function by another's.
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    /// The caller; its own number at the root of a processor.
+    parent: u32,
+    name: u32,
+}
+
+/// Samples as a tree of calls, and how many there were of each stack when.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    symbols: Symbols,
+    interval: Nanos,
+    names: Vec<String>,
+    name_of: HashMap<String, u32>,
+    nodes: Vec<Node>,
+    node_of: HashMap<(u32, u32), u32>,
+    /// Samples whose innermost call a node is.
+    counts: Vec<u64>,
+    idle: u64,
+    /// Samples of each node by stretches of this length from the first sample on.
+    begin: Option<Nanos>,
+    stretch: Nanos,
+    stretches: Vec<BTreeMap<u32, u64>>,
+}
+
+impl Profile {
+    /// Of processors of these names, which are sampled at an interval (ns).
+    pub(crate) fn new(symbols: Symbols, interval: Nanos, processors: &[String]) -> Self {
+        let mut profile = Self {
+            symbols,
+            interval,
+            names: Vec::new(),
+            name_of: HashMap::new(),
+            nodes: Vec::new(),
+            node_of: HashMap::new(),
+            counts: Vec::new(),
+            idle: 0,
+            begin: None,
+            stretch: interval.max(1),
+            stretches: Vec::new(),
+        };
+        for (number, processor) in (0..).zip(processors) {
+            let name = profile.word(processor);
+            profile.nodes.push(Node { parent: number, name });
+            profile.counts.push(0);
+        }
+        profile
+    }
+
+    fn word(&mut self, name: &str) -> u32 {
+        if let Some(&known) = self.name_of.get(name) {
+            return known;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.name_of.insert(name.to_owned(), number);
+        number
+    }
+
+    fn call(&mut self, parent: u32, address: u64) -> u32 {
+        let name = self.symbols.name(address).to_owned();
+        let name = self.word(&name);
+        let next = self.nodes.len() as u32;
+        let node = *self.node_of.entry((parent, name)).or_insert(next);
+        if node == next {
+            self.nodes.push(Node { parent, name });
+            self.counts.push(0);
+        }
+        node
+    }
+
+    /// Takes a sample.
+    pub(crate) fn record(&mut self, sample: &Sample) {
+        let count = u64::from(sample.count);
+        let begin = *self.begin.get_or_insert(sample.at);
+        if sample.frames.is_empty() {
+            self.idle += count;
+            return;
+        }
+        let mut node = u32::from(sample.processor);
+        if node as usize >= self.nodes.len() {
+            return;
+        }
+        for &frame in sample.frames.iter().rev() {
+            node = self.call(node, frame);
+        }
+        self.counts[node as usize] += count;
+        // A processor that is behind another may have an earlier one.
+        let since = sample.at.saturating_sub(begin);
+        while since / self.stretch >= 2 * STRETCHES as u64 {
+            self.stretch = self.stretch.saturating_mul(2);
+            self.stretches = joined(&self.stretches, 2);
+        }
+        let place = (since / self.stretch) as usize;
+        if self.stretches.len() <= place {
+            self.stretches.resize_with(place + 1, BTreeMap::new);
+        }
+        *self.stretches[place].entry(node).or_default() += count;
+    }
+
+    /// The stacks with their numbers of samples, as `flamegraph.pl` and others read them: names from
+    /// the outermost on, by semicolons; without idle time.
+    pub(crate) fn folded(&self) -> String {
+        let mut lines = Vec::new();
+        for (node, count) in (0..).zip(&self.counts).filter(|(_, count)| **count > 0) {
+            let path: Vec<_> = self.path(node).into_iter().rev().collect();
+            lines.push(format!("{} {count}\n", path.join(";")));
+        }
+        lines.sort();
+        lines.concat()
+    }
+
+    /// The names of a node and its callers, the innermost first.
+    fn path(&self, mut node: u32) -> Vec<&str> {
+        let mut path = Vec::new();
+        loop {
+            let Node { parent, name } = self.nodes[node as usize];
+            path.push(self.names[name as usize].as_str());
+            if parent == node {
+                return path;
+            }
+            node = parent;
+        }
+    }
+
+    fn samples(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The profile's entry in the summary.
+    pub(crate) fn summary(&self) -> Value {
+        json!({
+            "interval_ns": self.interval,
+            "samples": self.samples() + self.idle,
+            "idle_samples": self.idle,
+        })
+    }
+
+    /// The functions in which most samples were: name, samples of its own, and with what it called.
+    fn hottest(&self) -> Vec<(&str, u64, u64)> {
+        let mut all: HashMap<u32, (u64, u64)> = HashMap::new();
+        for (node, &count) in (0..).zip(&self.counts).filter(|(_, count)| **count > 0) {
+            let mut seen = Vec::new();
+            let mut at: u32 = node;
+            all.entry(self.nodes[at as usize].name).or_default().0 += count;
+            loop {
+                let Node { parent, name } = self.nodes[at as usize];
+                if parent == at {
+                    break;
+                }
+                // A function that calls itself counts once.
+                if !seen.contains(&name) {
+                    seen.push(name);
+                    all.entry(name).or_default().1 += count;
+                }
+                at = parent;
+            }
+        }
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_by_key(|&(name, (own, _))| (std::cmp::Reverse(own), name));
+        let named =
+            |(name, (own, whole)): (u32, _)| (self.names[name as usize].as_str(), own, whole);
+        all.into_iter().take(HOTTEST).map(named).collect()
+    }
+
+    /// The section of the page. Its times begin at `begin` (ns).
+    pub(crate) fn section(&self, begin: Nanos, resolution: Resolution) -> Section {
+        let (busy, idle) = (self.samples(), self.idle);
+        let share = |part: u64, whole: u64| match whole {
+            0 => "0 %".to_owned(),
+            _ => format!("{:.1} %", 100.0 * part as f64 / whole as f64),
+        };
+        let text = format!(
+            "{} samples, one of each processor every {} of virtual time; it was idle in {} of them, \
+             which are left out below. Programs and modules of the kernel are one frame each. \
+             profile.folded has the stacks for other tools.",
+            units::count(busy + idle),
+            units::duration(self.interval as f64),
+            share(idle, busy + idle),
+        );
+        let mut table = Table::new(vec![
+            Column::left("function"),
+            Column::right("itself"),
+            Column::right("with its calls"),
+        ]);
+        for (name, own, whole) in self.hottest() {
+            table.push(vec![name.to_owned(), share(own, busy), share(whole, busy)]);
+        }
+        let section = Section::new("Where processors were").anchored("profile");
+        let section = section.with(Block::Prose(text));
+        let section = match busy {
+            0 => section,
+            _ => section.with(Block::Flame(self.flame(begin, resolution))),
+        };
+        section.with(Block::Table("Functions with the most samples".to_owned(), table))
+    }
+
+    /// The tree of calls, by stretches of time. Rare stacks count as their callers.
+    fn flame(&self, begin: Nanos, resolution: Resolution) -> Flame {
+        let least = self.samples() / resolution.of(DRAWN, 64) as u64;
+        let mut whole = self.counts.clone();
+        for node in (0..self.nodes.len()).rev() {
+            let parent = self.nodes[node].parent as usize;
+            if parent != node {
+                whole[parent] += whole[node];
+            }
+        }
+        // A caller comes before those that it calls.
+        let (mut drawn, mut place) = (Vec::new(), vec![0; self.nodes.len()]);
+        let mut names = Vec::new();
+        let mut name_of: HashMap<u32, usize> = HashMap::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            let parent = node.parent as usize;
+            let is_root = parent == number;
+            let hidden = !is_root && (whole[number] <= least || whole[parent] <= least);
+            place[number] = match hidden {
+                true => place[parent],
+                false => {
+                    let name = *name_of.entry(node.name).or_insert_with(|| {
+                        names.push(self.names[node.name as usize].clone());
+                        names.len() - 1
+                    });
+                    let own = drawn.len();
+                    drawn.push([if is_root { own } else { place[parent] }, name]);
+                    own
+                }
+            };
+        }
+        let most = resolution.of(STRETCHES, 16);
+        let step = self.stretches.len().div_ceil(most).max(1);
+        let count = |stretch: &BTreeMap<u32, u64>| {
+            let mut all: BTreeMap<usize, u64> = BTreeMap::new();
+            for (&node, &count) in stretch {
+                *all.entry(place[node as usize]).or_default() += count;
+            }
+            all.into_iter().flat_map(|(node, count)| [node as u64, count]).collect::<Vec<_>>()
+        };
+        let stretches: Vec<_> = joined(&self.stretches, step).iter().map(count).collect();
+        let data = json!({
+            "names": names,
+            "nodes": drawn,
+            "begin": self.begin.unwrap_or(begin).saturating_sub(begin),
+            "stretch": self.stretch.saturating_mul(step as u64),
+            "interval": self.interval,
+            "counts": stretches,
+        });
+        Flame(data)
+    }
+}
+
+/// Each `count` stretches as one.
+fn joined(stretches: &[BTreeMap<u32, u64>], count: usize) -> Vec<BTreeMap<u32, u64>> {
+    let join = |some: &[BTreeMap<u32, u64>]| {
+        let mut all = BTreeMap::new();
+        for (&node, &count) in some.iter().flatten() {
+            *all.entry(node).or_default() += count;
+        }
+        all
+    };
+    stretches.chunks(count.max(1)).map(join).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CODE: u64 = 0xffff_ffff_8100_0000;
+
+    fn profile() -> Profile {
+        let functions = [(CODE + 512, "c"), (CODE + 256, "b"), (CODE, "a")];
+        let functions = functions.map(|(address, name)| (address, name.to_owned()));
+        Profile::new(Symbols::new(functions.to_vec()), 100, &["vCPU 0".into(), "vCPU 1".into()])
+    }
+
+    fn sample(at: u64, processor: u16, frames: &[u64]) -> Sample {
+        Sample { at, processor, count: 1, frames: frames.to_vec() }
+    }
+
+    #[test]
+    fn stacks_are_folded_by_function() {
+        let mut profile = profile();
+        profile.record(&sample(1000, 0, &[CODE + 5, CODE + 256]));
+        profile.record(&sample(1100, 0, &[CODE + 9, CODE + 300]));
+        profile.record(&Sample { count: 7, ..sample(1200, 0, &[]) });
+        profile.record(&sample(1200, 1, &[0x40_0000]));
+        profile.record(&sample(1300, 1, &[MODULES + 1, CODE + 600]));
+        let folded = "vCPU 0;b;a 2\nvCPU 1;[program] 1\nvCPU 1;c;[module] 1\n";
+        assert_eq!(profile.folded(), folded);
+        assert_eq!(profile.summary()["samples"], 11);
+        assert_eq!(profile.summary()["idle_samples"], 7);
+        assert_eq!(profile.hottest()[0], ("a", 2, 2));
+        let page = format!("{:?}", profile.section(500, Resolution::default()));
+        assert!(page.contains("63.6 %"), "{page}");
+    }
+
+    proptest! {
+        /// Whatever is drawn, and however time is cut: every sample counts once.
+        #[test]
+        fn every_sample_is_drawn_once(
+            all in prop::collection::vec(
+                (0u64..10_000_000, 0u16..2, prop::collection::vec(0u64..3, 1..6)), 1..200,
+            ),
+        ) {
+            let mut profile = profile();
+            for (at, processor, frames) in &all {
+                let frames: Vec<u64> = frames.iter().map(|number| CODE + 256 * number).collect();
+                profile.record(&sample(*at, *processor, &frames));
+            }
+            let Flame(data) = profile.flame(0, Resolution::default());
+            let counts = data["counts"].as_array().unwrap();
+            let pairs = |counts: &Value| {
+                let counts: Vec<u64> =
+                    counts.as_array().unwrap().iter().map(|one| one.as_u64().unwrap()).collect();
+                counts.chunks(2).map(|pair| pair[1]).sum::<u64>()
+            };
+            prop_assert_eq!(counts.iter().map(pairs).sum::<u64>(), all.len() as u64);
+            let parents = data["nodes"].as_array().unwrap();
+            for (number, node) in parents.iter().enumerate() {
+                prop_assert!(node[0].as_u64().unwrap() <= number as u64);
+            }
+            let folded: u64 = profile
+                .folded()
+                .lines()
+                .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+                .sum();
+            prop_assert_eq!(folded, all.len() as u64);
+        }
+    }
+}
