@@ -93,6 +93,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test nvme_tcp --test kept_tcp -- --ignored --nocapture --test-threads=1
 	$(TEST) --test vfio_user -- --ignored --nocapture --test-threads=1
 	$(TEST) --test nvme_peer -- --ignored --nocapture
+	$(TEST) --test named -- --ignored --nocapture
 	$(TEST) --test reproduce -- --ignored --nocapture
 
 plant-faults: guest ## Plant a fault for each promise of docs/explanation/trust.md: its test must find it; FAULTS= a word of the tests' names

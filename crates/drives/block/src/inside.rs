@@ -289,6 +289,9 @@ pub struct FlashCourse {
     /// Bytes of the units that the blocks which were not given up have room for, likewise.
     #[serde(default)]
     pub usable_bytes: Vec<u64>,
+    /// Bytes of the units that lie in the SLC cache at its end; empty where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cached_bytes: Vec<u64>,
     /// The data that the host has written since the start and that is valid, by its age; classes
     /// that nothing was in are left out.
     #[serde(default)]
@@ -408,4 +411,26 @@ pub struct FlashInside {
     pub health: Health,
     /// Figures of the translation layer.
     pub ftl: serde_json::Value,
+    /// The SLC cache, if the drive has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slc_cache: Option<SlcCacheInside>,
+}
+
+/// The blocks of a flash SSD whose cells hold one bit each, which the host's writes go to first.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SlcCacheInside {
+    /// Blocks in SLC mode at the time of the report.
+    pub blocks: u64,
+    /// Bytes of the units that lie in them then.
+    pub valid_bytes: u64,
+    /// Units that were programmed there for the host.
+    pub cached_units: u64,
+    /// Units that were programmed for the host elsewhere.
+    pub direct_units: u64,
+    /// Units that were moved out of it.
+    pub folded_units: u64,
+    /// Blocks of it that were emptied.
+    pub folds: u64,
+    /// Mean time of that (ns).
+    pub fold_time: f64,
 }

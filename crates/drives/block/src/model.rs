@@ -132,6 +132,12 @@ pub trait Model: Send {
         PowerLoss::default()
     }
 
+    /// The power fails at `now` (ns), to which the model was advanced, and comes back at once: what
+    /// a power cut destroys of the drive's state is gone, as the contents of a volatile cache or a
+    /// map that was in memory. Commands in flight still end, and their ends mean nothing. By
+    /// default the model has no such state.
+    fn cut_power(&mut self, _now: Nanos) {}
+
     /// Content of the drive's SMART log.
     fn health(&self) -> Health {
         Health::default()

@@ -136,11 +136,13 @@ pub enum What {
     Idle,
     /// The guest's time stands still.
     Frozen,
+    /// A block in SLC mode is folded: its data goes to blocks that are not.
+    Fold,
 }
 
 impl What {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Read,
         Self::Write,
         Self::Flush,
@@ -157,6 +159,7 @@ impl What {
         Self::Running,
         Self::Idle,
         Self::Frozen,
+        Self::Fold,
     ];
 
     /// Its name in results.
@@ -178,6 +181,7 @@ impl What {
             Self::Running => "running",
             Self::Idle => "idle",
             Self::Frozen => "frozen",
+            Self::Fold => "fold",
         }
     }
 }

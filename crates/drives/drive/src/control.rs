@@ -73,12 +73,13 @@ pub trait Control {
         }
     }
 
-    /// The drive's power is cut: what it holds from now on is one of the states that a power cut can
-    /// leave, chosen by `sampling`. Commands in flight end as any, and their ends mean nothing.
-    /// A drive that was not made for it ([`crate::PowerCuts`]) loses nothing.
-    fn cut_power(&mut self, sampling: Sampling) {
+    /// The drive's power is cut at `now` (ns): what it holds from now on is one of the states that a
+    /// power cut can leave, chosen by `sampling`, and its model has lost what a power cut destroys
+    /// ([`stasis_models::Model::cut_power`]). Commands in flight end as any, and their ends mean
+    /// nothing. A drive that was not made for it ([`crate::PowerCuts`]) loses none of its bytes.
+    fn cut_power(&mut self, now: Nanos, sampling: Sampling) {
         if let Some(lower) = self.lower() {
-            lower.cut_power(sampling);
+            lower.cut_power(now, sampling);
         }
     }
 

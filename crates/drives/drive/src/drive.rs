@@ -12,7 +12,7 @@ use stasis_block::{
 };
 use stasis_models::{Completion, Model};
 
-use crate::{Control, Done, Join, Layer, Properties};
+use crate::{Control, Done, Join, Layer, Properties, Sampling};
 
 /// A model with a medium.
 pub struct Drive {
@@ -196,6 +196,11 @@ impl Control for Drive {
 
     fn take_spans(&mut self, spans: &mut Spans) {
         self.model.take_spans(spans);
+    }
+
+    fn cut_power(&mut self, now: Nanos, _: Sampling) {
+        self.model.advance(now, &mut self.due);
+        self.model.cut_power(now);
     }
 
     fn frozen(&mut self) -> Duration {

@@ -8,6 +8,7 @@ use common::{Latencies, Moody};
 use proptest::prelude::*;
 use stasis_block::{Command, Operation, Request};
 use stasis_drive::{Drive, Layer, PowerCuts, Sampling};
+use stasis_models::{BuildContext, ModelSpec};
 
 const SECTORS: u64 = 24;
 const CAPACITY: usize = SECTORS as usize * common::SECTOR;
@@ -66,13 +67,15 @@ proptest! {
         }
         let mut expected = vec![0; CAPACITY];
         history.lock().unwrap().cut(now, sampling, &mut expected);
-        layer.control().cut_power(sampling);
+        layer.control().cut_power(now, sampling);
         prop_assert_eq!(&contents.lock().unwrap().now, &expected);
         // A command in flight ends, and changes nothing any more: nothing is left to lose.
+        let mut last = now;
         while let Some(at) = layer.next_event() {
             layer.advance(at, &mut done);
+            last = last.max(at);
         }
-        layer.control().cut_power(Sampling::Least);
+        layer.control().cut_power(last, Sampling::Least);
         prop_assert_eq!(&contents.lock().unwrap().now, &expected);
     }
 }
@@ -89,7 +92,7 @@ fn a_drive_with_much_to_write_writes_its_oldest_changes() {
         let command = Command::new(Operation::Write, u64::from(number) * piece, piece);
         layer.submit(0, Request::new(number, command, vec![7; piece as usize]));
     }
-    layer.control().cut_power(Sampling::Least);
+    layer.control().cut_power(0, Sampling::Least);
     let now = &contents.lock().unwrap().now;
     let kept = now.chunks(piece as usize).take_while(|chunk| chunk[0] == 7).count();
     assert_eq!(kept, 8, "32 of 40 MiB can be lost");
@@ -105,8 +108,47 @@ fn what_is_done_outside_of_time_stays() {
     layer.submit(0, Request::new(1, write(0, 4), vec![1; 2048]));
     // A fault takes the second sector back.
     layer.instant(write(1, 1), vec![9; 512]);
-    layer.control().cut_power(Sampling::Least);
+    layer.control().cut_power(0, Sampling::Least);
     let now = contents.lock().unwrap().now.clone();
     let sectors: Vec<u8> = now.chunks(512).take(4).map(|sector| sector[0]).collect();
     assert_eq!(sectors, [0, 9, 0, 0]);
+}
+
+/// The data in a model's own write cache goes with the power, so that no flush waits for it any
+/// more; what is in flight ends.
+#[test]
+fn what_a_model_holds_in_memory_goes_with_the_power() {
+    const SIZE: u64 = 64 << 20;
+    for (word, least, most) in [("flash-tlc", 400_000, 10_000), ("jpt39c", 10_000_000, 200_000)] {
+        let flush_takes = |cuts: bool| {
+            let context = BuildContext { seed: 1, capacity: SIZE, path: 0 };
+            let model = ModelSpec::parse(word).unwrap().build(&context).unwrap();
+            let (medium, _) = Moody::new(1, SIZE as usize);
+            let drive = Drive::new(0, word.into(), model, Box::new(medium));
+            let mut layer = PowerCuts::new(Box::new(drive), 512, 1, false);
+            let (mut done, mut now) = (Vec::new(), 0);
+            let mut all = |layer: &mut PowerCuts, mut now| {
+                while layer.in_flight() > 0 {
+                    now = layer.next_event().expect("everything ends");
+                    layer.advance(now, &mut done);
+                }
+                now
+            };
+            for number in 0..16u8 {
+                let write = Command::new(Operation::Write, u64::from(number) << 20, 4096);
+                layer.submit(now, Request::new(number.into(), write, vec![number; 4096]));
+                now = all(&mut layer, now);
+            }
+            if cuts {
+                let read = Command::new(Operation::Read, SIZE / 2, 4096);
+                (20..24).for_each(|tag| layer.submit(now, Request::new(tag, read, vec![0; 4096])));
+                layer.control().cut_power(now, Sampling::Least);
+                assert_eq!(all(&mut layer, now), now, "{word}: they end at once");
+            }
+            layer.submit(now, Request::new(30, Command::flush(), Vec::new()));
+            all(&mut layer, now) - now
+        };
+        let [with, without] = [true, false].map(flush_takes);
+        assert!(without > least && with < most, "{word}: {with} ns, without a cut {without} ns");
+    }
 }

@@ -76,6 +76,7 @@ impl Ssd {
             variation: spec.variation.variation(),
             faults: Faults::new(of_array),
             seed,
+            slc: spec.slc_times(),
             ..ArrayConfig::new(geometry, pattern, timing)
         };
         let array = Array::new(config, spec.options());
@@ -123,7 +124,6 @@ impl Ssd {
     /// A report of the drive's inside, from its start until `now`.
     pub fn report(&self, now: Nanos) -> FlashInside {
         let (context, ftl) = (&self.context, &self.ftl);
-        let (health, more) = (ftl.health(context), ftl.report(context));
         let sizes = Sizes {
             capacity: self.capacity,
             unit: self.unit,
@@ -132,7 +132,7 @@ impl Ssd {
         let counted = context.statistics.since(&self.before);
         let level = context.level(ftl.as_ref());
         let course = self.course.steps(now, level, &context.temperature, context.blocks());
-        context.inside(now, &counted, sizes, health, more, course)
+        context.inside(now, &counted, sizes, ftl.as_ref(), course)
     }
 
     /// The time that it was advanced to.
@@ -253,6 +253,13 @@ impl Ssd {
         next
     }
 
+    /// The tags of the commands in flight.
+    fn tags(&self) -> Vec<Tag> {
+        let leaving = self.leaving.iter().map(|completion| completion.tag);
+        let under_way = self.context.under_way().map(|open| open.tag);
+        leaving.chain(under_way).collect()
+    }
+
     /// The power fails at `now`, to which the drive was advanced, and comes back
     /// at once. Commands in flight are lost. Returns the byte ranges whose acknowledged
     /// contents are lost, each in the order in which it was found.
@@ -370,6 +377,13 @@ impl Model for Ssd {
 
     fn power_loss(&self) -> PowerLoss {
         self.ftl.power_loss()
+    }
+
+    fn cut_power(&mut self, now: Nanos) {
+        let tags = self.tags();
+        self.power_cut(now);
+        self.in_flight = tags.len();
+        self.leaving.extend(tags.into_iter().map(|tag| Completion::done(tag, now)));
     }
 
     fn health(&self) -> Health {

@@ -50,7 +50,15 @@ pub struct Statistics {
     pub map_units: u64,
     /// Units that housekeeping moved.
     pub moved_units: u64,
-    /// Blocks that were emptied.
+    /// Those of `programmed_units` that were programmed in SLC mode.
+    pub cached_units: u64,
+    /// Those of `moved_units` that were moved out of blocks in SLC mode.
+    pub folded_units: u64,
+    /// Blocks in SLC mode that were emptied.
+    pub folds: u64,
+    /// The time (ns) that this took, from the choice of each block on.
+    pub folding: Nanos,
+    /// Other blocks that were emptied.
     pub collections: u64,
     /// The time (ns) that this took, from the choice of each block on.
     pub collecting: Nanos,
@@ -78,6 +86,10 @@ impl Statistics {
         since.programmed_units -= before.programmed_units;
         since.map_units -= before.map_units;
         since.moved_units -= before.moved_units;
+        since.cached_units -= before.cached_units;
+        since.folded_units -= before.folded_units;
+        since.folds -= before.folds;
+        since.folding -= before.folding;
         since.collections -= before.collections;
         since.collecting -= before.collecting;
         since

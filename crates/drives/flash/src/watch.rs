@@ -43,8 +43,17 @@ impl Watch {
     }
 
     /// A block of a plane was emptied between two times.
-    pub(crate) fn collected(&mut self, plane: u32, block: u32, (begin, end): (Nanos, Nanos)) {
-        let span = Span::new(self.collections + plane, What::Collection, begin, end);
+    pub(crate) fn collected(&mut self, plane: u32, block: u32, times: (Nanos, Nanos)) {
+        self.emptied(What::Collection, plane, block, times);
+    }
+
+    /// A block of a plane in SLC mode was folded between two times.
+    pub(crate) fn folded(&mut self, plane: u32, block: u32, times: (Nanos, Nanos)) {
+        self.emptied(What::Fold, plane, block, times);
+    }
+
+    fn emptied(&mut self, what: What, plane: u32, block: u32, (begin, end): (Nanos, Nanos)) {
+        let span = Span::new(self.collections + plane, what, begin, end);
         self.ended.push(Span { cause: Cause::Housekeeping, block, ..span });
     }
 

@@ -112,6 +112,13 @@ impl<L: Latency> Latency for Cached<L> {
         end - now
     }
 
+    fn cut_power(&mut self, now: Nanos) {
+        for at in [&mut self.drained_at, &mut self.ended_at, &mut self.held_until] {
+            *at = (*at).min(now);
+        }
+        self.inner.cut_power(now);
+    }
+
     fn refuses(&self, command: &Command) -> Option<Status> {
         self.inner.refuses(command)
     }
@@ -206,6 +213,18 @@ mod tests {
         assert_eq!(model.latency(0, &write(0)), 1_000);
         assert_eq!(model.latency(500, &Command::flush()), 500 + 50_000);
         assert_eq!(model.latency(600, &write(0)), 1_000);
+    }
+
+    #[test]
+    fn after_a_power_cut_the_cache_is_empty() {
+        let mut model = cached(8_000, false);
+        (0..3).for_each(|_| {
+            model.latency(0, &write(4_000));
+        });
+        model.latency(100, &Command::flush());
+        model.cut_power(200);
+        assert_eq!(model.latency(200, &write(8_000)), 1_000);
+        assert_eq!(model.latency(1_200, &Command::flush()), 8_000 + 50_000);
     }
 
     proptest! {

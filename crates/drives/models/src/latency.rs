@@ -27,6 +27,9 @@ pub trait Latency: Send {
         Parts { service: latency, ..Parts::default() }
     }
 
+    /// What a power cut at `now` destroys is gone ([`Model::cut_power`]).
+    fn cut_power(&mut self, _now: Nanos) {}
+
     /// The error with which the drive refuses `command`, if it does.
     fn refuses(&self, _command: &Command) -> Option<Status> {
         None
@@ -137,6 +140,13 @@ impl<L: Latency> Model for Independent<L> {
 
     fn power_loss(&self) -> PowerLoss {
         self.power_loss
+    }
+
+    fn cut_power(&mut self, now: Nanos) {
+        if let Some(servers) = &mut self.servers {
+            servers.free_at.clear();
+        }
+        self.latency.cut_power(now);
     }
 
     fn start(&mut self, _: Nanos) {

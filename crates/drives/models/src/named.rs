@@ -344,6 +344,10 @@ pub static NAMED: &[NamedModel] = &[
     flash::FLASH[1],
     flash::FLASH[2],
     flash::FLASH[3],
+    flash::FLASH[4],
+    flash::FLASH[5],
+    flash::FLASH[6],
+    flash::FLASH[7],
 ];
 
 fn micros(min: u64, max: u64) -> Span {

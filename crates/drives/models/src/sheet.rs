@@ -47,7 +47,10 @@ impl Sheet {
     /// [`BuildError`] if it cannot be built.
     pub fn of(spec: &ModelSpec) -> Result<Self, BuildError> {
         let filling = spec.kind().is::<stasis_flash::Spec>();
-        let own = spec.capacity().filter(|_| !filling);
+        // An SLC cache is a part of the drive that it is of.
+        let flash = spec.kind().get::<stasis_flash::Spec>();
+        let cached = flash.is_some_and(|flash| flash.slc_cache.is_some());
+        let own = spec.capacity().filter(|_| !filling || cached);
         let capacity = own.unwrap_or(if filling { FLASH_SIZE } else { ANY_SIZE });
         let drive = |operation, length, depth| {
             let mut model = spec.build(&BuildContext { seed: 1, capacity, path: 0 })?;

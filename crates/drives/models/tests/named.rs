@@ -3,6 +3,7 @@
 mod common;
 
 use common::{build, numbers, REGION};
+use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
 use stasis_block::Operation::{Flush, Read, Write};
@@ -217,6 +218,87 @@ fn ceiling(named: &NamedModel, operation: Operation) -> Option<(f64, f64)> {
     Some((most, interface.map_or(most, |interface| interface * 1e6)))
 }
 
+/// A named drive with other keys, of its own size where a part of it is an SLC cache.
+fn build_whole(named: &NamedModel, keys: Value) -> Box<dyn Model> {
+    let kind = named.kind();
+    let flash = kind.get::<stasis_flash::Spec>();
+    let cached = flash.is_some_and(|flash| flash.slc_cache.is_some());
+    let capacity = named.capacity.filter(|_| cached).unwrap_or(REGION);
+    let mut table = json!({ "base": named.name });
+    table.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    let spec: ModelSpec = serde_json::from_value(table).unwrap();
+    spec.build(&BuildContext { seed: 1, capacity, path: 0 }).unwrap()
+}
+
+/// Writes in order to an empty drive: the rate in the SLC cache and past it, and the bytes after
+/// which it drops, all by the time in which each 256 MB complete.
+fn sustained_write(named: &NamedModel) -> [f64; 3] {
+    const LENGTH: u64 = 128 << 10;
+    const STEP: u64 = 2_048;
+    let cache = figure(named, "SLC cache, empty drive", "GB").unwrap() * 1e9;
+    let steps = (1.25 * cache / (STEP * LENGTH) as f64) as usize;
+    let mut model = build_whole(named, json!({ "precondition": "none" }));
+    let (mut next, mut done, mut ends) = (0, Vec::new(), vec![0]);
+    let mut write = |model: &mut dyn Model, now, tag| {
+        model.submit(now, tag, &Command::new(Write, next, LENGTH));
+        next += LENGTH;
+    };
+    (0..32).for_each(|tag| write(model.as_mut(), 0, tag));
+    let mut count = 0;
+    while ends.len() <= steps {
+        let now = model.next_event().expect("commands are under way");
+        model.advance(now, &mut done);
+        for completion in done.drain(..) {
+            count += 1;
+            if count % STEP == 0 {
+                ends.push(completion.at);
+            }
+            write(model.as_mut(), now, completion.tag);
+        }
+    }
+    let bytes = (STEP * LENGTH) as f64;
+    let rates: Vec<f64> =
+        ends.windows(2).map(|pair| bytes / ((pair[1] - pair[0]) as f64 / 1e9)).collect();
+    let mean =
+        |rates: &[f64]| rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
+    let before = mean(&rates[..rates.len() / 2]);
+    let after = mean(&rates[rates.len() * 9 / 10..]);
+    let drop = rates.iter().position(|&rate| rate < (before * after).sqrt()).unwrap();
+    [before / 1e6, after / 1e6, drop as f64 * bytes / 1e9]
+}
+
+/// A drive with an SLC cache against its published curve, each figure to 10 %.
+fn follows_its_curve(name: &str) {
+    let named = NAMED.iter().find(|named| named.name == name).unwrap();
+    let seen = sustained_write(named);
+    let published = [
+        ("sequential write", "MB/s"),
+        ("sequential write, cache full", "MB/s"),
+        ("SLC cache, empty drive", "GB"),
+    ];
+    for ((what, unit), seen) in published.into_iter().zip(seen) {
+        let wanted = figure(named, what, unit).unwrap();
+        println!("{name}: {what}: {seen:.1} {unit}, published {wanted}");
+        assert!((seen / wanted - 1.0).abs() < 0.1, "{name}: {what}: {seen} for {wanted}");
+    }
+}
+
+#[test]
+fn sustained_writes_of_the_smallest_970_evo_drop_as_published() {
+    follows_its_curve("samsung-970-evo-250gb");
+}
+
+#[test]
+#[ignore = "writes 190 GB to models: make slow-test"]
+fn sustained_writes_drop_as_published() {
+    let cached = |named: &&NamedModel| {
+        named.kind().get::<stasis_flash::Spec>().is_some_and(|flash| flash.slc_cache.is_some())
+    };
+    let cached: Vec<&NamedModel> = NAMED.iter().filter(cached).collect();
+    assert!(cached.len() >= 3);
+    cached.iter().for_each(|named| follows_its_curve(named.name));
+}
+
 /// Each named drive at queue depth 1, 32 and 128, small and large, in order and not, against its
 /// sheet: never more than it states, and as much as it states at depth 1.
 #[test]
@@ -226,7 +308,7 @@ fn no_named_drive_exceeds_its_sheet() {
             let (most, interface) =
                 ceiling(named, operation).unwrap_or_else(|| panic!("{}", named.name));
             let time = |in_order: bool, length: u64, load: (usize, u32)| {
-                let mut model = build(named.name, 0);
+                let mut model = build_whole(named, json!({}));
                 let (_, time) = if in_order {
                     run_in_order(model.as_mut(), operation, length, load)
                 } else {
@@ -354,7 +436,8 @@ fn volatile_caches_and_barriers_are_known() {
         let volatile = ["samsung-970-evo", "samsung-980-pro", "850-pro", "samsung-870-evo"]
             .contains(&named.name)
             || ["jpt39c", "mk6006gah", "ultrastar-hc310", "flash-tlc", "mqsim-mlc"]
-                .contains(&named.name);
+                .contains(&named.name)
+            || flash.is_some_and(|flash| flash.slc_cache.is_some());
         assert_eq!(cache > 0, volatile, "{}", named.name);
         with_barrier.extend(build(named.name, 0).barrier().map(|_| named.name));
     }

@@ -313,6 +313,12 @@ impl Array {
         self.medium.set_erases(plane, block, erases);
     }
 
+    /// A block is in SLC mode until its next erase: [`crate::SlcTimes`] are those of its pages. Of
+    /// no effect where the array has no such times.
+    pub fn use_as_slc(&mut self, plane: PlaneId, block: u32) {
+        self.medium.set_slc(plane, block, true);
+    }
+
     /// How busy each channel was.
     pub fn channel_usage(&self) -> &Usage {
         &self.channel_usage

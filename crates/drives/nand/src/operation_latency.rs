@@ -7,6 +7,7 @@
 
 use stasis_block::clock::Nanos;
 
+use super::slc::SlcMode;
 use super::slots::{Phase, Slot};
 use super::wear::Wear;
 use super::{ArrayConfig, Op, OpKind, OpStatus};
@@ -26,6 +27,7 @@ pub(super) struct Medium {
     // Whether every cell is as good as every other.
     plain: bool,
     wear: Wear,
+    slc: Option<SlcMode>,
 }
 
 impl Medium {
@@ -33,8 +35,17 @@ impl Medium {
     pub fn new(config: ArrayConfig) -> Self {
         let ArrayConfig { variation, faults, .. } = &config;
         let plain = variation.is_uniform() && variation.retry.is_none() && faults.is_empty();
-        let wear = Wear::new(config.geometry.total_blocks());
-        Self { config, plain, wear }
+        let blocks = config.geometry.total_blocks();
+        let slc = config.slc.map(|times| SlcMode::new(times, blocks));
+        Self { config, plain, wear: Wear::new(blocks), slc }
+    }
+
+    /// A block is in SLC mode from now on, or is not.
+    pub fn set_slc(&mut self, plane: PlaneId, block: u32, slc: bool) {
+        let block = self.config.geometry.block_index(plane, block);
+        if let Some(mode) = &mut self.slc {
+            mode.set(block, slc);
+        }
     }
 
     /// The parts of the array.
@@ -97,6 +108,10 @@ impl Medium {
             Access::Program => self.config.timing.program(page_type),
             Access::Erase => self.config.timing.erase,
         };
+        if let Some(slc) = &self.slc {
+            let block = self.config.geometry.block_index(at.plane, at.block);
+            time = slc.time(block, access).unwrap_or(time);
+        }
         if self.plain {
             return time;
         }
@@ -159,6 +174,7 @@ impl Medium {
     pub fn ended(&mut self, now: Nanos, op: &Op) {
         if op.kind == OpKind::Erase {
             self.wear.erased(self.config.geometry.block_index(op.at.plane, op.at.block), now);
+            self.set_slc(op.at.plane, op.at.block, false);
         }
     }
 }

@@ -1,6 +1,17 @@
 //! The description of an array: its cells, and how its parts work together.
 
+use stasis_block::clock::Nanos;
+
 use crate::{CellPattern, Faults, Geometry, Timing, Variation};
+
+/// Times of a page in a block whose cells hold one bit each, whatever they can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlcTimes {
+    /// Cells to register (ns).
+    pub read: Nanos,
+    /// Register to cells (ns).
+    pub program: Nanos,
+}
 
 /// The cells of an array: their arrangement, times, differences and faults.
 #[derive(Debug, Clone)]
@@ -17,13 +28,15 @@ pub struct ArrayConfig {
     pub faults: Faults,
     /// Seed of the differences and of random faults.
     pub seed: u64,
+    /// Times of blocks in SLC mode ([`crate::Array::use_as_slc`]); none where no block is ever.
+    pub slc: Option<SlcTimes>,
 }
 
 impl ArrayConfig {
     /// Cells that are all alike and have no faults.
     pub fn new(geometry: Geometry, cells: CellPattern, timing: Timing) -> Self {
         let (variation, faults) = (Variation::default(), Faults::default());
-        Self { geometry, cells, timing, variation, faults, seed: 1 }
+        Self { geometry, cells, timing, variation, faults, seed: 1, slc: None }
     }
 }
 

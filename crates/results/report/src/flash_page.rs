@@ -57,7 +57,7 @@ pub(crate) fn section(
         ]);
         section = section.with(Block::Plots(plots));
     }
-    Some(section.with(Block::Terms(terms())))
+    Some(section.with(Block::Terms(terms(inside))))
 }
 
 /// Each parameter that differs, here and there.
@@ -155,8 +155,21 @@ fn facts(inside: &FlashInside) -> Vec<(String, String)> {
         ("Spare left", format!("{} %", health.available_spare)),
         ("Endurance used", format!("{} %", health.percentage_used)),
     ];
-    let facts = array(inside).into_iter().chain(facts);
+    let facts = array(inside).into_iter().chain(facts).chain(slc_cache(inside));
     facts.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The SLC cache, if the drive has one.
+fn slc_cache(inside: &FlashInside) -> Vec<(&'static str, String)> {
+    let Some(cache) = &inside.slc_cache else { return Vec::new() };
+    vec![
+        ("Units programmed for the host in the SLC cache", units::count(cache.cached_units)),
+        ("Units programmed for the host past it", units::count(cache.direct_units)),
+        ("Units folded out of it", units::count(cache.folded_units)),
+        ("Blocks of it folded", units::count(cache.folds)),
+        ("Duration of a fold, mean", units::duration(cache.fold_time)),
+        ("Valid data in it at the end", units::bytes(cache.valid_bytes)),
+    ]
 }
 
 fn bar(label: &str, parts: &[(&str, f64)]) -> Bar {
@@ -251,6 +264,8 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
     });
     let ages = ages_over_time(ages.filter(|line| !line.points.is_empty()).collect(), time);
     let written = "Bytes programmed for each byte written";
+    let cached = course.cached_bytes.iter().map(|bytes| *bytes as f64).enumerate();
+    let cached = cache_over_time(line(cached.collect(), 1.0), time);
     let plots = [
         ("Free blocks over time", "Free blocks", "", line(free.collect(), 1.0)),
         ("Write amplification over time", written, "", line(amplification.collect(), 0.5)),
@@ -264,10 +279,26 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
             let y = Axis::new(label, Scale::FromZero, Quantity::Number(unit));
             Lines { title: title.to_owned(), x: time.axis(), y, lines: vec![line] }.draw()
         })
+        .chain(cached)
         .chain(spare)
         .chain(ages)
         .chain(wear)
         .collect()
+}
+
+/// Valid data in the SLC cache; none where there never was any.
+fn cache_over_time(points: Vec<(f64, f64)>, time: &Time) -> Option<Markup> {
+    points.iter().any(|point| point.1 > 0.0).then(|| {
+        let line =
+            Line { name: "in the SLC cache".to_owned(), colour: 0, stroke: Stroke::Thin, points };
+        Lines {
+            title: "SLC cache over time".to_owned(),
+            x: time.axis(),
+            y: Axis::new("Valid data", Scale::FromZero, Quantity::Bytes),
+            lines: vec![line],
+        }
+        .draw()
+    })
 }
 
 /// A class of age in words.
@@ -360,7 +391,15 @@ fn wear(inside: &FlashInside) -> Markup {
     .draw()
 }
 
-fn terms() -> Vec<(String, String)> {
+/// The term of drives with an SLC cache.
+const SLC_CACHE: (&str, &str) = (
+    "SLC cache",
+    "blocks whose cells hold one bit each, which the host's writes go to first. To fold is to move their data into blocks \
+     of the usual cells, and to erase them: while the host is silent, and where writes wait for room. What writes wait \
+     for is a part of \"buffer full behind a collection\".",
+);
+
+fn terms(inside: &FlashInside) -> Vec<(String, String)> {
     let terms = [
         (
             "Write amplification",
@@ -390,5 +429,7 @@ fn terms() -> Vec<(String, String)> {
              transfer on the channel. Of operations at the same time the last to end counts.",
         ),
     ];
-    terms.into_iter().map(|(term, text)| (term.to_owned(), text.to_owned())).collect()
+    let cache = inside.slc_cache.map(|_| SLC_CACHE);
+    let terms = terms.into_iter().chain(cache);
+    terms.map(|(term, text)| (term.to_owned(), text.to_owned())).collect()
 }

@@ -187,7 +187,7 @@ impl Control for PowerCuts {
         Some(self.lower.control())
     }
 
-    fn cut_power(&mut self, sampling: Sampling) {
+    fn cut_power(&mut self, now: Nanos, sampling: Sampling) {
         let left: HashMap<usize, Survival> = self.cache.sample(sampling).into_iter().collect();
         let durable: HashMap<usize, bool> = self.cache.unsettled().collect();
         let changes = std::mem::take(&mut self.changes);
@@ -209,7 +209,7 @@ impl Control for PowerCuts {
         (self.held, self.left) = (0, self.left.saturating_sub(1));
         self.places.clear();
         self.cache = self.empty.clone();
-        self.lower.control().cut_power(sampling);
+        self.lower.control().cut_power(now, sampling);
     }
 }
 

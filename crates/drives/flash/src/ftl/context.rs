@@ -1,6 +1,7 @@
 //! The context of a translation layer: the array, and the host's requests.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use stasis_block::clock::Nanos;
@@ -241,6 +242,15 @@ impl Context {
         }
     }
 
+    /// The same of a block in SLC mode, whose data was folded.
+    pub(crate) fn folded(&mut self, plane: u32, block: u32, times: (Nanos, Nanos)) {
+        self.statistics.folds += 1;
+        self.statistics.folding += times.1 - times.0;
+        if let Some(watch) = &mut self.watch {
+            watch.folded(plane, block, times);
+        }
+    }
+
     /// Bytes of the blocks that the array has erased.
     pub fn erased_bytes(&self) -> u64 {
         let geometry = self.array.geometry();
@@ -302,6 +312,13 @@ impl Context {
     /// A request under way.
     pub fn request(&self, id: RequestId) -> &Request {
         &self.requests[id as usize].request
+    }
+
+    /// The requests under way.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &Open> {
+        let free: BTreeSet<RequestId> = self.free.iter().copied().collect();
+        let numbered = (0..).zip(&self.requests);
+        numbered.filter(move |(id, _)| !free.contains(id)).map(|(_, open)| open)
     }
 
     /// Takes up a request, with one piece.

@@ -36,6 +36,15 @@ impl Occupancy {
     }
 }
 
+/// The blocks in SLC mode at an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SlcState {
+    /// How many there are.
+    pub blocks: u32,
+    /// Bytes of the units that lie in them.
+    pub valid_bytes: u64,
+}
+
 /// A translation layer: it makes the decisions, and the array models the time.
 ///
 /// Every call has the time; times never decrease. A request is complete when
@@ -100,6 +109,11 @@ pub trait Ftl: Debug + Send {
 
     /// How full its flash is; none where it does not know what is valid.
     fn occupancy(&self) -> Option<Occupancy> {
+        None
+    }
+
+    /// The SLC cache as it is now; none where there is none.
+    fn slc_cache(&self) -> Option<SlcState> {
         None
     }
 

@@ -2,7 +2,7 @@
 
 use stasis_nand::{Geometry, PageAddress, PlaneId};
 
-use crate::spec::Spec;
+use crate::spec::{CacheShape, Spec};
 
 /// A number that others are divided by often: by a multiplication, which is
 /// several times as fast (exact for 32 bits: Lemire, Kaser and Kurz, Software:
@@ -44,6 +44,8 @@ pub struct Shape {
     pub slots: u32,
     /// Slots of a block.
     pub block_slots: u32,
+    /// The SLC cache.
+    pub(crate) cache: Option<CacheShape>,
     shift: u32,
     by_slots: Divisor,
     by_pages: Divisor,
@@ -63,6 +65,7 @@ impl Shape {
             units: u32::try_from(capacity.div_ceil(spec.mapping_unit.max(1))).unwrap_or(u32::MAX),
             slots,
             block_slots: slots * geometry.pages,
+            cache: spec.cache_shape(capacity, geometry.pages),
             shift: spec.mapping_unit.trailing_zeros(),
             by_slots: Divisor::new(slots),
             by_pages: Divisor::new(geometry.pages),
@@ -71,9 +74,15 @@ impl Shape {
         }
     }
 
-    /// Slots of the array's blocks but for so many that were given up.
+    /// Slots of the array's blocks but for so many that were given up. Blocks that are always in
+    /// SLC mode have fewer.
     pub(crate) fn room_without(&self, retired: u64) -> u64 {
-        u64::from(self.blocks()).saturating_sub(retired) * u64::from(self.block_slots)
+        let room = u64::from(self.blocks()).saturating_sub(retired) * u64::from(self.block_slots);
+        let lacks = self.cache.map_or(0, |cache| {
+            let pages = u64::from(self.geometry.pages.saturating_sub(cache.pages));
+            u64::from(self.planes) * u64::from(cache.fixed) * pages * u64::from(self.slots)
+        });
+        room.saturating_sub(lacks)
     }
 
     /// Blocks of the array.

@@ -43,6 +43,7 @@ impl Spec {
         let geometry = self.geometry(capacity);
         geometry.check()?;
         self.check_units(capacity)?;
+        self.check_slc_cache(capacity)?;
         self.check_zones(capacity)?;
         self.check_hybrid(capacity)?;
         let pattern = self.pattern(geometry.pages)?;
@@ -57,9 +58,14 @@ impl Spec {
             let reason = format!(
                 "the data of {}, {} open blocks and {} free ones need {least} blocks in each plane",
                 format_size(capacity),
-                self.open_streams() + 1,
+                self.open_streams() + 1 + self.cache_blocks(capacity, geometry.pages).1,
                 self.gc.foreground + 1,
             );
+            let fixed = self.cache_blocks(capacity, geometry.pages).0;
+            let reason = match fixed {
+                0 => reason,
+                _ => format!("{reason}, {fixed} of them for `slc_cache.static`"),
+            };
             return Err(SpecError::value("blocks", geometry.blocks, reason, least));
         }
         Ok(())

@@ -91,8 +91,13 @@ impl Spec {
             return u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX);
         }
         let map_stream = u64::from(self.map_bytes(capacity) > 0);
-        let working =
-            map_stream + u64::from(self.open_streams()) + u64::from(self.gc.foreground) + 2;
+        let (fixed, open) = self.cache_blocks(capacity, pages);
+        let working = map_stream
+            + u64::from(self.open_streams())
+            + u64::from(self.gc.foreground)
+            + u64::from(fixed)
+            + u64::from(open)
+            + 2;
         u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX)
     }
 
@@ -160,12 +165,15 @@ impl Spec {
     /// Blocks of each plane by the over-provisioning that is asked for.
     fn asked_blocks(&self, capacity: u64, pages: u32) -> u32 {
         let flash = capacity as f64 * (1.0 + self.asked_over_provisioning());
-        (flash / self.round_bytes(pages)).ceil() as u32
+        // The cache's own blocks are none of the over-provisioning.
+        ((flash / self.round_bytes(pages)).ceil() as u32)
+            .saturating_add(self.cache_blocks(capacity, pages).0)
     }
 
     /// The least share in hundredths that has so many blocks in each plane.
     fn share(&self, capacity: u64, blocks: u32, pages: u32) -> f64 {
-        let flash = f64::from(blocks.saturating_sub(1)) * self.round_bytes(pages);
+        let blocks = blocks.saturating_sub(1).saturating_sub(self.cache_blocks(capacity, pages).0);
+        let flash = f64::from(blocks) * self.round_bytes(pages);
         let hundredths = ((flash / capacity as f64 - 1.0) * 100.0).floor() + 1.0;
         hundredths.max(0.0) / 100.0
     }

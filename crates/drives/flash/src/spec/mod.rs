@@ -8,6 +8,7 @@ mod error;
 mod faults;
 pub(crate) mod geometry;
 mod hybrid;
+mod slc_cache;
 mod timing;
 mod variation;
 mod zones;
@@ -20,6 +21,8 @@ use stasis_nand::{ArrayOptions, CellPattern, ChannelOrder, PlaneMode, Scheduling
 
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
+pub(crate) use self::slc_cache::CacheShape;
+pub use self::slc_cache::{CacheSize, SlcCacheSpec, WhenFull};
 pub use self::timing::{ByLetter, Duration, TimingSpec};
 pub use self::variation::{RetrySpec, VariationSpec};
 use crate::{ftl, gc};
@@ -227,6 +230,9 @@ pub struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precondition: Option<Precondition>,
 
+    /// Blocks in SLC mode that the host's writes go to first; none if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slc_cache: Option<SlcCacheSpec>,
     /// The collection of garbage.
     pub gc: GcSpec,
     /// How long things take; the cells' usual times if not given.
@@ -277,6 +283,7 @@ impl Default for Spec {
             controller: 2 * MICROSECOND,
             interface_rate: None,
             precondition: None,
+            slc_cache: None,
             gc: GcSpec::default(),
             timing: TimingSpec::default(),
             variation: VariationSpec::default(),

@@ -21,6 +21,8 @@ pub(crate) struct Level {
     pub free_blocks: Option<u64>,
     /// Likewise.
     pub occupancy: Option<Occupancy>,
+    /// Bytes that lie in the SLC cache; none where there is none.
+    pub cached_bytes: Option<u64>,
     /// See [`super::Temperature`].
     pub ages: Ages,
     /// Blocks that were erased, each as often as it was.
@@ -87,6 +89,7 @@ impl Course {
             free_blocks: whole.ends.iter().filter_map(|level| level.free_blocks).collect(),
             valid_bytes: occupied().map(|occupancy| occupancy.valid_bytes).collect(),
             usable_bytes: occupied().map(|occupancy| occupancy.usable_bytes).collect(),
+            cached_bytes: whole.ends.iter().filter_map(|level| level.cached_bytes).collect(),
             data_ages: temperature.course(whole.ends.iter().map(|level| level.ages)),
             mean_erases: whole
                 .ends

@@ -2,9 +2,9 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::inside::{
-    FlashCourse, FlashInside, LatencyMeans, OperationCounts, Usages, WearLevel,
+    FlashCourse, FlashInside, LatencyMeans, OperationCounts, SlcCacheInside, Usages, WearLevel,
 };
-use stasis_block::{Health, Operation};
+use stasis_block::Operation;
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
 use super::{Level, Statistics, Sums};
@@ -38,6 +38,7 @@ impl Context {
             collections: self.statistics.collections,
             free_blocks: ftl.free_blocks(),
             occupancy: ftl.occupancy(),
+            cached_bytes: ftl.slc_cache().map(|cache| cache.valid_bytes),
             ages: self.temperature.ages(),
             erases: self.statistics.ops(OpKind::Erase),
             most_erased: self.statistics.most_erased,
@@ -72,8 +73,7 @@ impl Context {
         at: Nanos,
         counted: &Statistics,
         sizes: Sizes,
-        health: Health,
-        ftl: serde_json::Value,
+        ftl: &dyn Ftl,
         course: FlashCourse,
     ) -> FlashInside {
         let array = &self.array;
@@ -125,8 +125,17 @@ impl Context {
             channels: usages(array.channel_usage(), geometry.channels),
             luns: usages(&array.lun_usage(), geometry.total_luns()),
             wear: wear(array),
-            health,
-            ftl,
+            health: ftl.health(self),
+            ftl: ftl.report(self),
+            slc_cache: ftl.slc_cache().map(|cache| SlcCacheInside {
+                blocks: cache.blocks.into(),
+                valid_bytes: cache.valid_bytes,
+                cached_units: counted.cached_units,
+                direct_units: counted.programmed_units - counted.cached_units,
+                folded_units: counted.folded_units,
+                folds: counted.folds,
+                fold_time: (counted.folding / counted.folds.max(1)) as f64,
+            }),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod agree;
 pub mod basics;
 mod broken;
+mod caches;
 mod dftl;
 mod features;
 mod hybrid;

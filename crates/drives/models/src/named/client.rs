@@ -48,7 +48,7 @@ pub(super) const CLIENTS: [NamedModel; 4] = [
         year: Some(2018),
         source: "Samsung 970 EVO data sheet (in its write buffer)",
         assumptions: CLIENT,
-        ends: "within its SLC cache (TurboWrite, up to 42 GB): the model keeps the rates of writes beyond it, where the drive falls to 1,200 MB/s and less",
+        ends: "within its SLC cache (TurboWrite, up to 42 GB): the model keeps the rates of writes beyond it, where the drive falls to 1,200 MB/s and less (`samsung-970-evo-1tb` does)",
         make: || client((15_000, 500_000, 3_400), (50_000, 450_000, 2_500), true),
     },
     NamedModel {

@@ -4,7 +4,7 @@ use stasis_nand::{
     Array, ArrayConfig, ArrayOptions, Breakdown, ChannelOrder, Op, OpDone, OpKind, PlaneMode,
     Priority, Scheduling,
 };
-use stasis_nand::{BusRate, CellTimes, PageAddress, PlaneId, Scope, Timing, Variation};
+use stasis_nand::{BusRate, CellTimes, PageAddress, PlaneId, Scope, SlcTimes, Timing, Variation};
 
 use super::{array, cells, closed_loop, geometry, op, run};
 
@@ -330,4 +330,25 @@ fn a_copyback_uses_the_channel_for_its_command_only() {
     let times = Breakdown { cell: 948_000, channel: 200, ..Breakdown::default() };
     let done = run(&mut array);
     assert_eq!((done[0].at, done[0].times), (948_205, times));
+}
+
+#[test]
+fn a_block_in_slc_mode_has_its_own_times_until_it_is_erased() {
+    let timing = Timing::uniform(50_000, 900_000, 3_000_000, BusRate::UNLIMITED);
+    let config = ArrayConfig {
+        slc: Some(SlcTimes { read: 20_000, program: 100_000 }),
+        ..ArrayConfig::new(geometry(1, 1, 1), cells("slc"), timing)
+    };
+    let mut array = Array::new(config, SINGLE);
+    array.use_as_slc(PlaneId(0), 1);
+    let (read, program, erase) = (OpKind::Read, OpKind::Program, OpKind::Erase);
+    let ops =
+        [(program, 1), (read, 1), (program, 0), (read, 0), (erase, 1), (program, 1), (read, 1)];
+    for (kind, block) in ops {
+        let op = op(kind, 0, 0);
+        let at = PageAddress { block, ..op.at };
+        array.submit(0, Op { at, source: at, ..op });
+    }
+    let took: Vec<u64> = run(&mut array).iter().map(|done| done.times.cell).collect();
+    assert_eq!(took, [100_000, 20_000, 900_000, 50_000, 3_000_000, 900_000, 50_000]);
 }

@@ -53,7 +53,7 @@ impl Machine {
                     self.stop_processors();
                     for (index, drive) in self.drives.iter_mut().enumerate() {
                         let seed = splitmix::nth(failure.seed, index as u64);
-                        drive.control().cut_power(sampling(seed));
+                        drive.control().cut_power(now, sampling(seed));
                     }
                     self.reset_devices()?;
                 }

@@ -29,7 +29,7 @@ use self::cache::Cache;
 use self::lookups::{Lookup, Waiter};
 use self::updates::Updates;
 use super::page::{Above, PageFtl};
-use super::{Context, Ftl, Occupancy, PowerCut, Request, Shape};
+use super::{Context, Ftl, Occupancy, PowerCut, Request, Shape, SlcState};
 use crate::buffer::NONE;
 use crate::spec::geometry::{map_units, MAP_ENTRY};
 use crate::spec::{Precondition, Spec, SpecError};
@@ -204,6 +204,10 @@ impl Ftl for Dftl {
 
     fn occupancy(&self) -> Option<Occupancy> {
         self.page.occupancy()
+    }
+
+    fn slc_cache(&self) -> Option<SlcState> {
+        self.page.slc_cache()
     }
 
     fn report(&self, context: &Context) -> serde_json::Value {

@@ -83,7 +83,8 @@ impl Beginning {
         let slots = self.shape.block_slots;
         // Free blocks when no collection is under way; one open for the host and
         // one for moved units.
-        let full = geometry.blocks - self.foreground - 2 - self.map_blocks();
+        let fixed = self.shape.cache.map_or(0, |cache| cache.fixed);
+        let full = geometry.blocks - fixed - self.foreground - 2 - self.map_blocks();
         let order = Order::new(self.shape.units, self.seed);
         let most = u64::from(full) * u64::from(slots);
         let units = u64::from(self.shape.units);

@@ -6,7 +6,7 @@
 //! over its blocks.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use stasis_nand::prefetch;
 
@@ -14,7 +14,7 @@ use super::map::Map;
 use super::spares::Spares;
 use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
-use crate::spec::WearLevelling;
+use crate::spec::{WearLevelling, WhenFull};
 
 /// The use of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,6 +60,8 @@ struct Block {
     before: u32,
     after: u32,
     state: BlockState,
+    // Its cells hold one bit each: it has fewer pages, and is in no list when it is full.
+    slc: bool,
 }
 
 /// A plane's pool.
@@ -77,6 +79,12 @@ struct Plane {
     filled: u32,
     // No full block is less valid.
     lowest: u32,
+    // Free blocks that are always in SLC mode, by rank.
+    slc_free: BinaryHeap<Reverse<(u32, u32)>>,
+    // Others that are in SLC mode now.
+    dynamic: u32,
+    // Full blocks in SLC mode, the oldest first.
+    cached: VecDeque<u32>,
 }
 
 /// Every block.
@@ -92,6 +100,22 @@ pub(crate) struct Blocks {
     // No plane gave a block that was asked for, and none was emptied since.
     exhausted: bool,
     spares: Spares,
+    cache: Cache,
+}
+
+/// The blocks in SLC mode, of all planes together.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cache {
+    // Blocks of each plane that are never in it: all those before the ones that always are.
+    regular: u32,
+    // Units that lie in it.
+    valid: u64,
+    // Blocks in it.
+    blocks: u32,
+    // Those of them whose pages are all taken.
+    taken: u32,
+    // It takes nothing more for now.
+    closed: bool,
 }
 
 impl Blocks {
@@ -99,21 +123,26 @@ impl Blocks {
     pub fn new(shape: Shape, levelling: WearLevelling, spare: u64, endurance: u32) -> Self {
         let per_plane = shape.geometry.blocks;
         // Few are free at a time once each was used.
-        let plane = || Plane {
-            free: per_plane,
+        let regular = per_plane - shape.cache.map_or(0, |cache| cache.fixed.min(per_plane));
+        let plane = |number| Plane {
+            free: regular,
             used: BinaryHeap::with_capacity(per_plane.min(64) as usize),
+            slc_free: (regular..per_plane)
+                .map(|block| Reverse((0, shape.block(number, block))))
+                .collect(),
             ..Plane::default()
         };
         let levels = shape.planes as usize * (shape.block_slots as usize + 1);
         Self {
             shape,
             blocks: vec![Block::default(); shape.blocks() as usize],
-            planes: (0..shape.planes).map(|_| plane()).collect(),
+            planes: (0..shape.planes).map(plane).collect(),
             first: vec![0; levels],
             last: vec![0; levels],
             levelling,
             exhausted: false,
             spares: Spares::new(spare, endurance),
+            cache: Cache { regular, ..Cache::default() },
         }
     }
 
@@ -170,7 +199,20 @@ impl Blocks {
     pub fn next_page(&mut self, block: u32) -> u32 {
         let entry = &mut self.blocks[block as usize];
         entry.next += 1;
-        entry.next - 1
+        let (page, slc) = (entry.next - 1, entry.slc);
+        if slc && page + 1 == self.pages_of(block) {
+            self.cache.taken += 1;
+        }
+        page
+    }
+
+    /// Pages of a block as it is used now.
+    #[inline]
+    pub fn pages_of(&self, block: u32) -> u32 {
+        match self.shape.cache {
+            Some(cache) if self.blocks[block as usize].slc => cache.pages,
+            _ => self.shape.geometry.pages,
+        }
     }
 
     /// A program into a block has ended. A block in which one failed takes no more pages.
@@ -180,8 +222,9 @@ impl Blocks {
         if failed && entry.state == BlockState::Open {
             entry.state = BlockState::Bad;
         }
+        let entry = self.blocks[block as usize];
         match entry.state {
-            BlockState::Open if entry.ended == self.shape.geometry.pages => {
+            BlockState::Open if entry.ended == self.pages_of(block) => {
                 self.fill(block);
                 PageEnd::Full
             }
@@ -205,11 +248,14 @@ impl Blocks {
     /// A power cut dropped the program of a page: a page whose program had started holds nothing,
     /// others are free to be programmed again.
     pub fn page_dropped(&mut self, block: u32, page: u32, started: bool) {
+        let pages = self.pages_of(block);
         let entry = &mut self.blocks[block as usize];
         if started {
             entry.ended += 1;
         } else {
+            let was_taken = entry.slc && entry.next == pages;
             entry.next = entry.next.min(page);
+            self.cache.taken -= u32::from(was_taken && page < pages);
         }
     }
 
@@ -217,7 +263,7 @@ impl Blocks {
     pub fn takes_pages(&self, block: u32) -> bool {
         let entry = &self.blocks[block as usize];
         debug_assert_eq!(entry.ended, entry.next, "nothing is under way");
-        entry.next < self.shape.geometry.pages
+        entry.next < self.pages_of(block)
     }
 
     /// Whether moving a block's units takes fewer pages than it has.
@@ -238,7 +284,7 @@ impl Blocks {
     /// Takes a free block, the least worn, and opens it.
     pub fn open(&mut self, plane: u32) -> Option<u32> {
         let pool = &mut self.planes[plane as usize];
-        let block = if pool.fresh < self.shape.geometry.blocks {
+        let block = if pool.fresh < self.cache.regular {
             pool.fresh += 1;
             self.shape.block(plane, pool.fresh - 1)
         } else {
@@ -251,10 +297,115 @@ impl Blocks {
         Some(block)
     }
 
+    /// Takes a free block into the SLC cache and opens it: one that is always in SLC mode, or
+    /// another while the plane has free ones enough.
+    pub fn open_cached(&mut self, plane: u32) -> Option<u32> {
+        let shape = self.shape.cache?;
+        let pool = &mut self.planes[plane as usize];
+        let block = if let Some(Reverse((_, block))) = pool.slc_free.pop() {
+            let entry = &mut self.blocks[block as usize];
+            debug_assert_eq!((entry.state, entry.valid), (BlockState::Free, 0));
+            (entry.state, entry.next, entry.ended) = (BlockState::Open, 0, 0);
+            block
+        } else {
+            if pool.dynamic >= shape.dynamic || pool.free <= shape.keep {
+                return None;
+            }
+            let block = self.open(plane)?;
+            self.planes[plane as usize].dynamic += 1;
+            block
+        };
+        self.blocks[block as usize].slc = true;
+        self.cache.blocks += 1;
+        Some(block)
+    }
+
+    /// Whether the plane has another block for the SLC cache.
+    fn has_room(&self, plane: u32) -> bool {
+        let pool = &self.planes[plane as usize];
+        self.shape.cache.is_some_and(|shape| {
+            !pool.slc_free.is_empty() || (pool.dynamic < shape.dynamic && pool.free > shape.keep)
+        })
+    }
+
+    /// Whether the SLC cache takes writes; it may have no room.
+    #[inline]
+    pub fn is_cache_open(&self) -> bool {
+        self.shape.cache.is_some() && !self.cache.closed
+    }
+
+    /// No plane has room in the SLC cache: whether a write waits for it. Else the cache is closed,
+    /// and writes pass it by.
+    pub fn waits_for_cache(&mut self) -> bool {
+        let folds = self.shape.cache.is_some_and(|shape| shape.when_full == WhenFull::Fold);
+        let waits = folds && self.cache.taken > 0;
+        self.cache.closed = !waits;
+        waits
+    }
+
+    /// The drive is idle: a closed SLC cache takes writes again.
+    pub fn reopen_cache(&mut self) {
+        self.cache.closed = false;
+    }
+
+    /// The block that a plane folds next: the oldest in the SLC cache, or the oldest of those that
+    /// are not always in it.
+    pub fn oldest_cached(&self, plane: u32, dynamic: bool) -> Option<u32> {
+        let cached = &self.planes[plane as usize].cached;
+        cached.iter().copied().find(|&block| !dynamic || !self.is_fixed(block))
+    }
+
+    /// Whether a plane folds blocks while the host writes: the host waits for them.
+    pub fn folds_now(&self, plane: u32) -> bool {
+        self.shape.cache.is_some_and(|shape| shape.when_full == WhenFull::Fold)
+            && !self.has_room(plane)
+    }
+
+    /// Whether a block is always in SLC mode.
+    fn is_fixed(&self, block: u32) -> bool {
+        let in_plane = block - self.shape.block(self.shape.plane_of(block), 0);
+        in_plane >= self.cache.regular
+    }
+
+    /// Whether a block is in SLC mode now.
+    #[inline]
+    pub fn is_slc(&self, block: u32) -> bool {
+        self.shape.cache.is_some() && self.blocks[block as usize].slc
+    }
+
+    /// Valid units of a block.
+    pub fn valid_in(&self, block: u32) -> u32 {
+        self.blocks[block as usize].valid
+    }
+
+    /// Blocks in SLC mode now, and the units that lie in them.
+    pub fn cached_in_all(&self) -> (u32, u64) {
+        (self.cache.blocks, self.cache.valid)
+    }
+
+    /// A block leaves SLC mode; whether it was in it.
+    fn leave_cache(&mut self, block: u32) -> bool {
+        if !self.is_slc(block) {
+            return false;
+        }
+        let taken = self.blocks[block as usize].next == self.pages_of(block);
+        self.cache.taken -= u32::from(taken);
+        self.cache.blocks -= 1;
+        self.blocks[block as usize].slc = false;
+        if !self.is_fixed(block) {
+            self.planes[self.shape.plane_of(block) as usize].dynamic -= 1;
+        }
+        // Where writes wait for room they come back to it.
+        let folds = self.shape.cache.is_some_and(|shape| shape.when_full == WhenFull::Fold);
+        self.cache.closed &= !folds;
+        true
+    }
+
     /// A block was erased, and is free again.
     pub fn erased(&mut self, block: u32) {
         self.exhausted = false;
         self.spares.erased();
+        let fixed = self.leave_cache(block) && self.is_fixed(block);
         let plane = self.shape.plane_of(block);
         let pool = &mut self.planes[plane as usize];
         let entry = &mut self.blocks[block as usize];
@@ -263,6 +414,10 @@ impl Blocks {
         entry.state = BlockState::Free;
         pool.rank = pool.rank.wrapping_add(1);
         let rank = if self.levelling == WearLevelling::None { pool.rank } else { entry.erases };
+        if fixed {
+            pool.slc_free.push(Reverse((rank, block)));
+            return;
+        }
         pool.used.push(Reverse((rank, block)));
         pool.free += 1;
     }
@@ -271,6 +426,7 @@ impl Blocks {
     pub fn retire(&mut self, block: u32) {
         self.exhausted = false;
         self.spares.retired();
+        self.leave_cache(block);
         let plane = self.shape.plane_of(block);
         self.blocks[block as usize].state = BlockState::Retired;
         self.planes[plane as usize].retired += 1;
@@ -283,18 +439,35 @@ impl Blocks {
         pool.filled = pool.filled.wrapping_add(1);
         let entry = &mut self.blocks[block as usize];
         (entry.state, entry.filled) = (BlockState::Full, pool.filled);
-        self.enlist(block);
+        if !entry.slc {
+            return self.enlist(block);
+        }
+        pool.cached.push_back(block);
+        // After a power cut it may be full before its last page.
+        let pages = self.pages_of(block);
+        let entry = &mut self.blocks[block as usize];
+        self.cache.taken += u32::from(entry.next < pages);
+        (entry.next, entry.ended) = (pages, pages);
     }
 
     /// A full block that was to be collected is not.
     pub fn put_back(&mut self, block: u32) {
         self.blocks[block as usize].state = BlockState::Full;
+        if self.is_slc(block) {
+            return self.planes[self.shape.plane_of(block) as usize].cached.push_front(block);
+        }
         self.enlist(block);
     }
 
     /// A full block is to be emptied.
     pub fn collect(&mut self, block: u32) {
-        self.delist(block);
+        if self.is_slc(block) {
+            let cached = &mut self.planes[self.shape.plane_of(block) as usize].cached;
+            let place = cached.iter().position(|&other| other == block);
+            place.map(|place| cached.remove(place));
+        } else {
+            self.delist(block);
+        }
         self.blocks[block as usize].state = BlockState::Collected;
     }
 
@@ -328,13 +501,18 @@ impl Blocks {
     /// Slots of a block hold so many more units now.
     pub fn add_valid(&mut self, block: u32, units: u32) {
         debug_assert_ne!(self.blocks[block as usize].state, BlockState::Full);
+        if self.is_slc(block) {
+            self.cache.valid += u64::from(units);
+        }
         self.blocks[block as usize].valid += units;
         self.planes[self.shape.plane_of(block) as usize].valid += units;
     }
 
     /// A slot of a block no longer holds a unit.
     pub fn drop_valid(&mut self, block: u32) {
-        let listed = self.blocks[block as usize].state == BlockState::Full;
+        let slc = self.is_slc(block);
+        self.cache.valid -= u64::from(slc);
+        let listed = self.blocks[block as usize].state == BlockState::Full && !slc;
         if listed {
             self.delist(block);
         }
@@ -359,10 +537,15 @@ impl Blocks {
     /// more.
     pub fn little_worn(&self, plane: u32, gap: u32) -> Option<u32> {
         let start = self.shape.block(plane, 0);
-        let blocks = start..start + self.shape.geometry.blocks;
+        // Those that are always in SLC mode wear by themselves.
+        let blocks = start..start + self.cache.regular;
         let erases = |block: u32| self.blocks[block as usize].erases;
         let most = blocks.clone().map(erases).max()?;
-        let full = blocks.filter(|&block| self.blocks[block as usize].state == BlockState::Full);
+        let full = |block: &u32| {
+            let block = &self.blocks[*block as usize];
+            block.state == BlockState::Full && !block.slc
+        };
+        let full = blocks.filter(full);
         let least = full.min_by_key(|&block| erases(block))?;
         (erases(least) + gap <= most).then_some(least)
     }
@@ -370,7 +553,8 @@ impl Blocks {
     /// Full blocks by how many sixteenths of them are valid.
     pub fn validity(&self) -> [u64; 17] {
         let mut blocks = [0; 17];
-        for block in self.blocks.iter().filter(|block| block.state == BlockState::Full) {
+        let full = |block: &&Block| block.state == BlockState::Full && !block.slc;
+        for block in self.blocks.iter().filter(full) {
             blocks[(u64::from(block.valid) * 16 / u64::from(self.shape.block_slots)) as usize] += 1;
         }
         blocks
@@ -384,11 +568,12 @@ impl Blocks {
             let slots = first..first + self.shape.block_slots;
             let valid = slots.filter(|&slot| map.unit(slot).is_some()).count() as u32;
             assert_eq!(block.valid, valid, "block {number} {block:?}");
-            assert!(block.ended <= block.next && block.next <= self.shape.geometry.pages);
+            assert!(block.ended <= block.next && block.next <= self.pages_of(number));
+            assert!(!self.is_slc(number) || block.state != BlockState::Free);
             let (free, retired, units, full) = &mut planes[self.shape.plane_of(number) as usize];
             *free += u32::from(block.state == BlockState::Free);
             *retired += u32::from(block.state == BlockState::Retired);
-            *full += u32::from(block.state == BlockState::Full);
+            *full += u32::from(block.state == BlockState::Full && !block.slc);
             *units += valid;
         }
         for (number, (pool, counted)) in (0..).zip(self.planes.iter().zip(planes)) {
@@ -400,9 +585,28 @@ impl Blocks {
                     (full, next) = (full + 1, self.blocks[block as usize].after);
                 }
             }
-            let fresh = self.shape.geometry.blocks - pool.fresh;
+            let fresh = self.cache.regular - pool.fresh;
             assert_eq!(pool.free, fresh + pool.used.len() as u32);
-            assert_eq!((pool.free, pool.retired, pool.valid, full), counted, "plane {number}");
+            let free = pool.free + pool.slc_free.len() as u32;
+            assert_eq!((free, pool.retired, pool.valid, full), counted, "plane {number}");
+        }
+        self.check_cache();
+    }
+
+    /// The SLC cache's counts are those of its blocks; for tests.
+    fn check_cache(&self) {
+        let numbered = || (0..).zip(&self.blocks).filter(|(_, block)| block.slc);
+        let taken = numbered().filter(|&(number, block)| block.next == self.pages_of(number));
+        let valid = numbered().map(|(_, block)| u64::from(block.valid)).sum::<u64>();
+        let counted = (numbered().count() as u32, taken.count() as u32, valid);
+        assert_eq!((self.cache.blocks, self.cache.taken, self.cache.valid), counted);
+        for (number, pool) in (0..).zip(&self.planes) {
+            let here = |block: u32| self.shape.plane_of(block) == number;
+            let others = numbered().filter(|&(block, _)| here(block) && !self.is_fixed(block));
+            assert_eq!(pool.dynamic, others.count() as u32);
+            let full =
+                |&(block, entry): &(u32, &Block)| here(block) && entry.state == BlockState::Full;
+            assert_eq!(pool.cached.len(), numbered().filter(full).count());
         }
     }
 
@@ -428,7 +632,7 @@ impl Candidates for PlaneView<'_> {
     fn get(&self, block: u32) -> Option<Candidate> {
         let shape = &self.blocks.shape;
         let entry = self.blocks.blocks.get(shape.block(self.plane, block) as usize)?;
-        (entry.state == BlockState::Full).then(|| Candidate {
+        (entry.state == BlockState::Full && !entry.slc).then(|| Candidate {
             valid: entry.valid,
             slots: shape.block_slots,
             age: self.blocks.planes[self.plane as usize].filled.wrapping_sub(entry.filled),

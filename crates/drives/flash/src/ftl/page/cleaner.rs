@@ -132,6 +132,7 @@ impl Cleaner {
     /// The time of [`Cleaner::next_event`] has come.
     pub fn wake(&mut self, moment: &mut Moment) {
         self.background_at = None;
+        moment.placement.blocks_mut().reopen_cache();
         self.look_at_all(moment);
     }
 
@@ -185,6 +186,8 @@ impl Cleaner {
         let plane = self.shape.plane_of(block);
         match end {
             PageEnd::Going => {}
+            // It may be folded at once.
+            PageEnd::Full if moment.placement.blocks().is_slc(block) => self.look_at(plane, moment),
             PageEnd::Full => self.gained(plane, moment),
             PageEnd::Bad => {
                 self.collectors[plane as usize].bad.push_back(block);
@@ -236,7 +239,8 @@ impl Cleaner {
 
     /// Moves as many pages as the window allows; erases once all are moved.
     fn go_on(&mut self, plane: u32, moment: &mut Moment) {
-        let pages = self.shape.geometry.pages;
+        let Some(job) = &self.collectors[plane as usize].job else { return };
+        let pages = moment.placement.blocks().pages_of(job.victim);
         while let Some(job) = &mut self.collectors[plane as usize].job {
             if job.abandoned {
                 return self.abandon(plane, moment);
@@ -418,6 +422,7 @@ impl Cleaner {
         let block = self.shape.block(plane, done.op.at.block);
         let failed = done.status == OpStatus::ProgramFailed;
         let collector = &mut self.collectors[plane as usize];
+        let folds = collector.job.is_some_and(|job| job.why == Why::Fold);
         for (index, &old) in (0..).zip(self.programs.contents(page)) {
             // The host wrote it meanwhile, or it was lost.
             let Some(unit) = moment.placement.unit(old) else { continue };
@@ -430,6 +435,7 @@ impl Cleaner {
             }
             moment.placement.relocate(unit, old, first + index);
             moment.context.statistics.moved_units += 1;
+            moment.context.statistics.folded_units += u64::from(folds);
         }
         self.programs.end(page);
         if let Some(job) = &mut collector.job {
@@ -507,7 +513,12 @@ impl Cleaner {
         }
         self.jobs -= 1;
         let block = self.shape.address(job.victim, 0).block;
-        moment.context.collected(plane, block, (job.since, moment.now));
+        let times = (job.since, moment.now);
+        if job.why == Why::Fold {
+            moment.context.folded(plane, block, times);
+        } else {
+            moment.context.collected(plane, block, times);
+        }
         self.look_at(plane, moment);
     }
 

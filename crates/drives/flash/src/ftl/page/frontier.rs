@@ -22,6 +22,8 @@ pub(super) struct Choice {
     pub plane: u32,
     /// A free block of the plane was opened for it.
     pub opened: bool,
+    /// The open block of the plane: a stream's, or behind those a stream's in the SLC cache.
+    pub lane: u32,
 }
 
 /// The open blocks and the programs under way; see the [module](self).
@@ -29,7 +31,9 @@ pub(super) struct Choice {
 pub(super) struct Frontier {
     shape: Shape,
     streams: u32,
-    // Open blocks, by plane and stream; `NONE` where there is none.
+    // Streams, and behind them those that have the SLC cache.
+    lanes: u32,
+    // Open blocks, by plane and lane; `NONE` where there is none.
     open: Vec<u32>,
     // Planes in the order of writing, and the place in it.
     order: Vec<u32>,
@@ -41,10 +45,12 @@ pub(super) struct Frontier {
 impl Frontier {
     /// No block is open. `order`: the planes in the order of writing.
     pub fn new(shape: Shape, streams: u32, order: Vec<u32>) -> Self {
+        let lanes = streams + shape.cache.map_or(0, |cache| cache.streams);
         Self {
             shape,
             streams,
-            open: vec![NONE; (shape.planes * streams) as usize],
+            lanes,
+            open: vec![NONE; (shape.planes * lanes) as usize],
             order,
             turn: 0,
             programs: Programs::new(shape.slots),
@@ -62,6 +68,11 @@ impl Frontier {
         &self.order
     }
 
+    /// The open block that was chosen.
+    pub fn open_block(&self, choice: &Choice) -> u32 {
+        self.open[(choice.plane * self.lanes + choice.lane) as usize]
+    }
+
     /// Whether a program is under way.
     #[inline]
     pub fn is_programming(&self) -> bool {
@@ -75,23 +86,56 @@ impl Frontier {
     }
 
     /// The next plane that takes a page of a stream, with an open block; `None` where no plane
-    /// does.
+    /// does. A stream that has the SLC cache writes there, while it has room or will have.
     pub fn choose(&mut self, stream: u32, blocks: &mut Blocks) -> Option<Choice> {
+        if blocks.is_cache_open() && stream < self.lanes - self.streams {
+            let choice = self.choose_cached(stream, blocks);
+            if choice.is_some() || blocks.waits_for_cache() {
+                return choice;
+            }
+        }
+        self.choose_regular(stream, blocks)
+    }
+
+    /// The next plane whose blocks in SLC mode take a page of a stream.
+    fn choose_cached(&mut self, stream: u32, blocks: &mut Blocks) -> Option<Choice> {
+        let lane = self.streams + stream;
+        for fair in [true, false] {
+            for _ in 0..self.order.len() {
+                let plane = self.next_plane();
+                let place = (plane * self.lanes + lane) as usize;
+                if self.open[place] != NONE {
+                    return Some(Choice { plane, opened: false, lane });
+                }
+                if fair && blocks.above_share(plane) {
+                    continue;
+                }
+                if let Some(block) = blocks.open_cached(plane) {
+                    self.open[place] = block;
+                    return Some(Choice { plane, opened: true, lane });
+                }
+            }
+        }
+        None
+    }
+
+    /// The same, past the SLC cache.
+    pub fn choose_regular(&mut self, stream: u32, blocks: &mut Blocks) -> Option<Choice> {
         // Planes that hold more than their share are passed over, unless no other
         // is left.
         for fair in [true, false] {
             for _ in 0..self.order.len() {
                 let plane = self.next_plane();
-                let place = (plane * self.streams + stream) as usize;
+                let place = (plane * self.lanes + stream) as usize;
                 if self.open[place] != NONE {
-                    return Some(Choice { plane, opened: false });
+                    return Some(Choice { plane, opened: false, lane: stream });
                 }
                 if blocks.free_in(plane) <= RESERVE || (fair && blocks.above_share(plane)) {
                     continue;
                 }
                 if let Some(block) = blocks.open(plane) {
                     self.open[place] = block;
-                    return Some(Choice { plane, opened: true });
+                    return Some(Choice { plane, opened: true, lane: stream });
                 }
             }
         }
@@ -104,16 +148,16 @@ impl Frontier {
         plane
     }
 
-    /// Takes units of a stream from the buffer into the next page of a plane that
+    /// Takes units of a stream from the buffer into the next page of the plane that
     /// [`Frontier::choose`] named: the program, whose token is the page's number, in no group.
     pub fn program(
         &mut self,
-        plane: u32,
+        choice: Choice,
         stream: u32,
         buffer: &mut Buffer,
         placement: &mut Placement,
     ) -> Op {
-        let open = (plane * self.streams + stream) as usize;
+        let open = (choice.plane * self.lanes + choice.lane) as usize;
         let block = self.open[open];
         let page = self.programs.begin();
         for _ in 0..self.shape.slots {
@@ -122,7 +166,7 @@ impl Frontier {
             placement.prefetch_old(buffer.unit_of(entry));
         }
         let at = self.shape.address(block, placement.blocks_mut().next_page(block));
-        if at.page + 1 == self.shape.geometry.pages {
+        if at.page + 1 == placement.blocks().pages_of(block) {
             self.open[open] = NONE;
         }
         self.under_way += 1;
@@ -150,10 +194,10 @@ impl Frontier {
         blocks.page_ended(block, failed)
     }
 
-    /// The open blocks of a plane, by stream.
+    /// The open blocks of a plane, by lane.
     fn open_of(&mut self, plane: u32) -> &mut [u32] {
-        let first = (plane * self.streams) as usize;
-        &mut self.open[first..first + self.streams as usize]
+        let first = (plane * self.lanes) as usize;
+        &mut self.open[first..first + self.lanes as usize]
     }
 
     /// The power failed: no page is under way any more.
@@ -163,9 +207,11 @@ impl Frontier {
     }
 
     /// A block has pages left after a power cut: it is open again; false if it would need the place
-    /// of another.
-    pub fn reopen(&mut self, plane: u32, block: u32) -> bool {
-        let open = self.open_of(plane);
+    /// of another. `slc`: whether it is in SLC mode.
+    pub fn reopen(&mut self, plane: u32, block: u32, slc: bool) -> bool {
+        let streams = self.streams as usize;
+        let (regular, cached) = self.open_of(plane).split_at_mut(streams);
+        let open = if slc { cached } else { regular };
         if open.contains(&block) {
             return true;
         }
@@ -175,7 +221,7 @@ impl Frontier {
 
     /// A block with pages left is open for a stream from the beginning of the run on.
     pub fn resume(&mut self, plane: u32, stream: u32, block: u32) {
-        self.open[(plane * self.streams + stream) as usize] = block;
+        self.open[(plane * self.lanes + stream) as usize] = block;
     }
 
     /// The next page goes to this place of the order.
@@ -191,7 +237,7 @@ impl Frontier {
         placement: &mut Placement,
     ) {
         let plane = self.next_plane();
-        let open = (plane * self.streams + stream) as usize;
+        let open = (plane * self.lanes + stream) as usize;
         if self.open[open] == NONE {
             let Some(block) = placement.blocks_mut().open(plane) else { return };
             self.open[open] = block;
@@ -228,7 +274,7 @@ mod tests {
         buffer.admit(unit, stream, NONE, true);
         let stream = u32::from(stream);
         let choice = frontier.choose(stream, placement.blocks_mut()).unwrap();
-        let op = frontier.program(choice.plane, stream, buffer, placement);
+        let op = frontier.program(choice, stream, buffer, placement);
         assert_eq!(op.at.plane.0, choice.plane);
         op
     }
@@ -265,7 +311,7 @@ mod tests {
         // Both planes need a new block.
         for plane in [1, 0] {
             let choice = frontier.choose(0, placement.blocks_mut());
-            assert_eq!(choice, Some(Choice { plane, opened: true }));
+            assert_eq!(choice, Some(Choice { plane, opened: true, lane: 0 }));
         }
     }
 
@@ -286,9 +332,9 @@ mod tests {
         let (mut frontier, mut placement, _) = parts(1);
         let blocks = placement.blocks_mut();
         let [first, second] = [0, 0].map(|plane| blocks.open(plane).unwrap());
-        assert!(frontier.reopen(0, first) && frontier.reopen(0, first));
-        assert!(!frontier.reopen(0, second));
+        assert!(frontier.reopen(0, first, false) && frontier.reopen(0, first, false));
+        assert!(!frontier.reopen(0, second, false));
         frontier.resume_at(1);
-        assert_eq!(frontier.choose(0, blocks), Some(Choice { plane: 0, opened: false }));
+        assert_eq!(frontier.choose(0, blocks), Some(Choice { plane: 0, opened: false, lane: 0 }));
     }
 }

@@ -25,19 +25,20 @@ mod victims;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Health, Operation, PowerLoss, Status};
-use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority};
+use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, PageAddress, Priority};
 
 pub(super) use self::above::{Above, Change, Event};
 use self::begin::Beginning;
 use self::blocks::Blocks;
 use self::cleaner::{Cleaner, Moment};
-use self::frontier::{Frontier, RESERVE};
+use self::frontier::{Choice, Frontier, RESERVE};
 use self::lockstep::Lockstep;
 use self::placement::Placement;
 use self::queue::WriteQueue;
 use self::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ, HOST_READ, KIND, PARTIAL_READ, PROGRAM};
 use super::{
     fate_of, Context, Ftl, Occupancy, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
+    SlcState,
 };
 use crate::buffer::NONE;
 use crate::spec::{Planes, Precondition, Spec, SpecError};
@@ -75,7 +76,8 @@ impl PageFtl {
         let streams = spec.open_streams() + u32::from(map_units > 0);
         let units = shape.units + map_units;
         let data = u64::from(units.div_ceil(shape.block_slots));
-        let working = u64::from(shape.planes) * u64::from(streams + 1 + RESERVE);
+        let cache = shape.cache.map_or(0, |cache| cache.fixed + cache.open());
+        let working = u64::from(shape.planes) * u64::from(streams + 1 + RESERVE + cache);
         let spare = u64::from(shape.blocks()).saturating_sub(data + working);
         let blocks = Blocks::new(shape, spec.wear_levelling, spare, spec.endurance);
         Ok(Self {
@@ -222,11 +224,25 @@ impl PageFtl {
         self.dispatch(now, context);
         self.queue.finish_flushes(context);
         self.make_room(now, context);
+        self.retry_past_cache(now, context);
         self.full |= self.placement.blocks().exhausted()
             && !self.frontier.is_programming()
             && !self.cleaner.is_collecting();
         if self.is_read_only() {
             self.queue.refuse(context);
+        }
+    }
+
+    /// Writes waited for blocks of the SLC cache that could not be folded: they pass it by, if that
+    /// is possible.
+    fn retry_past_cache(&mut self, now: Nanos, context: &mut Context) {
+        let waits = self.shape.cache.is_some()
+            && self.placement.blocks().exhausted()
+            && !self.frontier.is_programming()
+            && !self.cleaner.is_collecting();
+        if waits {
+            self.placement.blocks_mut().set_exhausted(false);
+            self.dispatch(now, context);
         }
     }
 
@@ -257,18 +273,21 @@ impl PageFtl {
         }
         for stream in 0..self.frontier.streams() {
             while self.queue.buffer_mut().wants_page(stream as u16, self.shape.slots) {
-                let Some(choice) = self.frontier.choose(stream, self.placement.blocks_mut()) else {
+                let choice = self.frontier.choose(stream, self.placement.blocks_mut());
+                let choice = choice.or_else(|| self.choose_past_cache(now, stream, context));
+                let Some(choice) = choice else {
                     self.placement.blocks_mut().set_exhausted(true);
                     context.starve();
                     return;
                 };
                 let plane = choice.plane;
                 if choice.opened {
+                    self.use_as_slc(&choice, context);
                     let moment = &mut Moment { now, placement: &mut self.placement, context };
                     self.cleaner.look_at(plane, moment);
                 }
                 let buffer = self.queue.buffer_mut();
-                let page = self.frontier.program(plane, stream, buffer, &mut self.placement);
+                let page = self.frontier.program(choice, stream, buffer, &mut self.placement);
                 #[cfg(test)]
                 if let Some(shadow) = &mut context.shadow {
                     let entries = self.frontier.contents(page.token as u32).iter();
@@ -278,6 +297,31 @@ impl PageFtl {
                 let group = self.lockstep.group(now, plane);
                 context.submit(now, Op { token: PROGRAM | page.token, group, ..page });
             }
+        }
+    }
+
+    /// Where a page goes if nothing is folded that a write could wait for. The planes are looked at
+    /// first: they may fold.
+    fn choose_past_cache(
+        &mut self,
+        now: Nanos,
+        stream: u32,
+        context: &mut Context,
+    ) -> Option<Choice> {
+        self.shape.cache?;
+        self.cleaner.look_at_all(&mut Moment { now, placement: &mut self.placement, context });
+        if self.frontier.is_programming() || self.cleaner.is_collecting() {
+            return None;
+        }
+        self.frontier.choose_regular(stream, self.placement.blocks_mut())
+    }
+
+    /// The array learns that a block that was opened is in SLC mode, if it is.
+    fn use_as_slc(&self, choice: &Choice, context: &mut Context) {
+        let block = self.frontier.open_block(choice);
+        if self.placement.blocks().is_slc(block) {
+            let PageAddress { plane, block, .. } = self.shape.address(block, 0);
+            context.array.use_as_slc(plane, block);
         }
     }
 
@@ -308,6 +352,9 @@ impl PageFtl {
         if !failed {
             context.statistics.programmed_units += used as u64 - maps;
             context.statistics.map_units += maps;
+            if self.placement.blocks().is_slc(block) {
+                context.statistics.cached_units += used as u64 - maps;
+            }
         }
         let end = self.frontier.ended(page, block, failed, self.placement.blocks_mut());
         let moment = &mut Moment { now, placement: &mut self.placement, context };
@@ -483,6 +530,12 @@ impl Ftl for PageFtl {
         let blocks = self.placement.blocks();
         let room = self.shape.room_without(blocks.spares().given_up());
         Some(Occupancy::new(self.shape.unit, blocks.valid_in_all(), room))
+    }
+
+    fn slc_cache(&self) -> Option<SlcState> {
+        self.shape.cache?;
+        let (blocks, units) = self.placement.blocks().cached_in_all();
+        Some(SlcState { blocks, valid_bytes: units * u64::from(self.shape.unit) })
     }
 
     fn report(&self, _context: &Context) -> serde_json::Value {

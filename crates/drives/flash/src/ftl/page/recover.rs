@@ -40,7 +40,7 @@ pub(super) fn give_back_pages(
                     && if moved {
                         cleaner.reopen(plane, block)
                     } else {
-                        frontier.reopen(plane, block)
+                        frontier.reopen(plane, block, blocks.is_slc(block))
                     };
                 if !open {
                     blocks.fill(block);
@@ -117,6 +117,7 @@ mod tests {
         // The page whose program had started is not programmed again.
         assert_eq!(placement.blocks_mut().next_page(numbers[0]), 1);
         assert!(cleaner.reopen(0, numbers[1]) && !cleaner.reopen(0, numbers[0]));
-        assert!(frontier.reopen(0, numbers[0]) && !frontier.reopen(0, numbers[1]));
+        assert!(frontier.reopen(0, numbers[0], false));
+        assert!(!frontier.reopen(0, numbers[1], false));
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum Why {
     Space,
     /// Because it is little worn.
     Wear,
+    /// It is in SLC mode, and its data is folded into blocks that are not.
+    Fold,
     /// Because a program failed in it: it is not erased.
     Bad,
 }
@@ -46,6 +48,8 @@ pub(super) struct Victims {
     erases: Vec<u32>,
     // Erases after which it is looked at.
     interval: u32,
+    // An idle drive folds its SLC cache.
+    folds: bool,
 }
 
 impl Victims {
@@ -58,6 +62,7 @@ impl Victims {
             idle_since: Some(0),
             erases: vec![0; planes as usize],
             interval: blocks / 8,
+            folds: spec.slc_cache.is_some(),
         }
     }
 
@@ -65,7 +70,7 @@ impl Victims {
     /// begins, if it does.
     pub fn host_active(&mut self, now: Nanos, active: bool) -> Option<Nanos> {
         self.idle_since = (!active).then_some(now);
-        let waits = !active && self.gc.background > 0;
+        let waits = !active && (self.gc.background > 0 || self.folds);
         waits.then(|| now.saturating_add(self.gc.idle))
     }
 
@@ -84,7 +89,23 @@ impl Victims {
             let chosen = chosen.filter(|block| blocks.gains(*block));
             let victim = chosen.or_else(|| blocks.least_valid(plane));
             let victim = victim.filter(|block| blocks.gains(*block));
+            // Of the two the one that moves less.
+            let fold = if self.folds { blocks.oldest_cached(plane, true) } else { None };
+            let least = victim.map_or(u32::MAX, |block| blocks.valid_in(block));
+            if let Some(fold) = fold.filter(|&fold| blocks.valid_in(fold) <= least) {
+                return Need::Empty(fold, Why::Fold);
+            }
             return victim.map_or(Need::Starved, |block| Need::Empty(block, Why::Space));
+        }
+        if self.folds && (idle || blocks.folds_now(plane)) {
+            if let Some(block) = blocks.oldest_cached(plane, false) {
+                return Need::Empty(block, Why::Fold);
+            }
+            // Blocks that hold nothing are room for the cache, once they are erased.
+            let empty = blocks.least_valid(plane).filter(|&block| blocks.valid_in(block) == 0);
+            if let Some(block) = empty {
+                return Need::Empty(block, Why::Space);
+            }
         }
         let worn = self.little_worn(plane, blocks);
         worn.map_or(Need::Nothing, |block| Need::Empty(block, Why::Wear))

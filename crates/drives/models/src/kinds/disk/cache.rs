@@ -49,6 +49,13 @@ impl WriteCache {
         }
     }
 
+    /// Nothing is in it any more.
+    pub(crate) fn empty(&mut self) {
+        self.order.clear();
+        self.free = (0..self.slots.len() as u16).collect();
+        (self.in_flight, self.bytes) = (None, 0);
+    }
+
     /// Capacity of the cache in bytes.
     pub(crate) fn limit(&self) -> u64 {
         self.limit

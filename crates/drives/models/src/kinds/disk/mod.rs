@@ -453,6 +453,24 @@ impl Model for HardDisk {
         (!slowest.is_empty()).then_some(Inside::Slowest { slowest })
     }
 
+    /// Its caches are empty, and nothing waits for the arm, which stands where it stood.
+    fn cut_power(&mut self, now: Nanos) {
+        let pending = self.queue.drain(..).chain(self.waiting.drain(..));
+        let mut tags: Vec<Tag> = pending.map(|pending| pending.submitted.tag).collect();
+        tags.extend(self.flushes.drain(..).map(|flush| flush.submitted.tag));
+        tags.extend(self.busy.take().and_then(|(_, job)| match job {
+            Job::Read { passing, .. } | Job::Write { passing } | Job::Stream { passing } => {
+                Some(passing.submitted.tag)
+            }
+            Job::Destage => None,
+        }));
+        tags.into_iter().for_each(|tag| self.due.push(now, tag));
+        (self.passed_queue, self.passed_blocked, self.passed_oldest) = (0, 0, 0);
+        self.link_free_at = self.link_free_at.min(now);
+        self.cache.empty();
+        self.read_ahead.empty();
+    }
+
     // A disk writes a sector as a whole.
     fn power_loss(&self) -> PowerLoss {
         let cache = match self.cache.limit() {

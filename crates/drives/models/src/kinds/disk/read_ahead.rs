@@ -52,6 +52,12 @@ impl ReadAhead {
         Self { segments: vec![Segment::default(); segments], ahead, fill: None, uses: 0 }
     }
 
+    /// Nothing is in it any more, and nothing is read ahead.
+    pub(crate) fn empty(&mut self) {
+        self.segments.fill(Segment::default());
+        self.fill = None;
+    }
+
     fn reached(fill: &Fill, now: Nanos, geometry: &Geometry) -> u64 {
         let passed = geometry.bytes_in(fill.from, now.saturating_sub(fill.since));
         fill.from.saturating_add(passed).min(fill.until)
