@@ -505,12 +505,12 @@ impl Control for Faults {
         self.lower.control().begin_fault(number, now);
     }
 
-    fn cut_power(&mut self, sampling: Sampling) {
+    fn cut_power(&mut self, now: Nanos, sampling: Sampling) {
         // What is overwritten may be there again: older versions are none.
         if let Some(old) = &mut self.old {
             old.forget(0..u64::MAX);
         }
-        self.lower.control().cut_power(sampling);
+        self.lower.control().cut_power(now, sampling);
     }
 
     fn take_faults(&mut self, faults: &mut Vec<FaultRecord>) {
