@@ -27,7 +27,7 @@ pub trait Latency: Send {
         Parts { service: latency, ..Parts::default() }
     }
 
-    /// What a power cut at `now` destroys is gone ([`Model::cut_power`]).
+    /// The power fails at `now`, and comes back at once ([`Model::cut_power`]).
     fn cut_power(&mut self, _now: Nanos) {}
 
     /// The error with which the drive refuses `command`, if it does.

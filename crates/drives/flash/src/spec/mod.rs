@@ -3,6 +3,7 @@
 //! Everything that is not given has a default, so that an empty table is a
 //! drive. [`Spec::check`] refuses invalid values before anything is built.
 
+mod cache_shape;
 mod check;
 mod error;
 mod faults;
@@ -19,9 +20,9 @@ use stasis_block::clock::{Nanos, MICROSECOND, MILLISECOND};
 use stasis_block::units;
 use stasis_nand::{ArrayOptions, CellPattern, ChannelOrder, PlaneMode, Scheduling};
 
+pub(crate) use self::cache_shape::CacheShape;
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
-pub(crate) use self::slc_cache::CacheShape;
 pub use self::slc_cache::{CacheSize, SlcCacheSpec, WhenFull};
 pub use self::timing::{ByLetter, Duration, TimingSpec};
 pub use self::variation::{RetrySpec, VariationSpec};

@@ -212,7 +212,7 @@ const SOURCE_970_EVO: &str =
      Review\" (2020): its fixed part and its dynamic part, dies of 256 Gbit; TechPowerUp, \"Samsung 970 EVO 500 GB \
      Review\" (2018), write intensive usage: well over 2 GB/s, after around 22 GB a bit above 600 MB/s";
 
-/// What the source of the 970 EVO is silent about.
+/// Figures of the 970 EVO that its sources do not give.
 const EVO_970: &str =
     "8 channels of 800 MB/s with as many dies as hold the capacity, of 2 planes with pages of 16 KiB; the same cells in \
      each size: a page is programmed in 874 us, in SLC mode in 175 us, which are fitted to the rates of the 250 GB drive \
