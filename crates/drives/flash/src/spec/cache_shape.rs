@@ -78,7 +78,7 @@ impl Spec {
             return Err(SpecError::value("ftl", value, reason, "\"page\""));
         }
         let pages = self.pages(capacity);
-        // What is no pattern is refused by itself.
+        // A word that is no pattern is refused by itself.
         let bits = self.bits(pages).unwrap_or(2);
         if bits < 2 {
             let reason = "the cells of a drive with `slc_cache` hold two bits or more";
