@@ -370,7 +370,7 @@ proptest! {
         let mut sectors: HashMap<u64, Vec<u8>> = HashMap::new();
         // Sectors with a wrong bit.
         let mut rotten = HashSet::new();
-        // What each held before its last write, where that can be read again.
+        // The contents of each before its last write, where they can be read again.
         let mut before: HashMap<u64, Vec<u8>> = HashMap::new();
         let mut taken = HashSet::new();
         let mut now = 0;

@@ -205,8 +205,7 @@ impl Io {
 
     /// The namespaces that the host on PCIe has detached, or not attached.
     pub fn detached(&self) -> Vec<u32> {
-        let all = self.namespaces.iter().map(|(nsid, _)| nsid);
-        all.filter(|&nsid| self.attachments.is_detached(nsid)).collect()
+        self.namespaces.nsids().filter(|&nsid| self.attachments.is_detached(nsid)).collect()
     }
 
     /// Checks that a controller has a namespace. One that there is not is the command's own to refuse.

@@ -138,6 +138,11 @@ impl Namespaces {
         Some(&self.state(nsid)?.namespace)
     }
 
+    /// The identifiers of all of them.
+    pub fn nsids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.there().map(|(nsid, _)| nsid)
+    }
+
     /// All of them, with their identifiers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Namespace)> {
         self.there().map(|(nsid, state)| (nsid, &state.namespace))

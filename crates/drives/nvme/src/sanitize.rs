@@ -153,7 +153,7 @@ impl Sanitize {
 impl Io {
     /// Begins an operation, whose command was checked.
     pub fn begin_sanitize(&mut self, dword10: u32, pattern: u32) {
-        let nsids: Vec<u32> = self.namespaces.iter().map(|(nsid, _)| nsid).collect();
+        let nsids: Vec<u32> = self.namespaces.nsids().collect();
         self.erasing_ends_self_test(&nsids, ended::BY_SANITIZE);
         let bytes: u64 = nsids.iter().map(|&nsid| self.namespaces.capacity(nsid)).sum();
         let times = match Action::of(dword10) {

@@ -29,9 +29,9 @@ pub struct Faults {
     passed: u64,
     /// Sectors with a wrong bit: the bit of each.
     rotten: BTreeMap<u64, u64>,
-    /// What was written, where a fault asks for the room that it takes.
+    /// The sectors written, where a fault asks for the room that they take.
     room: Option<Room>,
-    /// What was overwritten since the start, where a fault brings it back.
+    /// The contents overwritten since the start, where a fault brings them back.
     old: Option<OldVersions>,
     from_lower: Vec<Done>,
 }
@@ -184,7 +184,7 @@ impl Faults {
     fn has_cause(&self, fault: &Fault, command: &Command) -> bool {
         match (fault.spec.kind, &self.room, &self.old) {
             (DriveFaultKind::Full, Some(room), _) => {
-                // What is rewritten needs no room.
+                // A sector that is rewritten needs no room.
                 let needed = room.needed(command);
                 needed > 0 && fault.room.is_some_and(|most| room.taken() + needed > most)
             }
@@ -506,7 +506,7 @@ impl Control for Faults {
     }
 
     fn cut_power(&mut self, now: Nanos, sampling: Sampling) {
-        // What is overwritten may be there again: older versions are none.
+        // Overwritten contents may be there again: older versions are none.
         if let Some(old) = &mut self.old {
             old.forget(0..u64::MAX);
         }

@@ -88,7 +88,7 @@ fn identify(
             }
             let all = list == structure::ALLOCATED_NAMESPACES;
             let attachments = &controller.io.attachments;
-            let there = controller.io.namespaces.iter().map(|(other, _)| other);
+            let there = controller.io.namespaces.nsids();
             let following = there.filter(|other| {
                 *other > nsid && (all || attachments.has(controller.host.id, *other))
             });

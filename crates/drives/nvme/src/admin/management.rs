@@ -106,7 +106,7 @@ fn delete(
 ) -> Result<Outcome, Failure> {
     let ControllerMut { io, host, .. } = &*controller;
     let nsids = match command.nsid {
-        ALL_NAMESPACES => io.namespaces.iter().map(|(nsid, _)| nsid).collect(),
+        ALL_NAMESPACES => io.namespaces.nsids().collect(),
         nsid => vec![nsid],
     };
     if controller.formatting.is_under_way() {

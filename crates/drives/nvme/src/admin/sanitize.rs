@@ -68,7 +68,7 @@ fn sanitize(
     if controller.formatting.is_under_way() {
         return Err(StatusCode::FormatInProgress.into());
     }
-    let nsids: Vec<u32> = io.namespaces.iter().map(|(nsid, _)| nsid).collect();
+    let nsids: Vec<u32> = io.namespaces.nsids().collect();
     for nsid in nsids {
         io.writable_namespace(nsid)?;
         let reserved = io.reservations.check(command.controller, nsid, None);

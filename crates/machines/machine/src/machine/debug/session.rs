@@ -80,7 +80,7 @@ impl Session {
         self.incoming.extend(bytes);
     }
 
-    /// Says a line to the user, at the next stop.
+    /// A line for the user, at the next stop.
     pub(in super::super) fn say(&mut self, line: String) {
         self.said.push(line);
     }
