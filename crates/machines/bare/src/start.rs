@@ -26,7 +26,7 @@ pub fn pausing(pause: fn()) {
     if !is_done() {
         return pause();
     }
-    host::stop_timer();
+    crate::svm::TIMER.stop();
     host::open(pause);
 }
 

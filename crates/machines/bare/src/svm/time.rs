@@ -121,15 +121,20 @@ impl Timer {
     /// Waits until the TSC reads `end`.
     pub(crate) fn sleep_until(&self, end: u64) {
         // The setting for a guest is lost.
-        crate::host::stop_timer();
-        self.fired();
+        self.stop();
         while let Some(left) = end.checked_sub(ticks()).filter(|&left| left > 0) {
             crate::host::sleep(left.min(u64::from(u32::MAX)) as u32);
         }
     }
 
-    /// The timer is stopped, and its interrupt taken if there was one.
-    pub(super) fn fired(&self) {
+    /// Stops the timer, and takes its interrupt if there is one.
+    pub(crate) fn stop(&self) {
+        crate::host::stop_timer();
+        self.stopped();
+    }
+
+    /// The processor's timer is stopped: a stay of a guest has to set it again.
+    fn stopped(&self) {
         self.due.store(0, Relaxed);
     }
 }
@@ -150,7 +155,7 @@ mod tests {
         assert_eq!(timer.set(1020, 1100, &costs), 0);
         timer.left(0, 6000, 6001, &costs);
         assert_eq!(timer.set(1021, 1100, &costs), 0); // its interrupt waits
-        timer.fired();
+        timer.stopped();
         assert_eq!(timer.set(1021, 1100, &costs), 109);
         assert_eq!(timer.set(0, u64::MAX - 1, &costs), u32::MAX as u64);
     }

@@ -285,8 +285,7 @@ impl Vcpu {
                 self.vmcb.set(EVENT, NMI | VALID);
             }
             if TIMER.has_passed() {
-                crate::host::stop_timer();
-                TIMER.fired();
+                TIMER.stop();
             }
             let injecting = self.vmcb.get(EVENT) & VALID != 0 || self.injected.is_some();
             self.request();
@@ -414,8 +413,7 @@ impl Vcpu {
         const NPF: u64 = 0x400;
         match code {
             INTR => {
-                crate::host::stop_timer();
-                TIMER.fired();
+                TIMER.stop();
                 Served::Timer
             }
             VINTR => {
