@@ -175,7 +175,6 @@ impl Keyboard for Keys {
                         Err(Errno::AGAIN | Errno::INTR) => {}
                         Err(error) => return Err(error.into()),
                     }
-                    self.due = Instant::now();
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -18,6 +18,8 @@ const KEPT: usize = 1 << 20;
 pub(super) struct Typing {
     keyboard: Option<Box<dyn Keyboard>>,
     typed: Typed,
+    /// The end of the time in which all processors were idle last (ticks).
+    pub(super) idle_until: u64,
     /// When it was asked last, and how much of the time until then all processors were idle
     /// (ticks).
     asked: u64,
