@@ -68,6 +68,10 @@ VALUES: dict[str, dict[str, Any]] = {
         "space": "1MiB", "process": "etcd", "memory": "1MiB", "by": "-5s", "ppm": 100,
         "machines": ["m"], "peers": ["o"], "network": "n", "one_way": True,
     },
+    "FaultSpace": {
+        "draws": 1, "begin": "1s", "within": "1s", "shortest": "1ms", "longest": "1s", "machines": ["m1"],
+        "drives": ["d"],
+    },
     "Link": {
         "from_": "m", "to": "o", "both_ways": True, "begin": "1s", "end": "2s", "bandwidth": "1Gbit/s",
         "queue": "64KiB", "delay": "1ms", "jitter": "1us", "loss": 0.1, "duplicate": 0.1, "reorder": 0.1,
@@ -112,6 +116,7 @@ def every_key() -> stasis.Experiment:
         serve=stasis.Serve(**VALUES["Serve"]),
         workloads=[stasis.Workload(**VALUES["Workload"], limits=limits)],
         faults=[stasis.Fault(**VALUES["Fault"])],
+        fault_space=stasis.FaultSpace(**VALUES["FaultSpace"], faults=[stasis.Fault(kind="power-cut")]),
         networks=[stasis.Network(**VALUES["Network"], links=[stasis.Link(**VALUES["Link"])])],
     )
 

@@ -27,6 +27,7 @@ __all__ = [
     "Drive",
     "Experiment",
     "Fault",
+    "FaultSpace",
     "Guest",
     "Limits",
     "Link",
@@ -428,6 +429,22 @@ class Fault(Table):
 
 
 @dataclass
+class FaultSpace(Table):
+    """Faults that can happen, of which the seed draws some."""
+
+    PLACE: ClassVar[str] = "[fault-space]"
+
+    draws: Optional[int] = None
+    begin: Optional[str] = None
+    within: Optional[str] = None
+    shortest: Optional[str] = None
+    longest: Optional[str] = None
+    machines: Optional[Sequence[str]] = None
+    drives: Optional[Sequence[str]] = None
+    faults: list[Fault] = _table("Fault", name="fault", many=True)
+
+
+@dataclass
 class Experiment(Table):
     """An experiment: the command in the guest, the drives, the machine, and the limits."""
 
@@ -449,6 +466,7 @@ class Experiment(Table):
     workloads: list[Workload] = _table("Workload", name="workload", many=True)
     networks: list[Network] = _table("Network", name="network", many=True)
     faults: list[Fault] = _table("Fault", name="fault", many=True)
+    fault_space: Optional[FaultSpace] = _table("FaultSpace")
     #: The folder that relative paths start from; the current one where it is ``None``.
     base: Optional[Path] = field(default=None, metadata={"private": True}, compare=False)
 
@@ -476,5 +494,5 @@ class Experiment(Table):
 
 TABLES: dict[str, type[Table]] = {
     each.__name__: each
-    for each in (Disk, Drive, Fault, Guest, Limits, Link, Machine, Network, Ocssd, Serve, Workload, Zones, Zrwa)
+    for each in (Disk, Drive, Fault, FaultSpace, Guest, Limits, Link, Machine, Network, Ocssd, Serve, Workload, Zones, Zrwa)
 }

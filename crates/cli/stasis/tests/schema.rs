@@ -376,7 +376,8 @@ fn the_reference_has_the_keys_of_the_schema() {
     let schema = schema();
     let page = std::fs::read_to_string(root().join("docs/reference/experiment.md")).unwrap();
     // Each has a section, or (`serve`) a page.
-    let tables = ["drive", "fault", "guest", "machine", "network", "serve", "workload"];
+    let tables =
+        ["drive", "fault", "fault-space", "guest", "machine", "network", "serve", "workload"];
     for (place, headings) in [
         ("", &["Top-level keys"][..]),
         ("/$defs/MachineSpec", &["`[machine]`", "`[[machine]]`: several machines"]),
@@ -387,6 +388,7 @@ fn the_reference_has_the_keys_of_the_schema() {
             "/$defs/ScheduledFault",
             &["`[[fault]]`: faults of drives, machines, guests and networks"],
         ),
+        ("/$defs/FaultSpace", &["`[fault-space]`: faults that the seed draws"]),
         ("/$defs/LinkSpec", &["`[[network.link]]`: links"]),
         ("/$defs/GuestSpec", &["`[guest]`"]),
         ("/$defs/DriveSpec", &["`[[drive]]` and `--drive`"]),

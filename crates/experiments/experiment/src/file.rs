@@ -10,9 +10,10 @@ use stasis_block::{units, MAX_DRIVES};
 use stasis_config::{guess, listed};
 use stasis_network::NetworkSpec;
 
+use crate::names::{is_name, once};
 use crate::{
-    CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, Machines, ScheduledFault, ServeSpec,
-    WorkloadSpec,
+    CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, FaultSpace, Machines, ScheduledFault,
+    ServeSpec, WorkloadSpec,
 };
 
 /// An experiment. Its form in TOML:
@@ -97,6 +98,8 @@ pub struct Experiment {
     /// Faults that are to happen.
     #[serde(rename = "fault")]
     pub faults: Vec<ScheduledFault>,
+    /// Faults that can happen, of which the seed draws some.
+    pub fault_space: Option<FaultSpace>,
 }
 
 /// The machine.
@@ -262,6 +265,7 @@ impl Experiment {
         self.name_all();
         self.settle_networks();
         self.settle_faults();
+        self.draw_faults().map_err(ExperimentError::Value)?;
         self.check().map_err(ExperimentError::Value)
     }
 
@@ -477,35 +481,6 @@ impl MachineSpec {
 
 /// Linux's I/O schedulers (Documentation/block).
 const GUEST_SCHEDULERS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
-
-/// Whether a name can be a folder's, and a mark in the output.
-pub(crate) fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && name.chars().all(plain) && !name.starts_with('.')
-}
-
-/// Message about a name that nothing has, with the nearest and all that there are.
-pub(crate) fn missing<'a>(
-    what: &str,
-    name: &str,
-    names: impl Iterator<Item = &'a str> + Clone,
-) -> String {
-    let guess = guess(name, names.clone());
-    format!("there is no {what} `{name}`; {guess}there are {}", listed(names))
-}
-
-pub(crate) fn once<'a>(
-    what: &str,
-    names: impl Iterator<Item = &'a Option<String>>,
-) -> Result<(), String> {
-    let mut seen = std::collections::BTreeSet::new();
-    for name in names.flatten() {
-        if !seen.insert(name) {
-            return Err(format!("two {what} have the name `{name}`"));
-        }
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests {

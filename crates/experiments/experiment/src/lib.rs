@@ -14,6 +14,7 @@ mod file;
 mod guest_drive;
 #[cfg(test)]
 mod messages;
+mod names;
 mod networks;
 mod serve;
 mod speed;
@@ -24,7 +25,7 @@ mod triggers;
 pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
 pub use error::ExperimentError;
-pub use faults::{MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
+pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
 pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
@@ -46,7 +47,7 @@ mod tests {
         }
         same! {
             Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec
-            Zones Zrwa Ocssd NetworkSpec LinkSpec ScheduledFault
+            Zones Zrwa Ocssd NetworkSpec LinkSpec ScheduledFault FaultSpace
         }
     }
 }

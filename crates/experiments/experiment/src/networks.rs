@@ -2,7 +2,7 @@
 
 use stasis_network::{NetworkSpec, Subnet};
 
-use crate::file::{is_name, missing, once};
+use crate::names::{is_name, missing, once};
 use crate::{Experiment, MachineSpec};
 
 /// Limit on the networks of an experiment: a byte of each port's address is for them.

@@ -4,6 +4,7 @@ mod guests;
 mod kinds;
 mod machines;
 mod networks;
+mod space;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -17,17 +18,17 @@ use stasis_drive::{DriveFault, DriveFaultKind};
 use stasis_media::MediumSpec;
 use stasis_network::{NetworkFault, NetworkSpec};
 
-use crate::file::missing;
+use crate::names::missing;
 use crate::triggers::{FaultTrigger, Trigger};
 use crate::{DriveSpec, Experiment, Interface, MachineSpec};
 
 pub use kinds::MachineFailureKind;
 use kinds::{FaultKind, GuestFaultKind, PAUSE};
 pub use machines::{MachineFailure, MachinePause};
+pub use space::FaultSpace;
+use space::{Keep, Parts};
 pub use spec::ScheduledFault;
-
-/// Limit on the faults of an experiment.
-const MAX_FAULTS: usize = 1024;
+use spec::MAX_FAULTS;
 
 impl Experiment {
     /// The faults of the drive named `name`.
@@ -61,45 +62,70 @@ impl Experiment {
         }
     }
 
+    /// Draws the faults of the space, which join those of the schedule; there is no space then.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub(crate) fn draw_faults(&mut self) -> Result<(), String> {
+        let Some(space) = self.fault_space.take() else { return Ok(()) };
+        let parts = Parts {
+            machines: self.machine.all().iter().map(|machine| machine.name.clone()).collect(),
+            drives: self.faulty_drives().map(str::to_owned).collect(),
+        };
+        let seed = self.seed;
+        let mut take = |fault: ScheduledFault, keep| {
+            if keep == Keep::No {
+                return self.check_fault(&fault);
+            }
+            self.faults.push(fault.clone());
+            let checked = self.check_fault(&fault);
+            if checked.is_err() {
+                self.faults.pop();
+            }
+            checked
+        };
+        let drawn = space.draw(seed, &parts, &mut take);
+        drawn.map_err(|message| format!("fault-space: {message}"))
+    }
+
     pub(crate) fn check_faults(&self) -> Result<(), String> {
         if self.faults.len() > MAX_FAULTS {
             let count = self.faults.len();
             return Err(format!("{count} faults, but there can be {MAX_FAULTS} at most"));
         }
         for (number, fault) in self.faults.iter().enumerate() {
-            let of = |message: String| format!("fault {number}: {message}");
-            self.check_trigger(fault).map_err(of)?;
-            if fault.is_of_machine() {
-                self.check_machine_fault(fault).map_err(of)?;
-                continue;
+            self.check_fault(fault).map_err(|message| format!("fault {number}: {message}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_fault(&self, fault: &ScheduledFault) -> Result<(), String> {
+        self.check_trigger(fault)?;
+        if fault.is_of_machine() {
+            return self.check_machine_fault(fault);
+        }
+        if !fault.is_of_drive() {
+            return self.check_network_fault(fault);
+        }
+        fault.of_drive(0)?;
+        let Some(name) = &fault.drive else {
+            return Err(match self.faulty_drives().next() {
+                None => "there is no drive that it can befall".into(),
+                Some(_) => format!("give it a drive: there are {}", listed(self.faulty_drives())),
+            });
+        };
+        if !self.faulty_drives().any(|other| other == name) {
+            return Err(missing("drive", name, self.faulty_drives()));
+        }
+        if fault.is_triggered() {
+            self.check_own_drive(name)?;
+        }
+        if let FaultKind::Drive(kind) = fault.known()? {
+            if kind == DriveFaultKind::Gone {
+                self.check_absence(name)?;
             }
-            if !fault.is_of_drive() {
-                self.check_network_fault(fault).map_err(of)?;
-                continue;
-            }
-            fault.of_drive(0).map_err(of)?;
-            match &fault.drive {
-                None if self.faulty_drives().next().is_none() => {
-                    return Err(of("there is no drive that it can befall".into()));
-                }
-                None => {
-                    let all = listed(self.faulty_drives());
-                    return Err(of(format!("give it a drive: there are {all}")));
-                }
-                Some(name) if !self.faulty_drives().any(|other| other == name) => {
-                    return Err(of(missing("drive", name, self.faulty_drives())));
-                }
-                Some(name) if fault.is_triggered() => self.check_own_drive(name).map_err(of)?,
-                Some(_) => {}
-            }
-            if let (FaultKind::Drive(kind), Some(name)) = (fault.known().map_err(of)?, &fault.drive)
-            {
-                if kind == DriveFaultKind::Gone {
-                    self.check_absence(name).map_err(of)?;
-                }
-                if kind.delivery().is_some() {
-                    self.check_controller_of(name, kind).map_err(of)?;
-                }
+            if kind.delivery().is_some() {
+                self.check_controller_of(name, kind)?;
             }
         }
         Ok(())

@@ -10,6 +10,9 @@ use stasis_drive::{DriveFault, DriveFaultKind};
 use super::kinds::{kinds, refusal, FaultKind};
 use crate::triggers::ASKED;
 
+/// Limit on the faults of an experiment.
+pub(super) const MAX_FAULTS: usize = 1024;
+
 /// A fault of a drive or a machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -144,7 +147,16 @@ impl ScheduledFault {
                 false => format!("unknown kind `{}`; {guess}there are {all}", self.kind),
             }
         })?;
-        for (key, given) in [
+        if let Some(key) = self.given().find(|key| !kind.takes(key)) {
+            return Err(refusal(key, kind));
+        }
+        units::check_span(self.begin, self.end)?;
+        Ok(kind)
+    }
+
+    /// Keys that are given, besides its kind.
+    pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
+        [
             ("name", self.name.is_some()),
             ("at-io", self.at_io.is_some()),
             ("at-packet", self.at_packet.is_some()),
@@ -175,13 +187,9 @@ impl ScheduledFault {
             ("peers", !self.peers.is_empty()),
             ("network", self.network.is_some()),
             ("one-way", self.one_way),
-        ] {
-            if given && !kind.takes(key) {
-                return Err(refusal(key, kind));
-            }
-        }
-        units::check_span(self.begin, self.end)?;
-        Ok(kind)
+        ]
+        .into_iter()
+        .filter_map(|(key, given)| given.then_some(key))
     }
 
     /// The fault of a drive that it describes; `number`: its place in the experiment.

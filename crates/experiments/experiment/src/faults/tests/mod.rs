@@ -2,6 +2,7 @@
 
 mod guests;
 mod networks;
+mod space;
 mod triggered;
 
 use crate::networks::tests::finish;
