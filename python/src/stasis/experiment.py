@@ -238,6 +238,7 @@ class Drive(Table):
     path: Optional[str] = None
     zones: Optional[Zones] = _table("Zones")
     ocssd: Optional[Ocssd] = _table("Ocssd")
+    power_states: Optional[str] = None
 
 
 @dataclass

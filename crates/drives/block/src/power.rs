@@ -54,8 +54,10 @@ impl PowerLoss {
     /// (NVM Command Set 1.0, 2.1.4.1); of a virtio drive its users expect the same.
     #[must_use]
     pub fn for_blocks(self, block: u64) -> Self {
-        let unit = self.atomic_unit.next_multiple_of(block.max(SECTOR));
-        Self::new(self.cache, unit)
+        // A multiple of both, so that what lies within a unit of smaller blocks does so still.
+        let whole = (1..=block.max(SECTOR) / SECTOR).map(|times| times * self.atomic_unit);
+        let unit = whole.into_iter().find(|unit| unit.is_multiple_of(block.max(SECTOR)));
+        Self::new(self.cache, unit.unwrap_or(self.atomic_unit))
     }
 
     /// Maximum of acknowledged data that can be lost (bytes); `None` where nothing bounds it.
@@ -101,7 +103,7 @@ mod tests {
         let unit =
             |unit, block| PowerLoss::new(CacheKind::None, unit).for_blocks(block).atomic_unit;
         assert_eq!([unit(512, 512), unit(512, 4096), unit(16384, 4096)], [512, 4096, 16384]);
-        assert_eq!([unit(4608, 4096), unit(4096, 512)], [8192, 4096]);
+        assert_eq!([unit(4608, 4096), unit(4096, 512)], [36864, 4096]);
         let text = PowerLoss::new(CacheKind::Volatile(8 << 20), 4096).to_string();
         assert_eq!(text, "a volatile write cache of 8MiB, atomic unit 4KiB");
     }

@@ -83,6 +83,14 @@ pub trait Control {
         }
     }
 
+    /// The largest logical block by which the host now addresses the drive has so many bytes: a
+    /// power cut tears none. It changes with formats.
+    fn set_block_size(&mut self, bytes: u32) {
+        if let Some(lower) = self.lower() {
+            lower.set_block_size(bytes);
+        }
+    }
+
     /// The real time that the medium has kept the guest waiting.
     fn frozen(&mut self) -> Duration {
         self.lower().map(Control::frozen).unwrap_or_default()

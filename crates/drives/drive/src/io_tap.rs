@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status, Tag};
 
-use crate::{Decorator, Done, Layer};
+use crate::{Control, Decorator, Done, Layer};
 
 /// Receiver of an I/O tap's reports: a layer's changes, flushes and barriers.
 pub trait TraceSink {
@@ -14,6 +14,9 @@ pub trait TraceSink {
 
     /// The command `place` has ended at `at` (ns).
     fn completion(&mut self, place: u64, at: Nanos, status: Status);
+
+    /// The largest logical block has so many bytes from now on.
+    fn set_block_size(&mut self, _bytes: u32) {}
 }
 
 /// A layer with a tap on its changes, flushes and barriers.
@@ -78,5 +81,20 @@ impl Decorator for IoTap {
             self.sink.completion(place, self.now, status);
         }
         (status, data)
+    }
+
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+impl Control for IoTap {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        Some(self.lower.control())
+    }
+
+    fn set_block_size(&mut self, bytes: u32) {
+        self.sink.set_block_size(bytes);
+        self.lower.control().set_block_size(bytes);
     }
 }

@@ -24,9 +24,12 @@ struct Promise {
 
 impl Promise {
     fn of(config: &Config) -> Self {
-        let mut driver = Driver::new(config.clone());
+        Self::read(&mut Driver::new(config.clone()), 1)
+    }
+
+    fn read(driver: &mut Driver, nsid: u32) -> Self {
         let controller = driver.identify(1, 0).1;
-        let page = driver.identify(0, 1).1;
+        let page = driver.identify(0, nsid).1;
         let word = |page: &[u8], at: usize| u64::from(u16::from_le_bytes([page[at], page[at + 1]]));
         let own = page[24] & 2 != 0;
         let size = if own { word(&page, 36) } else { word(&controller, 528) } + 1;
@@ -102,6 +105,34 @@ fn no_more_is_promised_than_is_kept() {
             let (_, mut cache) = drive(unit, block, start, CacheKind::Unbounded);
             cache.submitted(0, &Command::new(Operation::Write, begin + lba * size, blocks * size));
             assert!(!torn(&cache, lba).is_empty(), "{lba}+{blocks} is kept: {promise:?}");
+        }
+    }
+}
+
+#[test]
+fn a_format_to_larger_blocks_makes_units_of_whole_blocks() {
+    for unit in [512, 4096, 6144, 16384] {
+        let second = Namespace { start: 4 << 20, ..Namespace::new(SIZE * 8, 512) };
+        let namespaces = vec![Namespace::new(SIZE * 8, 512), second];
+        let config = Config { namespaces, atomic_unit: unit, ..config() };
+        let mut driver = Driver::new(config);
+        assert_eq!(driver.controller.largest_block(), 512);
+        driver.submit(0, Sqe { opcode: 0x80, nsid: 1, cdw10: 1, ..Default::default() });
+        driver.serve();
+        assert_eq!(driver.reap(0)[0].status, 0);
+        let block = driver.controller.largest_block();
+        assert_eq!(block, 4096);
+        let power_loss = PowerLoss::new(CacheKind::Unbounded, unit).for_blocks(block.into());
+        for (nsid, start, block) in [(1, 0, 4096), (2, 4 << 20, 512)] {
+            let promise = Promise::read(&mut driver, nsid);
+            for lba in 0..64 {
+                let blocks = (1..).take_while(|&blocks| promise.holds(lba, blocks)).max();
+                let blocks = blocks.expect("a block is promised");
+                let mut cache = VolatileCache::new(power_loss, true);
+                let (offset, length) = (start + lba * block, blocks * block);
+                cache.submitted(0, &Command::new(Operation::Write, offset, length));
+                assert!(torn(&cache, lba).is_empty(), "{unit}, {nsid}: {lba}+{blocks} is torn");
+            }
         }
     }
 }

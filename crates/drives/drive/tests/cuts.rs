@@ -114,6 +114,26 @@ fn what_is_done_outside_of_time_stays() {
     assert_eq!(sectors, [0, 9, 0, 0]);
 }
 
+#[test]
+fn larger_blocks_are_whole_from_the_format_on() {
+    let torn = |block: u32| {
+        let torn = |seed: &u64| {
+            let (medium, contents) = Moody::new(1, CAPACITY);
+            let drive = Drive::new(0, "disk".into(), Latencies::new(1, 10), Box::new(medium));
+            let mut layer = PowerCuts::new(Box::new(drive), 512, 1, false);
+            layer.control().set_block_size(block);
+            let write = Command::new(Operation::Write, 4096, 4096);
+            layer.submit(0, Request::new(1, write, vec![1; 4096]));
+            layer.control().cut_power(0, Sampling::Random(*seed));
+            let now = contents.lock().unwrap().now.clone();
+            !matches!(now[4096..8192].iter().filter(|&&byte| byte == 1).count(), 0 | 4096)
+        };
+        (0..40).filter(torn).count()
+    };
+    assert!(torn(512) > 0);
+    assert_eq!(torn(4096), 0);
+}
+
 /// The data in a model's own write cache goes with the power, so that no flush waits for it any
 /// more; what is in flight ends.
 #[test]

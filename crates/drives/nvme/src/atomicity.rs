@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(of(4096, 4096, 16384), Some((4, 3)));
         assert_eq!(of(1024, 4096, 16384), None, "no block begins a unit");
         assert_eq!(of(0, 512, 1 << 30), None, "more than the field holds");
-        assert_eq!(of(0, 4096, 6144), Some((2, 0)), "rounded up to whole blocks");
+        assert_eq!(of(0, 4096, 6144), Some((3, 0)), "units of whole blocks");
         let of = Atomicity { unit: 4, offset: 3 };
         let held: Vec<_> = (0..8).filter(|&lba| of.holds(lba, 2)).collect();
         assert_eq!(held, [0, 1, 3, 4, 5, 7]);

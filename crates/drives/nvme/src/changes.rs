@@ -26,6 +26,10 @@ pub enum Change {
     Reservation(u32, HostId, Notice),
     /// How the last sanitize operation stands: whether it has just ended.
     Sanitize { ended: bool },
+    /// The slots of firmware; whether a revision becomes active at once.
+    Firmware { starts: bool },
+    /// Telemetry that the controller has captured waits to be read.
+    Telemetry,
 }
 
 impl Change {
@@ -34,7 +38,11 @@ impl Change {
         match self {
             Self::Namespace(nsid) | Self::Zones(nsid) | Self::Chunks(nsid) => Some(nsid),
             Self::Reservation(nsid, ..) => Some(nsid),
-            Self::Attachment(..) | Self::Access(_) | Self::Sanitize { .. } => None,
+            Self::Attachment(..)
+            | Self::Access(_)
+            | Self::Sanitize { .. }
+            | Self::Firmware { .. }
+            | Self::Telemetry => None,
         }
     }
 }

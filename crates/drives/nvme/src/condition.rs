@@ -72,13 +72,17 @@ impl Condition {
         self.temperature = kelvin;
     }
 
+    /// The critical warnings of its health, without those of temperatures.
+    pub fn warnings(&self) -> u8 {
+        let warning = |holds: bool, bit: u8| if holds { bit } else { 0 };
+        warning(self.health.available_spare < SPARE_THRESHOLD, WARNING_SPARE)
+            | warning(self.health.read_only, WARNING_READ_ONLY)
+    }
+
     /// Critical Warning of the SMART log (NVMe 1.4 section 5.14.1.2), where temperatures
     /// between two thresholds are right.
     pub fn critical_warning(&self, under: u16, over: u16) -> u8 {
         let beyond = self.temperature >= over || self.temperature <= under;
-        let warning = |holds: bool, bit: u8| if holds { bit } else { 0 };
-        warning(beyond, WARNING_TOO_WARM)
-            | warning(self.health.available_spare < SPARE_THRESHOLD, WARNING_SPARE)
-            | warning(self.health.read_only, WARNING_READ_ONLY)
+        self.warnings() | if beyond { WARNING_TOO_WARM } else { 0 }
     }
 }

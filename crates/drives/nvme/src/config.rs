@@ -8,6 +8,7 @@ use crate::identity::subsystem_name;
 use crate::ocssd::{Ocssd, OcssdError};
 use crate::older;
 use crate::placement::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
+use crate::power_states::PowerStates;
 use crate::zoned::{Zones, ZonesError, CSI};
 
 /// Command Set Identifier of the NVM command set.
@@ -102,6 +103,9 @@ pub struct Config {
     /// The unit that a power cut does not tear, in bytes: units lie side by side from the drive's
     /// first byte on. Namespaces tell of it where their blocks are smaller.
     pub atomic_unit: u64,
+    /// Power states. Several are of a drive with one controller, on PCIe, whose carrier must then call [`crate::Controller::set_time`] at
+    /// [`crate::Controller::next_deadline`].
+    pub power_states: PowerStates,
 }
 
 /// The vendor of the controller and of its PCI function, which must agree (NVM
@@ -129,6 +133,7 @@ impl Default for Config {
             discard_zeroes: false,
             placement: Placement::None,
             atomic_unit: DEFAULT_UNIT,
+            power_states: PowerStates::default(),
         }
     }
 }

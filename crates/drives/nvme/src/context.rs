@@ -1,12 +1,16 @@
 //! The parts of a controller that commands act on, and the registration of commands.
 
+use stasis_block::memory::scatter;
+
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::features::Features;
 use crate::formatting::Formatting;
 use crate::host::Host;
 use crate::io::{Io, IoExecute};
+use crate::lba_status::{Scan, MAX_SCANS};
 use crate::ocssd::Notifications;
 use crate::registered::{Registered, Table};
+use crate::scanning::Step;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::vendor::Vendor;
 use crate::Memory;
@@ -73,6 +77,40 @@ impl ControllerMut<'_> {
     /// The same, to change them.
     pub(crate) fn features_mut(&mut self) -> &mut Features {
         self.io.features.of_mut(self.host.id)
+    }
+
+    /// Goes on with a Get LBA Status that scans, or ends it.
+    pub(crate) fn go_on_scan(&mut self, memory: &dyn Memory, id: CommandId) {
+        let step = self.io.go_on_scan(id);
+        if step == Step::GoesOn {
+            return;
+        }
+        let Some(Scan { nsid, found, segments, room, .. }) = self.io.lba_scans.end(id) else {
+            return;
+        };
+        let data = found.to_bytes();
+        let fits = data.len().min(room as usize);
+        let sent = match step {
+            Step::Gone => Err(StatusCode::FormatInProgress.into()),
+            _ => scatter(memory, &segments, &data[..fits]).map_err(Failure::from),
+        };
+        self.io.buffers.give_segments(segments);
+        match sent {
+            Ok(()) => self.host.post(memory, id, 0, 0),
+            Err(failure) => self.host.post_failure(memory, id, failure, nsid, 0),
+        }
+    }
+
+    /// Goes on with scans for which there may be room now.
+    pub(crate) fn go_on_scans(&mut self, memory: &dyn Memory) {
+        // A scan asks the drive, or ends: each once at most.
+        for _ in 0..MAX_SCANS {
+            if !self.io.slots.requests.has_room(1) {
+                return;
+            }
+            let Some(id) = self.io.lba_scans.waiting(self.host.id) else { return };
+            self.go_on_scan(memory, id);
+        }
     }
 
     /// Goes on with a format for which there may be room now.

@@ -55,6 +55,31 @@ impl ErrorLog {
         self.count
     }
 
+    /// The entries in words, the latest first: a line for each.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for entry in self.to_page().chunks_exact(ERROR_ENTRY) {
+            let number = |at: usize, bytes: usize| {
+                entry[at..at + bytes]
+                    .iter()
+                    .rev()
+                    .fold(0u64, |sum, &byte| sum << 8 | u64::from(byte))
+            };
+            if number(0, 8) > 0 {
+                text += &format!(
+                    "error {} queue {} command {} status {:#x} namespace {} lba {}\n",
+                    number(0, 8),
+                    number(8, 2),
+                    number(10, 2),
+                    number(12, 2) >> 1,
+                    number(24, 4),
+                    number(16, 8)
+                );
+            }
+        }
+        text
+    }
+
     /// The log page: the latest failure first.
     pub fn to_page(&self) -> Vec<u8> {
         let (after, before) = self.entries.split_at(self.next);

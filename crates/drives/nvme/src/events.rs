@@ -81,6 +81,18 @@ impl Event {
     pub const SANITIZED: Self =
         Self { kind: EventType::Sanitize, information: 1, log: log_page::SANITIZE, nsid: 0 };
 
+    /// Firmware Activation Starting (section 5.2.1, "Notice").
+    pub const FIRMWARE_ACTIVATION: Self =
+        Self { kind: EventType::Notice, information: 1, log: log_page::FIRMWARE_SLOTS, nsid: 0 };
+
+    /// Telemetry Log Changed (the same section): the controller has captured its state.
+    pub const TELEMETRY: Self = Self {
+        kind: EventType::Notice,
+        information: 2,
+        log: log_page::TELEMETRY_OF_CONTROLLER,
+        nsid: 0,
+    };
+
     /// Whether it is an error that no command has.
     pub fn is_error(&self) -> bool {
         self.kind == EventType::Error

@@ -14,6 +14,10 @@ use crate::transport::Transport;
 const NAMESPACE_NOTICES: u32 = 1 << 8;
 /// Asymmetric Namespace Access Change Notices, in the same places.
 const ACCESS_CHANGES: u32 = 1 << 11;
+/// Firmware Activation Notices, in the same places.
+const FIRMWARE_ACTIVATIONS: u32 = 1 << 9;
+/// Telemetry Log Notices, in Asynchronous Event Configuration: LPA tells that there are some.
+const TELEMETRY: u32 = 1 << 10;
 /// Zone Descriptor Changed Notices, in the Asynchronous Event Configuration
 /// feature and in OAES (ZNS 1.1 section 4.1.1).
 const ZONE_CHANGES: u32 = 1 << 27;
@@ -66,6 +70,16 @@ impl Features {
     /// Whether the host requested events of changed access to namespaces.
     pub fn reports_access_changes(&self) -> bool {
         self.events & ACCESS_CHANGES != 0
+    }
+
+    /// Whether the host requested events of firmware that becomes active at once.
+    pub fn reports_firmware(&self) -> bool {
+        self.events & FIRMWARE_ACTIVATIONS != 0
+    }
+
+    /// Whether the host requested events of telemetry that the controller has captured.
+    pub fn reports_telemetry(&self) -> bool {
+        self.events & TELEMETRY != 0
     }
 
     /// Whether the host requested events of changed namespaces.
@@ -155,5 +169,10 @@ impl FeaturesByController {
 pub fn notices(config: &Config, transport: Transport) -> u32 {
     let zones = if config.has_zones() { ZONE_CHANGES } else { 0 };
     let access = if transport.has_capsules() { ACCESS_CHANGES } else { 0 };
-    NAMESPACE_NOTICES | zones | access
+    NAMESPACE_NOTICES | FIRMWARE_ACTIVATIONS | zones | access
+}
+
+/// The notices that a host can request of a controller on `transport`.
+pub fn requestable(config: &Config, transport: Transport) -> u32 {
+    notices(config, transport) | TELEMETRY
 }

@@ -6,6 +6,7 @@ use stasis_block::{Command, Operation, Status};
 use crate::changes::Change;
 use crate::command::CommandId;
 use crate::controller_id::ControllerId;
+use crate::event_log::Occurrence;
 use crate::host::Host;
 use crate::io::Io;
 use crate::self_test::ended;
@@ -13,6 +14,8 @@ use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
 use crate::Memory;
 
+/// Select of Namespace Management: deletion.
+pub const MANAGEMENT_DELETE: u32 = 1;
 /// Maximum number of bytes of a request to the drive.
 const PIECE: u64 = 1 << 30;
 
@@ -128,9 +131,14 @@ impl Formatting {
         format.asked = false;
         format.erased += slot.length;
         if status != Status::Ok {
-            let id = format.id;
+            let (id, then) = (format.id, format.then);
             self.0 = None;
             io.namespaces.end_format();
+            if then != Then::Delete {
+                let status = StatusCode::WriteFault as u16;
+                let event = Occurrence::FormatCompletion { nsid: slot.nsid, status };
+                io.log_event(host.id, &event);
+            }
             host.post_failure(memory, id, StatusCode::WriteFault.into(), slot.nsid, 0);
         }
     }
@@ -141,8 +149,15 @@ impl Formatting {
         io.namespaces.end_format();
         for nsid in nsids {
             match then {
-                Then::Delete => io.delete_namespace(nsid),
+                Then::Delete => {
+                    if let Some(event) = io.namespace_event(MANAGEMENT_DELETE, nsid) {
+                        io.log_event(host.id, &event);
+                    }
+                    io.delete_namespace(nsid);
+                }
                 Then::Format(block_size) => {
+                    let event = Occurrence::FormatCompletion { nsid, status: 0 };
+                    io.log_event(host.id, &event);
                     if io.namespaces.format(nsid, block_size) {
                         io.changes.add(Change::Namespace(nsid));
                     }

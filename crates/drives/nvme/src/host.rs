@@ -50,8 +50,9 @@ pub struct Host {
     pub seen_changes: u64,
     /// Whether completions wait until the carrier releases them.
     pub holds: bool,
-    /// Virtual time as last set (ns).
+    /// Virtual time as last set (ns), and as it was when the host enabled the controller.
     pub now: Nanos,
+    pub enabled_at: Nanos,
 }
 
 impl Host {
@@ -74,6 +75,7 @@ impl Host {
             seen_changes: 0,
             holds: false,
             now: 0,
+            enabled_at: 0,
         }
     }
 
@@ -330,6 +332,16 @@ impl Host {
             Change::Sanitize { ended } => {
                 if ended {
                     self.event(memory, Event::SANITIZED);
+                }
+            }
+            Change::Firmware { starts } => {
+                if starts && features.reports_firmware() {
+                    self.event(memory, Event::FIRMWARE_ACTIVATION);
+                }
+            }
+            Change::Telemetry => {
+                if features.reports_telemetry() {
+                    self.event(memory, Event::TELEMETRY);
                 }
             }
             Change::Access(path) => {

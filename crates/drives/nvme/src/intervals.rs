@@ -62,6 +62,13 @@ impl Intervals {
         self.ends.range(range.clone()).next().map(|(&start, _)| start)
     }
 
+    /// The first part of `range` that is in it: its start and its end.
+    pub fn first_part(&self, range: &Range<u64>) -> Option<(u64, u64)> {
+        let start = self.first_in(range)?;
+        let end = self.ends.range(..=start).next_back().map_or(start, |(_, &end)| end);
+        Some((start, end.min(range.end)))
+    }
+
     /// Puts `range` in; whether there was room.
     pub fn insert(&mut self, range: Range<u64>) -> bool {
         if self.is_full() {
@@ -124,6 +131,10 @@ mod tests {
                 }
                 let first = (3..SPACE).find(|&at| reference[at as usize]);
                 prop_assert_eq!(intervals.first_in(&(3..SPACE)), first);
+                let end = first.map(|first| {
+                    (first..SPACE).find(|&at| !reference[at as usize]).unwrap_or(SPACE)
+                });
+                prop_assert_eq!(intervals.first_part(&(3..SPACE)), first.zip(end));
                 for at in 0..SPACE {
                     let there = reference[at as usize];
                     prop_assert_eq!(intervals.overlaps(&(at..at + 1)), there);

@@ -10,14 +10,18 @@ use crate::buffers::Buffers;
 use crate::changes::{Change, Changes};
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::condition::Condition;
-use crate::config::{Config, Namespace};
+use crate::config::{Config, Namespace, LBA_FORMATS};
 use crate::controller_id::ControllerId;
+use crate::event_log::{EventLog, HardwareError, Occurrence};
 use crate::extent::Extent;
 use crate::features::{Features, FeaturesByController};
+use crate::firmware::Firmware;
 use crate::fused::Fused;
+use crate::lba_status::Scans;
 use crate::namespaces::{Creation, Namespaces};
 use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
+use crate::power::Power;
 use crate::registered::Registered;
 use crate::reservations::{HostId, Reservations};
 use crate::sanitize::Sanitize;
@@ -25,8 +29,9 @@ use crate::self_test::SelfTest;
 use crate::slots::{Owner, Purpose, Slot, Slots};
 use crate::statistics::Statistics;
 use crate::status::{Failure, Outcome, StatusCode};
+use crate::telemetry::{self, Captured, Telemetry};
 use crate::write_cache::WriteCache;
-use crate::Memory;
+use crate::{log_page, Memory};
 
 /// Maximum number of requests of one command.
 pub const MAX_REQUESTS: usize = 256;
@@ -58,6 +63,11 @@ pub struct Io {
     pub attachments: Attachments,
     pub self_test: SelfTest,
     pub sanitize: Sanitize,
+    pub firmware: Firmware,
+    pub telemetry: Telemetry,
+    pub event_log: EventLog,
+    pub lba_scans: Scans,
+    pub power: Power,
     /// The fused commands under way.
     pub fused: Fused,
     /// Commands that were aborted on behalf of another host, for their controllers to end.
@@ -94,6 +104,11 @@ impl Io {
             attachments: Attachments::new(config.namespaces.len() as u32),
             self_test: SelfTest::default(),
             sanitize: Sanitize::default(),
+            firmware: Firmware::new(&config.firmware),
+            telemetry: Telemetry::default(),
+            event_log: EventLog::default(),
+            lba_scans: Scans::default(),
+            power: Power::new(config.power_states.states()),
             fused: Fused::default(),
             preempted: Vec::new(),
             statistics: Statistics::default(),
@@ -109,6 +124,14 @@ impl Io {
         self.preempted.retain(|command| command.controller != controller);
         self.fused.reset(controller);
         self.reset_self_test(controller);
+        self.lba_scans.reset(controller);
+        self.event_log.release(controller);
+        if self.firmware.reset(controller) {
+            self.changes.add(Change::Firmware { starts: false });
+        }
+        if alone {
+            self.power.reset(self.now);
+        }
         // Directives are of the namespaces, whose other hosts go on.
         if alone {
             self.placement.reset();
@@ -130,6 +153,71 @@ impl Io {
             self.buffers.give(request.data);
         }
         self.features.reset(controller);
+    }
+
+    /// Adds an event of a controller to the Persistent Event Log.
+    pub fn log_event(&mut self, controller: ControllerId, occurrence: &Occurrence) {
+        let timestamp = self.features(controller).timestamp_at(self.now);
+        self.event_log.add(controller, timestamp, occurrence);
+    }
+
+    /// The event that a namespace is created, or deleted: `select` of Namespace Management.
+    pub fn namespace_event(&self, select: u32, nsid: u32) -> Option<Occurrence<'static>> {
+        let namespace = self.namespaces.get(nsid)?;
+        let size = namespace.block_size;
+        let format = LBA_FORMATS.iter().position(|&format| format == size)? as u8;
+        let shared = self.namespaces.creation(nsid).is_some_and(|creation| creation.shared);
+        let blocks = namespace.blocks;
+        Some(Occurrence::Namespace {
+            action: select,
+            nsid,
+            blocks,
+            capacity: blocks,
+            format,
+            shared,
+        })
+    }
+
+    /// The drive has an error, which is logged, and of which the controller captures its state
+    /// unless it has one that nobody has read.
+    pub fn log_error(
+        &mut self,
+        controller: ControllerId,
+        error: HardwareError,
+        reason: &'static str,
+    ) {
+        self.log_event(controller, &Occurrence::Hardware(error));
+        if self.telemetry.is_available() {
+            return;
+        }
+        let areas = self.telemetry_areas(String::new());
+        if self.telemetry.capture_by_itself(reason, areas) {
+            self.changes.add(Change::Telemetry);
+            let page = self.telemetry.to_page(log_page::TELEMETRY_OF_CONTROLLER, false);
+            self.log_event(controller, &Occurrence::Telemetry(&page[..telemetry::BLOCK]));
+        }
+    }
+
+    /// The present state for a capture; `errors`: those of a host's controller.
+    pub fn telemetry_areas(&self, errors: String) -> [String; 3] {
+        telemetry::areas(Captured {
+            now: self.now,
+            statistics: &self.statistics,
+            condition: &self.condition,
+            namespaces: &self.namespaces,
+            in_flight: self.slots.requests.len(),
+            firmware: self.firmware.active(),
+            serial: &self.config.serial,
+            errors,
+        })
+    }
+
+    /// An I/O command has come: a drive whose power state is not operational leaves it first.
+    pub fn wake(&mut self) {
+        if self.power.has_choice() {
+            let busy = !self.slots.requests.is_empty();
+            self.outgoing.hold_until(self.power.wake(self.now, busy));
+        }
     }
 
     /// The features that the host of a controller has set.

@@ -46,6 +46,13 @@ pub struct KeptState {
     /// The last sanitize operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sanitize: Option<KeptSanitize>,
+    /// The slots of firmware, where they are not as the drive was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<KeptFirmware>,
+    /// The Persistent Event Log, the oldest event first, each in hexadecimal: empty where nothing
+    /// but power-ons, resets and times is in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
 }
 
 /// State that a namespace keeps while the power is off.
@@ -151,6 +158,19 @@ pub struct KeptSanitize {
     pub erased: bool,
 }
 
+/// State of the slots of firmware that outlasts the loss of power.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptFirmware {
+    /// The revisions of the slots from the second on.
+    pub slots: Vec<Option<String>>,
+    /// The slot that is active, from 1 on.
+    pub active: u8,
+    /// The slot that the next reset activates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u8>,
+}
+
 /// Why a controller cannot resume from a kept state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
@@ -209,6 +229,8 @@ impl KeptState {
             placement: config.placement,
             fdp: None,
             sanitize: None,
+            firmware: None,
+            events: Vec::new(),
         }
     }
 
@@ -220,6 +242,8 @@ impl KeptState {
             && self.detached.is_empty()
             && self.fdp.is_none()
             && self.sanitize.is_none()
+            && self.firmware.is_none()
+            && self.events.is_empty()
     }
 
     /// Whether contents are meaningful only together with this state: zones and chunks, whose

@@ -15,10 +15,17 @@ pub const FIRMWARE_SLOTS: u8 = 0x03;
 pub const CHANGED_NAMESPACES: u8 = 0x04;
 pub const COMMANDS_AND_EFFECTS: u8 = 0x05;
 pub const SELF_TEST: u8 = 0x06;
+/// Telemetry Host-Initiated, and Controller-Initiated (NVMe 2.0 sections 5.16.1.8 and 5.16.1.9).
+pub const TELEMETRY: u8 = 0x07;
+pub const TELEMETRY_OF_CONTROLLER: u8 = 0x08;
 /// Endurance Group Information (section 5.14.1.9).
 pub const ENDURANCE_GROUP: u8 = 0x09;
 /// Asymmetric Namespace Access (section 5.14.1.12).
 pub const ANA: u8 = 0x0c;
+/// Persistent Event Log (NVMe 2.0 section 5.16.1.14).
+pub const PERSISTENT_EVENTS: u8 = 0x0d;
+/// LBA Status Information (NVM Command Set 1.0 section 4.1.4.1).
+pub const LBA_STATUS: u8 = 0x0e;
 /// Feature Identifiers Supported and Effects (NVMe 2.0 section 5.16.1.17).
 pub const FEATURES_AND_EFFECTS: u8 = 0x12;
 /// NVMe-MI Commands Supported and Effects (NVMe 2.0 section 5.16.1.18).
@@ -79,13 +86,18 @@ fn without_chunks(config: &Config, _transport: Transport) -> bool {
     !config.has_chunks()
 }
 
+/// Only drives with several power states, which have one controller.
+pub fn with_power_states(config: &Config, transport: Transport) -> bool {
+    config.power_states.is_choice() && !transport.is_shared()
+}
+
 /// Only Open-Channel drives.
 fn of_chunks(config: &Config, _transport: Transport) -> bool {
     config.has_chunks()
 }
 
 /// Every page of a controller for I/O, and which controllers have it.
-const PAGES: [(u8, Offered); 20] = [
+const PAGES: [(u8, Offered); 24] = [
     (SUPPORTED_PAGES, everywhere),
     (ERROR_INFORMATION, everywhere),
     (HEALTH, everywhere),
@@ -93,8 +105,12 @@ const PAGES: [(u8, Offered); 20] = [
     (CHANGED_NAMESPACES, everywhere),
     (COMMANDS_AND_EFFECTS, everywhere),
     (SELF_TEST, everywhere),
+    (TELEMETRY, everywhere),
+    (TELEMETRY_OF_CONTROLLER, everywhere),
     (ENDURANCE_GROUP, of_placement),
     (ANA, on_fabrics),
+    (PERSISTENT_EVENTS, everywhere),
+    (LBA_STATUS, without_chunks),
     (FEATURES_AND_EFFECTS, everywhere),
     (MANAGEMENT_COMMANDS, everywhere),
     (FDP_CONFIGURATIONS, of_placement),

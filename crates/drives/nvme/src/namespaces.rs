@@ -44,6 +44,9 @@ struct NamespaceState {
     identity: NamespaceIdentity,
     // The bytes that Write Uncorrectable has marked.
     marks: Intervals,
+    // The bytes of blocks that the medium could not read, and that were neither read nor written
+    // since.
+    troubles: Intervals,
     // Its size in bytes, whatever its blocks are.
     capacity: u64,
     zones: Option<ZonedNamespace>,
@@ -70,6 +73,7 @@ impl NamespaceState {
             namespace: namespace.clone(),
             identity: NamespaceIdentity::new(serial, nsid, number),
             marks: Intervals::default(),
+            troubles: Intervals::default(),
             capacity: namespace.bytes(),
             zones: ZonedNamespace::new(namespace),
             chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
@@ -178,6 +182,11 @@ impl Namespaces {
     /// Its block size in bytes; 1 if there is no such namespace.
     pub fn block_size(&self, nsid: u32) -> u64 {
         self.state(nsid).map_or(1, |state| state.namespace.block_size.into())
+    }
+
+    /// The largest logical block of all of them, in bytes; 0 if there are none.
+    pub fn largest_block(&self) -> u32 {
+        self.iter().map(|(_, namespace)| namespace.block_size).max().unwrap_or(0)
     }
 
     /// Its size in bytes; 0 if there is no such namespace.
@@ -315,8 +324,56 @@ impl Namespaces {
         ocssd::leave(state.chunks.as_mut()?, block, slot, status, data)
     }
 
-    /// A request has given blocks new contents.
+    /// The medium could not read the block of byte `offset`: it is known until it is read or written.
+    /// Whether there was room to note it.
+    pub fn note_unreadable(&mut self, nsid: u32, offset: u64) -> bool {
+        let Some(state) = self.state_mut(nsid).filter(|state| state.chunks.is_none()) else {
+            return false;
+        };
+        let block = u64::from(state.namespace.block_size);
+        let start = offset / block * block;
+        start < state.capacity && state.troubles.insert(start..start + block)
+    }
+
+    /// The first part of bytes of a namespace of which it is known that it may be unreadable: its
+    /// start and its end.
+    pub fn next_unreadable(&self, nsid: u32, range: Range<u64>) -> Option<(u64, u64)> {
+        let state = self.state(nsid)?;
+        let marked = state.marks.first_part(&range);
+        let troubled = state.troubles.first_part(&range);
+        marked.into_iter().chain(troubled).min()
+    }
+
+    /// All such parts of a namespace, in order: they neither overlap nor touch.
+    pub fn unreadable(&self, nsid: u32) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let end = self.capacity(nsid);
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let (start, mut stop) = self.next_unreadable(nsid, at..end)?;
+            while let Some((next, further)) = self.next_unreadable(nsid, stop..end) {
+                if next > stop {
+                    break;
+                }
+                stop = further;
+            }
+            at = stop;
+            Some((start, stop))
+        })
+    }
+
+    /// A number that differs after every change of them.
+    pub fn unreadable_changes(&self) -> u16 {
+        let changes = |state: &NamespaceState| state.marks.changes() + state.troubles.changes();
+        self.there().fold(0u64, |sum, (_, state)| sum.wrapping_add(changes(state))) as u16
+    }
+
+    /// A request has read blocks, or given them new contents.
     pub fn clear_marks(&mut self, slot: &Slot) {
+        if let Some(state) = self.state_mut(slot.nsid) {
+            if !state.troubles.is_empty() && slot.operation != Operation::Flush {
+                state.troubles.remove(slot.offset..slot.offset + slot.length);
+            }
+        }
         let changes = matches!(
             slot.operation,
             Operation::Write | Operation::WriteZeroes | Operation::Discard | Operation::Copy
@@ -369,7 +426,7 @@ impl Namespaces {
         let namespace = &mut state.namespace;
         let before = std::mem::replace(&mut namespace.block_size, block_size);
         namespace.blocks = state.capacity / u64::from(block_size);
-        state.marks = Intervals::default();
+        (state.marks, state.troubles) = (Intervals::default(), Intervals::default());
         state.zones = ZonedNamespace::new(namespace);
         state.chunks = namespace.ocssd.as_ref().map(ChunkSet::new);
         self.past_changes += past;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use stasis_block::clock::Nanos;
 use stasis_block::{Refused, Request};
 
 /// Refused commands that are kept for [`crate::Subsystem::pop_refused`]; more are forgotten.
@@ -11,6 +12,8 @@ pub const MAX_REFUSED: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub struct Outgoing {
     requests: VecDeque<Request>,
+    // They do not reach the drive before that time (ns).
+    held_until: Nanos,
     refused: VecDeque<Refused>,
 }
 
@@ -20,7 +23,25 @@ impl Outgoing {
         self.requests.push_back(request);
     }
 
-    /// The next one.
+    /// Requests do not reach the drive before that time (ns).
+    pub fn hold_until(&mut self, time: Nanos) {
+        self.held_until = time;
+    }
+
+    /// The next one that can reach the drive at `now`.
+    pub fn next_due(&mut self, now: Nanos) -> Option<Request> {
+        if now < self.held_until {
+            return None;
+        }
+        self.next_request()
+    }
+
+    /// The time from which on requests that wait for it reach the drive.
+    pub fn next_time(&self, now: Nanos) -> Option<Nanos> {
+        (now < self.held_until && !self.requests.is_empty()).then_some(self.held_until)
+    }
+
+    /// The next one, whenever it may reach the drive.
     pub fn next_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
     }

@@ -22,13 +22,16 @@ pub struct Registered<Execute> {
     pub identify: u16,
     /// The operation as which records of I/Os count a refused command; `None`: it is no I/O.
     pub counts_as: Option<Operation>,
+    /// Whether it is carried out while a sanitize operation is under way or has failed (NVMe 2.0
+    /// figure 142); Sanitize then refuses by itself.
+    pub during_sanitize: bool,
     /// Carries it out. Every field is checked before it is used.
     pub execute: Execute,
 }
 
 impl<Execute: Copy> Registered<Execute> {
-    /// An admin command that every controller has, that changes nothing of a namespace and
-    /// that no bit of Identify announces.
+    /// An admin command that every controller has, that changes nothing of a namespace, that no bit
+    /// of Identify announces, and that goes on during a sanitize operation.
     pub const fn plain(opcode: u8, execute: Execute) -> Self {
         Self {
             opcode,
@@ -36,6 +39,7 @@ impl<Execute: Copy> Registered<Execute> {
             announced: always,
             identify: 0,
             counts_as: None,
+            during_sanitize: true,
             execute,
         }
     }

@@ -4,6 +4,8 @@
 use stasis_block::{Command, Operation, Status};
 
 use crate::changes::Change;
+use crate::controller_id::ControllerId;
+use crate::event_log::Occurrence;
 use crate::io::Io;
 use crate::kept::{KeptSanitize, Standing};
 use crate::self_test::ended;
@@ -16,16 +18,6 @@ const PIECE: u64 = 1 << 30;
 const OVERWRITTEN: u64 = 256 << 10;
 /// Size of the Sanitize Status log in bytes (NVMe 2.0 section 5.16.1.25).
 const LOG: usize = 512;
-
-/// The one I/O command that is not refused meanwhile.
-pub const FLUSH: u8 = 0x00;
-
-/// Whether an admin command is carried out while an operation is under way or has failed (NVMe 2.0
-/// figure 142): those of queues, Get Log Page, Identify, Abort, features, events, Keep Alive, and
-/// Sanitize, which refuses by itself.
-pub fn goes_on(opcode: u8) -> bool {
-    matches!(opcode, 0x00..=0x02 | 0x04..=0x06 | 0x08..=0x0a | 0x0c | 0x18 | 0x84)
-}
 
 /// Sanitize Action, in Dword 10 (NVMe 2.0 figure 317).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,6 +273,10 @@ impl Io {
                 }
             }
         }
+        let page = self.sanitize.to_page();
+        let word = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
+        let event = Occurrence::SanitizeCompletion { progress: word(0), status: word(2) };
+        self.log_event(ControllerId::PCIE, &event);
         self.changes.add(Change::Sanitize { ended: true });
     }
 

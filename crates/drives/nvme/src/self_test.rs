@@ -176,6 +176,7 @@ impl Io {
         running.left.pop_front();
         running.done += slot.length;
         if status != Status::Ok {
+            self.namespaces.note_unreadable(slot.nsid, slot.offset + failed_at);
             let lba = self.namespaces.lba_of(slot.nsid, slot.offset + failed_at);
             let failed = Some((MEDIA_CHECK, Some((slot.nsid, lba))));
             return self.end_self_test(ended::SEGMENT_FAILED, failed);

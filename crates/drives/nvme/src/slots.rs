@@ -36,6 +36,8 @@ pub enum Owner {
     Shutdown(ControllerId),
     /// To the Format NVM command under way, of a controller.
     Format(ControllerId),
+    /// To a Get LBA Status that scans.
+    Scan(CommandId),
     /// To the device self-test under way.
     SelfTest,
     /// To the sanitize operation under way.
@@ -186,7 +188,7 @@ impl Slots {
     pub fn namespace_of(&self, command: CommandId) -> Option<u32> {
         let of_group = |group: usize| self.groups.get(group).and_then(|group| group.command);
         let belongs = |slot: &&Slot| match slot.owner {
-            Owner::Command(id) | Owner::Append(id) => id == command,
+            Owner::Command(id) | Owner::Append(id) | Owner::Scan(id) => id == command,
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 of_group(group) == Some(command)
             }
@@ -202,7 +204,7 @@ impl Slots {
     /// The commands of a controller that wait for requests of a namespace.
     pub fn commands_of(&self, controller: ControllerId, nsid: u32) -> Vec<CommandId> {
         let command = |slot: &Slot| match slot.owner {
-            Owner::Command(id) | Owner::Append(id) => Some(id),
+            Owner::Command(id) | Owner::Append(id) | Owner::Scan(id) => Some(id),
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 self.groups.get(group)?.command
             }
@@ -220,7 +222,9 @@ impl Slots {
     /// calls `each` for every such command once.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
         for slot in self.requests.iter_mut() {
-            if let Owner::Command(command) | Owner::Append(command) = slot.owner {
+            if let Owner::Command(command) | Owner::Append(command) | Owner::Scan(command) =
+                slot.owner
+            {
                 if which(command) {
                     slot.owner = Owner::Orphan;
                     each(command);
@@ -256,7 +260,7 @@ impl Slots {
     pub fn controller_of(&self, tag: Tag) -> Option<ControllerId> {
         match self.requests.get(tag)?.owner {
             Owner::Orphan | Owner::SelfTest | Owner::Sanitize => None,
-            Owner::Command(id) | Owner::Append(id) => Some(id.controller),
+            Owner::Command(id) | Owner::Append(id) | Owner::Scan(id) => Some(id.controller),
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 self.groups.get(group)?.command.map(|id| id.controller)
             }

@@ -11,6 +11,7 @@ use crate::config::{Config, ConfigError};
 use crate::context::ControllerMut;
 use crate::controller::Ended;
 use crate::controller_id::{ControllerId, MAX_CONTROLLERS};
+use crate::event_log::{HardwareError, Occurrence};
 use crate::formatting::Formatting;
 use crate::host::Host;
 use crate::io::Io;
@@ -78,6 +79,12 @@ impl Subsystem {
                 fdp.restore(kept).map_err(|reason| damaged(1, reason))?;
             }
         }
+        if let Some(kept) = &state.firmware {
+            let restored = subsystem.io.firmware.restore(kept);
+            restored.map_err(|reason| damaged(1, reason))?;
+        }
+        let restored = subsystem.io.event_log.restore(&state.events);
+        restored.map_err(|reason| damaged(1, reason))?;
         if let Some(kept) = state.sanitize {
             subsystem.io.restore_sanitize(kept);
         }
@@ -95,6 +102,8 @@ impl Subsystem {
             detached: self.io.detached(),
             fdp: kept_fdp(&self.io),
             sanitize: self.io.sanitize.kept(),
+            firmware: self.io.firmware.kept(),
+            events: self.io.event_log.kept(),
             ..KeptState::as_made(config)
         }
     }
@@ -102,8 +111,13 @@ impl Subsystem {
     /// A number that differs once [`Subsystem::kept_state`] does, but for the bytes that Flexible
     /// Data Placement has counted since a reclaim unit was last begun.
     pub fn state_changes(&self) -> u64 {
-        let Io { changes, namespaces, placement, .. } = &self.io;
-        changes.count() + namespaces.changes() + placement.changes()
+        let Io { changes, namespaces, placement, event_log, .. } = &self.io;
+        changes.count() + namespaces.changes() + placement.changes() + event_log.changes()
+    }
+
+    /// The largest logical block of all namespaces as they are formatted now, in bytes.
+    pub fn largest_block(&self) -> u32 {
+        self.io.namespaces.largest_block()
     }
 
     /// Its configuration.
@@ -258,7 +272,7 @@ impl Subsystem {
     /// [`crate::Namespace::start`]. Its queue is the submission queue it came by; 0 if the
     /// controller made it itself, to flush the drive at a shutdown.
     pub fn pop_request(&mut self) -> Option<Request> {
-        self.io.outgoing.next_request()
+        self.io.outgoing.next_due(self.now)
     }
 
     /// The next I/O command that has ended without a request for the drive, with an error.
@@ -305,10 +319,13 @@ impl Subsystem {
         self.hosts.iter().flatten().filter_map(|host| host.keep_alive.deadline()).min()
     }
 
-    /// When [`Subsystem::set_time`] is to be called at the latest, and the interrupts to be looked
-    /// at; `None` unless interrupts are held back.
+    /// When [`Subsystem::set_time`] is to be called at the latest, and the interrupts and requests
+    /// to be looked at; `None` unless interrupts are held back, or requests wait until the drive has
+    /// left a power state.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.hosts.iter().flatten().filter_map(|host| host.interrupts.next_deadline()).min()
+        let interrupts = self.hosts.iter().flatten();
+        let interrupts = interrupts.filter_map(|host| host.interrupts.next_deadline());
+        interrupts.chain(self.io.outgoing.next_time(self.now)).min()
     }
 
     /// Sets the access to the namespaces on a path: commands under way end as ever. Hosts on that
@@ -321,13 +338,27 @@ impl Subsystem {
 
     /// Sets the drive's temperature (kelvin).
     pub fn set_temperature(&mut self, kelvin: u16) {
+        let before = self.io.condition.temperature();
         self.io.condition.set_temperature(kelvin);
+        for (number, threshold) in [(1, WARNING_TEMPERATURE), (2, CRITICAL_TEMPERATURE)] {
+            if before < threshold && kelvin >= threshold {
+                let degrees = (kelvin - threshold).min(u8::MAX.into()) as u8;
+                let event = Occurrence::Thermal { degrees, threshold: number };
+                self.io.log_event(ControllerId::PCIE, &event);
+            }
+        }
     }
 
     /// Sets the drive's health, for the SMART log; returns whether it differs from the last one,
     /// so that each controller is to be attended to.
     pub fn set_health(&mut self, health: Health) -> bool {
+        let before = self.io.condition.warnings();
         let news = self.io.condition.set_health(health);
+        let new = self.io.condition.warnings() & !before;
+        if new != 0 {
+            let error = HardwareError::CriticalWarning(new);
+            self.io.log_error(ControllerId::PCIE, error, "a critical warning holds");
+        }
         if news {
             self.hosts.iter_mut().flatten().for_each(|host| host.has_news = true);
         }

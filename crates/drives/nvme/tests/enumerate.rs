@@ -31,6 +31,13 @@ fn drives() -> Vec<(&'static str, Config)> {
         ),
         ("streams", Config { placement: Placement::Streams { max: 4 }, ..config() }),
         ("Open-Channel", Config { namespaces: vec![chunks], ..config() }),
+        (
+            "power states",
+            Config {
+                power_states: "8W/idle:5mW:5ms:9ms".to_owned().try_into().unwrap(),
+                ..config()
+            },
+        ),
     ]
 }
 

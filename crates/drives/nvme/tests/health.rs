@@ -90,7 +90,7 @@ fn nobody_is_warned_who_did_not_ask() {
 fn a_changed_namespace_is_told() {
     let mut driver = Driver::new(config());
     let id = driver.identify(1, 0).1;
-    assert_eq!(id[92..96], 0x100u32.to_le_bytes(), "OAES");
+    assert_eq!(id[92..96], 0x300u32.to_le_bytes(), "OAES");
     let format = Sqe { opcode: 0x80, nsid: 1, cdw10: 1, ..Default::default() };
     // Without a request, only the log reports.
     driver.submit(0, format);

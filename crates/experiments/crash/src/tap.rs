@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Status};
+use stasis_block::{Command, PowerLoss, Status};
 use stasis_drive::{IoTap, Layer, Properties, TraceSink};
 
 use crate::frame::{Frame, Level};
@@ -27,10 +27,17 @@ impl TraceStream {
     pub fn tap(&self, lower: Box<dyn Layer>, level: Level, block: u32) -> IoTap {
         let &Properties { index: drive, capacity, discard_zeroes, power_loss, .. } =
             lower.properties();
-        let power_loss = power_loss.for_blocks(block.into());
-        let frame = Frame::Drive { drive, level, capacity, discard_zeroes, power_loss };
-        frame.encode(&mut self.lock());
-        IoTap::new(lower, Box::new(DriveSink { stream: self.clone(), drive, level }))
+        let mut sink = DriveSink {
+            stream: self.clone(),
+            drive,
+            level,
+            capacity,
+            discard_zeroes,
+            power_loss,
+            told: None,
+        };
+        sink.set_block_size(block);
+        IoTap::new(lower, Box::new(sink))
     }
 }
 
@@ -38,6 +45,11 @@ struct DriveSink {
     stream: TraceStream,
     drive: u16,
     level: Level,
+    capacity: u64,
+    discard_zeroes: bool,
+    // Of the drive, whatever its blocks are; and of its blocks, as the last frame has it.
+    power_loss: PowerLoss,
+    told: Option<PowerLoss>,
 }
 
 impl TraceSink for DriveSink {
@@ -50,5 +62,14 @@ impl TraceSink for DriveSink {
     fn completion(&mut self, place: u64, at: Nanos, status: Status) {
         let Self { drive, level, .. } = *self;
         Frame::Completion { drive, level, place, at, status }.encode(&mut self.stream.lock());
+    }
+
+    fn set_block_size(&mut self, bytes: u32) {
+        let Self { drive, level, capacity, discard_zeroes, .. } = *self;
+        let power_loss = self.power_loss.for_blocks(bytes.into());
+        if self.told.replace(power_loss) != Some(power_loss) {
+            let frame = Frame::Drive { drive, level, capacity, discard_zeroes, power_loss };
+            frame.encode(&mut self.stream.lock());
+        }
     }
 }

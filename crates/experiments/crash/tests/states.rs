@@ -461,6 +461,19 @@ fn flushes_that_cover_a_write_in_flight_are_counted() {
 }
 
 #[test]
+fn of_formats_the_largest_block_is_never_torn() {
+    let format = |block: u64| {
+        let power_loss = PowerLoss::default().for_blocks(block);
+        let (drive, level, capacity) = (0, Level::Guest, SECTORS * 512);
+        Frame::Drive { drive, level, capacity, discard_zeroes: true, power_loss }
+    };
+    let write = || request(0, 1, Command::new(Operation::Write, 0, 512));
+    let trace = of_frames(&[write(), completion(0, 2), format(4096), format(512)]);
+    assert_eq!(trace.drives[0].guest.power_loss.atomic_unit, 4096);
+    assert_eq!(of_frames(&[format(4096), write()]).drives[0].guest.power_loss.atomic_unit, 4096);
+}
+
+#[test]
 fn write_pointers_are_where_the_zones_data_ends() {
     let zones = stasis_nvme::Zones::new(4 * 512);
     let names = vec!["nvme0n1".to_owned(), "nvme0n2".to_owned()];

@@ -8,7 +8,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
-use stasis_nvme::{Ocssd, Placement, Zones};
+use stasis_nvme::{Ocssd, Placement, PowerStates, Zones};
 use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
 use crate::error::ExperimentError;
@@ -96,6 +96,10 @@ guest_drive! {
         /// Geometry of an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
         #[serde(default, with = "stasis_nvme::ocssd_option", alias = "physical")]
         pub ocssd: Option<Ocssd>,
+        /// Power states of the NVMe controller, and what entering and leaving them takes: by default
+        /// one.
+        #[serde(default)]
+        pub power_states: PowerStates,
         /// Initial state of the drive beside its data, such as zones: kept from an earlier run, or new.
         #[serde(default)]
         pub state: StateSpec,
@@ -159,6 +163,9 @@ impl DriveSpec {
         if self.interface != Interface::Nvme && (self.zones.is_some() || self.ocssd.is_some()) {
             return Err("zones and ocssd need the interface nvme".into());
         }
+        if self.interface != Interface::Nvme && self.power_states.is_choice() {
+            return Err("power-states need the interface nvme".into());
+        }
         if self.zones.is_some() && self.ocssd.is_some() {
             return Err("zones and ocssd exclude each other; take one away".into());
         }
@@ -180,6 +187,8 @@ mod tests {
             (r#""modle": "null""#, "did you mean `model`?"),
             (r#""block-size": 1024"#, "512 or 4096"),
             (r#""zones": {"sice": 1}"#, "did you mean `size`?"),
+            (r#""power-states": "8W/50mW:2ms""#, "idle:50mW:2ms:1500us"),
+            (r#""power-states": "8W/idle:1W", "interface": "virtio-blk""#, "interface nvme"),
         ] {
             let text = format!(r#"{{"model": "null", "medium": "ram:1GiB", {key}}}"#);
             let message = table(&text).unwrap_err().to_string();

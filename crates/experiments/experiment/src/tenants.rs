@@ -12,7 +12,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
 use stasis_config::guess;
 use stasis_media::{Durability, ImageSettings, MediumSpec};
-use stasis_nvme::Placement;
+use stasis_nvme::{Placement, PowerStates};
 use stasis_scheduler::{Class, LimitSpec, Priority, QueueSpec, WEIGHTS};
 
 use crate::guest_drive::guest_drive;
@@ -260,6 +260,7 @@ impl DiskSpec {
             serial: self.serial.clone(),
             zones: None,
             ocssd: None,
+            power_states: PowerStates::default(),
             // The disk's, before the drive's scheduler.
             limits: LimitSpec::default(),
             ..on.clone()

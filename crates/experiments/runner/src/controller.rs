@@ -17,6 +17,7 @@ pub fn config(
         shadow: spec.doorbells,
         namespaces: namespaces(capacity, spec),
         placement: spec.placement,
+        power_states: spec.power_states.clone(),
         interrupt_coalescing: true,
         discard_zeroes,
         ..Default::default()

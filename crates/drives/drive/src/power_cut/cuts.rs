@@ -211,6 +211,13 @@ impl Control for PowerCuts {
         self.cache = self.empty.clone();
         self.lower.control().cut_power(now, sampling);
     }
+
+    fn set_block_size(&mut self, bytes: u32) {
+        let power_loss = self.lower.properties().power_loss.for_blocks(bytes.into());
+        self.cache.set_power_loss(power_loss);
+        self.empty.set_power_loss(power_loss);
+        self.lower.control().set_block_size(bytes);
+    }
 }
 
 /// The runs of sectors that are `left`: the first byte of each, and its bytes.

@@ -104,6 +104,11 @@ impl VolatileCache {
         &self.power_loss
     }
 
+    /// From now on a power cut takes that, of the changes that are held too.
+    pub fn set_power_loss(&mut self, power_loss: PowerLoss) {
+        self.power_loss = power_loss;
+    }
+
     /// Whether a command changes what the drive holds.
     pub(super) fn changes_disk(&self, command: &Command) -> bool {
         match command.operation {

@@ -22,6 +22,7 @@ pub const NAMESPACE_ATTACHMENT: AdminCommand = AdminCommand {
     announced: always,
     identify: 1 << 3,
     counts_as: None,
+    during_sanitize: false,
     execute: attachment,
 };
 

@@ -15,6 +15,7 @@ pub const DOORBELL_BUFFER_CONFIG: AdminCommand = AdminCommand {
     announced: |config, _| config.shadow_doorbells,
     identify: 1 << 8,
     counts_as: None,
+    during_sanitize: false,
     execute: configure_doorbell_buffers,
 };
 

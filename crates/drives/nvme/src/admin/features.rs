@@ -1,12 +1,17 @@
 //! Get Features and Set Features (NVMe 1.4 sections 5.13 and 5.21).
 
+use stasis_block::clock::MILLISECOND;
+
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{Config, MAX_NAMESPACES};
 use crate::context::ControllerMut;
-use crate::features::{notices, Features};
+use crate::event_log::Occurrence;
+use crate::features::{requestable, Features};
+use crate::io::Io;
 use crate::keep_alive::KeepAlive;
 use crate::log_page::{
-    everywhere, of_placement, of_zones, on_fabrics, on_pcie, where_shared, Offered,
+    everywhere, of_placement, of_zones, on_fabrics, on_pcie, where_shared, with_power_states,
+    Offered,
 };
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
 use crate::registered::{OF_CONTROLLER, OF_ENDURANCE_GROUP, OF_NAMESPACE, SUPPORTED};
@@ -14,7 +19,7 @@ use crate::reservations::HostId;
 use crate::slots::Owner;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::transport::Transport;
-use crate::Memory;
+use crate::{power, Memory};
 
 use crate::context::AdminCommand;
 
@@ -30,6 +35,7 @@ mod feature {
     pub const INTERRUPT_VECTOR_CONFIGURATION: u8 = 0x09;
     pub const WRITE_ATOMICITY: u8 = 0x0a;
     pub const ASYNCHRONOUS_EVENTS: u8 = 0x0b;
+    pub const AUTONOMOUS_TRANSITIONS: u8 = 0x0c;
     pub const TIMESTAMP: u8 = 0x0e;
     pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
     pub const HOST_BEHAVIOUR: u8 = 0x16;
@@ -60,7 +66,7 @@ const fn some(identifier: u8, offered: Offered, scope: u32) -> Feature {
 }
 
 /// Every feature.
-static FEATURES: [Feature; 19] = [
+static FEATURES: [Feature; 20] = [
     of_all(feature::ARBITRATION),
     of_all(feature::POWER_MANAGEMENT),
     of_all(feature::TEMPERATURE_THRESHOLD),
@@ -72,6 +78,7 @@ static FEATURES: [Feature; 19] = [
     some(feature::INTERRUPT_VECTOR_CONFIGURATION, on_pcie, OF_CONTROLLER),
     of_all(feature::WRITE_ATOMICITY),
     of_all(feature::ASYNCHRONOUS_EVENTS),
+    some(feature::AUTONOMOUS_TRANSITIONS, with_power_states, OF_CONTROLLER),
     of_all(feature::TIMESTAMP),
     some(feature::KEEP_ALIVE_TIMER, on_fabrics, OF_CONTROLLER),
     some(feature::COMMAND_SET_PROFILE, of_zones, OF_CONTROLLER),
@@ -138,6 +145,9 @@ fn get_features(
             _ => Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
         };
     }
+    if matches!(identifier, feature::POWER_MANAGEMENT | feature::AUTONOMOUS_TRANSITIONS) {
+        return get_power(controller.io, memory, command, known);
+    }
     let defaults = Features::new();
     let features = match command.cdw10 >> 8 & 7 {
         select::CURRENT => controller.features(),
@@ -170,6 +180,28 @@ fn get_features(
     Ok(Outcome::Done(value.into()))
 }
 
+/// Power Management, and Autonomous Power State Transition (NVMe 2.0 sections 5.27.1.2 and
+/// 5.27.1.8).
+fn get_power(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+    known: &Feature,
+) -> Result<Outcome, Failure> {
+    let busy = !io.slots.requests.is_empty();
+    let (value, (table, autonomous)) = match command.cdw10 >> 8 & 7 {
+        select::CURRENT => (io.power.value(io.now, busy), io.power.transitions()),
+        select::DEFAULT | select::SAVED => (0, ([0; power::TABLE], false)),
+        select::CAPABILITIES => return Ok(Outcome::Done(known.capabilities().into())),
+        _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
+    };
+    if known.identifier == feature::POWER_MANAGEMENT {
+        return Ok(Outcome::Done(value.into()));
+    }
+    io.send(memory, command, &table)?;
+    Ok(Outcome::Done(autonomous.into()))
+}
+
 /// The value of a feature in Dword 0 of the completion.
 fn feature(
     controller: &ControllerMut,
@@ -180,7 +212,8 @@ fn feature(
     let queues = u32::from(controller.io.config.queue_pairs - 1);
     Ok(match identifier {
         feature::ARBITRATION => features.arbitration,
-        feature::POWER_MANAGEMENT => 0,
+        // Their values are of no interest to a command that sets them.
+        feature::POWER_MANAGEMENT | feature::AUTONOMOUS_TRANSITIONS => 0,
         feature::TEMPERATURE_THRESHOLD => match threshold(command.cdw11)? {
             Threshold::Over => features.over_temperature.into(),
             Threshold::Under => features.under_temperature.into(),
@@ -266,9 +299,20 @@ fn set_feature(
     let invalid = StatusCode::InvalidField.at(location::CDW11);
     match identifier {
         feature::ARBITRATION => controller.features_mut().arbitration = value & 0xffff_ff07,
-        // There is power state 0 only.
-        feature::POWER_MANAGEMENT if value & 0x1f != 0 => return Err(invalid),
-        feature::POWER_MANAGEMENT => {}
+        feature::POWER_MANAGEMENT => {
+            let Io { power, slots, now, .. } = &mut *controller.io;
+            if !power.set(*now, !slots.requests.is_empty(), value) {
+                return Err(invalid);
+            }
+        }
+        feature::AUTONOMOUS_TRANSITIONS => {
+            let mut table = [0; power::TABLE];
+            controller.io.receive(memory, command, &mut table)?;
+            let Io { power, now, .. } = &mut *controller.io;
+            if !power.set_transitions(*now, &table, value & 1 != 0) {
+                return Err(StatusCode::InvalidField.into());
+            }
+        }
         feature::TEMPERATURE_THRESHOLD => {
             match threshold(value)? {
                 Threshold::Over => controller.features_mut().over_temperature = value as u16,
@@ -297,7 +341,7 @@ fn set_feature(
         feature::WRITE_ATOMICITY => controller.features_mut().write_atomicity = value & 1,
         feature::ASYNCHRONOUS_EVENTS => {
             // Warnings, and the notices that OAES offers.
-            let notices = notices(&controller.io.config, controller.host.transport);
+            let notices = requestable(&controller.io.config, controller.host.transport);
             controller.features_mut().events = value & (0xff | notices);
             controller.check_warnings(memory);
         }
@@ -316,7 +360,11 @@ fn set_feature(
             let mut data = [0; TIMESTAMP];
             controller.io.receive(memory, command, &mut data)?;
             let now = controller.io.now;
+            let before = controller.features().timestamp_at(now);
             controller.features_mut().set_timestamp(u64::from_le_bytes(data), now);
+            let ControllerMut { io, host, .. } = controller;
+            let since_reset = now.saturating_sub(host.enabled_at) / MILLISECOND;
+            io.log_event(host.id, &Occurrence::Timestamp { before, since_reset });
         }
         feature::HOST_IDENTIFIER => set_host_identifier(controller, memory, command)?,
         feature::RESERVATION_PERSISTENCE if value & 1 != 0 => return Err(invalid),

@@ -6,6 +6,7 @@ use stasis_block::Operation;
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::LBA_FORMATS;
 use crate::context::ControllerMut;
+use crate::event_log::Occurrence;
 use crate::formatting::Then;
 use crate::registered::{
     always, ALONE, CHANGES_CAPABILITIES, CHANGES_CONTENTS, OF_NAMESPACE, SUPPORTED,
@@ -15,12 +16,16 @@ use crate::Memory;
 
 use crate::context::AdminCommand;
 
+/// FNA of Identify Controller: a namespace is formatted and erased alone; cryptographic erase.
+pub const FNA: u8 = 1 << 2;
+
 pub const FORMAT_NVM: AdminCommand = AdminCommand {
     opcode: 0x80,
     effects: SUPPORTED | CHANGES_CONTENTS | CHANGES_CAPABILITIES | ALONE | OF_NAMESPACE,
     announced: always,
     identify: 1 << 1,
     counts_as: None,
+    during_sanitize: false,
     execute: format,
 };
 
@@ -60,6 +65,9 @@ fn format(
             return Err(invalid_format);
         }
     }
+    let dword10 = command.cdw10;
+    let event = Occurrence::FormatStart { nsid: command.nsid, abilities: FNA, dword10 };
+    controller.io.log_event(command.controller, &event);
     controller.formatting.begin(
         controller.io,
         command.id(),

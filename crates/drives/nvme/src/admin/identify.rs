@@ -10,14 +10,15 @@ use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MAX_EVENT_REQUESTS;
 use crate::features::notices;
 use crate::identity::{subsystem_name, NamespaceIdentity};
+use crate::log_page::with_power_states;
 use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{ana, capsules, keep_alive, reservations, Memory, PAGE_SIZE};
+use crate::{ana, capsules, event_log, keep_alive, power, reservations, Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
-use super::sanitize;
+use super::{firmware, format, sanitize};
 use crate::context::AdminCommand;
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.15.1).
@@ -152,7 +153,7 @@ pub(super) fn fill_any_controller(page: &mut Page, controller: &ControllerMut) {
     let config = &io.config;
     put_text(&mut page[4..24], &config.serial);
     put_text(&mut page[24..64], &config.model);
-    put_text(&mut page[64..72], &config.firmware);
+    page[64..72].copy_from_slice(&io.firmware.active());
     // MDTS: 2^MDTS pages at most.
     page[77] = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
     put(page, 80, &VERSION.to_le_bytes());
@@ -181,15 +182,11 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     const CMIC_ANA: u8 = 1 << 3;
     // Maximum SGL Data Block Descriptors of a capsule.
     const MSDBD: u8 = 1;
-    // A namespace is formatted and erased alone; cryptographic erase.
-    const FNA: u8 = 1 << 2;
     // Vendor specific admin commands have their length in Dword 10.
     const AVSCC: u8 = 1;
-    // One slot of firmware, read only.
-    const FRMW: u8 = 1 << 1 | 1;
-    // Commands Supported and Effects log; Get Log Page with offsets; supported log pages, features
-    // and scopes of commands are told (NVMe 2.0).
-    const LPA: u8 = 1 << 1 | 1 << 2 | 1 << 5;
+    // Commands Supported and Effects log; Get Log Page with offsets; telemetry; persistent events;
+    // supported log pages, features and scopes of commands are told (NVMe 2.0).
+    const LPA: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
     // In ONCS beside I/O commands: Select in Get Features, Timestamp.
     const ONCS_FEATURES: u16 = 1 << 4 | 1 << 6;
     // Copy takes descriptors of format 0 (NVMe 2.0, OCFS).
@@ -227,9 +224,10 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     put(page, 96, &attributes.to_le_bytes());
     put(page, 92, &notices(config, host.transport).to_le_bytes());
     page[264] = AVSCC;
-    page[524] = FNA;
+    page[524] = format::FNA;
     page[258] = 3; // Abort Command Limit, 0's based; each is done at once.
-    page[260] = FRMW;
+    page[260] = firmware::UPDATES; // FRMW
+    page[319] = firmware::GRANULARITY; // FWUG
     page[261] = LPA;
     page[262] = ERROR_LOG_ENTRIES as u8 - 1;
     put(page, 266, &WARNING_TEMPERATURE.to_le_bytes());
@@ -250,8 +248,10 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
     put(page, 534, &COPY_FORMATS.to_le_bytes());
     put(page, 768, subsystem_name(&config.serial).as_bytes());
-    // Power state 0, the only one: 25 W, in units of 10 mW.
-    put(page, 2048, &2500u16.to_le_bytes());
+    put(page, 352, &event_log::SIZE.to_le_bytes()); // PELS
+    page[263] = config.power_states.states().len() as u8 - 1; // NPSS
+    page[265] = with_power_states(config, host.transport).into(); // APSTA
+    put(page, 2048, &power::descriptors(config.power_states.states()));
 }
 
 /// Identify Namespace data structure (section 5.15.2.1), by its byte offsets.

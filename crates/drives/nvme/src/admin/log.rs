@@ -1,21 +1,26 @@
 //! Get Log Page (NVMe 1.4 section 5.14).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::condition::SPARE_THRESHOLD;
 use crate::context::ControllerMut;
+use crate::event_log::Occurrence;
 use crate::events::EventType;
+use crate::io::Io;
 use crate::log_page as page;
 use crate::ocssd::chunk_information;
-use crate::placement::{endurance_group_warnings, placement_page};
+use crate::placement::placement_page;
 use crate::registered::{Registered, OF_CONTROLLER, OF_NAMESPACE, SUPPORTED};
-use crate::statistics::{Statistics, POWER_CYCLES, UNSAFE_SHUTDOWNS};
+use crate::smart::health_page;
+use crate::statistics::POWER_CYCLES;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, zoned, Memory};
+use crate::{capsules, telemetry, zoned, Memory};
 
 use super::features::offered_features;
+use super::identify::put_text;
+use super::lba_status;
 
 use crate::context::{AdminCommand, Commands};
 
+const NANOS_PER_HOUR: u64 = 3_600_000_000_000;
 /// Retain Asynchronous Event, in Dword 10.
 const RETAIN_EVENT: u32 = 1 << 15;
 /// Return Groups Only of the Asymmetric Namespace Access log, in Dword 10.
@@ -86,10 +91,17 @@ fn get_log_page(
         page::MANAGEMENT_COMMANDS => vec![0; 4096],
         page::ERROR_INFORMATION => controller.host.errors.to_page(),
         // By LPA the log is of the controller only.
-        page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => health_page(controller),
+        page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => {
+            health_page(controller.io, controller.host)
+        }
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
         page::SELF_TEST => controller.io.self_test.to_page(),
-        page::FIRMWARE_SLOTS => firmware_page(controller),
+        page::FIRMWARE_SLOTS => controller.io.firmware.to_page(),
+        page::TELEMETRY | page::TELEMETRY_OF_CONTROLLER => {
+            telemetry_page(controller, command, part)?
+        }
+        page::PERSISTENT_EVENTS => persistent_events(controller, command)?,
+        page::LBA_STATUS => lba_status::log_page(&controller.io.namespaces),
         page::CHANGED_NAMESPACES => controller.host.events.changed_namespaces_page(),
         page::ANA => {
             let groups_only = command.cdw10 & RETURN_GROUPS_ONLY != 0;
@@ -131,6 +143,15 @@ fn get_log_page(
                 controller.host.events.forget(identifier, 0);
                 controller.host.events.unmask(EventType::Notice);
             }
+            page::FIRMWARE_SLOTS => {
+                controller.host.events.forget(identifier, 0);
+                controller.host.events.unmask(EventType::Notice);
+            }
+            page::TELEMETRY_OF_CONTROLLER => {
+                controller.io.telemetry.was_read();
+                controller.host.events.forget(identifier, 0);
+                controller.host.events.unmask(EventType::Notice);
+            }
             page::RESERVATIONS => controller.host.events.unmask(EventType::CommandSet),
             page::SANITIZE => controller.host.events.unmask(EventType::Sanitize),
             page::CHUNK_NOTIFICATIONS => {
@@ -153,51 +174,78 @@ fn get_log_page(
     Ok(Outcome::Done(0))
 }
 
-/// SMART / Health Information (section 5.14.1.2), by its byte offsets.
-fn health_page(controller: &ControllerMut) -> Vec<u8> {
-    const NANOS_PER_MINUTE: u64 = 60_000_000_000;
-    // Data is counted in thousands of 512 bytes, rounded up.
-    const DATA_UNIT: u128 = 1000 * 512;
-    let Statistics { bytes_read, bytes_written, .. } = controller.io.statistics;
-    let mut log = vec![0; 512];
-    log[0] = controller.features().critical_warning(&controller.io.condition);
-    log[1..3].copy_from_slice(&controller.io.condition.temperature().to_le_bytes());
-    log[3] = controller.io.condition.health().available_spare;
-    log[4] = SPARE_THRESHOLD;
-    log[5] = controller.io.condition.health().percentage_used;
-    log[6] = endurance_group_warnings(controller.io, controller.host.id);
-    let minutes = u128::from(controller.io.statistics.busy / NANOS_PER_MINUTE);
-    let hours = u128::from(controller.io.statistics.powered_on / (60 * NANOS_PER_MINUTE));
-    let counts = [
-        (32, bytes_read.div_ceil(DATA_UNIT)),
-        (48, bytes_written.div_ceil(DATA_UNIT)),
-        (64, controller.io.statistics.read_commands),
-        (80, controller.io.statistics.write_commands),
-        (96, minutes),
-        (112, POWER_CYCLES),
-        (128, hours),
-        (144, UNSAFE_SHUTDOWNS),
-        (160, controller.io.statistics.media_errors),
-        (176, controller.host.errors.count().into()),
-    ];
-    for (at, count) in counts {
-        log[at..at + 16].copy_from_slice(&count.to_le_bytes());
+/// Telemetry (NVMe 2.0 sections 5.16.1.8 and 5.16.1.9), in whole blocks. A host may ask that the
+/// state be captured first.
+fn telemetry_page(
+    controller: &mut ControllerMut,
+    command: &SubmissionEntry,
+    Part { offset, length }: Part,
+) -> Result<Vec<u8>, Failure> {
+    /// Create Telemetry Host-Initiated Data, in Dword 10.
+    const CREATE: u32 = 1 << 8;
+    const BLOCK: u64 = telemetry::BLOCK as u64;
+    if offset % BLOCK != 0 {
+        return Err(StatusCode::InvalidField.at(location::CDW12));
     }
-    let minutes = |time: u64| u32::try_from(time / NANOS_PER_MINUTE).unwrap_or(u32::MAX);
-    let Statistics { too_warm, too_hot, .. } = controller.io.statistics;
-    log[192..196].copy_from_slice(&minutes(too_warm).to_le_bytes());
-    log[196..200].copy_from_slice(&minutes(too_hot).to_le_bytes());
-    log
+    if length % BLOCK != 0 {
+        return Err(StatusCode::InvalidField.at(location::CDW10 + 2));
+    }
+    let identifier = command.cdw10 as u8;
+    let by_host = identifier == page::TELEMETRY;
+    let ControllerMut { io, host, .. } = controller;
+    if by_host && command.cdw10 & CREATE != 0 {
+        let areas = io.telemetry_areas(host.errors.to_text());
+        io.telemetry.capture(areas);
+        let log = io.telemetry.to_page(identifier, true);
+        io.log_event(host.id, &Occurrence::Telemetry(&log[..telemetry::BLOCK]));
+        return Ok(log);
+    }
+    Ok(io.telemetry.to_page(identifier, by_host))
 }
 
-/// Firmware Slot Information (section 5.14.1.3): slot 1 is active.
-fn firmware_page(controller: &ControllerMut) -> Vec<u8> {
-    let mut log = vec![0; 512];
-    log[0] = 1;
-    log[8..16].fill(b' ');
-    log[8..8 + controller.io.config.firmware.len()]
-        .copy_from_slice(controller.io.config.firmware.as_bytes());
-    log
+/// Persistent Event Log (NVMe 2.0 section 5.16.1.14): the log as it was when the controller's host
+/// established its context.
+fn persistent_events(
+    controller: &mut ControllerMut,
+    command: &SubmissionEntry,
+) -> Result<Vec<u8>, Failure> {
+    /// Action, in Dword 10: what to do with the context.
+    mod action {
+        pub const READ: u32 = 0;
+        pub const ESTABLISH: u32 = 1;
+        pub const RELEASE: u32 = 2;
+    }
+    let ControllerMut { io, host, .. } = controller;
+    match command.cdw10 >> 8 & 3 {
+        action::READ => {}
+        action::ESTABLISH if io.event_log.context(host.id).is_some() => {
+            return Err(StatusCode::CommandSequenceError.at(location::CDW10 + 1));
+        }
+        action::ESTABLISH => {
+            let timestamp = io.features(host.id).timestamp_at(io.now);
+            let Io { event_log, config, statistics, .. } = &mut **io;
+            let hours = u128::from(statistics.powered_on / NANOS_PER_HOUR);
+            event_log.establish(host.id, |head| {
+                head[20..28].copy_from_slice(&timestamp.to_le_bytes());
+                head[28..44].copy_from_slice(&hours.to_le_bytes());
+                head[44..52].copy_from_slice(&(POWER_CYCLES as u64).to_le_bytes());
+                head[52..54].copy_from_slice(&config.vendor_id.to_le_bytes());
+                head[54..56].copy_from_slice(&config.subsystem_vendor_id.to_le_bytes());
+                put_text(&mut head[56..76], &config.serial);
+                put_text(&mut head[76..116], &config.model);
+                let name = config.nqn();
+                head[116..116 + name.len()].copy_from_slice(name.as_bytes());
+            });
+        }
+        action::RELEASE => {
+            io.event_log.release(host.id);
+            // There is nothing to read.
+            return Ok(Vec::new());
+        }
+        _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
+    }
+    let context = io.event_log.context(host.id).map(<[u8]>::to_vec);
+    context.ok_or(StatusCode::CommandSequenceError.at(location::CDW10 + 1))
 }
 
 /// Supported Log Pages (NVMe 2.0 section 5.16.1.1): a dword for each identifier.

@@ -8,7 +8,7 @@ use crate::capsules::ConnectedHost;
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{LBA_FORMATS, NVM_COMMAND_SET};
 use crate::context::{AdminCommand, ControllerMut};
-use crate::formatting::Then;
+use crate::formatting::{Then, MANAGEMENT_DELETE};
 use crate::placement::{PlacementState, ENDURANCE_GROUP};
 use crate::registered::{always, CHANGES_CONTENTS, CHANGES_INVENTORY, OF_SUBSYSTEM, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -20,19 +20,21 @@ pub const NAMESPACE_MANAGEMENT: AdminCommand = AdminCommand {
     announced: always,
     identify: 1 << 3,
     counts_as: None,
+    during_sanitize: false,
     execute: manage,
 };
+
+/// Select: creation.
+const CREATE: u32 = 0;
 
 fn manage(
     controller: &mut ControllerMut,
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    const CREATE: u32 = 0;
-    const DELETE: u32 = 1;
     match command.cdw10 & 0xf {
         CREATE => create(controller, memory, command),
-        DELETE => delete(controller, memory, command),
+        MANAGEMENT_DELETE => delete(controller, memory, command),
         _ => Err(StatusCode::InvalidField.at(location::CDW10)),
     }
 }
@@ -96,6 +98,9 @@ fn create(
     let ControllerMut { io, host, .. } = &mut *controller;
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
     let nsid = io.create_namespace((blocks, block_size), shared, nqn)?;
+    if let Some(event) = io.namespace_event(CREATE, nsid) {
+        io.log_event(host.id, &event);
+    }
     Ok(Outcome::Done(nsid.into()))
 }
 

@@ -10,9 +10,11 @@ mod discovery;
 mod doorbell_buffers;
 mod events;
 mod features;
+mod firmware;
 mod format;
 mod identify;
 mod keep_alive;
+mod lba_status;
 mod log;
 mod management;
 mod queues;
@@ -41,7 +43,7 @@ pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
 ]);
 
 /// Those of every transport.
-const BASE: [AdminCommand; 14] = [
+const BASE: [AdminCommand; 17] = [
     log::GET_LOG_PAGE,
     identify::IDENTIFY,
     abort::ABORT,
@@ -50,11 +52,14 @@ const BASE: [AdminCommand; 14] = [
     events::ASYNCHRONOUS_EVENT_REQUEST,
     placement::DIRECTIVE_SEND,
     placement::DIRECTIVE_RECEIVE,
+    firmware::FIRMWARE_COMMIT,
+    firmware::FIRMWARE_IMAGE_DOWNLOAD,
     self_test::DEVICE_SELF_TEST,
     management::NAMESPACE_MANAGEMENT,
     attachment::NAMESPACE_ATTACHMENT,
     format::FORMAT_NVM,
     sanitize::SANITIZE,
+    lba_status::GET_LBA_STATUS,
     ocssd::GEOMETRY,
 ];
 

@@ -3,6 +3,7 @@
 use crate::command::{location, SubmissionEntry};
 use crate::config::Config;
 use crate::context::{AdminCommand, ControllerMut};
+use crate::event_log::Occurrence;
 use crate::registered::{ALONE, CHANGES_CONTENTS, OF_SUBSYSTEM, SUPPORTED};
 use crate::sanitize::{field, Action};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -17,6 +18,7 @@ pub const SANITIZE: AdminCommand = AdminCommand {
     announced: is_offered,
     identify: 0,
     counts_as: None,
+    during_sanitize: true,
     execute: sanitize,
 };
 
@@ -74,6 +76,9 @@ fn sanitize(
         let reserved = io.reservations.check(command.controller, nsid, None);
         reserved.map_err(|status| status.at(location::NSID))?;
     }
+    let dwords = [command.cdw10, command.cdw11];
+    let event = Occurrence::SanitizeStart { capabilities: capabilities(&io.config), dwords };
+    io.log_event(command.controller, &event);
     io.begin_sanitize(command.cdw10, command.cdw11);
     Ok(Outcome::Done(0))
 }

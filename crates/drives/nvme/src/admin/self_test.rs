@@ -13,6 +13,7 @@ pub const DEVICE_SELF_TEST: AdminCommand = AdminCommand {
     announced: always,
     identify: 1 << 4,
     counts_as: None,
+    during_sanitize: false,
     execute: self_test,
 };
 

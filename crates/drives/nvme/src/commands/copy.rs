@@ -37,6 +37,7 @@ pub const COMMAND: IoCommand = IoCommand {
     announced: always,
     identify: 1 << 8,
     counts_as: Some(Operation::Copy),
+    during_sanitize: false,
     execute: copy,
 };
 

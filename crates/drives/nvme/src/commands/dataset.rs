@@ -26,6 +26,7 @@ pub const COMMAND: IoCommand = IoCommand {
     announced: always,
     identify: 1 << 2,
     counts_as: Some(Operation::Discard),
+    during_sanitize: false,
     execute: dataset_management,
 };
 

@@ -16,6 +16,7 @@ pub const COMMAND: IoCommand = IoCommand {
     announced: always,
     identify: 0,
     counts_as: Some(Operation::Flush),
+    during_sanitize: true,
     execute: flush,
 };
 

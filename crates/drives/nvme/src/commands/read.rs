@@ -11,5 +11,6 @@ pub const COMMAND: IoCommand = IoCommand {
     announced: always,
     identify: 0,
     counts_as: Some(Operation::Read),
+    during_sanitize: false,
     execute: |io, memory, command| io.transfer(memory, command, Transfer::Read),
 };

@@ -17,6 +17,7 @@ pub const COMMAND: IoCommand = IoCommand {
     announced: always,
     identify: 1 << 7,
     counts_as: Some(Operation::Verify),
+    during_sanitize: false,
     execute: verify,
 };
 

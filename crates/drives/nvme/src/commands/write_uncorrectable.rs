@@ -14,6 +14,7 @@ pub const COMMAND: IoCommand = IoCommand {
     announced: always,
     identify: 1 << 1,
     counts_as: None,
+    during_sanitize: false,
     execute: write_uncorrectable,
 };
 

@@ -16,6 +16,7 @@ pub const COMMAND: IoCommand = IoCommand {
     announced: always,
     identify: 1 << 3,
     counts_as: Some(Operation::WriteZeroes),
+    during_sanitize: false,
     execute: write_zeroes,
 };
 

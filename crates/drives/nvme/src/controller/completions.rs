@@ -3,6 +3,7 @@
 use stasis_block::{Delivery, Operation, Status, Tag};
 
 use crate::changes::Change;
+use crate::event_log::HardwareError;
 use crate::ocssd;
 use crate::slots::{GroupEnd, Owner, Purpose, Slot};
 use crate::status::StatusCode;
@@ -50,14 +51,21 @@ impl ControllerMut<'_> {
                     self.io.self_test_piece_done(&slot, ended.status, ended.failed_at);
                 }
                 Owner::Sanitize => self.io.sanitize_piece_done(&slot, ended.status),
+                Owner::Scan(id) => {
+                    self.io.scan_piece_done(id, &slot, ended.status, ended.failed_at);
+                }
                 _ => code = self.finish(memory, slot, ended, &data),
             }
         }
         self.io.buffers.give(data);
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
+        self.go_on_scans(memory);
         self.io.go_on_self_test();
         self.io.go_on_sanitize();
+        if self.io.slots.requests.is_empty() {
+            self.io.power.rest(self.io.now);
+        }
         self.report_changes(memory);
         self.resume_if_waiting(memory);
         code
@@ -105,6 +113,9 @@ impl ControllerMut<'_> {
             }
             _ => namespaces.lba_of(slot.nsid, slot.offset + failed_at),
         };
+        if matches!(status, Status::ReadError | Status::WriteError) {
+            self.note_media_error(&slot, status, failure, place);
+        }
         if failure.is_none() {
             // The drive has done the request, whether a command waits for it or not.
             self.io.namespaces.clear_marks(&slot);
@@ -143,7 +154,11 @@ impl ControllerMut<'_> {
                 self.end_shutdown();
                 None
             }
-            Owner::Orphan | Owner::Format(_) | Owner::SelfTest | Owner::Sanitize => None,
+            Owner::Orphan
+            | Owner::Format(_)
+            | Owner::Scan(_)
+            | Owner::SelfTest
+            | Owner::Sanitize => None,
         };
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
         match failure {
@@ -155,6 +170,27 @@ impl ControllerMut<'_> {
         }
         self.fused_compared(memory, command, failure.is_none());
         ended
+    }
+
+    /// The medium has failed: notes the block that could not be read, and logs the error.
+    fn note_media_error(
+        &mut self,
+        slot: &Slot,
+        status: Status,
+        failure: Option<StatusCode>,
+        place: u64,
+    ) {
+        if status == Status::ReadError {
+            let offset = place.saturating_mul(self.io.namespaces.block_size(slot.nsid));
+            self.io.namespaces.note_unreadable(slot.nsid, offset);
+        }
+        let code = failure.map_or(0, |failure| failure as u16);
+        let error = HardwareError::Media { status: code, nsid: slot.nsid, lba: place };
+        let reason = match status {
+            Status::ReadError => "the medium could not be read",
+            _ => "the medium could not be written",
+        };
+        self.io.log_error(self.host.id, error, reason);
     }
 
     /// Delivers a request's data to the guest, or compares it. A drive that returns less than was

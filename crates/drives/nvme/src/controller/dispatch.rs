@@ -7,7 +7,7 @@ use crate::command::{location, of_any_namespace, SubmissionEntry, FUSE, PSDT};
 use crate::io::IoCommand;
 use crate::registered::CHANGES_CONTENTS;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, sanitize, vendor, Memory};
+use crate::{capsules, vendor, Memory};
 
 use crate::context::ControllerMut;
 
@@ -33,12 +33,6 @@ impl ControllerMut<'_> {
         }
         self.check_ready(command)?;
         self.io.check_attached(command.controller, command.nsid)?;
-        // A flush has nothing to make durable, and ends well (NVMe 2.0 section 8.21.1).
-        if let Some(refusal) =
-            self.io.sanitize.refusal().filter(|_| command.opcode != sanitize::FLUSH)
-        {
-            return Err(refusal.into());
-        }
         let namespaces = &self.io.namespaces;
         let registers = &self.host.registers;
         if namespaces.zones(command.nsid).is_some() && !registers.has_all_command_sets() {
@@ -48,7 +42,9 @@ impl ControllerMut<'_> {
             None => self.commands.io,
             Some(_) => self.commands.open_channel,
         };
-        match table.find(command.opcode) {
+        let known = table.find(command.opcode);
+        self.check_sanitize(known.is_some_and(|known| known.during_sanitize))?;
+        match known {
             Some(known) => {
                 self.check_access()?;
                 self.check_reservation(known, command)?;
@@ -81,17 +77,23 @@ impl ControllerMut<'_> {
         if !of_any.contains(&command.opcode) {
             self.io.check_attached(command.controller, command.nsid)?;
         }
-        if let Some(refusal) = self.io.sanitize.refusal() {
-            if !sanitize::goes_on(command.opcode) {
-                return Err(refusal.into());
-            }
-        }
-        match self.commands.admin.find(command.opcode) {
+        let known = self.commands.admin.find(command.opcode);
+        self.check_sanitize(known.is_some_and(|known| known.during_sanitize))?;
+        match known {
             Some(known) => (known.execute)(self, memory, command),
             None if command.opcode >= vendor::FIRST_OPCODE => {
                 self.vendor.execute(self.io, memory, command)
             }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
+        }
+    }
+
+    /// Checks that no sanitize operation is in the way of a command. `goes_on`: whether it is carried
+    /// out meanwhile.
+    fn check_sanitize(&self, goes_on: bool) -> Result<(), Failure> {
+        match self.io.sanitize.refusal().filter(|_| !goes_on) {
+            Some(refusal) => Err(refusal.into()),
+            None => Ok(()),
         }
     }
 

@@ -104,6 +104,9 @@ impl ControllerMut<'_> {
             let raw = sq.fetch(memory);
             let Some(raw) = self.host.or_fatal(raw) else { return };
             let command = SubmissionEntry::parse(self.host.id, queue, &raw);
+            if queue != 0 {
+                self.io.wake();
+            }
             let outcome = match queue {
                 0 => self.execute_admin(memory, &command),
                 _ => self.take_io(memory, &command),

@@ -1,10 +1,15 @@
 //! Enabling, resetting and shutting down (NVMe 1.4 sections 3.1.5, 7.3.2 and
 //! 7.6).
 
+use stasis_block::clock::MILLISECOND;
+
 use crate::command::{CQE_SIZE, SQE_SIZE};
+use crate::event_log::{HardwareError, Occurrence};
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::registers::{self as reg, Registers};
 use crate::slots::Owner;
+use crate::smart::health_page;
+use crate::statistics::POWER_CYCLES;
 use crate::transport::Transport;
 use crate::Memory;
 
@@ -48,6 +53,7 @@ impl ControllerMut<'_> {
         if supported && self.host.transport.has_capsules() {
             // Connect has made the admin queues.
             self.host.registers.csts |= reg::CSTS_RDY;
+            self.note_enabled();
             return;
         }
         let usable = supported
@@ -62,11 +68,38 @@ impl ControllerMut<'_> {
         self.host.queues.create_completion(ADMIN, CompletionQueue::new(acq, cq_size, Some(ADMIN)));
         self.host.queues.create_submission(ADMIN, SubmissionQueue::new(asq, sq_size, ADMIN));
         self.host.registers.csts |= reg::CSTS_RDY;
+        self.note_enabled();
+    }
+
+    /// Logs that the controller was enabled; after a power-on also the counters as they are.
+    fn note_enabled(&mut self) {
+        const FORMATS: u8 = 1;
+        const SANITIZES: u8 = 1 << 1;
+        self.host.enabled_at = self.host.now;
+        if self.io.event_log.wants_counters() {
+            let log = health_page(self.io, self.host);
+            self.io.log_event(self.host.id, &Occurrence::Smart(&log));
+        }
+        let is = |is: bool, bit: u8| if is { bit } else { 0 };
+        let under_way = is(self.formatting.is_under_way(), FORMATS)
+            | is(self.io.sanitize.is_under_way(), SANITIZES);
+        let event = Occurrence::PowerOnOrReset {
+            firmware: self.io.firmware.active(),
+            activated: self.io.firmware.was_activated(),
+            under_way,
+            power_cycles: POWER_CYCLES as u32,
+            powered_on: self.io.statistics.powered_on / MILLISECOND,
+        };
+        self.io.log_event(self.host.id, &event);
     }
 
     /// Drops everything but the admin queue registers (section 7.3.2).
     fn reset(&mut self) {
         let id = self.host.id;
+        if self.host.has_failed() {
+            let error = HardwareError::ControllerFatal;
+            self.io.log_event(id, &Occurrence::Hardware(error));
+        }
         self.host.reset();
         self.io.reset(id, self.alone);
         if self.host.transport == Transport::SharedPcie {

@@ -59,6 +59,11 @@ impl Controller {
         self.0.state_changes()
     }
 
+    /// As [`Subsystem::largest_block`].
+    pub fn largest_block(&self) -> u32 {
+        self.0.largest_block()
+    }
+
     /// From now on completions wait for [`Controller::release`], so that the carrier can keep the
     /// state that they depend on before the host sees them.
     pub fn hold_completions(&mut self) {

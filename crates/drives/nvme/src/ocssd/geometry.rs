@@ -17,6 +17,7 @@ pub const GEOMETRY: AdminCommand = AdminCommand {
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: geometry,
 };
 

@@ -19,6 +19,7 @@ pub const WRITE: IoCommand = IoCommand {
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: Some(Operation::Write),
+    during_sanitize: false,
     execute: |io, memory, command| scalar(io, memory, command, true),
 };
 
@@ -28,6 +29,7 @@ pub const READ: IoCommand = IoCommand {
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: Some(Operation::Read),
+    during_sanitize: false,
     execute: |io, memory, command| scalar(io, memory, command, false),
 };
 
@@ -37,6 +39,7 @@ pub const DATASET_MANAGEMENT: IoCommand = IoCommand {
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: Some(Operation::Discard),
+    during_sanitize: false,
     execute: scalar_reset,
 };
 

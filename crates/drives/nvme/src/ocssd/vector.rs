@@ -23,6 +23,7 @@ pub const VECTOR_RESET: IoCommand = IoCommand {
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: vector_reset,
 };
 
@@ -32,6 +33,7 @@ pub const VECTOR_WRITE: IoCommand = IoCommand {
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: |io, memory, command| vector(io, memory, command, true),
 };
 
@@ -41,6 +43,7 @@ pub const VECTOR_READ: IoCommand = IoCommand {
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: |io, memory, command| vector(io, memory, command, false),
 };
 
@@ -50,6 +53,7 @@ pub const VECTOR_COPY: IoCommand = IoCommand {
     announced: Config::has_chunk_commands,
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: vector_copy,
 };
 

@@ -33,6 +33,7 @@ pub const DIRECTIVE_SEND: AdminCommand = AdminCommand {
     announced: |config, _| config.placement != Placement::None,
     identify: 1 << 5,
     counts_as: None,
+    during_sanitize: false,
     execute: directive_send,
 };
 
@@ -42,6 +43,7 @@ pub const DIRECTIVE_RECEIVE: AdminCommand = AdminCommand {
     announced: |config, _| config.placement != Placement::None,
     identify: 1 << 5,
     counts_as: None,
+    during_sanitize: false,
     execute: directive_receive,
 };
 

@@ -19,6 +19,7 @@ pub const IO_MANAGEMENT_RECEIVE: IoCommand = IoCommand {
     announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: io_management_receive,
 };
 
@@ -28,6 +29,7 @@ pub const IO_MANAGEMENT_SEND: IoCommand = IoCommand {
     announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: io_management_send,
 };
 

@@ -22,6 +22,7 @@ const fn command(opcode: u8, identify: u16, execute: crate::io::IoExecute) -> Io
         announced: |_, _| true,
         identify,
         counts_as: None,
+        during_sanitize: false,
         execute,
     }
 }

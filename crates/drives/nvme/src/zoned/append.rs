@@ -23,6 +23,7 @@ pub const ZONE_APPEND: IoCommand = IoCommand {
     announced: |_, set| set == CSI,
     identify: 0,
     counts_as: Some(Operation::Write),
+    during_sanitize: false,
     execute: zone_append,
 };
 

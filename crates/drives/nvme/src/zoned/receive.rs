@@ -30,6 +30,7 @@ pub const ZONE_MANAGEMENT_RECEIVE: IoCommand = IoCommand {
     announced: |_, set| set == CSI,
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: zone_management_receive,
 };
 

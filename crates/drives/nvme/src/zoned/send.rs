@@ -34,6 +34,7 @@ pub const ZONE_MANAGEMENT_SEND: IoCommand = IoCommand {
     announced: |_, set| set == CSI,
     identify: 0,
     counts_as: None,
+    during_sanitize: false,
     execute: zone_management_send,
 };
 

@@ -93,6 +93,9 @@ pub fn run(script: &[u8]) {
     };
     if flags & 32 != 0 {
         config.namespaces.extend(white_box(flags));
+    } else if flags & 64 != 0 {
+        let word = "8W/3W:1us:1us/idle:50mW:1us:5us/idle:5mW:3us:9us".to_owned();
+        config.power_states = word.try_into().expect("good states");
     }
     let ram = Ram(RefCell::new(vec![0; RAM]));
     let mut controller = Controller::new(config).expect("a good configuration");
@@ -310,10 +313,13 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
     ];
     const IO: [u8; 18] =
         [0, 1, 1, 1, 2, 2, 4, 5, 5, 8, 9, 0x0c, 0x12, 0x1d, 0x19, 0x19, 0x19, 0x55];
+    /// Firmware Commit and Download, Get LBA Status, logs and features of their own.
+    const TOOLS: [u8; 5] = [0x10, 0x11, 0x86, 2, 9];
     let queue = script.u8() % 4;
     let choice = usize::from(script.u8());
     let mut raw = [0; 64];
     raw[0] = match queue {
+        0 if choice >= 220 => TOOLS[choice % TOOLS.len()],
         0 if choice % 22 == 21 => 0x7c,
         0 => ADMIN[choice % 22],
         _ => IO[choice % 18],
@@ -356,6 +362,7 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
         }
     }
     match raw[4] {
+        _ if queue == 0 && choice >= 220 => tool(script, &mut raw),
         ZONED | OCSSD if queue != 0 && script.u8() < 220 => {
             white_box_command(script, ram, &mut raw);
         }
@@ -380,6 +387,27 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
     let doorbell = u64::from(queue) * 8;
     let _ = ram.write(3 * 4096 + doorbell, &value.to_le_bytes());
     controller.write_register(ram, 0x1000 + doorbell, &value.to_le_bytes());
+}
+
+/// Makes of a command one that a tool sends.
+fn tool(script: &mut Script<'_>, raw: &mut [u8; 64]) {
+    let choice = script.u8();
+    let (dword10, dword11) = match raw[0] {
+        // Telemetry, persistent events with each action, blocks that may be unreadable.
+        2 => {
+            let log = [7, 8, 13, 14][usize::from(choice % 4)];
+            (127 << 16 | u32::from(script.u8() % 4) << 8 | log, 0)
+        }
+        9 => ([2, 12][usize::from(choice % 2)], u32::from(script.u8() % 5)),
+        // All actions and slots; pieces of an image, of which many overlap.
+        0x10 => (u32::from(choice & 0x3f), 0),
+        0x11 => (u32::from(choice % 64), u32::from(script.u8() % 96)),
+        // A scan, or what is known.
+        _ => (u32::from(choice), 0),
+    };
+    raw[40..44].copy_from_slice(&dword10.to_le_bytes());
+    raw[44..48].copy_from_slice(&dword11.to_le_bytes());
+    raw[55] = 0x10 + script.u8() % 3;
 }
 
 /// Makes of a command one for zones or chunks, near those that are used.

@@ -35,8 +35,18 @@ pub fn table(heading: &str) -> BTreeMap<u8, Row> {
         let [_, code, name, here, qemu, why, _] = cells[..] else { panic!("cells: {line}") };
         let code = u8::from_str_radix(code.trim_matches('`').trim_end_matches('h'), 16).unwrap();
         let here: Vec<String> = here.split(", ").map(str::to_owned).collect();
-        let known =
-            ["yes", "no", "PCIe", "TCP", "shared", "zones", "FDP", "streams", "Open-Channel"];
+        let known = [
+            "yes",
+            "no",
+            "PCIe",
+            "TCP",
+            "shared",
+            "zones",
+            "FDP",
+            "streams",
+            "Open-Channel",
+            "power states",
+        ];
         let of = |place: &String| place.trim_start_matches("not ").to_owned();
         assert!(here.iter().map(of).all(|place| known.contains(&place.as_str())), "{line}");
         let qemu = match qemu {

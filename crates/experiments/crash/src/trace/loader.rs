@@ -49,7 +49,11 @@ impl<'a> Loader<'a> {
                 let log = self.log(drive, level);
                 (log.capacity, log.discard_zeroes) = (capacity, discard_zeroes);
                 log.zones = zones;
-                log.power_loss = power_loss;
+                // Again after a format. A format erases, so that what matters is not torn: the
+                // largest of all blocks, and units of whole ones.
+                if log.requests.is_empty() || log.power_loss.atomic_unit < power_loss.atomic_unit {
+                    log.power_loss = power_loss;
+                }
             }
             Frame::Request { drive, level, place, at, command, data } => {
                 let wrong = |what: &str| TraceError::Command { drive, what: what.into() };

@@ -32,12 +32,22 @@ pub struct NvmeController {
     controller: stasis_nvme::Controller,
     /// Completions since the drive was last asked for its health.
     since_health: u32,
+    /// The changes of the controller's state that the drive was told of.
+    told: Option<u64>,
 }
 
 impl NvmeController {
     /// On the bus.
     pub fn new(controller: stasis_nvme::Controller) -> Self {
-        Self { controller, since_health: 0 }
+        Self { controller, since_health: 0, told: None }
+    }
+
+    /// Tells the drive the size of its blocks, which a format changes.
+    fn tell_block_size(&mut self, drive: &mut dyn Layer) {
+        let changes = self.controller.state_changes();
+        if self.told.replace(changes) != Some(changes) {
+            drive.control().set_block_size(self.controller.largest_block());
+        }
     }
 
     /// Its PCI function.
@@ -79,6 +89,7 @@ impl DriveController for NvmeController {
             self.controller.set_health(memory, drive.control().health());
         }
         self.controller.write_register(memory, offset, data);
+        self.tell_block_size(drive);
     }
 
     fn vendor(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, now: Nanos) {
@@ -130,6 +141,7 @@ impl DriveController for NvmeController {
         let ended =
             Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
         io.code = self.controller.complete(memory, done.tag, ended, done.data);
+        self.tell_block_size(drive);
         // A comparison can fail where the drive has not.
         if io.code != 0 {
             io.status = IoStatus::Error;
@@ -138,5 +150,109 @@ impl DriveController for NvmeController {
 
     fn pop_interrupt(&mut self) -> Option<u16> {
         self.controller.pop_interrupt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use stasis_block::{Command, Delivery, PowerLoss};
+    use stasis_drive::{Control, Properties};
+
+    use super::*;
+    use crate::devices::drive::DriveDevice;
+
+    /// Does everything at once, and keeps the sizes of blocks that it is told.
+    struct Drive {
+        properties: Properties,
+        submitted: Vec<Request>,
+        block_sizes: Rc<RefCell<Vec<u32>>>,
+    }
+
+    impl Layer for Drive {
+        fn properties(&self) -> &Properties {
+            &self.properties
+        }
+
+        fn submit(&mut self, _: Nanos, request: Request) {
+            self.submitted.push(request);
+        }
+
+        fn next_event(&self) -> Option<Nanos> {
+            self.submitted.first().map(|_| 1)
+        }
+
+        fn advance(&mut self, _: Nanos, done: &mut Vec<Done>) {
+            done.extend(self.submitted.drain(..).map(|Request { tag, command, data, .. }| Done {
+                tag,
+                queue: 0,
+                command,
+                status: Status::Ok,
+                failed_at: 0,
+                data,
+                submit: 0,
+                order: 0,
+                at: 1,
+                delivery: Delivery::Once,
+            }));
+        }
+
+        fn in_flight(&self) -> usize {
+            self.submitted.len()
+        }
+
+        fn instant(&mut self, _: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
+            (Status::Ok, data)
+        }
+
+        fn control(&mut self) -> &mut dyn Control {
+            self
+        }
+    }
+
+    impl Control for Drive {
+        fn lower(&mut self) -> Option<&mut dyn Control> {
+            None
+        }
+
+        fn set_block_size(&mut self, bytes: u32) {
+            self.block_sizes.borrow_mut().push(bytes);
+        }
+    }
+
+    #[test]
+    fn a_format_tells_the_drive_its_blocks() {
+        let memory = GuestMemory::new(1 << 20, 0).unwrap();
+        let block_sizes = Rc::default();
+        let properties = Properties {
+            index: 0,
+            name: "disk".into(),
+            capacity: 1 << 20,
+            discard_zeroes: true,
+            barrier: None,
+            power_loss: PowerLoss::default(),
+        };
+        let drive =
+            Drive { properties, submitted: Vec::new(), block_sizes: Rc::clone(&block_sizes) };
+        let namespaces = vec![stasis_nvme::Namespace::new(2048, 512)];
+        let config = stasis_nvme::Config { namespaces, ..Default::default() };
+        let controller = stasis_nvme::Controller::new(config).unwrap();
+        let controller = Box::new(NvmeController::new(controller));
+        let mut device = DriveDevice::new(controller, Box::new(drive), None, false);
+        // Admin queues, and in the first entry Format NVM with blocks of 4096 bytes.
+        let mut format = [0; 64];
+        (format[0], format[4], format[40]) = (0x80, 1, 1);
+        memory.write(0x1000, &format).unwrap();
+        let registers: [(u64, u32); 5] =
+            [(0x24, 0x1f_001f), (0x28, 0x1000), (0x30, 0x2000), (0x14, 0x46_0001), (0x1000, 1)];
+        for (at, value) in registers {
+            device.write(&memory, 0, at, &value.to_le_bytes());
+        }
+        while let Some(at) = device.next_event() {
+            device.advance(&memory, at, false, |_| ());
+        }
+        assert_eq!(*block_sizes.borrow(), [512, 4096]);
     }
 }

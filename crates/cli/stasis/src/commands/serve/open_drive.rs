@@ -50,6 +50,7 @@ impl How {
             (spec.doorbells == Doorbells::default(), "doorbells"),
             (spec.scheduler.is_none(), "scheduler"),
             (spec.limits.is_none(), "limits"),
+            (!spec.power_states.is_choice(), "power-states"),
         ];
         if let Some((_, key)) = plain.iter().find(|(is_plain, _)| !is_plain) {
             bail!("`{key}` is of `stasis run`, and has no effect on a served drive: leave `{key}` out");

@@ -1,0 +1,131 @@
+//! Get LBA Status (NVM Command Set 1.0 section 5.2), and the LBA Status Information log (section
+//! 4.1.4.1): blocks that may be unreadable.
+
+use crate::command::{location, SubmissionEntry};
+use crate::config::Config;
+use crate::context::{AdminCommand, ControllerMut};
+use crate::extent::Extent;
+use crate::lba_status::{BlockList, Scan};
+use crate::namespaces::Namespaces;
+use crate::registered::{OF_NAMESPACE, SUPPORTED};
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+pub const GET_LBA_STATUS: AdminCommand = AdminCommand {
+    opcode: 0x86,
+    effects: SUPPORTED | OF_NAMESPACE,
+    announced: |config, _| is_offered(config),
+    identify: 1 << 9,
+    counts_as: None,
+    during_sanitize: false,
+    execute: get_lba_status,
+};
+
+/// Addresses of chunks have holes.
+fn is_offered(config: &Config) -> bool {
+    !config.has_chunks()
+}
+
+/// Action Type, in Dword 13 (figure 50).
+mod action {
+    pub const SCAN: u32 = 0x10;
+    pub const KNOWN: u32 = 0x11;
+}
+
+fn get_lba_status(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let io = &mut *controller.io;
+    if !is_offered(&io.config) {
+        return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
+    }
+    let namespace = io.namespace(command.nsid)?;
+    let lba = command.starting_lba();
+    let length = u64::from(command.cdw13 & 0xffff);
+    if lba >= namespace.blocks {
+        return Err(StatusCode::LbaOutOfRange.at(location::CDW10).of_block(lba));
+    }
+    let blocks = if length == 0 { namespace.blocks - lba } else { length };
+    let extent = Extent::new(namespace, lba, blocks, location::CDW10)?;
+    // In dwords, 0's based.
+    let room = (u64::from(command.cdw12) + 1).saturating_mul(4);
+    if room > u64::from(io.config.max_transfer) {
+        return Err(StatusCode::InvalidField.at(location::CDW12));
+    }
+    match command.cdw13 >> 24 {
+        action::KNOWN => {
+            let mut list = BlockList::new(room);
+            let block = u64::from(namespace.block_size);
+            let mut at = extent.offset;
+            let end = extent.offset + extent.length;
+            while let Some((start, stop)) = io.namespaces.next_unreadable(command.nsid, at..end) {
+                let (first, last) = (start / block, stop.div_ceil(block));
+                if !list.add(first, last - first) {
+                    break;
+                }
+                at = stop;
+            }
+            io.send_of(memory, command, &list.to_bytes(), room)?;
+            Ok(Outcome::Done(0))
+        }
+        action::SCAN => {
+            controller.check_access()?;
+            let io = &mut *controller.io;
+            if !io.lba_scans.has_room() {
+                return Err(StatusCode::InternalError.into());
+            }
+            let segments = io.buffers.segments_of(memory, command, room as usize)?;
+            io.lba_scans.begin(Scan {
+                id: command.id(),
+                nsid: command.nsid,
+                at: extent.offset,
+                end: extent.offset + extent.length,
+                found: BlockList::new(room),
+                segments,
+                room,
+                asked: false,
+            });
+            controller.go_on_scan(memory, command.id());
+            Ok(Outcome::Pending)
+        }
+        _ => Err(StatusCode::InvalidField.at(location::CDW13 + 3)),
+    }
+}
+
+/// The log: of each namespace with such blocks the ranges that are known, which Get LBA Status
+/// reports without a scan.
+pub fn log_page(namespaces: &Namespaces) -> Vec<u8> {
+    const HEAD: usize = 16;
+    /// Action Type for Get LBA Status that is recommended.
+    const RECOMMENDED: u8 = action::KNOWN as u8;
+    let mut log = vec![0; HEAD];
+    let (mut elements, mut all) = (0u32, 0u64);
+    for (nsid, namespace) in namespaces.iter() {
+        let block = u64::from(namespace.block_size);
+        let ranges: Vec<_> = namespaces.unreadable(nsid).collect();
+        if ranges.is_empty() {
+            continue;
+        }
+        elements += 1;
+        log.extend(nsid.to_le_bytes());
+        log.extend((ranges.len() as u32).to_le_bytes());
+        log.extend([RECOMMENDED, 0, 0, 0, 0, 0, 0, 0]);
+        for (start, end) in ranges {
+            let (first, last) = (start / block, end.div_ceil(block));
+            all += last - first;
+            log.extend(first.to_le_bytes());
+            log.extend(u32::try_from(last - first).unwrap_or(u32::MAX).to_le_bytes());
+            log.extend([0; 4]);
+        }
+    }
+    let length = log.len() as u32;
+    log[0..4].copy_from_slice(&length.to_le_bytes());
+    log[4..8].copy_from_slice(&elements.to_le_bytes());
+    // Blocks in all; what was never scanned is not counted.
+    let all = u32::try_from(all).unwrap_or(u32::MAX);
+    log[8..12].copy_from_slice(&all.to_le_bytes());
+    log[14..16].copy_from_slice(&namespaces.unreadable_changes().to_le_bytes());
+    log
+}
