@@ -6,6 +6,8 @@ use stasis_crash_test::power_cut::When;
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, GuestSpec};
 use stasis_report::Ios;
 
+use crate::commands::moment::MomentArguments;
+
 /// Characters of a line of the keys, which man(1) indents by seven.
 const KEYS_WIDTH: usize = 73;
 
@@ -168,21 +170,34 @@ for you, its time passes as the wall clock's; what it computes takes the virtual
 in `stasis run`, so under the engine exact a busy guest is slow to look at. exit or Ctrl-D ends it.
 Ctrl-] three times ends a guest that hangs.
 
+With --at, --at-io, --at-output, --at-function or --at-end the run of the experiment, or the one
+that has left the results, goes to that moment under the engine exact, and is another from there on:
+the shell, or COMMAND, runs in the guest beside its command, whose output is no longer shown. Where
+standard input or output is no terminal, COMMAND runs without one. The results stay as they are.
+
 Examples:
   stasis shell
   stasis shell --drive model=samsung-980-pro,medium=ram:1GiB
   stasis shell experiment.toml
   stasis shell --root image.tar -- /bin/ash -l
+  stasis shell --at 1.25s results
+  stasis shell --at-io drive0:1234 results -- ps -eo pid,stat,wchan,args
 
 Exit status: that of the shell; 124 if a time limit was reached, 125 if the machine failed, 126 or
 127 if the shell could not be started, 130 if it was stopped."
 )]
 pub struct ShellArguments {
-    /// An experiment file; its command is left out
-    #[arg(value_name = "EXPERIMENT.toml")]
+    /// An experiment file; its command is left out. At a moment: one with a command, or a folder
+    /// of results
+    #[arg(value_name = "EXPERIMENT.toml|RESULTS")]
     pub experiment: Option<PathBuf>,
     #[command(flatten)]
     pub machine: MachineArguments,
+    #[command(flatten)]
+    pub moment: MomentArguments,
+    /// At a moment: the machine whose guest it is [default: the first]
+    #[arg(long = "machine", value_name = "NAME")]
+    pub on: Option<String>,
     /// Folder for the results [default: none are kept]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,

@@ -238,7 +238,7 @@ pub fn main() -> Result<ExitCode> {
     match command {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
         Command::On(arguments) => commands::on::main(*arguments, quiet),
-        Command::Shell(arguments) => commands::guest_shell::main(*arguments, quiet),
+        Command::Shell(arguments) => commands::guest_shell::main(*arguments, made, quiet),
         Command::Debug(arguments) => commands::debug::main(*arguments, made, quiet),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
         Command::Sim(arguments) => stasis_simulation::main(&arguments, quiet),

@@ -164,7 +164,8 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
             [1] => Stage::Calibrating,
             [2] => Stage::Booting,
             [3] => Stage::Running,
-            [4] => Stage::Collecting,
+            [4] => Stage::Branching,
+            [5] => Stage::Collecting,
             _ => return Err(FrameError::Payload("stage")),
         }),
         b'p' => RunEvent::Progress(u64::from_le_bytes(
@@ -281,6 +282,8 @@ mod tests {
             prop::collection::vec(record, 0..9).prop_map(RunEvent::Ios),
             ".*".prop_map(RunEvent::Failed),
             Just(RunEvent::Stage(Stage::Running)),
+            Just(RunEvent::Stage(Stage::Branching)),
+            Just(RunEvent::Stage(Stage::Collecting)),
         ]
     }
 

@@ -85,8 +85,10 @@ pub enum Stage {
     Booting = 2,
     /// The command runs.
     Running = 3,
+    /// Another command runs from here on, beside the run's: it is another run now.
+    Branching = 4,
     /// The command has ended; its results are being fetched.
-    Collecting = 4,
+    Collecting = 5,
 }
 
 /// Destination of a run's entries.

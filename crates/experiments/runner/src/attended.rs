@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use stasis_channel::{Keyboard, SharedKeyboard, Typed, WindowSize};
+use stasis_channel::{Job, Keyboard, SharedKeyboard, Typed, WindowSize};
 
 /// The terminal that a command runs on.
 #[derive(Debug, Clone)]
@@ -17,6 +17,12 @@ pub struct Attended {
 }
 
 impl Attended {
+    /// Has a job's command run on it.
+    pub(crate) fn apply(&self, job: &mut Job) {
+        job.terminal = Some(self.window);
+        job.environment.insert("TERM".into(), self.kind.clone());
+    }
+
     /// The keyboard for a machine in this process.
     #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
     pub(crate) fn local(&self) -> Box<dyn Keyboard> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail, Result};
 use stasis_experiment::Engine;
+use stasis_report::Drive;
 use stasis_run_events::{Moment, SharedDebugger};
 
 /// The debugger of a run.
@@ -24,18 +25,18 @@ pub enum At {
     Io(String, u64),
 }
 
-impl Debugged {
-    /// The moment in a run of `drives` under `engine`.
+impl At {
+    /// The moment in a run of `drives` under `engine`, of which `what` takes hold there.
     ///
     /// # Errors
-    /// If there is no such drive, or the engine has no debugger.
-    pub(crate) fn moment(&self, engine: Engine, drives: &[stasis_report::Drive]) -> Result<Moment> {
+    /// If there is no such drive, or the engine does not stop where it is told to.
+    pub(crate) fn moment(&self, what: &str, engine: Engine, drives: &[Drive]) -> Result<Moment> {
         if engine != Engine::Exact {
-            bail!("a debugger needs the engine exact, which repeats runs: --engine exact");
+            bail!("{what} needs the engine exact, which repeats runs: --engine exact");
         }
-        match &self.at {
-            At::Moment(moment) => Ok(moment.clone()),
-            At::Io(name, order) => {
+        match self {
+            Self::Moment(moment) => Ok(moment.clone()),
+            Self::Io(name, order) => {
                 let drive =
                     drives.iter().position(|drive| drive.name == *name).ok_or_else(|| {
                         let names: Vec<_> =
@@ -45,6 +46,16 @@ impl Debugged {
                 Ok(Moment::Io { drive: u16::try_from(drive)?, order: *order })
             }
         }
+    }
+}
+
+impl Debugged {
+    /// The moment in a run of `drives` under `engine`.
+    ///
+    /// # Errors
+    /// If there is no such drive, or the engine has no debugger.
+    pub(crate) fn moment(&self, engine: Engine, drives: &[Drive]) -> Result<Moment> {
+        self.at.moment("a debugger", engine, drives)
     }
 
     /// The wire, for one more holder.

@@ -70,12 +70,12 @@ impl Inputs for Items<'_> {
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
         Box::new(|| {
             let mut later = Later::take()?;
-            let LaterJob { jobs, moment, profile } =
+            let LaterJob { jobs, moment, branch, profile } =
                 serde_json::from_slice(&later.job).context("cannot read the commands")?;
             let files = later.input(input::FILES)?.unwrap_or_default();
             let again = later.input(Input::AGAIN)?;
             let debug = moment.map(|moment| DebugJob { moment, again });
-            Ok(Commands { jobs, files, debug, profile })
+            Ok(Commands { jobs, files, debug, branch, profile })
         })
     }
 }

@@ -33,6 +33,7 @@
 
 mod attended;
 pub mod batch;
+mod branched;
 pub mod controller;
 mod debugged;
 pub mod engine;
@@ -68,6 +69,7 @@ pub mod software_host;
 pub mod trace;
 
 pub use attended::Attended;
+pub use branched::Branched;
 pub use debugged::{At, Debugged};
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
@@ -78,4 +80,5 @@ pub use profiled::Profiled;
 pub use program::enter;
 pub use relay::OUTPUT_FILE;
 pub use run::{Results, Runner, STDIN_FILE};
+pub use stasis_channel::Call;
 pub use trace::TraceOptions;

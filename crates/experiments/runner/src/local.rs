@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, Context, Result};
-use stasis_channel::{Job, Keyboard};
+use stasis_channel::{Branch, Job, Keyboard};
 use stasis_crash::TraceStream;
 use stasis_experiment::{
     CpuSpeed, FaultTrigger, MachineFailure, MachineFailureKind, MachinePause, Trigger,
@@ -56,6 +56,8 @@ pub struct Commands {
     pub files: Vec<u8>,
     /// The wishes of a debugger, if one takes hold of the run.
     pub debug: Option<DebugJob>,
+    /// What runs from the debugger's moment on in its place, if anything.
+    pub branch: Option<Branch>,
     /// The samples to take of the run, if any are.
     pub profile: Option<ProfileJob>,
 }
@@ -218,8 +220,9 @@ pub fn run(
     let debug = inputs.debugger().map(|wire| {
         let jobs = Arc::clone(&jobs);
         Box::new(move || {
-            let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).commands.debug.take()?;
-            Some(DebugConfig { job, wire })
+            let commands = &mut jobs.lock().unwrap_or_else(PoisonError::into_inner).commands;
+            let (job, branch) = (commands.debug.take()?, commands.branch.take());
+            Some(DebugConfig { job, branch, wire })
         }) as stasis_machine::DebugSource
     });
     let profile = Box::new({

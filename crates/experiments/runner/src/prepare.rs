@@ -19,6 +19,7 @@ use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec};
 
 use crate::attended::Attended;
+use crate::branched::Branched;
 use crate::debugged::Debugged;
 use crate::event::SharedObserver;
 use crate::keep::{Before, Keep};
@@ -53,6 +54,8 @@ pub struct RunSetup<'a> {
     pub terminal: Option<&'a Attended>,
     /// The debugger, if one takes hold of the run.
     pub debugged: Option<&'a Debugged>,
+    /// The branch of the run, if it becomes another.
+    pub branched: Option<&'a Branched>,
     /// The profile of the run, if its processors are sampled.
     pub profiled: Option<&'a Profiled>,
     /// Whether and where the drives are traced.
@@ -168,6 +171,11 @@ impl<'a> RunSetup<'a> {
             }
         }
         let debug = self.debugged.map(|debugged| debugged.moment(self.engine, &shown));
+        let branch = self.branched.map(|branched| branched.plan(self.engine, &shown, &machines));
+        let (debug, branch) = match branch.transpose()? {
+            Some((moment, branch)) => (Some(moment), Some(branch)),
+            None => (debug.transpose()?, None),
+        };
         let profile = self.profiled.map(|profiled| profiled.job(self.engine));
         let plan = RunPlan {
             machines,
@@ -178,7 +186,8 @@ impl<'a> RunSetup<'a> {
             virtual_limit: experiment.virtual_limit,
             trace: self.trace.is_some(),
             timeline: self.timeline,
-            debug: debug.transpose()?,
+            debug,
+            branch,
             profile: profile.transpose()?,
             fault: self.trace.and_then(|trace| trace.fault),
             root: root.as_ref().map(|root| PlannedRoot {
@@ -238,8 +247,7 @@ impl<'a> RunSetup<'a> {
             self.trace.is_some() || experiment.faults.iter().any(|fault| fault.at_output.is_some());
         job.asks = experiment.is_asked_for_faults();
         if let Some(terminal) = self.terminal {
-            job.terminal = Some(terminal.window);
-            job.environment.insert("TERM".into(), terminal.kind.clone());
+            terminal.apply(&mut job);
         }
         job.vcpus = spec.vcpus;
         job.drives = device_names(drives.iter().map(|drive| drive.spec.interface));

@@ -277,7 +277,7 @@ impl EventSink for Relay<'_> {
                     Stage::Collecting => {
                         self.command_wall = self.running.map(|since| since.elapsed());
                     }
-                    Stage::Preparing | Stage::Calibrating | Stage::Booting => {}
+                    Stage::Preparing | Stage::Calibrating | Stage::Booting | Stage::Branching => {}
                 }
                 self.stage = stage;
                 self.observer.event(Event::Stage(stage))?;

@@ -17,6 +17,7 @@ use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::attended::Attended;
+use crate::branched::Branched;
 use crate::debugged::Debugged;
 use crate::engine;
 use crate::event::{Observer, SharedObserver};
@@ -45,6 +46,7 @@ pub struct Runner<'a> {
     trace: Option<&'a TraceOptions>,
     terminal: Option<&'a Attended>,
     debugged: Option<&'a Debugged>,
+    branched: Option<&'a Branched>,
     profiled: Option<&'a Profiled>,
     checked: bool,
     inputs: Vec<PathBuf>,
@@ -83,6 +85,7 @@ impl<'a> Runner<'a> {
             trace: None,
             terminal: None,
             debugged: None,
+            branched: None,
             profiled: None,
             checked: true,
             inputs: Vec::new(),
@@ -167,6 +170,12 @@ impl<'a> Runner<'a> {
         Self { debugged: Some(debugged), ..self }
     }
 
+    /// The run becomes another at a moment: the branch's command runs from there on, and the run
+    /// ends with it. [`stasis_run_events::Stage::Branching`] is reported as it begins.
+    pub fn branched(self, branched: &'a Branched) -> Self {
+        Self { branched: Some(branched), ..self }
+    }
+
     /// Runs the experiment to its end.
     ///
     /// # Errors
@@ -218,6 +227,7 @@ impl<'a> Runner<'a> {
             engine,
             terminal: self.terminal,
             debugged: self.debugged,
+            branched: self.branched,
             profiled: self.profiled,
             trace: self.trace,
             timeline: self.timeline,

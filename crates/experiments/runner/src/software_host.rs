@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use stasis_channel::Branch;
 use stasis_drive::faults::MAX_OLD_BYTES;
 use stasis_drive::power_cut::MAX_UNSETTLED;
 use stasis_drive::DriveFaultKind;
@@ -55,6 +56,9 @@ pub struct LaterJob {
     pub jobs: Vec<stasis_channel::Job>,
     /// The moment at which a debugger takes hold.
     pub moment: Option<Moment>,
+    /// What runs from that moment on in place of a debugger.
+    #[serde(default)]
+    pub branch: Option<Branch>,
     /// The samples to take of the run.
     pub profile: Option<ProfileJob>,
 }
@@ -182,6 +186,7 @@ pub fn run(
     let images: Vec<PathBuf> =
         plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
     let (moment, profile) = (plan.debug.take(), plan.profile.take());
+    let branch = plan.branch.take();
     let once = once(&plan, setup.terminal.is_some());
     let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     for machine in &mut plan.machines {
@@ -193,10 +198,12 @@ pub fn run(
         keeps: host.drives.is_empty(),
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,
-        later: serde_json::to_vec(&LaterJob { jobs, moment, profile })
+        later: serde_json::to_vec(&LaterJob { jobs, moment, branch, profile })
             .context("cannot write the commands")?,
     };
-    let keyboard = setup.terminal.map(|terminal| Arc::clone(&terminal.keyboard));
+    let of_branch = setup.branched.and_then(|branched| branched.terminal.as_ref());
+    let terminal = setup.terminal.or(of_branch);
+    let keyboard = terminal.map(|terminal| Arc::clone(&terminal.keyboard));
     let source = root.map(|root| -> stasis_emulated_host::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });

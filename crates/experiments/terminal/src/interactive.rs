@@ -65,6 +65,9 @@ pub struct Interactive {
     inner: Terminal,
     tty: Arc<Tty>,
     attended: Attended,
+    /// The stage at which the terminal becomes the guest's, and whether it has.
+    begins: Stage,
+    has_begun: bool,
 }
 
 impl Interactive {
@@ -91,7 +94,14 @@ impl Interactive {
         };
         let kind = std::env::var("TERM").unwrap_or_else(|_| "dumb".into());
         let attended = Attended { keyboard: Arc::new(Mutex::new(keys)), window, kind };
-        Ok(Self { inner: Terminal::new(console), tty, attended })
+        let (begins, has_begun) = (Stage::Running, false);
+        Ok(Self { inner: Terminal::new(console), tty, attended, begins, has_begun })
+    }
+
+    /// The terminal is the guest's from a branch of the run on.
+    pub fn of_branch(mut self) -> Self {
+        self.begins = Stage::Branching;
+        self
     }
 
     /// The terminal for a run.
@@ -109,8 +119,9 @@ impl Drop for Interactive {
 impl Observer for Interactive {
     fn event(&mut self, event: Event<'_>) -> io::Result<()> {
         match event {
-            Event::Stage(Stage::Running) => {
+            Event::Stage(stage) if stage == self.begins => {
                 self.inner.event(event)?;
+                self.has_begun = true;
                 self.tty.give()
             }
             Event::Stage(Stage::Collecting) | Event::Ended => {
@@ -118,7 +129,7 @@ impl Observer for Interactive {
                 self.inner.event(event)
             }
             // The line of progress would lie over the guest's.
-            Event::VirtualTime(_) => Ok(()),
+            Event::VirtualTime(_) if self.has_begun => Ok(()),
             event => self.inner.event(event),
         }
     }

@@ -9,6 +9,7 @@
 //! - A terminal that was given to a guest is restored at the program's end, of any kind but
 //!   SIGKILL.
 
+mod branched;
 mod interactive;
 pub mod progress;
 mod run;
@@ -19,6 +20,7 @@ use std::io::{self, ErrorKind, Write};
 use anyhow::{Context, Result};
 use stasis_guest_image::{Guest, Recipe};
 
+pub use branched::Branched;
 pub use interactive::Interactive;
 use progress::Steps;
 pub use run::Terminal;

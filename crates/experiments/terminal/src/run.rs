@@ -39,6 +39,7 @@ impl Terminal {
             Stage::Preparing => self.steps.step("filling the guest's memory", None),
             Stage::Calibrating => self.steps.step("measuring the cost of exits", None),
             Stage::Booting => self.steps.step("booting", None),
+            Stage::Branching => self.steps.done(),
             Stage::Running => {
                 self.since = Instant::now();
                 self.steps.done();
@@ -48,7 +49,7 @@ impl Terminal {
     }
 
     fn virtual_time(&mut self, now: Nanos) {
-        if self.stage != Stage::Running {
+        if !matches!(self.stage, Stage::Running | Stage::Branching) {
             return;
         }
         let started = *self.started_virtual.get_or_insert(now);

@@ -195,13 +195,27 @@ impl<T: Transport> Client<T> {
         self.call(kind::ORDERED, 4).map(drop)
     }
 
-    /// The command has ended with `status`.
+    /// The agent was called: asks for what is to run beside the command.
+    ///
+    /// # Errors
+    /// The machine refuses, or its answer is no job.
+    pub fn branch(&mut self) -> Result<Option<Job>, ClientError> {
+        let kind = kind::BRANCH;
+        match self.call(kind, 0)? {
+            [] => Ok(None),
+            json => serde_json::from_slice(json)
+                .map(Some)
+                .map_err(|e| ClientError::Malformed { kind, cause: e.to_string() }),
+        }
+    }
+
+    /// The command has ended with `status`. Whether something else is to run ([`Client::branch`]).
     ///
     /// # Errors
     /// The machine refuses.
-    pub fn exited(&mut self, status: u8) -> Result<(), ClientError> {
+    pub fn exited(&mut self, status: u8) -> Result<bool, ClientError> {
         self.payload()[..4].copy_from_slice(&u32::from(status).to_le_bytes());
-        self.call(kind::EXITED, 4).map(drop)
+        self.call(kind::EXITED, 4).map(|answer| !answer.is_empty())
     }
 
     /// The command could not be started; `status` is 126 or 127.

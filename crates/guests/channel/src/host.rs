@@ -187,6 +187,7 @@ impl Host {
             | Request::Fault { .. }
             | Request::Orders
             | Request::Ordered { .. }
+            | Request::Branch
             | Request::Log { .. } => {}
         }
         Ok(request)
@@ -206,6 +207,11 @@ impl Host {
         }
     }
 
+    /// What the guest has asked for by [`Request::Branch`] runs now, as its command does.
+    pub fn branch(&mut self) {
+        self.phase = Phase::Running;
+    }
+
     /// Whether a job is under way: handed over, and its end not reported yet.
     pub fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Preparing | Phase::Running)
@@ -223,7 +229,7 @@ impl Host {
         kind: u32,
         length: u32,
     ) -> Result<(), ProtocolError> {
-        if !(kind::HELLO..=kind::ORDERED).contains(&kind) {
+        if !(kind::HELLO..=kind::BRANCH).contains(&kind) {
             return Err(ProtocolError::Unknown { kind });
         }
         let size = length as usize;
@@ -257,6 +263,9 @@ impl Host {
             | Request::Orders
             | Request::Ordered { .. }
             | Request::Exited { .. } => self.phase == Phase::Running,
+            Request::Branch => {
+                matches!(self.phase, Phase::Running | Phase::Collecting) && !self.results_ended
+            }
             Request::NotStarted { .. } => matches!(self.phase, Phase::Preparing | Phase::Running),
             Request::Results { .. } => self.phase == Phase::Collecting && !self.results_ended,
             Request::Log { .. } => self.phase != Phase::Finished,
@@ -293,6 +302,7 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
         kind::STARTED if payload.is_empty() => Request::Started,
         kind::TYPED if payload.is_empty() => Request::Typed,
         kind::ORDERS if payload.is_empty() => Request::Orders,
+        kind::BRANCH if payload.is_empty() => Request::Branch,
         kind::ORDERED => match take_u32(payload)? {
             (number, []) => Request::Ordered { number: u16::try_from(number).ok()? },
             _ => return None,

@@ -10,6 +10,7 @@
 //! or allocate more than the mailbox's size.
 
 pub mod application_hint;
+mod branch;
 mod client;
 mod host;
 mod job;
@@ -17,6 +18,7 @@ mod message;
 mod orders;
 mod terminal;
 
+pub use branch::{Branch, Call};
 pub use client::{Client, ClientError, InputReader, ResultsWriter, Transport};
 pub use host::{Host, Mailbox, ProtocolError};
 pub use job::{CheckedDisk, Job, NetworkInterface, RootDevice};

@@ -21,6 +21,7 @@ pub(crate) mod kind {
     pub const FAULT: u32 = 15;
     pub const ORDERS: u32 = 16;
     pub const ORDERED: u32 = 17;
+    pub const BRANCH: u32 = 18;
 }
 
 /// Where the command wrote a piece of its output.
@@ -87,8 +88,12 @@ pub enum Request<'a> {
         /// Number of the fault.
         number: u16,
     },
+    /// The agent was called, or told to ask at the command's end. Answer: [`Response::Job`], which
+    /// is to run beside the command; or [`Response::Done`], if there is none.
+    Branch,
     /// The command has ended. Status as a shell gives it: the exit code, or
-    /// 128 + the signal's number.
+    /// 128 + the signal's number. Answer: [`Response::Done`]; or [`Response::Bytes`], if the agent is to
+    /// ask for what runs next ([`Request::Branch`]).
     Exited {
         /// 0 to 255.
         status: u8,

@@ -121,6 +121,7 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(1, &2u32.to_le_bytes()), 0);
     assert_eq!(tell(1, &2u32.to_le_bytes()), 3, "only one greeting");
     assert_eq!(tell(13, &[1]), 1, "a payload where none belongs");
+    assert_eq!(tell(18, &[]), 3, "nothing runs yet beside which something could");
     assert_eq!(tell(13, &[]), 0);
     assert_eq!(tell(2, &0u32.to_le_bytes()), 1, "no room for an answer");
     assert_eq!(tell(4, &[1, 0, 0, 0, b'x']), 3, "output of no command");
@@ -141,16 +142,21 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(16, &[]), 0);
     assert_eq!(tell(17, &65_536u32.to_le_bytes()), 1, "no such fault");
     assert_eq!(tell(17, &7u32.to_le_bytes()), 0);
+    assert_eq!(tell(18, &[0]), 1, "a payload where none belongs");
+    assert_eq!(tell(18, &[]), 0);
     assert_eq!(tell(5, &256u32.to_le_bytes()), 1, "no such status");
     assert_eq!(tell(6, &[127, 0, 0, 0, b'n', 0xff]), 0);
     assert_eq!(tell(5, &0u32.to_le_bytes()), 3, "it has ended already");
+    assert_eq!(tell(18, &[]), 0, "what it left behind runs yet");
+    assert_eq!(tell(5, &0u32.to_le_bytes()), 3, "nothing else has run since");
     assert_eq!(tell(7, b"tar"), 0);
     assert_eq!(tell(7, &[]), 0);
     assert_eq!(tell(7, b"more"), 3, "after the end");
     assert_eq!(tell(14, &[]), 3, "nobody types after the end");
     assert_eq!(tell(15, b"cut"), 3, "no fault after the end");
     assert_eq!(tell(16, &[]), 3, "no orders after the end");
-    assert_eq!(tell(18, &[]), 2);
+    assert_eq!(tell(18, &[]), 3, "everything is over");
+    assert_eq!(tell(19, &[]), 2);
     assert_eq!(tell(u32::MAX, &[]), 2);
     assert_eq!(tell(9, &[]), 0);
     assert_eq!(tell(8, b"x"), 3);
@@ -169,10 +175,62 @@ fn what_the_machine_was_told() {
             "Fault { text: \"cut \u{fffd}\" }",
             "Orders",
             "Ordered { number: 7 }",
+            "Branch",
             "NotStarted { status: 127, message: \"n\u{fffd}\" }",
+            "Branch",
             "Finished"
         ]
     );
+}
+
+/// A machine that has something to run beside the command, once.
+struct Branching {
+    machine: Machine,
+    branch: Option<Job>,
+}
+
+impl Transport for Branching {
+    fn mailbox(&mut self) -> &mut [u8] {
+        &mut self.machine.memory
+    }
+
+    fn ring(&mut self) {
+        let memory = self.machine.memory.as_mut_slice();
+        let is_wanted = self.branch.is_some();
+        match self.machine.host.receive(memory) {
+            Ok(Request::Branch) => match self.branch.take() {
+                Some(job) => {
+                    self.machine.host.branch();
+                    Host::respond(memory, Response::Job(&job));
+                }
+                None => Host::respond(memory, Response::Done),
+            },
+            Ok(Request::Exited { .. }) if is_wanted => Host::respond(memory, Response::Bytes(&[1])),
+            Ok(Request::Hello) => Host::respond(memory, Response::Job(&self.machine.job)),
+            Ok(_) => Host::respond(memory, Response::Done),
+            Err(_) => {}
+        }
+    }
+}
+
+#[test]
+fn a_branch_runs_as_the_command_does() {
+    for ends_first in [false, true] {
+        let branch = Job::new(vec!["ps".into()]);
+        let machine = Branching { machine: Machine::new(vec![]), branch: Some(branch.clone()) };
+        let mut client = Client::new(machine);
+        client.hello().unwrap();
+        client.started().unwrap();
+        if ends_first {
+            assert!(client.exited(1).unwrap(), "something else is to run");
+        }
+        assert_eq!(client.branch().unwrap(), Some(branch));
+        client.log("it runs").unwrap();
+        assert_eq!(client.branch().unwrap(), None, "there is one only");
+        assert!(!client.exited(7).unwrap());
+        client.results().finish().unwrap();
+        client.finished().unwrap();
+    }
 }
 
 #[test]

@@ -28,24 +28,66 @@ const ENVIRONMENT: [(&str, &str); 4] =
 /// Debian's path for root (login.defs, ENV_SUPATH).
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The signal by which the machine calls (`stasis_channel::Call`).
+const CALL: Signal = Signal::SIGINT;
+
 /// The right to reboot(2) and kexec_load(2) (Linux, include/uapi/linux/capability.h).
 const CAP_SYS_BOOT: libc::c_ulong = 22;
 
 /// Runs the job's command to its end and reports the end to the machine.
 pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
-    if let Some(window) = job.terminal {
-        return crate::terminal::run(client, job, window);
+    beside(client, job, None)
+}
+
+/// The same, beside a command whose faults go on, if there is one: in a branch of its run.
+fn beside<T: Transport>(
+    client: &mut Client<T>,
+    job: &Job,
+    first: Option<Faults>,
+) -> Result<(), AgentError> {
+    match job.terminal {
+        Some(window) => crate::terminal::run(client, job, window, first),
+        None => on_pipes(client, job, first),
     }
+}
+
+/// The machine has called, or says that something else is to run: that runs to its end. Whether
+/// there was anything.
+pub(crate) fn branch<T: Transport>(
+    client: &mut Client<T>,
+    faults: &mut Option<Faults>,
+    pipes: impl Iterator<Item = OwnedFd>,
+) -> Result<bool, AgentError> {
+    // Any process of root's can call.
+    let Some(job) = client.branch()? else { return Ok(false) };
+    crate::kernel::come_first()?;
+    // Nobody asks for the first command's output any more; it must not wait for a reader.
+    for pipe in pipes {
+        let _ = fcntl(&pipe, FcntlArg::F_SETFL(OFlag::empty()));
+        std::thread::spawn(|| io::copy(&mut fs::File::from(pipe), &mut io::sink()));
+    }
+    beside(client, &job, faults.take()).map(|()| true)
+}
+
+/// Runs a command whose output goes through pipes.
+fn on_pipes<T: Transport>(
+    client: &mut Client<T>,
+    job: &Job,
+    first: Option<Faults>,
+) -> Result<(), AgentError> {
     let mut command = match assemble(job) {
         Ok(command) => command,
         Err((status, message)) => return Ok(client.not_started(status, &message)?),
     };
-    let orphans = child_signals()?;
-    let mut faults = Faults::of(job)?;
+    let signals = own_signals()?;
+    let is_branch = first.is_some();
+    let mut faults = Some(first.map_or_else(|| Faults::of(job), Ok)?);
     if job.prompt_output || job.ordered {
         crate::kernel::come_first()?;
     }
-    client.started()?;
+    if !is_branch {
+        client.started()?;
+    }
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -60,7 +102,7 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
     ];
     let mut limit = Limit::new(job.limit_ms);
     loop {
-        if wait(&orphans, &pipes, &faults, limit.left())? {
+        if wait(&signals, &pipes, faults.as_ref(), limit.left())? {
             // Its session is its own; processes that have left the session are killed after its
             // end.
             limit.reached = true;
@@ -68,7 +110,7 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
         }
         // Asked first: the command's output before its end is in the pipes by now, and is taken out
         // below.
-        let status = reap(&orphans, pid);
+        let Reaped { status, called } = reap(&signals, pid);
         let mut written = false;
         for slot in &mut pipes {
             if let Some(pipe) = slot {
@@ -79,13 +121,21 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
                 }
             }
         }
-        faults.attend(client, written)?;
-        if let Some(status) = status {
-            if limit.reached {
-                client.log(&format!("the command ran longer than {} ms", job.limit_ms))?;
-                return Ok(client.exited(OUT_OF_TIME)?);
+        if let Some(faults) = &mut faults {
+            faults.attend(client, written)?;
+        }
+        let wanted = match status {
+            Some(status) => {
+                if limit.reached {
+                    client.log(&format!("the command ran longer than {} ms", job.limit_ms))?;
+                }
+                client.exited(if limit.reached { OUT_OF_TIME } else { status })?
             }
-            return Ok(client.exited(status)?);
+            None => called && !is_branch,
+        };
+        let ends = pipes.iter_mut().filter_map(Option::take).map(|pipe| pipe.end);
+        if wanted && branch(client, &mut faults, ends)? || status.is_some() {
+            return Ok(());
         }
     }
 }
@@ -128,13 +178,13 @@ pub(crate) fn kill_the_rest() -> Vec<String> {
         // There is none.
         return Vec::new();
     }
-    let Ok(orphans) = child_signals() else { return those_left() };
+    let Ok(signals) = own_signals() else { return those_left() };
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) => {
-                let mut waiting = [PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
+                let mut waiting = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
                 match poll(&mut waiting, PollTimeout::from(TIMEOUT_MS)) {
-                    Ok(n) if n > 0 => while let Ok(Some(_)) = orphans.read_signal() {},
+                    Ok(n) if n > 0 => while let Ok(Some(_)) = signals.read_signal() {},
                     _ => return those_left(),
                 }
             }
@@ -251,29 +301,30 @@ pub(crate) fn not_executable(name: &str, error: &io::Error) -> (u8, String) {
     }
 }
 
-/// A descriptor that becomes readable when a child ends.
-pub(crate) fn child_signals() -> Result<SignalFd, AgentError> {
+/// A descriptor that becomes readable when a child ends, or the machine calls.
+pub(crate) fn own_signals() -> Result<SignalFd, AgentError> {
     let error = |e: Errno| AgentError::new("watch", "child processes", e);
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGCHLD);
+    signals.add(CALL);
     // The command gets an empty mask again.
     signals.thread_block().map_err(error)?;
     SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(error)
 }
 
-/// Sleeps until a child has ended or a pipe has something; true if neither has
+/// Sleeps until a child has ended, the machine calls, or a pipe has something; true if none has
 /// happened within `limit`.
 fn wait(
-    orphans: &SignalFd,
+    signals: &SignalFd,
     pipes: &[Option<Pipe>; 2],
-    faults: &Faults,
+    faults: Option<&Faults>,
     limit: PollTimeout,
 ) -> Result<bool, AgentError> {
     let mut waiting =
-        std::array::from_fn::<_, 5, _>(|_| PollFd::new(orphans.as_fd(), PollFlags::POLLIN));
+        std::array::from_fn::<_, 5, _>(|_| PollFd::new(signals.as_fd(), PollFlags::POLLIN));
     let mut count = 1;
     let pipes = pipes.iter().flatten().map(|pipe| pipe.end.as_fd());
-    for readable in pipes.chain(faults.descriptors()) {
+    for readable in pipes.chain(faults.into_iter().flat_map(Faults::descriptors)) {
         waiting[count] = PollFd::new(readable, PollFlags::POLLIN);
         count += 1;
     }
@@ -284,20 +335,32 @@ fn wait(
     }
 }
 
-/// Takes in every child that has ended; returns the command's status if the command was among them.
-pub(crate) fn reap(orphans: &SignalFd, command: Pid) -> Option<u8> {
-    while let Ok(Some(_)) = orphans.read_signal() {}
-    let mut status = None;
+/// What the agent's signals stood for.
+pub(crate) struct Reaped {
+    /// The command's status, if the command has ended.
+    pub(crate) status: Option<u8>,
+    /// Whether the machine has called.
+    pub(crate) called: bool,
+}
+
+/// Takes in the signals, and every child that has ended.
+pub(crate) fn reap(signals: &SignalFd, command: Pid) -> Reaped {
+    let mut reaped = Reaped { status: None, called: false };
+    while let Ok(Some(signal)) = signals.read_signal() {
+        reaped.called |= signal.ssi_signo == CALL as u32;
+    }
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
             // An exit code has eight bits; so has 128 + a signal's number.
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => status = Some(code as u8),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
-                status = Some(128 + signal as u8);
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => {
+                reaped.status = Some(code as u8);
             }
-            Ok(WaitStatus::StillAlive) => return status,
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
+                reaped.status = Some(128 + signal as u8);
+            }
+            Ok(WaitStatus::StillAlive) => return reaped,
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return status,
+            Err(_) => return reaped,
         }
     }
 }

@@ -132,6 +132,12 @@ pub(crate) fn come_first() -> Result<(), AgentError> {
         .map_err(|e| AgentError::new("set", "the priority of the guest's agent", e))
 }
 
+/// Has Ctrl-Alt-Del be a signal to this process (reboot(2)), by which the machine calls.
+pub(crate) fn take_calls() -> Result<(), AgentError> {
+    nix::sys::reboot::set_cad_enabled(false)
+        .map_err(|e| AgentError::new("set", "the meaning of Ctrl-Alt-Del", e))
+}
+
 /// Sets the host name.
 pub(crate) fn set_hostname(name: &str) -> Result<(), AgentError> {
     nix::unistd::sethostname(name).map_err(|e| AgentError::new("set the host name to", name, e))

@@ -3,7 +3,8 @@
 //! kernel's BFQ, for the agent and in anybody's guest.
 //!
 //! Promise: the agent does nothing between the command's start and its end but relay output,
-//! reap orphans, and in a coordinated guest tend its BFQ.
+//! reap orphans, and in a coordinated guest tend its BFQ; and, where the machine calls it, run what
+//! the machine gives it beside the command.
 //!
 //! The agent runs as the only thread, but for one that tends a coordinated guest's BFQ. Its work
 //! before the command starts is wall-clock time that the user waits for, so there is little of it.
@@ -72,6 +73,7 @@ fn end(work: impl FnOnce() -> Result<(), AgentError>) -> ! {
 
 fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Result<(), AgentError> {
     root::mount_kernel_files()?;
+    kernel::take_calls()?;
     let mut client = Client::new(connect()?);
     let mut job = client.hello()?;
     let prepared = prepare(&mut client, &job).and_then(|()| {

@@ -15,7 +15,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use stasis_channel::{Client, Job, Stream, Transport, WindowSize};
 
-use crate::command::{assemble, child_signals, not_executable, reap};
+use crate::command::{assemble, not_executable, own_signals, reap};
 use crate::faults::Faults;
 use crate::AgentError;
 
@@ -36,20 +36,25 @@ struct Pty {
     every: Duration,
 }
 
-/// Runs the job's command on a terminal of this size to its end.
+/// Runs the job's command on a terminal of this size to its end; in a branch of a run, beside its
+/// `first` command, whose faults go on.
 pub(crate) fn run<T: Transport>(
     client: &mut Client<T>,
     job: &Job,
     window: WindowSize,
+    first: Option<Faults>,
 ) -> Result<(), AgentError> {
     let mut command = match assemble(job) {
         Ok(command) => command,
         Err((status, message)) => return Ok(client.not_started(status, &message)?),
     };
     let mut pty = Pty::attach(&mut command, window)?;
-    let orphans = child_signals()?;
-    let mut faults = Faults::of(job)?;
-    client.started()?;
+    let signals = own_signals()?;
+    let is_branch = first.is_some();
+    let mut faults = first.map_or_else(|| Faults::of(job), Ok)?;
+    if !is_branch {
+        client.started()?;
+    }
     let spawned = command.spawn();
     // The command's end of the terminal is now the command's alone.
     drop(command);
@@ -61,13 +66,13 @@ pub(crate) fn run<T: Transport>(
         }
     };
     loop {
-        pty.wait(&orphans, &faults)?;
+        pty.wait(&signals, &faults)?;
         // Asked first, so that what was written before the end is taken below.
-        let status = reap(&orphans, child);
+        let status = reap(&signals, child).status;
         let written = pty.relay(client)? > 0;
         faults.attend(client, written)?;
         if let Some(status) = status {
-            return Ok(client.exited(status)?);
+            return Ok(client.exited(status).map(drop)?);
         }
         if pty.asked.elapsed() >= pty.every {
             pty.take(client, child)?;
@@ -108,8 +113,8 @@ impl Pty {
     }
 
     /// Sleeps until the command has written or ended, or the machine is to be asked.
-    fn wait(&self, orphans: &SignalFd, faults: &Faults) -> Result<(), AgentError> {
-        let mut waiting = vec![PollFd::new(orphans.as_fd(), PollFlags::POLLIN)];
+    fn wait(&self, signals: &SignalFd, faults: &Faults) -> Result<(), AgentError> {
+        let mut waiting = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         let master = self.open.then_some(self.master.as_fd());
         let more = master.into_iter().chain(faults.descriptors());
         waiting.extend(more.map(|readable| PollFd::new(readable, PollFlags::POLLIN)));

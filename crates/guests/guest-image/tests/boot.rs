@@ -157,6 +157,7 @@ fn serve(qemu: &mut Child, mut mailbox: SharedFile, job: &Job, input: &[u8]) -> 
                 run.results.extend_from_slice(bytes);
                 Response::Done
             }
+            Request::Branch => Response::Done,
             Request::Typed | Request::Fault { .. } | Request::Orders | Request::Ordered { .. } => {
                 Response::Refused(stasis_channel::Refusal::Failed)
             }

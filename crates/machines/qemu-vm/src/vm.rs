@@ -314,6 +314,8 @@ impl Vm {
                 }
                 // No command runs on a terminal here.
                 Request::Typed => Response::Refused(stasis_channel::Refusal::Failed),
+                // No run here has a branch.
+                Request::Branch => Response::Done,
                 // No job here lets a process ask for one.
                 Request::Fault { .. } | Request::Orders | Request::Ordered { .. } => {
                     Response::Refused(stasis_channel::Refusal::Failed)

@@ -1,29 +1,42 @@
-//! `stasis shell`: a terminal in the guest.
+//! `stasis shell`: a terminal in the guest, from its beginning or at a moment of a run.
 
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
+use stasis_experiment::Experiment;
 use stasis_report::Ios;
-use stasis_runner::Runner;
-use stasis_terminal::{stop_on_signals, Interactive};
+use stasis_runner::{Branched, Call, Results, Runner};
+use stasis_terminal::{stop_on_signals, Interactive, Terminal};
 
-use crate::arguments::ShellArguments;
-use crate::commands::run::experiment;
+use super::archive::{Made, Parse};
+use super::run;
+use super::stopped::Stopped;
+use super::symbols::{self, Symbols};
+use crate::arguments::{MachineArguments, RunArguments, ShellArguments};
 
 /// The default command: bash, or the guest's /bin/sh where its root has no bash.
 const SHELL: [&str; 3] =
     ["/bin/sh", "-c", "command -v bash >/dev/null && exec bash -l; exec /bin/sh -l"];
 
-/// `stasis shell`.
-pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
-    let ShellArguments { experiment: file, machine, results, command } = arguments;
+/// `stasis shell`; `parse` reads command lines.
+pub fn main(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<ExitCode> {
+    if arguments.moment.is_named() {
+        return branch(arguments, parse, quiet);
+    }
+    let ShellArguments { experiment: file, machine, results, command, on, .. } = arguments;
+    if on.is_some() {
+        bail!(
+            "--machine names where a shell --at a moment runs; this one has a machine of its own"
+        );
+    }
     let (console, keeps) = (machine.console, results.is_some());
-    let (mut experiment, base) = experiment(file.as_deref(), machine, results, |experiment| {
-        experiment.command = match command.is_empty() {
-            true => SHELL.map(String::from).to_vec(),
-            false => command,
-        };
-    })?;
+    let (mut experiment, base) =
+        run::experiment(file.as_deref(), machine, results, |experiment| {
+            experiment.command = command_or_shell(command);
+        })?;
     // The terminal is the standard input.
     experiment.guest.stdin = None;
     let stop = stop_on_signals()?;
@@ -40,12 +53,115 @@ pub fn main(arguments: ShellArguments, quiet: bool) -> Result<ExitCode> {
     // The terminal is the user's again before any message on it.
     drop(terminal);
     let run = run?;
-    if keeps && !quiet {
+    tell(&run, keeps && !quiet);
+    Ok(ExitCode::from(run.status))
+}
+
+fn command_or_shell(command: Vec<String>) -> Vec<String> {
+    match command.is_empty() {
+        true => SHELL.map(String::from).to_vec(),
+        false => command,
+    }
+}
+
+/// A run's last words; `kept`: its results are the user's.
+fn tell(run: &Results, kept: bool) {
+    if kept {
         eprint!("{}", stasis_report::text_summary(&run.summary));
         eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
     }
     if let Some(message) = &run.message {
         eprintln!("stasis: {message}");
     }
-    Ok(ExitCode::from(run.status))
+}
+
+/// `stasis shell --at`: the run goes to its moment, and is another from there on.
+fn branch(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<ExitCode> {
+    let ShellArguments { experiment: file, machine, moment, on, results, command } = arguments;
+    if moment.is_panic() {
+        bail!(
+            "nothing runs in a guest whose kernel has panicked: `stasis debug --at-panic` looks at it"
+        );
+    }
+    if file.is_none() {
+        bail!("--at is a moment of a run: name its experiment, or the folder of its results");
+    }
+    let Made::Run(none) = parse(&["run".to_owned()])? else { bail!("there is no run") };
+    let (console, keeps) = (machine.console, results.is_some());
+    // That is no part of the run.
+    let machine = MachineArguments { console: false, ..machine };
+    let words = RunArguments { experiment: file, machine, results, ..*none };
+    let stopped = Stopped::of(&words, parse, false)?;
+    let again = stopped.run.arguments.clone();
+    if again.power_cut.is_some() {
+        bail!("the run's power was cut (--power-cut): a branch is one of a run without");
+    }
+    let ios = if keeps { again.ios } else { Ios::None };
+    let (mut experiment, base) = run::joined(again)?;
+    stopped.complete(&mut experiment);
+    if experiment.guest.stdin.is_none() {
+        experiment.guest.stdin.clone_from(&stopped.run.stdin);
+    }
+    // A person has time.
+    experiment.wall_limit = None;
+    let stop = stop_on_signals()?;
+    let symbols = symbols::of_guest(&experiment, &base, &stop)?;
+    let is_alone = command.is_empty();
+    let mut branched = Branched {
+        at: moment.moment(Some(&symbols))?,
+        machine: on,
+        command: command_or_shell(command),
+        call: call(&symbols)?,
+        terminal: None,
+    };
+    let start = |branched: &Branched, observer: &mut dyn stasis_runner::Observer| {
+        go(&experiment, &base, &stop, ios, branched, observer)
+    };
+    // A command whose output goes elsewhere needs no terminal.
+    let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let (run, has_branched) = match is_alone || has_terminal {
+        true => {
+            let mut terminal = Interactive::new(console, &stop)?.of_branch();
+            branched.terminal = Some(terminal.attended());
+            let mut observer = stasis_terminal::Branched::new(&mut terminal, quiet);
+            let run = start(&branched, &mut observer);
+            let has_branched = observer.has_branched();
+            // The terminal is the user's again before any message on it.
+            drop(terminal);
+            (run?, has_branched)
+        }
+        false => {
+            let mut terminal = Terminal::new(console);
+            let mut observer = stasis_terminal::Branched::new(&mut terminal, quiet);
+            let run = start(&branched, &mut observer)?;
+            (run, observer.has_branched())
+        }
+    };
+    tell(&run, keeps && !quiet);
+    match has_branched {
+        true => Ok(ExitCode::from(run.status)),
+        false => bail!("the moment has not come: the run ended before, with status {}", run.status),
+    }
+}
+
+fn go(
+    experiment: &Experiment,
+    base: &std::path::Path,
+    stop: &Arc<AtomicBool>,
+    ios: Ios,
+    branched: &Branched,
+    observer: &mut dyn stasis_runner::Observer,
+) -> Result<Results> {
+    let runner = Runner::new(experiment).base(base).stop(stop).ios(ios);
+    runner.branched(branched).run(observer)
+}
+
+/// The places in the guest's kernel by which its agent is called.
+fn call(symbols: &Symbols) -> Result<Call> {
+    let of = |name: &str| {
+        symbols.address(name).with_context(|| {
+            format!("the guest's kernel has no {name} (/proc/kallsyms): no branch can begin in it")
+        })
+    };
+    Ok(Call { callback: of(Call::CALLBACK)?, function: of(Call::FUNCTION)? })
 }

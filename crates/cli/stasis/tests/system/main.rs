@@ -4,6 +4,7 @@
 //! `--release`: the program is also what runs in the software host.
 
 mod bad_input;
+mod branch;
 mod clock;
 mod clusters;
 mod commands;

@@ -120,5 +120,6 @@ def a_session_that_is_stopped(words):
     session.end(130)
 
 
-a_session(sys.argv[1:])
-a_session_that_is_stopped(sys.argv[1:])
+if __name__ == "__main__":
+    a_session(sys.argv[1:])
+    a_session_that_is_stopped(sys.argv[1:])

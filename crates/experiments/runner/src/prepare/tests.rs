@@ -74,6 +74,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         engine: Engine::Exact,
         terminal: None,
         debugged: None,
+        branched: None,
         profiled: None,
         trace: None,
         timeline: false,

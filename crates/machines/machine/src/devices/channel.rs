@@ -32,6 +32,9 @@ pub enum AgentEvent {
     WantsOrders,
     /// The ordered fault of this number has come about.
     Ordered(u16),
+    /// The agent asks for what is to run beside its command, to be answered by
+    /// [`ChannelDevice::give_branch`] or [`ChannelDevice::no_branch`].
+    WantsBranch,
     /// The command begins now.
     Started,
     /// The command has ended with this status.
@@ -170,6 +173,23 @@ impl ChannelDevice {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Bytes(text));
     }
 
+    /// Answers the request for what is to run beside the command; from now on that is the command.
+    pub fn give_branch(&mut self, job: &Job) {
+        self.host.branch();
+        self.job.terminal = job.terminal;
+        Host::respond(&mut MailboxMemory(&self.mailbox), Response::Job(job));
+    }
+
+    /// Answers the command's end: the agent is to ask for what runs next.
+    pub fn something_is_to_run(&mut self) {
+        self.answer(&[1]);
+    }
+
+    /// Answers that there is nothing of the kind.
+    pub fn no_branch(&mut self) {
+        Host::respond(&mut MailboxMemory(&self.mailbox), Response::Done);
+    }
+
     /// Answers the request for a command.
     ///
     /// # Errors
@@ -271,6 +291,7 @@ impl ChannelDevice {
                 })?;
             }
             Request::Orders => return Ok(AgentEvent::WantsOrders),
+            Request::Branch => return Ok(AgentEvent::WantsBranch),
             Request::Ordered { number } => event = AgentEvent::Ordered(number),
             Request::Fault { text } => return Ok(AgentEvent::Asks(text.into_owned())),
             Request::Exited { status } => event = AgentEvent::Exited(i32::from(status)),

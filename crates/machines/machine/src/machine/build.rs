@@ -156,6 +156,7 @@ impl<'j> Run<'j> {
             timeline,
             pool,
             debug_source: config.debug,
+            branching: None,
             debug: None,
             profile_source: config.profile,
             sampler: None,

@@ -4,6 +4,7 @@
 mod absences;
 mod agent;
 mod attend;
+mod branch;
 mod build;
 mod config;
 mod controller;
@@ -113,12 +114,19 @@ impl Run<'_> {
                 Turn::Round => self.round()?,
                 Turn::Later => None,
                 Turn::Idle => {
-                    let Some(next) = self.next_event() else { return Ok(Ending::Hung) };
+                    let Some(next) = self.next_event() else {
+                        self.check_called(true)?;
+                        return Ok(Ending::Hung);
+                    };
+                    let branched = self.branching.is_some();
                     if let Some(ending) = self.debug_idle(next)? {
                         return Ok(ending);
                     }
-                    self.attend(next)?;
-                    self.idle_until(next);
+                    // A call ends the idle time.
+                    if self.branching.is_some() == branched {
+                        self.attend(next)?;
+                        self.idle_until(next);
+                    }
                     None
                 }
             };
@@ -161,6 +169,7 @@ impl Run<'_> {
         if self.stop.flag.load(Ordering::Relaxed) {
             return Ok(Some(Ending::Cancelled));
         }
+        self.check_called(false)?;
         let timeline = &mut self.timeline;
         if let (Some(limit), true) = (self.virtual_limit, timeline.statistics.running) {
             let since = timeline.statistics.started_virtual;

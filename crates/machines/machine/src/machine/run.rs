@@ -6,6 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
+use super::branch::Branching;
 use super::config::{ProfileSource, Stop};
 use super::debug::{Debug, DebugSource};
 use super::limits::Limits;
@@ -44,6 +45,8 @@ pub(super) struct Run<'j> {
     pub(super) debug_source: Option<DebugSource>,
     /// The debugger, while there is one.
     pub(super) debug: Option<Box<Debug>>,
+    /// The branch that the run has become, if it has.
+    pub(super) branching: Option<Box<Branching>>,
     /// Tells when the commands begin what is sampled, if anything is to be.
     pub(super) profile_source: Option<ProfileSource>,
     /// The samples, while the commands run.

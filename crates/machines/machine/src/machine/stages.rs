@@ -38,6 +38,7 @@ impl Run<'_> {
             | AgentEvent::Asks(_)
             | AgentEvent::WantsOrders
             | AgentEvent::Ordered(_) => {}
+            AgentEvent::WantsBranch => self.give_branch(number)?,
             AgentEvent::WantsCommand => self.give_commands()?,
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
@@ -67,7 +68,17 @@ impl Run<'_> {
                     self.sampling_begins()?;
                 }
             }
-            AgentEvent::Exited(status) => self.ended(number, Ending::Exited(status))?,
+            AgentEvent::Exited(status) => {
+                let debug = self.debug.as_mut();
+                if let Some(branch) = debug.and_then(|debug| debug.take_branch_at_end(number)) {
+                    self.debug = None;
+                    self.branch_off(branch, true)?;
+                } else if self.is_called(number) {
+                    self.machines[number].channel.something_is_to_run();
+                } else {
+                    self.ended(number, Ending::Exited(status))?;
+                }
+            }
             AgentEvent::NotStarted(status, message) => {
                 self.ended(number, Ending::NotStarted { status, message })?;
             }

@@ -91,7 +91,11 @@ impl Run<'_> {
             Some(due) if due <= next => {
                 let now = due.max(self.instant);
                 debug.come();
-                self.stop_at(self.current, Cause::Moment, (Part::Within, now))
+                let ending = self.stop_at(self.current, Cause::Moment, (Part::Within, now))?;
+                if self.branching.is_some() {
+                    self.instant = now;
+                }
+                Ok(ending)
             }
             _ => Ok(None),
         }
@@ -101,7 +105,7 @@ impl Run<'_> {
     pub(super) fn debug_end(&mut self, ending: Ending) -> Result<Ending, Error> {
         let stopped = match self.debug.as_deref() {
             Some(debug) if debug.replay.is_some() => self.arrive(self.current, Part::End, None)?,
-            Some(debug) if debug.moment == Some(Moment::End) => {
+            Some(debug) if debug.moment == Some(Moment::End) && debug.branch.is_none() => {
                 self.stop(self.current, Cause::Moment, Part::End)?
             }
             _ => None,
@@ -152,6 +156,12 @@ impl Run<'_> {
         (debug.moment, debug.due, debug.wanted) = (None, None, false);
         let scale = self.timeline.clock.scale();
         debug.debuggee.begin(&mut self.machines, &self.processors, place);
+        if let Some(branch) = debug.branch.take() {
+            debug.debuggee.release();
+            debug.debuggee.end(&mut self.machines);
+            self.branch_off(branch, false)?;
+            return Ok(None);
+        }
         debug.debuggee.times(scale.to_ns(now), self.timeline.statistics.started_virtual);
         debug.debuggee.lay_out_events(&self.timeline);
         loop {

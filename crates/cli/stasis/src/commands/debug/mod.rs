@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, ensure, Context, Result};
+use anyhow::{bail, Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stasis_block::units;
-use stasis_experiment::{Engine, Experiment};
+use stasis_experiment::Experiment;
 use stasis_qemu_vm::fd::readable;
-use stasis_run_events::{Debugger, Moment};
-use stasis_runner::{At, Debugged};
+use stasis_run_events::Debugger;
+use stasis_runner::Debugged;
 use stasis_terminal::stop_on_signals;
-use tempfile::TempDir;
 
-use super::archive::{Made, Origin, Parse, RunAgain};
+use super::archive::Parse;
+use super::moment::MomentArguments;
 use super::run::stdin::Source;
-use super::symbols::{self, Symbols};
+use super::stopped::Stopped;
+use super::symbols;
 use crate::arguments::RunArguments;
 
 /// Arguments of `stasis debug`.
@@ -43,24 +43,8 @@ Examples:
 Exit status: that of `stasis run`."
 )]
 pub struct Arguments {
-    /// Stop when so much time has passed since the commands have begun [default: 0s]
-    #[arg(long, value_name = "TIME")]
-    at: Option<String>,
-    /// Stop when a drive has delivered the I/O of this number (`order` in ios.parquet)
-    #[arg(long, value_name = "DRIVE:ORDER", value_parser = super::why::which, conflicts_with = "at")]
-    at_io: Option<(String, u64)>,
-    /// Stop when a line of the commands' output matches this regular expression
-    #[arg(long, value_name = "REGEX", conflicts_with_all = ["at", "at_io"])]
-    at_output: Option<String>,
-    /// Stop when this function of the kernel is called, or before the instruction at 0xADDRESS
-    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["at", "at_io", "at_output"])]
-    at_function: Option<String>,
-    /// Stop when the kernel panics
-    #[arg(long, conflicts_with_all = ["at", "at_io", "at_output", "at_function"])]
-    at_panic: bool,
-    /// Stop when the run has ended
-    #[arg(long, conflicts_with_all = ["at", "at_io", "at_output", "at_function", "at_panic"])]
-    at_end: bool,
+    #[command(flatten)]
+    moment: MomentArguments,
     /// Wait for gdb on this socket of the file system, or on a port of 127.0.0.1 [default: stasis.gdb]
     #[arg(long, value_name = "SOCKET|PORT")]
     listen: Option<String>,
@@ -74,85 +58,9 @@ pub struct Arguments {
     run: RunArguments,
 }
 
-impl Arguments {
-    /// The function whose call is the moment.
-    fn function(&self) -> Option<&str> {
-        self.at_function.as_deref().or(self.at_panic.then_some("panic"))
-    }
-
-    /// The moment; `symbols` are the kernel's, where that names a function.
-    fn moment(&self, symbols: Option<&Symbols>) -> Result<At> {
-        if let Some(function) = self.function() {
-            let address = match function.strip_prefix("0x") {
-                Some(digits) => u64::from_str_radix(digits, 16).ok(),
-                None => symbols.and_then(|symbols| symbols.address(function)),
-            };
-            let address = address.ok_or_else(|| {
-                anyhow!("--at-function: the guest's kernel has no {function} (/proc/kallsyms)")
-            })?;
-            return Ok(At::Moment(Moment::Instruction(address)));
-        }
-        Ok(match (&self.at, &self.at_io, &self.at_output, self.at_end) {
-            (Some(time), ..) => {
-                let time = units::parse_duration(time);
-                At::Moment(Moment::At(time.map_err(|error| anyhow!("--at: {error}"))?))
-            }
-            (_, Some((drive, order)), ..) => At::Io(drive.clone(), *order),
-            (_, _, Some(pattern), _) => {
-                stasis_experiment::check_pattern(pattern).map_err(|error| anyhow!("--{error}"))?;
-                At::Moment(Moment::Output(pattern.clone()))
-            }
-            (.., true) => At::Moment(Moment::End),
-            _ => At::Moment(Moment::Begin),
-        })
-    }
-}
-
-/// The run to stop: that of the words, or that of results.
-struct Stopped {
-    run: RunAgain,
-    /// The folder of results that nobody named.
-    _folder: Option<TempDir>,
-}
-
-impl Stopped {
-    fn of(words: &RunArguments, parse: Parse) -> Result<Self> {
-        let results = words.experiment.as_ref().filter(|path| path.is_dir());
-        let Some(results) = results else {
-            let run = RunAgain { arguments: words.clone(), stdin: None, origin: Origin::default() };
-            return Ok(Self { run, _folder: None });
-        };
-        let Made::Run(none) = parse(&["run".to_owned()])? else { bail!("there is no run") };
-        let own = RunArguments { experiment: None, results: None, ..words.clone() };
-        ensure!(
-            own == *none,
-            "the run of {} has words of its own: leave out all others but --results",
-            results.display()
-        );
-        let mut run = RunAgain::of(results, parse)?;
-        let (folder, kept) = match &words.results {
-            Some(named) => (named.clone(), None),
-            None => {
-                let kept = tempfile::tempdir().context("cannot make a temporary folder")?;
-                (kept.path().join("results"), Some(kept))
-            }
-        };
-        run.arguments.results = Some(folder);
-        Ok(Self { run, _folder: kept })
-    }
-
-    /// Fills in the parts of the experiment that the words leave open.
-    fn complete(&self, experiment: &mut Experiment) {
-        self.run.origin.apply(experiment);
-        if experiment.engine == Engine::Auto {
-            experiment.engine = Engine::Exact;
-        }
-    }
-}
-
 /// `stasis debug`; `parse` reads command lines.
 pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode> {
-    let stopped = Stopped::of(&arguments.run, parse)?;
+    let stopped = Stopped::of(&arguments.run, parse, true)?;
     if stopped.run.arguments.power_cut.is_some() {
         bail!("--power-cut ends the run: leave it out, and stop --at that time");
     }
@@ -174,8 +82,8 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         false => stop_on_signals()?,
     };
     let listener = Listener::new(arguments.listen.as_deref())?;
-    let named = arguments.function().is_some_and(|function| !function.starts_with("0x"));
-    let own = match named || arguments.gdb && arguments.symbols.is_none() {
+    let own = match arguments.moment.needs_symbols() || arguments.gdb && arguments.symbols.is_none()
+    {
         true => {
             let (mut experiment, base) = super::run::joined(stopped.run.arguments.clone())?;
             stopped.complete(&mut experiment);
@@ -183,7 +91,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         }
         false => None,
     };
-    let at = arguments.moment(own.as_ref())?;
+    let at = arguments.moment.moment(own.as_ref())?;
     let symbols = arguments.symbols.or(own.map(|symbols| symbols.file));
     let gdb = arguments.gdb.then_some(Gdb { symbols, child: None });
     let wire = Arc::new(Mutex::new(Wire {

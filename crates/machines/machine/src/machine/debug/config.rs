@@ -1,5 +1,6 @@
 //! The debugger that a run is to have.
 
+use stasis_channel::Branch;
 use stasis_run_events::{DebugJob, Debugger, Moment};
 
 use super::super::triggers::{Trigger, TriggerConfig};
@@ -9,6 +10,8 @@ use super::super::triggers::{Trigger, TriggerConfig};
 pub struct DebugConfig {
     /// The wishes of the debugger.
     pub job: DebugJob,
+    /// What runs from that moment on in place of a debugger, if anything.
+    pub branch: Option<Branch>,
     /// The wire to the debugger.
     pub wire: Box<dyn Debugger>,
 }

@@ -15,6 +15,7 @@ mod replay;
 mod session;
 mod target;
 
+use stasis_channel::Branch;
 use stasis_run_events::Moment;
 
 pub(super) use config::{trigger, MOMENT};
@@ -58,13 +59,15 @@ pub(super) struct Debug {
     pub(super) entered: u64,
     /// Where another run stood that this one repeats.
     pub(super) replay: Option<Replay>,
+    /// What runs from the moment on, in place of a debugger.
+    pub(super) branch: Option<Branch>,
 }
 
 impl Debug {
     /// # Errors
     /// If the run is to repeat one by a plan that cannot be read.
     pub(super) fn new(config: DebugConfig) -> Result<Self, Error> {
-        let DebugConfig { job, wire } = config;
+        let DebugConfig { job, branch, wire } = config;
         let replay = job.again.as_deref().map(Replay::new).transpose()?;
         let hello = replay.as_ref().map(|replay| replay.plan.hello.clone());
         Ok(Self {
@@ -76,7 +79,15 @@ impl Debug {
             turn: 0,
             entered: 0,
             replay,
+            branch,
         })
+    }
+
+    /// The branch that begins as the command of machine `number` ends, if one does.
+    pub(super) fn take_branch_at_end(&mut self, number: usize) -> Option<Branch> {
+        let its = |branch: &Branch| branch.machine == number;
+        let is_end = self.moment == Some(Moment::End) && self.branch.as_ref().is_some_and(its);
+        is_end.then(|| self.branch.take()).flatten()
     }
 
     /// The moment has come: the run stops before its next turn.
