@@ -56,7 +56,7 @@ pub struct Commands {
     pub files: Vec<u8>,
     /// The wishes of a debugger, if one takes hold of the run.
     pub debug: Option<DebugJob>,
-    /// What runs from the debugger's moment on in its place, if anything.
+    /// The branch that begins at the debugger's moment in its place, if one does.
     pub branch: Option<Branch>,
     /// The samples to take of the run, if any are.
     pub profile: Option<ProfileJob>,

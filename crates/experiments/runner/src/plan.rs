@@ -55,7 +55,7 @@ pub struct RunPlan {
     /// The moment at which a debugger takes hold: part of the commands, not of their machine.
     #[serde(skip)]
     pub debug: Option<Moment>,
-    /// What runs from that moment on in place of a debugger: the same.
+    /// The branch that begins at that moment in place of a debugger: the same.
     #[serde(skip)]
     pub branch: Option<stasis_channel::Branch>,
     /// The samples to take of the run: the same.

@@ -56,7 +56,7 @@ pub struct LaterJob {
     pub jobs: Vec<stasis_channel::Job>,
     /// The moment at which a debugger takes hold.
     pub moment: Option<Moment>,
-    /// What runs from that moment on in place of a debugger.
+    /// The branch that begins at that moment in place of a debugger.
     #[serde(default)]
     pub branch: Option<Branch>,
     /// The samples to take of the run.

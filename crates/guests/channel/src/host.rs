@@ -207,7 +207,7 @@ impl Host {
         }
     }
 
-    /// What the guest has asked for by [`Request::Branch`] runs now, as its command does.
+    /// The guest is given the job that it asks for by [`Request::Branch`]; it runs as its command.
     pub fn branch(&mut self) {
         self.phase = Phase::Running;
     }

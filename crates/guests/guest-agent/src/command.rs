@@ -335,7 +335,7 @@ fn wait(
     }
 }
 
-/// What the agent's signals stood for.
+/// The meaning of the agent's signals.
 pub(crate) struct Reaped {
     /// The command's status, if the command has ended.
     pub(crate) status: Option<u8>,

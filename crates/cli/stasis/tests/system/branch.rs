@@ -19,8 +19,9 @@ fn orders(ios: &str) -> Vec<u64> {
     let mut lines = ios.lines();
     let names: Vec<_> = lines.next().unwrap().split(',').collect();
     let at = |name: &str| names.iter().position(|each| *each == name).unwrap();
-    let (order, boot) = (at("order"), at("boot"));
-    let own = lines.map(|line| line.split(',').collect::<Vec<_>>()).filter(|row| row[boot] == "0");
+    let (order, phase) = (at("order"), at("phase"));
+    let rows = lines.map(|line| line.split(',').collect::<Vec<_>>());
+    let own = rows.filter(|row| row[phase] == "command");
     own.map(|row| row[order].parse().unwrap()).collect()
 }
 

@@ -6,9 +6,7 @@
 
 use stasis_block::clock::Nanos;
 use stasis_channel::{Branch, Call};
-use stasis_run_events::{RunEvent, Stage};
 
-use super::run::Run;
 use super::vm::Machine;
 use crate::error::Error;
 use crate::vcpu::ProcessorState;
@@ -30,12 +28,20 @@ pub(super) struct Branching {
     has_asked: bool,
 }
 
-impl Run<'_> {
-    /// The moment has come: the run becomes another. `is_end`: the machine's own command has just
-    /// ended, and its agent is in a call.
-    pub(super) fn branch_off(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
+impl Branching {
+    /// Becomes of a run of these machines at `now` (ns), when it is the moment. `is_end`: the
+    /// machine's own command has just ended, and its agent is in a call.
+    ///
+    /// # Errors
+    /// If the machine's guest has no command under way, or cannot be called.
+    pub(super) fn begin(
+        machines: &mut [Machine],
+        branch: Branch,
+        is_end: bool,
+        now: Nanos,
+    ) -> Result<Self, Error> {
         let number = branch.machine;
-        let machine = self.machines.get_mut(number).ok_or(Error::Internal("no such machine"))?;
+        let machine = machines.get_mut(number).ok_or(Error::Internal("no such machine"))?;
         let runs = machine.started.is_some() && machine.ended.is_none() && !machine.finished;
         if !runs || machine.failures.is_off() {
             let name = match machine.name.as_str() {
@@ -52,54 +58,37 @@ impl Run<'_> {
             }
             false => Some(machine.call(branch.call)?),
         };
-        // The branch ends with its command: it waits for nobody else, and has no limit.
-        for (other, machine) in self.machines.iter_mut().enumerate() {
+        // The branch ends with its command: it waits for nobody else.
+        for (other, machine) in machines.iter_mut().enumerate() {
             machine.waited = other == number;
         }
-        self.virtual_limit = None;
-        let until = self.timeline.clock.now_ns().saturating_add(PATIENCE);
-        self.branching = Some(Box::new(Branching { branch, until, called, has_asked: false }));
-        Ok(())
+        Ok(Self { branch, until: now.saturating_add(PATIENCE), called, has_asked: false })
     }
 
     /// Whether the agent of machine `number` was called and has not asked.
-    pub(super) fn is_called(&self, number: usize) -> bool {
-        let branching = self.branching.as_ref();
-        branching.is_some_and(|one| one.branch.machine == number && !one.has_asked)
+    pub(super) fn waits_for(&self, number: usize) -> bool {
+        self.branch.machine == number && !self.has_asked
     }
 
-    /// The agent of machine `number` asks for what is to run beside its command.
-    pub(super) fn give_branch(&mut self, number: usize) -> Result<(), Error> {
-        let machine = &mut self.machines[number];
-        let branching = self
-            .branching
-            .as_mut()
-            .filter(|branching| branching.branch.machine == number && !branching.has_asked);
-        let Some(branching) = branching else {
-            machine.channel.no_branch();
-            return Ok(());
-        };
-        branching.has_asked = true;
-        if let Some((address, before)) = branching.called {
+    /// Gives the agent of its machine the command.
+    pub(super) fn give(&mut self, machine: &mut Machine) {
+        self.has_asked = true;
+        if let Some((address, before)) = self.called {
             // It was memory when the machine called.
             let _ = machine.memory.write(address, &before);
         }
-        machine.channel.give_branch(&branching.branch.job);
-        self.timeline.emit(RunEvent::Stage(Stage::Branching))
+        machine.channel.give_branch(&self.branch.job);
     }
 
     /// # Errors
-    /// If the agent was called and has not answered in time, or nothing `idle` can make it.
-    pub(super) fn check_called(&self, idle: bool) -> Result<(), Error> {
-        let now = self.timeline.clock.now_ns();
-        match &self.branching {
-            Some(branching) if !branching.has_asked && (idle || now >= branching.until) => {
-                let why = "the guest does not answer at this moment: its kernel takes no \
-                           interrupts, or does not let process 1 run; `stasis debug` shows where it is";
-                Err(Error::Limit(why.into()))
-            }
-            _ => Ok(()),
+    /// If the agent was called and has not answered by `now` (ns), or nothing `idle` can make it.
+    pub(super) fn check(&self, now: Nanos, idle: bool) -> Result<(), Error> {
+        if self.has_asked || !(idle || now >= self.until) {
+            return Ok(());
         }
+        let why = "the guest does not answer at this moment: its kernel takes no interrupts, or \
+                   does not let process 1 run; `stasis debug` shows where it is";
+        Err(Error::Limit(why.into()))
     }
 }
 

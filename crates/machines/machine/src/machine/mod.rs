@@ -115,7 +115,7 @@ impl Run<'_> {
                 Turn::Later => None,
                 Turn::Idle => {
                     let Some(next) = self.next_event() else {
-                        self.check_called(true)?;
+                        self.check_branch(true)?;
                         return Ok(Ending::Hung);
                     };
                     let branched = self.branching.is_some();
@@ -169,7 +169,7 @@ impl Run<'_> {
         if self.stop.flag.load(Ordering::Relaxed) {
             return Ok(Some(Ending::Cancelled));
         }
-        self.check_called(false)?;
+        self.check_branch(false)?;
         let timeline = &mut self.timeline;
         if let (Some(limit), true) = (self.virtual_limit, timeline.statistics.running) {
             let since = timeline.statistics.started_virtual;
@@ -199,6 +199,12 @@ impl Run<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// A guest that is called answers in time, even where all is `idle`.
+    fn check_branch(&self, idle: bool) -> Result<(), Error> {
+        let now = self.timeline.clock.now_ns();
+        self.branching.as_ref().map_or(Ok(()), |branching| branching.check(now, idle))
     }
 
     /// All processors are idle: time passes at once, or, with rewind, goes back

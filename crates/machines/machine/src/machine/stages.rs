@@ -1,7 +1,9 @@
 //! The stages of a run: its commands begin and end by messages of the guests' agents.
 
+use stasis_channel::Branch;
 use stasis_run_events::{Ending, RunEvent, Stage};
 
+use super::branch::Branching;
 use super::run::Run;
 use super::vm::{After, Machine};
 use crate::devices::AgentEvent;
@@ -38,7 +40,13 @@ impl Run<'_> {
             | AgentEvent::Asks(_)
             | AgentEvent::WantsOrders
             | AgentEvent::Ordered(_) => {}
-            AgentEvent::WantsBranch => self.give_branch(number)?,
+            AgentEvent::WantsBranch => match &mut self.branching {
+                Some(branching) if branching.waits_for(number) => {
+                    branching.give(&mut self.machines[number]);
+                    self.timeline.emit(RunEvent::Stage(Stage::Branching))?;
+                }
+                _ => machine.channel.no_branch(),
+            },
             AgentEvent::WantsCommand => self.give_commands()?,
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
@@ -73,7 +81,7 @@ impl Run<'_> {
                 if let Some(branch) = debug.and_then(|debug| debug.take_branch_at_end(number)) {
                     self.debug = None;
                     self.branch_off(branch, true)?;
-                } else if self.is_called(number) {
+                } else if self.branching.as_ref().is_some_and(|one| one.waits_for(number)) {
                     self.machines[number].channel.something_is_to_run();
                 } else {
                     self.ended(number, Ending::Exited(status))?;
@@ -92,6 +100,17 @@ impl Run<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// The moment of a branch has come: the run becomes another. `is_end`: the machine's own command
+    /// has just ended.
+    pub(super) fn branch_off(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
+        let now = self.timeline.clock.now_ns();
+        let branching = Branching::begin(&mut self.machines, branch, is_end, now)?;
+        self.branching = Some(Box::new(branching));
+        // It takes the time of its own command.
+        self.virtual_limit = None;
+        Ok(())
     }
 
     /// Gives the guests their commands once all are set up: where the booted machines are kept, this

@@ -10,7 +10,7 @@ use super::super::triggers::{Trigger, TriggerConfig};
 pub struct DebugConfig {
     /// The wishes of the debugger.
     pub job: DebugJob,
-    /// What runs from that moment on in place of a debugger, if anything.
+    /// The branch that begins at that moment in place of a debugger, if one does.
     pub branch: Option<Branch>,
     /// The wire to the debugger.
     pub wire: Box<dyn Debugger>,

@@ -59,7 +59,7 @@ pub(super) struct Debug {
     pub(super) entered: u64,
     /// Where another run stood that this one repeats.
     pub(super) replay: Option<Replay>,
-    /// What runs from the moment on, in place of a debugger.
+    /// The branch that begins at the moment, in place of a debugger.
     pub(super) branch: Option<Branch>,
 }
 
