@@ -78,6 +78,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "queue": "64KiB", "delay": "1ms", "jitter": "1us", "loss": 0.1, "duplicate": 0.1, "reorder": 0.1,
         "corrupt": 0.1,
     },
+    "Outside": {"name": "out", "socket": "cable.sock"},
     "Limits": {
         "iops": 3000, "burst_iops": 9000, "bandwidth": "125MiB/s", "burst_bandwidth": "250MiB/s", "burst": "30min",
         "io_size": "256KiB",
@@ -118,7 +119,7 @@ def every_key() -> stasis.Experiment:
         workloads=[stasis.Workload(**VALUES["Workload"], limits=limits)],
         faults=[stasis.Fault(**VALUES["Fault"])],
         fault_space=stasis.FaultSpace(**VALUES["FaultSpace"], faults=[stasis.Fault(kind="power-cut")]),
-        networks=[stasis.Network(**VALUES["Network"], links=[stasis.Link(**VALUES["Link"])])],
+        networks=[stasis.Network(**VALUES["Network"], links=[stasis.Link(**VALUES["Link"])], outside=[stasis.Outside(**VALUES["Outside"])])],
     )
 
 

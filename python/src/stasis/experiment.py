@@ -36,6 +36,7 @@ __all__ = [
     "Model",
     "Network",
     "Ocssd",
+    "Outside",
     "Serve",
     "Size",
     "Table",
@@ -388,6 +389,17 @@ class Network(Table):
     reorder: Optional[float] = None
     corrupt: Optional[float] = None
     links: list[Link] = _table("Link", name="link", many=True)
+    outside: list[Outside] = _table("Outside", many=True)
+
+
+@dataclass
+class Outside(Table):
+    """A port of a network that leads out of the experiment."""
+
+    PLACE: ClassVar[str] = "[[network.outside]]"
+
+    name: Optional[str] = None
+    socket: Optional[Union[str, Path]] = None
 
 
 @dataclass
@@ -495,5 +507,5 @@ class Experiment(Table):
 
 TABLES: dict[str, type[Table]] = {
     each.__name__: each
-    for each in (Disk, Drive, Fault, FaultSpace, Guest, Limits, Link, Machine, Network, Ocssd, Serve, Workload, Zones, Zrwa)
+    for each in (Disk, Drive, Fault, FaultSpace, Guest, Limits, Link, Machine, Network, Ocssd, Outside, Serve, Workload, Zones, Zrwa)
 }

@@ -241,7 +241,14 @@ impl Experiment {
         let wrong = |message: String| ExperimentError::Content { path: path.to_owned(), message };
         let mut experiment: Self = stasis_config::read_text(&text)
             .map_err(|error| ExperimentError::File { path: path.to_owned(), error })?;
-        experiment.guest.anchor(path.parent().unwrap_or(Path::new("")));
+        let folder = path.parent().unwrap_or(Path::new(""));
+        experiment.guest.anchor(folder);
+        for port in experiment.networks.iter_mut().flat_map(|network| &mut network.outside) {
+            // An empty one is refused later.
+            if !port.socket.as_os_str().is_empty() {
+                port.socket = folder.join(&port.socket);
+            }
+        }
         for (index, drive) in experiment.drives.iter().enumerate() {
             drive.check().map_err(|message| wrong(format!("drive {index}: {message}")))?;
         }

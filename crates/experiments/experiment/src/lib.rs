@@ -35,7 +35,7 @@ pub use triggers::{check_pattern, drive_and_number, FaultTrigger, Trigger};
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stasis_network::{LinkSpec, NetworkSpec};
+    use stasis_network::{LinkSpec, NetworkSpec, OutsideSpec};
     use stasis_nvme::{Ocssd, Zones, Zrwa};
 
     /// A key is read if and only if it is in the schema, from which help, editors and suggestions
@@ -47,7 +47,7 @@ mod tests {
         }
         same! {
             Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec
-            Zones Zrwa Ocssd NetworkSpec LinkSpec ScheduledFault FaultSpace
+            Zones Zrwa Ocssd NetworkSpec LinkSpec OutsideSpec ScheduledFault FaultSpace
         }
     }
 }

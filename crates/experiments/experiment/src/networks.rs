@@ -1,14 +1,14 @@
 //! Networks between the machines of an experiment.
 
-use stasis_network::{NetworkSpec, Subnet};
+use stasis_network::{NetworkSpec, Subnet, OUTSIDE};
 
 use crate::names::{is_name, missing, once};
 use crate::{Experiment, MachineSpec};
 
 /// Limit on the networks of an experiment: a byte of each port's address is for them.
 const MAX_NETWORKS: usize = 32;
-/// Limit on the machines of a network.
-const MAX_MACHINES: usize = 32;
+/// Limit on the ports of a network.
+const MAX_PORTS: usize = 32;
 
 impl Experiment {
     /// The networks that a machine is on, each with the machine's port.
@@ -30,6 +30,9 @@ impl Experiment {
             self.machine.several().iter().filter_map(|machine| machine.name.clone()).collect();
         for (index, network) in self.networks.iter_mut().enumerate() {
             network.name.get_or_insert_with(|| format!("net{index}"));
+            for port in &mut network.outside {
+                port.name.get_or_insert_with(|| OUTSIDE.into());
+            }
             if network.machines.is_empty() {
                 network.machines.clone_from(&all);
             }
@@ -68,11 +71,20 @@ impl Experiment {
             if let Some(twice) = on.iter().enumerate().find(|(at, name)| on[..*at].contains(name)) {
                 return Err(of(format!("the machine `{}` is on it twice", twice.1)));
             }
-            if !(1..=MAX_MACHINES).contains(&on.len()) {
-                let count = on.len();
-                return Err(of(format!("{count} machines, but it joins 1 to {MAX_MACHINES}")));
+            let count = network.ports().len();
+            if on.is_empty() || count > MAX_PORTS {
+                return Err(of(format!("{count} machines, but it joins 1 to {MAX_PORTS}")));
             }
-            network.check(&on).map_err(of)?;
+            for port in &network.outside {
+                let name = port.name.as_deref().unwrap_or_default();
+                if !is_name(name) || names().any(|machine| machine == name) {
+                    return Err(of(format!(
+                        "outside `{name}`: its name must have letters, digits, `-`, `_` and `.` \
+                         only, and be no machine's"
+                    )));
+                }
+            }
+            network.check().map_err(of)?;
             let meets = |other: &&NetworkSpec| match (other.subnet, network.subnet) {
                 (Some(other), Some(subnet)) => other.meets(subnet),
                 _ => false,

@@ -63,6 +63,10 @@ impl Inputs for Items<'_> {
         Some(self.0.keyboard())
     }
 
+    fn outside(&mut self) -> Option<Box<dyn stasis_network::Outside>> {
+        Some(self.0.outside())
+    }
+
     fn debugger(&mut self) -> Option<Box<dyn Debugger>> {
         Some(self.0.debugger())
     }

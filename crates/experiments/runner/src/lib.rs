@@ -53,6 +53,8 @@ mod media;
 mod networks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod opened_drives;
+mod outside;
+mod pace;
 mod plan;
 mod prepare;
 mod profiled;
@@ -74,6 +76,7 @@ pub use debugged::{At, Debugged};
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
 pub use logged_drive::trace_of_log;
+pub use pace::Pace;
 pub use plan::{describe, drive_seed, parameters};
 pub use prepare::check_drives;
 pub use profiled::Profiled;

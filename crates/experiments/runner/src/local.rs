@@ -17,6 +17,7 @@ use stasis_machine::{
     Command, Config, DebugConfig, Failure, FailureKind, MachineConfig, Pause, Rewind, Speed, Stop,
     TimelineConfig, TriggerConfig,
 };
+use stasis_network::Outside;
 use stasis_run_events::{DebugJob, Debugger, EventSink, Outcome, ProfileJob};
 
 use crate::networks;
@@ -40,6 +41,8 @@ pub trait Inputs {
     fn source(&mut self) -> Option<Source>;
     /// The keyboard, if a command runs on a terminal.
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
+    /// The world outside, if a network leads there.
+    fn outside(&mut self) -> Option<Box<dyn Outside>>;
     /// The wire to the debugger, if one takes hold of the run.
     fn debugger(&mut self) -> Option<Box<dyn Debugger>>;
     /// A function that returns the machines' commands, called when the first machine requests its
@@ -87,6 +90,8 @@ pub struct Files {
     root: PathBuf,
     keyboard: Option<Box<dyn Keyboard>>,
     source: Option<Source>,
+    /// The world outside, if a network leads there.
+    pub outside: Option<Box<dyn Outside>>,
     commands: Commands,
 }
 
@@ -104,6 +109,7 @@ impl Files {
             initramfs: guest.initramfs.clone(),
             root: guest.root.clone(),
             keyboard,
+            outside: None,
             commands,
         }
     }
@@ -135,6 +141,10 @@ impl Inputs for Files {
 
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>> {
         self.keyboard.take()
+    }
+
+    fn outside(&mut self) -> Option<Box<dyn Outside>> {
+        self.outside.take()
     }
 
     /// KVM has none: the run is refused before.
@@ -272,6 +282,7 @@ pub fn run(
         // In turn: only then do the processors read one clock.
         (false, threads) => threads.unwrap_or(1) as usize,
     };
+    let leads_outside = plan.networks.iter().any(|network| !network.outside.is_empty());
     let mut events = Drained { stream: stream.clone().unwrap_or_default(), events };
     let triggers = plan.triggers.iter().map(|each| trigger(&plan, each)).collect::<Result<_>>()?;
     let outcome = stasis_machine::run(
@@ -281,6 +292,7 @@ pub fn run(
             shared: opened.into_shared(),
             has_faults: plan.media().any(|drive| !drive.faults.is_empty()),
             networks: networks::networks(&plan.networks, &plan.network_faults, plan.seed),
+            outside: inputs.outside().filter(|_| leads_outside),
             speed: match plan.cpu_speed {
                 CpuSpeed::Khz(khz) => Speed::Khz(khz),
                 CpuSpeed::Times(times) => Speed::Times(times),

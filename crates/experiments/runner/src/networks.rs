@@ -80,10 +80,9 @@ pub fn networks(
     seed: u64,
 ) -> Vec<NetworkConfig> {
     let network = |(index, spec): (usize, &NetworkSpec)| {
-        let machines: Vec<&str> = spec.machines.iter().map(String::as_str).collect();
         let capture =
             spec.capture.map_or(usize::MAX, |bytes| bytes.try_into().unwrap_or(usize::MAX));
-        let mut network = Network::new(spec, index as u8, &machines, seed);
+        let mut network = Network::new(spec, index as u8, seed);
         network.set_faults(faults.get(index).cloned().unwrap_or_default());
         NetworkConfig { network, capture }
     };

@@ -17,6 +17,7 @@ use stasis_experiment::{
 };
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec};
+use stasis_network::SharedOutside;
 
 use crate::attended::Attended;
 use crate::branched::Branched;
@@ -30,7 +31,7 @@ use crate::relay::Relay;
 use crate::run_error::RunError;
 use crate::sharing::Sharing;
 use crate::trace::{self, TraceOptions, WorkingCopy};
-use crate::{input, networks, software_host};
+use crate::{input, networks, outside, software_host};
 
 /// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1) spend on a read
 /// beside the drive, with one processor and with several: the mean over 5000 reads of
@@ -73,6 +74,8 @@ pub struct Prepared<'a> {
     shown: Vec<stasis_report::Drive>,
     /// The reader of a root that is read in place.
     root: Option<Lower>,
+    /// The world outside, if a network leads there.
+    outside: Option<SharedOutside>,
     /// Holds the media's locks while a software host uses them.
     media: Vec<Box<dyn HostMedium>>,
     /// The kept state of each of the machines' drives whose medium lasts.
@@ -110,6 +113,7 @@ impl<'a> RunSetup<'a> {
         {
             bail!("threads: a run that repeats runs its processors in turn; leave it out, or take --engine softkvm");
         }
+        let outside = outside::connect(&experiment.networks, self.engine)?;
         let (kind, root) = self.guest.lower()?.unzip();
         let (mut media, mut copies, mut traced) = (Vec::new(), Vec::new(), Vec::new());
         let (mut top, mut owners) = (Vec::new(), MediumOwners::new(self.base));
@@ -206,7 +210,7 @@ impl<'a> RunSetup<'a> {
                 .map(|network| experiment.network_faults_of(network).unwrap_or_default())
                 .collect(),
         };
-        Ok(Prepared { setup: self, plan, shown, root, media, keeps, copies, traced })
+        Ok(Prepared { setup: self, plan, shown, root, outside, media, keeps, copies, traced })
     }
 
     /// The same drive, on a copy of its medium where it is traced.
@@ -495,13 +499,13 @@ impl Prepared<'_> {
         stop: &Arc<AtomicBool>,
         deadline: Option<Instant>,
     ) -> Result<(), RunError> {
-        let Self { setup, plan, root, media, copies, .. } = self;
+        let Self { setup, plan, root, outside, media, copies, .. } = self;
         let outcome = match setup.engine {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine
-                on_kvm(&setup, plan, root, deadline, relay, stop)
+                on_kvm(&setup, plan, (root, outside), deadline, relay, stop)
             }
-            _ => software_host::run(&setup, plan, root, deadline, relay, stop),
+            _ => software_host::run(&setup, plan, (root, outside), deadline, relay, stop),
         };
         drop(copies);
         outcome
@@ -513,7 +517,7 @@ impl Prepared<'_> {
 fn on_kvm(
     setup: &RunSetup<'_>,
     plan: RunPlan,
-    root: Option<Lower>,
+    (root, outside): (Option<Lower>, Option<SharedOutside>),
     deadline: Option<Instant>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
@@ -528,6 +532,7 @@ fn on_kvm(
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });
     let mut files = local::Files::new(setup.guest, commands, keyboard, source);
+    files.outside = outside.map(outside::local);
     let stop = stasis_machine::Stop { flag: Arc::clone(stop), poll: None, deadline };
     let outcome = local::run(plan, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;
@@ -539,7 +544,7 @@ fn on_kvm(
 fn on_kvm(
     _: &RunSetup<'_>,
     _: RunPlan,
-    _: Option<Lower>,
+    _: (Option<Lower>, Option<SharedOutside>),
     _: Option<Instant>,
     _: &mut Relay<'_>,
     _: &Arc<AtomicBool>,

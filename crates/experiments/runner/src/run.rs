@@ -250,7 +250,8 @@ impl<'a> Runner<'a> {
         }
         for network in &experiment.networks {
             let name = network.name.as_deref().unwrap_or_default();
-            writer.add_network(name, &network.machines, network.capture != Some(0))?;
+            let ports: Vec<String> = network.ports().into_iter().map(str::to_owned).collect();
+            writer.add_network(name, &ports, network.capture != Some(0))?;
         }
         if !experiment.faults.is_empty() {
             let fault = |fault: &ScheduledFault| (fault.kind.clone(), fault.target());

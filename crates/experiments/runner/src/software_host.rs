@@ -16,6 +16,7 @@ use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
 use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
+use stasis_network::SharedOutside;
 use stasis_run_events::{Ending, Moment, ProfileJob};
 
 use crate::debugged::Debugged;
@@ -159,7 +160,7 @@ fn once(plan: &RunPlan, has_terminal: bool) -> Option<String> {
 pub fn run(
     setup: &RunSetup,
     mut plan: RunPlan,
-    root: Option<Lower>,
+    (root, outside): (Option<Lower>, Option<SharedOutside>),
     deadline: Option<Instant>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
@@ -208,7 +209,8 @@ pub fn run(
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });
     let debugger = setup.debugged.map(Debugged::wire);
-    let control = Control { stop: Arc::clone(stop), deadline, keyboard, debugger, once, source };
+    let stop = Arc::clone(stop);
+    let control = Control { stop, deadline, keyboard, debugger, once, source, outside };
     let observer = relay.observer();
     let mut progress = |what: &str, fraction: Option<f64>| {
         // An observer that fails here fails at the next event as well, and ends the run then.

@@ -13,17 +13,13 @@ use rustix::termios::{tcgetattr, tcgetwinsize, tcsetattr, OptionalActions, Termi
 use signal_hook::consts::SIGHUP;
 use stasis_channel::{Keyboard, Typed, WindowSize, MAX_TYPED};
 use stasis_run_events::Stage;
-use stasis_runner::{Attended, Event, Observer};
+use stasis_runner::{Attended, Event, Observer, Pace};
 
 use crate::Terminal;
 
 /// Key that ends the machine when typed three times: the way out of a guest that hangs.
 const ESCAPE: u8 = 0x1d;
 const ESCAPES: usize = 3;
-/// Limit on the lateness (wall clock) that an idle guest can make up for.
-const CREDIT: Duration = Duration::from_millis(50);
-/// The longest wait for a key: the waiting thread has other work to do.
-const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// The state of this program's terminal.
 #[derive(Debug, Default)]
@@ -90,7 +86,7 @@ impl Interactive {
             window,
             escapes: 0,
             hung_up: false,
-            due: Instant::now(),
+            pace: Pace::from(Instant::now()),
         };
         let kind = std::env::var("TERM").unwrap_or_else(|_| "dumb".into());
         let attended = Attended { keyboard: Arc::new(Mutex::new(keys)), window, kind };
@@ -143,8 +139,7 @@ struct Keys {
     /// Number of consecutive [`ESCAPE`]s, up to the last key.
     escapes: usize,
     hung_up: bool,
-    /// Until when virtual time that was waited for takes by the wall clock.
-    due: Instant,
+    pace: Pace,
 }
 
 impl Keys {
@@ -157,18 +152,11 @@ impl Keys {
             }
         }
     }
-
-    /// Returns the wall-clock time that a wait of `limit` (ns) still takes.
-    fn wait(&mut self, limit: u64, now: Instant) -> Duration {
-        let earliest = now.checked_sub(CREDIT).unwrap_or(now);
-        self.due = self.due.max(earliest) + Duration::from_nanos(limit).min(MAX_WAIT);
-        self.due.saturating_duration_since(now)
-    }
 }
 
 impl Keyboard for Keys {
     fn read(&mut self, limit: u64) -> io::Result<Typed> {
-        let wait = if limit == 0 { Duration::ZERO } else { self.wait(limit, Instant::now()) };
+        let wait = if limit == 0 { Duration::ZERO } else { self.pace.wait(limit, Instant::now()) };
         let mut bytes = Vec::new();
         if self.hung_up {
             std::thread::sleep(wait);
@@ -214,7 +202,7 @@ mod tests {
             window: WindowSize::default(),
             escapes: 0,
             hung_up: false,
-            due: Instant::now(),
+            pace: Pace::from(Instant::now()),
         }
     }
 
@@ -225,22 +213,5 @@ mod tests {
         assert!(!keys.stop.load(Ordering::Relaxed));
         keys.find_escape(b"\x1d\x1d");
         assert!(keys.stop.load(Ordering::Relaxed));
-    }
-
-    #[test]
-    fn virtual_time_is_no_faster_than_the_wall_clock() {
-        let mut keys = keys();
-        let start = Instant::now() + Duration::from_secs(1);
-        keys.due = start;
-        let ms = |count: u64| Duration::from_millis(count);
-        assert_eq!(keys.wait(5_000_000, start), ms(5));
-        // 2 ms late: the next wait is shorter by that.
-        assert_eq!(keys.wait(5_000_000, start + ms(7)), ms(3));
-        // Late by long: no more than the credit is made up for.
-        let late = start + Duration::from_secs(100);
-        assert_eq!(keys.wait(5_000_000, late), Duration::ZERO);
-        assert_eq!(keys.wait(45_000_000, late), Duration::ZERO);
-        assert_eq!(keys.wait(5_000_000, late), ms(5));
-        assert_eq!(keys.wait(u64::MAX, late), ms(55), "the longest wait");
     }
 }

@@ -3,6 +3,7 @@
 use crate::executable::check_static;
 use crate::Error;
 use stasis_channel::SharedKeyboard;
+use stasis_network::SharedOutside;
 use stasis_run_events::SharedDebugger;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -189,6 +190,8 @@ pub struct Control {
     pub once: Option<String>,
     /// The source that [`crate::inside::Inside::source`] reads.
     pub source: Option<Source>,
+    /// The world outside, if a network leads there.
+    pub outside: Option<SharedOutside>,
 }
 
 impl Control {

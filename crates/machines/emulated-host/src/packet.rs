@@ -15,7 +15,11 @@
 //! it is to wait; the answer is in the buffer: its length in 4 bytes, all ones where the debugger has
 //! gone, and the bytes. An *again* packet (kind 7, length in 4 bytes) has so many bytes of a plan at
 //! the start of the buffer and asks for the job once more with that plan: the machine is killed, or
-//! why it is not is in the buffer, its length in 4 bytes first. Numbers are little endian.
+//! why it is not is in the buffer, its length in 4 bytes first. A *cross* packet (kind 8, nanoseconds
+//! in 8 bytes, length in 4) has so many bytes of frames for the world outside at the start of the
+//! buffer, and asks for those that have come, which it waits for at most so long; the answer is as
+//! that to a read packet, with the bytes' own length in 4 bytes before them. Numbers are little
+//! endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -40,6 +44,7 @@ const WAIT_HEAD: usize = 9;
 const READ_HEAD: usize = 13;
 const DEBUG_HEAD: usize = 6;
 const AGAIN_HEAD: usize = 5;
+const CROSS_HEAD: usize = 13;
 
 /// The length of the answer to a debug packet where the debugger has gone.
 pub(crate) const GONE: u32 = u32::MAX;
@@ -67,6 +72,9 @@ pub(crate) enum Packet {
     Debug { length: usize, wait: bool },
     /// So many bytes of the buffer are the plan of a repetition.
     Again { length: usize },
+    /// So many bytes of the buffer are frames for outside; the inner side takes those that have
+    /// come, and waits for some at most so long (ns).
+    Cross { length: usize, limit: u64 },
 }
 
 /// A pause packet.
@@ -100,6 +108,15 @@ pub(crate) fn again(length: usize) -> [u8; AGAIN_HEAD] {
     debug_assert!(length <= BULK);
     let [a, b, c, d] = (length as u32).to_le_bytes();
     [7, a, b, c, d]
+}
+
+/// A cross packet.
+pub(crate) fn cross(length: usize, limit: u64) -> [u8; CROSS_HEAD] {
+    debug_assert!(length <= ANSWER);
+    let mut packet = [8; CROSS_HEAD];
+    packet[1..9].copy_from_slice(&limit.to_le_bytes());
+    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
+    packet
 }
 
 /// The head of a short packet.
@@ -191,6 +208,12 @@ impl Packets {
                 self.buffer.drain(..AGAIN_HEAD);
                 Ok(Some(Packet::Again { length }))
             }
+            Some(8) => {
+                let Some(head) = self.buffer.first_chunk::<CROSS_HEAD>() else { return Ok(None) };
+                let (limit, length) = (number(&head[1..9]), number(&head[9..]) as usize);
+                self.buffer.drain(..CROSS_HEAD);
+                Ok(Some(Packet::Cross { length, limit }))
+            }
             Some(other) => Err(*other),
         }
     }
@@ -219,6 +242,8 @@ mod tests {
                     (0..=BULK, any::<bool>())
                         .prop_map(|(length, wait)| Packet::Debug { length, wait }),
                     (0..=BULK).prop_map(|length| Packet::Again { length }),
+                    (any::<u64>(), 0..=ANSWER)
+                        .prop_map(|(limit, length)| Packet::Cross { length, limit }),
                     (any::<u64>(), 0..=BULK)
                         .prop_map(|(address, length)| Packet::Place { address, length }),
                 ],
@@ -243,6 +268,9 @@ mod tests {
                         stream.extend_from_slice(&debug(*length, *wait))
                     }
                     Packet::Again { length } => stream.extend_from_slice(&again(*length)),
+                    Packet::Cross { length, limit } => {
+                        stream.extend_from_slice(&cross(*length, *limit))
+                    }
                     Packet::Place { address, length } => {
                         stream.extend_from_slice(&place(*address, *length))
                     }

@@ -120,6 +120,44 @@ fn answer_debug(
     go_on(machine, &answer)
 }
 
+/// Sends `length` bytes of the buffer, which are frames, outside, and continues the waiting inner
+/// side with those that have come, or with why none can.
+fn answer_cross(
+    machine: &mut Machine,
+    control: &Control,
+    length: usize,
+    limit: u64,
+) -> Result<(), Error> {
+    let mut frames = vec![0; length.min(ANSWER)];
+    machine
+        .memory
+        .read_exact_at(&mut frames, machine.buffer)
+        .map_err(Error::system("take frames from the software host"))?;
+    let came = match &control.outside {
+        Some(outside) => {
+            let mut outside = outside.lock().unwrap_or_else(PoisonError::into_inner);
+            outside.exchange(&frames, limit)
+        }
+        None => Err(std::io::Error::other("there is no world outside")),
+    };
+    let mut answer = Vec::new();
+    match came {
+        Ok(mut came) => {
+            came.truncate(ANSWER);
+            answer.extend_from_slice(&0u32.to_le_bytes());
+            answer.extend_from_slice(&(came.len() as u32).to_le_bytes());
+            answer.append(&mut came);
+        }
+        Err(error) => {
+            let text = error.to_string();
+            answer.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            answer.extend_from_slice(text.as_bytes());
+            answer.truncate(ANSWER);
+        }
+    }
+    go_on(machine, &answer)
+}
+
 /// Continues the waiting inner side with `length` bytes of the source.
 fn answer_read(
     machine: &mut Machine,
@@ -215,6 +253,10 @@ pub(crate) fn pump(
                             .read_exact_at(&mut plan, machine.buffer)
                             .map_err(Error::system("take a plan from the software host"))?;
                         Sent::Again(plan)
+                    }
+                    Packet::Cross { length, limit } => {
+                        answer_cross(machine, control, length, limit)?;
+                        continue;
                     }
                     Packet::Read { offset, length } => {
                         answer_read(machine, control, offset, length)?;

@@ -55,6 +55,7 @@ fn main() {
         root_length: 0,
         fill_root: &mut |_| Ok(()),
         keyboard: None,
+        outside: None,
         debug: None,
         profile: None,
         quantum: 20_000,

@@ -39,6 +39,9 @@ pub enum Error {
     /// A part of the machine or of its task could not be read.
     #[error("cannot read what the machine needs: {0}")]
     Input(#[source] std::io::Error),
+    /// A network no longer leads outside.
+    #[error("a network that leads outside: {0}")]
+    Outside(#[source] std::io::Error),
     /// The guest did what no guest can do here.
     #[error("the guest's processor stopped: {0}")]
     Guest(String),

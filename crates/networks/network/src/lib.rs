@@ -5,6 +5,9 @@
 //! ports ([`Network::send`]) and hands each to its receivers when it has arrived
 //! ([`Network::advance`]).
 //!
+//! A network can go on outside the experiment: at a port behind those of its machines, whose frames
+//! cross together ([`Outside`], [`Frames`]).
+//!
 //! Promises:
 //! - Pure: no threads, no wall clock, no I/O. The same frames at the same times arrive at the same
 //!   times; what is random follows from the seed, for each direction of each link apart.
@@ -22,6 +25,7 @@
 
 mod faults;
 mod network;
+mod outside;
 mod spec;
 mod stage;
 mod subnet;
@@ -29,6 +33,7 @@ mod switch;
 
 pub use faults::NetworkFault;
 pub use network::{Address, Counts, Delivery, Network, MAX_IN_FLIGHT};
-pub use spec::{Conditions, LinkSpec, NetworkSpec, MIN_DELAY};
+pub use outside::{Frames, Outside, SharedOutside, FRAMES};
+pub use spec::{Conditions, LinkSpec, NetworkSpec, OutsideSpec, MIN_DELAY, OUTSIDE};
 pub use subnet::Subnet;
 pub use switch::MAX_LEARNED;

@@ -82,6 +82,8 @@ pub struct Network {
     /// By sender, and for each by receiver.
     links: Vec<Link>,
     switch: Switch,
+    /// The first port that leads outside; those behind it do, too.
+    first_outside: usize,
     in_flight: usize,
     faults: Faults,
     /// Frames that machines have sent since the commands began.
@@ -91,9 +93,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of `spec`, with a port for each of `machines`; `index` is its number among the
-    /// networks of the experiment.
-    pub fn new(spec: &NetworkSpec, index: u8, machines: &[&str], seed: u64) -> Self {
+    /// The network of `spec`; `index` is its number among the networks of the experiment.
+    pub fn new(spec: &NetworkSpec, index: u8, seed: u64) -> Self {
+        let machines = spec.ports();
         let port = |_| {
             let stage = |queue| Stage::new(spec.bandwidth, queue);
             // What waits to be sent waits in the machine.
@@ -123,13 +125,14 @@ impl Network {
             }
         });
         let mut switch = Switch::default();
-        for number in 0..count {
+        for number in 0..spec.machines.len() {
             switch.learn(Self::address(index, number), number);
         }
         Self {
             name: spec.name.clone().unwrap_or_default(),
             links: links.collect(),
             ports: (0..count).map(port).collect(),
+            first_outside: spec.machines.len(),
             switch,
             in_flight: 0,
             faults: Faults::default(),
@@ -174,6 +177,11 @@ impl Network {
     /// Number of ports.
     pub fn ports(&self) -> usize {
         self.ports.len()
+    }
+
+    /// Ports that lead outside.
+    pub fn outside(&self) -> std::ops::Range<usize> {
+        self.first_outside..self.ports.len()
     }
 
     /// Shortest time from a frame's sending to its arrival, whatever it meets (ns).

@@ -1,5 +1,7 @@
 //! A network as a user describes it.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
@@ -16,6 +18,9 @@ const MAX_DELAY: Nanos = 3_600_000_000_000;
 const MAX_MTU: u16 = 9_216;
 /// Minimum of a network's transfer unit: IPv6's (RFC 8200, section 5).
 const MIN_MTU: u16 = 1_280;
+
+/// Name of a port that leads outside, where none is given.
+pub const OUTSIDE: &str = "outside";
 
 /// Delay of a link where none is given (ns): that between two machines of one data centre.
 const USUAL_DELAY: Nanos = 50_000;
@@ -93,7 +98,20 @@ with_conditions! {
         /// Links whose conditions differ.
         #[serde(rename = "link")]
         pub links: Vec<LinkSpec>,
+        /// Ports that lead out of the experiment.
+        pub outside: Vec<OutsideSpec>,
     }
+}
+
+/// A port of a network that leads out of the experiment.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct OutsideSpec {
+    /// Name of the port, by which links and faults mean it; by default `outside`.
+    pub name: Option<String>,
+    /// Unix socket of a program that takes and gives frames, each behind its length, as passt and
+    /// QEMU's `-netdev stream` do.
+    pub socket: PathBuf,
 }
 
 with_conditions! {
@@ -144,6 +162,12 @@ pub struct Conditions {
 }
 
 impl NetworkSpec {
+    /// Names of its ports: of its machines, and of those that lead outside.
+    pub fn ports(&self) -> Vec<&str> {
+        let outside = self.outside.iter().map(|port| port.name.as_deref().unwrap_or(OUTSIDE));
+        self.machines.iter().map(String::as_str).chain(outside).collect()
+    }
+
     /// Bytes that may wait before a port.
     pub fn queue_bytes(&self) -> u64 {
         self.queue.unwrap_or(1 << 20)
@@ -189,27 +213,37 @@ impl NetworkSpec {
         times
     }
 
-    /// Checks the network between `machines`.
+    /// Checks the network between its ports.
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn check(&self, machines: &[&str]) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
+        let ports = &self.ports()[..];
+        for outside in &self.outside {
+            let name = outside.name.as_deref().unwrap_or(OUTSIDE);
+            if ports.iter().filter(|port| **port == name).count() > 1 {
+                return Err(format!("two of its ports have the name `{name}`"));
+            }
+            if outside.socket.as_os_str().is_empty() {
+                return Err(format!("outside `{name}`: give it the `socket` of a program"));
+            }
+        }
         let mtu = self.transfer_unit();
         if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
             return Err(format!("mtu is {mtu}, but must be {MIN_MTU} to {MAX_MTU}"));
         }
-        if let Some(subnet) = self.subnet.filter(|subnet| subnet.host(machines.len() - 1).is_none())
-        {
-            let (room, count) = (subnet.hosts(), machines.len());
+        let count = self.machines.len();
+        if let Some(subnet) = self.subnet.filter(|subnet| subnet.host(count - 1).is_none()) {
+            let room = subnet.hosts();
             return Err(format!("subnet {subnet} has room for {room} of {count} machines"));
         }
         for link in &self.links {
             for (key, name) in [("from", &link.from), ("to", &link.to)] {
-                let Some(name) = name.as_deref().filter(|name| !machines.contains(name)) else {
+                let Some(name) = name.as_deref().filter(|name| !ports.contains(name)) else {
                     continue;
                 };
-                let names = machines.join(", ");
-                return Err(format!("link: {key} is `{name}`, but the machines are {names}"));
+                let names = ports.join(", ");
+                return Err(format!("link: {key} is `{name}`, but its ports are {names}"));
             }
             if link.from.is_some() && link.from == link.to {
                 return Err("link: from and to are one machine".into());
@@ -219,8 +253,8 @@ impl NetworkSpec {
                 return Err("link: queue needs bandwidth: without it, nothing waits".into());
             }
         }
-        for from in machines {
-            for to in machines.iter().filter(|to| *to != from) {
+        for from in ports {
+            for to in ports.iter().filter(|to| *to != from) {
                 let changes = self.changes(from, to);
                 for at in [None].into_iter().chain(changes.into_iter().map(Some)) {
                     let conditions = self.conditions(from, to, at);
@@ -291,13 +325,15 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> NetworkSpec {
-        toml::from_str(text).unwrap()
+        let machines = ["a", "b", "c"].map(String::from).to_vec();
+        NetworkSpec { machines, ..toml::from_str(text).unwrap() }
     }
 
     #[test]
     fn a_key_is_read_if_it_is_in_the_schema() {
         assert_eq!(stasis_config::keys_agree::<NetworkSpec>(), Ok(()));
         assert_eq!(stasis_config::keys_agree::<LinkSpec>(), Ok(()));
+        assert_eq!(stasis_config::keys_agree::<OutsideSpec>(), Ok(()));
     }
 
     #[test]
@@ -308,7 +344,7 @@ mod tests {
              [[link]]\nto = 'b'\nloss = 0\n\
              [[link]]\nfrom = 'b'\nto = 'c'\nboth-ways = true\njitter = '2us'\n",
         );
-        assert_eq!(spec.check(&["a", "b", "c"]), Ok(()));
+        assert_eq!(spec.check(), Ok(()));
         let of = |from, to| {
             let all = spec.conditions(from, to, None);
             (all.delay, all.jitter, all.loss, all.bandwidth.map(Rate::bytes_per_second), all.queue)
@@ -326,7 +362,7 @@ mod tests {
             "[[link]]\nfrom = 'a'\nboth-ways = true\nbegin = '1ms'\nend = '3ms'\nloss = 1\n\
              [[link]]\nto = 'b'\nend = '2ms'\ndelay = '9us'\n",
         );
-        assert_eq!(spec.check(&["a", "b"]), Ok(()));
+        assert_eq!(spec.check(), Ok(()));
         assert_eq!(spec.changes("a", "b"), [0, 1_000_000, 2_000_000, 3_000_000]);
         assert_eq!(spec.changes("b", "a"), [0, 1_000_000, 3_000_000]);
         let of = |at| {
@@ -350,7 +386,10 @@ mod tests {
             ("loss = 1.5", "loss is 1.5, but must be 0 to 1"),
             ("corrupt = nan", "corrupt is NaN"),
             ("subnet = '10.0.0.0/30'", "room for 2 of 3"),
-            ("[[link]]\nfrom = 'd'", "from is `d`, but the machines are a, b, c"),
+            ("[[link]]\nfrom = 'd'", "from is `d`, but its ports are a, b, c"),
+            ("outside = [{}]", "outside `outside`: give it the `socket`"),
+            ("outside = [{ name = 'b', socket = 's' }]", "two of its ports have the name `b`"),
+            ("outside = [{ socket = 's' }, { socket = 't' }]", "two of its ports"),
             ("[[link]]\nfrom = 'a'\nto = 'a'", "one machine"),
             ("[[link]]\nbegin = '2s'\nend = '2s'", "it ends at 2s, but begins at 2s"),
             ("[[link]]\nend = '0s'", "it ends at"),
@@ -358,7 +397,7 @@ mod tests {
             ("[[link]]\nfrom = 'a'\nqueue = '1KiB'", "queue needs bandwidth"),
             ("[[link]]\nfrom = 'a'\nto = 'c'\ndelay = 0", "from a to c"),
         ] {
-            let error = read(text).check(&["a", "b", "c"]).unwrap_err();
+            let error = read(text).check().unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

@@ -7,9 +7,10 @@ use stasis_network::{Delivery, Network, NetworkFault, NetworkSpec};
 const MACHINES: [&str; 3] = ["a", "b", "c"];
 
 fn network(text: &str, seed: u64) -> Network {
-    let spec: NetworkSpec = toml::from_str(text).unwrap();
-    spec.check(&MACHINES).unwrap();
-    Network::new(&spec, 0, &MACHINES, seed)
+    let machines = MACHINES.map(String::from).to_vec();
+    let spec = NetworkSpec { machines, ..toml::from_str(text).unwrap() };
+    spec.check().unwrap();
+    Network::new(&spec, 0, seed)
 }
 
 /// A frame of `length` bytes from one port to another, or to all, with a number in it.

@@ -391,3 +391,79 @@ fn a_cut_that_is_asked_for_takes_what_is_not_flushed_each_time() {
     assert!(left[1..].iter().any(|left| *left < 256 << 10), "{left:?}");
     assert_eq!(bench.json("again/summary.json")["faults"][0]["happened"], 4);
 }
+
+/// QEMU without a machine, which makes connections to 10.0.0.250 ones to this machine's own
+/// address; ended with the test.
+struct World(std::process::Child);
+
+impl World {
+    fn beside(socket: &std::path::Path) -> Self {
+        let cable = format!("stream,id=c,server=on,addr.type=unix,addr.path={}", socket.display());
+        let world = "user,id=w,net=10.0.0.0/24,host=10.0.0.250,dns=10.0.0.251";
+        let mut qemu = std::process::Command::new("qemu-system-x86_64");
+        qemu.args(["-M", "none", "-nodefaults", "-display", "none", "-netdev", &cable]);
+        qemu.args(["-netdev", world, "-netdev", "hubport,id=a,hubid=0,netdev=c"]);
+        qemu.args(["-netdev", "hubport,id=b,hubid=0,netdev=w"]);
+        let world = Self(qemu.spawn().unwrap());
+        let begun = std::time::Instant::now();
+        while !socket.exists() {
+            assert!(begun.elapsed().as_secs() < 60, "QEMU does not listen");
+            std::thread::yield_now();
+        }
+        world
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A guest reads what a server outside has, over a port that leads there.
+#[test]
+fn a_network_leads_outside() {
+    use std::io::Write;
+    const LETTER: &str = "a letter from outside\n";
+    let bench = Bench::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let script = format!("for i in 1 2 3; do cat < /dev/tcp/10.0.0.250/{port}; done; sleep 1");
+    let experiment = format!(
+        "command = ['bash', '-ec', '{script}']\n[[machine]]\nname = 'client'\n\
+         [[network]]\noutside = [{{ socket = 'cable.sock' }}]\n\
+         link = [{{ from = 'outside', delay = '30ms' }}]\n"
+    );
+    std::fs::write(bench.path("e.toml"), experiment).unwrap();
+
+    let nobody = bench.run(&["e.toml", "--engine=softkvm"]);
+    assert_eq!(nobody.status, Some(125), "{nobody:?}");
+    nobody.says(&["no program answers at the socket", "cable.sock", "start one first"]);
+    let world = World::beside(&bench.path("cable.sock"));
+    let exact = bench.run(&["e.toml", "--engine=exact"]);
+    assert_eq!(exact.status, Some(125), "{exact:?}");
+    exact.says(&["network net0 leads outside", "--engine kvm or softkvm"]);
+
+    let letters = std::thread::spawn(move || {
+        (0..3).for_each(|_| server.accept().unwrap().0.write_all(LETTER.as_bytes()).unwrap());
+    });
+    let run = bench.run(&["e.toml", "--engine=softkvm", "--results", "results"]);
+    run.expect(0);
+    letters.join().unwrap();
+    drop(world);
+    assert_eq!(run.stdout, format!("[client] {LETTER}").repeat(3));
+    let summary = bench.json("results/summary.json");
+    let links = summary["networks"][0]["links"].as_array().unwrap();
+    let came = links.iter().find(|link| link["from"] == "outside").unwrap();
+    assert!(came["arrived"].as_u64() >= Some(9), "three connections: {came}");
+    assert!(came["shortest_ns"].as_u64() >= Some(30_000_000), "{came}");
+    let left = links.iter().find(|link| link["to"] == "outside").unwrap();
+    assert_eq!(left["arrived"], left["frames"], "{left}");
+    // Three connections of 30 ms, twice each, and a second of sleep, as long by the wall clock.
+    let seconds = summary["virtual_seconds"].as_f64().unwrap();
+    assert!((1.18..run.wall.as_secs_f64()).contains(&seconds), "{seconds} s in {:?}", run.wall);
+    let interfaces = packets(&bench.bytes("results/net0.pcapng"));
+    assert_eq!(interfaces[&(0, true)], came["arrived"].as_u64().unwrap());
+    assert_eq!(interfaces[&(1, true)], left["arrived"].as_u64().unwrap());
+}

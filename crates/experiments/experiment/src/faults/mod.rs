@@ -428,7 +428,9 @@ impl Experiment {
             return Err(missing("network", name, names()));
         }
         let machines = self.machine.all();
-        let all = || machines.iter().filter_map(|machine| machine.name.as_deref());
+        let outside = self.networks.iter().flat_map(|network| &network.outside);
+        let outside = || outside.clone().filter_map(|port| port.name.as_deref());
+        let all = || machines.iter().filter_map(|machine| machine.name.as_deref()).chain(outside());
         for name in fault.machines.iter().chain(&fault.peers) {
             if !all().any(|other| other == name) {
                 return Err(missing("machine", name, all()));

@@ -35,10 +35,11 @@ impl ScheduledFault {
         if self.network.is_some() && self.network != network.name {
             return Ok(None);
         }
-        let port = |name: &String| network.machines.iter().position(|other| other == name);
+        let ports = network.ports();
+        let port = |name: &String| ports.iter().position(|other| other == name);
         let side: Vec<usize> = self.machines.iter().filter_map(port).collect();
         let peers: Vec<usize> = match self.peers.is_empty() {
-            true => (0..network.machines.len()).filter(|port| !side.contains(port)).collect(),
+            true => (0..ports.len()).filter(|port| !side.contains(port)).collect(),
             false => self.peers.iter().filter_map(port).collect(),
         };
         if side.is_empty() || peers.is_empty() {

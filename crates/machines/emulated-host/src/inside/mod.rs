@@ -181,6 +181,11 @@ impl Inside {
         Box::new(output::Outside)
     }
 
+    /// The world outside, where networks lead there.
+    pub fn outside(&self) -> Box<dyn stasis_network::Outside> {
+        Box::new(output::Outside)
+    }
+
     /// The debugger outside.
     pub fn debugger(&self) -> Box<dyn Debugger> {
         Box::new(output::Outside)

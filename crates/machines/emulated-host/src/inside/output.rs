@@ -2,7 +2,9 @@
 
 use super::memory::{populate, PageMap};
 use super::port;
-use crate::packet::{again, bulk, debug, place, read, short_head, wait, ANSWER, BULK, GONE, SHORT};
+use crate::packet::{
+    again, bulk, cross, debug, place, read, short_head, wait, ANSWER, BULK, GONE, SHORT,
+};
 use stasis_channel::{Keyboard, Typed};
 use stasis_run_events::{encode, Debugger, EventSink, RunEvent};
 use std::io;
@@ -109,6 +111,35 @@ impl Debugger for Outside {
     }
 }
 
+impl stasis_network::Outside for Outside {
+    fn exchange(&mut self, frames: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+        let Output { bulk: buffer, .. } =
+            &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without the buffer there is no place for frames: they are lost.
+        let Some(memory) = buffer else { return Ok(Vec::new()) };
+        let Some(place) = memory.get_mut(..frames.len()) else { return Ok(Vec::new()) };
+        place.copy_from_slice(frames);
+        port::write_events(&cross(frames.len(), limit));
+        port::shake_hands();
+        let bytes = answered(memory)?;
+        let Some((length, came)) = bytes.split_first_chunk() else { return Ok(Vec::new()) };
+        Ok(came[..came.len().min(u32::from_le_bytes(*length) as usize)].to_vec())
+    }
+}
+
+/// The bytes of an answer that begins with a length that is 0, or that of a text that says why
+/// there are none.
+fn answered(memory: &mut [u8]) -> io::Result<&[u8]> {
+    let (head, bytes) = port::written(memory).split_at(HEAD);
+    match u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize {
+        0 => Ok(bytes),
+        length => {
+            let text = &bytes[..length.min(bytes.len())];
+            Err(io::Error::other(String::from_utf8_lossy(text).into_owned()))
+        }
+    }
+}
+
 /// Fills `into` with bytes of the outer side's source from `offset` on.
 pub(super) fn read_source(into: &mut [u8], mut offset: u64) -> io::Result<()> {
     let Output { bulk: buffer, .. } = &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,13 +149,7 @@ pub(super) fn read_source(into: &mut [u8], mut offset: u64) -> io::Result<()> {
     for piece in into.chunks_mut(ANSWER.min(memory.len() - HEAD)) {
         port::write_events(&read(offset, piece.len()));
         port::shake_hands();
-        let (head, bytes) = port::written(memory).split_at(HEAD);
-        let failed = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-        if failed > 0 {
-            let text = &bytes[..failed.min(bytes.len())];
-            return Err(io::Error::other(String::from_utf8_lossy(text).into_owned()));
-        }
-        piece.copy_from_slice(&bytes[..piece.len()]);
+        piece.copy_from_slice(&answered(memory)?[..piece.len()]);
         offset += piece.len() as u64;
     }
     Ok(())

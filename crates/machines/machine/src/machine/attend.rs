@@ -1,23 +1,45 @@
-//! Virtual time that does not run away while a person sits at the terminal of a guest's command
-//! and nothing else is to happen.
+//! Virtual time that does not run away while a person sits at the terminal of a guest's command, or
+//! a network leads outside, and nothing else is to happen.
 
 use super::run::Run;
 use super::vm::Machine;
 use crate::error::Error;
 
 impl Run<'_> {
-    /// All processors are idle until `next` (ticks). Where a person can type, and no drive is at
-    /// work, the virtual time since they were idle last takes as long by the wall clock, or until
-    /// something is typed.
-    pub(super) fn attend(&mut self, next: u64) -> Result<(), Error> {
+    /// All processors are idle until `next` (ticks). Where a person can type or a network leads
+    /// outside, and no drive is at work, the virtual time since they were idle last takes as long
+    /// by the wall clock, or until something is typed or a frame comes. Returns whether a frame has
+    /// come, whose arrival can be before `next`.
+    pub(super) fn attend(&mut self, next: u64) -> Result<bool, Error> {
         let since = std::mem::replace(&mut self.timeline.typing.idle_until, next);
         let attended = |machine: &Machine| {
             machine.channel.has_terminal() && machine.started.is_some() && machine.ended.is_none()
         };
-        if !self.machines.iter().any(attended) || self.machines.iter().any(Machine::is_at_a_drive) {
-            return Ok(());
+        let typed = self.machines.iter().any(attended);
+        let outside = self.timeline.next_crossing().is_some();
+        if !typed && !outside || self.machines.iter().any(Machine::is_at_a_drive) {
+            return Ok(false);
         }
         let limit = self.timeline.clock.scale().to_ns(next.saturating_sub(since));
-        self.timeline.typing.wait(limit).map_err(Error::Input)
+        if typed {
+            self.timeline.typing.wait(limit).map_err(Error::Input)?;
+            return Ok(false);
+        }
+        let now = self.timeline.clock.now_ns();
+        let came = self.timeline.networks.cross(now, limit).map_err(Error::Outside)?;
+        if came {
+            // The time that was waited for has not passed.
+            self.timeline.typing.idle_until = since;
+        }
+        Ok(came)
+    }
+
+    /// Lets frames cross to and from outside, if it is time.
+    pub(super) fn cross(&mut self) -> Result<(), Error> {
+        if self.timeline.next_crossing().is_some_and(|at| at <= self.instant) {
+            let now = self.timeline.clock.now_ns();
+            self.timeline.networks.cross(now, 0).map_err(Error::Outside)?;
+        }
+        Ok(())
     }
 }

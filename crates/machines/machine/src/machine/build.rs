@@ -121,7 +121,7 @@ impl<'j> Run<'j> {
             Some(timeline) => Some(Box::new(watch(&mut machines, timeline, scale, events)?)),
             None => None,
         };
-        let networks = Networks::new(config.networks);
+        let networks = Networks::new(config.networks, config.outside);
         // No machine is further ahead than a frame needs to reach it.
         let lookahead = networks.lookahead();
         let quantum = config.quantum.min(lookahead.unwrap_or(config.quantum));

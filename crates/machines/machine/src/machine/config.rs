@@ -7,6 +7,7 @@ use std::time::Instant;
 use stasis_block::clock::Nanos;
 use stasis_channel::{Job, ScheduledGuestFault};
 use stasis_drive::{Layer, SharedDrive, TenantHandle};
+use stasis_network::Outside;
 use stasis_run_events::ProfileJob;
 
 use super::controller::Controller;
@@ -83,8 +84,10 @@ pub struct Config<'a> {
     pub has_faults: bool,
     /// Triggers of faults.
     pub triggers: Vec<TriggerConfig>,
-    /// Networks between them. Every port of each belongs to one machine.
+    /// Networks between them. Every port of each belongs to one machine, or leads outside.
     pub networks: Vec<NetworkConfig>,
+    /// The world outside, if a network leads there.
+    pub outside: Option<Box<dyn Outside>>,
     /// Processor speed: how many times as fast as it ticks the TSC is declared.
     pub speed: Speed,
     /// The kernel (vmlinux).

@@ -87,6 +87,7 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.advance();
+            self.cross()?;
             let deaf = |machine: &&Machine| machine.finished || machine.failures.is_off();
             for machine in self.machines.iter().filter(deaf) {
                 machine.discard_frames(&mut self.timeline);
@@ -123,8 +124,7 @@ impl Run<'_> {
                         return Ok(ending);
                     }
                     // A call ends the idle time.
-                    if self.branching.is_some() == branched {
-                        self.attend(next)?;
+                    if self.branching.is_some() == branched && !self.attend(next)? {
                         self.idle_until(next);
                     }
                     None

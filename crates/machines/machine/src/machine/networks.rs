@@ -1,15 +1,23 @@
 //! Networks between the machines of a run: frames from a machine's device to its network, and from
 //! a network to the devices.
 
+use std::io;
+
 use stasis_block::clock::Nanos;
-use stasis_network::Network;
+use stasis_network::{Frames, Network, Outside};
 use stasis_run_events::{FaultRecord, NetworkOutcome, PacketRecord};
 
 use crate::devices::{NetworkDevice, PortConfig};
 use crate::memory::GuestMemory;
 
+/// Limit on the bytes of a frame from outside, which has passed a wire of a transfer unit of at most
+/// 9216.
+const MAX_FRAME: usize = 16 << 10;
 /// Limit on the bytes of packets that go to the event stream together.
 const BATCH_BYTES: usize = 256 << 10;
+
+/// Interval in which frames cross to and from the world outside (ns of virtual time).
+const CROSSING: Nanos = 1_000_000;
 
 /// A network of a run.
 pub struct NetworkConfig {
@@ -24,11 +32,59 @@ pub(super) struct Networks {
     networks: Vec<NetworkConfig>,
     packets: Vec<PacketRecord>,
     bytes: usize,
+    /// The world outside, if a network leads there.
+    outside: Option<Box<dyn Outside>>,
+    /// When frames cross next (ns), and when the last that came did.
+    crossing: Nanos,
+    came: Option<Nanos>,
 }
 
 impl Networks {
-    pub(super) fn new(networks: Vec<NetworkConfig>) -> Self {
-        Self { networks, packets: Vec::new(), bytes: 0 }
+    pub(super) fn new(networks: Vec<NetworkConfig>, outside: Option<Box<dyn Outside>>) -> Self {
+        Self { networks, packets: Vec::new(), bytes: 0, outside, crossing: 0, came: None }
+    }
+
+    /// When frames cross to and from outside next (ns), if a network leads there.
+    pub(super) fn next_crossing(&self) -> Option<Nanos> {
+        self.outside.as_ref().map(|_| self.crossing)
+    }
+
+    /// Lets frames cross to and from outside at `now` (ns), and waits at most `limit` of the wall
+    /// clock (ns) for some. Returns whether any have come.
+    pub(super) fn cross(&mut self, now: Nanos, limit: u64) -> io::Result<bool> {
+        let Self { networks, packets, bytes, outside, .. } = self;
+        let Some(outside) = outside else { return Ok(false) };
+        // Frames that have come must get on before others do.
+        let limit = if self.came == Some(now) { 0 } else { limit };
+        let mut leaving = Frames::default();
+        for (number, NetworkConfig { network, capture }) in networks.iter_mut().enumerate() {
+            for port in network.outside() {
+                while leaving.has_room(MAX_FRAME) {
+                    let Some(delivery) = network.advance(port, now) else { break };
+                    // It has arrived when the network says, however late it is taken.
+                    network.arrived(&delivery, delivery.at);
+                    let taken = PacketRecord { at: delivery.at, ..packet(number, port) };
+                    record(packets, bytes, *capture, taken, &delivery.frame);
+                    leaving.push(number, port, &delivery.frame);
+                }
+            }
+        }
+        let coming = outside.exchange(leaving.bytes(), limit)?;
+        self.crossing = now.saturating_add(CROSSING);
+        let mut any = false;
+        for (number, port, frame) in Frames::read(&coming) {
+            let Some(NetworkConfig { network, capture }) = networks.get_mut(number) else {
+                continue;
+            };
+            if network.outside().contains(&port) && frame.len() <= MAX_FRAME {
+                let (first, _) = network.send(port, frame, now);
+                let sent = PacketRecord { outgoing: true, at: first, ..packet(number, port) };
+                record(packets, bytes, *capture, sent, frame);
+                any = true;
+            }
+        }
+        self.came = any.then_some(now);
+        Ok(any)
     }
 
     /// How far machines may be ahead of each other (ns), if they have networks.
@@ -85,12 +141,12 @@ impl Networks {
         now: Nanos,
     ) {
         let place = device.place;
-        let Self { networks, packets, bytes } = self;
+        let Self { networks, packets, bytes, .. } = self;
         let Some(NetworkConfig { network, capture }) = networks.get_mut(place.network) else {
             return;
         };
         device.send(memory, network, now, |at, frame| {
-            let packet = PacketRecord { outgoing: true, at, ..packet(place) };
+            let packet = PacketRecord { outgoing: true, at, ..packet(place.network, place.port) };
             record(packets, bytes, *capture, packet, frame);
         });
     }
@@ -103,7 +159,7 @@ impl Networks {
         now: Nanos,
     ) -> bool {
         let place = device.place;
-        let Self { networks, packets, bytes } = self;
+        let Self { networks, packets, bytes, .. } = self;
         let Some(NetworkConfig { network, capture }) = networks.get_mut(place.network) else {
             return false;
         };
@@ -115,7 +171,8 @@ impl Networks {
                 continue;
             }
             network.arrived(&delivery, now);
-            let packet = PacketRecord { outgoing: false, at: now, ..packet(place) };
+            let packet =
+                PacketRecord { outgoing: false, at: now, ..packet(place.network, place.port) };
             record(packets, bytes, *capture, packet, &delivery.frame);
         }
         received
@@ -149,10 +206,10 @@ fn record(
 }
 
 /// A record of a frame at a port.
-fn packet(place: PortConfig) -> PacketRecord {
+fn packet(network: usize, port: usize) -> PacketRecord {
     PacketRecord {
-        network: place.network as u16,
-        port: place.port as u16,
+        network: network as u16,
+        port: port as u16,
         outgoing: false,
         at: 0,
         length: 0,

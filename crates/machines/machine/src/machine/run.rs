@@ -76,7 +76,8 @@ impl<'j> Run<'j> {
     /// The next event of any machine (ticks).
     pub(super) fn next_event(&self) -> Option<u64> {
         let machines = self.machines.iter().filter(|machine| !machine.finished);
-        machines.filter_map(|machine| machine.next_event(&self.timeline)).min()
+        let machines = machines.filter_map(|machine| machine.next_event(&self.timeline));
+        machines.chain(self.timeline.next_crossing()).min()
     }
 
     /// How long the machines have stood still so far.

@@ -74,6 +74,11 @@ impl Timeline<'_> {
         }
     }
 
+    /// When frames cross to and from outside next (ticks), if a network leads there.
+    pub(super) fn next_crossing(&self) -> Option<u64> {
+        Some(self.clock.scale().to_ticks(self.networks.next_crossing()?))
+    }
+
     /// Sends the recorded packets to the event stream.
     pub(super) fn flush_packets(&mut self) -> Result<(), Error> {
         let packets = self.networks.take_packets();
