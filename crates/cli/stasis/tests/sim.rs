@@ -398,6 +398,46 @@ fn a_flash_drive_shows_its_inside() {
     assert!(error.contains("Give --size"), "{error}");
 }
 
+/// A drive is aged by one simulation, and measured by others: each begins as the last one ended.
+#[test]
+fn a_flash_drive_with_a_state_is_aged_once() {
+    let bench = Bench::new();
+    bench.file("age.fio", "[age]\nrw=randwrite\nbs=4k\nio_size=256m\n");
+    bench.file("read.fio", "[read]\nrw=randread\nbs=4k\nnumber_ios=2000\nrandseed=3\n");
+    let drive = |state: &str| {
+        format!(
+            "[model]\nkind = 'flash'\nchannels = 2\nluns = 1\nplanes = 1\npages = 64\n\
+             precondition = 'none'\nwear_levelling = 'none'\n{state}"
+        )
+    };
+    bench.file("kept.toml", &drive("state = 'ssd.state'\n"));
+    bench.file("new.toml", &drive(""));
+    let run = |model: &str, job: &str| {
+        bench.sim(&[model, "--size", "64MiB", "--workload", job, "--seed", "5"])
+    };
+    let unwritten = |summary: &Value| summary["drives"][0]["inside"]["unwritten_units"].clone();
+    let new = run("new.toml", "read.fio");
+    assert_eq!(unwritten(&new), 2000, "nothing was written");
+    let aged = run("kept.toml", "age.fio");
+    assert!(aged["drives"][0]["inside"]["collections"].as_u64().unwrap() > 0);
+    let state = bench.text("ssd.state");
+    // The first run of the same file after the second one's state is put back is the same.
+    let first = run("kept.toml", "read.fio");
+    assert!(unwritten(&first).as_u64().unwrap() < 200, "most was: {}", unwritten(&first));
+    let ios = bench.text("results/ios.csv");
+    bench.file("ssd.state", &state);
+    run("kept.toml", "read.fio");
+    assert_eq!(bench.text("results/ios.csv"), ios);
+    // Another drive's, and a damaged one, are refused; and several simulations at a time.
+    let other = ["kept.toml", "--size", "128MiB", "--workload", "read.fio"];
+    assert!(bench.failure(&other, 125).contains("of a drive with"));
+    let several = ["kept.toml", "--size", "64MiB", "--workload", "read.fio", "--seed", "1-2"];
+    assert!(bench.failure(&several, 125).contains("one simulation at a time"));
+    bench.file("ssd.state", &state[..state.len() / 2]);
+    let cut = ["kept.toml", "--size", "64MiB", "--workload", "read.fio"];
+    assert!(bench.failure(&cut, 125).contains("damaged"));
+}
+
 /// The names in a folder that begin with a digit, in order.
 fn numbered(folder: &std::path::Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap();

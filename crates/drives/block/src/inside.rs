@@ -336,6 +336,10 @@ pub struct WearLevel {
     pub blocks: u64,
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Internal activity of a flash SSD until some time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlashInside {
@@ -389,6 +393,10 @@ pub struct FlashInside {
     pub moved_units: u64,
     /// Blocks that were emptied.
     pub collections: u64,
+    /// Those of them, and of folds, whose block had been read too often; 0 where that does not
+    /// count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub read_reclaims: u64,
     /// Mean time of a collection (ns).
     pub collection_time: f64,
     /// Operations of the array: reads, programs, erases, copybacks.

@@ -138,6 +138,13 @@ pub trait Model: Send {
     /// default the model has no such state.
     fn cut_power(&mut self, _now: Nanos) {}
 
+    /// The power is turned off at `now` (ns), in good order: what is under way ends first. Returns
+    /// the state from which the model can be built again, if its description asks for that. The
+    /// model may go on: its time is then when all had ended.
+    fn shut_down(&mut self, _now: Nanos) -> Option<String> {
+        None
+    }
+
     /// Content of the drive's SMART log.
     fn health(&self) -> Health {
         Health::default()

@@ -91,6 +91,13 @@ pub trait Control {
         }
     }
 
+    /// The power is turned off at `now` (ns), in good order: returns the state of the drive's model,
+    /// if that is to be kept ([`stasis_models::Model::shut_down`]). Nothing is asked of the drive
+    /// afterwards.
+    fn shut_down(&mut self, now: Nanos) -> Option<String> {
+        self.lower()?.shut_down(now)
+    }
+
     /// The real time that the medium has kept the guest waiting.
     fn frozen(&mut self) -> Duration {
         self.lower().map(Control::frozen).unwrap_or_default()

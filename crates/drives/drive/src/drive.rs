@@ -203,6 +203,10 @@ impl Control for Drive {
         self.model.cut_power(now);
     }
 
+    fn shut_down(&mut self, now: Nanos) -> Option<String> {
+        self.model.shut_down(now)
+    }
+
     fn frozen(&mut self) -> Duration {
         self.frozen
     }

@@ -15,6 +15,7 @@ extern crate self as stasis_flash;
 mod buffer;
 pub mod ftl;
 pub mod gc;
+pub mod kept;
 mod link;
 mod logical;
 mod precondition;

@@ -15,12 +15,13 @@ use stasis_nand::{Array, ArrayConfig, Breakdown, Faults, OpKind, PageAddress, Pr
 use crate::buffer::IN_FLIGHT;
 use crate::ftl::context::Open;
 use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
+use crate::kept::{KeptError, Reader, Writer};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
 use crate::statistics::{Course, Sizes, Statistics, Temperature};
 use crate::watch::Watch;
-use crate::{ftl, vendor};
+use crate::{ftl, kept, vendor};
 
 /// A flash SSD; see the [crate](crate).
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub struct Ssd {
     /// Counts from before the measurement.
     before: Statistics,
     course: Course,
+    // The drive in words, if its state is to be kept.
+    words: Option<String>,
 }
 
 impl Ssd {
@@ -83,7 +86,13 @@ impl Ssd {
         let unit = spec.mapping_unit as u32;
         let mut context = Context::new(array, Temperature::new(capacity, unit));
         let mut ftl = build(spec, capacity, seed)?;
-        if spec.initial() != Precondition::None {
+        let words = spec.state.as_ref().map(|_| in_words(spec, capacity));
+        if let (Some(words), Some(text)) = (&words, &spec.kept) {
+            resume(text, words, ftl.as_mut(), &mut context).map_err(|error| SpecError::Kept {
+                file: spec.state.clone().unwrap_or_default(),
+                error,
+            })?;
+        } else if spec.initial() != Precondition::None {
             ftl.precondition(spec.initial(), &mut context);
         }
         Ok(Self {
@@ -103,6 +112,7 @@ impl Ssd {
             now: 0,
             before: Statistics::default(),
             course: Course::new(),
+            words,
         })
     }
 
@@ -287,6 +297,57 @@ impl Ssd {
     }
 }
 
+/// The most virtual time that a shutdown may take (ns).
+const MAX_SHUTDOWN: Nanos = 3_600_000_000_000;
+
+/// The properties that a kept state and a drive have to have in common.
+pub(crate) fn in_words(spec: &Spec, capacity: u64) -> String {
+    let geometry = spec.geometry(capacity);
+    let cache = spec.slc_cache.as_ref().map_or(String::new(), |_| {
+        let (fixed, open) = spec.cache_blocks(capacity, geometry.pages);
+        format!(", {fixed} blocks of a plane in SLC mode and {open} open")
+    });
+    format!(
+        "{} bytes, {}x{}x{} planes of {} blocks, {} pages of {} bytes, units of {}, cells {}, {} \
+         streams{cache}",
+        capacity,
+        geometry.channels,
+        geometry.luns,
+        geometry.planes,
+        geometry.blocks,
+        geometry.pages,
+        geometry.page_size,
+        spec.mapping_unit,
+        spec.cells,
+        spec.open_streams(),
+    )
+}
+
+/// Resumes a state that was kept.
+fn resume(
+    text: &str,
+    words: &str,
+    ftl: &mut dyn Ftl,
+    context: &mut Context,
+) -> Result<(), KeptError> {
+    let bytes = kept::bytes_of(text, words)?;
+    let from = &mut Reader::new(&bytes);
+    let (used, submitted) = (from.take()?, from.take()?);
+    let blocks = context.array.history(0).2.len() as u64;
+    if from.take()? != blocks {
+        return Err(KeptError::Damaged("its blocks are others"));
+    }
+    let wear: Result<_, _> = (0..blocks).map(|_| from.within(0..1 << 32, "wear")).collect();
+    // Half of what numbers hold is left for this run.
+    let least = u64::MAX / 2;
+    context.array.restore((used.min(least), submitted.min(least), wear?));
+    ftl.restore(from, context)?;
+    match from.is_empty() {
+        true => Ok(()),
+        false => Err(KeptError::Damaged("it is longer than it should be")),
+    }
+}
+
 impl Model for Ssd {
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
         let &Command { operation, offset, length, fua, source, stream, .. } = command;
@@ -384,6 +445,31 @@ impl Model for Ssd {
         self.power_cut(now);
         self.in_flight = tags.len();
         self.leaving.extend(tags.into_iter().map(|tag| Completion::done(tag, now)));
+    }
+
+    /// Commands under way end, the buffer's data goes to the cells, and an idle drive's work is done.
+    fn shut_down(&mut self, now: Nanos) -> Option<String> {
+        let words = self.words.clone()?;
+        let mut done = Vec::new();
+        self.advance(now, &mut done);
+        let until = self.now.saturating_add(MAX_SHUTDOWN);
+        // First the host's commands, then what they left in memory.
+        for flushes in [false, true] {
+            if flushes {
+                self.ftl.shut_down(self.now, &mut self.context);
+            }
+            while let Some(at) = self.next_event().filter(|&at| at <= until) {
+                self.advance(at, &mut done);
+                done.clear();
+            }
+        }
+        self.ftl.power_on();
+        let mut out = Writer::default();
+        let (used, submitted, wear) = self.context.array.history(self.now);
+        out.put(used);
+        out.put(submitted);
+        out.put_all(wear.iter().copied());
+        self.ftl.keep(&mut out).then(|| out.into_text(&words))
     }
 
     fn health(&self) -> Health {

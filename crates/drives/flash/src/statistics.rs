@@ -62,6 +62,8 @@ pub struct Statistics {
     pub collections: u64,
     /// The time (ns) that this took, from the choice of each block on.
     pub collecting: Nanos,
+    /// Those of `collections` and `folds` whose block had been read too often.
+    pub reclaims: u64,
     /// Erases of the block that was erased most often.
     pub most_erased: u32,
 }
@@ -92,6 +94,7 @@ impl Statistics {
         since.folding -= before.folding;
         since.collections -= before.collections;
         since.collecting -= before.collecting;
+        since.reclaims -= before.reclaims;
         since
     }
 

@@ -313,6 +313,19 @@ impl Array {
         self.medium.set_erases(plane, block, erases);
     }
 
+    /// For how long the array is in use at `now` (ns), how many operations there were, and the wear
+    /// of each block in a number: for [`Array::restore`], once nothing is under way.
+    pub fn history(&self, now: Nanos) -> (Nanos, u64, &[u32]) {
+        let (used, wear) = self.medium.history(now);
+        (used, self.submitted, wear)
+    }
+
+    /// The array was in use before, as [`Array::history`] had it; nothing was submitted yet.
+    pub fn restore(&mut self, (used, submitted, wear): (Nanos, u64, Vec<u32>)) {
+        self.medium.restore(used, wear);
+        self.submitted = submitted;
+    }
+
     /// A block is in SLC mode until its next erase: [`crate::SlcTimes`] are those of its pages. Of
     /// no effect where the array has no such times.
     pub fn use_as_slc(&mut self, plane: PlaneId, block: u32) {

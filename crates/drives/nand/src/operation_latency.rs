@@ -27,6 +27,8 @@ pub(super) struct Medium {
     // Whether every cell is as good as every other.
     plain: bool,
     wear: Wear,
+    // How long the array was in use before (ns).
+    before: Nanos,
     slc: Option<SlcMode>,
 }
 
@@ -37,7 +39,7 @@ impl Medium {
         let plain = variation.is_uniform() && variation.retry.is_none() && faults.is_empty();
         let blocks = config.geometry.total_blocks();
         let slc = config.slc.map(|times| SlcMode::new(times, blocks));
-        Self { config, plain, wear: Wear::new(blocks), slc }
+        Self { config, plain, wear: Wear::new(blocks), before: 0, slc }
     }
 
     /// A block is in SLC mode from now on, or is not.
@@ -79,6 +81,18 @@ impl Medium {
     /// Makes a block as worn as if it had been erased so often.
     pub fn set_erases(&mut self, plane: PlaneId, block: u32, erases: u32) {
         self.wear.set(self.config.geometry.block_index(plane, block), erases);
+    }
+
+    /// How long the array is in use at `now` (ns), and the wear of its blocks, for
+    /// [`Medium::restore`].
+    pub fn history(&self, now: Nanos) -> (Nanos, &[u32]) {
+        (self.before.saturating_add(now), self.wear.packed())
+    }
+
+    /// The array was in use for so long, and its blocks are so worn.
+    pub fn restore(&mut self, before: Nanos, wear: Vec<u32>) {
+        self.before = before;
+        self.wear.restore(wear);
     }
 
     /// The time of an operation's phase on the channel (ns).
@@ -162,6 +176,7 @@ impl Medium {
     fn condition(&self, now: Nanos, at: PageAddress) -> Condition {
         let (erases, since) = self.wear.get(self.config.geometry.block_index(at.plane, at.block));
         let begun = self.config.variation.retry.map_or(0, |retry| retry.age);
+        let now = now.saturating_add(self.before);
         let age = match since {
             Some(since) => now.saturating_sub(since),
             None => now.saturating_add(begun),
@@ -173,7 +188,8 @@ impl Medium {
     #[inline]
     pub fn ended(&mut self, now: Nanos, op: &Op) {
         if op.kind == OpKind::Erase {
-            self.wear.erased(self.config.geometry.block_index(op.at.plane, op.at.block), now);
+            let block = self.config.geometry.block_index(op.at.plane, op.at.block);
+            self.wear.erased(block, now.saturating_add(self.before));
             self.set_slc(op.at.plane, op.at.block, false);
         }
     }

@@ -33,6 +33,18 @@ impl Wear {
         *packed = (hour << ERASES_BITS) | erases;
     }
 
+    /// The erases of all blocks, and when the last of each was, in one number for each.
+    pub fn packed(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// The same, as they were before.
+    pub fn restore(&mut self, packed: Vec<u32>) {
+        if packed.len() == self.0.len() {
+            self.0 = packed;
+        }
+    }
+
     /// Leaves the time of the last erase as it is.
     pub fn set(&mut self, block: u64, erases: u32) {
         let packed = &mut self.0[block as usize];

@@ -87,6 +87,11 @@ impl<W: Workload> Simulation<W> {
         self.model.as_ref()
     }
 
+    /// The model, to turn it off: nothing more is simulated.
+    pub fn model_mut(&mut self) -> &mut dyn Model {
+        self.model.as_mut()
+    }
+
     /// As [`Model::watch`].
     pub fn watch(&mut self, owner: &str, tracks: &mut Tracks) {
         self.model.watch(owner, tracks);

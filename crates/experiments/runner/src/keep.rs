@@ -211,10 +211,12 @@ impl Keep {
                     of_file()
                 );
             }
-            notes.push(
-                "its medium keeps bytes, but the flash model begins as `precondition` says: \
+            if spec.model.kind().state_file().is_none() {
+                notes.push(
+                    "its medium keeps bytes, but the flash model begins as `precondition` says: \
                  mapping, wear and bad blocks of earlier runs are not kept",
-            );
+                );
+            }
         }
         if before.file.is_none() && state.governs_contents() {
             notes.push(

@@ -82,6 +82,6 @@ pub use prepare::check_drives;
 pub use profiled::Profiled;
 pub use program::enter;
 pub use relay::OUTPUT_FILE;
-pub use run::{Results, Runner, STDIN_FILE};
+pub use run::{keep_model, Results, Runner, STDIN_FILE};
 pub use stasis_channel::Call;
 pub use trace::TraceOptions;

@@ -210,6 +210,16 @@ impl<'a> RunSetup<'a> {
                 .map(|network| experiment.network_faults_of(network).unwrap_or_default())
                 .collect(),
         };
+        let files = |drive: &PlannedDrive| drive.spec.model.kind().state_file().map(Path::to_owned);
+        if plan.shared.iter().any(|drive| files(drive).is_some()) {
+            bail!("a shared drive's model keeps no `state`: leave it out, or give a machine the whole drive");
+        }
+        let mut kept: Vec<_> =
+            plan.machines.iter().flat_map(|machine| &machine.drives).filter_map(files).collect();
+        kept.sort_unstable();
+        if let Some(pair) = kept.windows(2).find(|pair| pair[0] == pair[1]) {
+            bail!("two drives' models have one `state`, {}: give each its own", pair[0].display());
+        }
         Ok(Prepared { setup: self, plan, shown, root, outside, media, keeps, copies, traced })
     }
 
@@ -448,6 +458,12 @@ impl Prepared<'_> {
     pub fn paths(&self) -> Vec<Option<PathBuf>> {
         let drives = self.plan.machines.iter().flat_map(|machine| &machine.drives);
         drives.map(|drive| drive.spec.medium.path().map(Path::to_owned)).collect()
+    }
+
+    /// The file in which the state of each drive's model is kept, if it is.
+    pub fn model_files(&self) -> Vec<Option<PathBuf>> {
+        let drives = self.plan.machines.iter().flat_map(|machine| &machine.drives);
+        drives.map(|drive| drive.spec.model.kind().state_file().map(Path::to_owned)).collect()
     }
 
     /// Takes the kept state of each of the machines' drives whose medium lasts; empty for a traced

@@ -115,12 +115,12 @@ impl<'a> Relay<'a> {
         self.stage >= Stage::Booting
     }
 
-    /// Takes the kept state of each of the machines' drives; empty if the machine ended without a
-    /// report of it.
-    pub fn take_states(&mut self) -> Result<Vec<Option<KeptState>>> {
+    /// Takes the kept state of each of the machines' drives, of its controller and of its model;
+    /// empty if the machine ended without a report of it.
+    pub fn take_states(&mut self) -> Result<DriveStates> {
         let bytes = std::mem::take(&mut self.states);
         if bytes.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
         serde_json::from_slice(&bytes).context("the machine told no right states of its drives")
     }
@@ -313,6 +313,9 @@ impl EventSink for Relay<'_> {
         Ok(())
     }
 }
+
+/// The kept states of drives' controllers, and of their models.
+pub type DriveStates = (Vec<Option<KeptState>>, Vec<Option<String>>);
 
 /// The longest line that is kept until its end comes (bytes).
 const MAX_LINE: usize = 64 << 10;

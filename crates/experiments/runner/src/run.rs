@@ -258,6 +258,7 @@ impl<'a> Runner<'a> {
             writer.keep_faults(experiment.faults.iter().map(fault).collect())?;
         }
         let paths = prepared.paths();
+        let files = prepared.model_files();
         let mut relay = Relay::new(writer, &observer, self.keeps_output, prepared.machines())?;
         if let Some(trace) = self.trace {
             let path = trace.file();
@@ -269,7 +270,7 @@ impl<'a> Runner<'a> {
             keep.begin()?;
         }
         let result = prepared.run(&mut relay, &self.stop, deadline);
-        let kept = keep(&keeps, &mut relay, self.trace.is_some());
+        let kept = keep(&keeps, &files, &mut relay, self.trace.is_some());
         let ended = relay.end(result)?;
         let mut outcome = match ended.outcome {
             Ok(outcome) => outcome,
@@ -353,13 +354,24 @@ impl<'a> Runner<'a> {
 
 /// Writes the kept state of the drives. If the machine ended without a report of it, the files stay
 /// marked as in use.
-fn keep(keeps: &[Option<Keep>], relay: &mut Relay<'_>, traced: bool) -> Result<()> {
+fn keep(
+    keeps: &[Option<Keep>],
+    files: &[Option<PathBuf>],
+    relay: &mut Relay<'_>,
+    traced: bool,
+) -> Result<()> {
     if !relay.has_begun() {
         return keeps.iter().flatten().try_for_each(Keep::revert);
     }
-    let states = relay.take_states()?;
+    let (states, models) = relay.take_states()?;
     if traced {
         states.iter().flatten().try_for_each(check_followed)?;
+    }
+    // A traced run leaves them alone.
+    for (file, state) in files.iter().zip(models).filter(|_| !traced) {
+        if let (Some(file), Some(state)) = (file, state) {
+            keep_model(file, &state)?;
+        }
     }
     for (keep, state) in keeps.iter().zip(states) {
         if let (Some(keep), Some(state)) = (keep, state) {
@@ -367,6 +379,16 @@ fn keep(keeps: &[Option<Keep>], relay: &mut Relay<'_>, traced: bool) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Writes the state of a drive's model, as a whole or not at all.
+///
+/// # Errors
+/// Names the file.
+pub fn keep_model(file: &Path, state: &str) -> Result<()> {
+    let new = file.with_extension("new");
+    let written = std::fs::write(&new, state).and_then(|()| std::fs::rename(&new, file));
+    written.with_context(|| format!("cannot keep the state of the drive in {}", file.display()))
 }
 
 /// End of the agent's message about a command that is in no folder of `PATH`.

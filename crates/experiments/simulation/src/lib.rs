@@ -49,7 +49,14 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// `stasis sim`.
 pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let points = Point::all(arguments)?;
-    let [point] = &points[..] else { return several::main(arguments, &points, quiet) };
+    let [point] = &points[..] else {
+        for word in &arguments.model {
+            if model::read(word)?.kind().state_file().is_some() {
+                bail!("{word}: its `state` is of one simulation at a time: give one model, source and seed");
+            }
+        }
+        return several::main(arguments, &points, quiet);
+    };
     let setup = SimulationSetup::new(arguments, point)?;
     for warning in &setup.warnings {
         eprintln!("{warning}");
@@ -232,6 +239,11 @@ impl Ready {
         outcome.skipped_ns = outcome.virtual_ns;
         outcome.lost_spans = spans.map_or(0, |spans| spans.lost());
         outcome.inside = vec![simulation.model().inside(end)];
+        if let Some(file) = setup.spec.kind().state_file() {
+            if let Some(state) = simulation.model_mut().shut_down(end) {
+                stasis_runner::keep_model(file, &state)?;
+            }
+        }
         let summary = finish(
             writer,
             &outcome,

@@ -17,6 +17,7 @@ use std::fmt::Debug;
 pub use self::context::{fate_of, Context, Dropped, PowerCut, Request, RequestId};
 use self::context::{PageRead, PageRun};
 pub use self::shape::Shape;
+use crate::kept::{KeptError, Reader, Writer};
 use crate::spec::{Spec, SpecError};
 
 /// How full the flash of a translation layer is.
@@ -98,6 +99,28 @@ pub trait Ftl: Debug + Send {
 
     /// Puts the drive into this state at its start.
     fn precondition(&mut self, _state: crate::spec::Precondition, _context: &mut Context) {}
+
+    /// The power is to be turned off: what waits in memory, however safe it is there, goes to the
+    /// cells.
+    fn shut_down(&mut self, _now: Nanos, _context: &mut Context) {}
+
+    /// The power comes back after a shutdown, before which everything under way has ended: what was
+    /// in memory only begins anew.
+    fn power_on(&mut self) {}
+
+    /// Writes its state, once nothing is under way; whether it can. A layer that can has
+    /// [`Ftl::power_on`] and [`Ftl::restore`] as well.
+    fn keep(&self, _out: &mut Writer) -> bool {
+        false
+    }
+
+    /// Resumes the state that [`Ftl::keep`] wrote, in place of [`Ftl::precondition`].
+    ///
+    /// # Errors
+    /// The state is damaged, or the layer keeps none.
+    fn restore(&mut self, _from: &mut Reader, _context: &mut Context) -> Result<(), KeptError> {
+        Err(KeptError::Form)
+    }
 
     /// The health of the SMART log.
     fn health(&self, context: &Context) -> Health;

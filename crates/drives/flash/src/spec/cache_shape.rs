@@ -60,7 +60,7 @@ impl Spec {
 
     /// Blocks of each plane that the SLC cache needs beside those of the data: those that are
     /// always in SLC mode, and of the others those that are open.
-    pub(super) fn cache_blocks(&self, capacity: u64, pages: u32) -> (u32, u32) {
+    pub(crate) fn cache_blocks(&self, capacity: u64, pages: u32) -> (u32, u32) {
         self.cache_shape(capacity, pages).map_or((0, 0), |cache| (cache.fixed, cache.open()))
     }
 

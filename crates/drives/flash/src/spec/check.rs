@@ -82,6 +82,11 @@ impl Spec {
         range("registers", u32::from(self.registers), 1, 2)?;
         range("streams", u32::from(self.streams), 1, u32::from(MAX_STREAMS))?;
         range("endurance", self.endurance, 1, u32::MAX)?;
+        range("read_reclaim", self.read_reclaim.unwrap_or(1), 1, 1 << 31)?;
+        if self.read_reclaim.is_some() && !matches!(self.ftl.as_str(), "page" | "dftl") {
+            let reason = "`read_reclaim` moves data where units lie anywhere";
+            return Err(SpecError::value("ftl", format!("\"{}\"", self.ftl), reason, "\"page\""));
+        }
         range("gc.foreground", self.gc.foreground, MIN_FOREGROUND, 1 << 16)?;
         range("gc.background", self.gc.background, 0, 1 << 16)?;
         range("gc.choices", self.gc.choices, 1, 1 << 10)?;
@@ -101,6 +106,10 @@ impl Spec {
 
     /// Whether the state that is given can be the drive's first.
     fn check_beginning(&self) -> Result<(), SpecError> {
+        if self.state.is_some() && self.ftl != "page" {
+            let reason = "`state` keeps a drive with `ftl` = \"page\" only";
+            return Err(SpecError::value("ftl", format!("\"{}\"", self.ftl), reason, "\"page\""));
+        }
         let written = self.precondition.filter(|&state| state != Precondition::None);
         match written.filter(|_| self.has_regions()) {
             None => Ok(()),

@@ -2,6 +2,8 @@
 
 use stasis_nand::{FaultError, GeometryError, PatternError, VariationError};
 
+use crate::kept::KeptError;
+
 /// Why no drive can be built from a description.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpecError {
@@ -28,6 +30,14 @@ pub enum SpecError {
         nearest: String,
         /// All known words.
         known: String,
+    },
+    /// The state that was kept is no such drive's.
+    #[error("the state in `{file}`: {error}; remove the file to begin with a new drive")]
+    Kept {
+        /// Its file.
+        file: String,
+        /// The fault of it.
+        error: KeptError,
     },
     /// A value that cannot work.
     #[error("`{key}` = {value} cannot work: {reason}; the nearest that works is {nearest}")]

@@ -218,6 +218,10 @@ pub struct Spec {
     pub hot_cold: bool,
     /// How worn blocks are spared.
     pub wear_levelling: WearLevelling,
+    /// Host reads of a block's pages after which its data is moved, as reads disturb what lies
+    /// beside them; not at all if not given. With `ftl` = `page` or `dftl`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_reclaim: Option<u32>,
     /// Erases that a block is good for, for the health log.
     pub endurance: u32,
     /// The time of a command before it reaches the translation layer (ns).
@@ -230,6 +234,14 @@ pub struct Spec {
     /// chunks begin empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precondition: Option<Precondition>,
+
+    /// A file that keeps the drive's state between runs: a drive begins as its last run with it
+    /// ended, or, where there is no such file yet, as `precondition` says. With `ftl` = `page` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The file's content, if there is one: what reads descriptions puts it here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 
     /// Blocks in SLC mode that the host's writes go to first; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -280,10 +292,13 @@ impl Default for Spec {
             streams: 1,
             hot_cold: false,
             wear_levelling: WearLevelling::default(),
+            read_reclaim: None,
             endurance: 3_000,
             controller: 2 * MICROSECOND,
             interface_rate: None,
             precondition: None,
+            state: None,
+            kept: None,
             slc_cache: None,
             gc: GcSpec::default(),
             timing: TimingSpec::default(),

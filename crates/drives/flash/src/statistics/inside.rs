@@ -117,6 +117,7 @@ impl Context {
             programmed_units: counted.programmed_units,
             moved_units: counted.moved_units,
             collections: counted.collections,
+            read_reclaims: counted.reclaims,
             collection_time: (counted.collecting / counted.collections.max(1)) as f64,
             operations: operations.into(),
             latency: done.map(|(operation, sums)| (operation.name().into(), means(sums))).collect(),

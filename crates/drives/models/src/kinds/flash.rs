@@ -1,10 +1,13 @@
 //! The kind `flash`: a flash SSD from its cells to its translation layer.
 
+use std::io::ErrorKind;
+use std::path::Path;
+
 use stasis_block::Model;
 use stasis_flash::{Spec, Ssd};
 
 use super::Parameters;
-use crate::spec::{BuildContext, BuildError};
+use crate::spec::{BuildContext, BuildError, ResolveError};
 
 /// A flash SSD is checked where its size is known.
 impl Parameters for Spec {
@@ -12,6 +15,29 @@ impl Parameters for Spec {
 
     fn needs_capacity(&self) -> bool {
         true
+    }
+
+    fn state_file(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is read becomes part of the description, before a model is built"
+    )]
+    fn resolve(&mut self, base: &Path) -> Result<(), ResolveError> {
+        let (Some(file), None) = (&self.state, &self.kept) else { return Ok(()) };
+        let path = base.join(file);
+        let path = std::path::absolute(&path)
+            .map_err(|cause| ResolveError::Read { path: path.clone(), cause })?;
+        match std::fs::read_to_string(&path) {
+            Ok(text) => self.kept = Some(text),
+            // The first run with it makes it.
+            Err(cause) if cause.kind() == ErrorKind::NotFound => {}
+            Err(cause) => return Err(ResolveError::Read { path, cause }),
+        }
+        self.state = Some(path.to_string_lossy().into_owned());
+        Ok(())
     }
 
     fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError> {

@@ -46,6 +46,11 @@ impl ModelKind {
         self.0.seeks()
     }
 
+    /// [`Parameters::state_file`].
+    pub fn state_file(&self) -> Option<&Path> {
+        self.0.state_file().map(Path::new)
+    }
+
     pub(crate) fn capacity(&self) -> Option<u64> {
         self.0.capacity()
     }
@@ -79,6 +84,7 @@ trait AnyModel: AnyParameters {
     fn capacity(&self) -> Option<u64>;
     fn needs_capacity(&self) -> bool;
     fn seeks(&self) -> bool;
+    fn state_file(&self) -> Option<&str>;
     fn resolved(&self, base: &Path) -> Result<ModelKind, ResolveError>;
     fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError>;
     fn build(&self, label: &str, context: &BuildContext) -> Result<Box<dyn Model>, BuildError>;
@@ -99,6 +105,10 @@ impl<P: Parameters> AnyModel for P {
 
     fn seeks(&self) -> bool {
         Parameters::seeks(self)
+    }
+
+    fn state_file(&self) -> Option<&str> {
+        Parameters::state_file(self)
     }
 
     fn resolved(&self, base: &Path) -> Result<ModelKind, ResolveError> {

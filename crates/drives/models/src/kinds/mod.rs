@@ -99,6 +99,13 @@ pub trait Parameters:
         Ok(())
     }
 
+    /// The file that keeps the model's state between runs, if there is to be one: what
+    /// [`stasis_block::Model::shut_down`] returns goes there. [`Parameters::resolve`] has made it
+    /// absolute.
+    fn state_file(&self) -> Option<&str> {
+        None
+    }
+
     /// Whether a drive of `capacity` bytes can be like that, as far as that can be said without
     /// making the model. `label` is the model's name, for the error.
     ///

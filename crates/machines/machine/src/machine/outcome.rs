@@ -41,12 +41,15 @@ impl Run<'_> {
         let drives =
             self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);
         let states: Vec<_> = drives.map(|drive| drive.kept_state()).collect();
-        let states = serde_json::to_vec(&states).expect("states are plain data");
-        self.timeline.emit(RunEvent::DriveStates(states))?;
         let now = self.timeline.clock.now_ns();
         let drives =
             self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);
         let inside = drives.map(|drive| drive.control().inside(now)).collect();
+        let drives =
+            self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);
+        let models: Vec<_> = drives.map(|drive| drive.control().shut_down(now)).collect();
+        let states = serde_json::to_vec(&(states, models)).expect("states are plain data");
+        self.timeline.emit(RunEvent::DriveStates(states))?;
         let (clock, processors) = (&self.timeline.clock, &self.processors);
         let mut outcome =
             self.timeline.statistics.outcome(ending, clock, frozen, inside, processors);

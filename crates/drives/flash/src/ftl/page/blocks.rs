@@ -14,6 +14,7 @@ use super::map::Map;
 use super::spares::Spares;
 use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
+use crate::kept::{KeptError, Reader, Writer};
 use crate::spec::{WearLevelling, WhenFull};
 
 /// The use of a block.
@@ -608,6 +609,172 @@ impl Blocks {
                 |&(block, entry): &(u32, &Block)| here(block) && entry.state == BlockState::Full;
             assert_eq!(pool.cached.len(), numbered().filter(full).count());
         }
+    }
+
+    /// Writes the blocks, once nothing is under way.
+    pub fn keep(&self, out: &mut Writer) {
+        out.put(self.spares.erases());
+        out.put(self.cache.closed);
+        for (number, block) in (0..).zip(&self.blocks) {
+            let state = match block.state {
+                BlockState::Collected => BlockState::Full,
+                state => state,
+            };
+            out.put(state as u64 | u64::from(self.is_slc(number)) << 3);
+            out.put(block.erases);
+            match state {
+                BlockState::Open | BlockState::Bad => out.put(block.next),
+                BlockState::Full => out.put(block.filled),
+                BlockState::Free | BlockState::Collected | BlockState::Retired => {}
+            }
+        }
+        for (plane, pool) in (0..).zip(&self.planes) {
+            [pool.fresh, pool.rank, pool.filled].into_iter().for_each(|number| out.put(number));
+            for free in [&pool.used, &pool.slc_free] {
+                let mut sorted: Vec<_> = free.iter().map(|Reverse(entry)| *entry).collect();
+                sorted.sort_unstable();
+                out.put(sorted.len() as u64);
+                sorted.into_iter().for_each(|(rank, block)| {
+                    out.put(rank);
+                    out.put(block);
+                });
+            }
+            out.put_all(pool.cached.iter().copied());
+            out.put_all(self.listed(plane).into_iter());
+        }
+    }
+
+    /// The full blocks of a plane that are not in SLC mode, from the least valid on, of equals in
+    /// the order in which they became so; those that are being emptied come last.
+    fn listed(&self, plane: u32) -> Vec<u32> {
+        let mut all = Vec::new();
+        for valid in 0..=self.shape.block_slots {
+            let mut next = self.first[self.level(plane, valid)];
+            while let Some(block) = next.checked_sub(1) {
+                all.push(block);
+                next = self.blocks[block as usize].after;
+            }
+        }
+        let here =
+            self.shape.block(plane, 0)..self.shape.block(plane, 0) + self.shape.geometry.blocks;
+        let collected = |&block: &u32| {
+            self.blocks[block as usize].state == BlockState::Collected && !self.is_slc(block)
+        };
+        all.extend(here.filter(collected));
+        all
+    }
+
+    /// Reads the blocks, of new ones, once the map is there.
+    pub fn restore(&mut self, from: &mut Reader, map: &Map) -> Result<(), KeptError> {
+        self.spares.restore(0, from.take()?);
+        self.cache.closed = from.take()? != 0;
+        for number in 0..self.shape.blocks() {
+            self.restore_block(number, from, map)?;
+        }
+        let retired = |block: &&Block| block.state == BlockState::Retired;
+        let retired = self.blocks.iter().filter(retired).count() as u64;
+        self.spares.restore(retired, self.spares.erases());
+        (0..self.shape.planes).try_for_each(|plane| self.restore_plane(plane, from))
+    }
+
+    fn restore_block(
+        &mut self,
+        number: u32,
+        from: &mut Reader,
+        map: &Map,
+    ) -> Result<(), KeptError> {
+        use BlockState::{Bad, Free, Full, Open, Retired};
+        const WRONG: &str = "a block is in no state";
+        let tag = from.within(0..16, WRONG)?;
+        let states = [Free, Open, Full, BlockState::Collected, Bad, Retired];
+        let state = states.into_iter().find(|&state| state as u32 == tag & 7);
+        let state = state.filter(|&state| state != BlockState::Collected);
+        let state = state.ok_or(KeptError::Damaged(WRONG))?;
+        let slc = tag & 8 != 0;
+        let allowed = self.shape.cache.is_some() && !matches!(state, Free | Retired);
+        if slc && !allowed || !slc && self.is_fixed(number) && allowed {
+            return Err(KeptError::Damaged(WRONG));
+        }
+        let erases = from.within(0..1 << 32, WRONG)?;
+        let first = self.shape.slot(number, 0);
+        let slots = first..first + self.shape.block_slots;
+        let last = slots.clone().rev().find(|&slot| map.unit(slot).is_some());
+        let valid = slots.filter(|&slot| map.unit(slot).is_some()).count() as u32;
+        self.blocks[number as usize] = Block { state, slc, erases, valid, ..Block::default() };
+        let pages = self.pages_of(number);
+        let used = match state {
+            Open | Bad => {
+                from.within(0..u64::from(pages) + 1, "a block has more pages than it has")?
+            }
+            Full => pages,
+            Free | BlockState::Collected | Retired => 0,
+        };
+        let filled = if state == Full { from.within(0..1 << 32, WRONG)? } else { 0 };
+        if last.is_some_and(|slot| (slot - first) / self.shape.slots >= used) {
+            return Err(KeptError::Damaged("units lie in pages that were not programmed"));
+        }
+        let entry = &mut self.blocks[number as usize];
+        (entry.next, entry.ended, entry.filled) = (used, used, filled);
+        let fixed = self.is_fixed(number);
+        let pool = &mut self.planes[self.shape.plane_of(number) as usize];
+        pool.valid += valid;
+        pool.retired += u32::from(state == Retired);
+        if slc {
+            pool.dynamic += u32::from(!fixed);
+            self.cache.valid += u64::from(valid);
+            self.cache.blocks += 1;
+            self.cache.taken += u32::from(used == pages);
+        }
+        Ok(())
+    }
+
+    fn restore_plane(&mut self, plane: u32, from: &mut Reader) -> Result<(), KeptError> {
+        const WRONG: &str = "a plane's free or full blocks are not those of its blocks";
+        let wrong = KeptError::Damaged(WRONG);
+        let first = self.shape.block(plane, 0);
+        let here = u64::from(first)..u64::from(first + self.shape.geometry.blocks);
+        let regular = self.cache.regular;
+        let fresh = from.within(0..u64::from(regular) + 1, WRONG)?;
+        let (rank, filled) = (from.within(0..1 << 32, WRONG)?, from.within(0..1 << 32, WRONG)?);
+        // Every free block is fresh, or in one of the two heaps; every full one in a list.
+        let mut seen: Vec<u32> = (first + fresh..first + regular).collect();
+        let mut heaps = [BinaryHeap::new(), BinaryHeap::new()];
+        for (fixed, heap) in [false, true].into_iter().zip(&mut heaps) {
+            for _ in 0..from.within(0..u64::from(self.shape.geometry.blocks) + 1, WRONG)? {
+                let rank = from.within(0..1 << 32, WRONG)?;
+                let block = from.within(here.clone(), WRONG)?;
+                if self.is_fixed(block) != fixed {
+                    return Err(wrong);
+                }
+                heap.push(Reverse((rank, block)));
+                seen.push(block);
+            }
+        }
+        seen.sort_unstable();
+        let of = |blocks: &Self, state: BlockState, slc: bool| {
+            let is = |&block: &u32| {
+                blocks.state(block) == state && blocks.blocks[block as usize].slc == slc
+            };
+            (first..first + blocks.shape.geometry.blocks).filter(is).collect::<Vec<u32>>()
+        };
+        if seen != of(self, BlockState::Free, false) {
+            return Err(wrong);
+        }
+        let cached = from.all_within(here.clone(), WRONG)?;
+        let listed = from.all_within(here, WRONG)?;
+        for (mut blocks, slc) in [(cached.clone(), true), (listed.clone(), false)] {
+            blocks.sort_unstable();
+            if blocks != of(self, BlockState::Full, slc) {
+                return Err(wrong);
+            }
+        }
+        let [used, slc_free] = heaps;
+        let pool = &mut self.planes[plane as usize];
+        pool.free = regular - fresh + used.len() as u32;
+        (pool.fresh, pool.rank, pool.filled) = (fresh, rank, filled);
+        (pool.used, pool.slc_free, pool.cached) = (used, slc_free, cached.into());
+        listed.into_iter().for_each(|block| self.enlist(block));
+        Ok(())
     }
 
     /// The view of a plane from which policies choose.

@@ -10,13 +10,14 @@ use std::collections::VecDeque;
 use stasis_block::clock::Nanos;
 use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, PlaneId, Priority, Scope};
 
-use super::blocks::{BlockState, PageEnd};
+use super::blocks::{BlockState, Blocks, PageEnd};
 use super::placement::Placement;
 use super::programs::Programs;
 use super::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ};
 use super::victims::{Need, Victims, Why};
 use crate::buffer::NONE;
 use crate::ftl::{Context, Shape};
+use crate::kept::{KeptError, Reader, Writer};
 use crate::spec::{Blocking, Spec};
 
 /// Operations that one collection has under way at a time: enough that the
@@ -53,6 +54,8 @@ struct Collector {
     open: u32,
     // Blocks that are to be emptied because a program failed.
     bad: VecDeque<u32>,
+    // Blocks that were read too often.
+    disturbed: VecDeque<u32>,
     // It should collect, and no block would gain anything.
     starved: bool,
 }
@@ -66,6 +69,7 @@ impl Collector {
             gathered: Vec::with_capacity((slots * (WINDOW + 2)) as usize),
             open: NONE,
             bad: VecDeque::new(),
+            disturbed: VecDeque::new(),
             starved: false,
         }
     }
@@ -95,6 +99,10 @@ pub(super) struct Cleaner {
     // The host's reads that are under way, by block.
     reads: Vec<u32>,
     background_at: Option<Nanos>,
+    // The host's reads of each block since its last erase, where they count, and how many are too
+    // many.
+    disturbs: Vec<u32>,
+    most_disturbs: u32,
 }
 
 impl Cleaner {
@@ -110,7 +118,65 @@ impl Cleaner {
             programs: Programs::new(shape.slots),
             reads: vec![0; shape.blocks() as usize],
             background_at: None,
+            disturbs: match spec.read_reclaim {
+                Some(_) => vec![0; shape.blocks() as usize],
+                None => Vec::new(),
+            },
+            most_disturbs: spec.read_reclaim.unwrap_or(u32::MAX),
         }
+    }
+
+    /// Writes the blocks that units move to.
+    pub fn keep(&self, out: &mut Writer) {
+        out.put_all(self.collectors.iter().map(|collector| collector.open.wrapping_add(1)));
+        out.put_all(self.disturbs.iter().copied());
+    }
+
+    /// Reads them; they are added to `opened`. Blocks in which a program failed are to be emptied.
+    pub fn restore(
+        &mut self,
+        from: &mut Reader,
+        blocks: &Blocks,
+        opened: &mut Vec<u32>,
+    ) -> Result<(), KeptError> {
+        const WRONG: &str = "a block that units move to is not open";
+        let open = from.all_within(0..u64::from(self.shape.blocks()) + 1, WRONG)?;
+        if open.len() != self.collectors.len() {
+            return Err(KeptError::Damaged(WRONG));
+        }
+        for (plane, number) in (0..).zip(open) {
+            let Some(block) = number.checked_sub(1) else { continue };
+            let here = self.shape.plane_of(block) == plane && !blocks.is_slc(block);
+            if !here || blocks.state(block) != BlockState::Open || !blocks.takes_pages(block) {
+                return Err(KeptError::Damaged(WRONG));
+            }
+            self.collectors[plane as usize].open = block;
+            opened.push(block);
+        }
+        let count = from.within(0..u64::from(self.shape.blocks()) + 1, "reads of blocks")?;
+        for block in 0..count {
+            let read = from.within(0..1 << 32, "reads of blocks")?;
+            if let Some(disturbs) = self.disturbs.get_mut(block as usize) {
+                *disturbs = read;
+                if read >= self.most_disturbs {
+                    let plane = self.shape.plane_of(block);
+                    self.collectors[plane as usize].disturbed.push_back(block);
+                }
+            }
+        }
+        for block in
+            (0..self.shape.blocks()).filter(|&block| blocks.state(block) == BlockState::Bad)
+        {
+            self.collectors[self.shape.plane_of(block) as usize].bad.push_back(block);
+        }
+        Ok(())
+    }
+
+    /// The power comes back: what is drawn, and what is counted in memory, begins anew.
+    pub fn power_on(&mut self, erases: u64) {
+        self.victims.power_on(erases);
+        self.background_at = None;
+        self.collectors.iter_mut().for_each(|collector| collector.starved = false);
     }
 
     /// Whether a block is being emptied.
@@ -186,6 +252,10 @@ impl Cleaner {
         let plane = self.shape.plane_of(block);
         match end {
             PageEnd::Going => {}
+            PageEnd::Full if self.is_disturbed(block) => {
+                self.collectors[plane as usize].disturbed.push_back(block);
+                self.look_at(plane, moment);
+            }
             // It may be folded at once.
             PageEnd::Full if moment.placement.blocks().is_slc(block) => self.look_at(plane, moment),
             PageEnd::Full => self.gained(plane, moment),
@@ -200,6 +270,29 @@ impl Cleaner {
     #[inline]
     pub fn read_began(&mut self, block: u32) {
         self.reads[block as usize] += 1;
+        if let Some(disturbs) = self.disturbs.get_mut(block as usize) {
+            *disturbs = disturbs.saturating_add(1);
+            if *disturbs == self.most_disturbs {
+                let plane = self.shape.plane_of(block);
+                self.collectors[plane as usize].disturbed.push_back(block);
+            }
+        }
+    }
+
+    /// Whether a block was read too often since its last erase.
+    fn is_disturbed(&self, block: u32) -> bool {
+        self.disturbs.get(block as usize).is_some_and(|&disturbs| disturbs >= self.most_disturbs)
+    }
+
+    /// The next block of a plane whose data should move because it was read too often. One that is
+    /// still being filled waits until it is full.
+    fn next_disturbed(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
+        loop {
+            let block = self.collectors[plane as usize].disturbed.pop_front()?;
+            if blocks.state(block) == BlockState::Full && self.is_disturbed(block) {
+                return Some(block);
+            }
+        }
     }
 
     /// A read of the host's no longer needs its block.
@@ -209,6 +302,9 @@ impl Cleaner {
         self.reads[block as usize] -= 1;
         if self.reads[block as usize] == 0 {
             self.drained(at.plane.0, block, moment);
+        }
+        if !self.collectors[at.plane.0 as usize].disturbed.is_empty() {
+            self.look_at(at.plane.0, moment);
         }
     }
 
@@ -233,7 +329,13 @@ impl Cleaner {
         collector.starved = need == Need::Starved;
         match need {
             Need::Empty(block, why) => Some((block, why)),
-            Need::Nothing | Need::Starved => None,
+            Need::Starved => None,
+            Need::Nothing => {
+                let block = self.next_disturbed(plane, moment.placement.blocks())?;
+                moment.context.statistics.reclaims += 1;
+                let slc = moment.placement.blocks().is_slc(block);
+                Some((block, if slc { Why::Fold } else { Why::Disturb }))
+            }
         }
     }
 
@@ -502,6 +604,9 @@ impl Cleaner {
         } else {
             self.victims.erased(plane);
             moment.placement.blocks_mut().erased(block);
+            if let Some(disturbs) = self.disturbs.get_mut(block as usize) {
+                *disturbs = 0;
+            }
         }
         self.end_job(plane, moment);
     }

@@ -6,11 +6,12 @@
 
 use stasis_nand::{Op, OpKind, Priority};
 
-use super::blocks::{Blocks, PageEnd};
+use super::blocks::{BlockState, Blocks, PageEnd};
 use super::placement::Placement;
 use super::programs::Programs;
 use crate::buffer::{Buffer, NONE};
 use crate::ftl::Shape;
+use crate::kept::{KeptError, Reader, Writer};
 
 /// Free blocks of a plane that are kept for collection: one to move into, and
 /// one in case that fails.
@@ -217,6 +218,40 @@ impl Frontier {
         }
         let free = open.iter_mut().find(|open| **open == NONE);
         free.map(|open| *open = block).is_some()
+    }
+
+    /// Writes the open blocks, and where the next page goes.
+    pub fn keep(&self, out: &mut Writer) {
+        out.put(self.turn as u64);
+        out.put_all(self.open.iter().map(|open| open.wrapping_add(1)));
+    }
+
+    /// Reads them; the open blocks are added to `opened`.
+    pub fn restore(
+        &mut self,
+        from: &mut Reader,
+        blocks: &Blocks,
+        opened: &mut Vec<u32>,
+    ) -> Result<(), KeptError> {
+        const WRONG: &str = "an open block is not its stream's";
+        let planes = self.order.len() as u64;
+        self.turn = from.within(0..planes, "the next page is of no plane")? as usize;
+        if from.take()? != self.open.len() as u64 {
+            return Err(KeptError::Damaged(WRONG));
+        }
+        for place in 0..self.open.len() {
+            let number = from.within(0..u64::from(self.shape.blocks()) + 1, WRONG)?;
+            let Some(block) = number.checked_sub(1) else { continue };
+            let (plane, lane) = (place as u32 / self.lanes, place as u32 % self.lanes);
+            let here = self.shape.plane_of(block) == plane
+                && blocks.is_slc(block) == (lane >= self.streams);
+            if !here || blocks.state(block) != BlockState::Open || !blocks.takes_pages(block) {
+                return Err(KeptError::Damaged(WRONG));
+            }
+            self.open[place] = block;
+            opened.push(block);
+        }
+        Ok(())
     }
 
     /// A block with pages left is open for a stream from the beginning of the run on.

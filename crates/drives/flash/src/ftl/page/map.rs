@@ -3,6 +3,7 @@
 use stasis_nand::prefetch;
 
 use crate::ftl::Shape;
+use crate::kept::{KeptError, Reader, Writer};
 
 /// A unit or slot that is mapped no longer.
 const GONE: u32 = u32::MAX;
@@ -132,6 +133,32 @@ impl Map {
         self.slots[unit as usize] = self.nothing();
         self.units[old as usize] = self.nothing();
         Some(old)
+    }
+
+    /// Writes where each unit lies.
+    pub fn keep(&self, out: &mut Writer) {
+        let units = 0..self.slots.len() as u32;
+        out.put_all(units.map(|unit| self.slot(unit).map_or(0, |slot| u64::from(slot) + 1)));
+    }
+
+    /// Reads where each unit lies, of an empty map.
+    pub fn restore(&mut self, from: &mut Reader) -> Result<(), KeptError> {
+        const WRONG: KeptError = KeptError::Damaged("units lie in no slots, or several in one");
+        let slots = self.units.len() as u64;
+        if from.take()? != self.slots.len() as u64 {
+            return Err(WRONG);
+        }
+        for unit in 0..self.slots.len() as u32 {
+            let slot = from.take()?;
+            if slot == 0 {
+                continue;
+            }
+            if slot > slots || self.units[slot as usize - 1] != 0 {
+                return Err(WRONG);
+            }
+            self.set(unit, slot as u32 - 1);
+        }
+        Ok(())
     }
 
     /// Units and slots name one another.

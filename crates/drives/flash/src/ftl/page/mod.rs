@@ -29,7 +29,7 @@ use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, PageAddress, Priority
 
 pub(super) use self::above::{Above, Change, Event};
 use self::begin::Beginning;
-use self::blocks::Blocks;
+use self::blocks::{BlockState, Blocks};
 use self::cleaner::{Cleaner, Moment};
 use self::frontier::{Choice, Frontier, RESERVE};
 use self::lockstep::Lockstep;
@@ -41,6 +41,7 @@ use super::{
     SlcState,
 };
 use crate::buffer::NONE;
+use crate::kept::{KeptError, Reader, Writer};
 use crate::spec::{Planes, Precondition, Spec, SpecError};
 
 /// The page-mapped translation layer.
@@ -56,6 +57,8 @@ pub(crate) struct PageFtl {
     beginning: Beginning,
     // No space was left, and none could be made.
     full: bool,
+    // There is a layer above.
+    above: bool,
 }
 
 /// Builds it from a checked description.
@@ -90,6 +93,7 @@ impl PageFtl {
             lockstep: Lockstep::new(spec.plane_mode == Planes::Lockstep, shape.geometry.planes),
             beginning: Beginning::new(spec, shape, map_units, seed),
             full: false,
+            above: above != Above::Nothing,
         })
     }
 
@@ -515,6 +519,50 @@ impl Ftl for PageFtl {
             }
         }
         self.beginning.map(frontier, placement);
+    }
+
+    fn shut_down(&mut self, now: Nanos, context: &mut Context) {
+        self.queue.buffer_mut().force();
+        self.pump(now, context);
+    }
+
+    fn power_on(&mut self) {
+        self.queue.power_on();
+        self.lockstep.power_cut();
+        self.cleaner.power_on(self.placement.blocks().spares().erases());
+        self.placement.blocks_mut().set_exhausted(false);
+    }
+
+    fn keep(&self, out: &mut Writer) -> bool {
+        // A layer above would have a map of its own to keep.
+        if self.above || self.cleaner.is_collecting() || self.frontier.is_programming() {
+            return false;
+        }
+        out.put(self.full);
+        self.placement.keep(out);
+        self.frontier.keep(out);
+        self.cleaner.keep(out);
+        true
+    }
+
+    fn restore(&mut self, from: &mut Reader, context: &mut Context) -> Result<(), KeptError> {
+        self.full = from.take()? != 0;
+        self.placement.restore(from)?;
+        let (blocks, mut opened) = (self.placement.blocks(), Vec::new());
+        self.frontier.restore(from, blocks, &mut opened)?;
+        self.cleaner.restore(from, blocks, &mut opened)?;
+        opened.sort_unstable();
+        let open =
+            (0..self.shape.blocks()).filter(|&block| blocks.state(block) == BlockState::Open);
+        if !open.eq(opened) {
+            return Err(KeptError::Damaged("an open block is nobody's, or several ones'"));
+        }
+        for block in (0..self.shape.blocks()).filter(|&block| blocks.is_slc(block)) {
+            let PageAddress { plane, block, .. } = self.shape.address(block, 0);
+            context.array.use_as_slc(plane, block);
+        }
+        self.power_on();
+        Ok(())
     }
 
     fn health(&self, context: &Context) -> Health {

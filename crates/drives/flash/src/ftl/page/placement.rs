@@ -10,6 +10,7 @@ use super::above::{Change, Event};
 use super::blocks::Blocks;
 use super::map::{Map, Sequence};
 use crate::ftl::Shape;
+use crate::kept::{KeptError, Reader, Writer};
 
 /// The map with all that depends on it; see the [module](self).
 #[derive(Debug)]
@@ -167,6 +168,31 @@ impl Placement {
         let block = self.shape.block_of(slot);
         self.blocks.drop_valid(block);
         self.shape.plane_of(block)
+    }
+
+    /// Writes the map, the blocks, and what is damaged.
+    pub fn keep(&self, out: &mut Writer) {
+        self.map.keep(out);
+        self.blocks.keep(out);
+        out.put(self.damaged.len() as u64);
+        for (&unit, seed) in &self.damaged {
+            out.put(unit);
+            out.put(seed.is_some());
+            out.put(seed.unwrap_or(0));
+        }
+    }
+
+    /// Reads them, of a new drive.
+    pub fn restore(&mut self, from: &mut Reader) -> Result<(), KeptError> {
+        self.map.restore(from)?;
+        self.blocks.restore(from, &self.map)?;
+        let units = u64::from(self.shape.units);
+        for _ in 0..from.within(0..units + 1, "more is damaged than there is")? {
+            let unit = from.within(0..units, "a damaged unit is none")?;
+            let (corrupted, seed) = (from.take()? != 0, from.take()?);
+            self.damaged.insert(unit, corrupted.then_some(seed));
+        }
+        Ok(())
     }
 
     /// Panics where map and blocks disagree; for tests.

@@ -88,6 +88,11 @@ impl WriteQueue {
         }
     }
 
+    /// The power comes back: what was counted in memory begins anew.
+    pub fn power_on(&mut self) {
+        self.heat = self.heat.as_ref().map(|_| Heat::new());
+    }
+
     /// The buffer.
     #[inline]
     pub fn buffer(&self) -> &Buffer {

@@ -44,15 +44,19 @@ impl Spares {
         self.spare.saturating_sub(self.retired)
     }
 
+    /// Whether more blocks were given up than can be: the drive is read-only.
+    pub fn overdrawn(&self) -> bool {
+        self.retired > self.spare
+    }
+
     /// Erases of all blocks.
-    #[cfg(test)]
     pub fn erases(&self) -> u64 {
         self.erases
     }
 
-    /// Whether more blocks were given up than can be: the drive is read-only.
-    pub fn overdrawn(&self) -> bool {
-        self.retired > self.spare
+    /// So many blocks were given up before, and erased.
+    pub fn restore(&mut self, retired: u64, erases: u64) {
+        (self.retired, self.erases) = (retired, erases);
     }
 
     /// The health of a drive of `blocks` blocks.

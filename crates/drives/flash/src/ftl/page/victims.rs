@@ -3,6 +3,7 @@
 //! Invariant: a block chosen for its space takes fewer pages after the move than before.
 
 use stasis_block::clock::Nanos;
+use stasis_nand::hash::mix;
 
 use super::blocks::Blocks;
 use crate::gc::{self, VictimPolicy};
@@ -19,6 +20,8 @@ pub(super) enum Why {
     Space,
     /// Because it is little worn.
     Wear,
+    /// Because it was read too often.
+    Disturb,
     /// It is in SLC mode, and its data is folded into blocks that are not.
     Fold,
     /// Because a program failed in it: it is not erased.
@@ -41,6 +44,7 @@ pub(super) enum Need {
 pub(super) struct Victims {
     policy: Box<dyn VictimPolicy>,
     gc: GcSpec,
+    seed: u64,
     levelling: WearLevelling,
     // When the host fell silent.
     idle_since: Option<Nanos>,
@@ -58,12 +62,21 @@ impl Victims {
         Self {
             policy: gc::build(&spec.gc, seed),
             gc: spec.gc.clone(),
+            seed,
             levelling: spec.wear_levelling,
             idle_since: Some(0),
             erases: vec![0; planes as usize],
             interval: blocks / 8,
             folds: spec.slc_cache.is_some(),
         }
+    }
+
+    /// The power comes back after so many erases: what is drawn, and what is counted in memory,
+    /// begins anew.
+    pub fn power_on(&mut self, erases: u64) {
+        self.policy = gc::build(&self.gc, self.seed ^ mix(erases));
+        self.erases.fill(0);
+        self.idle_since = Some(0);
     }
 
     /// The host has a command in flight, or has none since `now`. When background collection
