@@ -198,7 +198,11 @@ fn what_cannot_be_exported_is_told() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
     };
-    fails(&["export", "results"], "--blktrace, --perfetto, --fio-log or --log-writes");
+    fails(&["export", "results"], "--blktrace, --perfetto, --pprof, --fio-log or --log-writes");
+    fails(&["export", "results", "--pprof", "x"], "a run with --profile leaves it");
+    assert!(!folder.path().join("x").exists(), "nothing is written for nothing");
+    fs::write(folder.path().join("results/profile.folded"), "vCPU 0;a 1\n").unwrap();
+    fails(&["export", "results", "--pprof", "x"], "no interval of a profile");
     fails(&["export", "nothing", "--perfetto", "x"], "nothing");
     fails(&["export", "results", "--drive", "none", "--perfetto", "x"], "it has drive0");
     fs::write(folder.path().join("ios.parquet"), "PAR1 and no more").unwrap();

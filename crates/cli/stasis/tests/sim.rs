@@ -5,6 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use stasis_report::{KeptIos, SlowIo, ToldCommand, ToldCommands};
 use tempfile::TempDir;
 
 struct Bench {
@@ -629,6 +630,69 @@ fn think_times_are_those_of_the_run() {
     assert!(refused.contains("--think-times needs the trace's completions"), "{refused}");
 }
 
+/// A small drive in steady state, which collects garbage under a third of its writes.
+const STEADY: &str = r#"
+[model]
+kind              = "flash"
+channels          = 2
+luns              = 1
+planes            = 1
+pages             = 32
+page_size         = "4KiB"
+over_provisioning = 0.15
+precondition      = "steady"
+"#;
+
+/// The parts of each I/O's time are its latency to the ns, whatever it waited for.
+#[test]
+fn every_nanosecond_of_every_io_is_told() {
+    let bench = Bench::new();
+    let job = "[mixed]\nrw=randrw\nrwmixread=40\nbsrange=4k-32k\nioengine=libaio\niodepth=8\n\
+               fsync=32\nnumber_ios=3000\nsize=30m\n";
+    bench.file("job.fio", job);
+    for (name, rest) in [
+        ("page", "buffer = \"64KiB\"\ngc = { blocking = \"channel\" }\n"),
+        ("direct", "buffer = \"0\"\nlink = \"PCIe 4.0 x2\"\nsuspensions = 2\n"),
+        ("dftl", "ftl = \"dftl\"\nmapping_cache = \"16KiB\"\nplane_mode = \"lockstep\"\n"),
+        ("hybrid", "ftl = \"hybrid\"\n"),
+    ] {
+        bench.file(&format!("{name}.toml"), &format!("{STEADY}{rest}"));
+    }
+    for (model, size) in [
+        ("page.toml", "32MiB"),
+        ("direct.toml", "32MiB"),
+        ("dftl.toml", "32MiB"),
+        ("hybrid.toml", "32MiB"),
+        ("jpt39c", "8GiB"),
+        ("samsung-980-pro", "32MiB"),
+    ] {
+        let size = format!("--size={size}");
+        let words = [model, &size, "--workload=job.fio", "--timeline", "--results=results"];
+        let summary = bench.sim(&words);
+        assert_eq!(summary["timeline"]["lost"], 0, "{model}");
+        let folder = bench.path("results");
+        let mut told = ToldCommands::read(&folder).unwrap().expect("it was asked for");
+        let mut ios = KeptIos::open(&folder).unwrap();
+        let (mut seen, mut collected, mut after) = (0, 0, 0);
+        while let Some(io) = ios.next().transpose().unwrap() {
+            let command = told.take("drive0", &io).map(|(_, command)| command);
+            let latency = io.delivered - io.submit;
+            assert!(command.is_some() || latency == 0, "{model}: nothing is told of {io:?}");
+            let parts = SlowIo::told(&io, command.as_ref()).named();
+            let sum: u64 = parts.iter().map(|(_, time)| time).sum();
+            assert_eq!(sum, latency, "{model}: {io:?}: {parts:?}");
+            seen += 1;
+            let waits = |command: ToldCommand| command.parts.gc + command.parts.buffer_gc;
+            collected += u64::from(command.map_or(0, waits) > 0);
+            after += u64::from(command.is_some_and(|command| command.after.is_some()));
+        }
+        let is_flash = model.ends_with(".toml");
+        assert!(seen >= 1500, "{model}: {seen}");
+        assert_eq!(is_flash, after > 500, "{model}: {after} ended with an operation");
+        assert_eq!(is_flash, collected > 100, "{model}: {collected} waited for a collection");
+    }
+}
+
 /// `stasis why` against the rows of the I/Os and the summary.
 #[test]
 fn each_io_can_be_asked_why_it_took_so_long() {
@@ -699,6 +763,9 @@ fn each_io_can_be_asked_why_it_took_so_long() {
     bench.sim(&["flash-tlc", "--size=1GiB", "--workload=job.fio", "--results=flash", "--timeline"]);
     let told = why(&["flash"], 0);
     assert!(told.contains("nand ") && told.contains("the host's reads"), "{told}");
+    assert!(told.contains("It ended with a read of block "), "{told}");
+    let told = why(&["flash", "drive0:150"], 0);
+    assert!(told.contains("controller") && !told.contains("are not kept"), "{told}");
     bench.sim(&["fixed:100us", "--size=1GiB", "--workload=job.fio", "--results=fixed"]);
     assert!(why(&["fixed"], 0).contains("This model tells no parts"));
 

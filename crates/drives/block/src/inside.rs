@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use self::geometry::Geometry;
 use crate::clock::Nanos;
+use crate::timeline::Step;
 use crate::{Health, Operation};
 
 /// Internal activity of a drive or a layer, by its kind. As JSON each kind is told by its fields.
@@ -193,6 +194,45 @@ impl<T: Copy> Parts<T> {
             ("service time", self.service),
             ("other", self.other),
         ]
+    }
+
+    /// Each part with its step on a command's track, in the order of a command's way.
+    pub fn steps(&self) -> [(Step, T); 12] {
+        const STEPS: [Step; 12] = [
+            Step::Controller,
+            Step::Buffer,
+            Step::BufferGc,
+            Step::Queue,
+            Step::Gc,
+            Step::Cells,
+            Step::Register,
+            Step::Channel,
+            Step::Positioning,
+            Step::Transfer,
+            Step::Service,
+            Step::Other,
+        ];
+        let named = self.named();
+        std::array::from_fn(|place| (STEPS[place], named[place].1))
+    }
+
+    /// The part of a step, if it is one of a command's time.
+    pub fn of_step(&mut self, step: Step) -> Option<&mut T> {
+        Some(match step {
+            Step::Controller => &mut self.controller,
+            Step::Buffer => &mut self.buffer,
+            Step::BufferGc => &mut self.buffer_gc,
+            Step::Queue => &mut self.queue,
+            Step::Gc => &mut self.gc,
+            Step::Cells => &mut self.cell,
+            Step::Register => &mut self.register,
+            Step::Channel => &mut self.channel,
+            Step::Positioning => &mut self.positioning,
+            Step::Transfer => &mut self.transfer,
+            Step::Service => &mut self.service,
+            Step::Other => &mut self.other,
+            _ => return None,
+        })
     }
 
     /// The same with each part changed.

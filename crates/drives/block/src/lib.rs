@@ -5,6 +5,7 @@
 
 pub mod blkparse;
 pub mod clock;
+pub mod command_log;
 mod delivery;
 mod doorbells;
 pub mod inside;

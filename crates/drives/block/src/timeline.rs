@@ -24,6 +24,8 @@ pub enum TrackKind {
     Turn,
     /// One request at the drive: from the scheduler's dispatch to the end.
     Request,
+    /// A command of the host's at a model: the parts of its time.
+    Command,
     /// A virtual processor.
     Vcpu,
     /// When the guest's time stood still for a drive's medium.
@@ -32,12 +34,13 @@ pub enum TrackKind {
 
 impl TrackKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Channel,
         Self::Nand,
         Self::Collection,
         Self::Turn,
         Self::Request,
+        Self::Command,
         Self::Vcpu,
         Self::Freeze,
     ];
@@ -50,13 +53,15 @@ impl TrackKind {
             Self::Collection => "collection",
             Self::Turn => "turn",
             Self::Request => "request",
+            Self::Command => "command",
             Self::Vcpu => "vcpu",
             Self::Freeze => "freeze",
         }
     }
 }
 
-/// A part that does one thing at a time. Of [`TrackKind::Request`], each lane does.
+/// A part that does one thing at a time. Of [`TrackKind::Request`] and [`TrackKind::Command`], each
+/// lane does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Track {
     /// Kind of the track.
@@ -193,7 +198,7 @@ impl From<crate::Operation> for What {
     }
 }
 
-/// Step of a NAND operation that a span covers.
+/// Step of a NAND operation, or part of a command's time, that a span covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Step {
@@ -213,11 +218,31 @@ pub enum Step {
     Suspend,
     /// The cells resume a suspended operation.
     Resume,
+    /// A command crosses the link and the controller.
+    Controller,
+    /// A command waits for the write buffer.
+    Buffer,
+    /// The same, while housekeeping holds up the programs that empty it.
+    BufferGc,
+    /// A command waits for a plane or channel.
+    Queue,
+    /// The same, while housekeeping has it.
+    Gc,
+    /// Of a command, its channel is at work.
+    Channel,
+    /// A disk seeks.
+    Positioning,
+    /// A disk's bytes pass under the head, or a rated drive's bytes cross.
+    Transfer,
+    /// The latency that a model gives a command by itself.
+    Service,
+    /// Another part of a command's time.
+    Other,
 }
 
 impl Step {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 18] = [
         Self::None,
         Self::Command,
         Self::DataIn,
@@ -226,6 +251,16 @@ impl Step {
         Self::Register,
         Self::Suspend,
         Self::Resume,
+        Self::Controller,
+        Self::Buffer,
+        Self::BufferGc,
+        Self::Queue,
+        Self::Gc,
+        Self::Channel,
+        Self::Positioning,
+        Self::Transfer,
+        Self::Service,
+        Self::Other,
     ];
 
     /// Its name in results.
@@ -239,6 +274,16 @@ impl Step {
             Self::Register => "register",
             Self::Suspend => "suspend",
             Self::Resume => "resume",
+            Self::Controller => "controller",
+            Self::Buffer => "buffer",
+            Self::BufferGc => "buffer-gc",
+            Self::Queue => "queue",
+            Self::Gc => "gc",
+            Self::Channel => "channel",
+            Self::Positioning => "positioning",
+            Self::Transfer => "transfer",
+            Self::Service => "service",
+            Self::Other => "other",
         }
     }
 }
@@ -291,22 +336,25 @@ pub struct Span {
     pub end: Nanos,
     /// Of a NAND operation, its number in the order of submission: its spans have the same number.
     /// Of a request, its number among its owner's. Of a freeze, its duration on the wall clock
-    /// (ns), where that is reported.
+    /// (ns), where that is reported. Of a command, the number of the NAND operation whose end
+    /// completed it, where [`Span::cause`] tells for whom that was.
     pub number: u64,
     /// The block of a NAND operation or a collection.
     pub block: u32,
     /// The page of a NAND operation.
     pub page: u32,
-    /// Bytes that cross a channel, or that a request covers.
+    /// Bytes that cross a channel, or that a request or a command covers.
     pub bytes: u64,
+    /// The first byte of a command.
+    pub offset: u64,
 }
 
 impl Span {
     /// A span that is no part of a drive's own work.
     pub fn new(track: u32, what: What, begin: Nanos, end: Nanos) -> Self {
         let (step, cause) = (Step::None, Cause::None);
-        let (lane, number, block, page, bytes) = (0, 0, 0, 0, 0);
-        Self { track, lane, what, step, cause, begin, end, number, block, page, bytes }
+        let (lane, number, block, page, bytes, offset) = (0, 0, 0, 0, 0, 0);
+        Self { track, lane, what, step, cause, begin, end, number, block, page, bytes, offset }
     }
 }
 
@@ -324,6 +372,15 @@ impl Spans {
             self.kept.push(span);
         } else {
             self.lost += 1;
+        }
+    }
+
+    /// Keeps all of these, which are so many, or counts them where there is no room for all.
+    pub fn push_all(&mut self, spans: impl Iterator<Item = Span>, count: usize) {
+        if self.kept.len() + count <= MAX_SPANS {
+            self.kept.extend(spans);
+        } else {
+            self.lost += count as u64;
         }
     }
 

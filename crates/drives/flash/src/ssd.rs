@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::{FlashInside, Inside};
+use stasis_block::inside::{FlashInside, Inside, SlowCommand};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
@@ -21,7 +21,7 @@ use crate::logical::{Fortune, LogicalFaults};
 use crate::spec::{Precondition, Spec, SpecError};
 use crate::statistics::{Course, Sizes, Statistics, Temperature};
 use crate::watch::Watch;
-use crate::{ftl, kept, vendor};
+use crate::{ftl, kept, vendor, watch};
 
 /// A flash SSD; see the [crate](crate).
 #[derive(Debug)]
@@ -204,8 +204,9 @@ impl Ssd {
         }
     }
 
-    /// Completes the requests that the translation layer finished.
-    fn settle(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+    /// Completes the requests that the translation layer finished; `after`: the operation whose end
+    /// finished them, if one did, by its number, and for whom it was.
+    fn settle(&mut self, now: Nanos, done: &mut Vec<Completion>, after: Option<(u64, Priority)>) {
         while let Some(id) = self.context.finished.pop() {
             let open = &mut self.context.requests[id as usize];
             let read = !matches!(open.fate, Fate::Failed { .. });
@@ -232,6 +233,13 @@ impl Ssd {
             let parts = open.parts(now, at - now, &self.context.drain.parts);
             self.context.free.push(id);
             self.context.statistics.complete(&request, (since, at), &parts);
+            if let Some(watch) = &mut self.context.watch {
+                let Request { operation, offset, length: bytes, .. } = request;
+                let (begin, end) = (since, at);
+                let command = SlowCommand { operation, offset, bytes, begin, end, parts };
+                let after = after.map(|(number, priority)| (number, watch::cause(priority)));
+                watch.commands.push(&command, after);
+            }
             let completion = Completion { tag, at, fate };
             if at > now {
                 self.leaving.push_back(completion);
@@ -415,7 +423,7 @@ impl Model for Ssd {
                     self.context.drain.ended(&ended);
                 }
                 self.ftl.done(ended.at, &ended, &mut self.context);
-                self.settle(ended.at, done);
+                self.settle(ended.at, done, Some((ended.number, ended.op.priority)));
                 continue;
             }
             let Some(at) = own else { break };
@@ -426,11 +434,11 @@ impl Model for Ssd {
             } else if self.arriving.front().is_some_and(|(arrival, _)| *arrival == at) {
                 if let Some((_, id)) = self.arriving.pop_front() {
                     self.arrive(at, id);
-                    self.settle(at, done);
+                    self.settle(at, done, None);
                 }
             } else {
                 self.ftl.wake(at, &mut self.context);
-                self.settle(at, done);
+                self.settle(at, done, None);
             }
         }
         self.now = self.now.max(now);

@@ -1,6 +1,7 @@
 //! The work of the drive's parts, as spans for an observer ([`stasis_block::Model::watch`]).
 
 use stasis_block::clock::Nanos;
+use stasis_block::command_log::CommandSpans;
 use stasis_block::timeline::{Cause, Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_nand::{Activity, Array, OpKind, Part, PlaneId, Priority};
 
@@ -12,6 +13,8 @@ pub(crate) struct Watch {
     units: u32,
     collections: u32,
     ended: Spans,
+    /// The host's commands.
+    pub(crate) commands: CommandSpans,
 }
 
 impl Watch {
@@ -39,7 +42,8 @@ impl Watch {
         let collections = all(tracks, geometry.total_planes(), |plane| {
             on_plane(TrackKind::Collection, plane, geometry.planes == 1)
         });
-        Self { channels, units, collections, ended: Spans::default() }
+        let commands = CommandSpans::new(owner, tracks);
+        Self { channels, units, collections, ended: Spans::default(), commands }
     }
 
     /// A block of a plane was emptied between two times.
@@ -62,6 +66,7 @@ impl Watch {
         let lost = array.take_activities(|activity| spans.push(self.span(&activity)));
         spans.lose(lost);
         spans.append(&mut self.ended);
+        self.commands.take(spans);
     }
 
     fn span(&self, activity: &Activity) -> Span {
@@ -75,20 +80,24 @@ impl Watch {
             OpKind::Erase => What::Erase,
             OpKind::Copyback => What::Copyback,
         };
-        let cause = match activity.priority {
-            Priority::Read => Cause::HostRead,
-            Priority::Write => Cause::HostWrite,
-            Priority::Gc => Cause::Housekeeping,
-        };
         Span {
             step: activity.step,
-            cause,
+            cause: cause(activity.priority),
             number: activity.number,
             block: activity.at.block,
             page: activity.at.page,
             bytes: activity.bytes.into(),
             ..Span::new(track, what, activity.begin, activity.end)
         }
+    }
+}
+
+/// For whom an operation of this priority is.
+pub(crate) fn cause(priority: Priority) -> Cause {
+    match priority {
+        Priority::Read => Cause::HostRead,
+        Priority::Write => Cause::HostWrite,
+        Priority::Gc => Cause::Housekeeping,
     }
 }
 

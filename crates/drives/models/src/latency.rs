@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use stasis_block::clock::{EventQueue, Nanos};
+use stasis_block::command_log::CommandLog;
 use stasis_block::inside::{Inside, Parts, SlowCommand};
-use stasis_block::slowest::SlowestByOperation;
+use stasis_block::timeline::Tracks;
 use stasis_block::{Command, Completion, Fate, Model, Operation, PowerLoss, Random, Status, Tag};
 
 use crate::span::Span;
@@ -48,7 +49,7 @@ pub struct Independent<L> {
     power_loss: PowerLoss,
     // Whether commands can wait, or the latency tells its parts.
     tells: bool,
-    slowest: SlowestByOperation<SlowCommand>,
+    commands: CommandLog,
 }
 
 /// When each server is free again. Because the queue before them is first
@@ -82,7 +83,7 @@ impl<L: Latency> Independent<L> {
             servers,
             barrier: None,
             power_loss: PowerLoss::default(),
-            slowest: SlowestByOperation::default(),
+            commands: CommandLog::default(),
         }
     }
 
@@ -115,7 +116,7 @@ impl<L: Latency> Model for Independent<L> {
         }
         if self.tells {
             let &Command { operation, offset, length: bytes, .. } = command;
-            self.slowest.record(operation, end - now, || {
+            self.commands.record(operation, end - now, || {
                 let mut parts = self.latency.parts(end - start);
                 parts.queue += start - now;
                 SlowCommand { operation, offset, bytes, begin: now, end, parts }
@@ -150,12 +151,22 @@ impl<L: Latency> Model for Independent<L> {
     }
 
     fn start(&mut self, _: Nanos) {
-        self.slowest.clear();
+        self.commands.clear();
     }
 
     fn inside(&self, _: Nanos) -> Option<Inside> {
-        let slowest = self.slowest.sorted();
+        let slowest = self.commands.slowest();
         (!slowest.is_empty()).then_some(Inside::Slowest { slowest })
+    }
+
+    fn watch(&mut self, owner: &str, tracks: &mut Tracks) {
+        if self.tells {
+            self.commands.watch(owner, tracks);
+        }
+    }
+
+    fn take_spans(&mut self, spans: &mut stasis_block::timeline::Spans) {
+        self.commands.take_spans(spans);
     }
 }
 

@@ -133,6 +133,8 @@ impl Sub for Breakdown {
 /// An operation that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpDone {
+    /// Its number in the order of submission.
+    pub number: u64,
     /// The caller's name for it.
     pub token: u64,
     /// The operation.

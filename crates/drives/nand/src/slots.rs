@@ -129,6 +129,7 @@ impl Slots {
         self.in_flight -= 1;
         debug_assert_eq!(slot.times.total(), slot.since - slot.submitted, "{slot:?}");
         OpDone {
+            number: slot.number,
             token: slot.op.token,
             op: slot.op,
             at: slot.since,

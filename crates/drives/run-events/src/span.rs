@@ -3,12 +3,13 @@
 use stasis_block::timeline::{Cause, Span, Step, What};
 
 /// Length of a span in an event stream's frames.
-pub(crate) const ENCODED: usize = 49;
+pub(crate) const ENCODED: usize = 57;
 
 /// Appends a span.
 pub(crate) fn encode(span: &Span, out: &mut Vec<u8>) {
-    let Span { track, lane, what, step, cause, begin, end, number, block, page, bytes } = *span;
-    for field in [begin, end, number, bytes] {
+    let &Span { track, lane, what, step, cause, begin, end, number, block, page, bytes, offset } =
+        span;
+    for field in [begin, end, number, bytes, offset] {
         out.extend_from_slice(&field.to_le_bytes());
     }
     for field in [track, block, page] {
@@ -25,20 +26,21 @@ pub(crate) fn decode(bytes: &[u8; ENCODED]) -> Option<Span> {
         u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
     };
     let word = |index: usize| {
-        let at = 32 + 4 * index;
+        let at = 40 + 4 * index;
         u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
     };
     Some(Span {
         track: word(0),
-        lane: u16::from_le_bytes([bytes[44], bytes[45]]),
-        what: What::ALL.get(usize::from(bytes[46])).copied()?,
-        step: Step::ALL.get(usize::from(bytes[47])).copied()?,
-        cause: Cause::ALL.get(usize::from(bytes[48])).copied()?,
+        lane: u16::from_le_bytes([bytes[52], bytes[53]]),
+        what: What::ALL.get(usize::from(bytes[54])).copied()?,
+        step: Step::ALL.get(usize::from(bytes[55])).copied()?,
+        cause: Cause::ALL.get(usize::from(bytes[56])).copied()?,
         begin: long(0),
         end: long(1),
         number: long(2),
         block: word(1),
         page: word(2),
         bytes: long(3),
+        offset: long(4),
     })
 }

@@ -23,6 +23,7 @@
 
 mod cluster;
 mod columnar;
+mod commands;
 mod distribution;
 mod error;
 mod escape;
@@ -57,11 +58,13 @@ mod text;
 mod timeline;
 pub mod trust;
 pub mod units;
+mod waited;
 pub mod why;
 
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{KeptMoments, Moment, MomentKind};
+pub use commands::{ToldCommand, ToldCommands};
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{folder_of, ResultsFolder, LIST_FILE};

@@ -8,6 +8,7 @@ use stasis_block::inside::{Inside, Parts, SlowCommand};
 use stasis_block::Operation;
 use stasis_run_events::{IoRecord, BLOCK};
 
+use crate::commands::ToldCommand;
 use crate::table::{Column, Table};
 use crate::units;
 
@@ -38,6 +39,12 @@ pub struct SlowIo {
 }
 
 impl SlowIo {
+    /// An I/O of which a timeline tells `command`, if it does.
+    pub fn told(record: &IoRecord, command: Option<&ToldCommand>) -> Self {
+        let own = Self::of(record);
+        command.map_or(own.clone(), |command| own.with(command))
+    }
+
     pub(crate) fn of(record: &IoRecord) -> Self {
         let &IoRecord { order, operation, offset, bytes, submit, target, delivered, .. } = record;
         Self {
@@ -66,8 +73,15 @@ impl SlowIo {
             && self.submit_ns <= begin
     }
 
+    /// The I/O with what the model told of it, as a timeline has it.
+    pub(crate) fn with(mut self, command: &ToldCommand) -> Self {
+        self.scheduled_ns = command.begin - self.submit_ns;
+        self.parts = Some(command.parts);
+        self
+    }
+
     /// Each part of its time with its name; together they are the latency.
-    pub(crate) fn named(&self) -> Vec<(&'static str, Nanos)> {
+    pub fn named(&self) -> Vec<(&'static str, Nanos)> {
         let model = self.target_ns.saturating_sub(self.submit_ns + self.scheduled_ns);
         let mut all = vec![("scheduler", self.scheduled_ns)];
         match &self.parts {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use parquet::data_type::ByteArray;
 use serde_json::{json, Value};
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
-use stasis_run_events::Outcome;
+use stasis_run_events::{Outcome, BLOCK};
 
 use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind, Rows};
 use crate::ios::Footer;
@@ -34,6 +34,7 @@ const COLUMNS: &[Column] = &[
     Column::optional("plane", Kind::Int, ""),
     Column::optional("block", Kind::Int, ""),
     Column::optional("page", Kind::Int, ""),
+    Column::optional("lba", Kind::Long, ""),
 ];
 
 /// The file, with the words that its rows refer to.
@@ -97,6 +98,10 @@ impl SpanFile {
             or_none(track.plane),
             or_none(block.then_some(span.block)),
             or_none(page.then_some(span.page)),
+            match track.kind {
+                TrackKind::Command => Cell::Long(span.offset / BLOCK),
+                _ => Cell::Missing,
+            },
         ])
     }
 
@@ -195,6 +200,7 @@ fn span(rows: &Rows, row: usize) -> Option<Span> {
         bytes: rows.long(11, row)?,
         block: rows.int(15, row).unwrap_or_default(),
         page: rows.int(16, row).unwrap_or_default(),
+        offset: rows.long(17, row).unwrap_or_default() * BLOCK,
         ..Span::new(
             rows.int(2, row)?,
             What::ALL.into_iter().find(|one| one.name() == what)?,

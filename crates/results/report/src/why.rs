@@ -8,8 +8,10 @@ use stasis_block::timeline::{Cause, TrackKind, What};
 use stasis_block::Operation;
 use stasis_run_events::{IoRecord, BLOCK};
 
+use crate::commands::{ToldCommand, ToldCommands};
 use crate::slowest::SlowIo;
 use crate::table::{printable, Column, Table};
+pub use crate::waited::{Before, OperationStep, Waited};
 use crate::{folder_of, units, KeptIos, KeptSpans, ReportError, Summary};
 
 /// Rows of what a drive did that are listed.
@@ -61,7 +63,7 @@ pub struct Why {
     pub io: IoRecord,
     /// Where its time went, with names; together they are its latency.
     pub parts: Vec<(&'static str, Nanos)>,
-    /// Whether the summary has the parts of its time in the model.
+    /// Whether the results have the parts of its time in the model.
     pub told: bool,
     /// Whether the model tells parts at all.
     pub tells: bool,
@@ -69,6 +71,8 @@ pub struct Why {
     pub ahead: Vec<Ahead>,
     /// I/Os that came after it and were delivered before it.
     pub overtaken: u64,
+    /// The NAND operation whose end completed it, where it waited for one that the timeline has.
+    pub operation: Option<Waited>,
     /// The drive's work meanwhile, the longest first; none where the run kept no timeline.
     pub activity: Option<Vec<Activity>>,
 }
@@ -100,13 +104,23 @@ impl Why {
         }
         let slowest =
             Summary::beside(folder).map(|summary| slowest(summary, &drive)).unwrap_or_default();
-        let slow = slowest.iter().find(|slow| slow.order == io.order);
-        let own = SlowIo::of(&io);
-        let slow_io = slow.unwrap_or(&own);
+        let command = command(folder, &drive, &io)?;
+        let slow = slowest.iter().find(|slow| slow.order == io.order).cloned();
+        let slow_io = match (&command, slow) {
+            (None, Some(slow)) => slow,
+            (command, _) => SlowIo::told(&io, command.as_ref().map(|(_, command)| command)),
+        };
+        let operation = match &command {
+            Some((owner, ToldCommand { after: Some((number, _)), begin, .. })) => {
+                Waited::of(folder_of(folder), owner, *number, *begin)?
+            }
+            _ => None,
+        };
         Ok(Self {
             parts: slow_io.named().into_iter().filter(|(_, time)| *time > 0).collect(),
             told: slow_io.parts.is_some(),
             tells: slowest.iter().any(|slow| slow.parts.is_some()),
+            operation,
             ahead: ahead.into_values().collect(),
             overtaken,
             activity: activity(folder, &drive, &io)?,
@@ -150,11 +164,15 @@ impl Why {
         text.push_str(&table.to_text());
         if !self.told {
             text.push_str(match self.tells {
-                true => "The parts of its time in the model are not kept: they are of the 20 slowest\nI/Os of each operation.\n",
+                true => "The parts of its time in the model are not kept: they are of the 20 slowest\nI/Os of each operation, and with --timeline of all.\n",
                 false => "This model tells no parts of the time that it gives an I/O.\n",
             });
         }
         text.push('\n');
+        if let Some(operation) = &self.operation {
+            text.push_str(&operation.to_text());
+            text.push('\n');
+        }
         text.push_str(&self.others());
         text.push('\n');
         match &self.activity {
@@ -195,22 +213,26 @@ impl Why {
     }
 }
 
+/// For whom a drive works, in words.
+pub(crate) fn whose(cause: Cause) -> &'static str {
+    match cause {
+        Cause::None => "",
+        Cause::HostRead => "the host's reads",
+        Cause::HostWrite => "the host's writes",
+        Cause::Housekeeping => "housekeeping",
+    }
+}
+
 /// The table of what a drive did.
 fn activities(all: &[Activity]) -> String {
     let columns = ["the drive meanwhile", "did", "on behalf of"].map(Column::left);
     let figures = ["times", "for"].map(Column::right);
     let mut table = Table::new(columns.into_iter().chain(figures).collect());
     for one in all.iter().take(LISTED) {
-        let cause = match one.cause {
-            Cause::None => "",
-            Cause::HostRead => "the host's reads",
-            Cause::HostWrite => "the host's writes",
-            Cause::Housekeeping => "housekeeping",
-        };
         table.push(vec![
             one.track.clone(),
             one.what.name().to_owned(),
-            cause.to_owned(),
+            whose(one.cause).to_owned(),
             units::count(one.count),
             units::duration(one.time as f64),
         ]);
@@ -220,6 +242,30 @@ fn activities(all: &[Activity]) -> String {
         text.push_str(&format!("and {} more, each for less\n", all.len() - LISTED));
     }
     text
+}
+
+/// The command that an I/O of `drive` was, by the timeline, and the drive that served it.
+fn command(
+    folder: &Path,
+    drive: &str,
+    io: &IoRecord,
+) -> Result<Option<(String, ToldCommand)>, ReportError> {
+    let folder = folder_of(folder);
+    // Those alike are told apart by their place among all.
+    let alike = |command: &ToldCommand| (command.end, command.bytes) == (io.target, io.bytes);
+    let Some(mut told) = ToldCommands::read_those(folder, alike)? else { return Ok(None) };
+    let mut ios = KeptIos::open(folder)?;
+    while let Some(other) = ios.next().transpose()? {
+        let is_alike = (other.target, other.bytes) == (io.target, io.bytes);
+        if ios.drives()[usize::from(other.drive)] != drive || !is_alike {
+            continue;
+        }
+        let command = told.take(drive, &other);
+        if other.order == io.order {
+            return Ok(command);
+        }
+    }
+    Ok(None)
 }
 
 fn slowest(summary: Summary, drive: &str) -> Vec<SlowIo> {
@@ -277,7 +323,10 @@ fn activity(
     let mut all: BTreeMap<(u32, u8, u8), Activity> = BTreeMap::new();
     while let Some((track, span)) = spans.next_span()? {
         let of_drive = track.owner == drive
-            && !matches!(track.kind, TrackKind::Vcpu | TrackKind::Freeze | TrackKind::Request);
+            && matches!(
+                track.kind,
+                TrackKind::Channel | TrackKind::Nand | TrackKind::Collection | TrackKind::Turn
+            );
         let (begin, end) = (span.begin.max(io.submit), span.end.min(io.delivered));
         if !of_drive || begin >= end {
             continue;

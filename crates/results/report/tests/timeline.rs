@@ -40,7 +40,7 @@ fn spans(count: u64) -> Vec<Span> {
                 2 => Span { block: small, number, ..Span::new(0, What::Erase, begin, end) },
                 _ => Span {
                     lane: 3,
-                    step: Step::ALL[number as usize % 8],
+                    step: Step::ALL[number as usize % Step::ALL.len()],
                     cause: Cause::ALL[number as usize % 4],
                     number,
                     block: u32::MAX - small,
@@ -112,11 +112,11 @@ fn rows_say_where_and_what() {
         told(0),
         "kind=\"vcpu\" owner=\"machine\" track=2 name=\"vCPU 0\" lane=0 what=\"idle\" step=\"\" \
          cause=\"\" begin_ns=0 end_ns=0 number=0 bytes=0 channel=null lun=null plane=null \
-         block=null page=null"
+         block=null page=null lba=null"
     );
     let erase = told(1);
     assert!(erase.contains("what=\"erase\""), "{erase}");
-    assert!(erase.ends_with("channel=1 lun=5 plane=1 block=1 page=null"), "{erase}");
+    assert!(erase.ends_with("channel=1 lun=5 plane=1 block=1 page=null lba=null"), "{erase}");
     let units = file.metadata().file_metadata().key_value_metadata().unwrap();
     let units = units.iter().find(|entry| entry.key == "units").unwrap();
     assert!(units.value.as_deref().unwrap().contains("\"begin_ns\":\"ns\""));

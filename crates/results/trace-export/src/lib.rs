@@ -6,6 +6,7 @@
 //!   fio_generate_plots and fiologparser.
 //! * [`perfetto`]: tracks for the Perfetto UI, with a slice for each I/O from its submission
 //!   to its interrupt, and for each thing that happened inside the run where it kept that.
+//! * [`pprof`]: a profile for pprof.
 //!
 //! Promises:
 //! * Times are those of `ios.csv`: nothing is rounded but where a format has a coarser unit, which
@@ -19,11 +20,13 @@ mod counters;
 mod fio_log;
 mod message;
 mod perfetto;
+mod pprof;
 
 pub use blktrace::blktrace;
 pub use counters::{counters, Counter};
 pub use fio_log::fio_log;
 pub use perfetto::{perfetto, ClusterMoments, Inside};
+pub use pprof::pprof;
 
 /// Counts of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

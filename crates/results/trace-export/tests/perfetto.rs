@@ -200,6 +200,7 @@ fn what_happened_inside_is_on_tracks_of_its_own() {
         Track::new(TrackKind::Vcpu, "machine", "vCPU 0".into()),
         Track::new(TrackKind::Freeze, "machine", "frozen".into()),
         Track::new(TrackKind::Turn, "other", "web".into()),
+        Track::new(TrackKind::Command, "fast", "commands".into()),
     ];
     let program = Span {
         step: Step::Cells,
@@ -219,6 +220,8 @@ fn what_happened_inside_is_on_tracks_of_its_own() {
         Span::new(3, What::Idle, 50, 60),
         Span { number: 5, ..Span::new(4, What::Frozen, 60, 60) },
         Span::new(5, What::Turn, 60, 90),
+        Span { step: Step::Controller, ..Span::new(6, What::Read, 60, 65) },
+        Span { step: Step::Gc, lane: 1, ..Span::new(6, What::Read, 65, 90) },
     ];
     let mut inside = Inside {
         kept: kept(tracks, &spans),
@@ -227,7 +230,7 @@ fn what_happened_inside_is_on_tracks_of_its_own() {
     };
     let mut out = Vec::new();
     let exported = perfetto(&[], &[], &[], Some(&mut inside), None, &mut out).unwrap();
-    assert_eq!((exported.ios, exported.spans), (0, 7));
+    assert_eq!((exported.ios, exported.spans), (0, 9));
     let trace = read(&out);
     let process = |track: u64| {
         let parent = trace.tracks[&track].1.unwrap();
@@ -257,6 +260,10 @@ fn what_happened_inside_is_on_tracks_of_its_own() {
             (processors[0], 50, 1),
             (processors[0], 60, 2),
             (processors[1], 60, 3),
+            ("Commands of fast: commands 1", 60, 1),
+            ("Commands of fast: commands 1", 65, 2),
+            ("Commands of fast: commands 2", 65, 1),
+            ("Commands of fast: commands 2", 90, 2),
         ]
     );
 }

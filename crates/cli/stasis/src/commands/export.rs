@@ -9,11 +9,12 @@ use anyhow::{bail, Context, Result};
 use stasis_block::timeline::{Track, TrackKind};
 use stasis_crash::{LogWrites, TraceReader};
 use stasis_report::{
-    folder_of, keep_inputs, KeptIos, KeptMoments, KeptSpans, Summary, SUMMARY_FILE, TIMELINE_FILE,
+    folder_of, keep_inputs, KeptIos, KeptMoments, KeptSpans, Summary, PROFILE_FILE, SUMMARY_FILE,
+    TIMELINE_FILE,
 };
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{
-    blktrace, counters, fio_log, perfetto, ClusterMoments, Exported, Inside,
+    blktrace, counters, fio_log, perfetto, pprof, ClusterMoments, Exported, Inside,
 };
 
 /// Arguments of `stasis export`.
@@ -21,6 +22,7 @@ use stasis_trace_export::{
 #[command(after_help = "Examples:
   stasis export results --blktrace trace && blkparse -i trace/drive0
   stasis export results --perfetto run.perfetto-trace
+  stasis export profiled --pprof run.pb.gz
   stasis export results/ios.parquet --drive drive0 --fio-log logs
   stasis export crash-results --log-writes logs
 
@@ -39,6 +41,9 @@ pub struct Arguments {
     /// Write a trace for the Perfetto UI to this file
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    /// Write the profile of a run with --profile, as pprof reads it, to this file
+    #[arg(long, value_name = "FILE")]
+    pprof: Option<PathBuf>,
     /// Write DRIVE_clat.1.log of each drive, as fio's write_lat_log does, to this folder
     #[arg(long, value_name = "DIR")]
     fio_log: Option<PathBuf>,
@@ -61,12 +66,15 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let others = blktrace_to.is_some() || perfetto_to.is_some() || fio_to.is_some();
     if let Some(folder) = &arguments.log_writes {
         log_writes(from, folder, arguments.drive.as_deref(), quiet)?;
-        if !others {
-            return Ok(ExitCode::SUCCESS);
-        }
+    }
+    if let Some(path) = &arguments.pprof {
+        to_pprof(from, path, quiet)?;
+    }
+    if !others && (arguments.log_writes.is_some() || arguments.pprof.is_some()) {
+        return Ok(ExitCode::SUCCESS);
     }
     if !others {
-        bail!("nothing to write: give --blktrace, --perfetto, --fio-log or --log-writes");
+        bail!("nothing to write: give --blktrace, --perfetto, --pprof, --fio-log or --log-writes");
     }
     let (drives, ios) = read(arguments)?;
     let print = |path: &Path, exported: Exported| {
@@ -111,6 +119,26 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the profile of the results in `from`.
+fn to_pprof(from: &Path, to: &Path, quiet: bool) -> Result<()> {
+    let folder = folder_of(from);
+    let path = folder.join(PROFILE_FILE);
+    let folded = std::fs::read_to_string(&path).with_context(|| {
+        format!("cannot read {}: a run with --profile leaves it", path.display())
+    })?;
+    let summary = Summary::beside(from).context("the results have no summary.json")?;
+    let interval = summary.extra.get("profile").and_then(|profile| profile["interval_ns"].as_u64());
+    let interval = interval.context("summary.json has no interval of a profile")?;
+    keep_inputs(to, &[from.to_owned(), folder.to_owned()])?;
+    let cannot = || format!("cannot write {}", to.display());
+    let mut out = BufWriter::new(File::create(to).with_context(cannot)?);
+    let samples = pprof(&folded, interval, &mut out).with_context(cannot)?;
+    if !quiet {
+        eprintln!("{}: {samples} samples", to.display());
+    }
+    Ok(())
 }
 
 /// Writes the logs of dm-log-writes of a crash test's trace in `from`: one for each drive, or of

@@ -38,6 +38,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "stasis archive ",
         "takes files as the run left them: guides/archive in tests/system/readme.rs",
     ),
+    ("stasis export profiled ", "takes a profile: tests/system/profile.rs"),
     (
         "stasis export crash-results ",
         "takes a crash test's trace: guides/mount-options, in slow-test",

@@ -54,6 +54,10 @@ fn a_profile_takes_no_time_and_tells_where_it_went() {
         let folded: u64 = stacks(&bench, results).values().sum();
         assert_eq!(folded as f64, all - idle);
     }
+    let export = bench.command(&["export", "often", "--pprof", "often.pb.gz"]);
+    let exported = bench.finish(export);
+    let samples: u64 = stacks(&bench, "often").values().sum();
+    exported.expect(0).says(&[&format!("often.pb.gz: {samples} samples")]);
     // The kernel's stacks reach from the interrupted function to a system call's entry.
     let stacks = stacks(&bench, "often");
     let whole: u64 = stacks.values().sum();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stasis_block::timeline::{Span, Track, TrackKind, What};
-use stasis_report::KeptSpans;
+use stasis_report::{KeptIos, KeptSpans, SlowIo, ToldCommands};
 
 use crate::support::Bench;
 
@@ -83,6 +83,22 @@ fn what_happens_inside_is_told_and_changes_nothing() {
             all.iter().map(|(track, _)| &track.name).collect::<std::collections::BTreeSet<_>>();
         assert!(turns > 1 && requests >= turns, "{name}: {turns}, {requests} of {known:?}");
     }
+
+    // Each ns of each I/O, of which the host's scheduler has some.
+    let folder = bench.path("one");
+    let mut told = ToldCommands::read(&folder).unwrap().expect("it was asked for");
+    let (mut ios, mut found, mut scheduled) = (KeptIos::open(&folder).unwrap(), 0, 0);
+    while let Some(io) = ios.next().transpose().unwrap() {
+        let name = ios.drives()[usize::from(io.drive)].clone();
+        let Some((drive, command)) = told.take(&name, &io) else { continue };
+        assert_eq!(drive, "disk");
+        let io = SlowIo::told(&io, Some(&command));
+        let parts: u64 = io.named().iter().map(|(_, time)| time).sum();
+        assert_eq!(parts, io.latency(), "{io:?}");
+        found += 1;
+        scheduled += u64::from(io.scheduled_ns > 0);
+    }
+    assert!(found > 80 && scheduled > 10, "{found} I/Os, of which {scheduled} waited");
 
     // As long as in the summary, from the command on.
     let begin = (summary["boot_virtual_seconds"].as_f64().unwrap() * 1e9).round() as u64;

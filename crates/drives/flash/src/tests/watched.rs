@@ -1,6 +1,6 @@
 //! The spans that a drive reports of its parts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use stasis_block::timeline::{Cause, Span, Spans, Step, Track, TrackKind, Tracks, What};
@@ -35,8 +35,9 @@ fn specs() -> impl Strategy<Value = Spec> {
     )
 }
 
-/// Reads and writes with 16 in flight; returns the completions, and the spans taken meanwhile.
-fn work(ssd: &mut Ssd, seed: u64, count: u64) -> (Vec<Completion>, Vec<Span>) {
+/// Reads and writes with 16 in flight; returns the completions, the spans taken meanwhile, and the
+/// commands in the order of time.
+fn work(ssd: &mut Ssd, seed: u64, count: u64) -> (Vec<Completion>, Vec<Span>, Vec<Told>) {
     let (mut all, mut taken, mut spans) = (Vec::new(), Vec::new(), Spans::default());
     let mut take = |ssd: &mut Ssd| {
         ssd.take_spans(&mut spans);
@@ -50,26 +51,60 @@ fn work(ssd: &mut Ssd, seed: u64, count: u64) -> (Vec<Completion>, Vec<Span>) {
         Command::new(operation, (bits >> 8) % (CAPACITY / 4096 - 4) * 4096, 4096 << (bits >> 4 & 1))
     };
     let mut sent = 0;
-    (0..16).for_each(|tag| {
+    // The number of each tag's command, and when it was submitted.
+    let mut under_way = [(0, 0); 16];
+    for tag in 0..16 {
         ssd.submit(0, tag, &command(sent));
+        under_way[tag as usize] = (sent, 0);
         sent += 1;
-    });
+    }
+    let mut made = Vec::new();
+    let mut ended = |completion: &Completion, (number, submitted): (u64, u64)| {
+        let Command { operation, offset, length, .. } = command(number);
+        made.push((operation.into(), offset, length, submitted, completion.at));
+    };
     let mut done = Vec::new();
     while (all.len() as u64) < count {
         let at = ssd.next_event().unwrap();
         ssd.advance(at, &mut done);
         for completion in done.drain(..) {
             all.push(completion);
+            let place = &mut under_way[completion.tag as usize];
+            ended(&completion, *place);
             if sent < count {
                 ssd.submit(at, completion.tag, &command(sent));
+                *place = (sent, at);
                 sent += 1;
             }
         }
         take(ssd);
     }
-    all.extend(drain(ssd));
+    let rest = drain(ssd);
+    rest.iter().for_each(|completion| ended(completion, under_way[completion.tag as usize]));
+    all.extend(rest);
     take(ssd);
-    (all, taken)
+    made.sort_by_key(|&(what, offset, bytes, begin, end): &Told| {
+        (begin, end, offset, bytes, what as u8)
+    });
+    (all, taken, made)
+}
+
+/// A command's operation, first byte, length, and when it was submitted and completed.
+type Told = (What, u64, u64, u64, u64);
+
+/// The commands that these spans tell of: the parts of each touch, so that a part too much or too
+/// little is another end.
+fn told<'a>(spans: impl Iterator<Item = &'a Span>) -> Vec<Told> {
+    let mut lanes: BTreeMap<u16, Vec<&Span>> = BTreeMap::new();
+    spans.for_each(|span| lanes.entry(span.lane).or_default().push(span));
+    let touching = lanes.values().flat_map(|lane| lane.chunk_by(|a, b| a.end == b.begin));
+    let one = |parts: &[&Span]| {
+        let (first, last) = (parts[0], parts[parts.len() - 1]);
+        (first.what, first.offset, first.bytes, first.begin, last.end)
+    };
+    let mut told: Vec<_> = touching.map(one).collect();
+    told.sort_by_key(|&(what, offset, bytes, begin, end)| (begin, end, offset, bytes, what as u8));
+    told
 }
 
 proptest! {
@@ -80,17 +115,20 @@ proptest! {
     #[test]
     fn everything_that_is_counted_is_on_a_track(spec in specs(), seed in 1u64..1_000) {
         let make = || Ssd::new(&roomy(&spec, CAPACITY), CAPACITY, seed).unwrap();
-        let (unseen, nothing) = work(&mut make(), seed, 4_000);
+        let (unseen, nothing, _) = work(&mut make(), seed, 4_000);
         prop_assert!(nothing.is_empty(), "kept, though nobody asked");
         let (mut ssd, mut tracks) = (make(), Tracks::default());
         tracks.add(Track::new(TrackKind::Vcpu, "other", "another's".into()));
         ssd.watch("fast", &mut tracks);
         let tracks = tracks.into_vec();
-        let (seen, spans) = work(&mut ssd, seed, 4_000);
+        let (seen, spans, made) = work(&mut ssd, seed, 4_000);
         prop_assert_eq!(&unseen, &seen);
 
         let mut until: HashMap<u32, u64> = HashMap::new();
-        for span in &spans {
+        let is_command =
+            |span: &&Span| tracks[span.track as usize].kind == TrackKind::Command;
+        prop_assert_eq!(told(spans.iter().filter(is_command)), made);
+        for span in spans.iter().filter(|span| !is_command(span)) {
             let track = &tracks[span.track as usize];
             let last = until.insert(span.track, span.end).unwrap_or(0);
             prop_assert!(last <= span.begin && span.begin <= span.end, "{span:?}: {track:?}");
@@ -111,7 +149,7 @@ proptest! {
         // An operation may be suspended and resumed; a multi-plane one is there once.
         if spec.plane_mode == Planes::Independent {
             let mut numbers = HashMap::new();
-            let cells = spans.iter().filter(|span| span.step == Step::Cells);
+            let cells = spans.iter().filter(|span| span.step == Step::Cells && !is_command(span));
             cells.for_each(|span| *numbers.entry(span.number).or_insert(span.what) = span.what);
             for (what, kind) in [
                 (What::Read, OpKind::Read),
@@ -146,12 +184,23 @@ fn tracks_say_where_they_are() {
     ssd.submit(0, 0, &Command::new(Operation::Write, 0, 4096));
     drain(&mut ssd);
     ssd.take_spans(&mut spans);
+    let of = |span: &&Span| tracks[span.track as usize].kind != TrackKind::Command;
+    let own = spans.kept().iter().filter(|span| !of(span));
+    let parts: Vec<_> = own.map(|span| (span.step, span.begin, span.end, span.cause)).collect();
+    let host = Cause::HostWrite;
+    let whole = [
+        (Step::Controller, 0, 1_000, host),
+        (Step::Cells, 1_000, 501_000, host),
+        (Step::Channel, 501_000, 511_240, host),
+    ];
+    assert_eq!(parts, whole);
     let told: Vec<_> = spans
         .kept()
         .iter()
+        .filter(of)
         .map(|span| (span.step, span.what, span.cause, span.begin, span.end, span.bytes))
         .collect();
-    let (program, host) = (What::Program, Cause::HostWrite);
+    let program = What::Program;
     assert_eq!(
         told,
         [
@@ -159,5 +208,6 @@ fn tracks_say_where_they_are() {
             (Step::Cells, program, host, 11_240, 511_240, 0),
         ]
     );
-    assert_eq!(tracks[spans.kept()[1].track as usize].name, "channel 0, LUN 0, plane 0");
+    let second = spans.kept().iter().filter(of).nth(1).unwrap();
+    assert_eq!(tracks[second.track as usize].name, "channel 0, LUN 0, plane 0");
 }

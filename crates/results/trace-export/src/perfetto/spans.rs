@@ -64,9 +64,18 @@ fn place(track: &Track, span: &Span) -> (String, String, u64) {
             let name = format!("{name}: request {}", u32::from(span.lane) + 1);
             ("Scheduler of", name, span.track.into())
         }
+        TrackKind::Command => {
+            let name = format!("{name} {}", u32::from(span.lane) + 1);
+            ("Commands of", name, span.track.into())
+        }
         TrackKind::Vcpu | TrackKind::Freeze => ("Processors of", name.clone(), span.track.into()),
     };
     (format!("{group} {owner}"), name, rank)
+}
+
+/// Whether it is a command that a NAND operation has completed.
+fn is_after_operation(kind: TrackKind, span: &Span) -> bool {
+    kind == TrackKind::Command && span.cause != Cause::None
 }
 
 fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Result<()> {
@@ -80,7 +89,7 @@ fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Re
     if span.cause != Cause::None {
         notes.push(Note::Text("cause", span.cause.name()));
     }
-    if nand || kind == TrackKind::Request {
+    if nand || kind == TrackKind::Request || is_after_operation(kind, span) {
         notes.push(Note::Number("number", span.number));
     }
     if nand || kind == TrackKind::Collection {

@@ -353,7 +353,7 @@ mod tests {
         let (kind, priority) = (OpKind::Read, Priority::Read);
         let op = Op { kind, at, source: at, bytes, priority, token: 0, group: 0 };
         let (status, times) = (OpStatus::Ok, Breakdown::default());
-        OpDone { token: 0, op, at: 0, status, times, retries: 0 }
+        OpDone { number: 0, token: 0, op, at: 0, status, times, retries: 0 }
     }
 
     /// A request under way, with one piece for its write.

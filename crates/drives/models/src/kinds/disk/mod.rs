@@ -15,8 +15,9 @@ mod spec;
 use std::collections::VecDeque;
 
 use stasis_block::clock::{EventQueue, Nanos};
+use stasis_block::command_log::CommandLog;
 use stasis_block::inside::{Inside, Parts, SlowCommand};
-use stasis_block::slowest::SlowestByOperation;
+use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     CacheKind, Command, Completion, Model, Operation, PowerLoss, Tag, TimePerByte, SECTOR,
 };
@@ -103,7 +104,7 @@ pub struct HardDisk {
     head_radius: f64,
     link_free_at: Nanos,
     due: EventQueue<Tag>,
-    slowest: SlowestByOperation<SlowCommand>,
+    commands: CommandLog,
     random: Random,
     queue_order: Queue,
     queue_depth: usize,
@@ -139,7 +140,7 @@ impl HardDisk {
             head_radius: 0.0,
             link_free_at: 0,
             due: EventQueue::new(),
-            slowest: SlowestByOperation::default(),
+            commands: CommandLog::default(),
             random,
             queue_order: spec.queue,
             queue_depth: (spec.queue_depth as usize).max(1),
@@ -156,7 +157,7 @@ impl HardDisk {
     /// A command completes at `end`, the last part of its time with the controller.
     fn complete(&mut self, submitted: Submitted, end: Nanos, before: Parts<Nanos>) {
         let Submitted { tag, operation, offset, bytes, since: begin } = submitted;
-        self.slowest.record(operation, end.saturating_sub(begin), || {
+        self.commands.record(operation, end.saturating_sub(begin), || {
             let known = before.queue + before.buffer + before.positioning + before.transfer;
             let controller = end.saturating_sub(begin).saturating_sub(known);
             let parts = Parts { controller, ..before };
@@ -445,12 +446,20 @@ impl Model for HardDisk {
     }
 
     fn start(&mut self, _: Nanos) {
-        self.slowest.clear();
+        self.commands.clear();
     }
 
     fn inside(&self, _: Nanos) -> Option<Inside> {
-        let slowest = self.slowest.sorted();
+        let slowest = self.commands.slowest();
         (!slowest.is_empty()).then_some(Inside::Slowest { slowest })
+    }
+
+    fn watch(&mut self, owner: &str, tracks: &mut Tracks) {
+        self.commands.watch(owner, tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        self.commands.take_spans(spans);
     }
 
     /// Its caches are empty, and nothing waits for the arm, which stands where it stood.
