@@ -32,21 +32,27 @@ pub struct NvmeController {
     controller: stasis_nvme::Controller,
     /// Completions since the drive was last asked for its health.
     since_health: u32,
-    /// The changes of the controller's state that the drive was told of.
-    told: Option<u64>,
+    /// The changes of the controller's state that were looked at, and the size of blocks that the
+    /// drive was told.
+    seen: Option<u64>,
+    told: u32,
 }
 
 impl NvmeController {
     /// On the bus.
     pub fn new(controller: stasis_nvme::Controller) -> Self {
-        Self { controller, since_health: 0, told: None }
+        Self { controller, since_health: 0, seen: None, told: 0 }
     }
 
     /// Tells the drive the size of its blocks, which a format changes.
     fn tell_block_size(&mut self, drive: &mut dyn Layer) {
         let changes = self.controller.state_changes();
-        if self.told.replace(changes) != Some(changes) {
-            drive.control().set_block_size(self.controller.largest_block());
+        if self.seen.replace(changes) == Some(changes) {
+            return;
+        }
+        let bytes = self.controller.largest_block();
+        if std::mem::replace(&mut self.told, bytes) != bytes {
+            drive.control().set_block_size(bytes);
         }
     }
 
