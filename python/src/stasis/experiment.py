@@ -507,5 +507,21 @@ class Experiment(Table):
 
 TABLES: dict[str, type[Table]] = {
     each.__name__: each
-    for each in (Disk, Drive, Fault, FaultSpace, Guest, Limits, Link, Machine, Network, Ocssd, Outside, Serve, Workload, Zones, Zrwa)
+    for each in (
+        Disk,
+        Drive,
+        Fault,
+        FaultSpace,
+        Guest,
+        Limits,
+        Link,
+        Machine,
+        Network,
+        Ocssd,
+        Outside,
+        Serve,
+        Workload,
+        Zones,
+        Zrwa,
+    )
 }
