@@ -103,8 +103,8 @@ pub struct Config {
     /// The unit that a power cut does not tear, in bytes: units lie side by side from the drive's
     /// first byte on. Namespaces tell of it where their blocks are smaller.
     pub atomic_unit: u64,
-    /// Power states. Several are of a drive with one controller, on PCIe, whose carrier must then call [`crate::Controller::set_time`] at
-    /// [`crate::Controller::next_deadline`].
+    /// Power states. Several are of a drive with one controller, on PCIe, whose carrier must then
+    /// call [`crate::Controller::set_time`] at [`crate::Controller::next_deadline`].
     pub power_states: PowerStates,
 }
 

@@ -58,16 +58,14 @@ impl Event {
     /// A doorbell was set to an invalid value.
     pub const INVALID_DOORBELL_VALUE: Self = Self::error(1);
     /// Asymmetric Namespace Access Change (section 5.2.1, "Notice").
-    pub const ACCESS_CHANGED: Self =
-        Self { kind: EventType::Notice, information: 3, log: log_page::ANA, nsid: 0 };
+    pub const ACCESS_CHANGED: Self = Self::notice(3, log_page::ANA);
     /// Namespace Attribute Changed (section 5.2.1, "Notice"): the Identify data of a namespace has
     /// changed.
-    pub const NAMESPACE_CHANGED: Self = Self {
-        kind: EventType::Notice,
-        information: 0,
-        log: log_page::CHANGED_NAMESPACES,
-        nsid: 0,
-    };
+    pub const NAMESPACE_CHANGED: Self = Self::notice(0, log_page::CHANGED_NAMESPACES);
+
+    const fn notice(information: u8, log: u8) -> Self {
+        Self { kind: EventType::Notice, information, log, nsid: 0 }
+    }
 
     const fn error(information: u8) -> Self {
         Self { kind: EventType::Error, information, log: log_page::ERROR_INFORMATION, nsid: 0 }
@@ -82,16 +80,10 @@ impl Event {
         Self { kind: EventType::Sanitize, information: 1, log: log_page::SANITIZE, nsid: 0 };
 
     /// Firmware Activation Starting (section 5.2.1, "Notice").
-    pub const FIRMWARE_ACTIVATION: Self =
-        Self { kind: EventType::Notice, information: 1, log: log_page::FIRMWARE_SLOTS, nsid: 0 };
+    pub const FIRMWARE_ACTIVATION: Self = Self::notice(1, log_page::FIRMWARE_SLOTS);
 
     /// Telemetry Log Changed (the same section): the controller has captured its state.
-    pub const TELEMETRY: Self = Self {
-        kind: EventType::Notice,
-        information: 2,
-        log: log_page::TELEMETRY_OF_CONTROLLER,
-        nsid: 0,
-    };
+    pub const TELEMETRY: Self = Self::notice(2, log_page::TELEMETRY_OF_CONTROLLER);
 
     /// Whether it is an error that no command has.
     pub fn is_error(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Networks between the machines of an experiment.
 
-use stasis_network::{NetworkSpec, Subnet, OUTSIDE};
+use stasis_network::{NetworkSpec, Subnet};
 
 use crate::names::{is_name, missing, once};
 use crate::{Experiment, MachineSpec};
@@ -30,9 +30,6 @@ impl Experiment {
             self.machine.several().iter().filter_map(|machine| machine.name.clone()).collect();
         for (index, network) in self.networks.iter_mut().enumerate() {
             network.name.get_or_insert_with(|| format!("net{index}"));
-            for port in &mut network.outside {
-                port.name.get_or_insert_with(|| OUTSIDE.into());
-            }
             if network.machines.is_empty() {
                 network.machines.clone_from(&all);
             }
@@ -76,7 +73,7 @@ impl Experiment {
                 return Err(of(format!("{count} machines, but it joins 1 to {MAX_PORTS}")));
             }
             for port in &network.outside {
-                let name = port.name.as_deref().unwrap_or_default();
+                let name = port.name();
                 if !is_name(name) || names().any(|machine| machine == name) {
                     return Err(of(format!(
                         "outside `{name}`: its name must have letters, digits, `-`, `_` and `.` \

@@ -1,9 +1,8 @@
 //! A run at whose terminal a person sits.
 
-use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use stasis_channel::{Job, Keyboard, SharedKeyboard, Typed, WindowSize};
+use stasis_channel::{Job, Keyboard, SharedKeyboard, WindowSize};
 
 /// The terminal that a command runs on.
 #[derive(Debug, Clone)]
@@ -26,16 +25,6 @@ impl Attended {
     /// The keyboard for a machine in this process.
     #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
     pub(crate) fn local(&self) -> Box<dyn Keyboard> {
-        Box::new(Shared(Arc::clone(&self.keyboard)))
-    }
-}
-
-/// A keyboard that others hold as well.
-#[derive(Debug)]
-struct Shared(SharedKeyboard);
-
-impl Keyboard for Shared {
-    fn read(&mut self, limit: u64) -> io::Result<Typed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).read(limit)
+        Box::new(Arc::clone(&self.keyboard))
     }
 }

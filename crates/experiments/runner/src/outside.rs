@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::{bail, Context, Result};
@@ -87,19 +87,6 @@ fn connect_to(socket: &Path) -> Result<UnixStream> {
     })?;
     stream.set_nonblocking(true)?;
     Ok(stream)
-}
-
-/// One for a machine in this process.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub(crate) fn local(outside: SharedOutside) -> Box<dyn Outside> {
-    #[derive(Debug)]
-    struct Shared(SharedOutside);
-    impl Outside for Shared {
-        fn exchange(&mut self, frames: &[u8], limit: u64) -> io::Result<Vec<u8>> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).exchange(frames, limit)
-        }
-    }
-    Box::new(Shared(outside))
 }
 
 impl Outside for Sockets {

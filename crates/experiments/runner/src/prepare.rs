@@ -539,6 +539,7 @@ fn on_kvm(
     stop: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {
     use crate::local;
+    use stasis_network::Outside;
     use stasis_run_events::{EventSink, RunEvent};
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
@@ -548,7 +549,7 @@ fn on_kvm(
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))
     });
     let mut files = local::Files::new(setup.guest, commands, keyboard, source);
-    files.outside = outside.map(outside::local);
+    files.outside = outside.map(|outside| -> Box<dyn Outside> { Box::new(outside) });
     let stop = stasis_machine::Stop { flag: Arc::clone(stop), poll: None, deadline };
     let outcome = local::run(plan, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;

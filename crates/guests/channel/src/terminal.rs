@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +82,12 @@ pub trait Keyboard: Debug + Send {
 
 /// One that several hold.
 pub type SharedKeyboard = Arc<Mutex<dyn Keyboard>>;
+
+impl Keyboard for SharedKeyboard {
+    fn read(&mut self, limit: u64) -> io::Result<Typed> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).read(limit)
+    }
+}
 
 #[cfg(test)]
 mod tests {

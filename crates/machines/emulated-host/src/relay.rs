@@ -3,14 +3,15 @@
 use crate::packet::{Packet, Packets, ANSWER, BULK, GONE, HANDSHAKE};
 use crate::snapshot::Machine;
 use crate::{items, Control, Error};
-use stasis_channel::Typed;
+use stasis_channel::{Keyboard, Typed};
+use stasis_network::Outside;
 use stasis_qemu_vm::fd::readable;
 use stasis_run_events::{Decoder, EventSink, FrameError, RunEvent};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the inner side may take to end after it was asked to.
@@ -76,10 +77,7 @@ pub(crate) fn relay(
 fn answer(machine: &mut Machine, control: &Control, limit: u64) -> Result<(), Error> {
     let failed = |source| Error::System { what: "read the terminal", source };
     let typed = match &control.keyboard {
-        Some(keyboard) => {
-            let mut keyboard = keyboard.lock().unwrap_or_else(PoisonError::into_inner);
-            keyboard.read(limit).map_err(failed)?
-        }
+        Some(keyboard) => Arc::clone(keyboard).read(limit).map_err(failed)?,
         None => Typed::default(),
     };
     let mut bytes = vec![0; 4];
@@ -98,11 +96,7 @@ fn answer_debug(
     length: usize,
     wait: bool,
 ) -> Result<(), Error> {
-    let mut bytes = vec![0; length.min(BULK)];
-    machine
-        .memory
-        .read_exact_at(&mut bytes, machine.buffer)
-        .map_err(Error::system("take a debugger's bytes from the software host"))?;
+    let bytes = buffered(machine, length, "take a debugger's bytes from the software host")?;
     let came = control.debugger.as_ref().and_then(|debugger| {
         let mut debugger = debugger.lock().unwrap_or_else(PoisonError::into_inner);
         // A wire that fails is a debugger that has gone.
@@ -128,33 +122,21 @@ fn answer_cross(
     length: usize,
     limit: u64,
 ) -> Result<(), Error> {
-    let mut frames = vec![0; length.min(ANSWER)];
-    machine
-        .memory
-        .read_exact_at(&mut frames, machine.buffer)
-        .map_err(Error::system("take frames from the software host"))?;
+    let frames = buffered(machine, length, "take frames from the software host")?;
     let came = match &control.outside {
-        Some(outside) => {
-            let mut outside = outside.lock().unwrap_or_else(PoisonError::into_inner);
-            outside.exchange(&frames, limit)
-        }
+        Some(outside) => Arc::clone(outside).exchange(&frames, limit),
         None => Err(std::io::Error::other("there is no world outside")),
     };
-    let mut answer = Vec::new();
-    match came {
+    let answer = match came {
         Ok(mut came) => {
             came.truncate(ANSWER);
-            answer.extend_from_slice(&0u32.to_le_bytes());
+            let mut answer = 0u32.to_le_bytes().to_vec();
             answer.extend_from_slice(&(came.len() as u32).to_le_bytes());
             answer.append(&mut came);
+            answer
         }
-        Err(error) => {
-            let text = error.to_string();
-            answer.extend_from_slice(&(text.len() as u32).to_le_bytes());
-            answer.extend_from_slice(text.as_bytes());
-            answer.truncate(ANSWER);
-        }
-    }
+        Err(error) => told(&error.to_string()),
+    };
     go_on(machine, &answer)
 }
 
@@ -171,12 +153,24 @@ fn answer_read(
         None => Err(std::io::Error::other("there is no source")),
     };
     if let Err(error) = read {
-        let text = error.to_string();
-        bytes = (text.len() as u32).to_le_bytes().to_vec();
-        bytes.extend_from_slice(text.as_bytes());
-        bytes.truncate(ANSWER);
+        bytes = told(&error.to_string());
     }
     go_on(machine, &bytes)
+}
+
+/// So many bytes from the start of the buffer, at most all of it; `what` is done with them.
+fn buffered(machine: &Machine, length: usize, what: &'static str) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; length.min(BULK)];
+    let read = machine.memory.read_exact_at(&mut bytes, machine.buffer);
+    read.map(|()| bytes).map_err(Error::system(what))
+}
+
+/// The answer that says why there is none: a text behind its length.
+fn told(why: &str) -> Vec<u8> {
+    let mut answer = (why.len() as u32).to_le_bytes().to_vec();
+    answer.extend_from_slice(why.as_bytes());
+    answer.truncate(ANSWER);
+    answer
 }
 
 /// Continues the waiting inner side with an answer.
@@ -218,12 +212,10 @@ pub(crate) fn pump(
                 let sent = match packet {
                     Packet::Short(bytes) => Sent::Bytes(bytes),
                     Packet::Bulk { length } => {
-                        let mut bytes = vec![0; length.min(BULK)];
-                        machine
-                            .memory
-                            .read_exact_at(&mut bytes, machine.buffer)
-                            .and_then(|()| machine.qemu.handshake.read_exact(&mut [0; HANDSHAKE]))
-                            .map_err(Error::system("take results from the software host"))?;
+                        let what = "take results from the software host";
+                        let bytes = buffered(machine, length, what)?;
+                        let taken = machine.qemu.handshake.read_exact(&mut [0; HANDSHAKE]);
+                        taken.map_err(Error::system(what))?;
                         Sent::Bytes(bytes)
                     }
                     Packet::Place { address, .. } => {
@@ -241,18 +233,11 @@ pub(crate) fn pump(
                     }
                     Packet::Again { length } => {
                         if let Some(why) = &control.once {
-                            let mut answer = (why.len() as u32).to_le_bytes().to_vec();
-                            answer.extend_from_slice(why.as_bytes());
-                            answer.truncate(ANSWER);
-                            go_on(machine, &answer)?;
+                            go_on(machine, &told(why))?;
                             continue;
                         }
-                        let mut plan = vec![0; length.min(BULK)];
-                        machine
-                            .memory
-                            .read_exact_at(&mut plan, machine.buffer)
-                            .map_err(Error::system("take a plan from the software host"))?;
-                        Sent::Again(plan)
+                        let what = "take a plan from the software host";
+                        Sent::Again(buffered(machine, length, what)?)
                     }
                     Packet::Cross { length, limit } => {
                         answer_cross(machine, control, length, limit)?;

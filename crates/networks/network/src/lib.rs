@@ -34,6 +34,6 @@ mod switch;
 pub use faults::NetworkFault;
 pub use network::{Address, Counts, Delivery, Network, MAX_IN_FLIGHT};
 pub use outside::{Frames, Outside, SharedOutside, FRAMES};
-pub use spec::{Conditions, LinkSpec, NetworkSpec, OutsideSpec, MIN_DELAY, OUTSIDE};
+pub use spec::{Conditions, LinkSpec, NetworkSpec, OutsideSpec, MIN_DELAY};
 pub use subnet::Subnet;
 pub use switch::MAX_LEARNED;

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Limit on the bytes of frames that cross together, with their heads.
 pub const FRAMES: usize = 1 << 20;
@@ -23,6 +23,12 @@ pub trait Outside: Debug + Send {
 
 /// One that several hold.
 pub type SharedOutside = Arc<Mutex<dyn Outside>>;
+
+impl Outside for SharedOutside {
+    fn exchange(&mut self, frames: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).exchange(frames, limit)
+    }
+}
 
 /// Frames that cross together: of each its network, its port and its bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

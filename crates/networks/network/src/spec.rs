@@ -19,9 +19,6 @@ const MAX_MTU: u16 = 9_216;
 /// Minimum of a network's transfer unit: IPv6's (RFC 8200, section 5).
 const MIN_MTU: u16 = 1_280;
 
-/// Name of a port that leads outside, where none is given.
-pub const OUTSIDE: &str = "outside";
-
 /// Delay of a link where none is given (ns): that between two machines of one data centre.
 const USUAL_DELAY: Nanos = 50_000;
 
@@ -161,10 +158,17 @@ pub struct Conditions {
     pub queue: u64,
 }
 
+impl OutsideSpec {
+    /// Name of the port.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("outside")
+    }
+}
+
 impl NetworkSpec {
     /// Names of its ports: of its machines, and of those that lead outside.
     pub fn ports(&self) -> Vec<&str> {
-        let outside = self.outside.iter().map(|port| port.name.as_deref().unwrap_or(OUTSIDE));
+        let outside = self.outside.iter().map(OutsideSpec::name);
         self.machines.iter().map(String::as_str).chain(outside).collect()
     }
 
@@ -220,7 +224,7 @@ impl NetworkSpec {
     pub fn check(&self) -> Result<(), String> {
         let ports = &self.ports()[..];
         for outside in &self.outside {
-            let name = outside.name.as_deref().unwrap_or(OUTSIDE);
+            let name = outside.name();
             if ports.iter().filter(|port| **port == name).count() > 1 {
                 return Err(format!("two of its ports have the name `{name}`"));
             }

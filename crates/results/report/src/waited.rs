@@ -56,7 +56,7 @@ pub struct Waited {
     pub page: u32,
     /// Its steps in the order of time.
     pub steps: Vec<OperationStep>,
-    /// What was before it, the longest first.
+    /// Operations before it, the longest wait first.
     pub before: Vec<Before>,
     /// Blocks of its plane that were emptied meanwhile, with the times (ns).
     pub collections: Vec<(u32, Nanos, Nanos)>,

@@ -73,7 +73,8 @@ fn a_guest_that_takes_too_long() {
     let seconds = summary["virtual_seconds"].as_f64().unwrap();
     assert!((10.0..11.0).contains(&seconds), "{seconds} s");
 
-    // On ours: it never sleeps. The second run begins from the kept guest of the first. The limit leaves this host the time that it has just taken to boot.
+    // On ours: it never sleeps. The second run begins from the kept guest of the first. The limit
+    // leaves this host the time that it has just taken to boot.
     let limit = (2 * run.wall.as_secs()).max(30);
     let run = bench.run(&[
         "--engine=exact",

@@ -16,7 +16,7 @@ use stasis_channel::{Begins, GuestFault, ScheduledGuestFault};
 use stasis_config::listed;
 use stasis_drive::{DriveFault, DriveFaultKind};
 use stasis_media::MediumSpec;
-use stasis_network::{NetworkFault, NetworkSpec};
+use stasis_network::{NetworkFault, NetworkSpec, OutsideSpec};
 
 use crate::names::missing;
 use crate::triggers::{FaultTrigger, Trigger};
@@ -429,8 +429,8 @@ impl Experiment {
         }
         let machines = self.machine.all();
         let outside = self.networks.iter().flat_map(|network| &network.outside);
-        let outside = || outside.clone().filter_map(|port| port.name.as_deref());
-        let all = || machines.iter().filter_map(|machine| machine.name.as_deref()).chain(outside());
+        let machine = machines.iter().filter_map(|machine| machine.name.as_deref());
+        let all = || machine.clone().chain(outside.clone().map(OutsideSpec::name));
         for name in fault.machines.iter().chain(&fault.peers) {
             if !all().any(|other| other == name) {
                 return Err(missing("machine", name, all()));

@@ -12,6 +12,7 @@ use stasis_nand::prefetch;
 
 use super::map::Map;
 use super::spares::Spares;
+use crate::buffer::NONE;
 use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
 use crate::kept::{KeptError, Reader, Writer};
@@ -726,6 +727,38 @@ impl Blocks {
             self.cache.taken += u32::from(used == pages);
         }
         Ok(())
+    }
+
+    /// Writes the open blocks of a part of the translation layer; [`NONE`] where there is none.
+    pub fn keep_open(open: impl ExactSizeIterator<Item = u32>, out: &mut Writer) {
+        out.put_all(open.map(|open| open.wrapping_add(1)));
+    }
+
+    /// Reads so many of them, and adds those that there are to `opened`. `kind`: the plane of each,
+    /// and whether it is in SLC mode.
+    pub fn restore_open(
+        &self,
+        from: &mut Reader,
+        count: usize,
+        kind: impl Fn(u32) -> (u32, bool),
+        what: &'static str,
+        opened: &mut Vec<u32>,
+    ) -> Result<Vec<u32>, KeptError> {
+        if from.take()? != count as u64 {
+            return Err(KeptError::Damaged(what));
+        }
+        let mut open = vec![NONE; count];
+        for (place, open) in (0..).zip(&mut open) {
+            let number = from.within(0..u64::from(self.shape.blocks()) + 1, what)?;
+            let Some(block) = number.checked_sub(1) else { continue };
+            let here = (self.shape.plane_of(block), self.is_slc(block)) == kind(place);
+            if !here || self.state(block) != BlockState::Open || !self.takes_pages(block) {
+                return Err(KeptError::Damaged(what));
+            }
+            *open = block;
+            opened.push(block);
+        }
+        Ok(open)
     }
 
     fn restore_plane(&mut self, plane: u32, from: &mut Reader) -> Result<(), KeptError> {

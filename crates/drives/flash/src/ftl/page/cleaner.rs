@@ -128,7 +128,7 @@ impl Cleaner {
 
     /// Writes the blocks that units move to.
     pub fn keep(&self, out: &mut Writer) {
-        out.put_all(self.collectors.iter().map(|collector| collector.open.wrapping_add(1)));
+        Blocks::keep_open(self.collectors.iter().map(|collector| collector.open), out);
         out.put_all(self.disturbs.iter().copied());
     }
 
@@ -140,18 +140,10 @@ impl Cleaner {
         opened: &mut Vec<u32>,
     ) -> Result<(), KeptError> {
         const WRONG: &str = "a block that units move to is not open";
-        let open = from.all_within(0..u64::from(self.shape.blocks()) + 1, WRONG)?;
-        if open.len() != self.collectors.len() {
-            return Err(KeptError::Damaged(WRONG));
-        }
-        for (plane, number) in (0..).zip(open) {
-            let Some(block) = number.checked_sub(1) else { continue };
-            let here = self.shape.plane_of(block) == plane && !blocks.is_slc(block);
-            if !here || blocks.state(block) != BlockState::Open || !blocks.takes_pages(block) {
-                return Err(KeptError::Damaged(WRONG));
-            }
-            self.collectors[plane as usize].open = block;
-            opened.push(block);
+        let kind = |plane: u32| (plane, false);
+        let open = blocks.restore_open(from, self.collectors.len(), kind, WRONG, opened)?;
+        for (collector, block) in self.collectors.iter_mut().zip(open) {
+            collector.open = block;
         }
         let count = from.within(0..u64::from(self.shape.blocks()) + 1, "reads of blocks")?;
         for block in 0..count {

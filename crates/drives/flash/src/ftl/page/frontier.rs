@@ -6,7 +6,7 @@
 
 use stasis_nand::{Op, OpKind, Priority};
 
-use super::blocks::{BlockState, Blocks, PageEnd};
+use super::blocks::{Blocks, PageEnd};
 use super::placement::Placement;
 use super::programs::Programs;
 use crate::buffer::{Buffer, NONE};
@@ -223,7 +223,7 @@ impl Frontier {
     /// Writes the open blocks, and where the next page goes.
     pub fn keep(&self, out: &mut Writer) {
         out.put(self.turn as u64);
-        out.put_all(self.open.iter().map(|open| open.wrapping_add(1)));
+        Blocks::keep_open(self.open.iter().copied(), out);
     }
 
     /// Reads them; the open blocks are added to `opened`.
@@ -236,21 +236,8 @@ impl Frontier {
         const WRONG: &str = "an open block is not its stream's";
         let planes = self.order.len() as u64;
         self.turn = from.within(0..planes, "the next page is of no plane")? as usize;
-        if from.take()? != self.open.len() as u64 {
-            return Err(KeptError::Damaged(WRONG));
-        }
-        for place in 0..self.open.len() {
-            let number = from.within(0..u64::from(self.shape.blocks()) + 1, WRONG)?;
-            let Some(block) = number.checked_sub(1) else { continue };
-            let (plane, lane) = (place as u32 / self.lanes, place as u32 % self.lanes);
-            let here = self.shape.plane_of(block) == plane
-                && blocks.is_slc(block) == (lane >= self.streams);
-            if !here || blocks.state(block) != BlockState::Open || !blocks.takes_pages(block) {
-                return Err(KeptError::Damaged(WRONG));
-            }
-            self.open[place] = block;
-            opened.push(block);
-        }
+        let kind = |place: u32| (place / self.lanes, place % self.lanes >= self.streams);
+        self.open = blocks.restore_open(from, self.open.len(), kind, WRONG, opened)?;
         Ok(())
     }
 
