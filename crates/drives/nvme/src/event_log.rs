@@ -2,7 +2,8 @@
 //! event first. It has a bounded size: the oldest events give way.
 //!
 //! It is kept without power from the first event on that is more than a power-on, a reset, a new
-//! timestamp or a snapshot of counters.
+//! timestamp, a snapshot of counters, an error or the telemetry of one: a medium that fails, as one on
+//! a full disk, may have no room for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -230,8 +231,9 @@ impl EventLog {
         let length = (event.len() - EVENT_HEADER) as u16;
         event[22..24].copy_from_slice(&length.to_le_bytes());
         self.push(event);
-        let ordinary = [kind::SMART, kind::TIMESTAMP, kind::POWER_ON_OR_RESET].contains(&kind);
-        self.is_kept |= !ordinary;
+        use kind::{HARDWARE_ERROR, POWER_ON_OR_RESET, SMART, TELEMETRY, TIMESTAMP};
+        let ordinary = [SMART, TIMESTAMP, POWER_ON_OR_RESET, HARDWARE_ERROR, TELEMETRY];
+        self.is_kept |= !ordinary.contains(&kind);
         self.changes += u64::from(self.is_kept);
     }
 
@@ -317,5 +319,27 @@ impl EventLog {
     /// A controller needs its log no more.
     pub fn release(&mut self, controller: ControllerId) {
         self.contexts.remove(&controller);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_kept_once_there_is_more_to_keep() {
+        let mut log = EventLog::default();
+        let error = HardwareError::Media { status: 0x80, nsid: 1, lba: 7 };
+        log.add(ControllerId::PCIE, 5, &Occurrence::Hardware(error));
+        log.add(ControllerId::PCIE, 5, &Occurrence::Telemetry(&[0; 512]));
+        assert_eq!((log.changes(), log.kept().len()), (0, 0));
+        log.add(
+            ControllerId::PCIE,
+            6,
+            &Occurrence::SanitizeStart { capabilities: 7, dwords: [2, 0] },
+        );
+        assert_eq!((log.changes(), log.kept().len()), (1, 3));
+        log.add(ControllerId::PCIE, 7, &Occurrence::Hardware(error));
+        assert_eq!((log.changes(), log.kept().len()), (2, 4));
     }
 }
