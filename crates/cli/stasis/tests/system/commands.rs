@@ -34,7 +34,7 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
         0,
         &[
             "nn        : 128\n",
-            "oacs      : 0x11a\n",
+            "oacs      : 0x31e\n",
             "oncs      : 0x1df\n",
             "sgls      : 0x50001\n",
         ],
