@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 const CREDIT: Duration = Duration::from_millis(50);
 /// The longest wait: the waiting thread has other work to do.
 const MAX_WAIT: Duration = Duration::from_millis(50);
+/// The longest virtual time between two waits that is made up for.
+const MAX_PASSED: Duration = Duration::from_secs(1);
 
 /// The wall clock, by which virtual time is waited for.
 #[derive(Debug)]
@@ -20,11 +22,12 @@ impl Pace {
         Self { due: now }
     }
 
-    /// Returns the wall-clock time that a wait of `limit` (ns) still takes at `now`.
-    pub fn wait(&mut self, limit: u64, now: Instant) -> Duration {
+    /// Returns the wall-clock time to wait for at `now`, as virtual time has passed by `passed` (ns)
+    /// since the last wait, computed or idle. A rest that is left is waited for later.
+    pub fn wait(&mut self, passed: u64, now: Instant) -> Duration {
         let earliest = now.checked_sub(CREDIT).unwrap_or(now);
-        self.due = self.due.max(earliest) + Duration::from_nanos(limit).min(MAX_WAIT);
-        self.due.saturating_duration_since(now)
+        self.due = (self.due + Duration::from_nanos(passed).min(MAX_PASSED)).max(earliest);
+        self.due.saturating_duration_since(now).min(MAX_WAIT)
     }
 }
 
@@ -43,8 +46,14 @@ mod tests {
         // Late by long: no more than the credit is made up for.
         let late = start + Duration::from_secs(100);
         assert_eq!(pace.wait(5_000_000, late), Duration::ZERO);
-        assert_eq!(pace.wait(45_000_000, late), Duration::ZERO);
+        assert_eq!(pace.wait(50_000_000, late), Duration::ZERO);
         assert_eq!(pace.wait(5_000_000, late), ms(5));
-        assert_eq!(pace.wait(u64::MAX, late), ms(55), "the longest wait");
+        // 70 ms were computed in 70 ms, and 20 are idle.
+        assert_eq!(pace.wait(90_000_000, late + ms(75)), ms(20));
+        // 70 ms were computed in 10 ms: of 80 that are too early, 50 are waited for at once.
+        assert_eq!(pace.wait(90_000_000, late + ms(105)), ms(50));
+        assert_eq!(pace.wait(0, late + ms(155)), ms(30));
+        assert_eq!(pace.wait(u64::MAX, late + ms(185)), ms(50), "the longest wait");
+        assert_eq!(pace.wait(0, late + ms(1185)), Duration::ZERO, "what is made up for is bounded");
     }
 }
