@@ -79,6 +79,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "corrupt": 0.1,
     },
     "Outside": {"name": "out", "socket": "cable.sock"},
+    "Red": {"min": "10KiB", "max": "30KiB", "probability": 0.1, "weight": 0.1, "ecn": True},
     "Limits": {
         "iops": 3000, "burst_iops": 9000, "bandwidth": "125MiB/s", "burst_bandwidth": "250MiB/s", "burst": "30min",
         "io_size": "256KiB",
@@ -99,6 +100,7 @@ def every_key() -> stasis.Experiment:
     """An experiment that says something for each key."""
     zones = stasis.Zones(**VALUES["Zones"], zrwa=stasis.Zrwa(**VALUES["Zrwa"]))
     limits = stasis.Limits(**VALUES["Limits"])
+    red = stasis.Red(**VALUES["Red"])
     drives = [
         stasis.Drive(name="d", **VALUES["Drive"]),
         stasis.Drive(name="l", model="null", medium="ram:1GiB", limits=limits),
@@ -122,7 +124,8 @@ def every_key() -> stasis.Experiment:
         networks=[
             stasis.Network(
                 **VALUES["Network"],
-                links=[stasis.Link(**VALUES["Link"])],
+                red=red,
+                links=[stasis.Link(**VALUES["Link"], red=red)],
                 outside=[stasis.Outside(**VALUES["Outside"])],
             )
         ],

@@ -37,6 +37,7 @@ __all__ = [
     "Network",
     "Ocssd",
     "Outside",
+    "Red",
     "Serve",
     "Size",
     "Table",
@@ -367,6 +368,7 @@ class Link(Table):
     duplicate: Optional[float] = None
     reorder: Optional[float] = None
     corrupt: Optional[float] = None
+    red: Optional[Red] = _table("Red")
 
 
 @dataclass
@@ -390,6 +392,20 @@ class Network(Table):
     corrupt: Optional[float] = None
     links: list[Link] = _table("Link", name="link", many=True)
     outside: list[Outside] = _table("Outside", many=True)
+    red: Optional[Red] = _table("Red")
+
+
+@dataclass
+class Red(Table):
+    """Random early detection: a queue that drops or marks frames before it is full."""
+
+    PLACE: ClassVar[str] = "[network.red]"
+
+    min: Optional[Size] = None
+    max: Optional[Size] = None
+    probability: Optional[float] = None
+    weight: Optional[float] = None
+    ecn: Optional[bool] = None
 
 
 @dataclass
@@ -519,6 +535,7 @@ TABLES: dict[str, type[Table]] = {
         Network,
         Ocssd,
         Outside,
+        Red,
         Serve,
         Workload,
         Zones,

@@ -388,6 +388,7 @@ fn the_reference_has_the_keys_of_the_schema() {
             "/$defs/ScheduledFault",
             &["`[[fault]]`: faults of drives, machines, guests and networks"],
         ),
+        ("/$defs/RedSpec", &["`red`: random early detection"]),
         ("/$defs/OutsideSpec", &["`[[network.outside]]`: ports that lead outside"]),
         ("/$defs/FaultSpace", &["`[fault-space]`: faults that the seed draws"]),
         ("/$defs/LinkSpec", &["`[[network.link]]`: links"]),

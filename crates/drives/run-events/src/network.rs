@@ -29,6 +29,10 @@ pub struct LinkOutcome {
     pub lost: u64,
     /// Frames for which a queue had no room.
     pub queue_full: u64,
+    /// Frames that random early detection dropped.
+    pub dropped_early: u64,
+    /// Frames that it marked.
+    pub marked: u64,
     /// Frames for which the receiving machine had no buffer, or that it was no longer there for.
     pub no_buffer: u64,
     /// Frames that came twice.

@@ -26,6 +26,7 @@
 mod faults;
 mod network;
 mod outside;
+mod red;
 mod spec;
 mod stage;
 mod subnet;
@@ -34,6 +35,7 @@ mod switch;
 pub use faults::NetworkFault;
 pub use network::{Address, Counts, Delivery, Network, MAX_IN_FLIGHT};
 pub use outside::{Frames, Outside, SharedOutside, FRAMES};
+pub use red::RedSpec;
 pub use spec::{Conditions, LinkSpec, NetworkSpec, OutsideSpec, MIN_DELAY};
 pub use subnet::Subnet;
 pub use switch::MAX_LEARNED;

@@ -7,12 +7,16 @@ use stasis_block::Random;
 use stasis_run_events::{FaultRecord, LinkOutcome, NetworkOutcome};
 
 use crate::faults::{Effect, Faults, NetworkFault};
+use crate::red;
 use crate::spec::{Conditions, NetworkSpec};
-use crate::stage::Stage;
+use crate::stage::{Dropped, Passed, Stage};
 use crate::switch::{Ports, Switch};
 
 /// Limit on the frames that are under way; more are dropped.
 pub const MAX_IN_FLIGHT: usize = 1 << 16;
+/// Random early detection draws other numbers than all else, and ports others than links.
+const EARLY: u64 = 0x7265_6400;
+const PORTS: u64 = 1 << 16;
 /// Length of an Ethernet header (IEEE 802.3-2018, clause 3.1.1).
 const ETHERNET_HEADER: usize = 14;
 
@@ -66,6 +70,8 @@ struct Link {
     /// Later conditions, and when they begin after the commands' start (ns), in order.
     later: VecDeque<(Nanos, Conditions)>,
     stage: Stage,
+    /// What its random early detection draws from.
+    early: Random,
     random: Random,
     /// When the last frame in order arrives (ns).
     last: Nanos,
@@ -96,12 +102,17 @@ impl Network {
     /// The network of `spec`; `index` is its number among the networks of the experiment.
     pub fn new(spec: &NetworkSpec, index: u8, seed: u64) -> Self {
         let machines = spec.ports();
-        let port = |_| {
+        // Random early detection draws other numbers than the links' conditions.
+        let early =
+            |number: u64| Random::new(stasis_block::splitmix::nth(seed ^ EARLY, number + 1));
+        let first = u64::from(index) << 32;
+        let port = |number: usize| {
             let stage = |queue| Stage::new(spec.bandwidth, queue);
+            let random = early(first + PORTS + number as u64);
             // What waits to be sent waits in the machine.
             Port {
                 out: stage(u64::MAX),
-                into: stage(spec.queue_bytes()),
+                into: stage(spec.queue_bytes()).with(spec.red.as_ref(), random),
                 coming: EventQueue::new(),
                 arriving: VecDeque::new(),
             }
@@ -113,11 +124,12 @@ impl Network {
             let conditions = spec.conditions(sender, receiver, None);
             let changes = spec.changes(sender, receiver).into_iter();
             let later = changes.map(|at| (at, spec.conditions(sender, receiver, Some(at))));
-            let number = (from * count + to) as u64 + (u64::from(index) << 32);
+            let number = (from * count + to) as u64 + first;
             Link {
                 conditions,
                 later: later.collect(),
-                stage: Stage::new(conditions.bandwidth, conditions.queue),
+                stage: conditions.stage(early(number)),
+                early: early(number),
                 random: Random::new(stasis_block::splitmix::nth(seed, number + 1)),
                 last: 0,
                 counts: Counts { from: sender.into(), to: receiver.into(), ..Counts::default() },
@@ -201,8 +213,8 @@ impl Network {
     pub fn send(&mut self, port: usize, frame: &[u8], now: Nanos) -> (Nanos, Nanos) {
         self.sent += u64::from(self.begun.is_some());
         // The queue of the sender's port has no limit.
-        let out = self.ports[port].out.pass(now, now, frame.len());
-        let (first, last) = out.unwrap_or((now, now));
+        let out = self.ports[port].out.pass((now, now), frame.len(), false);
+        let (first, last) = out.map_or((now, now), |passed| passed.bits);
         match self.switch.ports(port, frame) {
             Some(Ports::One(to)) => self.carry(port, to, frame, (first, last)),
             Some(Ports::Others) => {
@@ -227,9 +239,18 @@ impl Network {
         // Each frame draws as many numbers, so that one condition does not move the others.
         let draw = Draw::of(&mut link.random);
         let room = self.in_flight < MAX_IN_FLIGHT;
-        let Some((first, last)) = link.stage.pass(first, last, frame.len()).filter(|_| room) else {
-            link.counts.queue_full += 1;
-            return;
+        let capable = red::is_capable(frame);
+        let passed = link.stage.pass((first, last), frame.len(), capable);
+        let Passed { bits: (first, last), marked } = match passed {
+            Ok(passed) if room => passed,
+            Ok(_) | Err(Dropped::Full) => {
+                link.counts.queue_full += 1;
+                return;
+            }
+            Err(Dropped::Early) => {
+                link.counts.dropped_early += 1;
+                return;
+            }
         };
         let Conditions { loss, duplicate, reorder, corrupt, .. } = link.conditions;
         let mut effect = Effect { kept: 1.0, delay: 0 };
@@ -247,6 +268,10 @@ impl Network {
             return;
         }
         let mut frame = frame.to_vec();
+        if marked {
+            red::mark(&mut frame);
+            link.counts.marked += 1;
+        }
         if draw.corrupt < corrupt && frame.len() > ETHERNET_HEADER {
             let bits = (frame.len() - ETHERNET_HEADER) as u64 * 8;
             let bit = ((u128::from(draw.bit) * u128::from(bits)) >> 64) as usize;
@@ -277,15 +302,24 @@ impl Network {
     pub fn advance(&mut self, port: usize, now: Nanos) -> Option<Delivery> {
         let Port { into, coming, arriving, .. } = &mut self.ports[port];
         while let Some((last, Coming { mut delivery, length })) = coming.pop_due(now) {
-            match into.pass(last - length, last, delivery.frame.len()) {
-                Some((_, arrived)) => {
+            let count = self.links.len().isqrt();
+            let counts = &mut self.links[delivery.from * count + port].counts;
+            let capable = red::is_capable(&delivery.frame);
+            match into.pass((last - length, last), delivery.frame.len(), capable) {
+                Ok(Passed { bits: (_, arrived), marked }) => {
+                    if marked {
+                        red::mark(&mut delivery.frame);
+                        counts.marked += 1;
+                    }
                     delivery.at = arrived;
                     arriving.push_back(delivery);
                 }
-                None => {
+                Err(why) => {
                     self.in_flight -= 1;
-                    let count = self.links.len().isqrt();
-                    self.links[delivery.from * count + port].counts.queue_full += 1;
+                    match why {
+                        Dropped::Full => counts.queue_full += 1,
+                        Dropped::Early => counts.dropped_early += 1,
+                    }
                 }
             }
         }
@@ -332,7 +366,7 @@ impl Link {
         while let Some(&(_, conditions)) = self.later.front().filter(|(begin, _)| *begin <= at) {
             self.later.pop_front();
             self.conditions = conditions;
-            self.stage.change(conditions.bandwidth, conditions.queue);
+            self.stage.change(conditions.stage(self.early.clone()));
         }
     }
 

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
-use stasis_block::{units, Rate};
+use stasis_block::{units, Random, Rate};
 
+use crate::red::RedSpec;
+use crate::stage::Stage;
 use crate::subnet::Subnet;
 
 /// Minimum delay of a link, jitter included (ns): machines run at most so far ahead of each other,
@@ -88,6 +90,9 @@ with_conditions! {
         /// dropped.
         #[serde(with = "units::size_option")]
         pub queue: Option<u64>,
+        /// Random early detection before the machines' ports; by default frames are dropped where a
+        /// queue is full only.
+        pub red: Option<RedSpec>,
         /// Whether the frames are kept in the results, and how many bytes of each at most; by
         /// default all.
         #[serde(with = "units::size_option")]
@@ -134,6 +139,8 @@ with_conditions! {
         /// Bytes that may wait before the link, if it has a bandwidth; by default the network's.
         #[serde(with = "units::size_option")]
         pub queue: Option<u64>,
+        /// Random early detection before the link, if it has a bandwidth; by default the network's.
+        pub red: Option<RedSpec>,
     }
 }
 
@@ -156,6 +163,8 @@ pub struct Conditions {
     pub bandwidth: Option<Rate>,
     /// Bytes that may wait before the link.
     pub queue: u64,
+    /// Random early detection before the link.
+    pub red: Option<RedSpec>,
 }
 
 impl OutsideSpec {
@@ -195,6 +204,7 @@ impl NetworkSpec {
             corrupt: 0.0,
             bandwidth: None,
             queue: self.queue_bytes(),
+            red: self.red,
         };
         let mut conditions = self.over(usual);
         let links = self.links.iter().filter(|link| link.is_between(from, to) && link.holds(at));
@@ -202,6 +212,7 @@ impl NetworkSpec {
             conditions = link.over(conditions);
             conditions.bandwidth = link.bandwidth.or(conditions.bandwidth);
             conditions.queue = link.queue.unwrap_or(conditions.queue);
+            conditions.red = link.red.or(conditions.red);
         }
         conditions
     }
@@ -223,6 +234,11 @@ impl NetworkSpec {
     /// Returns the invalid value and its allowed values.
     pub fn check(&self) -> Result<(), String> {
         let ports = &self.ports()[..];
+        self.red.map_or(Ok(()), |red| red.check())?;
+        let links = self.links.iter().any(|link| link.bandwidth.is_some());
+        if self.red.is_some() && self.bandwidth.is_none() && !links {
+            return Err("red needs bandwidth: without it, nothing waits".into());
+        }
         for outside in &self.outside {
             let name = outside.name();
             if ports.iter().filter(|port| **port == name).count() > 1 {
@@ -253,9 +269,12 @@ impl NetworkSpec {
                 return Err("link: from and to are one machine".into());
             }
             units::check_span(link.begin, link.end).map_err(|error| format!("link: {error}"))?;
-            if link.queue.is_some() && link.bandwidth.is_none() {
-                return Err("link: queue needs bandwidth: without it, nothing waits".into());
+            for (key, given) in [("queue", link.queue.is_some()), ("red", link.red.is_some())] {
+                if given && link.bandwidth.is_none() {
+                    return Err(format!("link: {key} needs bandwidth: without it, nothing waits"));
+                }
             }
+            link.red.map_or(Ok(()), |red| red.check()).map_err(|error| format!("link: {error}"))?;
         }
         for from in ports {
             for to in ports.iter().filter(|to| *to != from) {
@@ -288,6 +307,11 @@ impl LinkSpec {
 }
 
 impl Conditions {
+    /// The link's part that has a bandwidth.
+    pub(crate) fn stage(&self, early: Random) -> Stage {
+        Stage::new(self.bandwidth, self.queue).with(self.red.as_ref(), early)
+    }
+
     /// Shortest time that a frame takes (ns), beside its time on the wire.
     pub(crate) fn shortest(&self) -> Nanos {
         self.delay - self.jitter
@@ -338,6 +362,7 @@ mod tests {
         assert_eq!(stasis_config::keys_agree::<NetworkSpec>(), Ok(()));
         assert_eq!(stasis_config::keys_agree::<LinkSpec>(), Ok(()));
         assert_eq!(stasis_config::keys_agree::<OutsideSpec>(), Ok(()));
+        assert_eq!(stasis_config::keys_agree::<RedSpec>(), Ok(()));
     }
 
     #[test]
@@ -391,6 +416,18 @@ mod tests {
             ("corrupt = nan", "corrupt is NaN"),
             ("subnet = '10.0.0.0/30'", "room for 2 of 3"),
             ("[[link]]\nfrom = 'd'", "from is `d`, but its ports are a, b, c"),
+            ("[[link]]\nfrom = 'a'\nred = { min = '1KiB' }", "red needs bandwidth"),
+            ("red = { min = '1KiB' }", "red needs bandwidth"),
+            ("bandwidth = '1Gbit/s'\nred = {}", "red: give it `min`"),
+            (
+                "bandwidth = '1Gbit/s'\nred = { min = '2KiB', max = '1KiB' }",
+                "max is 1KiB, but min is 2KiB",
+            ),
+            ("bandwidth = '1Gbit/s'\nred = { min = '2KiB', weight = 0.0 }", "weight is 0"),
+            (
+                "bandwidth = '1Gbit/s'\nred = { min = '2KiB', probability = 1.5 }",
+                "probability is 1.5",
+            ),
             ("outside = [{}]", "outside `outside`: give it the `socket`"),
             ("outside = [{ name = 'b', socket = 's' }]", "two of its ports have the name `b`"),
             ("outside = [{ socket = 's' }, { socket = 't' }]", "two of its ports"),

@@ -102,6 +102,38 @@ fn two_senders_share_the_receivers_port_and_its_queue_is_bounded() {
     assert!(last <= 20_000 + 50_000 + 11_000, "{last}");
 }
 
+/// Two senders at the receiver's rate: the queue grows until each frame that finds 10 kB waiting is
+/// marked, or dropped where its sender understands no marks.
+#[test]
+fn a_queue_marks_or_drops_before_it_is_full() {
+    let text = "delay = '20us'\nbandwidth = '8Gbit/s'\nqueue = '1MB'\n\
+         red = { min = '10kB', max = '10kB', probability = 1, weight = 1, ecn = true }";
+    for (capable, ecn) in [(true, 0x02), (false, 0x00)] {
+        let mut network = network(text, 1);
+        for number in 0..50 {
+            for from in 0..2 {
+                let mut frame = frame(from, Some(2), 976, number);
+                frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, ecn]);
+                network.send(from, &frame, 0);
+            }
+        }
+        let all = drain(&mut network);
+        let outcome = network.outcome();
+        let sum =
+            |of: fn(&stasis_network::Counts) -> u64| outcome.links.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|link| link.queue_full), 0);
+        let early = sum(|link| link.dropped_early);
+        assert_eq!(all.len() as u64 + early, 100);
+        let marked = all.iter().filter(|delivery| delivery.frame[15] & 3 == 3).count() as u64;
+        assert_eq!(sum(|link| link.marked), marked);
+        // Of a pair the second waits one frame longer than its predecessor: after ten pairs 10 kB.
+        match capable {
+            true => assert!((75..=81).contains(&marked) && early == 0, "{marked} {early}"),
+            false => assert!((35..=45).contains(&early) && marked == 0, "{marked} {early}"),
+        }
+    }
+}
+
 #[test]
 fn a_broadcast_reaches_the_others_and_no_frame_its_sender() {
     let mut network = network("", 1);

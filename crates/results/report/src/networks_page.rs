@@ -27,9 +27,11 @@ fn section(network: &NetworkOutcome, seconds: f64) -> Section {
 type Figure = (&'static str, fn(&LinkOutcome) -> u64);
 
 /// Frames that something has happened to, shown where it has.
-const EVENTS: [Figure; 6] = [
+const EVENTS: [Figure; 8] = [
     ("lost", |link| link.lost),
     ("queue full", |link| link.queue_full),
+    ("dropped early", |link| link.dropped_early),
+    ("marked", |link| link.marked),
     ("no buffer", |link| link.no_buffer),
     ("duplicated", |link| link.duplicated),
     ("reordered", |link| link.reordered),
