@@ -112,6 +112,13 @@ fn clusters_of_redis_come_back_from_power_cuts() {
     example.finds_lies_of(&["redis1.drive0"]);
 }
 
+/// Redis whose Sentinels promote a replica.
+#[test]
+#[ignore = "builds a guest with Redis: make slow-test"]
+fn clusters_with_sentinels_go_on_without_their_first_machine() {
+    Example::read("sentinel.toml").keeps_and_repeats(" of 100 acknowledged, none lost\n");
+}
+
 /// PostgreSQL with a synchronous standby, both of which lose their power.
 #[test]
 #[ignore = "builds a guest with PostgreSQL: make slow-test"]
