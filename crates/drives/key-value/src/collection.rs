@@ -1,0 +1,181 @@
+//! Collection: the emptiest segment's pairs are copied to the end of the log, and it is free again.
+
+use std::collections::BTreeMap;
+
+use crate::layout::RESERVE;
+use crate::log::Writer;
+use crate::store::{Place, Store};
+
+/// Maximum number of copies under way.
+const MAX_COPIES: usize = 8;
+/// Bytes of a copy, where values are no longer.
+const COPY: u64 = 128 << 10;
+
+/// Work that a store asks its drive for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// Bytes are to be copied within the drive; then [`Store::copied`].
+    Copy {
+        /// The first byte.
+        from: u64,
+        /// Its new place.
+        to: u64,
+        /// How many.
+        length: u64,
+    },
+    /// Bytes are needed no more; then [`Store::discarded`].
+    Discard {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        length: u64,
+    },
+}
+
+/// The collection of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Collection {
+    victim: Option<Victim>,
+    /// Copies under way by their new places: their first byte and length.
+    copies: BTreeMap<u64, (u64, u64)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Victim {
+    segment: u32,
+    /// The first byte that was not looked at.
+    next: u64,
+    failed: bool,
+    /// Whether its discard is under way.
+    discards: bool,
+}
+
+impl Collection {
+    /// The segment that is collected cannot be: what is left of it stays.
+    fn fail(&mut self) {
+        if let Some(victim) = &mut self.victim {
+            victim.failed = true;
+        }
+    }
+}
+
+impl Store {
+    /// The next work for the drive, if there is some now. To be asked after each call that changes
+    /// the store, until there is none.
+    pub fn next_task(&mut self) -> Option<Task> {
+        loop {
+            let Some(Victim { segment, next, failed, discards }) = self.collection.victim else {
+                if self.log.free() > RESERVE {
+                    return None;
+                }
+                let segment = self.log.emptiest()?;
+                self.log.begin_collection(segment);
+                let next = self.layout.start(segment);
+                let (failed, discards) = (false, false);
+                self.collection.victim = Some(Victim { segment, next, failed, discards });
+                continue;
+            };
+            if discards {
+                return None;
+            }
+            let (start, end) = (self.layout.start(segment), self.layout.start(segment + 1));
+            if let Some((from, length)) = self.run(next..end).filter(|_| !failed) {
+                if self.collection.copies.len() >= MAX_COPIES {
+                    return None;
+                }
+                let Some((to, length)) = self.room_for(from, length) else {
+                    // Copies that failed have used up the reserve.
+                    self.collection.fail();
+                    continue;
+                };
+                self.collection.copies.insert(to, (from, length));
+                if let Some(victim) = &mut self.collection.victim {
+                    victim.next = from + length;
+                }
+                self.statistics.collected += length;
+                return Some(Task::Copy { from, to, length });
+            }
+            if !self.collection.copies.is_empty() {
+                return None;
+            }
+            if failed {
+                self.log.keep(segment);
+                self.collection.victim = None;
+                continue;
+            }
+            if self.log.is_read(segment) {
+                return None;
+            }
+            if let Some(victim) = &mut self.collection.victim {
+                victim.discards = true;
+            }
+            return Some(Task::Discard { offset: start, length: self.layout.segment });
+        }
+    }
+
+    /// The first run of values that pairs have, and that one copy takes: its first byte and length.
+    fn run(&self, range: std::ops::Range<u64>) -> Option<(u64, u64)> {
+        let most = COPY.max(self.layout.rounded(self.layout.max_value));
+        let mut values = self.values(range);
+        let (from, first) = values.next()?;
+        let mut length = first;
+        for (offset, bytes) in values {
+            if offset != from + length || length + bytes > most {
+                break;
+            }
+            length += bytes;
+        }
+        Some((from, length))
+    }
+
+    /// A place for as much of a run as there is room for: whole values.
+    fn room_for(&mut self, from: u64, length: u64) -> Option<(u64, u64)> {
+        let (_, first) = self.values(from..from + length).next()?;
+        let room = self.log.room(Writer::Collection, first)?;
+        let mut fits = 0;
+        for (_, bytes) in self.values(from..from + length) {
+            if fits + bytes > room {
+                break;
+            }
+            fits += bytes;
+        }
+        Some((self.log.take(Writer::Collection, fits)?, fits))
+    }
+
+    /// The copy to `to` has ended. `done`: whether the bytes are there. Pairs that were stored anew
+    /// or deleted meanwhile are where they are, or gone.
+    pub fn copied(&mut self, to: u64, done: bool) {
+        let Some((from, length)) = self.collection.copies.remove(&to) else { return };
+        self.log.end_write(to);
+        if !done {
+            return self.collection.fail();
+        }
+        let moved: Vec<(u64, u64)> = self.values(from..from + length).collect();
+        for (offset, bytes) in moved {
+            self.relocate(offset, to + (offset - from), bytes);
+        }
+    }
+
+    /// The discard of the segment that begins with byte `offset` has ended. One that has failed
+    /// changes nothing: what is there is written over.
+    pub fn discarded(&mut self, offset: u64) {
+        let segment = self.layout.segment_of(offset);
+        if self.collection.victim.as_ref().is_some_and(|of| of.discards && of.segment == segment) {
+            self.collection.victim = None;
+            self.statistics.segments_collected += 1;
+            self.log.give_back(segment);
+        }
+    }
+
+    /// Whether room can come without a host's doing: something is under way, or can be collected.
+    pub fn can_make_room(&self) -> bool {
+        self.collection.victim.is_some() || self.writes > 0 || self.log.emptiest().is_some()
+    }
+}
+
+impl Place {
+    /// The place of a value that is written to, or read from, the drive.
+    pub(crate) fn is_written(&self) -> bool {
+        self.length > 0
+    }
+}

@@ -1,0 +1,139 @@
+//! How a store lies on its bytes.
+
+/// Minimum number of segments of a log: below, most of them would be open or in reserve.
+pub const MIN_SEGMENTS: u64 = 8;
+/// Segments that hold no pairs when a store is full: two that are open, and those in reserve.
+const APART: u64 = 2 + RESERVE as u64;
+/// Free segments below which collection begins. Hosts leave one of them to it.
+pub(crate) const RESERVE: usize = 2;
+
+/// How a store lies on its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of a segment.
+    pub segment: u64,
+    /// Segments.
+    pub segments: u32,
+    /// Values begin and end at multiples of so many bytes.
+    pub unit: u64,
+    /// Maximum length of a value in bytes.
+    pub max_value: u32,
+    /// Maximum number of keys.
+    pub max_keys: u32,
+    /// Bytes that the values of all pairs can have together, each rounded up to units.
+    pub capacity: u64,
+}
+
+/// Why there can be no such store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// A segment is no multiple of the unit.
+    #[error("a segment of {segment} bytes is no multiple of {unit} bytes")]
+    Unit {
+        /// Bytes of a segment.
+        segment: u64,
+        /// Bytes of a unit.
+        unit: u64,
+    },
+    /// A segment is too small for the largest value.
+    #[error(
+        "a segment of {segment} bytes is less than four times the largest value, {value} bytes"
+    )]
+    Value {
+        /// Bytes of a segment.
+        segment: u64,
+        /// Bytes of the largest value, in units.
+        value: u64,
+    },
+    /// There are too few segments, or too many.
+    #[error("{bytes} bytes are {count} segments of {segment}, but must be 8 to {}", u32::MAX)]
+    Segments {
+        /// Bytes of the store.
+        bytes: u64,
+        /// Bytes of a segment.
+        segment: u64,
+        /// How many segments that is.
+        count: u64,
+    },
+    /// There would be no key.
+    #[error("a store has at least one key")]
+    Keys,
+}
+
+impl Layout {
+    /// A store on `bytes` bytes, of which `spare` of a thousand are left to collection. What is no
+    /// whole segment at the end is not used. Collection needs some space in any case, so that the
+    /// capacity can be less.
+    ///
+    /// # Errors
+    /// The value that cannot be.
+    pub fn new(
+        bytes: u64,
+        segment: u64,
+        unit: u64,
+        (max_value, max_keys): (u32, u32),
+        spare: u16,
+    ) -> Result<Self, LayoutError> {
+        if unit == 0 || segment == 0 || !segment.is_multiple_of(unit) {
+            return Err(LayoutError::Unit { segment, unit });
+        }
+        let value = u64::from(max_value).next_multiple_of(unit);
+        if value.saturating_mul(4) > segment {
+            return Err(LayoutError::Value { segment, value });
+        }
+        let count = bytes / segment;
+        let segments = u32::try_from(count).ok().filter(|_| count >= MIN_SEGMENTS);
+        let segments = segments.ok_or(LayoutError::Segments { bytes, segment, count })?;
+        if max_keys == 0 {
+            return Err(LayoutError::Keys);
+        }
+        let kept = 1000 - u128::from(spare.min(1000));
+        let asked = (u128::from(count * segment) * kept / 1000) as u64;
+        // A value that finds no room at the end of a segment leaves as much of it empty at most; so
+        // the emptiest of the full segments has more free bytes than it takes to move its pairs.
+        let most = (count - APART) * (segment - value);
+        let capacity = asked.min(most) / unit * unit;
+        Ok(Self { segment, segments, unit, max_value, max_keys, capacity })
+    }
+
+    /// The bytes that a value of `length` bytes takes.
+    pub fn rounded(&self, length: u32) -> u64 {
+        u64::from(length).next_multiple_of(self.unit)
+    }
+
+    /// The segment of a byte.
+    pub(crate) fn segment_of(&self, offset: u64) -> u32 {
+        (offset / self.segment) as u32
+    }
+
+    /// The first byte of a segment.
+    pub(crate) fn start(&self, segment: u32) -> u64 {
+        u64::from(segment) * self.segment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_checked() {
+        let layout = |bytes, segment, max_value, keys| {
+            Layout::new(bytes, segment, 512, (max_value, keys), 100)
+        };
+        let good = layout(64 << 20, 1 << 20, 65_536, 9).unwrap();
+        assert_eq!((good.segments, good.capacity), (64, (60 << 20) / 16 * 15));
+        let spacious = Layout::new(64 << 20, 1 << 20, 512, (65_536, 9), 500).unwrap();
+        assert_eq!(spacious.capacity, 32 << 20);
+        assert_eq!(good.rounded(1), 512);
+        let wrong = layout(64 << 20, 1000, 1, 1);
+        assert_eq!(wrong, Err(LayoutError::Unit { segment: 1000, unit: 512 }));
+        let wrong = layout(64 << 20, 1 << 20, (256 << 10) + 1, 1);
+        let value = (256 << 10) + 512;
+        assert_eq!(wrong, Err(LayoutError::Value { segment: 1 << 20, value }));
+        let wrong = layout(8 << 20, 2 << 20, 1, 1);
+        let expected = LayoutError::Segments { bytes: 8 << 20, segment: 2 << 20, count: 4 };
+        assert_eq!(wrong, Err(expected));
+        assert_eq!(layout(64 << 20, 1 << 20, 1, 0), Err(LayoutError::Keys));
+    }
+}

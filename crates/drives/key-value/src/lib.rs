@@ -1,0 +1,25 @@
+//! A key-value store on the bytes of a drive: values in a log, whose segments are collected, and an
+//! index of them in memory.
+//!
+//! The store asks, and others do: it says where a value is to be written and read, and which bytes
+//! are to be copied and discarded ([`Task`]), so that any model of a drive times it and any medium
+//! holds the bytes. It never sees a value.
+//!
+//! Promises:
+//! - Pure: no threads, no wall clock, no I/O, no randomness. The same calls have the same results.
+//! - A pair that was stored is there until it is stored anew or deleted. A store takes effect when
+//!   its value is written, whole or not at all; collection changes no pair.
+//! - Memory is bounded by [`Layout::max_keys`] and by the number of segments, whatever is stored.
+//! - Space: whatever the order of stores and deletions, pairs of [`Layout::capacity`] bytes together
+//!   have room, once collection has done its work.
+
+mod collection;
+mod key;
+mod layout;
+mod log;
+mod store;
+
+pub use collection::Task;
+pub use key::{Key, MAX_KEY};
+pub use layout::{Layout, LayoutError, MIN_SEGMENTS};
+pub use store::{Condition, Place, Refusal, Statistics, Store, Value};

@@ -1,0 +1,166 @@
+//! The log: segments, the ends at which they are written, and what is in use of each.
+
+use std::collections::VecDeque;
+
+use crate::layout::{Layout, RESERVE};
+
+/// Who writes at an end of the log: pairs of one writer are of one age, and lie together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writer {
+    Host = 0,
+    Collection = 1,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Open,
+    Full,
+    /// It is being collected.
+    Victim,
+    /// Some of it could not be copied: it stays until nothing of it is in use.
+    Stuck,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    state: State,
+    /// Bytes of values that pairs have.
+    live: u64,
+    /// Reads and writes under way.
+    reads: u32,
+    writes: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    layout: Layout,
+    segments: Vec<Segment>,
+    /// Those that are free, the one first that has been so for the longest.
+    free: VecDeque<u32>,
+    /// The open segment of each writer, and the bytes of it that are written.
+    ends: [Option<(u32, u64)>; 2],
+}
+
+impl Log {
+    pub fn new(layout: Layout) -> Self {
+        let empty = Segment { state: State::Free, live: 0, reads: 0, writes: 0 };
+        Self {
+            layout,
+            segments: vec![empty; layout.segments as usize],
+            free: (0..layout.segments).collect(),
+            ends: [None; 2],
+        }
+    }
+
+    fn of(&mut self, offset: u64) -> &mut Segment {
+        let segment = self.layout.segment_of(offset);
+        &mut self.segments[segment as usize]
+    }
+
+    /// Free segments.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Bytes that are left at a writer's end of the log.
+    fn left(&self, writer: Writer) -> u64 {
+        self.ends[writer as usize].map_or(0, |(_, written)| self.layout.segment - written)
+    }
+
+    /// Has at least `bytes` bytes at a writer's end of the log, if they are to be had now; returns
+    /// how many there are.
+    pub fn room(&mut self, writer: Writer, bytes: u64) -> Option<u64> {
+        if self.left(writer) >= bytes {
+            return Some(self.left(writer));
+        }
+        // Collection gives back more than it takes, so it may have the last one.
+        let leaves = match writer {
+            Writer::Host => RESERVE - 1,
+            Writer::Collection => 0,
+        };
+        if self.free.len() <= leaves {
+            return None;
+        }
+        let next = self.free.pop_front()?;
+        if let Some((full, _)) = self.ends[writer as usize].replace((next, 0)) {
+            self.segments[full as usize].state = State::Full;
+        }
+        self.segments[next as usize].state = State::Open;
+        Some(self.layout.segment)
+    }
+
+    /// Takes `bytes` bytes of the room at a writer's end of the log, to write there: their first.
+    pub fn take(&mut self, writer: Writer, bytes: u64) -> Option<u64> {
+        self.room(writer, bytes)?;
+        let (segment, written) = self.ends[writer as usize].as_mut()?;
+        let offset = self.layout.start(*segment) + *written;
+        *written += bytes;
+        self.segments[*segment as usize].writes += 1;
+        Some(offset)
+    }
+
+    /// A read of bytes begins.
+    pub fn begin_read(&mut self, offset: u64) {
+        self.of(offset).reads += 1;
+    }
+
+    /// A read of bytes has ended.
+    pub fn end_read(&mut self, offset: u64) {
+        let of = self.of(offset);
+        of.reads = of.reads.saturating_sub(1);
+    }
+
+    /// A write of bytes has ended.
+    pub fn end_write(&mut self, offset: u64) {
+        let of = self.of(offset);
+        of.writes = of.writes.saturating_sub(1);
+    }
+
+    /// A pair has `bytes` bytes now.
+    pub fn add(&mut self, offset: u64, bytes: u64) {
+        self.of(offset).live += bytes;
+    }
+
+    /// A pair has them no longer.
+    pub fn remove(&mut self, offset: u64, bytes: u64) {
+        let of = self.of(offset);
+        of.live = of.live.saturating_sub(bytes);
+        if of.state == State::Stuck && of.live == 0 {
+            of.state = State::Full;
+        }
+    }
+
+    /// The full segment with the fewest bytes in use, the first of those, if its collection gives
+    /// more than it takes.
+    pub fn emptiest(&self) -> Option<u32> {
+        let most = self.layout.segment - self.layout.rounded(self.layout.max_value);
+        let full = self.segments.iter().zip(0..).filter(|(of, _)| of.state == State::Full);
+        // Bytes that are being written are not in use yet.
+        let written = full.filter(|(of, _)| of.writes == 0 && of.live < most);
+        written.min_by_key(|(of, _)| of.live).map(|(_, segment)| segment)
+    }
+
+    /// A segment is collected from now on.
+    pub fn begin_collection(&mut self, segment: u32) {
+        self.segments[segment as usize].state = State::Victim;
+    }
+
+    /// Whether a segment is being read.
+    pub fn is_read(&self, segment: u32) -> bool {
+        self.segments[segment as usize].reads > 0
+    }
+
+    /// A segment could not be collected: what is left of it stays.
+    pub fn keep(&mut self, segment: u32) {
+        let of = &mut self.segments[segment as usize];
+        of.state = if of.live == 0 { State::Full } else { State::Stuck };
+    }
+
+    /// A segment is free again.
+    pub fn give_back(&mut self, segment: u32) {
+        self.segments[segment as usize] =
+            Segment { state: State::Free, live: 0, reads: 0, writes: 0 };
+        self.free.push_back(segment);
+    }
+}

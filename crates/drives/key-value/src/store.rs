@@ -1,0 +1,257 @@
+//! The store: an index of keys, and the commands on it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::collection::Collection;
+use crate::key::Key;
+use crate::layout::Layout;
+use crate::log::{Log, Writer};
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Its first byte; of an empty value 0.
+    pub offset: u64,
+    /// Its length in bytes, not rounded.
+    pub length: u32,
+}
+
+/// A value that is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Value {
+    /// Its length in bytes.
+    pub length: u32,
+    /// The bytes that are to be read, in units: then [`Store::end_read`] with the first. `None`:
+    /// there is nothing to read.
+    pub read: Option<(u64, u64)>,
+}
+
+/// When a pair is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    Always,
+    /// If its key is there.
+    IfThere,
+    /// If its key is not there.
+    IfNotThere,
+}
+
+/// Why a pair is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The key is there.
+    KeyExists,
+    /// The key is not there.
+    KeyDoesNotExist,
+    /// Its value is longer than [`Layout::max_value`].
+    ValueTooLong,
+    /// There are [`Layout::max_keys`] keys, or no room for the value.
+    CapacityExceeded,
+}
+
+/// Counts of a store since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bytes that were written for hosts, in units.
+    pub stored: u64,
+    /// Bytes that collection has copied.
+    pub collected: u64,
+    /// Segments that it has made free.
+    pub segments_collected: u64,
+}
+
+impl Statistics {
+    /// Bytes written to the log for each byte that hosts stored; 1 where nothing was.
+    pub fn write_amplification(&self) -> f64 {
+        match self.stored {
+            0 => 1.0,
+            stored => (stored + self.collected) as f64 / stored as f64,
+        }
+    }
+}
+
+/// A key-value store.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) layout: Layout,
+    index: BTreeMap<Key, Place>,
+    // The keys by the first bytes of their values, but of empty ones.
+    values: BTreeMap<u64, Key>,
+    // Bytes that pairs have, in units.
+    live: u64,
+    // Values of hosts that are being written.
+    pub(crate) writes: u32,
+    pub(crate) log: Log,
+    pub(crate) collection: Collection,
+    pub(crate) statistics: Statistics,
+}
+
+impl Store {
+    /// An empty one.
+    pub fn new(layout: Layout) -> Self {
+        Self {
+            layout,
+            index: BTreeMap::new(),
+            values: BTreeMap::new(),
+            live: 0,
+            writes: 0,
+            log: Log::new(layout),
+            collection: Collection::default(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// How it lies on its bytes.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Keys that are there.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Bytes that the values of all pairs have, in units.
+    pub fn used(&self) -> u64 {
+        self.live
+    }
+
+    /// Counts since it was made.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Whether a key is there.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.index.contains_key(key)
+    }
+
+    /// The keys from `first` on, in order.
+    pub fn keys_from(&self, first: &Key) -> impl Iterator<Item = &Key> {
+        self.index.range(*first..).map(|(key, _)| key)
+    }
+
+    /// All keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.index.keys()
+    }
+
+    /// The value of a key, of which at most `most` bytes are wanted. `None`: the key is not there.
+    pub fn retrieve(&mut self, key: &Key, most: u32) -> Option<Value> {
+        let Place { offset, length } = *self.index.get(key)?;
+        let bytes = self.layout.rounded(length.min(most));
+        let read = (bytes > 0).then_some((offset, bytes));
+        if read.is_some() {
+            self.log.begin_read(offset);
+        }
+        Some(Value { length, read })
+    }
+
+    /// The read of a value from `offset` on has ended.
+    pub fn end_read(&mut self, offset: u64) {
+        self.log.end_read(offset);
+    }
+
+    /// Whether a value of `length` bytes can be stored now.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    pub fn check(&self, key: &Key, length: u32, condition: Condition) -> Result<(), Refusal> {
+        if length > self.layout.max_value {
+            return Err(Refusal::ValueTooLong);
+        }
+        let before = self.index.get(key);
+        match (condition, before) {
+            (Condition::IfThere, None) => return Err(Refusal::KeyDoesNotExist),
+            (Condition::IfNotThere, Some(_)) => return Err(Refusal::KeyExists),
+            _ => {}
+        }
+        if before.is_none() && self.index.len() >= self.layout.max_keys as usize {
+            return Err(Refusal::CapacityExceeded);
+        }
+        let others = self.live - before.map_or(0, |place| self.layout.rounded(place.length));
+        match others + self.layout.rounded(length) > self.layout.capacity {
+            true => Err(Refusal::CapacityExceeded),
+            false => Ok(()),
+        }
+    }
+
+    /// A place for a value of `length` bytes, which is to be written there, rounded to units; then
+    /// [`Store::store`] or [`Store::abandon`]. `None`: there is no room until collection has made
+    /// some.
+    pub fn place(&mut self, length: u32) -> Option<Place> {
+        let bytes = self.layout.rounded(length);
+        let offset = match bytes {
+            0 => 0,
+            _ => self.log.take(Writer::Host, bytes)?,
+        };
+        self.writes += u32::from(bytes > 0);
+        Some(Place { offset, length })
+    }
+
+    /// A value is written: its key has it from now on.
+    ///
+    /// # Errors
+    /// It cannot be stored any more: as if it had never been written.
+    pub fn store(&mut self, key: Key, place: Place, condition: Condition) -> Result<(), Refusal> {
+        if place.is_written() {
+            self.statistics.stored += self.layout.rounded(place.length);
+        }
+        self.abandon(place);
+        self.check(&key, place.length, condition)?;
+        self.delete(&key);
+        self.index.insert(key, place);
+        if place.is_written() {
+            let bytes = self.layout.rounded(place.length);
+            self.values.insert(place.offset, key);
+            self.live += bytes;
+            self.log.add(place.offset, bytes);
+        }
+        Ok(())
+    }
+
+    /// A value could not be written, or is not wanted any more.
+    pub fn abandon(&mut self, place: Place) {
+        if place.is_written() {
+            self.writes = self.writes.saturating_sub(1);
+            self.log.end_write(place.offset);
+        }
+    }
+
+    /// Deletes a key; whether it was there.
+    pub fn delete(&mut self, key: &Key) -> bool {
+        let Some(place) = self.index.remove(key) else { return false };
+        if place.is_written() {
+            let bytes = self.layout.rounded(place.length);
+            self.values.remove(&place.offset);
+            self.live -= bytes;
+            self.log.remove(place.offset, bytes);
+        }
+        true
+    }
+
+    /// Values that pairs have within bytes: the first byte of each, and how many in units.
+    pub(crate) fn values(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.values.range(range).map(|(&offset, key)| {
+            (offset, self.index.get(key).map_or(0, |place| self.layout.rounded(place.length)))
+        })
+    }
+
+    /// A value lies in another place now.
+    pub(crate) fn relocate(&mut self, from: u64, to: u64, bytes: u64) {
+        let Some(key) = self.values.remove(&from) else { return };
+        if let Some(place) = self.index.get_mut(&key) {
+            place.offset = to;
+        }
+        self.values.insert(to, key);
+        self.log.remove(from, bytes);
+        self.log.add(to, bytes);
+    }
+}

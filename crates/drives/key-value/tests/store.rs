@@ -1,0 +1,276 @@
+//! A store against a map, on a drive that ends what it is asked in any order, and that does it at the
+//! latest moment or the earliest.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proptest::prelude::*;
+use stasis_block::Random;
+use stasis_key_value::{Condition, Key, Layout, Place, Refusal, Store, Task};
+
+const UNIT: u64 = 512;
+
+/// A command that the drive has not ended.
+enum Pending {
+    Read { offset: u64, length: u64, expected: Vec<u8>, done: Option<Vec<u8>> },
+    Write { key: Key, place: Place, condition: Condition, value: Vec<u8>, fails: bool },
+    Copy { from: u64, to: u64, length: u64, fails: bool, done: bool },
+    Discard { offset: u64 },
+}
+
+struct Machine {
+    store: Store,
+    bytes: Vec<u8>,
+    pending: Vec<Pending>,
+    waiting: VecDeque<(Key, Condition, Vec<u8>)>,
+    /// The pairs that are to be there.
+    map: BTreeMap<Key, Vec<u8>>,
+    random: Random,
+    /// Of a hundred writes and copies, how many fail.
+    failures: u64,
+    refused: u64,
+}
+
+fn units(value: &[u8]) -> u64 {
+    (value.len() as u64).next_multiple_of(UNIT)
+}
+
+impl Machine {
+    fn new(layout: Layout, seed: u64, failures: u64) -> Self {
+        let bytes = layout.segment * u64::from(layout.segments);
+        Self {
+            store: Store::new(layout),
+            bytes: vec![0; bytes as usize],
+            pending: Vec::new(),
+            waiting: VecDeque::new(),
+            map: BTreeMap::new(),
+            random: Random::new(seed),
+            failures,
+            refused: 0,
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random.below(bound)
+    }
+
+    fn used(&self) -> u64 {
+        self.map.values().map(|value| units(value)).sum()
+    }
+
+    /// The refusal that a store is to have now, by the map.
+    fn refusal(&self, key: &Key, value: &[u8], condition: Condition) -> Option<Refusal> {
+        let layout = self.store.layout();
+        let before = self.map.get(key);
+        if value.len() > layout.max_value as usize {
+            return Some(Refusal::ValueTooLong);
+        }
+        match (condition, before) {
+            (Condition::IfThere, None) => return Some(Refusal::KeyDoesNotExist),
+            (Condition::IfNotThere, Some(_)) => return Some(Refusal::KeyExists),
+            _ => {}
+        }
+        let full = before.is_none() && self.map.len() == layout.max_keys as usize;
+        let others = self.used() - before.map_or(0, |value| units(value));
+        (full || others + units(value) > layout.capacity).then_some(Refusal::CapacityExceeded)
+    }
+
+    fn store(&mut self, key: Key, value: Vec<u8>, condition: Condition) {
+        let checked = self.store.check(&key, value.len() as u32, condition);
+        assert_eq!(checked.err(), self.refusal(&key, &value, condition));
+        if checked.is_ok() {
+            self.waiting.push_back((key, condition, value));
+        }
+        self.go_on();
+    }
+
+    fn retrieve(&mut self, key: Key, most: u32) {
+        let found = self.store.retrieve(&key, most);
+        assert_eq!(found.map(|value| value.length as usize), self.map.get(&key).map(Vec::len));
+        let Some(value) = found else { return };
+        let expected = self.map[&key][..(value.length.min(most)) as usize].to_vec();
+        match value.read {
+            None => assert!(expected.is_empty()),
+            Some((offset, length)) => {
+                assert_eq!(length, units(&expected));
+                let early = self.below(2) == 0;
+                let done = early.then(|| self.read(offset, length));
+                self.pending.push(Pending::Read { offset, length, expected, done });
+            }
+        }
+    }
+
+    fn read(&self, offset: u64, length: u64) -> Vec<u8> {
+        self.bytes[offset as usize..(offset + length) as usize].to_vec()
+    }
+
+    fn copy(&mut self, from: u64, to: u64, length: u64) {
+        let data = self.read(from, length);
+        self.bytes[to as usize..][..data.len()].copy_from_slice(&data);
+    }
+
+    /// Hands to the drive what there is.
+    fn go_on(&mut self) {
+        loop {
+            if let Some((key, condition, value)) = self.waiting.pop_front() {
+                match self.store.place(value.len() as u32) {
+                    Some(place) => {
+                        let early = self.below(2) == 0;
+                        let fails = self.below(100) < self.failures;
+                        if early {
+                            self.write(place, &value);
+                        }
+                        let write = Pending::Write { key, place, condition, value, fails };
+                        self.pending.push(write);
+                        continue;
+                    }
+                    None => self.waiting.push_front((key, condition, value)),
+                }
+            }
+            match self.store.next_task() {
+                Some(Task::Copy { from, to, length }) => {
+                    let (early, fails) = (self.below(2) == 0, self.below(100) < self.failures);
+                    if early {
+                        self.copy(from, to, length);
+                    }
+                    self.pending.push(Pending::Copy { from, to, length, fails, done: early });
+                }
+                Some(Task::Discard { offset, length }) => {
+                    // At once: nobody may read it any more.
+                    self.bytes[offset as usize..(offset + length) as usize].fill(0xdd);
+                    self.pending.push(Pending::Discard { offset });
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn write(&mut self, place: Place, value: &[u8]) {
+        self.bytes[place.offset as usize..][..value.len()].copy_from_slice(value);
+    }
+
+    /// The drive ends one of its commands.
+    fn end_one(&mut self) {
+        let index = self.below(self.pending.len() as u64) as usize;
+        match self.pending.swap_remove(index) {
+            Pending::Read { offset, length, expected, done } => {
+                let data = done.unwrap_or_else(|| self.read(offset, length));
+                assert_eq!(data[..expected.len()], expected);
+                self.store.end_read(offset);
+            }
+            Pending::Write { place, fails: true, .. } => self.store.abandon(place),
+            Pending::Write { key, place, condition, value, .. } => {
+                self.write(place, &value);
+                let refusal = self.refusal(&key, &value, condition);
+                assert_eq!(self.store.store(key, place, condition).err(), refusal);
+                if refusal.is_none() {
+                    self.map.insert(key, value);
+                }
+                self.refused += u64::from(refusal.is_some());
+            }
+            Pending::Copy { to, fails: true, .. } => self.store.copied(to, false),
+            Pending::Copy { from, to, length, done, .. } => {
+                if !done {
+                    self.copy(from, to, length);
+                }
+                self.store.copied(to, true);
+            }
+            Pending::Discard { offset } => self.store.discarded(offset),
+        }
+        self.go_on();
+        assert_eq!(self.store.used(), self.used());
+        assert_eq!(self.store.len(), self.map.len());
+    }
+
+    fn drain(&mut self) {
+        while !self.pending.is_empty() {
+            self.end_one();
+        }
+        if !self.waiting.is_empty() {
+            assert!(self.failures > 0, "nothing is under way, and stores wait");
+            assert!(!self.store.can_make_room());
+            self.waiting.clear();
+        }
+    }
+
+    /// Everything is there, and nothing else.
+    fn check_all(&mut self) {
+        let keys: Vec<Key> = self.map.keys().copied().collect();
+        for key in &keys {
+            self.retrieve(*key, u32::MAX);
+        }
+        self.drain();
+        assert!(self.store.keys().eq(keys.iter()));
+        if let Some(middle) = keys.get(keys.len() / 2) {
+            assert!(self.store.keys_from(middle).eq(keys[keys.len() / 2..].iter()));
+        }
+    }
+}
+
+fn key(number: u64) -> Key {
+    let length = 1 + (number % 16) as usize;
+    let bytes: Vec<u8> = (0..length).map(|at| (number >> (at % 8)) as u8).collect();
+    Key::new(&bytes).unwrap()
+}
+
+fn run(seed: u64, steps: u32, failures: u64, spare: u16) -> Machine {
+    let layout = Layout::new(1 << 20, 16 << 10, UNIT, (4096, 300), spare).unwrap();
+    let mut machine = Machine::new(layout, seed, failures);
+    for step in 0..steps {
+        let key = key(machine.below(400));
+        match machine.below(10) {
+            0..=4 => {
+                // Often the whole drive is full of the longest values.
+                let length = match machine.below(4) {
+                    0 => machine.below(4200),
+                    1 => machine.below(600),
+                    _ => 4096 - machine.below(100),
+                };
+                let value = (0..length).map(|at| (at as u32 ^ step) as u8).collect();
+                let condition = [Condition::Always, Condition::IfThere, Condition::IfNotThere]
+                    [machine.below(6).saturating_sub(3) as usize];
+                machine.store(key, value, condition);
+            }
+            5..=6 => {
+                let most = machine.below(5000) as u32;
+                machine.retrieve(key, most);
+            }
+            7 => {
+                assert_eq!(machine.store.delete(&key), machine.map.remove(&key).is_some());
+                machine.go_on();
+            }
+            _ => {}
+        }
+        // Between nothing and many are under way.
+        while machine.pending.len() > 12 || !machine.pending.is_empty() && machine.below(2) == 0 {
+            machine.end_one();
+        }
+    }
+    machine.drain();
+    machine.check_all();
+    machine
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_store_is_a_map(seed in any::<u64>(), spare in 0u16..400) {
+        run(seed, 4_000, 0, spare);
+    }
+
+    #[test]
+    fn writes_and_copies_that_fail_lose_no_pair(seed in any::<u64>()) {
+        run(seed, 1_500, 5, 0);
+    }
+}
+
+/// The runs above reach what they are there for.
+#[test]
+fn runs_fill_the_store_and_collect() {
+    let machine = run(1, 6_000, 0, 0);
+    let statistics = machine.store.statistics();
+    assert!(statistics.segments_collected > 500, "{statistics:?}");
+    assert!(statistics.write_amplification() > 1.5, "{statistics:?}");
+    assert!(machine.used() > machine.store.layout().capacity * 9 / 10);
+    assert!(machine.refused > 0, "no store was refused at its end");
+}
