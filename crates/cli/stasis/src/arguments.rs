@@ -7,6 +7,7 @@ use stasis_experiment::{CpuSpeed, DriveSpec, Engine, GuestSpec};
 use stasis_report::Ios;
 
 use crate::commands::moment::MomentArguments;
+use crate::commands::run::snapshots::SnapshotArguments;
 
 /// Characters of a line of the keys, which man(1) indents by seven.
 const KEYS_WIDTH: usize = 73;
@@ -81,6 +82,8 @@ pub struct RunArguments {
     /// profile.folded and on the page: 100us
     #[arg(long, value_name = "INTERVAL", conflicts_with = "power_cut")]
     pub profile: Option<String>,
+    #[command(flatten)]
+    pub snapshots: SnapshotArguments,
     /// Let time go back for drives faster than the guest's own I/O path
     #[arg(long)]
     pub rewind: bool,

@@ -1,4 +1,4 @@
-//! A debugger beside a run: the wire to it, and the moment at which it takes hold.
+//! A debugger beside a run: the wire to it, and the moment at which it takes hold; instants of a run.
 
 use std::fmt::Debug;
 use std::io;
@@ -16,10 +16,11 @@ pub trait Debugger: Debug + Send {
     /// If the wire fails: the debugger is gone.
     fn exchange(&mut self, bytes: &[u8], wait: bool) -> io::Result<Option<Vec<u8>>>;
 
-    /// Asks for the run once more from its beginning, where [`DebugJob::again`] is `plan`. Does not
-    /// return where that is granted: this run is over. Returns why it is not.
-    fn again(&mut self, plan: &[u8]) -> io::Error {
-        let _ = plan;
+    /// Asks for the run once more from its beginning, or from a snapshot before `turn`, where
+    /// [`DebugJob::again`] is `plan`. Does not return where that is granted: this run is over. Returns
+    /// why it is not.
+    fn again(&mut self, plan: &[u8], turn: u64) -> io::Error {
+        let _ = (plan, turn);
         io::ErrorKind::Unsupported.into()
     }
 }
@@ -32,6 +33,17 @@ pub struct DebugJob {
     /// The plan of a run that repeats one ([`Debugger::again`]); the moment is that plan's then.
     #[serde(default)]
     pub again: Option<Vec<u8>>,
+}
+
+/// An instant of a run, between two turns of its processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instant {
+    /// The time that everything has reached (ns since the commands have begun).
+    pub at: Nanos,
+    /// The time of the processor that is furthest ahead (likewise).
+    pub ahead: Nanos,
+    /// The turn, counted since then.
+    pub turn: u64,
 }
 
 /// One that several hold.

@@ -1,14 +1,14 @@
 //! The inner side of the software KVM host: runs the machine there.
 
 use anyhow::{Context, Result};
-use stasis_emulated_host::inside::{Inside, Later, StopReason};
+use stasis_emulated_host::inside::{snapshot, Inside, Later, StopReason};
 use stasis_emulated_host::Input;
 use stasis_machine::Stop;
 use stasis_media::MediumSpec;
-use stasis_run_events::{DebugJob, Debugger, Ending, EventSink, RunEvent};
+use stasis_run_events::{DebugJob, Debugger, Ending, EventSink, Instant, RunEvent};
 
 use crate::failure;
-use crate::local::{self, Commands, Inputs};
+use crate::local::{self, Commands, Inputs, Take};
 use crate::plan::input;
 use crate::software_host::{InnerJob, LaterJob};
 
@@ -71,15 +71,21 @@ impl Inputs for Items<'_> {
         Some(self.0.debugger())
     }
 
-    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
-        Box::new(|| {
-            let mut later = Later::take()?;
-            let LaterJob { jobs, moment, branch, profile } =
-                serde_json::from_slice(&later.job).context("cannot read the commands")?;
-            let files = later.input(input::FILES)?.unwrap_or_default();
-            let again = later.input(Input::AGAIN)?;
-            let debug = moment.map(|moment| DebugJob { moment, again });
-            Ok(Commands { jobs, files, debug, branch, profile })
-        })
+    fn snapshots(&mut self) -> Option<Take> {
+        Some(Box::new(|instant: &Instant| snapshot(instant)?.map(commands).transpose()))
     }
+
+    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send> {
+        Box::new(|| commands(Later::take()?))
+    }
+}
+
+/// The commands in what belongs to a run and not to its machine.
+fn commands(mut later: Later) -> Result<Commands> {
+    let LaterJob { jobs, moment, branch, profile, snapshots } =
+        serde_json::from_slice(&later.job).context("cannot read the commands")?;
+    let files = later.input(input::FILES)?.unwrap_or_default();
+    let again = later.input(Input::AGAIN)?;
+    let debug = moment.map(|moment| DebugJob { moment, again });
+    Ok(Commands { jobs, files, debug, branch, profile, snapshots })
 }

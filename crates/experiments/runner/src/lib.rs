@@ -67,6 +67,7 @@ mod run;
 mod run_error;
 pub mod self_check;
 mod sharing;
+mod snapshotted;
 pub mod software_host;
 pub mod trace;
 
@@ -80,6 +81,8 @@ pub use pace::Pace;
 pub use plan::{describe, drive_seed, parameters};
 pub use prepare::check_drives;
 pub use profiled::Profiled;
+pub use snapshotted::Snapshotted;
+pub use stasis_emulated_host::From;
 pub use program::enter;
 pub use relay::OUTPUT_FILE;
 pub use run::{keep_model, Results, Runner, STDIN_FILE};

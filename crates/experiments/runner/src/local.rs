@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, Context, Result};
+use stasis_block::clock::Nanos;
 use stasis_channel::{Branch, Job, Keyboard};
 use stasis_crash::TraceStream;
 use stasis_experiment::{
@@ -14,11 +15,11 @@ use stasis_experiment::{
 };
 use stasis_guest_image::Guest;
 use stasis_machine::{
-    Command, Config, DebugConfig, Failure, FailureKind, MachineConfig, Pause, Rewind, Speed, Stop,
-    TimelineConfig, TriggerConfig,
+    Command, Config, DebugConfig, Failure, FailureKind, MachineConfig, Pause, Resumed, Rewind,
+    SnapshotConfig, Speed, Stop, TimelineConfig, TriggerConfig,
 };
 use stasis_network::Outside;
-use stasis_run_events::{DebugJob, Debugger, EventSink, Outcome, ProfileJob};
+use stasis_run_events::{DebugJob, Debugger, EventSink, Instant, Outcome, ProfileJob};
 
 use crate::networks;
 use crate::opened_drives::Drives;
@@ -45,10 +46,16 @@ pub trait Inputs {
     fn outside(&mut self) -> Option<Box<dyn Outside>>;
     /// The wire to the debugger, if one takes hold of the run.
     fn debugger(&mut self) -> Option<Box<dyn Debugger>>;
+    /// A function that takes a snapshot of this program at an instant, where that can be. It returns
+    /// the commands of the run that continues from there, in the program that does.
+    fn snapshots(&mut self) -> Option<Take>;
     /// A function that returns the machines' commands, called when the first machine requests its
     /// command.
     fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send>;
 }
+
+/// Takes a snapshot.
+pub type Take = Box<dyn FnMut(&Instant) -> Result<Option<Commands>>>;
 
 /// The commands that run in the guests.
 #[derive(Debug, Default)]
@@ -63,6 +70,8 @@ pub struct Commands {
     pub branch: Option<Branch>,
     /// The samples to take of the run, if any are.
     pub profile: Option<ProfileJob>,
+    /// Virtual time between two snapshots (ns), if they are taken.
+    pub snapshots: Option<Nanos>,
 }
 
 /// The machines' commands, got once.
@@ -145,6 +154,11 @@ impl Inputs for Files {
 
     fn outside(&mut self) -> Option<Box<dyn Outside>> {
         self.outside.take()
+    }
+
+    /// KVM has none: the run is refused before.
+    fn snapshots(&mut self) -> Option<Take> {
+        None
     }
 
     /// KVM has none: the run is refused before.
@@ -239,6 +253,22 @@ pub fn run(
         let jobs = Arc::clone(&jobs);
         move || jobs.lock().unwrap_or_else(PoisonError::into_inner).commands.profile.take()
     });
+    let snapshots = inputs.snapshots().zip(inputs.debugger()).map(|(mut take, wire)| {
+        let (jobs, mut wire) = (Arc::clone(&jobs), Some(wire));
+        Box::new(move || {
+            let commands = &jobs.lock().unwrap_or_else(PoisonError::into_inner).commands;
+            let take = Box::new(move |instant: &Instant| {
+                let commands = take(instant).map_err(std::io::Error::other)?;
+                Ok(commands.map(|Commands { debug, branch, snapshots, .. }| Resumed {
+                    every: snapshots,
+                    debug: debug
+                        .zip(wire.take())
+                        .map(|(job, wire)| DebugConfig { job, branch, wire }),
+                }))
+            });
+            Some(SnapshotConfig { every: Some(commands.snapshots?), take })
+        }) as stasis_machine::SnapshotSource
+    });
     let stream = plan.trace.then(TraceStream::default);
     let mut opened = Drives::open(&plan, stream.as_ref())?;
     let rewind = Rewind { window: REWIND_WINDOW_NS };
@@ -306,6 +336,7 @@ pub fn run(
             keyboard,
             debug,
             profile: Some(profile),
+            snapshots,
             virtual_limit: plan.virtual_limit,
             // The results of a repeatable run do not depend on the wall clock.
             timeline: plan.timeline.then_some(TimelineConfig { wall_clock: !plan.repeatable }),

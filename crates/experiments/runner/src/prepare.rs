@@ -30,6 +30,7 @@ use crate::profiled::Profiled;
 use crate::relay::Relay;
 use crate::run_error::RunError;
 use crate::sharing::Sharing;
+use crate::snapshotted::Snapshotted;
 use crate::trace::{self, TraceOptions, WorkingCopy};
 use crate::{input, networks, outside, software_host};
 
@@ -59,6 +60,8 @@ pub struct RunSetup<'a> {
     pub branched: Option<&'a Branched>,
     /// The profile of the run, if its processors are sampled.
     pub profiled: Option<&'a Profiled>,
+    /// The use that the run makes of snapshots, if any.
+    pub snapshots: Option<&'a Snapshotted>,
     /// Whether and where the drives are traced.
     pub trace: Option<&'a TraceOptions>,
     /// Whether the run reports the timeline of the machine's inside.
@@ -210,6 +213,9 @@ impl<'a> RunSetup<'a> {
                 .map(|network| experiment.network_faults_of(network).unwrap_or_default())
                 .collect(),
         };
+        if let Some(snapshots) = self.snapshots {
+            snapshots.check(self.engine, &plan, self.terminal.is_some())?;
+        }
         let files = |drive: &PlannedDrive| drive.spec.model.kind().state_file().map(Path::to_owned);
         if plan.shared.iter().any(|drive| files(drive).is_some()) {
             bail!("a shared drive's model keeps no `state`: leave it out, or give a machine the whole drive");

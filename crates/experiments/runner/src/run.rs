@@ -29,6 +29,7 @@ use crate::relay::Relay;
 #[cfg(doc)]
 use crate::relay::OUTPUT_FILE;
 use crate::run_error::RunError;
+use crate::snapshotted::Snapshotted;
 use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, input, Event};
 
@@ -48,6 +49,7 @@ pub struct Runner<'a> {
     debugged: Option<&'a Debugged>,
     branched: Option<&'a Branched>,
     profiled: Option<&'a Profiled>,
+    snapshots: Option<Snapshotted>,
     checked: bool,
     inputs: Vec<PathBuf>,
     given: Option<PathBuf>,
@@ -87,6 +89,7 @@ impl<'a> Runner<'a> {
             debugged: None,
             branched: None,
             profiled: None,
+            snapshots: None,
             checked: true,
             inputs: Vec::new(),
             given: None,
@@ -165,6 +168,11 @@ impl<'a> Runner<'a> {
         Self { profiled, ..self }
     }
 
+    /// The run takes snapshots, or begins at one.
+    pub fn snapshots(self, snapshots: Option<Snapshotted>) -> Self {
+        Self { snapshots, ..self }
+    }
+
     /// A debugger takes hold of the run.
     pub fn debugged(self, debugged: &'a Debugged) -> Self {
         Self { debugged: Some(debugged), ..self }
@@ -229,6 +237,7 @@ impl<'a> Runner<'a> {
             debugged: self.debugged,
             branched: self.branched,
             profiled: self.profiled,
+            snapshots: self.snapshots.as_ref(),
             trace: self.trace,
             timeline: self.timeline,
             observer: &observer,

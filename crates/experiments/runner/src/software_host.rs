@@ -8,11 +8,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use stasis_block::clock::Nanos;
 use stasis_channel::Branch;
 use stasis_drive::faults::MAX_OLD_BYTES;
 use stasis_drive::power_cut::MAX_UNSETTLED;
 use stasis_drive::DriveFaultKind;
-use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive};
+use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive, Snapshots};
 use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
@@ -62,6 +64,9 @@ pub struct LaterJob {
     pub branch: Option<Branch>,
     /// The samples to take of the run.
     pub profile: Option<ProfileJob>,
+    /// Virtual time between two snapshots (ns), if they are taken.
+    #[serde(default)]
+    pub snapshots: Option<Nanos>,
 }
 
 /// The media of a run as the software host gets them.
@@ -188,6 +193,7 @@ pub fn run(
         plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
     let (moment, profile) = (plan.debug.take(), plan.profile.take());
     let branch = plan.branch.take();
+    let snapshots = setup.snapshots.and_then(|snapshots| snapshots.every);
     let once = once(&plan, setup.terminal.is_some());
     let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     for machine in &mut plan.machines {
@@ -195,11 +201,19 @@ pub fn run(
         machine.job = machine.job.without_command();
         machine.spec.command.clear();
     }
+    let identity = serde_json::to_vec(&jobs).context("cannot write the commands")?;
+    let wish = setup.snapshots.map(|wish| Snapshots {
+        identity: [&identity, &Sha256::digest(setup.input)[..]].concat(),
+        records: wish.every.is_some(),
+        from: wish.from,
+        must: wish.must,
+    });
     let job = Job {
         keeps: host.drives.is_empty(),
+        snapshots: wish,
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,
-        later: serde_json::to_vec(&LaterJob { jobs, moment, branch, profile })
+        later: serde_json::to_vec(&LaterJob { jobs, moment, branch, profile, snapshots })
             .context("cannot write the commands")?,
     };
     let of_branch = setup.branched.and_then(|branched| branched.terminal.as_ref());

@@ -16,8 +16,13 @@ pub struct Kind {
 }
 
 /// The folders of machines, with what is in them.
-const MACHINES: [(&str, &str); 2] =
-    [("guests", "guests that are booted"), ("machines", "software hosts that are booted")];
+const MACHINES: [(&str, &str); 3] = [
+    ("guests", "guests that are booted"),
+    ("machines", "software hosts that are booted"),
+    (SNAPSHOTS, "runs with snapshots"),
+];
+/// The folder of runs' snapshots.
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 
 /// The files kept in `cache`.
 pub fn kept(cache: &Path) -> Vec<Kind> {

@@ -130,6 +130,12 @@ pub enum Error {
     /// A machine that was to be kept did not come to where it is kept.
     #[error("the machine could not be kept for later runs")]
     NotKept,
+    /// A job is to begin at a snapshot that is not there.
+    #[error(
+        "there is no snapshot of this run before that time: a run with --snapshots leaves them, of the \
+         same experiment, seed, files, program and QEMU; `stasis cache` tells whether any are kept"
+    )]
+    NoSnapshot,
     /// Stopped by [`crate::Control::stop`] before the job had ended.
     #[error("stopped")]
     Stopped,

@@ -3,12 +3,14 @@
 
 use crate::kept::{Kept, Key, Store};
 use crate::qemu::{machine, JobFiles, Purpose};
-use crate::relay::{pump, Sent};
-use crate::snapshot::{convert, make_folder, restore, save, write, Machine, MAX_MOVE};
+use crate::relay::{pump, Sent, Started};
+use crate::saved::{convert, make_folder, restore, save, write, Machine, MAX_MOVE};
+use crate::snapshots::{copy, link, read_all, Recorder, Set, Snapshots};
 use crate::{Control, Error, Host, Job};
 use stasis_qemu_vm::process::find_qemu;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Limit on the bytes of a guest's boot events for its machine to be kept.
@@ -34,15 +36,25 @@ impl Start<'_> {
         self.program(folder, false, stopped)
     }
 
-    /// The machine and the events of its guest's boot, from a machine that is kept; None where it
-    /// is not to be kept, or cannot be.
+    /// The machine from one that is kept, or from a snapshot of the job; None where it is not to be
+    /// kept, or cannot be.
     pub(crate) fn kept(
         &self,
         stopped: &(dyn Fn() -> bool + Sync),
         progress: &mut dyn FnMut(&str, Option<f64>),
-    ) -> Result<Option<(Machine, Vec<u8>)>, Error> {
+    ) -> Result<Option<Started>, Error> {
+        if !self.job.keeps || !self.host.snapshot {
+            return Ok(None);
+        }
         let store = Store::new(self.host.cache.join("softkvm/guests"));
-        if !self.job.keeps || !self.host.snapshot || !store.wanted_again(self.key()?)? {
+        let records = self.job.snapshots.as_ref().is_some_and(|snapshots| snapshots.records);
+        let sets = self.sets();
+        let snapshots = match &self.job.snapshots {
+            Some(wish) if records || sets.has(self.set_key(wish)?) => Some(wish),
+            Some(wish) if wish.must => return Err(Error::NoSnapshot),
+            _ => None,
+        };
+        if snapshots.is_none() && !store.wanted_again(self.key()?)? {
             return Ok(None);
         }
         // The second time what is kept is made anew: it was damaged.
@@ -50,12 +62,17 @@ impl Start<'_> {
             let kept = match store.get(self.key()?, |folder| self.boot(folder, stopped, progress)) {
                 Ok(kept) => kept,
                 Err(error @ (Error::Stopped | Error::WallLimit)) => return Err(error),
+                Err(error) if records => return Err(error),
                 // A guest that does not come up gives more messages in a run that keeps no machine.
                 Err(_) => return Ok(None),
             };
-            match self.restore(&kept, stopped) {
+            let started = match snapshots {
+                Some(wish) => self.with_snapshots(&kept, wish, stopped),
+                None => self.restore(&kept, stopped),
+            };
+            match started {
                 Ok(started) => return Ok(Some(started)),
-                Err(Error::Stopped) => return Err(Error::Stopped),
+                Err(error @ (Error::Stopped | Error::NoSnapshot)) => return Err(error),
                 Err(error) if last => return Err(error),
                 Err(_) => kept.discard()?,
             }
@@ -67,11 +84,70 @@ impl Start<'_> {
         &self,
         kept: &Kept,
         stopped: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(Machine, Vec<u8>), Error> {
-        let told = kept.folder.join("told");
-        let told = fs::read(&told).map_err(Error::io("cannot read", &told))?;
-        let purpose = Purpose::Restore { job: self.files };
-        Ok((restore(self.host, &kept.folder, &purpose, self.log, stopped)?, told))
+    ) -> Result<Started, Error> {
+        let told = vec![kept.folder.join("told")];
+        let purpose = Purpose::Restore { job: self.files, shares: false, resume: None };
+        let machine = restore(self.host, &kept.folder, &purpose, self.log, stopped, None)?;
+        Ok(Started { told, ..Started::anew(machine) })
+    }
+
+    /// The runs with snapshots.
+    fn sets(&self) -> Store {
+        Store::new(self.host.cache.join("softkvm").join(crate::cache::SNAPSHOTS))
+    }
+
+    /// Everything that the snapshots of a run depend on.
+    fn set_key(&self, wish: &Snapshots) -> Result<Key, Error> {
+        let mut key = self.key()?;
+        key.part(b"snapshots 1");
+        key.part(&wish.identity);
+        Ok(key)
+    }
+
+    /// The machine where `wish` has it begin: as `kept`, or at a snapshot.
+    fn with_snapshots(
+        &self,
+        kept: &Kept,
+        wish: &Snapshots,
+        stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Started, Error> {
+        let make = |folder: &Path| Set::make(folder, &kept.folder);
+        let set = Set::new(self.sets().get(self.set_key(wish)?, make)?);
+        let chain = set.find(wish.from)?;
+        if chain.is_none() && wish.must {
+            return Err(Error::NoSnapshot);
+        }
+        if chain.is_none() && !wish.records {
+            return self.restore(kept, stopped);
+        }
+        let runs = self.files.machine.parent().unwrap_or(Path::new("."));
+        let folder = tempfile::tempdir_in(runs).map_err(Error::system("make a folder"))?;
+        let own = |name: &str| folder.path().join(name);
+        let from = chain.as_ref().map_or(set.folder(), |chain| chain.folders[0].as_path());
+        link(&from.join("state"), &own("state"))?;
+        for name in ["place", "firmware"] {
+            link(&set.folder().join(name), &own(name))?;
+        }
+        let (base, ram) = (set.folder().join("ram"), own("ram"));
+        let shared = match wish.records {
+            true => Some(copy(&base, &ram).map_err(Error::io("cannot write", &ram))?),
+            false => link(&base, &ram).map(|()| None)?,
+        };
+        let mut pages = chain.as_ref();
+        if let (Some(file), Some(chain)) = (&shared, pages.take_if(|_| wish.records)) {
+            let folders = chain.folders.iter().map(|folder| folder.as_path());
+            read_all(folders, |at, page| file.write_all_at(page, at))
+                .map_err(Error::io("cannot write", &ram))?;
+        }
+        let told = set.told(chain.as_ref());
+        let resume = chain.as_ref().map(|chain| chain.instant.at);
+        let recorder = match shared {
+            Some(file) => Recorder::new(set, folder.path(), file, resume)?,
+            None => None,
+        };
+        let purpose = Purpose::Restore { job: self.files, shares: wish.records, resume };
+        let machine = restore(self.host, folder.path(), &purpose, self.log, stopped, pages)?;
+        Ok(Started { machine, told, recorder, folder: Some(folder) })
     }
 
     /// Everything that a kept machine depends on.
@@ -101,13 +177,13 @@ impl Start<'_> {
         make_folder(self.host, folder)?;
         let mut machine = self.program(folder, true, stopped)?;
         let (mut told, mut place) = (Vec::new(), None);
-        pump(&mut machine, self.control, |sent| {
+        pump(&mut machine, self.control, |_, sent| {
             match sent {
                 Sent::Bytes(bytes) => told.extend_from_slice(&bytes),
                 Sent::Place(address) => place = Some(address),
                 Sent::Pause => return Ok(true),
-                // No debugger has hold of it yet.
-                Sent::Again(_) => return Err(Error::NotKept),
+                // No debugger has hold of it yet, and no snapshot is taken.
+                Sent::Again(..) | Sent::Snapshot(_) => return Err(Error::NotKept),
             }
             match told.len() {
                 length if length > MAX_TOLD => Err(Error::NotKept),

@@ -1,6 +1,7 @@
 //! The parts of a software host, and the limits of a run in it.
 
 use crate::executable::check_static;
+use crate::snapshots::Snapshots;
 use crate::Error;
 use stasis_channel::SharedKeyboard;
 use stasis_network::SharedOutside;
@@ -45,6 +46,8 @@ pub struct Job {
     /// for later runs that differ in it only. It is, under [`Mode::Exact`], from the
     /// second run on.
     pub keeps: bool,
+    /// Snapshots of the job, under [`Mode::Exact`], where its machine may be kept.
+    pub snapshots: Option<Snapshots>,
 }
 
 impl Job {

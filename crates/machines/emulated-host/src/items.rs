@@ -6,6 +6,9 @@ pub(crate) const JOB_ITEM: &str = "opt/stasis/job";
 pub(crate) const LATER_ITEM: &str = "opt/stasis/later";
 /// fw_cfg item that is there where the machine is to be kept when it looks for that.
 pub(crate) const SAVE_ITEM: &str = "opt/stasis/save";
+/// fw_cfg item that is there where the machine continues from a snapshot: that one's instant (ns), as
+/// text.
+pub(crate) const RESUME_ITEM: &str = "opt/stasis/resume";
 /// fw_cfg item that holds the number of passed drives, as text.
 pub(crate) const DRIVES_ITEM: &str = "opt/stasis/drives";
 /// Prefix of the names of fw_cfg items with inputs.

@@ -13,6 +13,7 @@
 //! - A flush inside on a passed drive has reached the file when it returns.
 //! - A booted machine is kept and restored for later runs: the software host with its Linux, and in
 //!   the exact mode the guest before it gets its task.
+//! - Under the exact mode a job that continues from a snapshot is the job that never stopped.
 //!
 //! The inner side is x86-64 Linux; the outer side may be another computer.
 //!
@@ -40,7 +41,8 @@ mod relay;
 mod repeats;
 mod requirements;
 mod run;
-mod snapshot;
+mod saved;
+mod snapshots;
 
 pub use cache::{forget_kernel, forget_machines, kept, Kind};
 pub use error::Error;
@@ -48,3 +50,4 @@ pub use host::{Control, Host, Input, Job, Mode, PassedDrive, Source};
 pub use prepare::{prepare, Kernel};
 pub use requirements::{requirements, Requirements};
 pub use run::{boot, run};
+pub use snapshots::{From, Snapshots};

@@ -4,7 +4,7 @@
 use crate::kept::{Kept, Key, Store};
 use crate::packet::{Packet, Packets};
 use crate::qemu::{machine, Purpose, Qemu};
-use crate::snapshot::{convert, make_folder, save, write};
+use crate::saved::{convert, make_folder, save, write};
 use crate::{initramfs, Error, Host, Kernel};
 use stasis_qemu_vm::process::find_qemu;
 use stasis_qemu_vm::qmp::{Qmp, QmpError};

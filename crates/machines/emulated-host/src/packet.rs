@@ -13,13 +13,15 @@
 //! A *debug* packet (kind 6, whether to wait in a byte, length in 4 bytes) has so many bytes for the
 //! debugger at the start of the buffer and asks for those that have come from it, at least one where
 //! it is to wait; the answer is in the buffer: its length in 4 bytes, all ones where the debugger has
-//! gone, and the bytes. An *again* packet (kind 7, length in 4 bytes) has so many bytes of a plan at
-//! the start of the buffer and asks for the job once more with that plan: the machine is killed, or
+//! gone, and the bytes. An *again* packet (kind 7, turn in 8 bytes, length in 4) has so many bytes of a
+//! plan at the start of the buffer and asks for the job once more with that plan, from a snapshot
+//! before that turn or from the beginning: the machine is killed, or
 //! why it is not is in the buffer, its length in 4 bytes first. A *cross* packet (kind 8, nanoseconds
 //! in 8 bytes, length in 4) has so many bytes of frames for the world outside at the start of the
 //! buffer, and asks for those that have come, which it waits for at most so long; the answer is as
-//! that to a read packet, with the bytes' own length in 4 bytes before them. Numbers are little
-//! endian.
+//! that to a read packet, with the bytes' own length in 4 bytes before them. A *snapshot*
+//! packet (kind 9, three times 8 bytes: [`Instant`]) announces that the machine is about to pause, so
+//! that its state is stored, and is to be continued then. Numbers are little endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -27,6 +29,8 @@
 //! [`HANDSHAKE`] bytes to a second debug console, whose socket holds fewer, and
 //! the outer side reads as many after it has taken the buffer. To the inner
 //! side these writes take no longer than others.
+
+use stasis_run_events::Instant;
 
 /// Longest short packet, in bytes: about what a bulk packet costs (0.2 ms).
 pub(crate) const SHORT: usize = 256;
@@ -43,8 +47,9 @@ const PLACE_HEAD: usize = 13;
 const WAIT_HEAD: usize = 9;
 const READ_HEAD: usize = 13;
 const DEBUG_HEAD: usize = 6;
-const AGAIN_HEAD: usize = 5;
+const AGAIN_HEAD: usize = 13;
 const CROSS_HEAD: usize = 13;
+const SNAPSHOT_HEAD: usize = 25;
 
 /// The length of the answer to a debug packet where the debugger has gone.
 pub(crate) const GONE: u32 = u32::MAX;
@@ -70,11 +75,14 @@ pub(crate) enum Packet {
     /// So many bytes of the buffer are the debugger's; the inner side takes what has come from it,
     /// and waits for that.
     Debug { length: usize, wait: bool },
-    /// So many bytes of the buffer are the plan of a repetition.
-    Again { length: usize },
+    /// So many bytes of the buffer are the plan of a repetition, which may begin at a snapshot before
+    /// this turn.
+    Again { turn: u64, length: usize },
     /// So many bytes of the buffer are frames for outside; the inner side takes those that have
     /// come, and waits for some at most so long (ns).
     Cross { length: usize, limit: u64 },
+    /// The machine pauses for a snapshot.
+    Snapshot(Instant),
 }
 
 /// A pause packet.
@@ -104,10 +112,21 @@ pub(crate) fn debug(length: usize, wait: bool) -> [u8; DEBUG_HEAD] {
 }
 
 /// An again packet.
-pub(crate) fn again(length: usize) -> [u8; AGAIN_HEAD] {
+pub(crate) fn again(turn: u64, length: usize) -> [u8; AGAIN_HEAD] {
     debug_assert!(length <= BULK);
-    let [a, b, c, d] = (length as u32).to_le_bytes();
-    [7, a, b, c, d]
+    let mut packet = [7; AGAIN_HEAD];
+    packet[1..9].copy_from_slice(&turn.to_le_bytes());
+    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
+    packet
+}
+
+/// A snapshot packet.
+pub(crate) fn snapshot(instant: &Instant) -> [u8; SNAPSHOT_HEAD] {
+    let mut packet = [9; SNAPSHOT_HEAD];
+    packet[1..9].copy_from_slice(&instant.at.to_le_bytes());
+    packet[9..17].copy_from_slice(&instant.ahead.to_le_bytes());
+    packet[17..].copy_from_slice(&instant.turn.to_le_bytes());
+    packet
 }
 
 /// A cross packet.
@@ -204,15 +223,24 @@ impl Packets {
             }
             Some(7) => {
                 let Some(head) = self.buffer.first_chunk::<AGAIN_HEAD>() else { return Ok(None) };
-                let length = number(&head[1..]) as usize;
+                let (turn, length) = (number(&head[1..9]), number(&head[9..]) as usize);
                 self.buffer.drain(..AGAIN_HEAD);
-                Ok(Some(Packet::Again { length }))
+                Ok(Some(Packet::Again { turn, length }))
             }
             Some(8) => {
                 let Some(head) = self.buffer.first_chunk::<CROSS_HEAD>() else { return Ok(None) };
                 let (limit, length) = (number(&head[1..9]), number(&head[9..]) as usize);
                 self.buffer.drain(..CROSS_HEAD);
                 Ok(Some(Packet::Cross { length, limit }))
+            }
+            Some(9) => {
+                let Some(head) = self.buffer.first_chunk::<SNAPSHOT_HEAD>() else {
+                    return Ok(None);
+                };
+                let (at, ahead) = (number(&head[1..9]), number(&head[9..17]));
+                let instant = Instant { at, ahead, turn: number(&head[17..]) };
+                self.buffer.drain(..SNAPSHOT_HEAD);
+                Ok(Some(Packet::Snapshot(instant)))
             }
             Some(other) => Err(*other),
         }
@@ -241,7 +269,10 @@ mod tests {
                         .prop_map(|(offset, length)| Packet::Read { offset, length }),
                     (0..=BULK, any::<bool>())
                         .prop_map(|(length, wait)| Packet::Debug { length, wait }),
-                    (0..=BULK).prop_map(|length| Packet::Again { length }),
+                    (any::<u64>(), 0..=BULK)
+                        .prop_map(|(turn, length)| Packet::Again { turn, length }),
+                    any::<[u64; 3]>()
+                        .prop_map(|[at, ahead, turn]| Packet::Snapshot(Instant { at, ahead, turn })),
                     (any::<u64>(), 0..=ANSWER)
                         .prop_map(|(limit, length)| Packet::Cross { length, limit }),
                     (any::<u64>(), 0..=BULK)
@@ -267,7 +298,10 @@ mod tests {
                     Packet::Debug { length, wait } => {
                         stream.extend_from_slice(&debug(*length, *wait))
                     }
-                    Packet::Again { length } => stream.extend_from_slice(&again(*length)),
+                    Packet::Again { turn, length } => {
+                        stream.extend_from_slice(&again(*turn, *length))
+                    }
+                    Packet::Snapshot(instant) => stream.extend_from_slice(&snapshot(instant)),
                     Packet::Cross { length, limit } => {
                         stream.extend_from_slice(&cross(*length, *limit))
                     }

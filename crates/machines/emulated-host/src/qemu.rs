@@ -55,14 +55,18 @@ pub(crate) enum Purpose<'a> {
     /// `save`: share memory with the file `ram` until the machine pauses itself, with
     /// nothing yet of what belongs to the run.
     Exact { job: &'a JobFiles, image: &'a Path, save: bool },
-    /// Wait for a saved state, with a private copy of the file `ram`.
-    Restore { job: &'a JobFiles },
+    /// Wait for a saved state, with a private copy of the file `ram`; with `shares`: with that file
+    /// itself. `resume`: the snapshot from which the machine continues (ns), if it is one.
+    Restore { job: &'a JobFiles, shares: bool, resume: Option<u64> },
 }
 
 impl Purpose<'_> {
-    /// Whether the machine is made to be saved.
+    /// Whether the machine is made to be saved, so that its memory is shared with the file.
     fn saves(&self) -> bool {
-        matches!(self, Self::Build { .. } | Self::Exact { save: true, .. })
+        matches!(
+            self,
+            Self::Build { .. } | Self::Exact { save: true, .. } | Self::Restore { shares: true, .. }
+        )
     }
 }
 
@@ -188,8 +192,12 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
                 false => late(host, job, &mut add),
             }
         }
-        Purpose::Restore { job } => {
+        Purpose::Restore { job, resume, .. } => {
             add("-incoming", "defer".into());
+            if let Some(at) = resume {
+                let item = crate::items::RESUME_ITEM;
+                add("-fw_cfg", format!("name={item},string={at}").into());
+            }
             if exact {
                 add("-global", "virtio-mmio.force-legacy=off".into());
             } else {

@@ -1,18 +1,22 @@
 //! Receives the inner side's packets until the purpose is reached.
 
 use crate::packet::{Packet, Packets, ANSWER, BULK, GONE, HANDSHAKE};
-use crate::snapshot::Machine;
+use crate::saved::{paused, Machine};
+use crate::snapshots::Recorder;
 use crate::{items, Control, Error};
 use stasis_channel::{Keyboard, Typed};
 use stasis_network::Outside;
 use stasis_qemu_vm::fd::readable;
-use stasis_run_events::{Decoder, EventSink, FrameError, RunEvent};
+use stasis_run_events::{Decoder, EventSink, FrameError, Instant, RunEvent};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{self, Duration};
+use tempfile::TempDir;
 
 /// How long the inner side may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(3);
@@ -25,25 +29,45 @@ pub(crate) enum Sent {
     Place(u64),
     /// The inner side pauses the machine.
     Pause,
-    /// The job is to be done once more, by this plan.
-    Again(Vec<u8>),
+    /// The job is to be done once more, by this plan, from a snapshot before this turn.
+    Again(u64, Vec<u8>),
+    /// The inner side pauses the machine for a snapshot.
+    Snapshot(Instant),
 }
 
 /// How a machine's event stream ends.
 pub(crate) enum Ended {
     /// The job has ended.
     Over,
-    /// It is to be done once more, by this plan.
-    Again(Vec<u8>),
+    /// It is to be done once more, by this plan, from a snapshot before this turn.
+    Again(u64, Vec<u8>),
+}
+
+/// A machine with a job under way.
+pub(crate) struct Started {
+    pub machine: Machine,
+    /// Files with the events of the job so far.
+    pub told: Vec<PathBuf>,
+    /// Stores the job's snapshots, if they are stored.
+    pub recorder: Option<Recorder>,
+    /// The machine's folder, where it has one of its own.
+    pub folder: Option<TempDir>,
+}
+
+impl Started {
+    /// A job at its beginning.
+    pub(crate) fn anew(machine: Machine) -> Self {
+        Self { machine, told: Vec::new(), recorder: None, folder: None }
+    }
 }
 
 /// Hands the event stream on, `told` before anything else, until the job has ended.
 pub(crate) fn relay(
-    mut machine: Machine,
-    told: &[u8],
+    started: Started,
     events: &mut dyn EventSink,
     control: &Control,
 ) -> Result<Ended, Error> {
+    let Started { mut machine, told, mut recorder, folder: _folder } = started;
     let mut decoder = Decoder::new();
     let mut hand_on = |bytes: &[u8]| -> Result<bool, Error> {
         decoder.push(bytes);
@@ -56,17 +80,36 @@ pub(crate) fn relay(
         }
         Ok(false)
     };
-    if hand_on(told)? {
-        return Ok(Ended::Over);
+    let mut piece = vec![0; 1 << 16];
+    for path in told {
+        let mut file = File::open(&path).map_err(Error::io("cannot read", &path))?;
+        loop {
+            let length = file.read(&mut piece).map_err(Error::io("cannot read", &path))?;
+            match length {
+                0 => break,
+                length if hand_on(&piece[..length])? => return Ok(Ended::Over),
+                _ => {}
+            }
+        }
     }
     let mut ended = Ended::Over;
-    pump(&mut machine, control, |sent| match sent {
-        Sent::Bytes(bytes) => hand_on(&bytes),
+    pump(&mut machine, control, |machine, sent| match sent {
+        Sent::Bytes(bytes) => {
+            recorder.as_mut().map_or(Ok(()), |recorder| recorder.told(&bytes))?;
+            hand_on(&bytes)
+        }
         Sent::Place(_) => Ok(false),
         // The inner side was not asked to pause.
         Sent::Pause => Err(Error::NotKept),
-        Sent::Again(plan) => {
-            ended = Ended::Again(plan);
+        Sent::Snapshot(instant) => {
+            match &mut recorder {
+                Some(recorder) => recorder.take(machine, instant)?,
+                None => paused(machine)?,
+            }
+            machine.go_on().map(|()| false)
+        }
+        Sent::Again(turn, plan) => {
+            ended = Ended::Again(turn, plan);
             Ok(true)
         }
     })?;
@@ -186,11 +229,11 @@ fn go_on(machine: &mut Machine, answer: &[u8]) -> Result<(), Error> {
 pub(crate) fn pump(
     machine: &mut Machine,
     control: &Control,
-    mut take: impl FnMut(Sent) -> Result<bool, Error>,
+    mut take: impl FnMut(&mut Machine, Sent) -> Result<bool, Error>,
 ) -> Result<(), Error> {
     let mut packets = Packets::default();
     let mut piece = vec![0; 1 << 16];
-    let mut asked: Option<(u8, Instant)> = None;
+    let mut asked: Option<(u8, time::Instant)> = None;
     let ended = |why: u8| match why {
         items::TIMEOUT_BYTE => Error::WallLimit,
         _ => Error::Stopped,
@@ -231,13 +274,14 @@ pub(crate) fn pump(
                         answer_debug(machine, control, length, wait)?;
                         continue;
                     }
-                    Packet::Again { length } => {
+                    Packet::Snapshot(instant) => Sent::Snapshot(instant),
+                    Packet::Again { turn, length } => {
                         if let Some(why) = &control.once {
                             go_on(machine, &told(why))?;
                             continue;
                         }
                         let what = "take a plan from the software host";
-                        Sent::Again(buffered(machine, length, what)?)
+                        Sent::Again(turn, buffered(machine, length, what)?)
                     }
                     Packet::Cross { length, limit } => {
                         answer_cross(machine, control, length, limit)?;
@@ -248,7 +292,7 @@ pub(crate) fn pump(
                         continue;
                     }
                 };
-                if take(sent)? {
+                if take(machine, sent)? {
                     return Ok(());
                 }
             }
@@ -264,7 +308,7 @@ pub(crate) fn pump(
                 };
                 // If QEMU is gone, the event stream's end shows it.
                 let _ = machine.qemu.stop.write_all(&[why]);
-                asked = Some((why, Instant::now()));
+                asked = Some((why, time::Instant::now()));
             }
             Some((why, when)) if when.elapsed() > GRACE => return Err(ended(why)),
             Some(_) => {}

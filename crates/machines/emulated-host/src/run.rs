@@ -2,9 +2,10 @@
 
 use crate::exact::Start;
 use crate::qemu::{JobFiles, Purpose};
-use crate::relay::{relay, Ended};
+use crate::relay::{relay, Ended, Started};
 use crate::repeats::Repeats;
-use crate::snapshot::{restore, Machine};
+use crate::saved::restore;
+use crate::snapshots::{From, Snapshots};
 use crate::{linux, prepare, Control, Error, Host, Input, Job, Kernel, Mode};
 use stasis_qemu_vm::process::find_qemu;
 use stasis_run_events::{EventSink, RunEvent};
@@ -16,7 +17,8 @@ use std::time::Duration;
 /// Runs `job` inside a software host. The inner side's events go to `events`; the call returns
 /// after [`RunEvent::Outcome`] or [`RunEvent::Failed`], or with the error that kept it from coming.
 /// Where a debugger goes back in time, the job is done once more, in another machine, with the input
-/// [`Input::AGAIN`]; what has been handed on once is not handed on again.
+/// [`Input::AGAIN`], from a snapshot where one is stored; what has been handed on once is not handed
+/// on again.
 /// `progress` is called for long steps.
 pub fn run(
     host: &Host,
@@ -31,13 +33,12 @@ pub fn run(
         Error::Stopped if !control.stop.load(Ordering::Relaxed) => Error::WallLimit,
         error => error,
     });
-    let (machine, told) = ready?;
     let mut events = Repeats::new(events);
-    let mut result = relay(machine, &told, &mut events, control);
-    while let Ok(Ended::Again(plan)) = result {
+    let mut result = relay(ready?, &mut events, control);
+    while let Ok(Ended::Again(turn, plan)) = result {
         events.again();
-        result = again(host, job, &files, control, &plan)
-            .and_then(|(machine, told)| relay(machine, &told, &mut events, control));
+        result = again(host, job, &files, control, (turn, &plan))
+            .and_then(|started| relay(started, &mut events, control));
     }
     let result = result.map(|_| ());
     if matches!(result, Ok(()) | Err(Error::Stopped | Error::WallLimit)) {
@@ -46,19 +47,25 @@ pub fn run(
     result
 }
 
-/// The machine that does the job once more, by `plan`.
+/// The machine that does the job once more, by `plan`, from a snapshot before this turn.
 fn again(
     host: &Host,
     job: &Job,
     files: &Files,
     control: &Control,
-    plan: &[u8],
-) -> Result<(Machine, Vec<u8>), Error> {
+    (turn, plan): (u64, &[u8]),
+) -> Result<Started, Error> {
     let path = &files.again;
     fs::write(path, plan).map_err(Error::io("cannot write", path))?;
     let mut host = host.clone();
     host.inputs.push(Input { name: Input::AGAIN.into(), path: path.clone(), late: true });
-    ready(&host, job, files, control, &mut |_, _| ())
+    let mut job = job.clone();
+    if let Some(snapshots) = &mut job.snapshots {
+        // What a debugger changes is not the run's.
+        *snapshots =
+            Snapshots { from: From::Turn(turn), records: false, must: false, ..snapshots.clone() };
+    }
+    ready(&host, &job, files, control, &mut |_, _| ())
 }
 
 /// Shows that `host` comes up: boots it and restores what was saved, up to where
@@ -76,9 +83,9 @@ pub fn boot(
     }
     let job = Job::default();
     let files = Files::new(host, &job)?;
-    let (machine, told) = ready(host, &job, &files, control, progress)?;
+    let started = ready(host, &job, &files, control, progress)?;
     let mut events = BootEvents::default();
-    let result = relay(machine, &told, &mut events, control).map(|_| ());
+    let result = relay(started, &mut events, control).map(|_| ());
     match (events.failure, result) {
         (Some(message), _) => Err(Error::Died { status: message, detail: String::new() }),
         // The host ends without an outcome, as there was no job.
@@ -112,14 +119,14 @@ impl EventSink for BootEvents {
     }
 }
 
-/// The machine at the point where it takes its job, or beyond, and its events so far.
+/// The machine at the point where it takes its job, or beyond.
 fn ready(
     host: &Host,
     job: &Job,
     files: &Files,
     control: &Control,
     progress: &mut dyn FnMut(&str, Option<f64>),
-) -> Result<(Machine, Vec<u8>), Error> {
+) -> Result<Started, Error> {
     host.check()?;
     // Before anything is downloaded that would be of no use without it.
     find_qemu().ok_or(Error::QemuMissing)?;
@@ -132,25 +139,25 @@ fn ready(
         // QEMU has read what is in the folder when it can be talked to.
         let folder = tempfile::tempdir_in(files.folder());
         let folder = folder.map_err(Error::system("make a folder"))?;
-        return Ok((start.anew(folder.path(), &stopped)?, Vec::new()));
+        return Ok(Started::anew(start.anew(folder.path(), &stopped)?));
     }
     let kernel = prepare(&host.cache, progress)?;
     let mut get = || linux::get(host, &kernel, &files.log, &stopped, progress);
-    let purpose = Purpose::Restore { job: &files.job };
+    let purpose = Purpose::Restore { job: &files.job, shares: false, resume: None };
     let kept = get()?;
-    let restored = restore(host, &kept.folder, &purpose, &files.log, &stopped);
+    let restored = restore(host, &kept.folder, &purpose, &files.log, &stopped, None);
     let machine = match restored {
         Err(Error::Stopped) => Err(Error::Stopped),
         Err(_) if host.snapshot => {
             // Damaged, or of a QEMU that went unnoticed: once more from new.
             kept.discard()?;
             let kept = get()?;
-            restore(host, &kept.folder, &purpose, &files.log, &stopped)
+            restore(host, &kept.folder, &purpose, &files.log, &stopped, None)
         }
         // QEMU has the machine's files open now.
         other => other,
     };
-    Ok((machine?, Vec::new()))
+    Ok(Started::anew(machine?))
 }
 
 /// A run's own files.

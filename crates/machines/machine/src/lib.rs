@@ -47,8 +47,8 @@ pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
     run, Config, Controller, DebugConfig, DebugSource, DriveConfig, Failure, FailureKind,
-    MachineConfig, NetworkConfig, Pause, ProfileSource, Rewind, Speed, Stop, TimelineConfig,
-    Trigger, TriggerConfig,
+    MachineConfig, NetworkConfig, Pause, ProfileSource, Resumed, Rewind, SnapshotConfig,
+    SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig, Trigger, TriggerConfig,
 };
 
 /// Limit on the processors of a machine.

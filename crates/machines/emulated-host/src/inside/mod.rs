@@ -12,13 +12,13 @@ mod output;
 mod port;
 mod stop;
 
-use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, SAVE_ITEM};
-use crate::packet::PAUSE;
+use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, RESUME_ITEM, SAVE_ITEM};
+use crate::packet::{snapshot as snapshot_packet, PAUSE};
 use crate::Source;
 use fwcfg::FwCfg;
 use output::Port;
 use stasis_channel::Keyboard;
-use stasis_run_events::{Debugger, EventSink, RunEvent, Stage};
+use stasis_run_events::{Debugger, EventSink, Instant, RunEvent, Stage};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -249,6 +249,26 @@ impl Later {
             None => Ok(None),
         }
     }
+}
+
+/// Pauses the machine between two turns, so that a snapshot is stored of `instant`. Returns what is to
+/// be done from there on where the machine is another that continues from it; None where it is the
+/// one that was paused.
+///
+/// # Errors
+/// What is to be done cannot be read.
+pub fn snapshot(instant: &Instant) -> Result<Option<Later>, InsideError> {
+    port::write_events(&snapshot_packet(instant));
+    stasis_bare::pausing(port::pause);
+    let mut items = FwCfg::open()?;
+    if items.length(RESUME_ITEM).is_none() {
+        return Ok(None);
+    }
+    // One that continues from a snapshot may take later ones itself.
+    if items.whole(RESUME_ITEM)? != instant.at.to_string().as_bytes() {
+        return Ok(None);
+    }
+    Ok(Some(Later { job: items.whole(LATER_ITEM)?, items }))
 }
 
 /// How many drives are passed.

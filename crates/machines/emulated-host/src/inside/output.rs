@@ -93,7 +93,7 @@ impl Debugger for Outside {
         }
     }
 
-    fn again(&mut self, plan: &[u8]) -> io::Error {
+    fn again(&mut self, plan: &[u8], turn: u64) -> io::Error {
         let Output { bulk: buffer, .. } =
             &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
         // Without the buffer there is no place for the plan.
@@ -102,7 +102,7 @@ impl Debugger for Outside {
             return io::Error::other("there are too many breakpoints");
         };
         place.copy_from_slice(plan);
-        port::write_events(&again(plan.len()));
+        port::write_events(&again(turn, plan.len()));
         port::shake_hands();
         let (head, text) = port::written(memory).split_at(HEAD);
         let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;

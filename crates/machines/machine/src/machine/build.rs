@@ -158,6 +158,8 @@ impl<'j> Run<'j> {
             debug_source: config.debug,
             branching: None,
             debug: None,
+            snapshot_source: config.snapshots,
+            snapshots: None,
             profile_source: config.profile,
             sampler: None,
             limits: Limits::default(),
@@ -171,6 +173,7 @@ impl<'j> Run<'j> {
             processors,
             current: 0,
             instant: 0,
+            turn: 0,
             virtual_limit: config.virtual_limit,
             stop: config.stop,
         })

@@ -15,6 +15,7 @@ use super::debug::DebugSource;
 use super::failures::Failure;
 use super::networks::NetworkConfig;
 use super::pauses::Pause;
+use super::snapshots::SnapshotSource;
 use super::triggers::TriggerConfig;
 use crate::devices::{CommandSource, PortConfig};
 
@@ -110,6 +111,8 @@ pub struct Config<'a> {
     pub debug: Option<DebugSource>,
     /// The samples to take of the run, if any are.
     pub profile: Option<ProfileSource>,
+    /// The snapshots to take of the run, if any are.
+    pub snapshots: Option<SnapshotSource>,
     /// Whether events inside the run are recorded, and how.
     pub timeline: Option<TimelineConfig>,
     /// When the run is to end before its end.

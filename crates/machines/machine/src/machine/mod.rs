@@ -26,6 +26,7 @@ mod round;
 mod run;
 mod sampling;
 mod slice;
+mod snapshots;
 mod stages;
 mod stops;
 mod timeline;
@@ -56,6 +57,7 @@ pub use debug::{DebugConfig, DebugSource};
 pub use failures::{Failure, FailureKind};
 pub use networks::NetworkConfig;
 pub use pauses::Pause;
+pub use snapshots::{Resumed, SnapshotConfig, SnapshotSource, TakeSnapshot};
 pub use triggers::{Trigger, TriggerConfig};
 
 /// After so many ticks of virtual time the user and the limits are looked at, in any sequence of
@@ -83,6 +85,8 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.pull_triggers();
+            self.take_snapshot()?;
+            self.turn += u64::from(self.has_begun());
             if let Some(ending) = self.debug_turn()? {
                 return Ok(ending);
             }

@@ -12,6 +12,7 @@ use super::debug::{Debug, DebugSource};
 use super::limits::Limits;
 use super::sampling::Sampler;
 use super::slice::{Begun, Slice};
+use super::snapshots::{SnapshotSource, Snapshots};
 use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::vcpu_pool::{ThreadSlice, VcpuPool};
@@ -37,6 +38,8 @@ pub(super) struct Run<'j> {
     pub(super) current: usize,
     /// The virtual time that everything has reached (ticks).
     pub(super) instant: u64,
+    /// The turn, counted since the commands have begun; 0 before.
+    pub(super) turn: u64,
     pub(super) virtual_limit: Option<Nanos>,
     pub(super) stop: Stop,
     /// Threads for several processors at once; None: they run in turn.
@@ -47,6 +50,10 @@ pub(super) struct Run<'j> {
     pub(super) debug: Option<Box<Debug>>,
     /// The branch that the run has become, if it has.
     pub(super) branching: Option<Box<Branching>>,
+    /// Tells when the commands begin which snapshots are taken, if any are.
+    pub(super) snapshot_source: Option<SnapshotSource>,
+    /// The snapshots, while they are taken.
+    pub(super) snapshots: Option<Box<Snapshots>>,
     /// Tells when the commands begin what is sampled, if anything is to be.
     pub(super) profile_source: Option<ProfileSource>,
     /// The samples, while the commands run.

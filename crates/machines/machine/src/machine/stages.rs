@@ -74,6 +74,7 @@ impl Run<'_> {
                     }
                     self.debug_begins()?;
                     self.sampling_begins()?;
+                    self.snapshots_begin();
                 }
             }
             AgentEvent::Exited(status) => {

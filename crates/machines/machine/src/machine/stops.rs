@@ -15,7 +15,7 @@ const NO_PLACE: &str = "going back finds at most four breakpoints and watchpoint
 const ANOTHER: &str = "the run has not repeated itself: this is another moment than the one before";
 
 impl Run<'_> {
-    /// The commands have begun: a debugger may take hold of the run.
+    /// The commands have begun, or go on from a snapshot: a debugger may take hold of the run.
     pub(super) fn debug_begins(&mut self) -> Result<(), Error> {
         let Some(config) = self.debug_source.take().and_then(|source| source()) else {
             return Ok(());
@@ -24,7 +24,7 @@ impl Run<'_> {
         if self.pool.is_some() || vcpus.any(|vcpu| vcpu.debug().is_none()) {
             return Err(Error::Limit(NO_DEBUGGER.into()));
         }
-        let mut debug = Box::new(Debug::new(config)?);
+        let mut debug = Box::new(Debug::new(config, self.turn)?);
         if let Some(trigger) = debug.moment.as_ref().and_then(debug::trigger) {
             for machine in &mut self.machines {
                 if trigger.listens_to(machine.number) {
@@ -43,6 +43,10 @@ impl Run<'_> {
                 debug.debuggee.wait_for(&mut self.machines, &self.processors, address);
             }
             _ => {}
+        }
+        if let (Some(replay), true) = (&mut debug.replay, self.turn > 0) {
+            let machine = self.processors[self.current].0;
+            replay.look(&debug.debuggee, &mut self.machines[machine], self.current);
         }
         if let Some(replay) = &debug.replay {
             debug.session.came(&replay.plan.incoming);
@@ -63,7 +67,7 @@ impl Run<'_> {
     /// Stops where a debugger wants it, before the next turn. How the run ended, if it did.
     pub(super) fn debug_turn(&mut self) -> Result<Option<Ending>, Error> {
         let Some(debug) = &mut self.debug else { return Ok(None) };
-        debug.turn += 1;
+        debug.turn = self.turn;
         if let Some(replay) = &debug.replay {
             let end = replay.plan.goal.end();
             return match end.turn.cmp(&debug.turn) {

@@ -1,5 +1,6 @@
 //! `stasis run`: one experiment from its words to its report.
 
+pub mod snapshots;
 pub mod stdin;
 
 use std::path::{Path, PathBuf};
@@ -56,9 +57,10 @@ fn whole(
     let power_cut = arguments.power_cut;
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let interval = arguments.profile.as_deref().map(interval).transpose()?;
+    let snapshots = arguments.snapshots.snapshotted()?;
     let (mut experiment, base) = joined(arguments)?;
     change(&mut experiment);
-    if interval.is_some() && experiment.engine == Engine::Auto {
+    if (interval.is_some() || snapshots.is_some()) && experiment.engine == Engine::Auto {
         experiment.engine = Engine::Exact;
     }
     let (debugged, stop) = match debugger {
@@ -86,7 +88,7 @@ fn whole(
         }
         None => {
             let mut runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
-            runner = runner.profiled(profiled.as_ref());
+            runner = runner.profiled(profiled.as_ref()).snapshots(snapshots);
             if let Some(debugged) = debugged {
                 runner = runner.debugged(debugged);
             }

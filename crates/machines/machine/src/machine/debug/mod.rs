@@ -64,11 +64,13 @@ pub(super) struct Debug {
 }
 
 impl Debug {
+    /// The hold on a run that has come to this turn.
+    ///
     /// # Errors
     /// If the run is to repeat one by a plan that cannot be read.
-    pub(super) fn new(config: DebugConfig) -> Result<Self, Error> {
+    pub(super) fn new(config: DebugConfig, turn: u64) -> Result<Self, Error> {
         let DebugConfig { job, branch, wire } = config;
-        let replay = job.again.as_deref().map(Replay::new).transpose()?;
+        let replay = job.again.as_deref().map(|plan| Replay::new(plan, turn)).transpose()?;
         let hello = replay.as_ref().map(|replay| replay.plan.hello.clone());
         Ok(Self {
             debuggee: Debuggee::default(),
@@ -76,7 +78,7 @@ impl Debug {
             moment: replay.is_none().then_some(job.moment),
             due: None,
             wanted: false,
-            turn: 0,
+            turn,
             entered: 0,
             replay,
             branch,

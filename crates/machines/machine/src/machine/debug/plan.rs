@@ -2,8 +2,9 @@
 //! is to stop.
 //!
 //! A run is a function of its experiment, and a stop changes nothing in it. So *back* is forward
-//! again from the beginning: one run finds the last stop before the present one, where that is not
-//! known, and one more goes there.
+//! again from the beginning, or from a snapshot: one run finds the last stop before the present one,
+//! where that is not known, and one more goes there. Where there is none after a snapshot, the next
+//! run looks before it.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,19 @@ pub(in super::super) struct Position {
 impl Position {
     /// When the commands begin.
     pub const BEGIN: Self = Self { turn: 1, part: Part::Before, tick: 0, place: 0, rip: None };
+
+    /// Just before the turn that follows `turn`, at the processor at `place`.
+    pub fn after(turn: u64, place: usize) -> Self {
+        Self { turn: turn + 1, place, ..Self::BEGIN }
+    }
+
+    /// A run that comes to the place has begun before this turn.
+    pub fn first_turn(&self) -> u64 {
+        match self.part {
+            Part::Before => self.turn.saturating_sub(1),
+            Part::Entry | Part::Within | Part::End => self.turn,
+        }
+    }
 }
 
 /// The stop that a run is to find before it comes to where another stood.

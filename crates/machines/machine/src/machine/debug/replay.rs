@@ -15,6 +15,8 @@ pub(in super::super) struct Replay {
     found: Option<(Position, Why)>,
     /// The watched bytes as they were seen last.
     values: [Option<u64>; WATCHES],
+    /// The turn of the snapshot from which the run has begun; 0, if from none.
+    begun: u64,
 }
 
 /// The effect of a processor's event on a run that repeats one.
@@ -33,11 +35,11 @@ pub(in super::super) enum Passed {
 impl Replay {
     /// # Errors
     /// If the plan cannot be read.
-    pub(in super::super) fn new(bytes: &[u8]) -> Result<Self, Error> {
+    pub(in super::super) fn new(bytes: &[u8], begun: u64) -> Result<Self, Error> {
         let plan = serde_json::from_slice(bytes).map_err(|error| {
             Error::Limit(format!("the plan of a repetition cannot be read: {error}"))
         })?;
-        Ok(Self { plan, found: None, values: [None; WATCHES] })
+        Ok(Self { plan, found: None, values: [None; WATCHES], begun })
     }
 
     /// The processor at `place` was in guest mode in this turn, between these times (ticks).
@@ -100,6 +102,19 @@ impl Replay {
         Passed::Lifted(linear)
     }
 
+    /// The run begins with the watched bytes as they are at the processor at `place`.
+    pub(in super::super) fn look(
+        &mut self,
+        debuggee: &Debuggee,
+        machine: &mut Machine,
+        place: usize,
+    ) {
+        for watched in &self.plan.watchpoints {
+            let value = debuggee.value(machine, place, watched.address, watched.length);
+            self.values[watched.slot] = value;
+        }
+    }
+
     /// Whether a watched store has changed anything; gdb takes one that has not for none.
     fn changed(
         &mut self,
@@ -115,10 +130,16 @@ impl Replay {
         before.is_none() || before != value
     }
 
-    /// The plan of the next run: it goes to what this one has found.
+    /// The plan of the next run: it goes to what this one has found, or looks before the snapshot
+    /// from which this one has begun.
     pub(in super::super) fn next(mut self) -> Plan {
-        let (there, why) = self.found.unwrap_or((Position::BEGIN, Why::Begin));
-        self.plan.goal = Goal::Go(there, why);
+        self.plan.goal = match (self.found, self.begun, &self.plan.goal) {
+            (Some((there, why)), ..) => Goal::Go(there, why),
+            (None, turn, Goal::Find(back, present)) if turn > 0 => {
+                Goal::Find(*back, Position::after(turn, present.place))
+            }
+            (None, ..) => Goal::Go(Position::BEGIN, Why::Begin),
+        };
         self.plan
     }
 }

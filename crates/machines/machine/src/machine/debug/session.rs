@@ -90,7 +90,7 @@ impl Session {
         plan.hello.clone_from(&self.hello);
         plan.incoming = self.incoming.iter().copied().collect();
         match serde_json::to_vec(&plan) {
-            Ok(bytes) => self.wire.again(&bytes).to_string(),
+            Ok(bytes) => self.wire.again(&bytes, plan.goal.end().first_turn()).to_string(),
             Err(error) => error.to_string(),
         }
     }
@@ -321,7 +321,7 @@ mod tests {
             }
         }
 
-        fn again(&mut self, plan: &[u8]) -> io::Error {
+        fn again(&mut self, plan: &[u8], _turn: u64) -> io::Error {
             *self.plan.lock().unwrap() = plan.to_vec();
             io::Error::other("it is a test")
         }

@@ -7,12 +7,14 @@
 //! one that has saved it too, so that all start from the same state.
 
 use crate::qemu::{Purpose, Qemu};
+use crate::snapshots::{read_all, Chain};
 use crate::{Error, Host};
 use serde_json::json;
 use stasis_qemu_vm::qmp::{Qmp, QmpError};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
@@ -72,10 +74,26 @@ impl Machine {
     /// Continues the paused machine. A short job may have ended before QEMU answers: its events, or
     /// their absence, are in the event stream.
     fn cont(mut self) -> Result<Self, Error> {
+        self.go_on()?;
+        Ok(self)
+    }
+
+    /// The same, where it is continued once more.
+    pub(crate) fn go_on(&mut self) -> Result<(), Error> {
         match self.qmp.execute("cont", json!({})) {
-            Ok(_) | Err(QmpError::Closed) => Ok(self),
+            Ok(_) | Err(QmpError::Closed) => Ok(()),
             Err(error) => Err(convert(error, "start", MAX_MOVE, &mut self.qemu)),
         }
+    }
+
+    /// Writes `pages` to the memory of a machine that is paused.
+    fn put(mut self, pages: &Chain) -> Result<Self, Error> {
+        let origin = locate(&mut self.qmp, 0);
+        let origin = origin.map_err(|error| convert(error, "start", MAX_MOVE, &mut self.qemu))?;
+        let folders = pages.folders.iter().map(|folder| folder.as_path());
+        read_all(folders, |offset, page| self.memory.write_all_at(page, origin + offset))
+            .map_err(Error::system("restore a snapshot's memory"))?;
+        Ok(self)
     }
 
     /// Takes the inner side's message about the place of its buffer, below the memory that QEMU
@@ -103,7 +121,30 @@ pub(crate) fn make_folder(host: &Host, folder: &Path) -> Result<(), Error> {
 /// The state of the machine that runs in `folder`, once it has paused itself; it is to
 /// be killed then. `limit`: how long it may take to get there.
 pub(crate) fn save(qmp: &mut Qmp, folder: &Path, limit: Duration) -> Result<Vec<u8>, QmpError> {
-    qmp.wait(limit, |event, _| (event == "GUEST_PANICKED").then_some(()))?;
+    wait_for_pause(qmp, limit)?;
+    take_state(qmp, folder)
+}
+
+fn wait_for_pause(qmp: &mut Qmp, limit: Duration) -> Result<(), QmpError> {
+    qmp.wait(limit, |event, _| (event == "GUEST_PANICKED").then_some(()))
+}
+
+/// Waits until `machine` has paused itself.
+pub(crate) fn paused(machine: &mut Machine) -> Result<(), Error> {
+    let paused = wait_for_pause(&mut machine.qmp, MAX_MOVE);
+    paused.map_err(|error| convert(error, "pause", MAX_MOVE, &mut machine.qemu))
+}
+
+/// The state of the paused machine that runs in `folder`; it may be continued then.
+pub(crate) fn state(machine: &mut Machine, folder: &Path) -> Result<Vec<u8>, Error> {
+    let taken = take_state(&mut machine.qmp, folder);
+    let state = taken.map_err(|error| convert(error, "pause", MAX_MOVE, &mut machine.qemu))?;
+    let socket = folder.join("save");
+    fs::remove_file(&socket).map_err(Error::io("cannot remove", &socket))?;
+    Ok(state)
+}
+
+fn take_state(qmp: &mut Qmp, folder: &Path) -> Result<Vec<u8>, QmpError> {
     // The socket's path may be too long; below /proc it never is.
     let handle = File::open(folder).map_err(|_| QmpError::Closed)?;
     let socket = format!("/proc/self/fd/{}/save", handle.as_raw_fd());
@@ -143,26 +184,30 @@ fn ignore_shared(qmp: &mut Qmp) -> Result<(), QmpError> {
     qmp.execute("migrate-set-capabilities", json!({ "capabilities": capabilities })).map(drop)
 }
 
-/// Starts the machine saved in `folder`, for `purpose`, up to the instruction at
-/// which it was saved.
+/// Starts the machine saved in `folder`, for `purpose`, up to the instruction at which it was saved,
+/// where its memory has these `pages` beside those of the file `ram`.
 pub(crate) fn restore(
     host: &Host,
     folder: &Path,
     purpose: &Purpose,
     log: &Path,
     stopped: &(dyn Fn() -> bool + Sync),
+    pages: Option<&Chain>,
 ) -> Result<Machine, Error> {
     let path = folder.join("place");
     let place = fs::read_to_string(&path).map_err(Error::io("cannot read", &path))?;
     let place = place.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    Machine::start(host, purpose, folder, log, stopped, |qmp| {
+    let started = Machine::start(host, purpose, folder, log, stopped, |qmp| {
         ignore_shared(qmp)?;
         // QEMU runs in the machine's folder, so no path needs quoting.
         qmp.execute("migrate-incoming", json!({ "uri": "exec:cat state" }))?;
         qmp.migrated(MAX_MOVE)?;
         locate(qmp, place.unwrap_or_default())
-    })?
-    .cont()
+    })?;
+    match pages {
+        Some(pages) => started.put(pages)?.cont(),
+        None => started.cont(),
+    }
 }
 
 /// Where QEMU has the machine's memory at the physical address `place`.

@@ -1,0 +1,138 @@
+//! The snapshots of one run: a folder with what they all begin from, and a folder for each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kept::Kept;
+use stasis_run_events::Instant;
+use crate::Error;
+
+/// The files of a kept machine that a set begins from.
+const BASE: [&str; 5] = ["ram", "state", "place", "firmware", "told"];
+/// The name of a snapshot's description in its folder.
+const ABOUT: &str = "about.json";
+/// How the name of a snapshot's folder ends while that is made.
+const NEW: &str = "new";
+
+/// Where a job begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum From {
+    /// At its beginning.
+    #[default]
+    Begin,
+    /// At the last snapshot of which no processor had come to this time (ns since the commands have
+    /// begun).
+    Before(u64),
+    /// At the last snapshot before this turn.
+    Turn(u64),
+    /// At the last snapshot.
+    Last,
+}
+
+impl From {
+    fn allows(self, instant: &Instant) -> bool {
+        match self {
+            Self::Begin => false,
+            Self::Before(time) => instant.ahead < time,
+            Self::Turn(turn) => instant.turn < turn,
+            Self::Last => true,
+        }
+    }
+}
+
+/// Description of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct About {
+    pub instant: Instant,
+    /// The snapshot whose pages this one changes, by its time; the base's, where there is none.
+    pub parent: Option<u64>,
+}
+
+/// The snapshots of a run.
+pub(crate) struct Set {
+    kept: Kept,
+}
+
+/// The way to a snapshot: folders, the last one's first.
+pub(crate) struct Chain {
+    pub instant: Instant,
+    pub folders: Vec<PathBuf>,
+}
+
+impl Set {
+    pub(crate) fn new(kept: Kept) -> Self {
+        Self { kept }
+    }
+
+    /// Makes the folder of a set whose run begins as the machine in `base` is kept.
+    pub(crate) fn make(folder: &Path, base: &Path) -> Result<(), Error> {
+        fs::create_dir_all(folder).map_err(Error::io("cannot create", folder))?;
+        // Nobody writes to the memory of a kept machine.
+        BASE.iter().try_for_each(|name| link(&base.join(name), &folder.join(name)))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.kept.folder
+    }
+
+    /// The folder of the snapshot at this time (ns).
+    pub(super) fn snapshot(&self, at: u64) -> PathBuf {
+        self.folder().join(at.to_string())
+    }
+
+    /// The same, while it is made.
+    pub(super) fn new_snapshot(&self, at: u64) -> PathBuf {
+        self.snapshot(at).with_extension(NEW)
+    }
+
+    pub(super) fn write_about(folder: &Path, about: &About) -> Result<(), Error> {
+        let path = folder.join(ABOUT);
+        let written = serde_json::to_vec(about).map_err(std::io::Error::other);
+        written.and_then(|bytes| fs::write(&path, bytes)).map_err(Error::io("cannot write", &path))
+    }
+
+    fn about(&self, at: u64) -> Result<About, Error> {
+        let path = self.snapshot(at).join(ABOUT);
+        let read = fs::read(&path).map_err(Error::io("cannot read", &path))?;
+        let read = serde_json::from_slice(&read).map_err(std::io::Error::other);
+        read.map_err(Error::io("cannot read", &path))
+    }
+
+    /// The snapshot at which a job begins that is to begin `from` there, if one is.
+    pub(crate) fn find(&self, from: From) -> Result<Option<Chain>, Error> {
+        let times = crate::kept::entries(self.folder()).filter_map(|path| {
+            let name = path.file_name()?.to_str()?;
+            name.parse::<u64>().ok()
+        });
+        let mut found: Option<Instant> = None;
+        for at in times.filter(|_| from != From::Begin) {
+            let instant = self.about(at)?.instant;
+            if from.allows(&instant) && found.is_none_or(|found| found.turn < instant.turn) {
+                found = Some(instant);
+            }
+        }
+        let Some(instant) = found else { return Ok(None) };
+        let (mut folders, mut next) = (Vec::new(), Some(instant.at));
+        while let Some(at) = next {
+            folders.push(self.snapshot(at));
+            // A parent was there before.
+            next = self.about(at)?.parent.filter(|parent| *parent < at);
+        }
+        Ok(Some(Chain { instant, folders }))
+    }
+
+    /// The events of a run up to the snapshot at the end of the chain, in order.
+    pub(crate) fn told(&self, chain: Option<&Chain>) -> Vec<PathBuf> {
+        let folders = chain.iter().flat_map(|chain| chain.folders.iter().rev());
+        let own = folders.map(|folder| folder.join("told"));
+        [self.folder().join("told")].into_iter().chain(own).collect()
+    }
+}
+
+/// A second name of a file that nobody changes.
+pub(crate) fn link(from: &Path, to: &Path) -> Result<(), Error> {
+    let linked = fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop));
+    linked.map_err(Error::io("cannot write", to))
+}
