@@ -25,7 +25,8 @@ impl Snapshotted {
     /// # Errors
     /// The engine does not repeat a run, or a part of the run lies outside it.
     pub(crate) fn check(&self, engine: Engine, plan: &RunPlan, has_terminal: bool) -> Result<()> {
-        if self.every.is_none() && self.from == From::Begin {
+        // Without need of them, one that cannot use any begins at its beginning.
+        if self.every.is_none() && !self.must {
             return Ok(());
         }
         if engine != Engine::Exact {

@@ -274,6 +274,17 @@ fn slowest(summary: Summary, drive: &str) -> Vec<SlowIo> {
 }
 
 /// The I/O in question, with its drive's name.
+/// When an I/O of the results in `folder` was delivered (ns since the commands began).
+///
+/// # Errors
+/// If the results cannot be read, or have no such drive or I/O.
+pub fn delivered(folder: &Path, drive: &str, order: u64) -> Result<Nanos, ReportError> {
+    let (_, io) = find(folder, &Which::Of(drive.to_owned(), order))?;
+    let summary = Summary::beside(folder);
+    let begun = summary.map_or(0.0, |summary| summary.boot_virtual_seconds * 1e9);
+    Ok(io.delivered.saturating_sub(begun.round() as Nanos))
+}
+
 fn find(folder: &Path, which: &Which) -> Result<(String, IoRecord), ReportError> {
     let mut ios = KeptIos::open(folder)?;
     let mut found: Option<IoRecord> = None;

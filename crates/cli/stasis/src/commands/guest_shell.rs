@@ -2,11 +2,8 @@
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use stasis_experiment::Experiment;
 use stasis_report::Ios;
 use stasis_runner::{Branched, Call, Results, Runner};
 use stasis_terminal::{stop_on_signals, Interactive, Terminal};
@@ -106,6 +103,7 @@ fn branch(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<ExitCo
     experiment.wall_limit = None;
     let stop = stop_on_signals()?;
     let symbols = symbols::of_guest(&experiment, &base, &stop)?;
+    let snapshot = moment.snapshot(stopped.results.as_deref());
     let is_alone = command.is_empty();
     let mut branched = Branched {
         at: moment.moment(Some(&symbols))?,
@@ -115,7 +113,8 @@ fn branch(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<ExitCo
         terminal: None,
     };
     let start = |branched: &Branched, observer: &mut dyn stasis_runner::Observer| {
-        go(&experiment, &base, &stop, ios, branched, observer)
+        let runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
+        runner.snapshots(Some(snapshot)).branched(branched).run(observer)
     };
     // A command whose output goes elsewhere needs no terminal.
     let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
@@ -142,18 +141,6 @@ fn branch(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<ExitCo
         true => Ok(ExitCode::from(run.status)),
         false => bail!("the moment has not come: the run ended before, with status {}", run.status),
     }
-}
-
-fn go(
-    experiment: &Experiment,
-    base: &std::path::Path,
-    stop: &Arc<AtomicBool>,
-    ios: Ios,
-    branched: &Branched,
-    observer: &mut dyn stasis_runner::Observer,
-) -> Result<Results> {
-    let runner = Runner::new(experiment).base(base).stop(stop).ios(ios);
-    runner.branched(branched).run(observer)
 }
 
 /// The places in the guest's kernel by which its agent is called.

@@ -1,9 +1,12 @@
 //! A moment of a run.
 
+use std::path::Path;
+
 use anyhow::{anyhow, Result};
 use stasis_block::units;
+use stasis_report::why;
 use stasis_run_events::Moment;
-use stasis_runner::At;
+use stasis_runner::{At, From, Snapshotted};
 
 use super::symbols::Symbols;
 
@@ -52,6 +55,23 @@ impl MomentArguments {
     /// The function whose call it is.
     fn function(&self) -> Option<&str> {
         self.at_function.as_deref().or(self.at_panic.then_some(PANIC))
+    }
+
+    /// The snapshot at which a run begins that goes to the moment; `results` are those of the same run,
+    /// if there are any.
+    pub fn snapshot(&self, results: Option<&Path>) -> Snapshotted {
+        let before = match (&self.at, &self.at_io, results) {
+            (Some(time), ..) => units::parse_duration(time).ok(),
+            (_, Some((drive, order)), Some(results)) => why::delivered(results, drive, *order).ok(),
+            _ => None,
+        };
+        let from = match before {
+            Some(time) => From::Before(time),
+            // A run ends with either.
+            None if self.at_end || self.is_panic() => From::Last,
+            None => From::Begin,
+        };
+        Snapshotted { every: None, from, must: false }
     }
 
     /// The moment; `symbols` are the kernel's, where that names a function.

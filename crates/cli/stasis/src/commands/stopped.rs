@@ -1,17 +1,20 @@
 //! The run that goes to a moment.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use tempfile::TempDir;
 
 use super::archive::{Made, Origin, Parse, RunAgain};
+use super::run::snapshots::SnapshotArguments;
 use crate::arguments::RunArguments;
 
 /// The run that goes to a moment: that of the words, or that of results.
 pub struct Stopped {
     pub run: RunAgain,
+    /// The results of that run, if they were named.
+    pub results: Option<PathBuf>,
     /// The folder of results that nobody named.
     _folder: Option<TempDir>,
 }
@@ -20,6 +23,11 @@ impl Stopped {
     /// Of the words of a run, of which the experiment may be a folder of results; `parse` reads
     /// command lines. `kept`: the results of a run of words have a folder in any case.
     pub fn of(words: &RunArguments, parse: Parse, kept: bool) -> Result<Self> {
+        ensure!(
+            words.snapshots == SnapshotArguments::default(),
+            "--snapshots and --from are for `stasis run`: a moment is reached from the snapshots that \
+             such a run has left"
+        );
         let results = words.experiment.as_ref().filter(|path| path.is_dir());
         let (mut run, named) = match results {
             Some(results) => (Self::again(words, results, parse)?, false),
@@ -34,7 +42,9 @@ impl Stopped {
         };
         let own = folder.as_ref().map(|folder| folder.path().join("results"));
         run.arguments.results = words.results.clone().or(own);
-        Ok(Self { run, _folder: folder })
+        // What gdb or a shell changes is no part of the run.
+        run.arguments.snapshots = SnapshotArguments::default();
+        Ok(Self { run, results: results.cloned(), _folder: folder })
     }
 
     /// The run of a folder of results.

@@ -109,7 +109,8 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
     };
     let run = stopped.run.arguments.clone();
     let complete = |experiment: &mut Experiment| stopped.complete(experiment);
-    let status = super::run::debugged(run, stdin, quiet, complete, (&debugged, stop));
+    let snapshot = arguments.moment.snapshot(stopped.results.as_deref());
+    let status = super::run::debugged(run, stdin, quiet, complete, (&debugged, snapshot, stop));
     let mut wire = wire.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !wire.was_there && status.is_ok() {
         eprintln!("stasis: the moment has not come: the run ended before");

@@ -12,7 +12,7 @@ use anyhow::{anyhow, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
 use stasis_experiment::{Engine, Experiment, ExperimentError};
-use stasis_runner::{Debugged, Profiled, Runner};
+use stasis_runner::{Debugged, Profiled, Runner, Snapshotted};
 use stasis_terminal::{stop_on_signals, Terminal};
 
 use super::symbols;
@@ -24,13 +24,13 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
     changed(arguments, stdin::Source::Own, quiet, |_| ())
 }
 
-/// The same, where a debugger takes hold of the run.
+/// The same, where a debugger takes hold of the run, which may begin at a snapshot.
 pub(super) fn debugged(
     arguments: RunArguments,
     stdin: stdin::Source,
     quiet: bool,
     change: impl FnOnce(&mut Experiment),
-    debugger: (&Debugged, Arc<AtomicBool>),
+    debugger: (&Debugged, Snapshotted, Arc<AtomicBool>),
 ) -> Result<ExitCode> {
     whole(arguments, stdin, quiet, change, Some(debugger))
 }
@@ -50,7 +50,7 @@ fn whole(
     stdin: stdin::Source,
     quiet: bool,
     change: impl FnOnce(&mut Experiment),
-    debugger: Option<(&Debugged, Arc<AtomicBool>)>,
+    debugger: Option<(&Debugged, Snapshotted, Arc<AtomicBool>)>,
 ) -> Result<ExitCode> {
     let (show_console, ios, timeline) =
         (arguments.machine.console, arguments.ios, arguments.timeline);
@@ -63,9 +63,9 @@ fn whole(
     if (interval.is_some() || snapshots.is_some()) && experiment.engine == Engine::Auto {
         experiment.engine = Engine::Exact;
     }
-    let (debugged, stop) = match debugger {
-        Some((debugged, stop)) => (Some(debugged), stop),
-        None => (None, stop_on_signals()?),
+    let (debugged, snapshots, stop) = match debugger {
+        Some((debugged, snapshot, stop)) => (Some(debugged), Some(snapshot), stop),
+        None => (None, snapshots, stop_on_signals()?),
     };
     let profiled = match interval {
         Some(interval) => Some(profiled(&experiment, &base, &stop, interval)?),
