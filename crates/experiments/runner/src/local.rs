@@ -261,9 +261,11 @@ pub fn run(
                 let commands = take(instant).map_err(std::io::Error::other)?;
                 Ok(commands.map(|Commands { debug, branch, snapshots, .. }| Resumed {
                     every: snapshots,
-                    debug: debug
-                        .zip(wire.take())
-                        .map(|(job, wire)| DebugConfig { job, branch, wire }),
+                    debug: debug.zip(wire.take()).map(|(job, wire)| DebugConfig {
+                        job,
+                        branch,
+                        wire,
+                    }),
                 }))
             });
             Some(SnapshotConfig { every: Some(commands.snapshots?), take })

@@ -2,7 +2,7 @@
 
 use anyhow::{bail, Result};
 use stasis_block::clock::Nanos;
-use stasis_emulated_host::From;
+use stasis_emulated_host::StartAt;
 use stasis_experiment::Engine;
 use stasis_media::MediumSpec;
 
@@ -14,7 +14,7 @@ pub struct Snapshotted {
     /// Virtual time between two that it takes (ns), if it does.
     pub every: Option<Nanos>,
     /// Where it begins.
-    pub from: From,
+    pub from: StartAt,
     /// Whether it begins there or not at all.
     pub must: bool,
 }

@@ -5,8 +5,8 @@ use crate::kept::{Kept, Key, Store};
 use crate::qemu::{machine, JobFiles, Purpose};
 use crate::relay::{pump, Sent, Started};
 use crate::saved::{convert, make_folder, restore, save, write, Machine, MAX_MOVE};
-use crate::snapshots::{copy, link, read_all, Recorder, Set, Snapshots};
-use crate::{Control, Error, Host, Job};
+use crate::snapshots::{copy, link, read_all, Recorder, Set};
+use crate::{Control, Error, Host, Job, Snapshots};
 use stasis_qemu_vm::process::find_qemu;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -80,11 +80,7 @@ impl Start<'_> {
         Ok(None)
     }
 
-    fn restore(
-        &self,
-        kept: &Kept,
-        stopped: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Started, Error> {
+    fn restore(&self, kept: &Kept, stopped: &(dyn Fn() -> bool + Sync)) -> Result<Started, Error> {
         let told = vec![kept.folder.join("told")];
         let purpose = Purpose::Restore { job: self.files, shares: false, resume: None };
         let machine = restore(self.host, &kept.folder, &purpose, self.log, stopped, None)?;

@@ -1,7 +1,6 @@
 //! The parts of a software host, and the limits of a run in it.
 
 use crate::executable::check_static;
-use crate::snapshots::Snapshots;
 use crate::Error;
 use stasis_channel::SharedKeyboard;
 use stasis_network::SharedOutside;
@@ -48,6 +47,34 @@ pub struct Job {
     pub keeps: bool,
     /// Snapshots of the job, under [`Mode::Exact`], where its machine may be kept.
     pub snapshots: Option<Snapshots>,
+}
+
+/// Where a job begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StartAt {
+    /// At its beginning.
+    #[default]
+    Begin,
+    /// At the last snapshot of which no processor had come to this time (ns since the commands have
+    /// begun).
+    Before(u64),
+    /// At the last snapshot before this turn.
+    Turn(u64),
+    /// At the last snapshot.
+    Last,
+}
+
+/// What a job wants of snapshots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshots {
+    /// Everything that the run depends on beside its machine.
+    pub identity: Vec<u8>,
+    /// Whether those are stored that the inner side takes ([`crate::inside::snapshot`]).
+    pub records: bool,
+    /// Where the job begins.
+    pub from: StartAt,
+    /// Whether it begins there or not at all; else at its beginning, where there is no such snapshot.
+    pub must: bool,
 }
 
 impl Job {

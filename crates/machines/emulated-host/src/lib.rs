@@ -46,8 +46,7 @@ mod snapshots;
 
 pub use cache::{forget_kernel, forget_machines, kept, Kind};
 pub use error::Error;
-pub use host::{Control, Host, Input, Job, Mode, PassedDrive, Source};
+pub use host::{Control, Host, Input, Job, Mode, PassedDrive, Snapshots, Source, StartAt};
 pub use prepare::{prepare, Kernel};
 pub use requirements::{requirements, Requirements};
 pub use run::{boot, run};
-pub use snapshots::{From, Snapshots};

@@ -65,7 +65,9 @@ impl Purpose<'_> {
     fn saves(&self) -> bool {
         matches!(
             self,
-            Self::Build { .. } | Self::Exact { save: true, .. } | Self::Restore { shares: true, .. }
+            Self::Build { .. }
+                | Self::Exact { save: true, .. }
+                | Self::Restore { shares: true, .. }
         )
     }
 }

@@ -5,8 +5,7 @@ use crate::qemu::{JobFiles, Purpose};
 use crate::relay::{relay, Ended, Started};
 use crate::repeats::Repeats;
 use crate::saved::restore;
-use crate::snapshots::{From, Snapshots};
-use crate::{linux, prepare, Control, Error, Host, Input, Job, Kernel, Mode};
+use crate::{linux, prepare, Control, Error, Host, Input, Job, Kernel, Mode, Snapshots, StartAt};
 use stasis_qemu_vm::process::find_qemu;
 use stasis_run_events::{EventSink, RunEvent};
 use std::fs;
@@ -62,8 +61,12 @@ fn again(
     let mut job = job.clone();
     if let Some(snapshots) = &mut job.snapshots {
         // What a debugger changes is not the run's.
-        *snapshots =
-            Snapshots { from: From::Turn(turn), records: false, must: false, ..snapshots.clone() };
+        *snapshots = Snapshots {
+            from: StartAt::Turn(turn),
+            records: false,
+            must: false,
+            ..snapshots.clone()
+        };
     }
     ready(&host, &job, files, control, &mut |_, _| ())
 }

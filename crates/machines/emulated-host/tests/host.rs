@@ -369,7 +369,8 @@ fn kept(_: &Path) {
     for word in ["one", "two", "three", "four", "five"] {
         file.as_file_mut().set_len(0).unwrap();
         file.as_file_mut().write_all_at(word.as_bytes(), 0).unwrap();
-        let job = Job { machine: "later".into(), later: word.into(), keeps: true };
+        let (machine, later) = ("later".into(), word.into());
+        let job = Job { machine, later, keeps: true, snapshots: None };
         let mut events = Collector::default();
         run(&host, &job, &mut events, &Control::default(), &mut |_, _| {}).unwrap();
         assert_eq!(events.output, format!("before\n{word} {word}"));

@@ -58,6 +58,7 @@ fn main() {
         outside: None,
         debug: None,
         profile: None,
+        snapshots: None,
         quantum: 20_000,
         threads: 1,
         virtual_limit: None,

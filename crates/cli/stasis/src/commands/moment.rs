@@ -6,7 +6,7 @@ use anyhow::{anyhow, Result};
 use stasis_block::units;
 use stasis_report::why;
 use stasis_run_events::Moment;
-use stasis_runner::{At, From, Snapshotted};
+use stasis_runner::{At, Snapshotted, StartAt};
 
 use super::symbols::Symbols;
 
@@ -66,10 +66,10 @@ impl MomentArguments {
             _ => None,
         };
         let from = match before {
-            Some(time) => From::Before(time),
+            Some(time) => StartAt::Before(time),
             // A run ends with either.
-            None if self.at_end || self.is_panic() => From::Last,
-            None => From::Begin,
+            None if self.at_end || self.is_panic() => StartAt::Last,
+            None => StartAt::Begin,
         };
         Snapshotted { every: None, from, must: false }
     }

@@ -28,6 +28,7 @@ mod repeat;
 mod replay;
 mod root;
 mod shell;
+mod snapshots;
 mod suite;
 mod support;
 mod tenants;

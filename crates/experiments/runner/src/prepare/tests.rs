@@ -76,6 +76,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         debugged: None,
         branched: None,
         profiled: None,
+        snapshots: None,
         trace: None,
         timeline: false,
         observer: &observer,

@@ -11,26 +11,4 @@ mod set;
 
 pub(crate) use pages::{copy, read_all};
 pub(crate) use record::Recorder;
-pub use set::From;
 pub(crate) use set::{link, Chain, Set};
-
-use std::path::Path;
-
-/// What a job wants of snapshots.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshots {
-    /// Everything that the run depends on beside its machine.
-    pub identity: Vec<u8>,
-    /// Whether those are stored that the inner side takes ([`crate::inside::snapshot`]).
-    pub records: bool,
-    /// Where the job begins.
-    pub from: From,
-    /// Whether it begins there or not at all; else at its beginning, where there is no such snapshot.
-    pub must: bool,
-}
-
-/// Bytes of the pages in a set.
-fn bytes(folder: &Path) -> u64 {
-    let pages = crate::kept::entries(folder).map(|path| path.join("pages"));
-    pages.filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum()
-}

@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::pages::{write_changed, Digests};
-use super::set::{About, Set};
+use super::set::{bytes, About, Set};
 use crate::fd::try_lock;
-use stasis_run_events::Instant;
 use crate::saved::{paused, state, Machine};
 use crate::Error;
+use stasis_run_events::Instant;
 
 /// Limit on the bytes of the pages of a run's snapshots: no more are taken then.
 const MAX_SET: u64 = 4 << 30;
@@ -50,7 +50,7 @@ impl Recorder {
         digests.look(&ram, |_, _| Ok(())).map_err(Error::system("read the machine's memory"))?;
         let told = new_told(folder)?;
         let folder = folder.to_owned();
-        let stored = super::bytes(set.folder());
+        let stored = bytes(set.folder());
         Ok(Some(Self { set, _lock: lock, folder, ram, digests, parent, told, stored }))
     }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::kept::Kept;
+use crate::{Error, StartAt};
 use stasis_run_events::Instant;
-use crate::Error;
 
 /// The files of a kept machine that a set begins from.
 const BASE: [&str; 5] = ["ram", "state", "place", "firmware", "told"];
@@ -15,32 +15,6 @@ const BASE: [&str; 5] = ["ram", "state", "place", "firmware", "told"];
 const ABOUT: &str = "about.json";
 /// How the name of a snapshot's folder ends while that is made.
 const NEW: &str = "new";
-
-/// Where a job begins.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum From {
-    /// At its beginning.
-    #[default]
-    Begin,
-    /// At the last snapshot of which no processor had come to this time (ns since the commands have
-    /// begun).
-    Before(u64),
-    /// At the last snapshot before this turn.
-    Turn(u64),
-    /// At the last snapshot.
-    Last,
-}
-
-impl From {
-    fn allows(self, instant: &Instant) -> bool {
-        match self {
-            Self::Begin => false,
-            Self::Before(time) => instant.ahead < time,
-            Self::Turn(turn) => instant.turn < turn,
-            Self::Last => true,
-        }
-    }
-}
 
 /// Description of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,15 +75,15 @@ impl Set {
     }
 
     /// The snapshot at which a job begins that is to begin `from` there, if one is.
-    pub(crate) fn find(&self, from: From) -> Result<Option<Chain>, Error> {
+    pub(crate) fn find(&self, from: StartAt) -> Result<Option<Chain>, Error> {
         let times = crate::kept::entries(self.folder()).filter_map(|path| {
             let name = path.file_name()?.to_str()?;
             name.parse::<u64>().ok()
         });
         let mut found: Option<Instant> = None;
-        for at in times.filter(|_| from != From::Begin) {
+        for at in times.filter(|_| from != StartAt::Begin) {
             let instant = self.about(at)?.instant;
-            if from.allows(&instant) && found.is_none_or(|found| found.turn < instant.turn) {
+            if allows(from, &instant) && found.is_none_or(|found| found.turn < instant.turn) {
                 found = Some(instant);
             }
         }
@@ -129,6 +103,22 @@ impl Set {
         let own = folders.map(|folder| folder.join("told"));
         [self.folder().join("told")].into_iter().chain(own).collect()
     }
+}
+
+/// Whether a job that begins `from` there may begin at the snapshot of `instant`.
+fn allows(from: StartAt, instant: &Instant) -> bool {
+    match from {
+        StartAt::Begin => false,
+        StartAt::Before(time) => instant.ahead < time,
+        StartAt::Turn(turn) => instant.turn < turn,
+        StartAt::Last => true,
+    }
+}
+
+/// Bytes of the pages in a set.
+pub(super) fn bytes(folder: &Path) -> u64 {
+    let pages = crate::kept::entries(folder).map(|path| path.join("pages"));
+    pages.filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum()
 }
 
 /// A second name of a file that nobody changes.

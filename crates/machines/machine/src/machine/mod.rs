@@ -85,7 +85,10 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.pull_triggers();
-            self.take_snapshot()?;
+            if let Some(debug) = self.take_snapshot()? {
+                self.debug_source = Some(Box::new(move || Some(debug)));
+                self.debug_begins()?;
+            }
             self.turn += u64::from(self.has_begun());
             if let Some(ending) = self.debug_turn()? {
                 return Ok(ending);

@@ -74,7 +74,6 @@ impl Run<'_> {
                     }
                     self.debug_begins()?;
                     self.sampling_begins()?;
-                    self.snapshots_begin();
                 }
             }
             AgentEvent::Exited(status) => {

@@ -2,7 +2,7 @@
 
 use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
-use stasis_runner::{From, Snapshotted};
+use stasis_runner::{Snapshotted, StartAt};
 
 /// The word for the last snapshot.
 const LAST: &str = "last";
@@ -29,12 +29,12 @@ impl SnapshotArguments {
         let every = self.snapshots.as_deref().map(|word| time("--snapshots", word)).transpose()?;
         ensure!(every != Some(0), "--snapshots: 0s is no interval; 100ms is one");
         let from = match self.from.as_deref() {
-            None => From::Begin,
-            Some(LAST) => From::Last,
-            Some(word) => From::Before(time("--from", word)?),
+            None => StartAt::Begin,
+            Some(LAST) => StartAt::Last,
+            Some(word) => StartAt::Before(time("--from", word)?),
         };
-        let is_used = every.is_some() || from != From::Begin;
-        Ok(is_used.then_some(Snapshotted { every, from, must: from != From::Begin }))
+        let is_used = every.is_some() || from != StartAt::Begin;
+        Ok(is_used.then_some(Snapshotted { every, from, must: from != StartAt::Begin }))
     }
 }
 
@@ -56,10 +56,14 @@ mod tests {
             words.snapshots.snapshotted().map_err(|error| error.to_string())
         };
         assert_eq!(of(&[]), Ok(None));
-        let made = |every, from| Ok(Some(Snapshotted { every, from, must: from != From::Begin }));
-        assert_eq!(of(&["--snapshots=100ms"]), made(Some(100_000_000), From::Begin));
-        assert_eq!(of(&["--from=1.5s"]), made(None, From::Before(1_500_000_000)));
-        assert_eq!(of(&["--from=last", "--snapshots=1s"]), made(Some(1_000_000_000), From::Last));
+        let made =
+            |every, from| Ok(Some(Snapshotted { every, from, must: from != StartAt::Begin }));
+        assert_eq!(of(&["--snapshots=100ms"]), made(Some(100_000_000), StartAt::Begin));
+        assert_eq!(of(&["--from=1.5s"]), made(None, StartAt::Before(1_500_000_000)));
+        assert_eq!(
+            of(&["--from=last", "--snapshots=1s"]),
+            made(Some(1_000_000_000), StartAt::Last)
+        );
         for (word, begin) in [
             ("--snapshots=0s", "--snapshots: 0s is no interval"),
             ("--snapshots=x", "--snapshots: "),

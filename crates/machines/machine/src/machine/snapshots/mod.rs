@@ -1,0 +1,60 @@
+//! Snapshots of a run, each between two turns of its processors.
+//!
+//! To take one is the business of whoever runs this program: it stores the whole program, with the run
+//! in it. So a snapshot takes no time of the run, and the run goes on as if there had been none, here or
+//! in another program that continues from it.
+
+mod take;
+
+use std::io;
+
+use stasis_block::clock::Nanos;
+use stasis_run_events::Instant;
+
+use super::debug::DebugConfig;
+
+/// The snapshots to take of a run.
+pub struct SnapshotConfig {
+    /// Virtual time between two (ns); none are taken, where there is none.
+    pub every: Option<Nanos>,
+    /// Takes one.
+    pub take: TakeSnapshot,
+}
+
+/// Takes a snapshot at this instant. Returns what a run that continues from it is to do beside what it
+/// would do anyway; None in the run itself.
+pub type TakeSnapshot = Box<dyn FnMut(&Instant) -> io::Result<Option<Resumed>>>;
+
+/// The wishes of a run that continues from a snapshot.
+#[derive(Debug, Default)]
+pub struct Resumed {
+    /// Virtual time between two further snapshots (ns), if they are taken.
+    pub every: Option<Nanos>,
+    /// The debugger, if one takes hold of the run.
+    pub debug: Option<DebugConfig>,
+}
+
+/// Called when the commands begin: the snapshots to take of the run, if any are.
+pub type SnapshotSource = Box<dyn FnOnce() -> Option<SnapshotConfig>>;
+
+/// The snapshots of a run.
+pub(super) struct Snapshots {
+    config: SnapshotConfig,
+    /// When the next is due (ns since the commands have begun).
+    due: Nanos,
+}
+
+impl Snapshots {
+    fn new(config: SnapshotConfig) -> Self {
+        let mut snapshots = Self { config, due: 0 };
+        snapshots.plan(0);
+        snapshots
+    }
+
+    fn plan(&mut self, now: Nanos) {
+        self.due = match self.config.every {
+            Some(every) => (now / every.max(1) + 1).saturating_mul(every.max(1)),
+            None => Nanos::MAX,
+        };
+    }
+}

@@ -1,0 +1,47 @@
+//! When a run takes its snapshots.
+
+use stasis_run_events::Instant;
+
+use super::super::debug::DebugConfig;
+use super::super::run::Run;
+use super::Snapshots;
+use crate::error::Error;
+
+impl Run<'_> {
+    /// Whether the commands have begun.
+    pub(in super::super) fn has_begun(&self) -> bool {
+        self.turn > 0 || self.timeline.statistics.running
+    }
+
+    /// Takes a snapshot, if it is time for one and the run is what it would be by itself. Returns the
+    /// debugger of a run that continues from it, if one takes hold of that.
+    pub(in super::super) fn take_snapshot(&mut self) -> Result<Option<DebugConfig>, Error> {
+        if !self.has_begun() {
+            return Ok(None);
+        }
+        if let Some(config) = self.snapshot_source.take().and_then(|source| source()) {
+            self.snapshots = Some(Box::new(Snapshots::new(config)));
+        }
+        let Some(snapshots) = &self.snapshots else { return Ok(None) };
+        let scale = self.timeline.clock.scale();
+        let begun = self.timeline.statistics.started_virtual;
+        let at = scale.to_ns(self.instant).saturating_sub(begun);
+        let is_disturbed = self.debug.is_some() || self.branching.is_some();
+        if at < snapshots.due || is_disturbed || !self.timeline.statistics.running {
+            return Ok(None);
+        }
+        // What has happened so far is told before.
+        self.timeline.flush_records()?;
+        let ahead = scale.to_ns(self.last_idle().max(self.instant)).saturating_sub(begun);
+        let instant = Instant { at, ahead, turn: self.turn };
+        let Some(snapshots) = &mut self.snapshots else { return Ok(None) };
+        let taken = (snapshots.config.take)(&instant);
+        let resumed = taken.map_err(|error| Error::Limit(format!("a snapshot: {error}")))?;
+        let debug = resumed.and_then(|resumed| {
+            snapshots.config.every = resumed.every;
+            resumed.debug
+        });
+        snapshots.plan(at);
+        Ok(debug)
+    }
+}
