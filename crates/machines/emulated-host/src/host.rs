@@ -64,7 +64,7 @@ pub enum StartAt {
     Last,
 }
 
-/// What a job wants of snapshots.
+/// The use that a job makes of snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshots {
     /// Everything that the run depends on beside its machine.

@@ -60,7 +60,7 @@ fn again(
     host.inputs.push(Input { name: Input::AGAIN.into(), path: path.clone(), late: true });
     let mut job = job.clone();
     if let Some(snapshots) = &mut job.snapshots {
-        // What a debugger changes is not the run's.
+        // Changes by a debugger are not the run's.
         *snapshots = Snapshots {
             from: StartAt::Turn(turn),
             records: false,

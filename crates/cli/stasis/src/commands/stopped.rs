@@ -42,7 +42,7 @@ impl Stopped {
         };
         let own = folder.as_ref().map(|folder| folder.path().join("results"));
         run.arguments.results = words.results.clone().or(own);
-        // What gdb or a shell changes is no part of the run.
+        // Changes by gdb or a shell are no part of the run.
         run.arguments.snapshots = SnapshotArguments::default();
         Ok(Self { run, results: results.cloned(), _folder: folder })
     }

@@ -256,7 +256,7 @@ impl Later {
 /// one that was paused.
 ///
 /// # Errors
-/// What is to be done cannot be read.
+/// If that cannot be read.
 pub fn snapshot(instant: &Instant) -> Result<Option<Later>, InsideError> {
     port::write_events(&snapshot_packet(instant));
     stasis_bare::pausing(port::pause);

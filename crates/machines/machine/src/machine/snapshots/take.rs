@@ -30,7 +30,7 @@ impl Run<'_> {
         if at < snapshots.due || is_disturbed || !self.timeline.statistics.running {
             return Ok(None);
         }
-        // What has happened so far is told before.
+        // The events so far are told before.
         self.timeline.flush_records()?;
         let ahead = scale.to_ns(self.last_idle().max(self.instant)).saturating_sub(begun);
         let instant = Instant { at, ahead, turn: self.turn };
