@@ -23,7 +23,8 @@ pub enum Task {
         /// How many.
         length: u64,
     },
-    /// Bytes are needed no more; then [`Store::discarded`].
+    /// Bytes are needed no more; then [`Store::discarded`]. Where writes are volatile, those that
+    /// have ended are to be durable before.
     Discard {
         /// The first byte.
         offset: u64,

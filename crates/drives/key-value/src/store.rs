@@ -1,7 +1,7 @@
 //! The store: an index of keys, and the commands on it.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use crate::collection::Collection;
 use crate::key::Key;
@@ -133,14 +133,15 @@ impl Store {
         self.index.contains_key(key)
     }
 
-    /// The keys from `first` on, in order.
-    pub fn keys_from(&self, first: &Key) -> impl Iterator<Item = &Key> {
-        self.index.range(*first..).map(|(key, _)| key)
+    /// The keys from `first` on, or all, in order.
+    pub fn keys_from(&self, first: Option<&Key>) -> impl Iterator<Item = &Key> {
+        let first = first.map_or(Bound::Unbounded, |key| Bound::Included(*key));
+        self.index.range((first, Bound::Unbounded)).map(|(key, _)| key)
     }
 
-    /// All keys, in order.
-    pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.index.keys()
+    /// Length of a key's value in bytes, if it is there.
+    pub fn length(&self, key: &Key) -> Option<u32> {
+        self.index.get(key).map(|place| place.length)
     }
 
     /// The value of a key, of which at most `most` bytes are wanted. `None`: the key is not there.

@@ -199,9 +199,9 @@ impl Machine {
             self.retrieve(*key, u32::MAX);
         }
         self.drain();
-        assert!(self.store.keys().eq(keys.iter()));
+        assert!(self.store.keys_from(None).eq(keys.iter()));
         if let Some(middle) = keys.get(keys.len() / 2) {
-            assert!(self.store.keys_from(middle).eq(keys[keys.len() / 2..].iter()));
+            assert!(self.store.keys_from(Some(middle)).eq(keys[keys.len() / 2..].iter()));
         }
     }
 }

@@ -38,6 +38,7 @@ pub mod location {
     pub const OPCODE: u16 = 0;
     pub const FLAGS: u16 = 1;
     pub const NSID: u16 = 4;
+    pub const CDW2: u16 = 8;
     pub const PRP1: u16 = 24;
     pub const PRP2: u16 = 32;
     pub const CDW10: u16 = 40;
@@ -59,6 +60,8 @@ pub struct SubmissionEntry {
     pub flags: u8,
     pub cid: u16,
     pub nsid: u32,
+    pub cdw2: u32,
+    pub cdw3: u32,
     /// Metadata pointer.
     pub mptr: u64,
     pub prp1: u64,
@@ -83,6 +86,8 @@ impl SubmissionEntry {
             flags: raw[1],
             cid: u16::from_le_bytes([raw[2], raw[3]]),
             nsid: dword(4),
+            cdw2: dword(8),
+            cdw3: dword(12),
             mptr: qword(16),
             prp1: qword(24),
             prp2: qword(32),

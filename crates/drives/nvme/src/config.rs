@@ -5,11 +5,12 @@ use stasis_block::{Doorbells, Operation};
 
 use crate::atomicity::DEFAULT_UNIT;
 use crate::identity::subsystem_name;
+use crate::key_value::{self, KeyValue, KeyValueError};
 use crate::ocssd::{Ocssd, OcssdError};
 use crate::older;
 use crate::placement::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
 use crate::power_states::PowerStates;
-use crate::zoned::{Zones, ZonesError, CSI};
+use crate::zoned::{self, Zones, ZonesError};
 
 /// Command Set Identifier of the NVM command set.
 pub(crate) const NVM_COMMAND_SET: u8 = 0;
@@ -37,13 +38,18 @@ pub struct Namespace {
     /// two.
     #[serde(default, deserialize_with = "older::layout")]
     pub ocssd: Option<Ocssd>,
+    /// Its pairs, if it is of the Key Value command set. Its blocks are then the units in which
+    /// values lie on the drive.
+    #[serde(default, deserialize_with = "older::layout")]
+    pub key_value: Option<KeyValue>,
 }
 
 impl Namespace {
     /// A namespace of `blocks` blocks at the drive's beginning, which may be
     /// written.
     pub fn new(blocks: u64, block_size: u32) -> Self {
-        Self { start: 0, blocks, block_size, read_only: false, zoned: None, ocssd: None }
+        let (zoned, ocssd, key_value) = (None, None, None);
+        Self { start: 0, blocks, block_size, read_only: false, zoned, ocssd, key_value }
     }
 
     /// Its size in bytes.
@@ -189,8 +195,16 @@ pub enum ConfigError {
         /// The fault.
         error: OcssdError,
     },
-    /// A namespace with both zones and a geometry.
-    #[error("NVMe namespace {nsid} is both zoned and Open-Channel; take one away")]
+    /// An invalid configuration of pairs.
+    #[error("NVMe namespace {nsid}: {error}")]
+    KeyValue {
+        /// Number of the namespace, from 1.
+        nsid: usize,
+        /// The fault.
+        error: KeyValueError,
+    },
+    /// A namespace of two kinds.
+    #[error("NVMe namespace {nsid} is two of zoned, Open-Channel and key-value; leave one")]
     Both {
         /// Number of the namespace, from 1.
         nsid: usize,
@@ -251,7 +265,7 @@ impl Config {
             if !(1..=most).contains(&namespace.blocks) {
                 return wrong("blocks", namespace.blocks, "at least 1 and less than 2^63 bytes");
             }
-            namespace.check_layout(index + 1)?;
+            namespace.check_layout(index + 1, self.max_transfer)?;
             if namespace.start > i64::MAX as u64 - namespace.bytes() {
                 return wrong("start", namespace.start, "such that its end is below 2^63 bytes");
             }
@@ -266,9 +280,29 @@ impl Config {
         Ok(())
     }
 
-    /// Whether any namespace is zoned: then command sets are to be chosen.
+    /// Whether any namespace is zoned.
     pub(crate) fn has_zones(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.zoned.is_some())
+    }
+
+    /// Whether any namespace has pairs.
+    pub(crate) fn has_pairs(&self) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.key_value.is_some())
+    }
+
+    /// Whether there is the command set of an identifier.
+    pub(crate) fn has_command_set(&self, set: u8) -> bool {
+        match set {
+            NVM_COMMAND_SET => true,
+            key_value::CSI => self.has_pairs(),
+            zoned::CSI => self.has_zones(),
+            _ => false,
+        }
+    }
+
+    /// Whether there are others than the NVM command set: then they are to be chosen.
+    pub(crate) fn has_command_sets(&self) -> bool {
+        self.has_zones() || self.has_pairs()
     }
 
     /// Whether any namespace is an Open-Channel drive.
@@ -302,29 +336,36 @@ impl Config {
 }
 
 impl Namespace {
-    /// Whether its layout allows blocks of `size`: zones must be whole, and a
-    /// geometry is in blocks.
+    /// Whether its layout allows blocks of `size`: zones must be whole, a geometry is in blocks, and
+    /// values lie in them.
     pub(crate) fn can_have_blocks_of(&self, size: u32, bytes: u64) -> bool {
         let zones = |zones: &Zones| zones.check(bytes, size.into()).is_ok();
-        self.zoned.as_ref().is_none_or(zones) && (self.ocssd.is_none() || size == self.block_size)
+        let is_fixed = self.ocssd.is_some() || self.key_value.is_some();
+        self.zoned.as_ref().is_none_or(zones) && (!is_fixed || size == self.block_size)
     }
 
     /// Its Command Set Identifier.
     pub(crate) fn command_set(&self) -> u8 {
-        match self.zoned {
-            Some(_) => CSI,
-            None => NVM_COMMAND_SET,
+        match (&self.zoned, &self.key_value) {
+            (Some(_), _) => zoned::CSI,
+            (_, Some(_)) => key_value::CSI,
+            (None, None) => NVM_COMMAND_SET,
         }
     }
 
-    fn check_layout(&self, nsid: usize) -> Result<(), ConfigError> {
+    fn check_layout(&self, nsid: usize, transfer: u32) -> Result<(), ConfigError> {
         let size = u64::from(self.block_size);
-        if self.zoned.is_some() && self.ocssd.is_some() {
+        let kinds = [self.zoned.is_some(), self.ocssd.is_some(), self.key_value.is_some()];
+        if kinds.into_iter().filter(|is| *is).count() > 1 {
             return Err(ConfigError::Both { nsid });
         }
         if let Some(zones) = &self.zoned {
             let checked = zones.check(self.blocks * size, size);
             checked.map_err(|error| ConfigError::Zones { nsid, error })?;
+        }
+        if let Some(key_value) = &self.key_value {
+            let layout = key_value.layout(self.bytes(), self.block_size, transfer);
+            layout.map_err(|error| ConfigError::KeyValue { nsid, error })?;
         }
         if let Some(ocssd) = &self.ocssd {
             let checked = ocssd.check(self.blocks, size);

@@ -27,6 +27,8 @@ pub struct Commands {
     pub io: &'static Table<IoExecute>,
     /// Those of Open-Channel namespaces.
     pub open_channel: &'static Table<IoExecute>,
+    /// Those of key-value namespaces.
+    pub key_value: &'static Table<IoExecute>,
     pub admin: &'static Table<AdminExecute>,
 }
 
@@ -48,15 +50,14 @@ pub struct ControllerMut<'a> {
 }
 
 impl ControllerMut<'_> {
-    /// Ends the commands that another host's preemption has aborted.
-    pub(crate) fn end_preempted(&mut self, memory: &dyn Memory) {
+    /// Ends the commands of its host that end without the drive.
+    pub(crate) fn end_ended(&mut self, memory: &dyn Memory) {
         let id = self.host.id;
-        let all = std::mem::take(&mut self.io.preempted);
-        let (mine, others) = all.into_iter().partition(|command| command.controller == id);
-        self.io.preempted = others;
-        let mine: Vec<CommandId> = mine;
-        for command in mine {
-            let why = StatusCode::AbortedByPreemption;
+        let all = std::mem::take(&mut self.io.ended);
+        let (mine, others) = all.into_iter().partition(|(command, _)| command.controller == id);
+        self.io.ended = others;
+        let mine: Vec<(CommandId, StatusCode)> = mine;
+        for (command, why) in mine {
             self.host.post_failure(memory, command, why.into(), 0, 0);
         }
     }

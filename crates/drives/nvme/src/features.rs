@@ -37,6 +37,8 @@ pub struct Features {
     pub events: u32,
     /// Time Limited Error Recovery, by namespace.
     error_recovery: Vec<u16>,
+    /// Key Value Configuration, a bit for each namespace: a deletion of what is not there fails.
+    missing_keys: u128,
     /// Milliseconds since 1970, and when it was set (ns).
     timestamp: (u64, Nanos),
     timestamp_was_set: bool,
@@ -56,6 +58,7 @@ impl Features {
             write_atomicity: 0,
             events: 0,
             error_recovery: vec![0; MAX_NAMESPACES],
+            missing_keys: 0,
             timestamp: (0, 0),
             timestamp_was_set: false,
             retries: false,
@@ -109,6 +112,23 @@ impl Features {
         }
     }
 
+    /// Whether the deletion of a key that is not there fails in a namespace.
+    pub fn reports_missing_keys(&self, nsid: u32) -> bool {
+        self.missing_keys & Self::bit(nsid) != 0
+    }
+
+    /// Sets it.
+    pub fn set_missing_keys(&mut self, nsid: u32, reports: bool) {
+        match reports {
+            true => self.missing_keys |= Self::bit(nsid),
+            false => self.missing_keys &= !Self::bit(nsid),
+        }
+    }
+
+    fn bit(nsid: u32) -> u128 {
+        nsid.checked_sub(1).and_then(|index| 1u128.checked_shl(index)).unwrap_or(0)
+    }
+
     /// The Timestamp feature's data at `now` (section 5.21.1.14).
     pub fn timestamp_at(&self, now: Nanos) -> u64 {
         // Origin: set by the host, or else cleared at reset.
@@ -155,7 +175,10 @@ impl FeaturesByController {
     /// A namespace is deleted.
     pub fn forget(&mut self, nsid: u32) {
         let index = (nsid as usize).saturating_sub(1);
-        self.set.iter_mut().for_each(|of| of.set_error_recovery(index..index + 1, 0));
+        for of in &mut self.set {
+            of.set_error_recovery(index..index + 1, 0);
+            of.set_missing_keys(nsid, false);
+        }
     }
 
     /// A controller's are the defaults again.

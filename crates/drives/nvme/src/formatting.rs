@@ -98,7 +98,9 @@ impl Formatting {
         // No request of a namespace may end in a later one of the same number.
         let deletes = format.then == Then::Delete;
         let waits = |slot: &Slot| deletes || slot.is_awaited();
-        if io.slots.any(|slot| waits(slot) && format.nsids.contains(&slot.nsid)) {
+        let stores = |nsid: &u32| io.slots.waiting_length(*nsid).is_some();
+        let waiting = format.nsids.iter().any(stores);
+        if waiting || io.slots.any(|slot| waits(slot) && format.nsids.contains(&slot.nsid)) {
             return;
         }
         let Some(&nsid) = format.nsids.get(format.at) else {

@@ -2,7 +2,7 @@
 //! the way from a command to the requests that it becomes.
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Operation, Request};
+use stasis_block::{Command, Operation, Request, Status};
 
 use crate::ana::Ana;
 use crate::attachments::Attachments;
@@ -70,8 +70,9 @@ pub struct Io {
     pub power: Power,
     /// The fused commands under way.
     pub fused: Fused,
-    /// Commands that were aborted on behalf of another host, for their controllers to end.
-    pub preempted: Vec<CommandId>,
+    /// Commands that end without the drive, as another host has them aborted or as there is no room,
+    /// for their controllers to end.
+    pub ended: Vec<(CommandId, StatusCode)>,
     pub statistics: Statistics,
     /// Changes that controllers are to report.
     pub changes: Changes,
@@ -110,7 +111,7 @@ impl Io {
             lba_scans: Scans::default(),
             power: Power::new(config.power_states.states()),
             fused: Fused::default(),
-            preempted: Vec::new(),
+            ended: Vec::new(),
             statistics: Statistics::default(),
             changes: Changes::default(),
             now: 0,
@@ -121,7 +122,7 @@ impl Io {
     /// Drops the state that the reset of a controller clears. `alone`: no other one is enabled.
     pub fn reset(&mut self, controller: ControllerId, alone: bool) {
         self.slots.abandon_all(controller);
-        self.preempted.retain(|command| command.controller != controller);
+        self.ended.retain(|(command, _)| command.controller != controller);
         self.fused.reset(controller);
         self.reset_self_test(controller);
         self.lba_scans.reset(controller);
@@ -144,6 +145,7 @@ impl Io {
                 continue;
             }
             if let Some(slot) = self.slots.requests.remove(request.tag) {
+                self.namespaces.leave_pairs(&slot, Status::WriteError);
                 if let Owner::Part { group, .. } | Owner::Elements { group, .. } = slot.owner {
                     // The group ends with its last request.
                     let _ = self.slots.part_done(group, 0, None);
@@ -238,10 +240,11 @@ impl Io {
     /// Aborts the commands of a host's controllers for a namespace. The drive may still complete
     /// requests that it has begun.
     pub fn abort_of_host(&mut self, host: HostId, nsid: u32) {
-        let Self { slots, preempted, reservations, .. } = self;
+        let Self { slots, ended, reservations, .. } = self;
+        let why = StatusCode::AbortedByPreemption;
         for controller in reservations.controllers_of(host) {
             let concerned = slots.commands_of(controller, nsid);
-            slots.abandon(|id| concerned.contains(&id), |id| preempted.push(id));
+            slots.abandon(|id| concerned.contains(&id), |id| ended.push((id, why)));
         }
     }
 
@@ -448,8 +451,12 @@ impl Io {
     pub fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) {
         let namespace = slot.nsid;
         let slot = Slot { covers: self.cache.sent(&command, &self.slots), ..slot };
+        let reads = matches!(command.operation, Operation::Verify | Operation::Flush);
         if slot.purpose != Purpose::Format {
             self.namespaces.enter(namespace, command.operation, command.offset, command.length);
+        } else if let Some(pairs) = self.namespaces.key_value_mut(namespace).filter(|_| !reads) {
+            // However the erasure ends, no pair is known to be whole.
+            pairs.clear();
         }
         // Inside the controller all offsets are the namespace's.
         let start = self.namespaces.get(namespace).map_or(0, |of| of.start);

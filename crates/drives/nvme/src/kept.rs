@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
 use crate::config::{Config, ConfigError, Namespace};
+use crate::key_value::KeyValue;
 use crate::ocssd::{KeptChunks, Ocssd};
 use crate::older;
 use crate::placement::Placement;
@@ -247,9 +248,12 @@ impl KeptState {
     }
 
     /// Whether contents are meaningful only together with this state: zones and chunks, whose
-    /// pointers determine the readable range, and other namespaces than the drive was made with.
+    /// pointers determine the readable range, pairs, and other namespaces than the drive was made with.
     pub fn governs_contents(&self) -> bool {
-        let governs = |one: &KeptNamespace| one.made.zoned.is_some() || one.made.ocssd.is_some();
+        let governs = |one: &KeptNamespace| {
+            let made = &one.made;
+            made.zoned.is_some() || made.ocssd.is_some() || made.key_value.is_some()
+        };
         self.namespaces.iter().any(governs) || self.has_other_namespaces()
     }
 
@@ -290,6 +294,14 @@ fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> 
     }
     if !alike(&kept.ocssd, &now.ocssd, Ocssd::is_like) {
         return differs(|one| one.ocssd.as_ref().map_or("no geometry".into(), describe_geometry));
+    }
+    let log = |one: &Namespace| {
+        let segment = |of: &KeyValue| Some(of.segment(one.bytes()));
+        one.key_value.map(|of| KeyValue { segment: segment(&of), ..of })
+    };
+    if log(kept) != log(now) {
+        let in_words = |one: &Namespace| log(one).map_or("no pairs".into(), describe_pairs);
+        return Err(other(in_words(kept), in_words(now)));
     }
     if kept.bytes() != now.bytes() {
         return differs(|one| format!("a namespace of {}", format_size(one.bytes())));
@@ -336,6 +348,14 @@ fn describe_zones(zones: &Zones) -> String {
         text += ", reads over their ends";
     }
     text
+}
+
+/// Pairs in words.
+fn describe_pairs(KeyValue { segment, spare_percent, max_keys }: KeyValue) -> String {
+    let segment = format_size(segment.unwrap_or(0));
+    format!(
+        "pairs of {max_keys} keys in segments of {segment}, of which {spare_percent} % are spare"
+    )
 }
 
 /// A geometry in words.

@@ -56,6 +56,7 @@ mod intervals;
 mod io;
 mod keep_alive;
 mod kept;
+mod key_value;
 mod lba_status;
 mod log_page;
 mod namespaces;
@@ -96,6 +97,7 @@ pub use kept::{
     KeptCreated, KeptFdp, KeptFirmware, KeptHandle, KeptNamespace, KeptSanitize, KeptState,
     Standing, StateError, STATE_VERSION,
 };
+pub use key_value::{KeyValue, KeyValueError};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;

@@ -72,8 +72,18 @@ pub fn on_pcie(_config: &Config, transport: Transport) -> bool {
 }
 
 /// Only drives with zones.
-pub fn of_zones(config: &Config, _transport: Transport) -> bool {
+fn of_zones(config: &Config, _transport: Transport) -> bool {
     config.has_zones()
+}
+
+/// Only drives with key-value namespaces.
+pub fn of_pairs(config: &Config, _transport: Transport) -> bool {
+    config.has_pairs()
+}
+
+/// Only drives with several command sets.
+pub fn of_command_sets(config: &Config, _transport: Transport) -> bool {
+    config.has_command_sets()
 }
 
 /// Only drives with Flexible Data Placement.

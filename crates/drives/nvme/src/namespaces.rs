@@ -6,11 +6,12 @@ use std::ops::Range;
 use stasis_block::{Operation, Status};
 
 use crate::command::location;
-use crate::config::{Config, Namespace, LBA_FORMATS, MAX_NAMESPACES};
+use crate::config::{Config, Namespace, LBA_FORMATS, MAX_NAMESPACES, NVM_COMMAND_SET};
 use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
 use crate::intervals::Intervals;
 use crate::kept::{KeptCreated, KeptNamespace};
+use crate::key_value::KeyValueNamespace;
 use crate::ocssd::{self, About, ChunkSet};
 use crate::slots::Slot;
 use crate::status::{Failure, StatusCode};
@@ -29,6 +30,8 @@ pub struct Namespaces {
     // The bytes of the drive that they can have.
     total: u64,
     step: u64,
+    // Maximum of a command's data in bytes.
+    transfer: u32,
     // How many namespaces hosts have ever created.
     creations: u32,
     // Changes of states that are no more.
@@ -51,6 +54,7 @@ struct NamespaceState {
     capacity: u64,
     zones: Option<ZonedNamespace>,
     chunks: Option<ChunkSet>,
+    pairs: Option<KeyValueNamespace>,
     created: Option<Creation>,
 }
 
@@ -67,7 +71,12 @@ pub struct Creation {
 
 impl NamespaceState {
     /// One that is empty, and nothing is marked.
-    fn new(serial: &str, nsid: u32, namespace: &Namespace, created: Option<Creation>) -> Self {
+    fn new(
+        (serial, transfer): (&str, u32),
+        nsid: u32,
+        namespace: &Namespace,
+        created: Option<Creation>,
+    ) -> Self {
         let number = created.as_ref().map_or(0, |created| created.number);
         Self {
             namespace: namespace.clone(),
@@ -77,6 +86,7 @@ impl NamespaceState {
             capacity: namespace.bytes(),
             zones: ZonedNamespace::new(namespace),
             chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
+            pairs: KeyValueNamespace::new(namespace, transfer),
             created,
         }
     }
@@ -99,12 +109,13 @@ impl Namespaces {
     pub fn new(config: &Config) -> Self {
         let serial = config.serial.clone();
         let made = config.namespaces.iter();
-        let state = |(nsid, of)| Some(NamespaceState::new(&serial, nsid, of, None));
+        let transfer = config.max_transfer;
+        let state = |(nsid, of)| Some(NamespaceState::new((&serial, transfer), nsid, of, None));
         let states = (1..).zip(made.clone()).map(state).collect();
         let total = made.map(|of| of.start + of.bytes()).max().unwrap_or(0);
         let (formatting, creations, past_changes) = (Vec::new(), 0, 0);
         let step = config.atomic_unit.next_multiple_of(STEP);
-        Self { serial, states, total, step, creations, past_changes, formatting }
+        Self { serial, states, total, step, transfer, creations, past_changes, formatting }
     }
 
     fn state(&self, nsid: u32) -> Option<&NamespaceState> {
@@ -228,6 +239,21 @@ impl Namespaces {
         self.zones(nsid).ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
     }
 
+    /// Whether any of them has pairs.
+    pub fn has_pairs(&self) -> bool {
+        self.there().any(|(_, state)| state.pairs.is_some())
+    }
+
+    /// The pairs of one that has some.
+    pub fn key_value(&self, nsid: u32) -> Option<&KeyValueNamespace> {
+        self.state(nsid)?.pairs.as_ref()
+    }
+
+    /// The same, to change them.
+    pub fn key_value_mut(&mut self, nsid: u32) -> Option<&mut KeyValueNamespace> {
+        self.state_mut(nsid)?.pairs.as_mut()
+    }
+
     /// The chunks of one that has some.
     pub fn chunks(&self, nsid: u32) -> Option<&ChunkSet> {
         self.state(nsid)?.chunks.as_ref()
@@ -312,6 +338,11 @@ impl Namespaces {
         self.zones_mut(slot.nsid).is_some_and(|zoned| zoned.leave(slot, status, data))
     }
 
+    /// As [`Namespaces::leave_zones`], of pairs: returns why one is not stored whose value is written.
+    pub fn leave_pairs(&mut self, slot: &Slot, status: Status) -> Option<StatusCode> {
+        self.key_value_mut(slot.nsid)?.leave(slot, status)
+    }
+
     /// As [`Namespaces::leave_zones`], of chunks: returns the loss, and its first address.
     pub fn leave_chunks(
         &mut self,
@@ -327,7 +358,10 @@ impl Namespaces {
     /// The medium could not read the block of byte `offset`: it is known until it is read or written.
     /// Whether there was room to note it.
     pub fn note_unreadable(&mut self, nsid: u32, offset: u64) -> bool {
-        let Some(state) = self.state_mut(nsid).filter(|state| state.chunks.is_none()) else {
+        // Addresses of chunks have holes, and pairs have none.
+        let has_blocks =
+            |state: &&mut NamespaceState| state.chunks.is_none() && state.pairs.is_none();
+        let Some(state) = self.state_mut(nsid).filter(has_blocks) else {
             return false;
         };
         let block = u64::from(state.namespace.block_size);
@@ -421,14 +455,18 @@ impl Namespaces {
     /// One gets blocks of `block_size` bytes: it is empty, and nothing is marked. Whether that
     /// is another size than before.
     pub fn format(&mut self, nsid: u32, block_size: u32) -> bool {
+        let transfer = self.transfer;
         let Some(state) = self.state_mut(nsid) else { return false };
         let past = state.changes() + 1;
         let namespace = &mut state.namespace;
+        // The one format of pairs has the blocks that there are.
+        let block_size = if state.pairs.is_some() { namespace.block_size } else { block_size };
         let before = std::mem::replace(&mut namespace.block_size, block_size);
         namespace.blocks = state.capacity / u64::from(block_size);
         (state.marks, state.troubles) = (Intervals::default(), Intervals::default());
         state.zones = ZonedNamespace::new(namespace);
         state.chunks = namespace.ocssd.as_ref().map(ChunkSet::new);
+        state.pairs = KeyValueNamespace::new(namespace, transfer);
         self.past_changes += past;
         before != block_size
     }
@@ -465,8 +503,12 @@ impl Namespaces {
         if self.states.len() <= index {
             self.states.resize_with(index + 1, || None);
         }
-        self.states[index] =
-            Some(NamespaceState::new(&self.serial, nsid, namespace, Some(created)));
+        self.states[index] = Some(NamespaceState::new(
+            (&self.serial, self.transfer),
+            nsid,
+            namespace,
+            Some(created),
+        ));
     }
 
     /// The first place on the drive where `bytes` bytes are free in one piece.
@@ -541,7 +583,8 @@ impl Namespaces {
         if !(1..=MAX_NAMESPACES as u32).contains(&nsid) || self.state(nsid).is_some() {
             return Err("another one has its number, or none can have it");
         }
-        if made.zoned.is_some() || made.ocssd.is_some() || made.read_only || made.blocks == 0 {
+        let is_plain = made.command_set() == NVM_COMMAND_SET && made.ocssd.is_none();
+        if !is_plain || made.read_only || made.blocks == 0 {
             return Err("a host cannot have created such a one");
         }
         if !LBA_FORMATS.contains(&made.block_size) {

@@ -113,7 +113,7 @@ impl Registers {
         let mps = self.cc >> 7 & 0xf;
         let ams = self.cc >> 11 & 7;
         let size_is = |size: u32, right: u8| size == 0 || size == u32::from(right);
-        (css == 0 || css == CSS_ALL && config.has_zones())
+        (css == 0 || css == CSS_ALL && config.has_command_sets())
             && mps == 0
             && ams == 0
             && size_is(self.cc >> 16 & 0xf, SQES)
@@ -152,7 +152,7 @@ fn capabilities(config: &Config) -> u64 {
     const NVM_COMMAND_SET: u64 = 1 << 37;
     // One or more I/O command sets, which Identify lists.
     const ALL_COMMAND_SETS: u64 = 1 << 43;
-    let sets = if config.has_zones() { ALL_COMMAND_SETS } else { 0 };
+    let sets = if config.has_command_sets() { ALL_COMMAND_SETS } else { 0 };
     u64::from(config.queue_entries - 1)
         | sets
         | CONTIGUOUS_QUEUES_REQUIRED

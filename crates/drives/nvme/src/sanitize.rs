@@ -191,7 +191,8 @@ impl Io {
         };
         // Commands of hosts that were reset may still reach the drive.
         let of_host = |slot: &Slot| !matches!(slot.owner, Owner::SelfTest | Owner::Sanitize);
-        if self.slots.any(of_host) || !self.slots.requests.has_room(1) {
+        let waiting = self.slots.has_waiting();
+        if waiting || self.slots.any(of_host) || !self.slots.requests.has_room(1) {
             return;
         }
         let KeptSanitize { dword10, pattern, .. } = self.sanitize.last;

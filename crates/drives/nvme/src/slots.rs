@@ -1,11 +1,14 @@
 //! The requests that the drive holds, and which commands they belong to.
 
+use std::collections::VecDeque;
+
 use slab::Slab;
 use stasis_block::memory::{PendingRequest, Requests, Segment};
 use stasis_block::{Command, Operation, Tag};
 
 use crate::command::CommandId;
 use crate::controller_id::ControllerId;
+use crate::key_value::Pair;
 use crate::status::StatusCode;
 use crate::write_cache::Covers;
 
@@ -23,8 +26,9 @@ pub enum Owner {
         /// Which of the command's ranges it is.
         part: u32,
     },
-    /// To a Zone Append, whose completion holds the place of the data: the slot's LBA.
-    Append(CommandId),
+    /// To a command whose completion tells the slot's LBA: of a Zone Append the place of the data,
+    /// of a Retrieve the length of the value.
+    Telling(CommandId),
     /// To a vector command of several requests.
     Elements {
         /// The index of its group.
@@ -38,6 +42,8 @@ pub enum Owner {
     Format(ControllerId),
     /// To a Get LBA Status that scans.
     Scan(CommandId),
+    /// To the collection of a namespace's pairs.
+    Collection,
     /// To the device self-test under way.
     SelfTest,
     /// To the sanitize operation under way.
@@ -128,11 +134,54 @@ pub struct GroupEnd {
     pub result: u64,
 }
 
-/// All requests, and the commands of several of them.
+/// A Store that waits for room in its namespace's log.
+#[derive(Debug)]
+pub struct WaitingStore {
+    pub command: CommandId,
+    pub nsid: u32,
+    pub pair: Pair,
+    /// The stream of the write.
+    pub stream: u16,
+    /// The value, up to whole units.
+    pub data: Vec<u8>,
+}
+
+/// All requests, the commands of several of them, and those that wait for room.
 #[derive(Debug, Default)]
 pub struct Slots {
     pub requests: Requests<Slot>,
     groups: Slab<Group>,
+    // In the order in which they came.
+    stores: VecDeque<WaitingStore>,
+}
+
+/// Stores that wait.
+impl Slots {
+    /// One waits behind the others.
+    pub fn wait(&mut self, store: WaitingStore) {
+        self.stores.push_back(store);
+    }
+
+    /// Length of the value in bytes of the first one that waits for a namespace.
+    pub fn waiting_length(&self, nsid: u32) -> Option<u32> {
+        self.stores.iter().find(|store| store.nsid == nsid).map(|store| store.pair.length)
+    }
+
+    /// The first one that waits for a namespace waits no longer.
+    pub fn next_waiting(&mut self, nsid: u32) -> Option<WaitingStore> {
+        let index = self.stores.iter().position(|store| store.nsid == nsid)?;
+        self.stores.remove(index)
+    }
+
+    /// Whether one waits.
+    pub fn has_waiting(&self) -> bool {
+        !self.stores.is_empty()
+    }
+
+    /// Bytes of data of all requests, and of what waits.
+    pub fn bytes(&self) -> usize {
+        self.requests.bytes() + self.stores.iter().map(|store| store.data.len()).sum::<usize>()
+    }
 }
 
 impl Slots {
@@ -188,41 +237,54 @@ impl Slots {
     pub fn namespace_of(&self, command: CommandId) -> Option<u32> {
         let of_group = |group: usize| self.groups.get(group).and_then(|group| group.command);
         let belongs = |slot: &&Slot| match slot.owner {
-            Owner::Command(id) | Owner::Append(id) | Owner::Scan(id) => id == command,
+            Owner::Command(id) | Owner::Telling(id) | Owner::Scan(id) => id == command,
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 of_group(group) == Some(command)
             }
             Owner::Orphan
             | Owner::Shutdown(_)
             | Owner::Format(_)
+            | Owner::Collection
             | Owner::SelfTest
             | Owner::Sanitize => false,
         };
-        self.requests.iter().find(belongs).map(|slot| slot.nsid)
+        let found = self.requests.iter().find(belongs).map(|slot| slot.nsid);
+        let waits = || self.stores.iter().find(|store| store.command == command);
+        found.or_else(|| waits().map(|store| store.nsid))
     }
 
     /// The commands of a controller that wait for requests of a namespace.
     pub fn commands_of(&self, controller: ControllerId, nsid: u32) -> Vec<CommandId> {
         let command = |slot: &Slot| match slot.owner {
-            Owner::Command(id) | Owner::Append(id) | Owner::Scan(id) => Some(id),
+            Owner::Command(id) | Owner::Telling(id) | Owner::Scan(id) => Some(id),
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 self.groups.get(group)?.command
             }
             Owner::Orphan
             | Owner::Shutdown(_)
             | Owner::Format(_)
+            | Owner::Collection
             | Owner::SelfTest
             | Owner::Sanitize => None,
         };
         let of = self.requests.iter().filter(|slot| slot.nsid == nsid).filter_map(command);
+        let waiting = self.stores.iter().filter(|store| store.nsid == nsid);
+        let of = of.chain(waiting.map(|store| store.command));
         of.filter(|id| id.controller == controller).collect()
     }
 
     /// Makes orphans of the requests of the commands that `which` selects, and
-    /// calls `each` for every such command once.
+    /// calls `each` for every such command once. Those that wait do so no longer.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
+        self.stores.retain(|store| {
+            let goes = which(store.command);
+            if goes {
+                each(store.command);
+            }
+            !goes
+        });
         for slot in self.requests.iter_mut() {
-            if let Owner::Command(command) | Owner::Append(command) | Owner::Scan(command) =
+            if let Owner::Command(command) | Owner::Telling(command) | Owner::Scan(command) =
                 slot.owner
             {
                 if which(command) {
@@ -259,8 +321,8 @@ impl Slots {
     /// The controller to which the request `tag` matters, if it does to one.
     pub fn controller_of(&self, tag: Tag) -> Option<ControllerId> {
         match self.requests.get(tag)?.owner {
-            Owner::Orphan | Owner::SelfTest | Owner::Sanitize => None,
-            Owner::Command(id) | Owner::Append(id) | Owner::Scan(id) => Some(id.controller),
+            Owner::Orphan | Owner::Collection | Owner::SelfTest | Owner::Sanitize => None,
+            Owner::Command(id) | Owner::Telling(id) | Owner::Scan(id) => Some(id.controller),
             Owner::Part { group, .. } | Owner::Elements { group, .. } => {
                 self.groups.get(group)?.command.map(|id| id.controller)
             }
@@ -271,7 +333,9 @@ impl Slots {
     /// Whether a request that the drive has not got yet is to reach it, though a controller was
     /// reset: it is another one's, or of an operation of the subsystem.
     pub fn outlives_reset(&self, tag: Tag) -> bool {
-        let of_subsystem = |slot: &Slot| matches!(slot.owner, Owner::SelfTest | Owner::Sanitize);
+        let of_subsystem = |slot: &Slot| {
+            matches!(slot.owner, Owner::Collection | Owner::SelfTest | Owner::Sanitize)
+        };
         self.controller_of(tag).is_some() || self.requests.get(tag).is_some_and(of_subsystem)
     }
 

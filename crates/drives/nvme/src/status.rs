@@ -37,6 +37,12 @@ pub enum StatusCode {
     CapacityExceeded = 0x081,
     ReservationConflict = 0x083,
     FormatInProgress = 0x084,
+    /// These are of the Key Value command set (KV 1.0 section 2.2).
+    InvalidValueSize = 0x085,
+    InvalidKeySize = 0x086,
+    KeyDoesNotExist = 0x087,
+    UnrecoveredError = 0x088,
+    KeyExists = 0x089,
     InvalidCompletionQueue = 0x100,
     InvalidQueueIdentifier = 0x101,
     InvalidQueueSize = 0x102,
@@ -110,6 +116,7 @@ impl StatusCode {
                 | Self::TransientTransportError
                 | Self::WriteFault
                 | Self::UnrecoveredReadError
+                | Self::UnrecoveredError
                 | Self::AnaPersistentLoss
                 | Self::AnaInaccessible
                 | Self::AnaTransition

@@ -161,7 +161,7 @@ impl Subsystem {
     pub fn remove_controller(&mut self, id: ControllerId) {
         if let Some(mut controller) = self.controller(id) {
             controller.reset_function();
-            self.io.preempted.retain(|command| command.controller != id);
+            self.io.ended.retain(|(command, _)| command.controller != id);
             self.io.reservations.set_host(id, None);
             self.io.attachments.end(id);
             self.hosts[id.index()] = None;
@@ -230,7 +230,7 @@ impl Subsystem {
                     || host.seen_changes != self.io.changes.count()
                     || self.formatting.controller() == Some(host.id)
                     || self.io.fused.waiting() == Some(host.id)
-                    || self.io.preempted.iter().any(|command| command.controller == host.id))
+                    || self.io.ended.iter().any(|(command, _)| command.controller == host.id))
         };
         self.hosts.iter().flatten().find(waits).map(|host| host.id)
     }

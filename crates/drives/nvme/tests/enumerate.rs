@@ -7,7 +7,7 @@ mod support;
 
 use offered::table;
 use stasis_block::VendorError;
-use stasis_nvme::{Config, Namespace, Ocssd, Placement, Zones};
+use stasis_nvme::{Config, KeyValue, Namespace, Ocssd, Placement, Zones};
 use support::*;
 
 const ABORTED_OPCODE: u16 = 0x001;
@@ -19,7 +19,10 @@ fn drives() -> Vec<(&'static str, Config)> {
     let zoned = Namespace { zoned: Some(Zones::new(64 << 10)), ..Namespace::new(1024, 4096) };
     let ocssd = Some(Ocssd::new(2, 4, 8, 64));
     let chunks = Namespace { ocssd, ..Namespace::new(2 * 4 * 8 * 64, 4096) };
+    let log = Some(KeyValue { segment: Some(64 << 10), ..KeyValue::default() });
+    let pairs = Namespace { key_value: log, ..Namespace::new(4096, 512) };
     vec![
+        ("key-value", Config { namespaces: vec![pairs], ..config() }),
         ("nothing", config()),
         ("zones", Config { namespaces: vec![zoned], ..config() }),
         (
@@ -39,6 +42,15 @@ fn drives() -> Vec<(&'static str, Config)> {
             },
         ),
     ]
+}
+
+/// The command set of a drive's namespace.
+fn set_of(has: &str) -> u32 {
+    match has {
+        "key-value" => 1,
+        "zones" => 2,
+        _ => 0,
+    }
 }
 
 fn dwords(log: &[u8]) -> Vec<u32> {
@@ -94,7 +106,7 @@ fn admin_commands_are_those_of_the_table() {
 #[test]
 fn io_commands_are_those_of_the_table() {
     for (has, config) in drives() {
-        let set = if has == "zones" { 2 } else { 0 };
+        let set = set_of(has);
         let chunks = has == "Open-Channel";
         let mut driver = Driver::with_queues(config, 1, 8);
         let log = Sqe {
@@ -107,8 +119,11 @@ fn io_commands_are_those_of_the_table() {
         assert_eq!(driver.admin(log).status, 0);
         let told = dwords(&driver.ram.get(SCRATCH, 4096)[1024..2048]);
         // An Open-Channel namespace has commands of its own, which are told beside the others.
+        let of_pairs = has == "key-value";
+        let heading =
+            if of_pairs { "I/O commands of key-value namespaces" } else { "I/O commands" };
         if !chunks {
-            compare("I/O commands", has, Some(&told), |opcode| {
+            compare(heading, has, Some(&told), |opcode| {
                 let sqe = Sqe { opcode, ..Sqe::io(opcode, 0, 1, DATA, 0) };
                 Some(driver.io(sqe).status != ABORTED_OPCODE)
             });
@@ -178,7 +193,7 @@ fn log_pages_are_those_of_the_table() {
 fn identify_structures_are_those_of_the_table() {
     for (has, config) in drives() {
         let mut driver = Driver::new(config);
-        let set = if has == "zones" { 2 } else { 0 };
+        let set = set_of(has);
         compare("Identify", has, None, |cns| {
             let of_list = matches!(cns, 0x02 | 0x07 | 0x10 | 0x13 | 0x19 | 0x1a);
             let sqe = Sqe {

@@ -10,6 +10,8 @@ const EVENT: Sqe = Sqe {
     flags: 0,
     cid: 0,
     nsid: 0,
+    cdw2: 0,
+    cdw3: 0,
     mptr: 0,
     prp1: 0,
     prp2: 0,

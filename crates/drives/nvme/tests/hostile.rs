@@ -10,6 +10,15 @@ fn known() -> Vec<Vec<u8>> {
     corpus(env!("CARGO_MANIFEST_DIR"), "controller")
 }
 
+/// Those of drives with pairs.
+fn pairs() -> Vec<Vec<u8>> {
+    let has = |script: &Vec<u8>| {
+        let kind = script.first().copied().unwrap_or(0) & (hostile::OTHERS | hostile::PAIRS);
+        kind == hostile::PAIRS
+    };
+    known().into_iter().filter(has).collect()
+}
+
 #[test]
 fn the_corpus_does_not_break_the_controller() {
     known().iter().for_each(|script| hostile::run(script));
@@ -20,6 +29,15 @@ proptest! {
 
     #[test]
     fn no_driver_breaks_the_controller(script in inputs(known(), 3000)) {
+        hostile::run(&script);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(1_500)))]
+
+    #[test]
+    fn no_driver_breaks_a_key_value_namespace(script in inputs(pairs(), 12_000)) {
         hostile::run(&script);
     }
 }

@@ -5,7 +5,9 @@ use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{Namespace, LBA_FORMATS, MAX_NAMESPACES, NVM_COMMAND_SET as NVM};
 use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
-use crate::{zoned, PAGE_SIZE};
+use crate::{key_value, zoned, PAGE_SIZE};
+
+use super::identify::{put, Common};
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.17.1): of one command set.
 mod structure {
@@ -28,7 +30,7 @@ pub fn identify_by_command_set(
     page: &mut Page,
 ) -> Result<(), Failure> {
     let set = (command.cdw11 >> 24) as u8;
-    let known = set == NVM || set == zoned::CSI && controller.io.config.has_zones();
+    let known = controller.io.config.has_command_set(set);
     let wrong_set = StatusCode::InvalidField.at(location::CDW11 + 3);
     let nsid = command.nsid;
     let namespace = || {
@@ -37,13 +39,15 @@ pub fn identify_by_command_set(
         controller.io.namespaces.get(nsid).ok_or(unknown)
     };
     match command.cdw10 as u8 {
-        structure::SET_NAMESPACE => fill_namespace(page, namespace()?, set, known)?,
+        structure::SET_NAMESPACE => {
+            fill_namespace(page, controller, (nsid, namespace()?), (set, known))?;
+        }
         structure::SET_ALLOCATED_NAMESPACE => {
             if !(1..=MAX_NAMESPACES as u32).contains(&nsid) {
                 return Err(StatusCode::InvalidNamespace.at(location::NSID));
             }
             match controller.io.namespaces.get(nsid) {
-                Some(namespace) => fill_namespace(page, namespace, set, known)?,
+                Some(of) => fill_namespace(page, controller, (nsid, of), (set, known))?,
                 // Of one that is not there, zeroes.
                 None if known => {}
                 None => return Err(wrong_set),
@@ -71,14 +75,18 @@ pub fn identify_by_command_set(
         structure::INDEPENDENT_NAMESPACE => {
             // Namespace Status: ready.
             const READY: u8 = 1;
-            // Namespace Attributes: write protected.
-            const WRITE_PROTECTED: u8 = 1;
-            page[8] = if namespace()?.read_only { WRITE_PROTECTED } else { 0 };
+            let Common { nmic, rescap, anagrpid, nsattr, endgid } =
+                Common::of(controller, nsid, namespace()?);
+            (page[1], page[2], page[8]) = (nmic, rescap, nsattr);
+            put(page, 4, &anagrpid.to_le_bytes());
+            put(page, 12, &endgid.to_le_bytes());
             page[14] = READY;
         }
         structure::COMMAND_SETS => {
-            let zones = if controller.io.config.has_zones() { 1 << zoned::CSI } else { 0 };
-            page[0] = 1 << NVM | zones;
+            let config = &controller.io.config;
+            let there = [NVM, key_value::CSI, zoned::CSI].into_iter();
+            let there = there.filter(|&set| config.has_command_set(set));
+            page[0] = there.fold(0, |sets, set| sets | 1 << set);
         }
         _ if known => return Err(StatusCode::InvalidField.at(location::CDW10)),
         _ => return Err(wrong_set),
@@ -89,17 +97,28 @@ pub fn identify_by_command_set(
 /// The structure that a command set has of a namespace. `known`: whether the drive has that set.
 fn fill_namespace(
     page: &mut Page,
-    namespace: &Namespace,
-    set: u8,
-    known: bool,
+    controller: &ControllerMut,
+    (nsid, namespace): (u32, &Namespace),
+    (set, known): (u8, bool),
 ) -> Result<(), Failure> {
     let at = location::CDW11 + 3;
+    let namespaces = &controller.io.namespaces;
+    let pairs = namespaces.key_value(nsid).zip(namespaces.identity(nsid));
+    if let Some((pairs, identity)) = pairs.filter(|_| set == key_value::CSI) {
+        key_value::fill_key_value_namespace(page, &pairs.store, identity);
+        let Common { nmic, rescap, anagrpid, nsattr, endgid } =
+            Common::of(controller, nsid, namespace);
+        (page[26], page[27], page[43]) = (nmic, rescap, nsattr);
+        put(page, 36, &anagrpid.to_le_bytes());
+        put(page, 46, &endgid.to_le_bytes());
+        return Ok(());
+    }
     match &namespace.zoned {
         Some(zones) if set == zoned::CSI => {
             zoned::fill_zoned_namespace(page, namespace, zones, &LBA_FORMATS);
         }
         // Of the NVM command set's own there is nothing.
-        _ if set == NVM => {}
+        _ if set == NVM && namespace.key_value.is_none() => {}
         _ if known => return Err(StatusCode::InvalidCommandSet.at(at)),
         _ => return Err(StatusCode::InvalidField.at(at)),
     }

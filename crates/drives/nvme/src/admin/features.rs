@@ -10,8 +10,8 @@ use crate::features::{requestable, Features};
 use crate::io::Io;
 use crate::keep_alive::KeepAlive;
 use crate::log_page::{
-    everywhere, of_placement, of_zones, on_fabrics, on_pcie, where_shared, with_power_states,
-    Offered,
+    everywhere, of_command_sets, of_pairs, of_placement, on_fabrics, on_pcie, where_shared,
+    with_power_states, Offered,
 };
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
 use crate::registered::{OF_CONTROLLER, OF_ENDURANCE_GROUP, OF_NAMESPACE, SUPPORTED};
@@ -44,6 +44,8 @@ mod feature {
     pub const RESERVATION_PERSISTENCE: u8 = 0x83;
     /// I/O Command Set Profile.
     pub const COMMAND_SET_PROFILE: u8 = 0x19;
+    /// Key Value Configuration (KV 1.0 section 4.1.3).
+    pub const KEY_VALUE: u8 = 0x20;
 }
 
 /// A feature that there is.
@@ -66,7 +68,7 @@ const fn some(identifier: u8, offered: Offered, scope: u32) -> Feature {
 }
 
 /// Every feature.
-static FEATURES: [Feature; 20] = [
+static FEATURES: [Feature; 21] = [
     of_all(feature::ARBITRATION),
     of_all(feature::POWER_MANAGEMENT),
     of_all(feature::TEMPERATURE_THRESHOLD),
@@ -81,7 +83,8 @@ static FEATURES: [Feature; 20] = [
     some(feature::AUTONOMOUS_TRANSITIONS, with_power_states, OF_CONTROLLER),
     of_all(feature::TIMESTAMP),
     some(feature::KEEP_ALIVE_TIMER, on_fabrics, OF_CONTROLLER),
-    some(feature::COMMAND_SET_PROFILE, of_zones, OF_CONTROLLER),
+    some(feature::COMMAND_SET_PROFILE, of_command_sets, OF_CONTROLLER),
+    some(feature::KEY_VALUE, of_pairs, OF_NAMESPACE),
     some(placement::PLACEMENT, of_placement, OF_ENDURANCE_GROUP),
     some(placement::EVENTS, of_placement, OF_NAMESPACE),
     of_all(feature::HOST_BEHAVIOUR),
@@ -222,6 +225,12 @@ fn feature(
             let index = namespace_index(controller, command)?;
             features.error_recovery(index).into()
         }
+        // Of all namespaces it can be set only.
+        feature::KEY_VALUE if command.nsid == ALL_NAMESPACES => 0,
+        feature::KEY_VALUE => {
+            check_pairs(controller, command)?;
+            features.reports_missing_keys(command.nsid).into()
+        }
         feature::VOLATILE_WRITE_CACHE => features.write_cache.into(),
         feature::NUMBER_OF_QUEUES => queues << 16 | queues,
         feature::INTERRUPT_COALESCING => features.coalescing,
@@ -321,6 +330,7 @@ fn set_feature(
             controller.check_warnings(memory);
         }
         feature::ERROR_RECOVERY => set_error_recovery(controller, command)?,
+        feature::KEY_VALUE => set_missing_keys(controller, command)?,
         feature::VOLATILE_WRITE_CACHE => controller.features_mut().write_cache = value & 1 != 0,
         feature::NUMBER_OF_QUEUES => {
             // Section 5.21.1.7: once, before there are I/O queues.
@@ -460,6 +470,31 @@ fn set_error_recovery(
         _ => index..index + 1,
     };
     controller.features_mut().set_error_recovery(namespaces, limit);
+    Ok(())
+}
+
+/// Checks that a namespace has pairs.
+fn check_pairs(controller: &ControllerMut, command: &SubmissionEntry) -> Result<(), Failure> {
+    match controller.io.namespaces.existing(command.nsid)?.key_value {
+        Some(_) => Ok(()),
+        None => Err(StatusCode::InvalidCommandSet.at(location::NSID)),
+    }
+}
+
+/// Error on Delete of Non-Existent KV Key, of a namespace or of all.
+fn set_missing_keys(
+    controller: &mut ControllerMut,
+    command: &SubmissionEntry,
+) -> Result<(), Failure> {
+    let nsids = match command.nsid {
+        ALL_NAMESPACES => 1..=MAX_NAMESPACES as u32,
+        nsid => {
+            check_pairs(controller, command)?;
+            nsid..=nsid
+        }
+    };
+    let reports = command.cdw11 & 1 != 0;
+    nsids.for_each(|nsid| controller.features_mut().set_missing_keys(nsid, reports));
     Ok(())
 }
 

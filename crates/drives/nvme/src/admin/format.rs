@@ -61,7 +61,12 @@ fn format(
     for &nsid in &nsids {
         let namespace = controller.io.writable_namespace(nsid)?;
         let bytes = controller.io.namespaces.capacity(nsid);
-        if bytes < block_size.into() || !namespace.can_have_blocks_of(block_size, bytes) {
+        // Pairs have one format, the first.
+        let fits = match namespace.key_value {
+            Some(_) => format == 0,
+            None => namespace.can_have_blocks_of(block_size, bytes),
+        };
+        if bytes < block_size.into() || !fits {
             return Err(invalid_format);
         }
     }

@@ -61,26 +61,21 @@ fn identify(
                 controller.io.send(memory, command, &page)?;
                 return Ok(Outcome::Done(0));
             };
+            if namespace.key_value.is_some() {
+                // The structure is of blocks (NVMe 2.0 section 5.17.2.1).
+                return Err(StatusCode::InvalidCommandSet.at(location::NSID));
+            }
             fill_namespace(&mut page, namespace, identity);
-            let is_shared = controller.host.transport.is_shared();
-            // NMIC: other controllers may have it too.
-            page[30] = namespaces.creation(nsid).map_or(is_shared, |of| of.shared).into();
+            let Common { nmic, rescap, anagrpid, nsattr, endgid } =
+                Common::of(controller, nsid, namespace);
             put(&mut page, 48, &u128::from(namespaces.capacity(nsid)).to_le_bytes()); // NVMCAP
             if let Some(of) = Atomicity::of(namespace, controller.io.config.atomic_unit) {
                 put_atomicity(&mut page, of);
             }
-            if controller.host.transport.has_capsules() {
-                put(&mut page, 92, &ana::GROUP.to_le_bytes());
-            }
-            if is_shared && namespace.ocssd.is_none() {
-                page[31] = reservations::CAPABILITIES;
-            }
+            (page[30], page[31], page[99]) = (nmic, rescap, nsattr);
+            put(&mut page, 92, &anagrpid.to_le_bytes());
+            put(&mut page, 102, &endgid.to_le_bytes());
             page[33] = deallocation(&controller.io.config);
-            // NSATTR: whether it can be written now, for whatever reason.
-            page[99] = u8::from(namespace.read_only || controller.io.condition.health().read_only);
-            if has_fdp(&controller.io.config) {
-                put(&mut page, 102, &ENDURANCE_GROUP.to_le_bytes());
-            }
         }
         structure::CONTROLLER => fill_controller(&mut page, controller),
         list @ (structure::ACTIVE_NAMESPACES | structure::ALLOCATED_NAMESPACES) => {
@@ -117,7 +112,8 @@ fn identify(
         structure::NAMESPACE_DESCRIPTORS => {
             controller.io.check_attached(controller.host.id, nsid).map_err(|_| unknown)?;
             let namespace = controller.io.namespaces.get(nsid).ok_or(unknown)?;
-            let set = controller.io.config.has_zones().then(|| namespace.command_set());
+            let several = controller.io.config.has_command_sets();
+            let set = several.then(|| namespace.command_set());
             let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;
             fill_descriptors(&mut page, identity, set);
         }
@@ -128,7 +124,7 @@ fn identify(
                 put(&mut page, 2, &ENDURANCE_GROUP.to_le_bytes());
             }
         }
-        _ if controller.io.config.has_zones() => {
+        _ if controller.io.config.has_command_sets() => {
             identify_by_command_set(controller, command, &mut page)?
         }
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
@@ -137,13 +133,39 @@ fn identify(
     Ok(Outcome::Done(0))
 }
 
+/// The fields of a namespace that it has in each structure, in different places.
+pub(super) struct Common {
+    /// Other controllers may have it too.
+    pub nmic: u8,
+    pub rescap: u8,
+    pub anagrpid: u32,
+    /// Whether it cannot be written now, for whatever reason.
+    pub nsattr: u8,
+    pub endgid: u16,
+}
+
+impl Common {
+    pub fn of(controller: &ControllerMut, nsid: u32, namespace: &Namespace) -> Self {
+        let ControllerMut { host, io, .. } = controller;
+        let is_shared = host.transport.is_shared();
+        let reserves = is_shared && namespace.ocssd.is_none();
+        Self {
+            nmic: io.namespaces.creation(nsid).map_or(is_shared, |of| of.shared).into(),
+            rescap: if reserves { reservations::CAPABILITIES } else { 0 },
+            anagrpid: if host.transport.has_capsules() { ana::GROUP } else { 0 },
+            nsattr: (namespace.read_only || io.condition.health().read_only).into(),
+            endgid: if has_fdp(&io.config) { ENDURANCE_GROUP } else { 0 },
+        }
+    }
+}
+
 /// Text padded with spaces (section 1.8, "ASCII string").
 pub(super) fn put_text(field: &mut [u8], text: &str) {
     field.fill(b' ');
     field[..text.len()].copy_from_slice(text.as_bytes());
 }
 
-fn put(page: &mut [u8], at: usize, value: &[u8]) {
+pub(super) fn put(page: &mut [u8], at: usize, value: &[u8]) {
     page[at..at + value.len()].copy_from_slice(value);
 }
 

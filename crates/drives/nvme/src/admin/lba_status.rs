@@ -42,6 +42,9 @@ fn get_lba_status(
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     }
     let namespace = io.namespace(command.nsid)?;
+    if namespace.key_value.is_some() {
+        return Err(StatusCode::InvalidCommandSet.at(location::NSID));
+    }
     let lba = command.starting_lba();
     let length = u64::from(command.cdw13 & 0xffff);
     if lba >= namespace.blocks {

@@ -12,7 +12,7 @@ use crate::registered::{Registered, OF_CONTROLLER, OF_NAMESPACE, SUPPORTED};
 use crate::smart::health_page;
 use crate::statistics::POWER_CYCLES;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, telemetry, zoned, Memory};
+use crate::{capsules, key_value, telemetry, Memory};
 
 use super::features::offered_features;
 use super::identify::put_text;
@@ -275,20 +275,24 @@ fn to_dwords(count: usize, dwords: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
 /// Commands Supported and Effects of a command set (section 5.14.1.5): a dword for
 /// each admin opcode, then one for each I/O opcode.
 fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure> {
-    let known = set == 0 || set == zoned::CSI && controller.io.config.has_zones();
-    if !known {
+    if !controller.io.config.has_command_set(set) {
         return Err(StatusCode::InvalidField.at(location::CDW14 + 3));
     }
     let mut log = vec![0; 4096];
-    let Commands { io, open_channel, admin: of_admin } = *controller.commands;
+    let Commands { io, open_channel, key_value: of_pairs, admin: of_admin } = *controller.commands;
     let config = &controller.io.config;
     put_effects(&mut log[..1024], of_admin.announced(config, set), 0);
     if controller.host.transport.has_capsules() {
         let at = usize::from(capsules::OPCODE) * 4;
         log[at..at + 4].copy_from_slice(&(SUPPORTED | OF_CONTROLLER).to_le_bytes());
     }
-    put_effects(&mut log[1024..], io.announced(config, set), OF_NAMESPACE);
-    put_effects(&mut log[1024..], open_channel.announced(config, set), OF_NAMESPACE);
+    let tables = match set {
+        key_value::CSI => &[of_pairs][..],
+        _ => &[io, open_channel],
+    };
+    for table in tables {
+        put_effects(&mut log[1024..], table.announced(config, set), OF_NAMESPACE);
+    }
     Ok(log)
 }
 

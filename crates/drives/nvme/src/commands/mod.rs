@@ -22,7 +22,7 @@ use crate::context::Commands;
 use crate::io::{IoCommand, IoExecute};
 use crate::registered::{joined, Table};
 use crate::transport::Transport;
-use crate::{ocssd, placement, reservations, zoned};
+use crate::{key_value, ocssd, placement, reservations, zoned};
 
 /// The commands that a controller of a transport has.
 pub fn of(transport: Transport) -> &'static Commands {
@@ -35,23 +35,32 @@ pub fn of(transport: Transport) -> &'static Commands {
 }
 
 /// All of a controller on PCIe.
-static COMMANDS: Commands = Commands { io: &IO, open_channel: &OPEN_CHANNEL, admin: &admin::ADMIN };
+static COMMANDS: Commands =
+    Commands { io: &IO, open_channel: &OPEN_CHANNEL, key_value: &KEY_VALUE, admin: &admin::ADMIN };
 
 /// The same, where other hosts have controllers.
-static SHARED_COMMANDS: Commands =
-    Commands { io: &SHARED_IO, open_channel: &OPEN_CHANNEL, admin: &admin::ADMIN };
+static SHARED_COMMANDS: Commands = Commands {
+    io: &SHARED_IO,
+    open_channel: &OPEN_CHANNEL,
+    key_value: &SHARED_KEY_VALUE,
+    admin: &admin::ADMIN,
+};
 
 /// Those of a controller on a fabric.
-static FABRICS_COMMANDS: Commands =
-    Commands { io: &SHARED_IO, open_channel: &OPEN_CHANNEL, admin: &admin::FABRICS_ADMIN };
+static FABRICS_COMMANDS: Commands = Commands {
+    io: &SHARED_IO,
+    open_channel: &OPEN_CHANNEL,
+    key_value: &SHARED_KEY_VALUE,
+    admin: &admin::FABRICS_ADMIN,
+};
 
 /// Those of a discovery controller, which has no I/O queues.
 static DISCOVERY_COMMANDS: Commands =
-    Commands { io: &NONE, open_channel: &NONE, admin: &admin::DISCOVERY_ADMIN };
+    Commands { io: &NONE, open_channel: &NONE, key_value: &NONE, admin: &admin::DISCOVERY_ADMIN };
 
 static NONE: Table<IoExecute> = Table::new(&[]);
 
-/// Every I/O command on PCIe but those of Open-Channel namespaces (NVMe 1.4 section 6).
+/// Every I/O command on PCIe but those of Open-Channel and key-value namespaces (NVMe 1.4 section 6).
 static IO: Table<IoExecute> = Table::new(&BASE);
 
 /// The same of a drive that can have several hosts: with reservations.
@@ -74,10 +83,28 @@ const BASE: [IoCommand; 14] = [
     zoned::ZONE_APPEND,
 ];
 
-const WITH_RESERVATIONS: [IoCommand; BASE.len() + 4] = joined(
-    BASE,
-    [reservations::REGISTER, reservations::REPORT, reservations::ACQUIRE, reservations::RELEASE],
-);
+const WITH_RESERVATIONS: [IoCommand; BASE.len() + RESERVATIONS.len()] = joined(BASE, RESERVATIONS);
+
+const RESERVATIONS: [IoCommand; 4] =
+    [reservations::REGISTER, reservations::REPORT, reservations::ACQUIRE, reservations::RELEASE];
+
+/// Every I/O command of key-value namespaces (KV 1.0 section 3).
+static KEY_VALUE: Table<IoExecute> = Table::new(&OF_PAIRS);
+
+/// The same of a drive that can have several hosts.
+static SHARED_KEY_VALUE: Table<IoExecute> = Table::new(&OF_PAIRS_WITH_RESERVATIONS);
+
+const OF_PAIRS: [IoCommand; 6] = [
+    flush::COMMAND,
+    key_value::STORE,
+    key_value::RETRIEVE,
+    key_value::LIST,
+    key_value::DELETE,
+    key_value::EXIST,
+];
+
+const OF_PAIRS_WITH_RESERVATIONS: [IoCommand; OF_PAIRS.len() + RESERVATIONS.len()] =
+    joined(OF_PAIRS, RESERVATIONS);
 
 /// Every I/O command of Open-Channel namespaces (OCSSD 2.0 section 4).
 static OPEN_CHANNEL: Table<IoExecute> = Table::new(&[

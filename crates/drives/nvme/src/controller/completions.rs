@@ -43,9 +43,10 @@ impl ControllerMut<'_> {
         let ended = ended.into();
         let mut code = 0;
         if let Some(slot) = self.io.slots.requests.remove(tag) {
-            if slot.purpose != Purpose::Format {
-                self.leave(memory, &slot, ended.status, &mut data);
-            }
+            let refused = match slot.purpose {
+                Purpose::Format => None,
+                _ => self.leave(memory, &slot, ended.status, &mut data),
+            };
             match slot.owner {
                 Owner::SelfTest => {
                     self.io.self_test_piece_done(&slot, ended.status, ended.failed_at);
@@ -54,13 +55,14 @@ impl ControllerMut<'_> {
                 Owner::Scan(id) => {
                     self.io.scan_piece_done(id, &slot, ended.status, ended.failed_at);
                 }
-                _ => code = self.finish(memory, slot, ended, &data),
+                _ => code = self.finish(memory, slot, (ended, refused), &data),
             }
         }
         self.io.buffers.give(data);
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
         self.go_on_scans(memory);
+        self.io.go_on_key_value();
         self.io.go_on_self_test();
         self.io.go_on_sanitize();
         if self.io.slots.requests.is_empty() {
@@ -71,9 +73,16 @@ impl ControllerMut<'_> {
         code
     }
 
-    /// Updates zone or chunk state after a request. Blocks without data become zeroes in the data
-    /// of a read.
-    fn leave(&mut self, memory: &dyn Memory, slot: &Slot, status: Status, data: &mut [u8]) {
+    /// Updates zone or chunk state, or pairs, after a request. Blocks without data become zeroes in
+    /// the data of a read. Returns why a pair is not stored whose value is written.
+    fn leave(
+        &mut self,
+        memory: &dyn Memory,
+        slot: &Slot,
+        status: Status,
+        data: &mut [u8],
+    ) -> Option<StatusCode> {
+        let refused = self.io.namespaces.leave_pairs(slot, status);
         let zones_changed = self.io.namespaces.leave_zones(slot, status, data);
         if zones_changed {
             self.io.changes.add(Change::Zones(slot.nsid));
@@ -84,6 +93,7 @@ impl ControllerMut<'_> {
             self.io.changes.add(Change::Chunks(slot.nsid));
         }
         self.report_changes(memory);
+        refused
     }
 
     /// Returns the status field of a request that failed, 0 of one that did not.
@@ -91,11 +101,15 @@ impl ControllerMut<'_> {
         &mut self,
         memory: &dyn Memory,
         slot: Slot,
-        Ended { status, failed_at, delivery }: Ended,
+        (Ended { status, failed_at, delivery }, refused): (Ended, Option<StatusCode>),
         data: &[u8],
     ) -> u16 {
+        let has_pairs = self.io.namespaces.key_value(slot.nsid).is_some();
         let mut failure = match status {
-            Status::Ok => None,
+            Status::Ok => refused,
+            Status::ReadError | Status::WriteError if has_pairs => {
+                Some(StatusCode::UnrecoveredError)
+            }
             Status::ReadError => Some(StatusCode::UnrecoveredReadError),
             Status::WriteError if self.io.namespaces.chunks(slot.nsid).is_some() => {
                 Some(ocssd::write_failure(slot.operation))
@@ -107,6 +121,8 @@ impl ControllerMut<'_> {
         // The first block known to have failed: in the source, for a copy that cannot read.
         let namespaces = &self.io.namespaces;
         let mut place = match (slot.operation, status) {
+            // Pairs have no blocks.
+            _ if has_pairs => 0,
             (_, Status::Ok) => slot.lba,
             (Operation::Copy, Status::ReadError) => {
                 slot.lba + failed_at / namespaces.block_size(slot.nsid)
@@ -144,7 +160,7 @@ impl ControllerMut<'_> {
         let failure = failure.map(|code| (code, place));
         let end = match owner {
             Owner::Command(command) => Some(GroupEnd { command, failure, result: 0 }),
-            Owner::Append(command) => {
+            Owner::Telling(command) => {
                 let result = if failure.is_none() { lba } else { 0 };
                 Some(GroupEnd { command, failure, result })
             }
@@ -157,6 +173,7 @@ impl ControllerMut<'_> {
             Owner::Orphan
             | Owner::Format(_)
             | Owner::Scan(_)
+            | Owner::Collection
             | Owner::SelfTest
             | Owner::Sanitize => None,
         };

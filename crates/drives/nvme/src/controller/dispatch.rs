@@ -4,10 +4,11 @@
 use stasis_block::{Command, Operation, Refused};
 
 use crate::command::{location, of_any_namespace, SubmissionEntry, FUSE, PSDT};
+use crate::config::{Namespace, NVM_COMMAND_SET};
 use crate::io::IoCommand;
 use crate::registered::CHANGES_CONTENTS;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, vendor, Memory};
+use crate::{capsules, key_value, vendor, Memory};
 
 use crate::context::ControllerMut;
 
@@ -35,10 +36,12 @@ impl ControllerMut<'_> {
         self.io.check_attached(command.controller, command.nsid)?;
         let namespaces = &self.io.namespaces;
         let registers = &self.host.registers;
-        if namespaces.zones(command.nsid).is_some() && !registers.has_all_command_sets() {
+        let set = namespaces.get(command.nsid).map_or(NVM_COMMAND_SET, Namespace::command_set);
+        if set != NVM_COMMAND_SET && !registers.has_all_command_sets() {
             return Err(StatusCode::InvalidNamespace.at(location::NSID));
         }
         let table = match namespaces.chunks(command.nsid) {
+            None if set == key_value::CSI => self.commands.key_value,
             None => self.commands.io,
             Some(_) => self.commands.open_channel,
         };
@@ -126,16 +129,20 @@ impl ControllerMut<'_> {
     /// Notes that a command of an I/O queue was refused. A command that is no I/O, such as a report
     /// of zones, is not noted.
     pub(super) fn log_refused(&mut self, entry: &SubmissionEntry, code: StatusCode) {
-        let known = self.commands.io.find(entry.opcode).filter(|_| entry.sq != 0);
+        let has_pairs = self.io.namespaces.key_value(entry.nsid).is_some();
+        let table = if has_pairs { self.commands.key_value } else { self.commands.io };
+        let known = table.find(entry.opcode).filter(|_| entry.sq != 0);
         let Some(operation) = known.and_then(|known| known.counts_as) else { return };
         if !self.io.outgoing.keeps_refused() {
             return;
         }
         let mut command = Command::new(operation, 0, 0);
-        let ranged = matches!(
-            operation,
-            Operation::Read | Operation::Write | Operation::WriteZeroes | Operation::Verify
-        );
+        // A key is no range.
+        let ranged = !has_pairs
+            && matches!(
+                operation,
+                Operation::Read | Operation::Write | Operation::WriteZeroes | Operation::Verify
+            );
         if let (Some(namespace), true) = (self.io.namespaces.get(entry.nsid), ranged) {
             // The range asked for, unchecked: it may lie beyond the drive.
             let size = u64::from(namespace.block_size);

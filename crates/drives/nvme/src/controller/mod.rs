@@ -184,7 +184,7 @@ impl ControllerMut<'_> {
         self.check_warnings(memory);
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
-        self.end_preempted(memory);
+        self.end_ended(memory);
         self.report_changes(memory);
         self.resume_if_waiting(memory);
     }

@@ -220,7 +220,11 @@ impl Controller {
         ended: impl Into<Ended>,
         data: Vec<u8>,
     ) -> u16 {
-        self.with(|of| of.complete(memory, tag, ended, data))
+        self.with(|of| {
+            let code = of.complete(memory, tag, ended, data);
+            of.end_ended(memory);
+            code
+        })
     }
 
     /// As [`Subsystem::pop_vendor`].

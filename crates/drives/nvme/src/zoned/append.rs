@@ -47,6 +47,6 @@ fn zone_append(
     let extent = Extent::new(namespace, lba, blocks, location::CDW10)?;
     io.check_length(&extent)?;
     io.namespaces.check_clearing(command.nsid, &extent)?;
-    let owner = Owner::Append(command.id());
+    let owner = Owner::Telling(command.id());
     io.transfer_extent(memory, command, Transfer::Write, &extent, owner)
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use stasis_block::{Doorbells, Health, Operation, Request, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, KeptState, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement,
+    Config, Controller, KeptState, KeyValue, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement,
     VendorRequest, Zones, Zrwa,
 };
 
@@ -28,9 +28,15 @@ const CAPACITY: u64 = 12;
 /// The zoned and the Open-Channel namespace.
 const ZONED: u8 = 3;
 const OCSSD: u8 = 4;
+/// Bytes of a segment of the key-value namespace's log.
+const SEGMENT: u64 = 4096;
 const MAX_TRANSFER: u32 = 32 << 10;
 const MAX_IN_FLIGHT: usize = 128 << 10;
 const QUEUES: u16 = 3;
+
+/// Bits of a script's first byte: zones and chunks; without those, a key-value namespace.
+pub const OTHERS: u8 = 32;
+pub const PAIRS: u8 = 128;
 
 struct Ram(RefCell<Vec<u8>>);
 
@@ -91,12 +97,18 @@ pub fn run(script: &[u8]) {
         },
         ..Config::default()
     };
-    if flags & 32 != 0 {
+    if flags & OTHERS != 0 {
         config.namespaces.extend(white_box(flags));
+    } else if flags & PAIRS != 0 {
+        let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys: 40 };
+        // Few segments, so that a script comes to their collection.
+        let namespace = Namespace { start: STARTS[2], ..Namespace::new(10 * SEGMENT / 512, 512) };
+        config.namespaces.push(Namespace { key_value: Some(log), ..namespace });
     } else if flags & 64 != 0 {
         let word = "8W/3W:1us:1us/idle:50mW:1us:5us/idle:5mW:3us:9us".to_owned();
         config.power_states = word.try_into().expect("good states");
     }
+    let has_pairs = flags & OTHERS == 0 && flags & PAIRS != 0;
     let ram = Ram(RefCell::new(vec![0; RAM]));
     let mut controller = Controller::new(config).expect("a good configuration");
     let mut held: HashMap<u32, Request> = HashMap::new();
@@ -109,7 +121,7 @@ pub fn run(script: &[u8]) {
     enable(&mut controller, &ram);
     let mut before = (controller.state_changes(), kept(&controller));
     while !script.0.is_empty() {
-        step(&mut script, &mut controller, &ram, &mut held, &mut tails);
+        step(&mut script, &mut controller, &ram, &mut held, (&mut tails, has_pairs));
         let after = (controller.state_changes(), kept(&controller));
         assert!(before.0 != after.0 || before.1 == after.1, "a change of the state is told");
         before = after;
@@ -127,6 +139,22 @@ pub fn run(script: &[u8]) {
     // Whatever happened, the drive can give everything back, and a reset helps.
     for (_, request) in held.drain() {
         controller.complete(&ram, request.tag, Status::Ok, request.data);
+    }
+    // Collection goes on with what it had begun, and ends.
+    if has_pairs {
+        let rest = std::iter::from_fn(|| controller.pop_request()).take(10_000);
+        let rest: Vec<Request> = rest.collect();
+        for request in rest {
+            controller.complete(&ram, request.tag, Status::Ok, request.data);
+        }
+        let ends = (0..10_000).any(|_| match controller.pop_request() {
+            Some(request) => {
+                controller.complete(&ram, request.tag, Status::Ok, request.data);
+                false
+            }
+            None => true,
+        });
+        assert!(ends, "collection ends");
     }
     controller.write_register(&ram, 0x14, &[0; 4]);
     assert_eq!(controller.in_flight(), 0);
@@ -193,7 +221,7 @@ fn step(
     controller: &mut Controller,
     ram: &Ram,
     held: &mut HashMap<u32, Request>,
-    tails: &mut [u16; 4],
+    (tails, has_pairs): (&mut [u16; 4], bool),
 ) {
     match script.u8() % 18 {
         0 => {
@@ -230,7 +258,7 @@ fn step(
         7 => controller.set_time(script.u32().into()),
         8 => controller.set_temperature(ram, script.u16()),
         9 => while controller.pop_interrupt().is_some() {},
-        10 => take(controller, held),
+        10 => take(controller, held, has_pairs),
         16 => {
             let (available_spare, percentage_used) = (script.u8(), script.u8());
             let read_only = script.u8() & 1 != 0;
@@ -264,12 +292,12 @@ fn step(
                 None => {}
             }
         }
-        _ => command(script, controller, ram, tails),
+        _ => command(script, controller, ram, (tails, has_pairs)),
     }
 }
 
 /// Takes a request, as the drive does.
-fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
+fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>, has_pairs: bool) {
     let Some(request) = controller.pop_request() else { return };
     let command = request.command;
     let index = STARTS.iter().rposition(|&start| start <= command.offset).unwrap();
@@ -286,7 +314,10 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
         let writes = [Operation::Write, Operation::WriteZeroes, Operation::Copy];
         // A format erases a namespace in pieces, whatever its zones are.
         let formats = request.queue == 0;
-        if namespace > 2 && !formats && writes.contains(&command.operation) {
+        if has_pairs && namespace == 3 && !matches!(command.operation, Operation::Discard) {
+            let within = (command.offset - start) % SEGMENT + command.length;
+            assert!(formats || within <= SEGMENT, "inside one segment: {request:?}");
+        } else if namespace > 2 && !formats && writes.contains(&command.operation) {
             let most = if namespace == u32::from(ZONED) { CAPACITY } else { UNIT };
             let within = (command.offset - start) % (UNIT * 512) + command.length;
             assert!(within <= most * 512, "inside one zone or chunk: {request:?}");
@@ -306,7 +337,12 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>) {
 }
 
 /// Puts a command that makes some sense into a queue, and rings.
-fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tails: &mut [u16; 4]) {
+fn command(
+    script: &mut Script<'_>,
+    controller: &mut Controller,
+    ram: &Ram,
+    (tails, has_pairs): (&mut [u16; 4], bool),
+) {
     const ADMIN: [u8; 21] = [
         0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c, 0x80, 0x80, 0xc5, 0xc6, 0x19, 0x19, 0x1a, 0x1a,
         0xe2,
@@ -332,6 +368,9 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
     };
     raw[2] = script.u8();
     raw[4] = if script.u8() < 240 { script.u8() % 5 } else { 0xff };
+    if has_pairs && queue != 0 && script.u8() < 160 {
+        raw[4] = 3;
+    }
     if raw[4] == 0xff {
         raw[5..8].fill(0xff);
     }
@@ -363,6 +402,7 @@ fn command(script: &mut Script<'_>, controller: &mut Controller, ram: &Ram, tail
     }
     match raw[4] {
         _ if queue == 0 && choice >= 220 => tool(script, &mut raw),
+        3 if has_pairs && queue != 0 && script.u8() < 240 => pair_command(script, &mut raw),
         ZONED | OCSSD if queue != 0 && script.u8() < 220 => {
             white_box_command(script, ram, &mut raw);
         }
@@ -408,6 +448,25 @@ fn tool(script: &mut Script<'_>, raw: &mut [u8; 64]) {
     raw[40..44].copy_from_slice(&dword10.to_le_bytes());
     raw[44..48].copy_from_slice(&dword11.to_le_bytes());
     raw[55] = 0x10 + script.u8() % 3;
+}
+
+/// Makes of a command one for pairs: of few keys, and of values that fill the namespace.
+fn pair_command(script: &mut Script<'_>, raw: &mut [u8; 64]) {
+    const COMMANDS: [u8; 10] = [1, 1, 1, 1, 1, 2, 2, 6, 0x10, 0x14];
+    raw[0] = COMMANDS[usize::from(script.u8() % 10)];
+    let key = script.u8();
+    raw[8..16].fill(0);
+    raw[8] = key % 64;
+    raw[56..64].fill(0);
+    let length = if script.u8() < 240 { 1 + key % 2 } else { script.u8() };
+    let options = [0, 0, 0, 1, 2, 3][usize::from(script.u8() % 6)];
+    raw[44..48].copy_from_slice(&[length, options, 0, 0]);
+    let bytes = match script.u8() {
+        0..=39 => u32::from(script.u16() % 1100),
+        40..=229 => 1024 - u32::from(script.u8()),
+        _ => script.u32() >> (script.u8() % 32),
+    };
+    raw[40..44].copy_from_slice(&bytes.to_le_bytes());
 }
 
 /// Makes of a command one for zones or chunks, near those that are used.

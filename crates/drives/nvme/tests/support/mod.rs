@@ -79,6 +79,8 @@ pub struct Sqe {
     pub flags: u8,
     pub cid: u16,
     pub nsid: u32,
+    pub cdw2: u32,
+    pub cdw3: u32,
     pub mptr: u64,
     pub prp1: u64,
     pub prp2: u64,
@@ -101,6 +103,8 @@ impl Sqe {
         raw[24..32].copy_from_slice(&self.prp1.to_le_bytes());
         raw[32..40].copy_from_slice(&self.prp2.to_le_bytes());
         for (at, value) in [
+            (8, self.cdw2),
+            (12, self.cdw3),
             (40, self.cdw10),
             (44, self.cdw11),
             (48, self.cdw12),

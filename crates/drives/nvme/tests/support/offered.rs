@@ -46,6 +46,7 @@ pub fn table(heading: &str) -> BTreeMap<u8, Row> {
             "streams",
             "Open-Channel",
             "power states",
+            "key-value",
         ];
         let of = |place: &String| place.trim_start_matches("not ").to_owned();
         assert!(here.iter().map(of).all(|place| known.contains(&place.as_str())), "{line}");

@@ -1,0 +1,194 @@
+//! Store, Retrieve, Delete, Exist and List (KV 1.0 section 3.2).
+
+use stasis_block::{Command, Operation};
+use stasis_key_value::{Condition, Key, Refusal};
+
+use crate::command::{location, SubmissionEntry};
+use crate::config::Config;
+use crate::io::{Io, IoCommand, IoExecute};
+use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
+use crate::slots::{Owner, Slot, WaitingStore};
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+use super::config::CSI;
+use super::namespace::{status_of, Pair};
+
+const fn command(opcode: u8, changes: u32, counts_as: Operation, execute: IoExecute) -> IoCommand {
+    IoCommand {
+        opcode,
+        effects: SUPPORTED | changes,
+        announced: |config: &Config, set| set == CSI && config.has_pairs(),
+        identify: 0,
+        counts_as: Some(counts_as),
+        during_sanitize: false,
+        execute,
+    }
+}
+
+pub const STORE: IoCommand = command(0x01, CHANGES_CONTENTS, Operation::Write, store);
+pub const RETRIEVE: IoCommand = command(0x02, 0, Operation::Read, retrieve);
+pub const LIST: IoCommand = command(0x06, 0, Operation::Read, list);
+pub const DELETE: IoCommand = command(0x10, CHANGES_CONTENTS, Operation::Discard, delete);
+pub const EXIST: IoCommand = command(0x14, 0, Operation::Verify, exist);
+
+/// Bits of the options in Dword 11 of Store (figure 26).
+mod option {
+    pub const MUST_EXIST: u32 = 1 << 8;
+    pub const MUST_NOT_EXIST: u32 = 1 << 9;
+}
+
+/// The key of a command: its length in Dword 11, its first eight bytes in Dwords 2 and 3, the others
+/// in Dwords 14 and 15.
+fn key(command: &SubmissionEntry) -> Result<Key, Failure> {
+    let mut bytes = [0; 16];
+    let dwords = [command.cdw2, command.cdw3, command.cdw14, command.cdw15];
+    for (part, dword) in bytes.chunks_exact_mut(4).zip(dwords) {
+        part.copy_from_slice(&dword.to_le_bytes());
+    }
+    let length = (command.cdw11 & 0xff) as usize;
+    let key = bytes.get(..length).and_then(Key::new);
+    key.ok_or(StatusCode::InvalidKeySize.at(location::CDW11))
+}
+
+fn no_such_key() -> Failure {
+    StatusCode::KeyDoesNotExist.at(location::CDW2)
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    let at = match refusal {
+        Refusal::ValueTooLong | Refusal::CapacityExceeded => location::CDW10,
+        Refusal::KeyExists | Refusal::KeyDoesNotExist => location::CDW2,
+    };
+    status_of(refusal).at(at)
+}
+
+/// Stores a pair (section 3.2.5). Whether the value may be compressed is no matter: it is not.
+fn store(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
+    io.writable_namespace(command.nsid)?;
+    let key = key(command)?;
+    let options = (command.cdw11 & option::MUST_EXIST, command.cdw11 & option::MUST_NOT_EXIST);
+    let condition = match options {
+        (0, 0) => Condition::Always,
+        (_, 0) => Condition::IfThere,
+        (0, _) => Condition::IfNotThere,
+        _ => return Err(StatusCode::InvalidField.at(location::CDW11 + 1)),
+    };
+    let length = command.cdw10;
+    let pairs = io.pairs(command.nsid)?;
+    pairs.store.check(&key, length, condition).map_err(refused)?;
+    if length == 0 {
+        let place = pairs.store.place(0).ok_or(StatusCode::InternalError)?;
+        pairs.store.store(key, place, condition).map_err(refused)?;
+        return Ok(Outcome::Done(0));
+    }
+    let bytes = pairs.store.layout().rounded(length) as usize;
+    let segments = io.buffers.segments_of(memory, command, length as usize)?;
+    let mut data = io.buffers.take(bytes);
+    let gathered = stasis_block::memory::gather(memory, &segments, &mut data[..length as usize]);
+    io.buffers.give_segments(segments);
+    // Directives are of the NVM command set: the dwords that they stand in are reserved here.
+    let plain = SubmissionEntry { cdw12: 0, cdw13: 0, ..*command };
+    let placed = gathered.map_err(Failure::from).and_then(|()| io.place(&plain, bytes as u64));
+    let stream = match placed {
+        Ok(stream) => stream,
+        Err(failure) => {
+            io.buffers.give(data);
+            return Err(failure);
+        }
+    };
+    let pair = Pair { key, condition, length };
+    let nsid = command.nsid;
+    io.store_pair(WaitingStore { command: command.id(), nsid, pair, stream, data });
+    Ok(Outcome::Pending)
+}
+
+/// Retrieves a value, or as much of it as the host has room for; the completion has its length
+/// (section 3.2.4).
+fn retrieve(
+    io: &mut Io,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    let key = key(command)?;
+    let room = command.cdw10;
+    if room > io.config.max_transfer {
+        return Err(StatusCode::InvalidField.at(location::CDW10));
+    }
+    let length = io.pairs(command.nsid)?.store.length(&key).ok_or_else(no_such_key)?;
+    let wanted = length.min(room);
+    if wanted == 0 {
+        return Ok(Outcome::Done(length.into()));
+    }
+    let segments = io.buffers.segments_of(memory, command, wanted as usize)?;
+    let value = io.pairs(command.nsid)?.store.retrieve(&key, wanted);
+    let Some((offset, bytes)) = value.and_then(|value| value.read) else {
+        io.buffers.give_segments(segments);
+        return Err(StatusCode::InternalError.into());
+    };
+    let data = io.buffers.take(bytes as usize);
+    let read = Command::new(Operation::Read, offset, bytes);
+    // The completion tells the length.
+    let owner = Owner::Telling(command.id());
+    let slot = Slot::new(owner, &read, command.nsid, length.into());
+    io.send_request(command.sq, Slot { bytes: bytes as usize, segments, ..slot }, read, data);
+    Ok(Outcome::Pending)
+}
+
+/// Deletes a pair (section 3.2.1): the index forgets it, and the drive is asked nothing.
+fn delete(
+    io: &mut Io,
+    _memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    io.writable_namespace(command.nsid)?;
+    let key = key(command)?;
+    let was_there = io.pairs(command.nsid)?.store.delete(&key);
+    io.go_on_key_value();
+    if !was_there && io.features(command.controller).reports_missing_keys(command.nsid) {
+        return Err(no_such_key());
+    }
+    Ok(Outcome::Done(0))
+}
+
+/// Whether a key is there (section 3.2.2).
+fn exist(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
+    let key = key(command)?;
+    match io.pairs(command.nsid)?.store.contains(&key) {
+        true => Ok(Outcome::Done(0)),
+        false => Err(no_such_key()),
+    }
+}
+
+/// Lists as many keys as the host has room for, in the order of their bytes (section 3.2.3): from
+/// the command's key on, or from the first one on without one.
+fn list(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
+    /// Number of returned keys.
+    const HEAD: usize = 4;
+    let first = match command.cdw11 & 0xff {
+        0 => None,
+        _ => Some(key(command)?),
+    };
+    let room = command.cdw10 as usize;
+    if room > io.config.max_transfer as usize || room < HEAD {
+        return Err(StatusCode::InvalidField.at(location::CDW10));
+    }
+    let store = &io.pairs(command.nsid)?.store;
+    let mut data = vec![0; HEAD];
+    let mut count = 0u32;
+    for key in store.keys_from(first.as_ref()) {
+        let bytes = key.as_bytes();
+        // Its length in two bytes, itself, and up to whole dwords zeroes.
+        let end = (data.len() + 2 + bytes.len()).next_multiple_of(4);
+        if end > room {
+            break;
+        }
+        data.extend((bytes.len() as u16).to_le_bytes());
+        data.extend(bytes);
+        data.resize(end, 0);
+        count += 1;
+    }
+    data[..HEAD].copy_from_slice(&count.to_le_bytes());
+    io.send_of(memory, command, &data, room as u64)?;
+    Ok(Outcome::Done(0))
+}

@@ -1,0 +1,119 @@
+//! Configuration of a key-value namespace, as users write it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::units::{self, format_size};
+use stasis_key_value::{Layout, LayoutError};
+
+/// Command Set Identifier of the Key Value command set.
+pub const CSI: u8 = 1;
+/// Limit on the keys of a namespace: its index stays below some 8 GiB.
+const MAX_KEYS: u32 = 1 << 26;
+/// Segments of a log, about, and the bytes of one.
+const USUAL_SEGMENTS: u64 = 256;
+const USUAL_SEGMENT: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
+/// Limit on the share that is left to collection (percent).
+const MAX_SPARE: u8 = 90;
+
+/// The pairs of a key-value namespace: their number, and the log that their values lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct KeyValue {
+    /// Bytes of a segment of the log, which is collected as a whole. A value has a fourth of it at
+    /// most. By default some 256th of the namespace, 1 MiB to 16 MiB.
+    #[serde(with = "units::size_option")]
+    pub segment: Option<u64>,
+    /// Share of the namespace that pairs cannot have, so that collection finds segments that are
+    /// partly empty (percent).
+    pub spare_percent: u8,
+    /// Maximum number of keys. The index takes some 100 bytes of the host's memory for each that is
+    /// there.
+    pub max_keys: u32,
+}
+
+impl Default for KeyValue {
+    fn default() -> Self {
+        Self { segment: None, spare_percent: 7, max_keys: 1 << 22 }
+    }
+}
+
+/// An invalid configuration of a key-value namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyValueError {
+    /// There can be no such log.
+    #[error("key-value: {0}")]
+    Layout(#[from] LayoutError),
+    /// A segment is smaller than four blocks.
+    #[error("key-value: segment is {}, but must be four blocks or more", format_size(*.0))]
+    Segment(u64),
+    /// Too many keys, or none.
+    #[error("key-value: max-keys is {0}, but must be 1 to {MAX_KEYS}")]
+    Keys(u32),
+    /// Too much is left to collection.
+    #[error("key-value: spare-percent is {0}, but must be 0 to {MAX_SPARE}")]
+    Spare(u8),
+}
+
+impl KeyValue {
+    /// Bytes of a segment of the log of a namespace of `bytes` bytes.
+    pub(crate) fn segment(&self, bytes: u64) -> u64 {
+        let (least, most) = USUAL_SEGMENT.into_inner();
+        let usual = (bytes / USUAL_SEGMENTS).clamp(least, most);
+        self.segment.unwrap_or(1 << usual.ilog2())
+    }
+
+    /// The log on `bytes` bytes in blocks of `block` bytes, for values that a command of `transfer`
+    /// bytes moves.
+    ///
+    /// # Errors
+    /// There can be no such log.
+    pub(crate) fn layout(
+        &self,
+        bytes: u64,
+        block: u32,
+        transfer: u32,
+    ) -> Result<Layout, KeyValueError> {
+        let block = u64::from(block);
+        if !(1..=MAX_KEYS).contains(&self.max_keys) {
+            return Err(KeyValueError::Keys(self.max_keys));
+        }
+        if self.spare_percent > MAX_SPARE {
+            return Err(KeyValueError::Spare(self.spare_percent));
+        }
+        let segment = self.segment(bytes);
+        let most = (segment / 4 / block * block).min(transfer.into()) as u32;
+        if most == 0 {
+            return Err(KeyValueError::Segment(segment));
+        }
+        let spare = u16::from(self.spare_percent) * 10;
+        let layout = Layout::new(bytes, segment, block, (most, self.max_keys), spare)?;
+        Ok(layout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_are_checked() {
+        let of = |of: KeyValue, bytes| of.layout(bytes, 512, 512 << 10);
+        let usual = of(KeyValue::default(), 64 << 30).unwrap();
+        assert_eq!((usual.max_value, usual.segments), (512 << 10, 4096));
+        assert_eq!(usual.capacity / 512, (64 << 30) * 93 / 100 / 512);
+        let segment = |bytes| of(KeyValue::default(), bytes).unwrap().segment;
+        assert_eq!([64 << 20, 1 << 30, 5 << 30].map(segment), [1 << 20, 4 << 20, 16 << 20]);
+        let small = KeyValue { segment: Some(64 << 10), ..KeyValue::default() };
+        assert_eq!(of(small, 1 << 20).unwrap().max_value, 16 << 10);
+        let text = |of: Result<Layout, KeyValueError>| of.unwrap_err().to_string();
+        for (wrong, expected) in [
+            (KeyValue { max_keys: 0, ..small }, "max-keys is 0, but must be 1 to 67108864"),
+            (KeyValue { spare_percent: 91, ..small }, "spare-percent is 91, but must be 0 to 90"),
+            (KeyValue { segment: Some(1024), ..small }, "segment is 1KiB, but must be four blocks"),
+            (KeyValue { segment: Some(70_000), ..small }, "no multiple of 512"),
+            (KeyValue { segment: Some(256 << 10), ..small }, "are 4 segments of 262144"),
+        ] {
+            assert!(text(of(wrong, 1 << 20)).contains(expected), "{}", text(of(wrong, 1 << 20)));
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Key-value namespaces, by the "NVM Express Key Value Command Set Specification, revision 1.0",
+//! cited as "KV 1.0" with the section.
+//!
+//! The crate `key-value` has the pairs' index and their log; here is the way of commands to it, and
+//! of its work to the drive. The index is the controller's memory, as that of a drive whose memory
+//! outlasts the loss of power. Values are as durable as blocks are: a Flush makes them so, or their
+//! writes do where the host has turned the volatile write cache off. Copies are written with forced
+//! unit access, and before a segment is discarded the drive's cache is flushed: no pair is lost that
+//! was durable.
+
+mod commands;
+mod config;
+mod identify;
+mod namespace;
+mod requests;
+
+pub use commands::{DELETE, EXIST, LIST, RETRIEVE, STORE};
+pub use config::{KeyValue, KeyValueError, CSI};
+pub use identify::fill_key_value_namespace;
+pub use namespace::{KeyValueNamespace, Pair};

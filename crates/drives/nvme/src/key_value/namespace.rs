@@ -1,0 +1,116 @@
+//! The pairs of a namespace, and the effects of requests on them.
+
+use std::collections::BTreeMap;
+
+use stasis_block::{Command, Operation, Status};
+use stasis_key_value::{Condition, Key, Place, Refusal, Store, Task};
+
+use crate::config::Namespace;
+use crate::slots::{Owner, Slot};
+use crate::status::StatusCode;
+
+/// A pair that is to be stored, without its value.
+#[derive(Debug, Clone, Copy)]
+pub struct Pair {
+    pub key: Key,
+    pub condition: Condition,
+    /// Length of the value in bytes.
+    pub length: u32,
+}
+
+/// The pairs of a key-value namespace.
+#[derive(Debug)]
+pub struct KeyValueNamespace {
+    pub store: Store,
+    // Pairs whose values are being written, by the values' first bytes.
+    writes: BTreeMap<u64, (Pair, Place)>,
+    // A segment that is to be discarded: its first byte and length, and whether the cache is flushed.
+    discard: Option<(u64, u64, bool)>,
+}
+
+/// The status of a pair that is not stored (KV 1.0 section 3.2.5).
+pub fn status_of(refusal: Refusal) -> StatusCode {
+    match refusal {
+        Refusal::KeyExists => StatusCode::KeyExists,
+        Refusal::KeyDoesNotExist => StatusCode::KeyDoesNotExist,
+        Refusal::ValueTooLong => StatusCode::InvalidValueSize,
+        Refusal::CapacityExceeded => StatusCode::CapacityExceeded,
+    }
+}
+
+impl KeyValueNamespace {
+    /// No pairs. The configuration has been checked with `transfer`, the maximum of a command's data
+    /// in bytes.
+    pub fn new(namespace: &Namespace, transfer: u32) -> Option<Self> {
+        let key_value = namespace.key_value.as_ref()?;
+        let layout = key_value.layout(namespace.bytes(), namespace.block_size, transfer).ok()?;
+        Some(Self { store: Store::new(layout), writes: BTreeMap::new(), discard: None })
+    }
+
+    /// All pairs are gone, with the bytes of their values.
+    pub fn clear(&mut self) {
+        self.store = Store::new(*self.store.layout());
+        self.writes.clear();
+        self.discard = None;
+    }
+
+    /// The value of a pair goes to its place.
+    pub fn enter(&mut self, pair: Pair, place: Place) {
+        self.writes.insert(place.offset, (pair, place));
+    }
+
+    /// The next command of collection for the drive, if there is one now.
+    pub fn next_command(&mut self) -> Option<Command> {
+        if let Some((offset, length, true)) = self.discard {
+            self.discard = None;
+            return Some(Command::new(Operation::Discard, offset, length));
+        }
+        match self.store.next_task()? {
+            Task::Copy { from, to, length } => {
+                let copy = Command::new(Operation::Copy, to, length);
+                Some(Command { source: from, fua: true, ..copy })
+            }
+            // What has come in the place of its pairs is durable first.
+            Task::Discard { offset, length } => {
+                self.discard = Some((offset, length, false));
+                Some(Command::flush())
+            }
+        }
+    }
+
+    /// The drive has done a request, or failed; or it never gets it. Returns why a pair is not
+    /// stored whose value is written.
+    pub fn leave(&mut self, slot: &Slot, status: Status) -> Option<StatusCode> {
+        let done = status == Status::Ok;
+        match slot.operation {
+            Operation::Write => {
+                let (pair, place) = self.writes.remove(&slot.offset)?;
+                if !done {
+                    self.store.abandon(place);
+                    return None;
+                }
+                let stored = self.store.store(pair.key, place, pair.condition);
+                return stored.err().map(status_of);
+            }
+            Operation::Read => self.store.end_read(slot.offset),
+            Operation::Copy => self.store.copied(slot.offset, done),
+            Operation::Discard => self.store.discarded(slot.offset),
+            Operation::Flush if slot.owner == Owner::Collection => self.end_flush(done),
+            _ => {}
+        }
+        None
+    }
+
+    /// The flush before a discard has ended: where it has failed, nothing is discarded, and the
+    /// segment is written over as it is.
+    fn end_flush(&mut self, done: bool) {
+        match &mut self.discard {
+            Some((_, _, flushed)) if done => *flushed = true,
+            Some((offset, ..)) => {
+                self.store.discarded(*offset);
+                self.discard = None;
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! From pairs to requests of the drive: values that are written, and the work of collection.
+
+use stasis_block::{Command, Operation};
+use stasis_key_value::Place;
+
+use crate::command::{location, CommandId};
+use crate::io::Io;
+use crate::slots::{Owner, Slot, WaitingStore};
+use crate::status::{Failure, StatusCode};
+
+use super::namespace::{KeyValueNamespace, Pair};
+
+impl Io {
+    /// The pairs of a namespace, for a command on them.
+    ///
+    /// # Errors
+    /// There is no such namespace, it is being formatted, or has no pairs.
+    pub fn pairs(&mut self, nsid: u32) -> Result<&mut KeyValueNamespace, Failure> {
+        self.namespaces.accessible(nsid)?;
+        let pairs = self.namespaces.key_value_mut(nsid);
+        pairs.ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
+    }
+
+    /// A pair whose value the host has given: it is written, at once or when there is room.
+    pub fn store_pair(&mut self, store: WaitingStore) {
+        self.slots.wait(store);
+        self.go_on_key_value();
+    }
+
+    /// Hands to the drive what there is to do for pairs: values that wait for room, and collection.
+    pub fn go_on_key_value(&mut self) {
+        if !self.namespaces.has_pairs() {
+            return;
+        }
+        for nsid in 1..=self.namespaces.count() {
+            while self.slots.requests.has_room(1) && self.next_of_pairs(nsid) {}
+        }
+    }
+
+    /// Hands one request of a namespace's pairs to the drive, if there is one now.
+    fn next_of_pairs(&mut self, nsid: u32) -> bool {
+        let Some(pairs) = self.namespaces.key_value_mut(nsid) else { return false };
+        if let Some(length) = self.slots.waiting_length(nsid) {
+            if let Some(place) = pairs.store.place(length) {
+                if let Some(store) = self.slots.next_waiting(nsid) {
+                    pairs.enter(store.pair, place);
+                    self.write_value(store, place);
+                }
+                return true;
+            }
+        }
+        if let Some(command) = pairs.next_command() {
+            self.request(0, Slot::new(Owner::Collection, &command, nsid, 0), command);
+            return true;
+        }
+        if pairs.store.can_make_room() {
+            return false;
+        }
+        // Copies have failed, and no room comes by itself.
+        let Some(WaitingStore { command, data, .. }) = self.slots.next_waiting(nsid) else {
+            return false;
+        };
+        self.buffers.give(data);
+        self.ended.push((command, StatusCode::CapacityExceeded));
+        true
+    }
+
+    fn write_value(&mut self, store: WaitingStore, place: Place) {
+        let WaitingStore { command, nsid, pair: Pair { .. }, stream, data } = store;
+        let CommandId { sq, .. } = command;
+        let bytes = data.len();
+        let write = Command::new(Operation::Write, place.offset, bytes as u64);
+        let fua = !self.has_write_cache(command.controller);
+        let write = Command { fua, stream, ..write };
+        let slot = Slot { bytes, ..Slot::new(Owner::Command(command), &write, nsid, 0) };
+        self.send_request(sq, slot, write, data);
+    }
+}
