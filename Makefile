@@ -85,6 +85,8 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system guides_to_crash_tests -- --ignored --nocapture
 	$(TEST) --test system no_clock_goes_backwards -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
+	$(TEST) --test system key_values -- --ignored --nocapture
+	$(TEST) --test key_value million -- --ignored --nocapture
 	$(TEST) --test system out_of_its_slot -- --ignored --nocapture
 	$(TEST) --test system atomic_writes -- --ignored --nocapture
 	$(TEST) --test system -- --ignored --nocapture controllers_fail debian_13 a_host_without_room exact_is_found

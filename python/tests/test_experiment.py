@@ -89,6 +89,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "size": "64MiB", "capacity": "48MiB", "max_open": 1, "max_active": 2, "extension_size": 64,
         "reads_cross_zones": True,
     },
+    "KeyValue": {"segment": "1MiB", "spare_percent": 20, "max_keys": 1000},
     "Ocssd": {
         "groups": 4, "units": 2, "chunks": 64, "sectors": 1024, "write_min": 4, "write_optimal": 8, "cached": 4,
         "max_open": 32, "max_open_per_unit": 4, "endurance": 3000,
@@ -106,6 +107,7 @@ def every_key() -> stasis.Experiment:
         stasis.Drive(name="l", model="null", medium="ram:1GiB", limits=limits),
         stasis.Drive(name="z", model="null", medium="ram:1GiB", zones=zones),
         stasis.Drive(name="p", model="null", medium="ram:1GiB", ocssd=stasis.Ocssd(**VALUES["Ocssd"])),
+        stasis.Drive(name="k", model="null", medium="ram:1GiB", key_value=stasis.KeyValue(**VALUES["KeyValue"])),
     ]
     machine = stasis.Machine(
         **VALUES["Machine"],

@@ -29,6 +29,7 @@ __all__ = [
     "Fault",
     "FaultSpace",
     "Guest",
+    "KeyValue",
     "Limits",
     "Link",
     "Machine",
@@ -184,6 +185,17 @@ class Zones(Table):
 
 
 @dataclass
+class KeyValue(Table):
+    """Pairs of keys and values in place of blocks."""
+
+    PLACE: ClassVar[str] = "[drive.key-value]"
+
+    segment: Optional[Size] = None
+    spare_percent: Optional[int] = None
+    max_keys: Optional[int] = None
+
+
+@dataclass
 class Ocssd(Table):
     """The geometry of an Open-Channel 2.0 drive."""
 
@@ -240,6 +252,7 @@ class Drive(Table):
     path: Optional[str] = None
     zones: Optional[Zones] = _table("Zones")
     ocssd: Optional[Ocssd] = _table("Ocssd")
+    key_value: Optional[KeyValue] = _table("KeyValue")
     power_states: Optional[str] = None
 
 
@@ -529,6 +542,7 @@ TABLES: dict[str, type[Table]] = {
         Fault,
         FaultSpace,
         Guest,
+        KeyValue,
         Limits,
         Link,
         Machine,

@@ -229,6 +229,8 @@ fn what_is_wrong_is_not_valid() {
         (of_drive("queues = 4\ndelay = '5ms'\nplacement = 'fdp:8x64MiB'"), true),
         (of_drive("zones = { size = '64MiB', zrwa = { size = '1MiB', granularity = 4096, count = 1 } }"), true),
         (of_drive("ocssd = '4x2x64x1024'"), true),
+        (of_drive("key-value = { segment = '1MiB', spare-percent = 20, max-keys = 1000 }"), true),
+        (of_drive("key-value = { segment = 'all' }"), false),
         (of_drive("physical = '4x2x64x1024'"), true),
         (of_drive("scheduler = { kind = 'bfq', help_share = 0.5 }"), true),
         ("[machine]\nslice = '20us'\nguest-scheduler = 'bfq'".into(), true),
@@ -414,7 +416,9 @@ fn the_reference_has_the_keys_within_a_drive() {
     let schema = schema();
     let page = std::fs::read_to_string(root().join("docs/reference/experiment.md")).unwrap();
     let key = Regex::new("([a-z][a-z-]*) = ").unwrap();
-    for (row, tables) in [("zones", &["Zones", "Zrwa"][..]), ("ocssd", &["Ocssd"])] {
+    for (row, tables) in
+        [("zones", &["Zones", "Zrwa"][..]), ("ocssd", &["Ocssd"]), ("key-value", &["KeyValue"])]
+    {
         let text = page.lines().find(|line| line.starts_with(&format!("| `{row}` |"))).unwrap();
         let documented: BTreeSet<_> =
             key.captures_iter(text).map(|found| found[1].to_owned()).collect();

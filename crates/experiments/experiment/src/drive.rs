@@ -8,7 +8,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
-use stasis_nvme::{Ocssd, Placement, PowerStates, Zones};
+use stasis_nvme::{KeyValue, Ocssd, Placement, PowerStates, Zones};
 use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
 use crate::error::ExperimentError;
@@ -96,6 +96,9 @@ guest_drive! {
         /// Geometry of an Open-Channel drive: `GROUPSxUNITSxCHUNKSxSECTORS`, or a table.
         #[serde(default, with = "stasis_nvme::ocssd_option", alias = "physical")]
         pub ocssd: Option<Ocssd>,
+        /// Pairs of keys and values in place of blocks, for a drive with the Key Value command set.
+        #[serde(default)]
+        pub key_value: Option<KeyValue>,
         /// Power states of the NVMe controller, and what entering and leaving them takes: by default
         /// one.
         #[serde(default)]
@@ -160,14 +163,23 @@ impl DriveSpec {
         }
         self.check_guest_side()?;
         self.limits.check().map_err(|problem| format!("limits: {problem}"))?;
-        if self.interface != Interface::Nvme && (self.zones.is_some() || self.ocssd.is_some()) {
-            return Err("zones and ocssd need the interface nvme".into());
+        let kinds = [self.zones.is_some(), self.ocssd.is_some(), self.key_value.is_some()];
+        if self.interface != Interface::Nvme && kinds.contains(&true) {
+            return Err("zones, ocssd and key-value need the interface nvme".into());
         }
         if self.interface != Interface::Nvme && self.power_states.is_choice() {
             return Err("power-states need the interface nvme".into());
         }
-        if self.zones.is_some() && self.ocssd.is_some() {
-            return Err("zones and ocssd exclude each other; take one away".into());
+        if kinds.into_iter().filter(|is| *is).count() > 1 {
+            return Err("zones, ocssd and key-value exclude each other; leave one".into());
+        }
+        let is_lost = matches!(self.medium, MediumSpec::Ram { .. }) || self.state == StateSpec::New;
+        if self.key_value.is_some() && !is_lost {
+            return Err(
+                "key-value pairs are not kept between runs: say state=new, or take a medium \
+                        ram:SIZE"
+                    .into(),
+            );
         }
         Ok(())
     }
@@ -187,12 +199,22 @@ mod tests {
             (r#""modle": "null""#, "did you mean `model`?"),
             (r#""block-size": 1024"#, "512 or 4096"),
             (r#""zones": {"sice": 1}"#, "did you mean `size`?"),
+            (r#""key-value": {"segmnt": 1}"#, "did you mean `segment`?"),
+            (r#""key-value": {}, "interface": "virtio-blk""#, "interface nvme"),
+            (r#""key-value": {}, "ocssd": "4x2x64x1024""#, "exclude each other"),
             (r#""power-states": "8W/50mW:2ms""#, "idle:50mW:2ms:1500us"),
             (r#""power-states": "8W/idle:1W", "interface": "virtio-blk""#, "interface nvme"),
         ] {
             let text = format!(r#"{{"model": "null", "medium": "ram:1GiB", {key}}}"#);
             let message = table(&text).unwrap_err().to_string();
             assert!(message.contains(expected), "{key}: {message}");
+        }
+        let pairs = |medium: &str| DriveSpec::parse(&format!("model=null,{medium}"));
+        let lost = pairs("medium=file:d.img,size=1GiB,key-value.max-keys=9").unwrap_err();
+        assert!(lost.to_string().contains("not kept between runs: say state=new"), "{lost}");
+        for medium in ["medium=ram:1GiB", "medium=file:d.img,size=1GiB,state=new"] {
+            let drive = pairs(&format!("{medium},key-value.segment=1MiB")).unwrap();
+            assert_eq!(drive.key_value.unwrap().segment, Some(1 << 20));
         }
     }
 }

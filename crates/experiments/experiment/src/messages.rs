@@ -49,6 +49,7 @@ fn every_key_of_a_file_names_place_value_and_what_is_allowed() {
     let drive = "[[drive]]\nmodel = 'null'\nmedium = 'ram:1GiB'\n";
     let schema = stasis_config::schema::<DriveSpec>();
     let zones = serde_json::json!({ "properties": schema["$defs"]["Zones"]["properties"] });
+    let pairs = serde_json::json!({ "properties": schema["$defs"]["KeyValue"]["properties"] });
     let mut seen = 0;
     for (head, place, schema, lines) in [
         ("", "", stasis_config::schema::<Experiment>(), 1),
@@ -64,6 +65,7 @@ fn every_key_of_a_file_names_place_value_and_what_is_allowed() {
         ),
         ("[[drive]]\n", "drive[0].", schema, 2),
         (&format!("{drive}[drive.zones]\n"), "drive[0].zones.", zones, 5),
+        (&format!("{drive}[drive.key-value]\n"), "drive[0].key-value.", pairs, 5),
     ] {
         for (key, schema) in properties(&schema) {
             seen += 1;

@@ -35,6 +35,7 @@ fn namespaces(capacity: u64, spec: &DriveSpec) -> Vec<Namespace> {
         start: index * bytes,
         zoned: spec.zones.clone(),
         ocssd: spec.ocssd.clone(),
+        key_value: spec.key_value,
         ..Namespace::new(bytes / u64::from(block_size), block_size)
     };
     (0..count).map(namespace).collect()

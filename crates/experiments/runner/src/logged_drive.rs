@@ -85,6 +85,7 @@ fn logged(
     for (has, what) in [
         (spec.zones.is_some(), "zones"),
         (spec.ocssd.is_some(), "ocssd"),
+        (spec.key_value.is_some(), "key-value"),
         (spec.scheduler.is_some(), "scheduler"),
         (spec.namespaces != 1, "namespaces"),
     ] {

@@ -250,6 +250,14 @@ pub fn device_names(interfaces: impl Iterator<Item = Interface>) -> Vec<String> 
     interfaces.map(&mut name).collect()
 }
 
+/// The name of the node by which the guest has a drive of that name: without blocks the generic one.
+pub fn device_node(spec: &DriveSpec, name: String) -> String {
+    match spec.key_value {
+        Some(_) => name.replacen("nvme", "ng", 1),
+        None => name,
+    }
+}
+
 /// The guest kernel's name of a virtio drive that comes behind those.
 pub fn last_device(interfaces: impl Iterator<Item = Interface>) -> String {
     let all = interfaces.filter(|interface| *interface == Interface::VirtioBlk);

@@ -25,7 +25,9 @@ use crate::debugged::Debugged;
 use crate::event::SharedObserver;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
-use crate::plan::{device_names, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan};
+use crate::plan::{
+    device_names, device_node, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan,
+};
 use crate::profiled::Profiled;
 use crate::relay::Relay;
 use crate::run_error::RunError;
@@ -270,7 +272,9 @@ impl<'a> RunSetup<'a> {
             terminal.apply(&mut job);
         }
         job.vcpus = spec.vcpus;
-        job.drives = device_names(drives.iter().map(|drive| drive.spec.interface));
+        let names = device_names(drives.iter().map(|drive| drive.spec.interface));
+        let nodes = drives.iter().zip(names);
+        job.drives = nodes.map(|(drive, name)| device_node(&drive.spec, name)).collect();
         job.root = root.map(|kind| RootDevice {
             device: last_device(drives.iter().map(|drive| drive.spec.interface)),
             file_system: kind.name().into(),

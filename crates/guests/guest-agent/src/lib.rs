@@ -133,7 +133,10 @@ fn surroundings<T: Transport>(
     if udev == Udev::Starts && !udev::start(job.root.as_ref())? {
         client.log("udevd has not looked at all drives yet; /dev/disk may lack some")?;
     }
-    for name in &job.drives {
+    // NVMe's generic devices have no blocks.
+    let has_blocks = |name: &&String| !name.starts_with("ng");
+    let drives: Vec<String> = job.drives.iter().filter(has_blocks).cloned().collect();
+    for name in &drives {
         if !job.scheduler.is_empty() {
             kernel::set_scheduler(name, &job.scheduler)?;
         }
@@ -141,7 +144,7 @@ fn surroundings<T: Transport>(
     if job.coordinate {
         let tracer = BfqTracer::start()?;
         client.help_page(tracer.physical_address()?)?;
-        bfq::tend(tracer, if job.idles { &[] } else { &job.drives })?;
+        bfq::tend(tracer, if job.idles { &[] } else { &drives })?;
     }
     Ok(())
 }

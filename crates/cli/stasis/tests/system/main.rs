@@ -18,6 +18,7 @@ mod fabric;
 mod faults;
 mod flash;
 mod images;
+mod key_value;
 mod measure;
 mod networks;
 mod on;

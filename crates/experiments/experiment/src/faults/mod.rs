@@ -366,6 +366,7 @@ impl Experiment {
             let why = match () {
                 () if drive.zones.is_some() => "it has zones",
                 () if drive.ocssd.is_some() => "it is an Open-Channel drive",
+                () if drive.key_value.is_some() => "it has key-value pairs",
                 () if cut && shared => "others share it, or its scheduler is the host's",
                 () if cut && image => "it is an image: take a medium `ram` or `file`",
                 () => continue,

@@ -59,6 +59,7 @@ impl How {
         let nvme = [
             (spec.zones.is_some(), "zones"),
             (spec.ocssd.is_some(), "ocssd"),
+            (spec.key_value.is_some(), "key-value"),
             (spec.namespaces != 1, "namespaces"),
             (spec.placement != Default::default(), "placement"),
         ];
