@@ -35,6 +35,15 @@ pub struct DebugJob {
     pub again: Option<Vec<u8>>,
 }
 
+/// The snapshots to take of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotJob {
+    /// Virtual time between two (ns), where they are taken by time.
+    pub every: Option<Nanos>,
+    /// Moments of others: I/Os and lines of output.
+    pub moments: Vec<Moment>,
+}
+
 /// An instant of a run, between two turns of its processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instant {

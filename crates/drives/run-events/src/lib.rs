@@ -17,7 +17,7 @@ mod shared;
 mod span;
 pub mod text;
 
-pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger};
+pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob};
 pub use fault::FaultRecord;
 pub use frame::{encode, Decoder, FrameError};
 pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};

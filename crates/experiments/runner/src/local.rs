@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, Context, Result};
-use stasis_block::clock::Nanos;
 use stasis_channel::{Branch, Job, Keyboard};
 use stasis_crash::TraceStream;
 use stasis_experiment::{
@@ -19,7 +18,7 @@ use stasis_machine::{
     SnapshotConfig, Speed, Stop, TimelineConfig, TriggerConfig,
 };
 use stasis_network::Outside;
-use stasis_run_events::{DebugJob, Debugger, EventSink, Instant, Outcome, ProfileJob};
+use stasis_run_events::{DebugJob, Debugger, EventSink, Instant, Outcome, ProfileJob, SnapshotJob};
 
 use crate::networks;
 use crate::opened_drives::Drives;
@@ -70,8 +69,8 @@ pub struct Commands {
     pub branch: Option<Branch>,
     /// The samples to take of the run, if any are.
     pub profile: Option<ProfileJob>,
-    /// Virtual time between two snapshots (ns), if they are taken.
-    pub snapshots: Option<Nanos>,
+    /// The snapshots to take, if any are.
+    pub snapshots: Option<SnapshotJob>,
 }
 
 /// The machines' commands, got once.
@@ -256,11 +255,11 @@ pub fn run(
     let snapshots = inputs.snapshots().zip(inputs.debugger()).map(|(mut take, wire)| {
         let (jobs, mut wire) = (Arc::clone(&jobs), Some(wire));
         Box::new(move || {
-            let commands = &jobs.lock().unwrap_or_else(PoisonError::into_inner).commands;
+            let commands = &mut jobs.lock().unwrap_or_else(PoisonError::into_inner).commands;
             let take = Box::new(move |instant: &Instant| {
                 let commands = take(instant).map_err(std::io::Error::other)?;
                 Ok(commands.map(|Commands { debug, branch, snapshots, .. }| Resumed {
-                    every: snapshots,
+                    snapshots,
                     debug: debug.zip(wire.take()).map(|(job, wire)| DebugConfig {
                         job,
                         branch,
@@ -268,7 +267,7 @@ pub fn run(
                     }),
                 }))
             });
-            Some(SnapshotConfig { every: Some(commands.snapshots?), take })
+            Some(SnapshotConfig { job: commands.snapshots.take()?, take })
         }) as stasis_machine::SnapshotSource
     });
     let stream = plan.trace.then(TraceStream::default);

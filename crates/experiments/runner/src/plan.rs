@@ -11,7 +11,7 @@ use stasis_experiment::{
 use stasis_models::ModelSpec;
 use stasis_network::{NetworkFault, NetworkSpec};
 use stasis_report::{Changes, Drive};
-use stasis_run_events::{Moment, ProfileJob};
+use stasis_run_events::{Moment, ProfileJob, SnapshotJob};
 
 /// Names of the files that a machine reads.
 pub mod input {
@@ -61,6 +61,9 @@ pub struct RunPlan {
     /// The samples to take of the run: the same.
     #[serde(skip)]
     pub profile: Option<ProfileJob>,
+    /// The snapshots to take of the run: the same.
+    #[serde(skip)]
+    pub snapshots: Option<SnapshotJob>,
     /// A fault to inject below the drives as the guest sees them.
     #[serde(default)]
     pub fault: Option<stasis_crash::Fault>,

@@ -186,6 +186,7 @@ impl<'a> RunSetup<'a> {
             None => (debug.transpose()?, None),
         };
         let profile = self.profiled.map(|profiled| profiled.job(self.engine));
+        let snapshots = self.snapshots.map(|snapshots| snapshots.job(self.engine, &shown));
         let plan = RunPlan {
             machines,
             cpu_speed: self.cpu_speed(),
@@ -198,6 +199,7 @@ impl<'a> RunSetup<'a> {
             debug,
             branch,
             profile: profile.transpose()?,
+            snapshots: snapshots.transpose()?.flatten(),
             fault: self.trace.and_then(|trace| trace.fault),
             root: root.as_ref().map(|root| PlannedRoot {
                 identity: self.guest.digest.clone(),

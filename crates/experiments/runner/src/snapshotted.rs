@@ -5,14 +5,19 @@ use stasis_block::clock::Nanos;
 use stasis_emulated_host::StartAt;
 use stasis_experiment::Engine;
 use stasis_media::MediumSpec;
+use stasis_report::Drive;
+use stasis_run_events::SnapshotJob;
 
+use crate::debugged::At;
 use crate::plan::RunPlan;
 
 /// The use that a run makes of snapshots.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshotted {
-    /// Virtual time between two that it takes (ns), if it does.
+    /// Virtual time between two that it takes (ns), where it takes any by time.
     pub every: Option<Nanos>,
+    /// Moments at which it takes others.
+    pub at: Vec<At>,
     /// Where it begins.
     pub from: StartAt,
     /// Whether it begins there or not at all.
@@ -20,13 +25,28 @@ pub struct Snapshotted {
 }
 
 impl Snapshotted {
+    /// Whether the run takes any.
+    pub fn takes(&self) -> bool {
+        self.every.is_some() || !self.at.is_empty()
+    }
+
+    /// The snapshots to take of a run of `drives` under `engine`, if any are.
+    ///
+    /// # Errors
+    /// If there is no such drive, or the engine does not repeat a run.
+    pub(crate) fn job(&self, engine: Engine, drives: &[Drive]) -> Result<Option<SnapshotJob>> {
+        let moments = self.at.iter().map(|at| at.moment("a snapshot", engine, drives));
+        let job = SnapshotJob { every: self.every, moments: moments.collect::<Result<_>>()? };
+        Ok(self.takes().then_some(job))
+    }
+
     /// Checks that a run of `plan` under `engine` can take snapshots.
     ///
     /// # Errors
     /// The engine does not repeat a run, or a part of the run lies outside it.
     pub(crate) fn check(&self, engine: Engine, plan: &RunPlan, has_terminal: bool) -> Result<()> {
         // Without need of them, one that cannot use any begins at its beginning.
-        if self.every.is_none() && !self.must {
+        if !self.takes() && !self.must {
             return Ok(());
         }
         if engine != Engine::Exact {

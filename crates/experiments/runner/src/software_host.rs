@@ -9,7 +9,6 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use stasis_block::clock::Nanos;
 use stasis_channel::Branch;
 use stasis_drive::faults::MAX_OLD_BYTES;
 use stasis_drive::power_cut::MAX_UNSETTLED;
@@ -19,7 +18,7 @@ use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
 use stasis_media::MediumSpec;
 use stasis_network::SharedOutside;
-use stasis_run_events::{Ending, Moment, ProfileJob};
+use stasis_run_events::{Ending, Moment, ProfileJob, SnapshotJob};
 
 use crate::debugged::Debugged;
 use crate::plan::{input, PlannedDrive, RunPlan};
@@ -64,9 +63,8 @@ pub struct LaterJob {
     pub branch: Option<Branch>,
     /// The samples to take of the run.
     pub profile: Option<ProfileJob>,
-    /// Virtual time between two snapshots (ns), if they are taken.
-    #[serde(default)]
-    pub snapshots: Option<Nanos>,
+    /// The snapshots to take, if any are.
+    pub snapshots: Option<SnapshotJob>,
 }
 
 /// The media of a run as the software host gets them.
@@ -193,7 +191,7 @@ pub fn run(
         plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
     let (moment, profile) = (plan.debug.take(), plan.profile.take());
     let branch = plan.branch.take();
-    let snapshots = setup.snapshots.and_then(|snapshots| snapshots.every);
+    let snapshots = plan.snapshots.take();
     let once = once(&plan, setup.terminal.is_some());
     let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     for machine in &mut plan.machines {
@@ -204,7 +202,7 @@ pub fn run(
     let identity = serde_json::to_vec(&jobs).context("cannot write the commands")?;
     let wish = setup.snapshots.map(|wish| Snapshots {
         identity: [&identity, &Sha256::digest(setup.input)[..]].concat(),
-        records: wish.every.is_some(),
+        records: snapshots.is_some(),
         from: wish.from,
         must: wish.must,
     });
@@ -231,11 +229,14 @@ pub fn run(
         let _ = observer.step(what, fraction);
     };
     let outcome = stasis_emulated_host::run(&host, &job, relay, &control, &mut progress);
+    for note in outcome.iter().flatten() {
+        observer.warning(note).context("cannot write a warning")?;
+    }
     for image in images {
         stasis_qcow2::trim(&image).context("cannot give an image's room back")?;
     }
     match outcome {
-        Ok(()) => Ok(()),
+        Ok(_) => Ok(()),
         Err(stasis_emulated_host::Error::Stopped) => Err(RunError::Ended(Ending::Cancelled)),
         Err(stasis_emulated_host::Error::WallLimit) => Err(RunError::Ended(Ending::WallLimit)),
         Err(error) => Err(RunError::Failed(error.into())),

@@ -5,7 +5,7 @@ use crate::kept::{Kept, Key, Store};
 use crate::qemu::{machine, JobFiles, Purpose};
 use crate::relay::{pump, Sent, Started};
 use crate::saved::{convert, make_folder, restore, save, write, Machine, MAX_MOVE};
-use crate::snapshots::{copy, link, read_all, Recorder, Set};
+use crate::snapshots::{copy, link, read_all, Recorder, Set, TAKEN};
 use crate::{Control, Error, Host, Job, Snapshots};
 use stasis_qemu_vm::process::find_qemu;
 use std::fs;
@@ -74,7 +74,16 @@ impl Start<'_> {
                 Ok(started) => return Ok(Some(started)),
                 Err(error @ (Error::Stopped | Error::NoSnapshot)) => return Err(error),
                 Err(error) if last => return Err(error),
-                Err(_) => kept.discard()?,
+                Err(_) => {
+                    kept.discard()?;
+                    // A snapshot may be what is damaged.
+                    match snapshots {
+                        Some(wish) if sets.has(self.set_key(wish)?) => {
+                            sets.get(self.set_key(wish)?, |_| Err(Error::NoSnapshot))?.discard()?;
+                        }
+                        _ => {}
+                    }
+                }
             }
         }
         Ok(None)
@@ -141,9 +150,10 @@ impl Start<'_> {
             Some(file) => Recorder::new(set, folder.path(), file, resume)?,
             None => None,
         };
+        let note = (wish.records && recorder.is_none()).then(|| TAKEN.to_owned());
         let purpose = Purpose::Restore { job: self.files, shares: wish.records, resume };
         let machine = restore(self.host, folder.path(), &purpose, self.log, stopped, pages)?;
-        Ok(Started { machine, told, recorder, folder: Some(folder) })
+        Ok(Started { machine, told, recorder, folder: Some(folder), note })
     }
 
     /// Everything that a kept machine depends on.

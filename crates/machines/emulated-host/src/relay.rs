@@ -52,22 +52,27 @@ pub(crate) struct Started {
     pub recorder: Option<Recorder>,
     /// The machine's folder, where it has one of its own.
     pub folder: Option<TempDir>,
+    /// A remark for the user.
+    pub note: Option<String>,
 }
 
 impl Started {
     /// A job at its beginning.
     pub(crate) fn anew(machine: Machine) -> Self {
-        Self { machine, told: Vec::new(), recorder: None, folder: None }
+        Self { machine, told: Vec::new(), recorder: None, folder: None, note: None }
     }
 }
 
-/// Hands the event stream on, `told` before anything else, until the job has ended.
+/// Hands the event stream on, `told` before anything else, until the job has ended. Adds remarks for
+/// the user to `notes`.
 pub(crate) fn relay(
     started: Started,
+    notes: &mut Vec<String>,
     events: &mut dyn EventSink,
     control: &Control,
 ) -> Result<Ended, Error> {
-    let Started { mut machine, told, mut recorder, folder: _folder } = started;
+    let Started { mut machine, told, mut recorder, folder: _folder, note } = started;
+    notes.extend(note);
     let mut decoder = Decoder::new();
     let mut hand_on = |bytes: &[u8]| -> Result<bool, Error> {
         decoder.push(bytes);
@@ -93,9 +98,11 @@ pub(crate) fn relay(
         }
     }
     let mut ended = Ended::Over;
-    pump(&mut machine, control, |machine, sent| match sent {
+    let pumped = pump(&mut machine, control, |machine, sent| match sent {
         Sent::Bytes(bytes) => {
-            recorder.as_mut().map_or(Ok(()), |recorder| recorder.told(&bytes))?;
+            if let Some(recorder) = &mut recorder {
+                recorder.told(&bytes);
+            }
             hand_on(&bytes)
         }
         Sent::Place(_) => Ok(false),
@@ -112,8 +119,9 @@ pub(crate) fn relay(
             ended = Ended::Again(turn, plan);
             Ok(true)
         }
-    })?;
-    Ok(ended)
+    });
+    notes.extend(recorder.and_then(|recorder| recorder.off));
+    pumped.map(|()| ended)
 }
 
 /// Continues the waiting inner side with the terminal's input.

@@ -18,14 +18,14 @@ use std::time::Duration;
 /// Where a debugger goes back in time, the job is done once more, in another machine, with the input
 /// [`Input::AGAIN`], from a snapshot where one is stored; what has been handed on once is not handed
 /// on again.
-/// `progress` is called for long steps.
+/// `progress` is called for long steps. Returns remarks for the user.
 pub fn run(
     host: &Host,
     job: &Job,
     events: &mut dyn EventSink,
     control: &Control,
     progress: &mut dyn FnMut(&str, Option<f64>),
-) -> Result<(), Error> {
+) -> Result<Vec<String>, Error> {
     let files = Files::new(host, job)?;
     let ready = ready(host, job, &files, control, progress).map_err(|error| match error {
         // The start ends at its limit as at a stop.
@@ -33,14 +33,15 @@ pub fn run(
         error => error,
     });
     let mut events = Repeats::new(events);
-    let mut result = relay(ready?, &mut events, control);
+    let mut notes = Vec::new();
+    let mut result = relay(ready?, &mut notes, &mut events, control);
     while let Ok(Ended::Again(turn, plan)) = result {
         events.again();
         result = again(host, job, &files, control, (turn, &plan))
-            .and_then(|started| relay(started, &mut events, control));
+            .and_then(|started| relay(started, &mut notes, &mut events, control));
     }
-    let result = result.map(|_| ());
-    if matches!(result, Ok(()) | Err(Error::Stopped | Error::WallLimit)) {
+    let result = result.map(|_| notes);
+    if matches!(result, Ok(_) | Err(Error::Stopped | Error::WallLimit)) {
         files.remove_log(host);
     }
     result
@@ -88,7 +89,7 @@ pub fn boot(
     let files = Files::new(host, &job)?;
     let started = ready(host, &job, &files, control, progress)?;
     let mut events = BootEvents::default();
-    let result = relay(started, &mut events, control).map(|_| ());
+    let result = relay(started, &mut Vec::new(), &mut events, control).map(|_| ());
     match (events.failure, result) {
         (Some(message), _) => Err(Error::Died { status: message, detail: String::new() }),
         // The host ends without an outcome, as there was no job.

@@ -222,7 +222,7 @@ fn run_job(host: &Host, job: &str) -> (Result<(), Error>, Collector) {
     // A software host that hangs is to fail the test, not to hold it up.
     let control =
         Control { deadline: Some(Instant::now() + Duration::from_secs(180)), ..Control::default() };
-    let result = run(host, &Job::new(job), &mut events, &control, &mut |_, _| {});
+    let result = run(host, &Job::new(job), &mut events, &control, &mut |_, _| {}).map(drop);
     (result, events)
 }
 

@@ -71,7 +71,7 @@ impl MomentArguments {
             None if self.at_end || self.is_panic() => StartAt::Last,
             None => StartAt::Begin,
         };
-        Snapshotted { every: None, from, must: false }
+        Snapshotted { from, ..Snapshotted::default() }
     }
 
     /// The moment; `symbols` are the kernel's, where that names a function.

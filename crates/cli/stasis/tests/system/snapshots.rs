@@ -34,7 +34,8 @@ fn a_run_from_a_snapshot_is_the_run() {
     let run =
         |results: &str, more: &[&str]| bench.finish(bench.command(&words(results, &file, more)));
     run("alone", &[]).expect(0);
-    run("kept", &["--snapshots=60ms"]).expect(0);
+    run("kept", &["--snapshots=60ms", "--snapshots=output:^mounted$", "--snapshots=io:d:100"])
+        .expect(0);
     same(&bench, "alone", "kept");
     for from in ["100ms", "last"] {
         assert_eq!(run(from, &["--from", from]).expect(0).stdout, "mounted\n");

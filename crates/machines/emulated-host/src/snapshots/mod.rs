@@ -10,5 +10,5 @@ mod record;
 mod set;
 
 pub(crate) use pages::{copy, read_all};
-pub(crate) use record::Recorder;
+pub(crate) use record::{Recorder, TAKEN};
 pub(crate) use set::{link, Chain, Set};

@@ -29,7 +29,12 @@ pub(crate) struct Recorder {
     told: File,
     /// Bytes of pages that are stored.
     stored: u64,
+    /// Why no more are stored, once that is so.
+    pub off: Option<String>,
 }
+
+/// Remark where another run stores the same snapshots.
+pub(crate) const TAKEN: &str = "another run stores the snapshots of the same: this one stores none";
 
 impl Recorder {
     /// A recorder of the machine in `folder`, whose memory is `ram` and which continues from the
@@ -51,38 +56,69 @@ impl Recorder {
         let told = new_told(folder)?;
         let folder = folder.to_owned();
         let stored = bytes(set.folder());
-        Ok(Some(Self { set, _lock: lock, folder, ram, digests, parent, told, stored }))
+        Ok(Some(Self { set, _lock: lock, folder, ram, digests, parent, told, stored, off: None }))
     }
 
     /// The next bytes of the job's events.
-    pub(crate) fn told(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.told.write_all(bytes).map_err(Error::system("write a run's events"))
+    pub(crate) fn told(&mut self, bytes: &[u8]) {
+        if self.off.is_none() {
+            let told = self.told.write_all(bytes);
+            self.store(|_| told.map_err(Error::system("write a run's events")));
+        }
     }
 
     /// The machine pauses at `instant`: stores it, unless that snapshot is there. It is to be
     /// continued then.
     pub(crate) fn take(&mut self, machine: &mut Machine, instant: Instant) -> Result<(), Error> {
         paused(machine)?;
-        let folder = self.set.snapshot(instant.at);
-        if folder.is_dir() || self.stored > MAX_SET {
+        if self.off.is_some() || self.set.snapshot(instant.at).is_dir() {
             return Ok(());
         }
+        let state = state(machine, &self.folder)?;
+        self.store(|recorder| recorder.write(&state, instant));
+        if self.stored > MAX_SET {
+            let (limit, at) = (MAX_SET >> 30, instant.at as f64 / 1e9);
+            self.off = Some(format!(
+                "the last snapshot is that at {at:.3} s: a run's snapshots take at most {limit} GiB"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Stores a part of a snapshot. The run goes on where that fails.
+    fn store(&mut self, part: impl FnOnce(&mut Self) -> Result<(), Error>) {
+        if let Err(error) = part(self) {
+            self.off = Some(format!("no more snapshots are stored: {error}"));
+        }
+    }
+
+    /// Writes the snapshot of `instant`, whole or not at all.
+    fn write(&mut self, state: &[u8], instant: Instant) -> Result<(), Error> {
         let new = self.set.new_snapshot(instant.at);
         // Remains of a program that was killed.
         let _ = fs::remove_dir_all(&new);
-        fs::create_dir(&new).map_err(Error::io("cannot create", &new))?;
+        let written = self.write_new(&new, state, instant).and_then(|()| {
+            let folder = self.set.snapshot(instant.at);
+            fs::rename(&new, &folder).map_err(Error::io("cannot create", &folder))
+        });
+        match &written {
+            Ok(()) => self.parent = Some(instant.at),
+            // The error is the one to report.
+            Err(_) => drop(fs::remove_dir_all(&new)),
+        }
+        written
+    }
+
+    fn write_new(&mut self, new: &Path, state: &[u8], instant: Instant) -> Result<(), Error> {
+        fs::create_dir(new).map_err(Error::io("cannot create", new))?;
         let path = new.join("state");
-        let state = state(machine, &self.folder)?;
         fs::write(&path, state).map_err(Error::io("cannot write", &path))?;
-        let written = write_changed(&mut self.digests, &self.ram, &new);
-        self.stored += written.map_err(Error::io("cannot write", &new))?;
+        let written = write_changed(&mut self.digests, &self.ram, new);
+        self.stored += written.map_err(Error::io("cannot write", new))?;
         let told = told_path(&self.folder);
         fs::rename(&told, new.join("told")).map_err(Error::io("cannot move", &told))?;
         self.told = new_told(&self.folder)?;
-        Set::write_about(&new, &About { instant, parent: self.parent })?;
-        fs::rename(&new, &folder).map_err(Error::io("cannot create", &folder))?;
-        self.parent = Some(instant.at);
-        Ok(())
+        Set::write_about(new, &About { instant, parent: self.parent })
     }
 }
 

@@ -150,6 +150,9 @@ impl Run<'_> {
             if let (debug::MOMENT, Some(debug)) = (number, &mut self.debug) {
                 debug.come();
             }
+            if let (snapshots::SNAPSHOT, Some(snapshots)) = (number, &mut self.snapshots) {
+                snapshots.come();
+            }
             for machine in &mut self.machines {
                 machine.failures.trigger(number, at);
                 machine.pauses.trigger(number, at);

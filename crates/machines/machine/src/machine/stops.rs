@@ -25,7 +25,9 @@ impl Run<'_> {
             return Err(Error::Limit(NO_DEBUGGER.into()));
         }
         let mut debug = Box::new(Debug::new(config, self.turn)?);
-        if let Some(trigger) = debug.moment.as_ref().and_then(debug::trigger) {
+        if let Some(trigger) =
+            debug.moment.as_ref().and_then(|moment| debug::trigger(moment, debug::MOMENT))
+        {
             for machine in &mut self.machines {
                 if trigger.listens_to(machine.number) {
                     machine.channel.listen();

@@ -2,7 +2,10 @@
 
 use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
-use stasis_runner::{Snapshotted, StartAt};
+use stasis_run_events::Moment;
+use stasis_runner::{At, Snapshotted, StartAt};
+
+use super::super::why::which;
 
 /// The word for the last snapshot.
 const LAST: &str = "last";
@@ -10,10 +13,11 @@ const LAST: &str = "last";
 /// Snapshots that a run takes, and the one at which it begins.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 pub struct SnapshotArguments {
-    /// Keep a snapshot each time so much virtual time has passed, from which debug, shell and --from
-    /// go on: 100ms
-    #[arg(long, value_name = "INTERVAL", conflicts_with_all = ["power_cut", "profile"])]
-    snapshots: Option<String>,
+    /// Keep a snapshot each time so much virtual time has passed (100ms), when a drive has delivered
+    /// this I/O (io:drive0:1000), or when a line of output matches (output:REGEX), from which debug,
+    /// shell and --from go on; repeatable
+    #[arg(long, value_name = "WHEN", conflicts_with_all = ["power_cut", "profile"])]
+    snapshots: Vec<String>,
     /// Begin at the last snapshot that this same run has kept before this time, or at the last of all:
     /// the results are those of the whole run
     #[arg(long, value_name = "TIME|last", conflicts_with_all = ["power_cut", "profile"])]
@@ -26,15 +30,29 @@ impl SnapshotArguments {
         let time = |option: &str, word: &str| {
             units::parse_duration(word).map_err(|error| anyhow!("{option}: {error}"))
         };
-        let every = self.snapshots.as_deref().map(|word| time("--snapshots", word)).transpose()?;
-        ensure!(every != Some(0), "--snapshots: 0s is no interval; 100ms is one");
+        let (mut every, mut at) = (None, Vec::new());
+        for word in &self.snapshots {
+            if let Some(pattern) = word.strip_prefix("output:") {
+                let checked = stasis_experiment::check_pattern(pattern);
+                checked.map_err(|error| anyhow!("--snapshots: {error}"))?;
+                at.push(At::Moment(Moment::Output(pattern.to_owned())));
+            } else if let Some(io) = word.strip_prefix("io:") {
+                let (drive, order) = which(io).map_err(|error| anyhow!("--snapshots: {error}"))?;
+                at.push(At::Io(drive, order));
+            } else {
+                let interval = time("--snapshots", word)?;
+                ensure!(interval > 0, "--snapshots: 0s is no interval; 100ms is one");
+                ensure!(every.is_none(), "--snapshots: there are two intervals");
+                every = Some(interval);
+            }
+        }
         let from = match self.from.as_deref() {
             None => StartAt::Begin,
             Some(LAST) => StartAt::Last,
             Some(word) => StartAt::Before(time("--from", word)?),
         };
-        let is_used = every.is_some() || from != StartAt::Begin;
-        Ok(is_used.then_some(Snapshotted { every, from, must: from != StartAt::Begin }))
+        let wish = Snapshotted { every, at, from, must: from != StartAt::Begin };
+        Ok((wish.must || wish.takes()).then_some(wish))
     }
 }
 
@@ -56,15 +74,25 @@ mod tests {
             words.snapshots.snapshotted().map_err(|error| error.to_string())
         };
         assert_eq!(of(&[]), Ok(None));
-        let made =
-            |every, from| Ok(Some(Snapshotted { every, from, must: from != StartAt::Begin }));
+        let made = |every, from| {
+            Ok(Some(Snapshotted { every, at: vec![], from, must: from != StartAt::Begin }))
+        };
         assert_eq!(of(&["--snapshots=100ms"]), made(Some(100_000_000), StartAt::Begin));
         assert_eq!(of(&["--from=1.5s"]), made(None, StartAt::Before(1_500_000_000)));
         assert_eq!(
             of(&["--from=last", "--snapshots=1s"]),
             made(Some(1_000_000_000), StartAt::Last)
         );
+        let moments = of(&["--snapshots=io:d:7", "--snapshots=output:^x"]).unwrap().unwrap().at;
+        let output = At::Moment(Moment::Output("^x".into()));
+        assert_eq!(moments, [At::Io("d".into(), 7), output]);
+        assert_eq!(
+            of(&["--snapshots=1s", "--snapshots=2s"]).unwrap_err(),
+            "--snapshots: there are two intervals"
+        );
         for (word, begin) in [
+            ("--snapshots=io:d", "--snapshots: must be a drive's name and a number"),
+            ("--snapshots=output:(", "--snapshots: "),
             ("--snapshots=0s", "--snapshots: 0s is no interval"),
             ("--snapshots=x", "--snapshots: "),
             ("--from=first", "--from: "),

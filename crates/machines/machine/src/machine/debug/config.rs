@@ -22,12 +22,12 @@ pub type DebugSource = Box<dyn FnOnce() -> Option<DebugConfig>>;
 /// The number of the trigger that brings the moment about: there are fewer faults.
 pub(in super::super) const MOMENT: u16 = u16::MAX;
 
-/// The trigger of the moment, if it has one.
-pub(in super::super) fn trigger(moment: &Moment) -> Option<TriggerConfig> {
+/// The trigger of this number of the moment, if it has one.
+pub(in super::super) fn trigger(moment: &Moment, number: u16) -> Option<TriggerConfig> {
     let on = match moment {
         Moment::Output(pattern) => Trigger::Output { machine: None, pattern: pattern.clone() },
         &Moment::Io { drive, order } => Trigger::Delivered { drive, order },
         _ => return None,
     };
-    Some(TriggerConfig { number: MOMENT, on, times: 1 })
+    Some(TriggerConfig { number, on, times: 1 })
 }

@@ -9,14 +9,14 @@ mod take;
 use std::io;
 
 use stasis_block::clock::Nanos;
-use stasis_run_events::Instant;
+use stasis_run_events::{Instant, SnapshotJob};
 
-use super::debug::DebugConfig;
+use super::debug::{DebugConfig, MOMENT};
 
 /// The snapshots to take of a run.
 pub struct SnapshotConfig {
-    /// Virtual time between two (ns); none are taken, where there is none.
-    pub every: Option<Nanos>,
+    /// The instants of them.
+    pub job: SnapshotJob,
     /// Takes one.
     pub take: TakeSnapshot,
 }
@@ -28,14 +28,17 @@ pub type TakeSnapshot = Box<dyn FnMut(&Instant) -> io::Result<Option<Resumed>>>;
 /// The wishes of a run that continues from a snapshot.
 #[derive(Debug, Default)]
 pub struct Resumed {
-    /// Virtual time between two further snapshots (ns), if they are taken.
-    pub every: Option<Nanos>,
+    /// The further snapshots, if any are taken.
+    pub snapshots: Option<SnapshotJob>,
     /// The debugger, if one takes hold of the run.
     pub debug: Option<DebugConfig>,
 }
 
 /// Called when the commands begin: the snapshots to take of the run, if any are.
 pub type SnapshotSource = Box<dyn FnOnce() -> Option<SnapshotConfig>>;
+
+/// The number of the triggers of snapshots: there are fewer faults.
+pub(super) const SNAPSHOT: u16 = MOMENT - 1;
 
 /// The snapshots of a run.
 pub(super) struct Snapshots {
@@ -51,8 +54,13 @@ impl Snapshots {
         snapshots
     }
 
+    /// The moment of one has come.
+    pub(super) fn come(&mut self) {
+        self.due = 0;
+    }
+
     fn plan(&mut self, now: Nanos) {
-        self.due = match self.config.every {
+        self.due = match self.config.job.every {
             Some(every) => (now / every.max(1) + 1).saturating_mul(every.max(1)),
             None => Nanos::MAX,
         };

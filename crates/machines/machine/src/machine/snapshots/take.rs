@@ -1,10 +1,10 @@
 //! When a run takes its snapshots.
 
-use stasis_run_events::Instant;
+use stasis_run_events::{Instant, SnapshotJob};
 
-use super::super::debug::DebugConfig;
+use super::super::debug::{self, DebugConfig};
 use super::super::run::Run;
-use super::Snapshots;
+use super::{Snapshots, SNAPSHOT};
 use crate::error::Error;
 
 impl Run<'_> {
@@ -20,6 +20,7 @@ impl Run<'_> {
             return Ok(None);
         }
         if let Some(config) = self.snapshot_source.take().and_then(|source| source()) {
+            self.wait_for_moments(&config.job)?;
             self.snapshots = Some(Box::new(Snapshots::new(config)));
         }
         let Some(snapshots) = &self.snapshots else { return Ok(None) };
@@ -38,10 +39,25 @@ impl Run<'_> {
         let taken = (snapshots.config.take)(&instant);
         let resumed = taken.map_err(|error| Error::Limit(format!("a snapshot: {error}")))?;
         let debug = resumed.and_then(|resumed| {
-            snapshots.config.every = resumed.every;
+            snapshots.config.job = resumed.snapshots.unwrap_or_default();
             resumed.debug
         });
         snapshots.plan(at);
         Ok(debug)
+    }
+
+    /// Sets triggers for the moments of snapshots. A run that continues from one has those of the run
+    /// that has taken it.
+    fn wait_for_moments(&mut self, job: &SnapshotJob) -> Result<(), Error> {
+        for moment in &job.moments {
+            let Some(trigger) = debug::trigger(moment, SNAPSHOT) else { continue };
+            for machine in &mut self.machines {
+                if trigger.listens_to(machine.number) {
+                    machine.channel.listen();
+                }
+            }
+            self.timeline.triggers.add(trigger)?;
+        }
+        Ok(())
     }
 }
