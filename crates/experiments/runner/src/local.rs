@@ -258,8 +258,9 @@ pub fn run(
             let commands = &mut jobs.lock().unwrap_or_else(PoisonError::into_inner).commands;
             let take = Box::new(move |instant: &Instant| {
                 let commands = take(instant).map_err(std::io::Error::other)?;
-                Ok(commands.map(|Commands { debug, branch, snapshots, .. }| Resumed {
+                Ok(commands.map(|Commands { debug, branch, snapshots, profile, .. }| Resumed {
                     snapshots,
+                    profile,
                     debug: debug.zip(wire.take()).map(|(job, wire)| DebugConfig {
                         job,
                         branch,

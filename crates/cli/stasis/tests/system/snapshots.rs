@@ -41,6 +41,14 @@ fn a_run_from_a_snapshot_is_the_run() {
         assert_eq!(run(from, &["--from", from]).expect(0).stdout, "mounted\n");
         same(&bench, "alone", from);
     }
+    // Samples from a snapshot on change nothing either, and are of the time from there on.
+    run("sampled", &["--from=100ms", "--profile=100us"]).expect(0);
+    same(&bench, "alone", "sampled");
+    let summary = bench.json("sampled/summary.json");
+    let end = summary["virtual_seconds"].as_f64().unwrap();
+    let samples = summary["profile"]["samples"].as_f64().unwrap();
+    let least = (end - 0.1) / 1e-4 * 2.0 - 4.0;
+    assert!((least..least + 1300.0).contains(&samples), "{samples} samples, {least} at least");
     // gdb sees the same at a moment that is reached from a snapshot, and goes back beyond it.
     let script = bench.path("moment.gdb");
     let gdb = "set pagination off\nmonitor time\np $rip\nbreak submit_bio\nreverse-continue\n\

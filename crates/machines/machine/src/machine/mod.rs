@@ -85,9 +85,11 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.pull_triggers();
-            if let Some(debug) = self.take_snapshot()? {
-                self.debug_source = Some(Box::new(move || Some(debug)));
+            if let Some(Resumed { debug, profile, .. }) = self.take_snapshot()? {
+                self.debug_source = Some(Box::new(|| debug));
                 self.debug_begins()?;
+                self.profile_source = Some(Box::new(|| profile));
+                self.sampling_begins()?;
             }
             self.turn += u64::from(self.has_begun());
             if let Some(ending) = self.debug_turn()? {

@@ -19,8 +19,8 @@ pub struct SnapshotArguments {
     #[arg(long, value_name = "WHEN", conflicts_with_all = ["power_cut", "profile"])]
     snapshots: Vec<String>,
     /// Begin at the last snapshot that this same run has kept before this time, or at the last of all:
-    /// the results are those of the whole run
-    #[arg(long, value_name = "TIME|last", conflicts_with_all = ["power_cut", "profile"])]
+    /// the results are those of the whole run; with --profile, samples begin there
+    #[arg(long, value_name = "TIME|last", conflicts_with = "power_cut")]
     from: Option<String>,
 }
 

@@ -98,7 +98,7 @@ impl Sampler {
 }
 
 impl Run<'_> {
-    /// The commands have begun: they may be sampled.
+    /// The commands have begun, or go on from a snapshot: they may be sampled from here on.
     pub(super) fn sampling_begins(&mut self) -> Result<(), Error> {
         let Some(job) = self.profile_source.take().and_then(|source| source()) else {
             return Ok(());

@@ -9,7 +9,7 @@ mod take;
 use std::io;
 
 use stasis_block::clock::Nanos;
-use stasis_run_events::{Instant, SnapshotJob};
+use stasis_run_events::{Instant, ProfileJob, SnapshotJob};
 
 use super::debug::{DebugConfig, MOMENT};
 
@@ -32,6 +32,8 @@ pub struct Resumed {
     pub snapshots: Option<SnapshotJob>,
     /// The debugger, if one takes hold of the run.
     pub debug: Option<DebugConfig>,
+    /// The samples to take of the run, if any are.
+    pub profile: Option<ProfileJob>,
 }
 
 /// Called when the commands begin: the snapshots to take of the run, if any are.

@@ -2,9 +2,9 @@
 
 use stasis_run_events::{Instant, SnapshotJob};
 
-use super::super::debug::{self, DebugConfig};
+use super::super::debug;
 use super::super::run::Run;
-use super::{Snapshots, SNAPSHOT};
+use super::{Resumed, Snapshots, SNAPSHOT};
 use crate::error::Error;
 
 impl Run<'_> {
@@ -14,8 +14,8 @@ impl Run<'_> {
     }
 
     /// Takes a snapshot, if it is time for one and the run is what it would be by itself. Returns the
-    /// debugger of a run that continues from it, if one takes hold of that.
-    pub(in super::super) fn take_snapshot(&mut self) -> Result<Option<DebugConfig>, Error> {
+    /// wishes of a run that continues from it.
+    pub(in super::super) fn take_snapshot(&mut self) -> Result<Option<Resumed>, Error> {
         if !self.has_begun() {
             return Ok(None);
         }
@@ -37,13 +37,12 @@ impl Run<'_> {
         let instant = Instant { at, ahead, turn: self.turn };
         let Some(snapshots) = &mut self.snapshots else { return Ok(None) };
         let taken = (snapshots.config.take)(&instant);
-        let resumed = taken.map_err(|error| Error::Limit(format!("a snapshot: {error}")))?;
-        let debug = resumed.and_then(|resumed| {
-            snapshots.config.job = resumed.snapshots.unwrap_or_default();
-            resumed.debug
-        });
+        let mut resumed = taken.map_err(|error| Error::Limit(format!("a snapshot: {error}")))?;
+        if let Some(resumed) = &mut resumed {
+            snapshots.config.job = resumed.snapshots.take().unwrap_or_default();
+        }
         snapshots.plan(at);
-        Ok(debug)
+        Ok(resumed)
     }
 
     /// Sets triggers for the moments of snapshots. A run that continues from one has those of the run
