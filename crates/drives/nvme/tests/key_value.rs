@@ -447,7 +447,44 @@ fn a_medium_that_fails_loses_no_pair() {
     assert!(refused > 0);
 }
 
-/// A store that waits for room can be aborted, and a reset drops it.
+/// A format that fails has erased some of the values: no pair is left that would have another's.
+#[test]
+fn a_format_that_fails_leaves_no_pair() {
+    let mut driver = driver();
+    assert_eq!(store(&mut driver, b"k", &[1; 512], 0), 0);
+    driver.submit(0, Sqe { opcode: 0x80, nsid: PAIRS, ..Default::default() });
+    serve(&mut driver, |_| Status::WriteError);
+    assert_eq!(driver.reap(0)[0].status, 0x280);
+    assert_eq!(status(&mut driver, EXIST, b"k"), KEY_DOES_NOT_EXIST);
+    assert_eq!(store(&mut driver, b"k", &[2; 512], 0), 0);
+    assert_eq!(retrieve(&mut driver, b"k", 512), Ok((vec![2; 512], 512)));
+}
+
+/// Where the drive's cache cannot be flushed, a segment is not discarded, but written over.
+#[test]
+fn a_segment_is_not_discarded_before_the_cache_is_flushed() {
+    for flushes in [true, false] {
+        let mut driver = driver();
+        for number in 0..200u32 {
+            driver.ram.set(DATA, &[number as u8; 8192]);
+            let sqe = command(STORE, &[(number % 9) as u8], 8192, 0);
+            driver.submit(1, Sqe { prp2: DATA + 4096, ..sqe });
+            serve(&mut driver, |request| match request.command.operation {
+                Operation::Flush if !flushes => Status::WriteError,
+                _ => Status::Ok,
+            });
+            assert_eq!(driver.reap(1)[0].status, 0, "{number}");
+        }
+        let discards = driver.asked.iter().filter(|of| of.operation == Operation::Discard).count();
+        assert_eq!(discards > 3, flushes, "{discards}");
+        for number in 191..200u32 {
+            let found = retrieve(&mut driver, &[(number % 9) as u8], 8192).unwrap();
+            assert_eq!(found.0, vec![number as u8; 8192]);
+        }
+    }
+}
+
+/// A store that waits for room can be aborted.
 #[test]
 fn stores_wait_for_room() {
     let mut driver = driver();
