@@ -38,6 +38,18 @@ fn a_port_in_use_is_named() {
     let address = taken.local_addr().unwrap().to_string();
     let words = [&format!("cannot listen on {address} for NVMe/TCP"), "Address already in use"];
     refused(folder.path(), &["--nvme-tcp", &address], &words);
+    refused(folder.path(), &["--nvme-tcp", &address], &["choose another, or stop it"]);
+    let twice = [&format!("nvme-tcp has {address} twice"), "an address of its own"];
+    refused(folder.path(), &["--nvme-tcp", &format!("{address},{address}")], &twice);
+}
+
+/// A host would take two of one serial number for one drive.
+#[test]
+fn each_target_has_a_serial_number_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = "name=e,model=null,medium=ram:16MiB,serial=STASIS0";
+    let words = ["two drives have the serial number STASIS0", "its own `serial`"];
+    refused(folder.path(), &["--nvme-tcp", "127.0.0.1:0", "--drive", other], &words);
 }
 
 #[test]
@@ -63,6 +75,15 @@ fn a_socket_that_is_there_stays() {
     let _another = UnixListener::bind(&live).unwrap();
     let words = ["live.sock: another program serves this", "--replace"];
     refused(folder.path(), &["--vfio-user", "live.sock"], &words);
+}
+
+#[test]
+fn a_socket_that_cannot_be_made_is_named_with_the_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["none/d.sock: its folder is not there"];
+    refused(folder.path(), &["--vfio-user", "none/d.sock"], &words);
+    let words = ["its path has 108 bytes, and a socket's at most 107"];
+    refused(folder.path(), &["--vfio-user", &"s".repeat(108)], &words);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! A connection: from its bytes to commands and their data, and back.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use slab::Slab;
 use stasis_block::clock::Nanos;
 use stasis_nvme::fabrics::{CapsuleFault, IN_CAPSULE, OPCODE};
-use stasis_nvme::fabrics::{Connect, ConnectError, Connected, CONNECT_DATA, DISCOVERY_NQN};
+use stasis_nvme::fabrics::{Connect, ConnectError, Connected, CONNECT_DATA};
+use stasis_nvme::fabrics::{DiscoveryEntry, DISCOVERY_NQN};
 use stasis_nvme::{ControllerMut, Subsystem};
 use stasis_nvme_auth::{Computed, Verifier};
 
@@ -75,6 +77,8 @@ enum Stage {
 pub struct Connection {
     /// The path by which its host comes.
     path: u16,
+    /// This end's address, where the carrier has said it.
+    local: Option<IpAddr>,
     state: State,
     /// Of a queue whose host is to authenticate.
     verifier: Option<Verifier>,
@@ -109,6 +113,7 @@ impl Connection {
     pub fn new(path: u16, now: Nanos) -> Self {
         Self {
             path,
+            local: None,
             state: State::New,
             verifier: None,
             computing: None,
@@ -124,6 +129,11 @@ impl Connection {
             buffered: 0,
             fault: None,
         }
+    }
+
+    /// Says this end's address.
+    pub fn set_local_address(&mut self, address: IpAddr) {
+        self.local = Some(address);
     }
 
     /// The queue that it carries.
@@ -404,10 +414,22 @@ impl Connection {
         }
         if discovery {
             if let Some(mut controller) = shared.subsystem.controller(connected.controller) {
-                controller.set_discovery(shared.hosts.entries.clone());
+                controller.set_discovery(self.discovered(&shared.hosts.entries));
             }
         }
         Ok(connected)
+    }
+
+    /// The entries of the discovery log for its host: in place of any address (0.0.0.0, ::) the one
+    /// by which the host has come, as no other computer reaches the former.
+    fn discovered(&self, entries: &[DiscoveryEntry]) -> Vec<DiscoveryEntry> {
+        let mut entries = entries.to_vec();
+        for entry in entries.iter_mut().filter(|entry| entry.address.ip().is_unspecified()) {
+            if let Some(local) = self.local {
+                entry.address.set_ip(local);
+            }
+        }
+        entries
     }
 
     /// A response capsule.

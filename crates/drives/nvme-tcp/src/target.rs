@@ -1,5 +1,7 @@
 //! The target: a subsystem and the connections of its hosts.
 
+use std::net::IpAddr;
+
 use slab::Slab;
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Health, Refused, Request, Tag, VendorError};
@@ -115,6 +117,14 @@ impl Target {
             return None;
         }
         Some(ConnectionId(self.connections.insert(Connection::new(path, self.now))))
+    }
+
+    /// Says by which address of this end a host has come: its discovery log has that in place of any
+    /// address (0.0.0.0, ::).
+    pub fn set_local_address(&mut self, id: ConnectionId, address: IpAddr) {
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.set_local_address(address);
+        }
     }
 
     /// The connection is no more: its queue ends, and with the admin queue its controller.

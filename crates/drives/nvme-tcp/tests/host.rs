@@ -172,6 +172,31 @@ fn discovery_lists_the_subsystems_and_nothing_else() {
 }
 
 #[test]
+fn discovery_names_the_address_by_which_the_host_has_come() {
+    let mut bench = Bench::with(config(), &[]);
+    let entries = ["0.0.0.0:4420", "[::]:4421", "192.0.2.1:4422"].map(|address| DiscoveryEntry {
+        nqn: "nqn.2014-08.org.example:a".into(),
+        path: 1,
+        address: address.parse().unwrap(),
+    });
+    bench.target.set_discovery(entries.to_vec());
+    let mut host = Host::open(&mut bench, 0);
+    bench.target.set_local_address(host.id, "192.0.2.7".parse().unwrap());
+    assert_eq!(host.connect(&mut bench, 0, 0xffff, discovery()).status, 0);
+    enable(&mut bench, &mut host);
+    let (cqe, log) = host.admin_read(&mut bench, (2, 0), 0x70 | 1023 << 16, 4096);
+    assert_eq!(cqe.status, 0);
+    let address = |entry: &[u8]| {
+        let text =
+            |raw: &[u8]| String::from_utf8_lossy(raw).trim_end_matches([' ', '\0']).to_owned();
+        (entry[1], text(&entry[512..768]), text(&entry[32..64]))
+    };
+    let said: Vec<_> = log.chunks(1024).skip(1).map(address).collect();
+    let expected = [("192.0.2.7", "4420"), ("192.0.2.7", "4421"), ("192.0.2.1", "4422")];
+    assert_eq!(said, expected.map(|(ip, port)| (1, ip.to_owned(), port.to_owned())));
+}
+
+#[test]
 fn two_hosts_share_the_namespace_and_hear_of_its_changes() {
     let mut bench = Bench::new();
     let (mut one, mut io, first) = with_queue(&mut bench, 0);

@@ -14,6 +14,7 @@ use stasis_report::{ResultsFolder, ResultsWriter};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::event::{Event, SharedObserver};
+use crate::free_space;
 use crate::run_error::RunError;
 
 /// The file in the results' folder with a command's output, if that is kept.
@@ -132,9 +133,9 @@ impl<'a> Relay<'a> {
             trace.finish().context("cannot write the trace of the run")?;
         }
         self.observer.event(Event::Ended)?;
-        self.unpack().context("cannot unpack the guest's /results")?;
+        let unpacked = self.unpack().context("cannot unpack the guest's /results");
         let outcome = match (self.outcome, self.failed, result) {
-            (Some(outcome), _, _) => Ok(outcome),
+            (Some(outcome), _, _) => unpacked.map(|()| outcome).map_err(RunError::Failed),
             (None, Some(failed), _) => Err(RunError::Failed(anyhow!(failed))),
             (None, None, Err(error)) => Err(error),
             (None, None, Ok(())) => {
@@ -164,6 +165,7 @@ impl<'a> Relay<'a> {
             let Some(mut file) = file.take() else { continue };
             file.rewind()?;
             let machine = self.machines.get(from).map(|machine| machine.name.as_str());
+            free_space::check_results(self.writer.folder().path(), file.metadata()?.len())?;
             unpack(file, machine, self.writer.folder(), self.observer)?;
         }
         Ok(())
@@ -247,6 +249,12 @@ fn unpack(
 
 impl EventSink for Relay<'_> {
     fn event(&mut self, event: RunEvent) -> io::Result<()> {
+        if matches!(
+            event,
+            RunEvent::Trace(_) | RunEvent::Ios(_) | RunEvent::Packets(_) | RunEvent::Spans(_)
+        ) {
+            free_space::check_results(self.writer.folder().path(), 0)?;
+        }
         self.trace_event(&event)?;
         match event {
             RunEvent::Trace(bytes) => {

@@ -195,6 +195,7 @@ impl<'a> Runner<'a> {
         let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
         // Before a guest is built for nothing.
         ResultsFolder::check(&folder, &input::paths(experiment, self.base))?;
+        free_space::check_results(&folder, 0)?;
         let input = input::pack(&experiment.guest, self.base)?;
         check_drives(experiment, self.base)?;
         let engine = match (self.checked, experiment.engine) {
@@ -289,7 +290,7 @@ impl<'a> Runner<'a> {
                 engine::unfinished(ending, ended.virtual_ns, begun.elapsed())
             }
             Err(RunError::Failed(error)) => {
-                // The I/Os up to here can be read; a writer that fails as well adds nothing to why.
+                // What was found up to here can be read; a writer that fails as well adds nothing to why.
                 let _ = ended.writer.abandon();
                 return Err(error);
             }

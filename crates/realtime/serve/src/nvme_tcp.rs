@@ -267,6 +267,9 @@ impl Served {
                 self.target.close(id);
                 continue;
             }
+            if let Ok(local) = stream.local_addr() {
+                self.target.set_local_address(id, local.ip().to_canonical());
+            }
             self.backend.counts.connections += 1;
             self.peers.insert(id, Peer { stream, address, interest, last: None });
         }

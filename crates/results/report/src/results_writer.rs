@@ -347,10 +347,13 @@ impl ResultsWriter {
     /// # Errors
     /// Where a file cannot be written.
     pub fn abandon(mut self) -> Result<(), ReportError> {
-        match self.rows.take() {
-            Some(rows) => rows.finish(&Footer::new()),
-            None => Ok(()),
-        }
+        let footer = Footer::new();
+        // One that fails keeps none of the others from its end.
+        let rows = self.rows.take().map_or(Ok(()), |rows| rows.finish(&footer));
+        let faults = self.faults.take().map_or(Ok(()), |file| file.finish(&footer).map(drop));
+        let cluster = self.cluster.as_mut().map_or(Ok(()), |file| file.finish_file(&footer));
+        let spans = self.spans.take().map_or(Ok(()), |file| file.abandon(&footer));
+        rows.and(faults).and(cluster).and(spans)
     }
 
     /// Writes `summary.json` and `report.html`, and returns the summary.

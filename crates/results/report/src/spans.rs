@@ -105,6 +105,11 @@ impl SpanFile {
         ])
     }
 
+    /// Ends the file of a run that has failed.
+    pub(crate) fn abandon(self, footer: &Footer) -> Result<(), ReportError> {
+        self.file.finish(footer)
+    }
+
     /// Ends the file. Returns its entry in the summary.
     pub(crate) fn finish(
         self,

@@ -173,6 +173,25 @@ fn frame(number: u64) -> Vec<u8> {
     frame
 }
 
+/// Its page and summary are not there, and its rows are.
+#[test]
+fn the_rows_of_a_run_that_fails_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), vec![drive()]).unwrap();
+    writer.of_machines(["a", "b"].map(str::to_owned).into(), vec![None]).unwrap();
+    writer.keep_faults(vec![("pause".into(), "a".into())]).unwrap();
+    writer.keep_timeline().unwrap();
+    writer.record_output(1, BEGIN, false, b"ready\n").unwrap();
+    let fault = FaultRecord { fault: 0, at: BEGIN + 1, order: None, offset: 0, length: 0 };
+    writer.record_faults(&[fault]).unwrap();
+    writer.abandon().unwrap();
+    for name in ["faults.parquet", "cluster.parquet", "timeline.parquet"] {
+        let bytes = std::fs::read(folder.path().join(name)).unwrap();
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{name}");
+    }
+    assert!(!folder.path().join(REPORT_FILE).exists());
+}
+
 #[test]
 fn a_cluster_is_lanes_with_messages_output_and_faults() {
     let names = || ["client", "<server>"].map(str::to_owned);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::Bench;
+use crate::support::{Bench, Finished};
 
 /// Runs with `words` and checks that it fails quickly, saying `expected`.
 #[track_caller]
@@ -60,31 +60,46 @@ fn a_machine_that_has_not_what_it_takes() {
     fails(&bench, &["--engine=exact", "--memory=100TiB"], &["memory"]);
 }
 
-#[test]
-fn a_full_disk_of_the_host_is_told_with_the_image_and_what_the_guest_was_told() {
-    let bench = Bench::new();
+/// Runs with `words`, where `small` is a disk of its own of that size.
+fn run_on_small_disk(bench: &Bench, size: &str, words: &[&str]) -> Finished {
     std::fs::create_dir(bench.path("small")).unwrap();
-    // A separate disk, in name spaces that end with the run.
+    // In name spaces that end with the run.
     let mut command = std::process::Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.arg("--map-root-user");
     }
-    let run = bench.command(&[
+    let run = bench.command(words);
+    let mount = format!("mount -t tmpfs -o size={size} tmpfs small && exec \"$@\"");
+    command.args(["--mount", "sh", "-c", &mount, "sh"]).arg(run.get_program()).args(run.get_args());
+    command.current_dir(bench.path("."));
+    for (name, value) in run.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        command.env(name, value);
+    }
+    command.stdin(std::process::Stdio::null());
+    bench.finish(command)
+}
+
+#[test]
+fn a_disk_without_room_for_results_is_told_before_anything_boots() {
+    let bench = Bench::new();
+    let run = run_on_small_disk(&bench, "4m", &["run", "--results=small/r", "--", "true"]);
+    assert_eq!(run.status, Some(125), "{run:#?}");
+    run.says(&["small/r", "room for 4 MiB more", "may take 16 MiB", "--results"]);
+    assert!(run.wall < Duration::from_secs(5), "took {:?}", run.wall);
+}
+
+#[test]
+fn a_full_disk_of_the_host_is_told_with_the_image_and_what_the_guest_was_told() {
+    let bench = Bench::new();
+    let words = [
         "run",
         "--drive=model=fixed:100us,medium=file:small/d.img,size=64MiB",
         "--",
         "sh",
         "-c",
         "dd if=/dev/zero of=/dev/nvme0n1 bs=1M count=8 oflag=direct 2>/dev/null; echo dd $?",
-    ]);
-    let mount = "mount -t tmpfs -o size=4m tmpfs small && exec \"$@\"";
-    command.args(["--mount", "sh", "-c", mount, "sh"]).arg(run.get_program()).args(run.get_args());
-    command.current_dir(bench.path("."));
-    for (name, value) in run.get_envs().filter_map(|(name, value)| Some((name, value?))) {
-        command.env(name, value);
-    }
-    command.stdin(std::process::Stdio::null());
-    let run = bench.finish(command);
+    ];
+    let run = run_on_small_disk(&bench, "4m", &words);
     assert_eq!((run.status, run.stdout.trim()), (Some(0), "dd 1"), "{run:#?}");
     for word in [
         "file:small/d.img: write of",

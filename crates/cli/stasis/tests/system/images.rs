@@ -113,12 +113,13 @@ fn a_program_asks_for_durable_or_ordered_writes() {
 
 /// A small file system in memory, gone at the end. Mounting takes a right that
 /// not everyone has.
-struct Small<'a>(&'a Path);
+pub struct Small<'a>(&'a Path);
 
 impl<'a> Small<'a> {
-    fn mount(path: &'a Path) -> Option<Self> {
+    pub fn mount(path: &'a Path, size: &str) -> Option<Self> {
         std::fs::create_dir(path).unwrap();
-        let arguments = ["-t", "tmpfs", "-o", "size=6m", "none", path.to_str().unwrap()];
+        let size = format!("size={size}");
+        let arguments = ["-t", "tmpfs", "-o", &size, "none", path.to_str().unwrap()];
         Command::new("mount").args(arguments).status().unwrap().success().then_some(Self(path))
     }
 
@@ -139,7 +140,7 @@ fn a_host_without_room_is_an_error_to_the_guest_until_there_is_room() {
     for way in ["flush", "barrier", "ordered"] {
         let bench = Bench::new();
         let path = bench.path("small");
-        let Some(small) = Small::mount(&path) else {
+        let Some(small) = Small::mount(&path, "6m") else {
             return println!("not tried: a small file system cannot be mounted");
         };
         create(&bench, "small/disk.qcow2", "16MiB");

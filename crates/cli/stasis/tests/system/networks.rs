@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::images::Small;
 use crate::support::Bench;
 
 /// The packets of each interface of a file, as blocks of 4-byte words: the interface's number, and
@@ -84,6 +85,71 @@ fn machines_on_a_network_repeat_to_the_byte() {
     }
     let page = bench.text("r1/report.html");
     assert!(page.contains("Network lan"));
+}
+
+/// A run whose frames fill its disk ends before there is no room for the ends of its files.
+#[test]
+#[ignore = "boots two machines, and mounts a small disk: make slow-test"]
+fn a_host_without_room_for_results_keeps_what_was_found() {
+    let bench = Bench::new();
+    let path = bench.path("small");
+    let Some(small) = Small::mount(&path, "24m") else {
+        return println!("not tried: a small file system cannot be mounted");
+    };
+    let text = r#"
+[[machine]]
+name    = "from"
+command = ["bash", "-c", "sleep 0.1; echo ready; head -c 20M /dev/zero > /dev/tcp/to/7"]
+[[machine]]
+name    = "to"
+wait    = false
+command = ["perl", "-MIO::Socket::INET", "-e", '$s = IO::Socket::INET->new(LocalPort => 7, Listen => 9) or die; $c = $s->accept; 1 while sysread $c, $b, 65536']
+[[network]]
+"#;
+    std::fs::write(bench.path("fill.toml"), text).unwrap();
+    let run = bench.run(&["fill.toml", "--engine=exact", "--results=small/r"]);
+    run.expect(125);
+    run.says(&["cannot keep the run's results", "small/r", "--results"]);
+    let frames = packets(&bench.bytes("small/r/net0.pcapng"));
+    assert!(frames.values().sum::<u64>() > 1000, "{frames:?}");
+    let rows = bench.bytes("small/r/cluster.parquet");
+    assert!(rows.starts_with(b"PAR1") && rows.ends_with(b"PAR1"));
+    drop(small);
+}
+
+/// Others' programs, in a guest, find in the file what the machines sent and got.
+#[test]
+#[ignore = "builds a guest with tcpdump and tshark: make slow-test"]
+fn clusters_packets_are_read_by_tcpdump_and_wireshark() {
+    let bench = Bench::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/cluster.toml");
+    bench.run(&[example, "--engine=exact", "--results", "r"]).expect(0);
+    let ours = packets(&bench.bytes("r/lan.pcapng"));
+    let script = "cd /root; tcpdump -nr lan.pcapng 2> /dev/null | wc -l; \
+        tshark -r lan.pcapng -T fields -e frame.interface_name 2> /dev/null | sort | uniq -c; \
+        tshark -r lan.pcapng -Y 'tcp.port == 7 && tcp.len == 100' -T fields \
+            -e frame.time_relative 2> /dev/null | wc -l";
+    let run = bench.run(&[
+        "--engine=exact",
+        "--packages=tcpdump,tshark",
+        "--file=r/lan.pcapng",
+        "--results=read",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    run.expect(0);
+    let said: Vec<Vec<&str>> =
+        run.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let total: u64 = ours.values().sum();
+    let of = |port| (ours[&(port, true)] + ours[&(port, false)]).to_string();
+    let [server, near, far] = [0, 1, 2].map(of);
+    assert_eq!(said[0], [&total.to_string()]);
+    assert_eq!(said[1..4], [[&far, "far"], [&near, "near"], [&server, "server"]]);
+    // 100 questions and answers of two clients, each as it is sent and as it arrives.
+    let data: u64 = said[4][0].parse().unwrap();
+    assert!(data >= 2 * 2 * 200 - 20, "{data}");
 }
 
 /// Three machines, booted anew the first two times and kept from the second on.

@@ -422,6 +422,12 @@ impl Experiment {
 
     fn check_network_fault(&self, fault: &ScheduledFault) -> Result<(), String> {
         let FaultKind::Network(kind) = fault.known()? else { return Ok(()) };
+        if self.networks.is_empty() {
+            return Err(format!(
+                "{} is of frames between machines, and no [[network]] joins any",
+                kind.name()
+            ));
+        }
         let names = || self.networks.iter().filter_map(|network| network.name.as_deref());
         if let Some(name) =
             fault.network.as_deref().filter(|name| !names().any(|other| other == *name))

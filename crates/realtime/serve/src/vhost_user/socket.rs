@@ -31,13 +31,26 @@ const SET_BACKEND_REQ_FD: u32 = 21;
 const VERSION: u32 = 1;
 const REPLY: u32 = 1 << 2;
 const NEED_REPLY: u32 = 1 << 3;
+/// Limit on the bytes of a socket's path (unix(7): 108 with the zero behind it).
+const MAX_PATH: usize = 107;
 
 /// Listens at `path`; takes the place of a socket that nobody listens on.
 ///
 /// # Errors
 /// If another process does, or it cannot be made.
 pub fn listen(path: &Path) -> Result<UnixListener, ServeError> {
-    let failed = |source| ServeError::Listen { path: path.to_owned(), source };
+    let failed = |source: io::Error| {
+        let source = match source.kind() {
+            io::ErrorKind::NotFound => io::Error::other("its folder is not there; make it first"),
+            _ => source,
+        };
+        ServeError::Listen { path: path.to_owned(), source }
+    };
+    let bytes = path.as_os_str().len();
+    if bytes > MAX_PATH {
+        let message = format!("its path has {bytes} bytes, and a socket's at most {MAX_PATH}");
+        return Err(failed(io::Error::other(message)));
+    }
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(ServeError::NoSocket(path.to_owned()));

@@ -1,12 +1,13 @@
 //! Drives as NVMe/TCP targets: their addresses, and their subsystems.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use stasis_experiment::{Experiment, ServeSpec};
 use stasis_nvme::fabrics::{DiscoveryEntry, MAX_NQN};
 use stasis_nvme::{Config, Subsystem};
@@ -118,6 +119,40 @@ pub struct Targets {
     listeners: Vec<Vec<TcpListener>>,
 }
 
+/// The addresses of each drive, one for each path: the first drive is at the addresses that are
+/// given, and each further one at the next ports. Port 0 is any that is free.
+fn places(paths: &[SocketAddr], drives: usize) -> Result<Vec<Vec<SocketAddr>>> {
+    let mut taken = BTreeSet::new();
+    let mut place = |first: &SocketAddr, index: usize| {
+        let mut at = *first;
+        if first.port() == 0 {
+            return Ok(at);
+        }
+        let port = u16::try_from(index).ok().and_then(|n| first.port().checked_add(n));
+        at.set_port(port.context("there are more drives than ports from there on")?);
+        match taken.insert(at) {
+            true => Ok(at),
+            false if drives == 1 => bail!("nvme-tcp has {at} twice: each path to a drive has an address of its own"),
+            false => bail!(
+                "nvme-tcp means {at} twice, as each further drive is at the next port: leave room for {drives} ports behind each address"
+            ),
+        }
+    };
+    let mut of_drive = |index| paths.iter().map(|first| place(first, index)).collect();
+    (0..drives).map(&mut of_drive).collect()
+}
+
+/// Why an address cannot be listened on, and the way out.
+fn cannot_listen(at: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    let advice = match error.kind() {
+        ErrorKind::AddrInUse => ": another program has this port; choose another, or stop it",
+        ErrorKind::AddrNotAvailable => ": this machine has no such address (see `ip address`)",
+        ErrorKind::PermissionDenied => ": ports below 1024 are root's; choose another",
+        _ => "",
+    };
+    anyhow!("cannot listen on {at} for NVMe/TCP: {error}{advice}")
+}
+
 /// The address that a word means: `PORT`, `:PORT` or `IP:PORT`.
 fn address(word: &str) -> Result<SocketAddr> {
     let port = word.strip_prefix(':').unwrap_or(word);
@@ -145,18 +180,20 @@ impl Targets {
                 paths.len()
             );
         }
+        let places = places(&paths, experiment.drives.len())?;
         let (mut listeners, mut entries) = (Vec::new(), Vec::new());
-        for (index, spec) in experiment.drives.iter().enumerate() {
+        let mut serials = BTreeSet::new();
+        for (index, (spec, places)) in experiment.drives.iter().zip(places).enumerate() {
             let config = Config { serial: spec.serial_number(index), ..Config::default() };
+            if !serials.insert(config.serial.clone()) {
+                bail!(
+                    "two drives have the serial number {}, so that a host would take them for one: give each its own `serial`",
+                    config.serial
+                );
+            }
             let (mut of_drive, mut its_entries) = (Vec::new(), Vec::new());
-            for (path, first) in (1..).zip(&paths) {
-                let mut at = *first;
-                if first.port() != 0 {
-                    let port = u16::try_from(index).ok().and_then(|n| first.port().checked_add(n));
-                    at.set_port(port.context("there are more drives than ports from there on")?);
-                }
-                let listener = TcpListener::bind(at)
-                    .with_context(|| format!("cannot listen on {at} for NVMe/TCP"))?;
+            for (path, at) in (1..).zip(places) {
+                let listener = TcpListener::bind(at).map_err(|error| cannot_listen(at, error))?;
                 let address = listener.local_addr()?;
                 its_entries.push(DiscoveryEntry { nqn: config.nqn(), path, address });
                 of_drive.push(listener);
@@ -197,10 +234,14 @@ impl Targets {
     pub fn place(&self, index: usize) -> String {
         let connect = |entry: &DiscoveryEntry| {
             let (ip, port) = (entry.address.ip(), entry.address.port());
-            format!("nvme connect -t tcp -a {ip} -s {port} -n {}", entry.nqn)
+            let at = if ip.is_unspecified() { "ADDRESS".into() } else { ip.to_string() };
+            format!("nvme connect -t tcp -a {at} -s {port} -n {}", entry.nqn)
         };
-        let lines: Vec<_> = self.entries[index].iter().map(connect).collect();
-        format!("NVMe/TCP; connect by: {}", lines.join("; another path: "))
+        let entries = &self.entries[index];
+        let lines: Vec<_> = entries.iter().map(connect).collect();
+        let any = entries.iter().any(|entry| entry.address.ip().is_unspecified());
+        let note = if any { "; ADDRESS is this computer's, as the host reaches it" } else { "" };
+        format!("NVMe/TCP; connect by: {}{note}", lines.join("; another path: "))
     }
 }
 
@@ -227,6 +268,46 @@ mod tests {
         assert_eq!(host_secret("nqn.x:y=/a=b").unwrap(), ("nqn.x:y".into(), "/a=b".into()));
         let serve = ServeSpec { dh_groups: vec!["ffdhe1024".into()], ..ServeSpec::default() };
         assert!(format!("{:#}", groups(&serve).unwrap_err()).contains("ffdhe2048"));
+    }
+
+    #[test]
+    fn each_drive_has_an_address_of_its_own_on_each_path() {
+        let of = |words: &[&str], drives| {
+            let paths: Vec<_> = words.iter().map(|word| address(word).unwrap()).collect();
+            places(&paths, drives).map_err(|error| error.to_string())
+        };
+        let all = of(&["4420", "0.0.0.0:5420", "10.0.0.1:0"], 2).unwrap();
+        let shown: Vec<_> = all.iter().flatten().map(SocketAddr::to_string).collect();
+        let first = ["127.0.0.1:4420", "0.0.0.0:5420", "10.0.0.1:0"];
+        assert_eq!(shown[..3], first);
+        assert_eq!(shown[3..], ["127.0.0.1:4421", "0.0.0.0:5421", "10.0.0.1:0"]);
+        let twice = of(&["4420", ":4420"], 1).unwrap_err();
+        assert!(twice.contains("127.0.0.1:4420 twice"), "{twice}");
+        let met = of(&["4420", "4421"], 2).unwrap_err();
+        assert!(met.contains("127.0.0.1:4421") && met.contains("2 ports"), "{met}");
+        assert!(of(&["4420", "4422"], 2).is_ok());
+        assert!(of(&["65535"], 2).unwrap_err().contains("more drives than ports"));
+    }
+
+    #[test]
+    fn a_host_is_told_an_address_that_it_reaches() {
+        let entry = |address: &str| DiscoveryEntry {
+            nqn: "nqn.x".into(),
+            path: 1,
+            address: address.parse().unwrap(),
+        };
+        let targets = Targets {
+            hosts: Vec::new(),
+            secrets: BTreeMap::new(),
+            groups: Vec::new(),
+            entries: vec![vec![entry("127.0.0.1:1")], vec![entry("0.0.0.0:2"), entry("[::]:3")]],
+            listeners: Vec::new(),
+        };
+        let near = "NVMe/TCP; connect by: nvme connect -t tcp -a 127.0.0.1 -s 1 -n nqn.x";
+        assert_eq!(targets.place(0), near);
+        let far = targets.place(1);
+        assert!(far.contains("-a ADDRESS -s 2 -n nqn.x; another path"), "{far}");
+        assert!(far.contains("-a ADDRESS -s 3 -n nqn.x; ADDRESS is this computer's"), "{far}");
     }
 
     #[test]

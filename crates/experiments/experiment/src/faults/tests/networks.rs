@@ -49,4 +49,7 @@ fn wrong_faults_are_refused_by_name() {
         let message = faults(keys).unwrap_err();
         assert!(message.contains(expected), "{keys}: {message}");
     }
+    let alone = "command = ['true']\n[[fault]]\nkind = 'partition'\nmachines = ['a']";
+    let message = finish(alone).unwrap_err();
+    assert!(message.contains("no [[network]] joins any"), "{message}");
 }
