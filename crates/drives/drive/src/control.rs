@@ -9,7 +9,7 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Health, VendorCommand, VendorError};
 use stasis_run_events::FaultRecord;
 
-use crate::Sampling;
+use crate::{InFlight, Sampling};
 
 /// Health, a vendor's commands, and reports of internal activity. Every method is by default that
 /// of the layer below; below a drive there is nothing to ask.
@@ -40,6 +40,11 @@ pub trait Control {
     /// Internal activity from [`Control::start`] until `now` (ns).
     fn inside(&mut self, now: Nanos) -> Option<Inside> {
         self.lower()?.inside(now)
+    }
+
+    /// The commands in flight at the drive, in the order of their submission.
+    fn commands(&mut self) -> Vec<InFlight> {
+        self.lower().map(Control::commands).unwrap_or_default()
     }
 
     /// Keeps spans of internal activity from now on for [`Control::take_spans`], and announces

@@ -12,7 +12,7 @@ use stasis_block::{
 };
 use stasis_models::{Completion, Model};
 
-use crate::{Control, Done, Join, Layer, Properties, Sampling};
+use crate::{Control, Done, InFlight, Join, Layer, Properties, Sampling};
 
 /// A model with a medium.
 pub struct Drive {
@@ -188,6 +188,10 @@ impl Control for Drive {
 
     fn inside(&mut self, now: Nanos) -> Option<Inside> {
         self.model.inside(now)
+    }
+
+    fn commands(&mut self) -> Vec<InFlight> {
+        self.join.commands()
     }
 
     fn watch(&mut self, tracks: &mut Tracks) {

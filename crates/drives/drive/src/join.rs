@@ -32,6 +32,21 @@ struct Slot {
     target: Option<(Nanos, Fate)>,
 }
 
+/// A command in flight at a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlight {
+    /// Its number among the submissions.
+    pub order: u64,
+    /// Number of the submission queue that it came by.
+    pub queue: u16,
+    /// The command.
+    pub command: Command,
+    /// When it came (ns).
+    pub submit: Nanos,
+    /// When it is delivered (ns), where the model has said so.
+    pub target: Option<Nanos>,
+}
+
 impl<M: Medium + ?Sized> Join<M> {
     /// A medium with nothing in flight.
     pub fn new(medium: Box<M>) -> Self {
@@ -51,6 +66,20 @@ impl<M: Medium + ?Sized> Join<M> {
     /// Number of commands in flight.
     pub fn in_flight(&self) -> usize {
         self.slots.len()
+    }
+
+    /// The commands in flight, in the order of their submission.
+    pub fn commands(&self) -> Vec<InFlight> {
+        let one = |slot: &Slot| InFlight {
+            order: slot.order,
+            queue: slot.queue,
+            command: slot.command,
+            submit: slot.submit,
+            target: slot.target.as_ref().map(|(at, _)| *at),
+        };
+        let mut all: Vec<_> = self.slots.iter().map(|(_, slot)| one(slot)).collect();
+        all.sort_unstable_by_key(|command| command.order);
+        all
     }
 
     /// Number of commands submitted so far.

@@ -32,7 +32,7 @@ pub use drive::Drive;
 pub use faults::{DriveFault, DriveFaultKind, Faults};
 pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
-pub use join::Join;
+pub use join::{InFlight, Join};
 pub use layer::{Decorator, Layer, Properties};
 pub use power_cut::{PowerCuts, Sampling, Survival, VolatileCache, ZoneLayout};
 pub use scheduled::{Scheduled, Tenant};

@@ -102,6 +102,7 @@ pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
 pub use power_states::{PowerState, PowerStates};
+pub use queues::QueuePair;
 pub use stasis_block::memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 pub use subsystem::Subsystem;

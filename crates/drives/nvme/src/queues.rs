@@ -23,6 +23,27 @@ pub struct Queues {
     stale: [u128; 2],
 }
 
+/// A submission queue and the completion queue that it completes to, for a person who looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuePair {
+    /// The submission queue's identifier; 0 is the admin queue.
+    pub number: u16,
+    /// Its entries.
+    pub size: u16,
+    /// Where the controller fetches next, and where the host puts the next command.
+    pub submission: (u16, u16),
+    /// Whether a fault has stopped it.
+    pub is_stopped: bool,
+    /// The completion queue's identifier.
+    pub to: u16,
+    /// Where the host reads next, as far as known, and where the controller puts the next completion.
+    pub completion: (u16, u16),
+    /// Completions that wait for room.
+    pub held: usize,
+    /// The interrupt vector, if interrupts are enabled.
+    pub vector: Option<u16>,
+}
+
 /// The tails, and the heads, in the doorbells.
 const TAILS: usize = 0;
 const HEADS: usize = 1;
@@ -71,6 +92,24 @@ impl Queues {
         self.submission.iter_mut().skip(1).for_each(|queue| *queue = None);
         self.completion.iter_mut().skip(1).for_each(|queue| *queue = None);
         self.waiting = false;
+    }
+
+    /// The pairs of queues that are there.
+    pub fn pairs(&self) -> impl Iterator<Item = QueuePair> + '_ {
+        self.identifiers().filter_map(|number| {
+            let submission = self.submission(number)?;
+            let completion = self.completion[usize::from(submission.cq)].as_ref()?;
+            Some(QueuePair {
+                number,
+                size: submission.size,
+                submission: (submission.head, submission.tail),
+                is_stopped: submission.is_stopped,
+                to: submission.cq,
+                completion: (completion.head, completion.tail),
+                held: completion.held.len(),
+                vector: completion.vector,
+            })
+        })
     }
 
     /// Identifiers of queues, whether they are there or not.

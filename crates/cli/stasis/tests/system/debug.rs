@@ -70,13 +70,18 @@ continue
 
     // The run of results at an I/O's number, and a debugger that goes away without a word.
     let script = bench.path("left.gdb");
-    std::fs::write(&script, "monitor drives\nmonitor events\ndisconnect\n").unwrap();
+    std::fs::write(
+        &script,
+        "monitor drives\nmonitor events\nmonitor queues\nmonitor commands\ndisconnect\n",
+    )
+    .unwrap();
     let mut again = bench.command(&["debug", "--gdb", "alone", "--at-io=d:50", "--results=left"]);
     again.stdin(std::fs::File::open(&script).unwrap());
     let run = bench.finish(again);
     let said = format!("{}{}", run.stdout, run.stderr);
     run.expect(0).says(&["gdb has gone"]);
     assert!(said.contains("d: next event"), "{said}");
+    assert!(said.contains("d: queue 1: ") && said.contains("completions to 1: head"), "{said}");
     let same = bench.bytes("alone/ios.csv") == bench.bytes("left/ios.csv");
     assert!(same, "a debugger that has gone left another run");
 

@@ -6,6 +6,7 @@ use stasis_block::{Health, Refused, Request, Tag, VendorError};
 use crate::config::{Config, ConfigError};
 use crate::controller_id::ControllerId;
 use crate::kept::{KeptState, StateError};
+use crate::queues::QueuePair;
 use crate::registers as reg;
 use crate::statistics::Statistics;
 use crate::subsystem::Subsystem;
@@ -136,6 +137,12 @@ impl Controller {
     /// As [`ControllerMut::has_shadow`].
     pub fn has_shadow(&self) -> bool {
         self.0.host(ControllerId::PCIE).is_some_and(|host| host.queues.has_shadow())
+    }
+
+    /// The pairs of queues that the guest has made.
+    pub fn queue_pairs(&self) -> impl Iterator<Item = QueuePair> + '_ {
+        let host = self.0.host(ControllerId::PCIE);
+        host.into_iter().flat_map(|host| host.queues.pairs())
     }
 
     /// As [`ControllerMut::has_failed`].

@@ -43,6 +43,11 @@ pub trait DriveController {
     /// The next command that was refused.
     fn pop_refused(&mut self) -> Option<Refused>;
 
+    /// Its queues, for a person who looks: a line each.
+    fn queues(&self) -> Vec<String> {
+        vec!["one queue of virtio".to_owned()]
+    }
+
     /// When the controller is to be advanced, independently of the drive.
     fn next_event(&self) -> Option<Nanos> {
         None
@@ -147,6 +152,11 @@ impl DriveDevice {
         if let Some(names) = &mut self.names {
             names.resets += 1;
         }
+    }
+
+    /// The queues of its controller, for a person who looks: a line each.
+    pub fn queues(&self) -> Vec<String> {
+        self.controller.queues()
     }
 
     /// The drive's name.

@@ -3,7 +3,7 @@
 use stasis_block::clock::Nanos;
 use stasis_block::{Health, Refused, Request, Status};
 use stasis_drive::{Done, Layer};
-use stasis_nvme::{Ended, Memory, OutOfMemoryRange, VendorRequest};
+use stasis_nvme::{Ended, Memory, OutOfMemoryRange, QueuePair, VendorRequest};
 use stasis_run_events::{IoRecord, IoStatus};
 
 use super::drive::DriveController;
@@ -121,6 +121,20 @@ impl DriveController for NvmeController {
 
     fn pop_refused(&mut self) -> Option<Refused> {
         self.controller.pop_refused()
+    }
+
+    fn queues(&self) -> Vec<String> {
+        let pair = |pair: QueuePair| {
+            let QueuePair { number, size, submission, to, completion, held, .. } = pair;
+            let vector = pair.vector.map_or("none".to_owned(), |vector| vector.to_string());
+            let stopped = if pair.is_stopped { ", stopped" } else { "" };
+            format!(
+                "queue {number}: {size} entries, head {}, tail {}{stopped}; completions to {to}: \
+                 head {}, tail {}, {held} held, vector {vector}",
+                submission.0, submission.1, completion.0, completion.1
+            )
+        };
+        self.controller.queue_pairs().map(pair).collect()
     }
 
     /// For interrupts that are held back.

@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use stasis_block::Command;
+use stasis_drive::InFlight;
+
 use super::super::timeline::Timeline;
 use super::super::vm::Machine;
 use super::target::Debuggee;
@@ -12,6 +15,8 @@ monitor time        virtual time
 monitor processors  each processor: its state, and where it is in virtual time
 monitor events      what comes next: timers, completions, packets
 monitor drives      each drive: its next event, and the insides of its model as JSON
+monitor queues      each drive's queue pairs: heads, tails, what waits
+monitor commands    each drive's commands in flight, and when they are delivered where that is known
 ";
 
 /// The answer to a `monitor` command.
@@ -44,12 +49,45 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
                 }
             }
         }
+        "queues" => {
+            for machine in &debuggee.machines {
+                for drive in &machine.drives[..machine.own] {
+                    for line in drive.queues() {
+                        let _ = writeln!(text, "{}: {line}", drive.name());
+                    }
+                }
+            }
+        }
+        "commands" => {
+            for machine in &mut debuggee.machines {
+                for drive in &mut machine.drives[..machine.own] {
+                    let name = drive.name().to_owned();
+                    for command in drive.control().commands() {
+                        let _ = writeln!(text, "{name}: {}", in_flight(&command));
+                    }
+                }
+            }
+            if text.is_empty() {
+                text.push_str("no command is in flight\n");
+            }
+        }
         "" | "help" => text.push_str(HELP),
         other => {
             let _ = write!(text, "there is no `monitor {other}`; there are:\n{HELP}");
         }
     }
     text
+}
+
+/// A command in flight, in a few words.
+fn in_flight(command: &InFlight) -> String {
+    let InFlight { order, queue, command, submit, target } = command;
+    let Command { operation, offset, length, .. } = command;
+    let target = target.map_or("not known".to_owned(), |at| format!("at {at} ns"));
+    format!(
+        "{order}: {} of {length} bytes at {offset}, by queue {queue} since {submit} ns; delivery {target}",
+        operation.name()
+    )
 }
 
 /// The processor at `place`, in a few words.
