@@ -89,6 +89,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test key_value million -- --ignored --nocapture
 	$(TEST) --test system out_of_its_slot -- --ignored --nocapture
 	$(TEST) --test system atomic_writes -- --ignored --nocapture
+	$(TEST) --test system protection -- --ignored --nocapture
 	$(TEST) --test system -- --ignored --nocapture controllers_fail debian_13 a_host_without_room exact_is_found
 	$(TEST) --test system -- --ignored --nocapture going_back a_branch each_of_fifty
 	$(TEST) --test system profile -- --ignored --nocapture

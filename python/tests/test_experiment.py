@@ -90,6 +90,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "reads_cross_zones": True,
     },
     "KeyValue": {"segment": "1MiB", "spare_percent": 20, "max_keys": 1000},
+    "Metadata": {"size": 16, "extended": True, "protection": 1, "guard": 64, "first": True},
     "Ocssd": {
         "groups": 4, "units": 2, "chunks": 64, "sectors": 1024, "write_min": 4, "write_optimal": 8, "cached": 4,
         "max_open": 32, "max_open_per_unit": 4, "endurance": 3000,
@@ -106,6 +107,9 @@ def every_key() -> stasis.Experiment:
         stasis.Drive(name="d", **VALUES["Drive"]),
         stasis.Drive(name="l", model="null", medium="ram:1GiB", limits=limits),
         stasis.Drive(name="z", model="null", medium="ram:1GiB", zones=zones),
+        stasis.Drive(
+            name="e", model="null", medium="ram:1GiB", block_size=4096, metadata=stasis.Metadata(**VALUES["Metadata"])
+        ),
         stasis.Drive(name="p", model="null", medium="ram:1GiB", ocssd=stasis.Ocssd(**VALUES["Ocssd"])),
         stasis.Drive(name="k", model="null", medium="ram:1GiB", key_value=stasis.KeyValue(**VALUES["KeyValue"])),
     ]

@@ -196,6 +196,19 @@ class KeyValue(Table):
 
 
 @dataclass
+class Metadata(Table):
+    """Metadata of each logical block of an NVMe drive, and protection information in it."""
+
+    PLACE: ClassVar[str] = "[drive.metadata]"
+
+    size: Size
+    extended: Optional[bool] = None
+    protection: Optional[int] = None
+    guard: Optional[int] = None
+    first: Optional[bool] = None
+
+
+@dataclass
 class Ocssd(Table):
     """The geometry of an Open-Channel 2.0 drive."""
 
@@ -251,6 +264,7 @@ class Drive(Table):
     limits: Optional[Limits] = _table("Limits")
     path: Optional[str] = None
     zones: Optional[Zones] = _table("Zones")
+    metadata: Optional[Metadata] = _table("Metadata")
     ocssd: Optional[Ocssd] = _table("Ocssd")
     key_value: Optional[KeyValue] = _table("KeyValue")
     power_states: Optional[str] = None

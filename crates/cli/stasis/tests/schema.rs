@@ -228,6 +228,7 @@ fn what_is_wrong_is_not_valid() {
     for (text, valid) in [
         (of_drive("queues = 4\ndelay = '5ms'\nplacement = 'fdp:8x64MiB'"), true),
         (of_drive("zones = { size = '64MiB', zrwa = { size = '1MiB', granularity = 4096, count = 1 } }"), true),
+        (of_drive("metadata = { size = 8, protection = 1, guard = 16 }"), true),
         (of_drive("ocssd = '4x2x64x1024'"), true),
         (of_drive("key-value = { segment = '1MiB', spare-percent = 20, max-keys = 1000 }"), true),
         (of_drive("key-value = { segment = 'all' }"), false),
@@ -244,6 +245,8 @@ fn what_is_wrong_is_not_valid() {
         (of_drive("interface = 'scsi'"), false),
         (of_drive("scheduler = { kind = 'cfq', help_share = 0.5 }"), false),
         (of_drive("scheduler = 'bfg'"), false),
+        (of_drive("metadata = { size = 8, protection = 4 }"), false),
+        (of_drive("metadata = { size = 8, guard = 17 }"), false),
         (of_drive("zones = { capacity = '64MiB' }"), false),
         ("[[drive]]\nmodel = 'null'\n".into(), false),
         ("[[drive]]\nmodel = 'null'\nmedium = { ram = '1GiB', file = 'x' }\n".into(), false),
@@ -416,9 +419,12 @@ fn the_reference_has_the_keys_within_a_drive() {
     let schema = schema();
     let page = std::fs::read_to_string(root().join("docs/reference/experiment.md")).unwrap();
     let key = Regex::new("([a-z][a-z-]*) = ").unwrap();
-    for (row, tables) in
-        [("zones", &["Zones", "Zrwa"][..]), ("ocssd", &["Ocssd"]), ("key-value", &["KeyValue"])]
-    {
+    for (row, tables) in [
+        ("zones", &["Zones", "Zrwa"][..]),
+        ("ocssd", &["Ocssd"]),
+        ("key-value", &["KeyValue"]),
+        ("metadata", &["Metadata"]),
+    ] {
         let text = page.lines().find(|line| line.starts_with(&format!("| `{row}` |"))).unwrap();
         let documented: BTreeSet<_> =
             key.captures_iter(text).map(|found| found[1].to_owned()).collect();

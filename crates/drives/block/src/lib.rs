@@ -4,6 +4,7 @@
 //! Promise: plain data, and the interfaces of a drive's [`Model`] and its [`medium`].
 
 pub mod blkparse;
+mod block_layout;
 pub mod clock;
 pub mod command_log;
 mod delivery;
@@ -22,6 +23,7 @@ pub mod splitmix;
 pub mod timeline;
 pub mod units;
 
+pub use block_layout::{AtomicUnits, BlockLayout, Interleaved};
 pub use delivery::Delivery;
 pub use doorbells::Doorbells;
 pub use link::{Link, LinkError};

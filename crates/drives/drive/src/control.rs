@@ -6,7 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
 use stasis_block::medium::MediumError;
 use stasis_block::timeline::{Spans, Tracks};
-use stasis_block::{Health, VendorCommand, VendorError};
+use stasis_block::{BlockLayout, Health, VendorCommand, VendorError};
 use stasis_run_events::FaultRecord;
 
 use crate::{InFlight, Sampling};
@@ -88,11 +88,11 @@ pub trait Control {
         }
     }
 
-    /// The largest logical block by which the host now addresses the drive has so many bytes: a
-    /// power cut tears none. It changes with formats.
-    fn set_block_size(&mut self, bytes: u32) {
+    /// The logical blocks by which the host now addresses the drive lie so: a power cut tears none.
+    /// They change with formats.
+    fn set_layout(&mut self, layout: &BlockLayout) {
         if let Some(lower) = self.lower() {
-            lower.set_block_size(bytes);
+            lower.set_layout(layout);
         }
     }
 

@@ -8,7 +8,7 @@ use stasis_block::inside::Inside;
 use stasis_block::medium::{Medium, MediumError};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
-    Command, Fate, Health, Operation, Request, Status, Tag, VendorCommand, VendorError,
+    BlockLayout, Command, Fate, Health, Operation, Request, Status, Tag, VendorCommand, VendorError,
 };
 use stasis_models::{Completion, Model};
 
@@ -18,6 +18,7 @@ use crate::{Control, Done, InFlight, Join, Layer, Properties, Sampling};
 pub struct Drive {
     properties: Properties,
     model: Box<dyn Model>,
+    layout: BlockLayout,
     join: Join<dyn Medium>,
     // The host's clock, if the guest stands still for the medium. It changes nothing but `frozen`.
     host_clock: Option<fn() -> Instant>,
@@ -42,6 +43,7 @@ impl Drive {
         Self {
             properties,
             model,
+            layout: BlockLayout::default(),
             host_clock: None,
             join: Join::new(medium),
             due: Vec::new(),
@@ -120,7 +122,7 @@ impl Layer for Drive {
             self.barriers.push_back(Completion { tag: slot, at, fate });
             return;
         }
-        let command = request.command;
+        let command = self.layout.of_data(&request.command);
         let start = self.host_clock.map(|clock| clock());
         let slot = self.join.submit(now, request);
         self.count_frozen(start);
@@ -148,8 +150,11 @@ impl Layer for Drive {
         let mut due = std::mem::take(&mut self.due);
         for Completion { tag: slot, at, fate } in due.drain(..) {
             self.wait_for(slot);
-            let completed = self.join.complete(slot, at, fate);
+            let mut completed = self.join.complete(slot, at, fate);
             debug_assert!(completed.is_some(), "the model completed what is not in flight");
+            if let Some(failed) = completed.as_mut().filter(|done| done.failed_at > 0) {
+                failed.failed_at = self.layout.on_drive(&failed.command, failed.failed_at);
+            }
             done.extend(completed);
         }
         self.due = due;
@@ -205,6 +210,10 @@ impl Control for Drive {
     fn cut_power(&mut self, now: Nanos, _: Sampling) {
         self.model.advance(now, &mut self.due);
         self.model.cut_power(now);
+    }
+
+    fn set_layout(&mut self, layout: &BlockLayout) {
+        self.layout.clone_from(layout);
     }
 
     fn shut_down(&mut self, now: Nanos) -> Option<String> {

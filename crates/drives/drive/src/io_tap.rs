@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Operation, Request, Status, Tag};
+use stasis_block::{BlockLayout, Command, Operation, Request, Status, Tag};
 
 use crate::{Control, Decorator, Done, Layer};
 
@@ -93,8 +93,8 @@ impl Control for IoTap {
         Some(self.lower.control())
     }
 
-    fn set_block_size(&mut self, bytes: u32) {
-        self.sink.set_block_size(bytes);
-        self.lower.control().set_block_size(bytes);
+    fn set_layout(&mut self, layout: &BlockLayout) {
+        self.sink.set_block_size(layout.largest());
+        self.lower.control().set_layout(layout);
     }
 }

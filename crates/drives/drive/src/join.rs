@@ -90,7 +90,12 @@ impl<M: Medium + ?Sized> Join<M> {
     /// Starts a command at the medium, at `now` (ns). Returns its slot, by which the model names it.
     pub fn submit(&mut self, now: Nanos, request: Request) -> Tag {
         let slot = self.insert(now, &request, None);
-        self.medium.submit(Request { tag: slot, ..request });
+        let mut request = Request { tag: slot, ..request };
+        // Of blocks that are verified with room for their data, the sender looks at that itself.
+        if request.command.operation == Operation::Verify && !request.data.is_empty() {
+            request.command.operation = Operation::Read;
+        }
+        self.medium.submit(request);
         slot
     }
 
@@ -192,7 +197,7 @@ impl<M: Medium + ?Sized> Join<M> {
             }
             ((Status::Ok, mut data), Fate::Corrupted { seed }) => {
                 match command.operation {
-                    Operation::Read => flip(&mut data, seed),
+                    Operation::Read | Operation::Verify => flip(&mut data, seed),
                     Operation::Copy => self.damage_copy(&command, seed),
                     _ => {}
                 }

@@ -6,7 +6,7 @@ mod history;
 
 use common::{Latencies, Moody};
 use proptest::prelude::*;
-use stasis_block::{Command, Operation, Request};
+use stasis_block::{BlockLayout, Command, Operation, Request};
 use stasis_drive::{Drive, Layer, PowerCuts, Sampling};
 use stasis_models::{BuildContext, ModelSpec};
 
@@ -121,7 +121,7 @@ fn larger_blocks_are_whole_from_the_format_on() {
             let (medium, contents) = Moody::new(1, CAPACITY);
             let drive = Drive::new(0, "disk".into(), Latencies::new(1, 10), Box::new(medium));
             let mut layer = PowerCuts::new(Box::new(drive), 512, 1, false);
-            layer.control().set_block_size(block);
+            layer.control().set_layout(&BlockLayout::new(block, Vec::new()));
             let write = Command::new(Operation::Write, 4096, 4096);
             layer.submit(0, Request::new(1, write, vec![1; 4096]));
             layer.control().cut_power(0, Sampling::Random(*seed));

@@ -32,6 +32,12 @@ impl Atomicity {
             return None;
         }
         let block = u64::from(namespace.block_size);
+        if namespace.metadata.is_some() {
+            // Its units begin with it (`stasis_block::AtomicUnits`).
+            let unit = PowerLoss::new(CacheKind::default(), unit).for_blocks(block).atomic_unit;
+            let told = unit > block && unit <= MAX_UNIT;
+            return told.then_some(Self { unit: unit / block, offset: 0 });
+        }
         let unit = PowerLoss::new(CacheKind::default(), unit).for_blocks(block).atomic_unit;
         let offset = (unit - namespace.start % unit) % unit;
         let told = unit > block
@@ -68,6 +74,10 @@ mod tests {
         assert_eq!(of(1024, 4096, 16384), None, "no block begins a unit");
         assert_eq!(of(0, 512, 1 << 30), None, "more than the field holds");
         assert_eq!(of(0, 4096, 6144), Some((3, 0)), "units of whole blocks");
+        let metadata = Some(crate::Metadata::new(8));
+        let namespace = Namespace { start: 512, metadata, ..Namespace::new(1000, 4096) };
+        assert_eq!(Atomicity::of(&namespace, 16384), Some(Atomicity { unit: 4, offset: 0 }));
+        assert_eq!(Atomicity::of(&namespace, 4096), None);
         let of = Atomicity { unit: 4, offset: 3 };
         let held: Vec<_> = (0..8).filter(|&lba| of.holds(lba, 2)).collect();
         assert_eq!(held, [0, 1, 3, 4, 5, 7]);

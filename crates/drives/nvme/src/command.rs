@@ -14,6 +14,8 @@ pub const FUSE: u8 = 0x03;
 /// PSDT in the flags: 0 for PRPs, 1 and 2 for SGLs, which differ in where
 /// metadata is only.
 pub const PSDT: u8 = 0xc0;
+/// The same: metadata by an SGL.
+pub const METADATA_SGL: u8 = 0x80;
 
 /// A command of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,7 @@ pub mod location {
     pub const FLAGS: u16 = 1;
     pub const NSID: u16 = 4;
     pub const CDW2: u16 = 8;
+    pub const MPTR: u16 = 16;
     pub const PRP1: u16 = 24;
     pub const PRP2: u16 = 32;
     pub const CDW10: u16 = 40;

@@ -6,6 +6,9 @@ use stasis_block::{Doorbells, Operation};
 use crate::atomicity::DEFAULT_UNIT;
 use crate::identity::subsystem_name;
 use crate::key_value::{self, KeyValue, KeyValueError};
+use crate::metadata::{
+    BlockFormat, LbaFormat, Metadata, Protection, BLOCK_SIZES, LBA_FORMATS, PLAIN_FORMATS,
+};
 use crate::ocssd::{Ocssd, OcssdError};
 use crate::older;
 use crate::placement::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
@@ -15,9 +18,6 @@ use crate::zoned::{self, Zones, ZonesError};
 /// Command Set Identifier of the NVM command set.
 pub(crate) const NVM_COMMAND_SET: u8 = 0;
 
-/// Sizes of a logical block in bytes, by the number of their LBA format. None has metadata.
-pub(crate) const LBA_FORMATS: [u32; 2] = [512, 4096];
-
 /// A namespace, which the guest sees as one block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,8 +26,11 @@ pub struct Namespace {
     pub start: u64,
     /// Capacity in logical blocks.
     pub blocks: u64,
-    /// Size of a logical block in bytes: 512 or 4096.
+    /// Size of a logical block's data in bytes: 512, 4096 or 16384.
     pub block_size: u32,
+    /// Metadata of its blocks: each takes a sector of the drive more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
     /// Whether it is write protected.
     pub read_only: bool,
     /// Its zones, if it is of the Zoned Namespace command set.
@@ -48,13 +51,24 @@ impl Namespace {
     /// A namespace of `blocks` blocks at the drive's beginning, which may be
     /// written.
     pub fn new(blocks: u64, block_size: u32) -> Self {
-        let (zoned, ocssd, key_value) = (None, None, None);
-        Self { start: 0, blocks, block_size, read_only: false, zoned, ocssd, key_value }
+        let (metadata, zoned, ocssd, key_value) = (None, None, None, None);
+        let (start, read_only) = (0, false);
+        Self { start, blocks, block_size, metadata, read_only, zoned, ocssd, key_value }
     }
 
-    /// Its size in bytes.
+    /// How its blocks are formatted.
+    pub fn format(&self) -> BlockFormat {
+        BlockFormat { size: self.block_size, metadata: self.metadata }
+    }
+
+    /// Its size on the drive in bytes.
     pub fn bytes(&self) -> u64 {
-        self.blocks.saturating_mul(self.block_size.into())
+        self.blocks.saturating_mul(self.stride().into())
+    }
+
+    /// From one block to the next on the drive, in bytes.
+    pub(crate) fn stride(&self) -> u32 {
+        self.format().stride()
     }
 }
 
@@ -93,7 +107,7 @@ pub struct Config {
     pub max_transfer: u32,
     /// Limit on the bytes of data in all requests that the drive holds; above it the
     /// controller stops fetching commands until some complete. At least
-    /// `max_transfer`.
+    /// `max_transfer`, and twice that where metadata is offered.
     pub max_in_flight_bytes: usize,
     /// Whether interrupts are held back as the driver's Interrupt Coalescing
     /// feature asks. The carrier must then call
@@ -109,6 +123,8 @@ pub struct Config {
     /// The unit that a power cut does not tear, in bytes: units lie side by side from the drive's
     /// first byte on. Namespaces tell of it where their blocks are smaller.
     pub atomic_unit: u64,
+    /// Whether LBA formats with metadata are offered: none are by drives with zones, pairs or chunks.
+    pub metadata: bool,
     /// Power states. Several are of a drive with one controller, on PCIe, whose carrier must then
     /// call [`crate::Controller::set_time`] at [`crate::Controller::next_deadline`].
     pub power_states: PowerStates,
@@ -139,6 +155,7 @@ impl Default for Config {
             discard_zeroes: false,
             placement: Placement::None,
             atomic_unit: DEFAULT_UNIT,
+            metadata: false,
             power_states: PowerStates::default(),
         }
     }
@@ -203,6 +220,14 @@ pub enum ConfigError {
         /// The fault.
         error: KeyValueError,
     },
+    /// Metadata that cannot be.
+    #[error("NVMe namespace {nsid}: {reason}")]
+    Metadata {
+        /// Number of the namespace, from 1.
+        nsid: usize,
+        /// The reason.
+        reason: String,
+    },
     /// A namespace of two kinds.
     #[error("NVMe namespace {nsid} is two of zoned, Open-Channel and key-value; leave one")]
     Both {
@@ -235,7 +260,9 @@ impl Config {
             return Err(ConfigError::Number { field: "max_transfer", value: transfer, expected });
         }
         let held = self.max_in_flight_bytes as u64;
-        number("max_in_flight_bytes", held, transfer..=u64::MAX, "at least max_transfer")?;
+        let least = self.largest_request() as u64;
+        let expected = "at least max_transfer, twice that with metadata";
+        number("max_in_flight_bytes", held, least..=u64::MAX, expected)?;
         match self.placement {
             Placement::None => {}
             Placement::Streams { max } => {
@@ -258,10 +285,23 @@ impl Config {
             let wrong = |field, value, expected| {
                 Err(ConfigError::Namespace { nsid: index + 1, field, value, expected })
             };
-            if !LBA_FORMATS.contains(&namespace.block_size) {
-                return wrong("block_size", namespace.block_size.into(), "512 or 4096 bytes");
+            let size = namespace.block_size;
+            if !LBA_FORMATS[..PLAIN_FORMATS].iter().any(|format| format.size == size) {
+                return wrong("block_size", size.into(), BLOCK_SIZES);
             }
-            let most = (i64::MAX as u64) / u64::from(namespace.block_size);
+            let behind = namespace.metadata.filter(|metadata| metadata.extended);
+            if u64::from(size) + behind.map_or(0, |metadata| metadata.size) > transfer {
+                return wrong("block_size", size.into(), "at most max_transfer with its metadata");
+            }
+            if let Some(metadata) = &namespace.metadata {
+                let checked = if self.offers_metadata() {
+                    metadata.check(size)
+                } else {
+                    Err("metadata is of drives of blocks alone that offer it".into())
+                };
+                checked.map_err(|reason| ConfigError::Metadata { nsid: index + 1, reason })?;
+            }
+            let most = (i64::MAX as u64) / u64::from(namespace.stride());
             if !(1..=most).contains(&namespace.blocks) {
                 return wrong("blocks", namespace.blocks, "at least 1 and less than 2^63 bytes");
             }
@@ -310,6 +350,52 @@ impl Config {
         self.namespaces.iter().any(|namespace| namespace.ocssd.is_some())
     }
 
+    /// Whether LBA formats with metadata are offered.
+    pub(crate) fn offers_metadata(&self) -> bool {
+        self.metadata && !self.has_command_sets() && !self.has_chunks()
+    }
+
+    /// Maximum bytes of a request to the drive: blocks with metadata take at most twice their data.
+    pub(crate) fn largest_request(&self) -> usize {
+        self.max_transfer as usize * if self.offers_metadata() { 2 } else { 1 }
+    }
+
+    /// Whether there is Identify by command sets: there are several, or protection information of
+    /// formats that only the NVM command set's structures tell.
+    pub(crate) fn has_set_structures(&self) -> bool {
+        self.has_command_sets() || self.offers_metadata()
+    }
+
+    /// The LBA formats that are offered, by their numbers.
+    pub(crate) fn formats(&self) -> &'static [LbaFormat] {
+        match self.offers_metadata() {
+            true => &LBA_FORMATS,
+            false => &LBA_FORMATS[..PLAIN_FORMATS],
+        }
+    }
+
+    /// The format of these choices of Format NVM and Namespace Management: the number of an LBA
+    /// format, whether metadata is behind the data, and the type of protection information and
+    /// whether that comes first.
+    pub(crate) fn format_of(
+        &self,
+        number: u32,
+        extended: bool,
+        protection: u8,
+        first: bool,
+    ) -> Option<BlockFormat> {
+        let &LbaFormat { size, metadata, guard } = self.formats().get(number as usize)?;
+        let protection = Protection::try_from(protection).ok()?;
+        let protects = protection != Protection::None;
+        let behind = if extended { metadata } else { 0 };
+        if protects && metadata == 0 || size + behind > self.max_transfer {
+            return None;
+        }
+        let (bytes, first) = (metadata.into(), protects && first);
+        let metadata = Metadata { size: bytes, extended, protection, guard, first };
+        Some(BlockFormat { size, metadata: (bytes > 0).then_some(metadata) })
+    }
+
     /// Whether a command set has commands of Open-Channel namespaces: theirs is the NVM
     /// command set.
     pub(crate) fn has_chunk_commands(&self, set: u8) -> bool {
@@ -336,12 +422,15 @@ impl Config {
 }
 
 impl Namespace {
-    /// Whether its layout allows blocks of `size`: zones must be whole, a geometry is in blocks, and
-    /// values lie in them.
-    pub(crate) fn can_have_blocks_of(&self, size: u32, bytes: u64) -> bool {
-        let zones = |zones: &Zones| zones.check(bytes, size.into()).is_ok();
+    /// Whether its layout allows such blocks: zones must be whole, a geometry is in blocks, values lie
+    /// in them, and none of these has metadata.
+    pub(crate) fn can_have_blocks_of(&self, format: BlockFormat, bytes: u64) -> bool {
+        let BlockFormat { size, metadata } = format;
+        let plain = metadata.is_none();
+        let zones = |zones: &Zones| plain && zones.check(bytes, size.into()).is_ok();
         let is_fixed = self.ocssd.is_some() || self.key_value.is_some();
-        self.zoned.as_ref().is_none_or(zones) && (!is_fixed || size == self.block_size)
+        let fits = !is_fixed || plain && size == self.block_size;
+        self.zoned.as_ref().is_none_or(zones) && fits && bytes >= format.stride().into()
     }
 
     /// Its Command Set Identifier.

@@ -168,7 +168,7 @@ impl Subsystem {
             }
             0 => {
                 let transport = if discovery { Transport::Discovery } else { Transport::Fabrics };
-                self.add_controller(transport).ok_or(StatusCode::ConnectControllerBusy)?
+                self.add_controller(transport).ok_or(StatusCode::CONNECT_CONTROLLER_BUSY)?
             }
             _ => ControllerId(connect.controller),
         };

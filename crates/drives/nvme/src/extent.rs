@@ -8,7 +8,10 @@ use crate::status::{Failure, StatusCode};
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
     pub lba: u64,
-    /// First byte, and how many.
+    pub blocks: u64,
+    /// Bytes of their data.
+    pub data: u64,
+    /// First byte on the drive, and how many.
     pub offset: u64,
     pub length: u64,
 }
@@ -25,8 +28,9 @@ impl Extent {
             return Err(StatusCode::LbaOutOfRange.at(at).of_block(outside));
         }
         // No overflow: a namespace has less than 2^63 bytes.
-        let size = u64::from(namespace.block_size);
-        Ok(Self { lba, offset: lba * size, length: blocks * size })
+        let stride = u64::from(namespace.stride());
+        let data = blocks * u64::from(namespace.block_size);
+        Ok(Self { lba, blocks, data, offset: lba * stride, length: blocks * stride })
     }
 
     /// The blocks of Read, Write and the commands like them: SLBA, and NLB (0's

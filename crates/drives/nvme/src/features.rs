@@ -44,6 +44,8 @@ pub struct Features {
     timestamp_was_set: bool,
     /// Advanced Command Retry Enable; no completion asks for a delay.
     pub retries: bool,
+    /// LBA Format Extension Enable: namespaces with guards of more than 16 bits can be accessed.
+    pub extended_formats: bool,
 }
 
 impl Features {
@@ -62,6 +64,7 @@ impl Features {
             timestamp: (0, 0),
             timestamp_was_set: false,
             retries: false,
+            extended_formats: false,
         }
     }
 

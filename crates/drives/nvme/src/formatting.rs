@@ -9,6 +9,7 @@ use crate::controller_id::ControllerId;
 use crate::event_log::Occurrence;
 use crate::host::Host;
 use crate::io::Io;
+use crate::metadata::BlockFormat;
 use crate::self_test::ended;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
@@ -41,8 +42,8 @@ struct Format {
 /// The fate of the namespaces once they are erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// They have blocks of so many bytes.
-    Format(u32),
+    /// They have such blocks.
+    Format(BlockFormat),
     /// They are no more.
     Delete,
 }
@@ -157,10 +158,10 @@ impl Formatting {
                     }
                     io.delete_namespace(nsid);
                 }
-                Then::Format(block_size) => {
+                Then::Format(format) => {
                     let event = Occurrence::FormatCompletion { nsid, status: 0 };
                     io.log_event(host.id, &event);
-                    if io.namespaces.format(nsid, block_size) {
+                    if io.namespaces.format(nsid, format) {
                         io.changes.add(Change::Namespace(nsid));
                     }
                 }

@@ -10,7 +10,7 @@ use crate::buffers::Buffers;
 use crate::changes::{Change, Changes};
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::condition::Condition;
-use crate::config::{Config, Namespace, LBA_FORMATS};
+use crate::config::{Config, Namespace};
 use crate::controller_id::ControllerId;
 use crate::event_log::{EventLog, HardwareError, Occurrence};
 use crate::extent::Extent;
@@ -18,10 +18,12 @@ use crate::features::{Features, FeaturesByController};
 use crate::firmware::Firmware;
 use crate::fused::Fused;
 use crate::lba_status::Scans;
+use crate::metadata::BlockFormat;
 use crate::namespaces::{Creation, Namespaces};
 use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::power::Power;
+use crate::protection::{Passage, Use};
 use crate::registered::Registered;
 use crate::reservations::{HostId, Reservations};
 use crate::sanitize::Sanitize;
@@ -151,6 +153,7 @@ impl Io {
                     let _ = self.slots.part_done(group, 0, None);
                 }
                 self.buffers.give_segments(slot.segments);
+                self.buffers.give_segments(slot.metadata_segments);
             }
             self.buffers.give(request.data);
         }
@@ -166,8 +169,7 @@ impl Io {
     /// The event that a namespace is created, or deleted: `select` of Namespace Management.
     pub fn namespace_event(&self, select: u32, nsid: u32) -> Option<Occurrence<'static>> {
         let namespace = self.namespaces.get(nsid)?;
-        let size = namespace.block_size;
-        let format = LBA_FORMATS.iter().position(|&format| format == size)? as u8;
+        let format = namespace.format().number()?;
         let shared = self.namespaces.creation(nsid).is_some_and(|creation| creation.shared);
         let blocks = namespace.blocks;
         Some(Occurrence::Namespace {
@@ -248,13 +250,13 @@ impl Io {
         }
     }
 
-    /// Creates a namespace, of that many blocks of that many bytes, for a host, or that on PCIe.
+    /// Creates a namespace, of that many blocks of that format, for a host, or that on PCIe.
     ///
     /// # Errors
     /// There is no room for it, or no NSID.
     pub fn create_namespace(
         &mut self,
-        size: (u64, u32),
+        size: (u64, BlockFormat),
         shared: bool,
         host: Option<&str>,
     ) -> Result<u32, StatusCode> {
@@ -345,45 +347,77 @@ impl Io {
             _ => self.namespace(command.nsid)?,
         };
         let extent = Extent::of(namespace, command)?;
-        self.check_length(&extent)?;
+        let purpose = if what == Transfer::Compare { Use::Check } else { Use::Transfer };
+        let passage = Passage::of(command, namespace.format(), extent.lba, purpose)?;
+        let bytes = passage.map_or(extent.data, |passage| passage.bytes_for(extent.blocks));
+        self.check_length(bytes)?;
         match what {
             Transfer::Write => self.namespaces.check_writable(command.nsid, &extent)?,
             _ => self.namespaces.check_readable(command.nsid, &extent)?,
         }
-        self.transfer_extent(memory, command, what, &extent, Owner::Command(command.id()))
+        let owner = Owner::Command(command.id());
+        self.transfer_extent(memory, command, what, (&extent, passage), owner)
     }
 
-    /// Whether a command may move so much data.
-    pub fn check_length(&self, extent: &Extent) -> Result<(), Failure> {
-        if extent.length > self.config.max_transfer.into() {
+    /// Whether a command may move so many bytes.
+    pub fn check_length(&self, bytes: u64) -> Result<(), Failure> {
+        if bytes > self.config.max_transfer.into() {
             return Err(StatusCode::InvalidField.at(location::CDW12));
         }
         Ok(())
     }
 
-    /// The data of a command that has been checked, to or from `extent`.
+    /// The data of a command that has been checked, to or from an extent, which has a passage where
+    /// blocks have metadata.
     pub fn transfer_extent(
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,
         what: Transfer,
-        extent: &Extent,
+        (extent, passage): (&Extent, Option<Passage>),
         owner: Owner,
     ) -> Result<Outcome, Failure> {
         let bytes = extent.length as usize;
-        let mut segments = self.buffers.segments_of(memory, command, bytes)?;
+        let blocks = extent.blocks as usize;
+        let crossing = passage.map_or(bytes, |passage| passage.data_bytes(blocks));
+        let apart = passage.map_or(0, |passage| passage.metadata_bytes(blocks));
+        let mut segments = self.buffers.segments_of(memory, command, crossing)?;
+        let mut metadata_segments = match self.buffers.metadata_segments_of(memory, command, apart)
+        {
+            Ok(segments) => segments,
+            Err(failure) => {
+                self.buffers.give_segments(segments);
+                return Err(failure);
+            }
+        };
         let mut data = self.buffers.take(bytes);
         if what == Transfer::Write {
-            let gathered = stasis_block::memory::gather(memory, &segments, &mut data);
+            let gathered = match passage {
+                None => stasis_block::memory::gather(memory, &segments, &mut data)
+                    .map_err(Failure::from),
+                Some(passage) => {
+                    let places = (&segments[..], &metadata_segments[..]);
+                    let host = self.buffers.host_data(memory, passage, blocks, places);
+                    host.and_then(|(host, apart)| {
+                        let packed = passage.pack(&host, &apart, &mut data);
+                        self.buffers.give(host);
+                        self.buffers.give(apart);
+                        packed.map_err(|flaw| {
+                            Failure::from(flaw.status).of_block(extent.lba + flaw.block)
+                        })
+                    })
+                }
+            };
             // A write needs its places no more; a read's wait for its data.
             self.buffers.give_segments(std::mem::take(&mut segments));
-            if let Err(error) = gathered {
+            self.buffers.give_segments(std::mem::take(&mut metadata_segments));
+            if let Err(failure) = gathered {
                 self.buffers.give(data);
-                return Err(error.into());
+                return Err(failure);
             }
         }
         let stream = match what {
-            Transfer::Write => match self.place(command, extent.length) {
+            Transfer::Write => match self.place(command, extent.data) {
                 Ok(stream) => stream,
                 Err(failure) => {
                     self.buffers.give(data);
@@ -404,6 +438,8 @@ impl Io {
             purpose,
             bytes,
             segments,
+            metadata_segments,
+            passage,
             ..Slot::new(owner, &request, command.nsid, extent.lba)
         };
         self.send_request(command.sq, slot, request, data);
@@ -445,6 +481,31 @@ impl Io {
     /// Hands a request without data to the drive.
     pub fn request(&mut self, queue: u16, slot: Slot, command: Command) {
         self.send_request(queue, slot, command, Vec::new());
+    }
+
+    /// Hands a request to the drive that checks blocks: where they have protection information to
+    /// check, the controller gets them for that.
+    ///
+    /// # Errors
+    /// The command cannot check it so, or so much of it.
+    pub fn request_checked(
+        &mut self,
+        command: &SubmissionEntry,
+        extent: &Extent,
+        slot: Slot,
+        request: Command,
+    ) -> Result<(), Failure> {
+        let format = self.namespace(command.nsid)?.format();
+        let passage = Passage::of(command, format, extent.lba, Use::Check)?;
+        let passage = passage.filter(Passage::checks);
+        if passage.is_some() {
+            // No more than of a transfer (VSL).
+            self.check_length(extent.data)?;
+        }
+        let bytes = passage.map_or(0, |_| extent.length as usize);
+        let data = self.buffers.take_for(bytes);
+        self.send_request(command.sq, Slot { bytes, passage, ..slot }, request, data);
+        Ok(())
     }
 
     /// Hands a request with its data, or room for it, to the drive.

@@ -13,6 +13,7 @@ use stasis_block::units::format_size;
 
 use crate::config::{Config, ConfigError, Namespace};
 use crate::key_value::KeyValue;
+use crate::metadata::Metadata;
 use crate::ocssd::{KeptChunks, Ocssd};
 use crate::older;
 use crate::placement::Placement;
@@ -64,6 +65,9 @@ pub struct KeptNamespace {
     pub made: Namespace,
     /// Size of a logical block as it is formatted now (bytes).
     pub block_size: u32,
+    /// Metadata of a block as it is formatted now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
     /// Whether a host has deleted it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub deleted: bool,
@@ -205,6 +209,7 @@ impl KeptNamespace {
         Self {
             made: Namespace { read_only: false, ..namespace.clone() },
             block_size: namespace.block_size,
+            metadata: namespace.metadata,
             deleted: false,
             uncorrectable: Vec::new(),
             zones: Vec::new(),
@@ -303,14 +308,14 @@ fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> 
         let in_words = |one: &Namespace| log(one).map_or("no pairs".into(), describe_pairs);
         return Err(other(in_words(kept), in_words(now)));
     }
+    if kept.format() != now.format() {
+        return differs(|one| one.format().to_string());
+    }
     if kept.bytes() != now.bytes() {
         return differs(|one| format!("a namespace of {}", format_size(one.bytes())));
     }
     if kept.start != now.start {
         return differs(|one| format!("a namespace from byte {} on", one.start));
-    }
-    if kept.block_size != now.block_size {
-        return differs(|one| format!("logical blocks of {}", format_size(one.block_size.into())));
     }
     Ok(())
 }

@@ -59,6 +59,7 @@ mod kept;
 mod key_value;
 mod lba_status;
 mod log_page;
+mod metadata;
 mod namespaces;
 mod ocssd;
 pub mod older;
@@ -66,6 +67,7 @@ mod outgoing;
 mod placement;
 mod power;
 mod power_states;
+mod protection;
 mod prp;
 mod queue;
 mod queues;
@@ -98,6 +100,7 @@ pub use kept::{
     Standing, StateError, STATE_VERSION,
 };
 pub use key_value::{KeyValue, KeyValueError};
+pub use metadata::{BlockFormat, Guard, Metadata, MetadataNumber, Protection};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;

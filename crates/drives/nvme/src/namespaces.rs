@@ -3,15 +3,16 @@
 
 use std::ops::Range;
 
-use stasis_block::{Operation, Status};
+use stasis_block::{BlockLayout, Interleaved, Operation, Status, SECTOR};
 
 use crate::command::location;
-use crate::config::{Config, Namespace, LBA_FORMATS, MAX_NAMESPACES, NVM_COMMAND_SET};
+use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET};
 use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
 use crate::intervals::Intervals;
 use crate::kept::{KeptCreated, KeptNamespace};
 use crate::key_value::KeyValueNamespace;
+use crate::metadata::BlockFormat;
 use crate::ocssd::{self, About, ChunkSet};
 use crate::slots::Slot;
 use crate::status::{Failure, StatusCode};
@@ -32,6 +33,8 @@ pub struct Namespaces {
     step: u64,
     // Maximum of a command's data in bytes.
     transfer: u32,
+    // How many LBA formats are offered.
+    formats: usize,
     // How many namespaces hosts have ever created.
     creations: u32,
     // Changes of states that are no more.
@@ -115,7 +118,8 @@ impl Namespaces {
         let total = made.map(|of| of.start + of.bytes()).max().unwrap_or(0);
         let (formatting, creations, past_changes) = (Vec::new(), 0, 0);
         let step = config.atomic_unit.next_multiple_of(STEP);
-        Self { serial, states, total, step, transfer, creations, past_changes, formatting }
+        let formats = config.formats().len();
+        Self { serial, states, total, step, transfer, formats, creations, past_changes, formatting }
     }
 
     fn state(&self, nsid: u32) -> Option<&NamespaceState> {
@@ -182,7 +186,7 @@ impl Namespaces {
     /// The logical block that holds byte `offset`.
     pub fn lba_of(&self, nsid: u32, offset: u64) -> u64 {
         let Some(state) = self.state(nsid) else { return 0 };
-        let block = offset / u64::from(state.namespace.block_size);
+        let block = offset / u64::from(state.namespace.stride());
         // Addresses of chunks have holes.
         state.chunks.as_ref().map_or(block, |chunks| {
             let (chunk, sector) = chunks.of_linear(block);
@@ -190,14 +194,26 @@ impl Namespaces {
         })
     }
 
-    /// Its block size in bytes; 1 if there is no such namespace.
-    pub fn block_size(&self, nsid: u32) -> u64 {
-        self.state(nsid).map_or(1, |state| state.namespace.block_size.into())
+    /// From one of its blocks to the next on the drive, in bytes; 1 if there is no such namespace.
+    pub fn stride(&self, nsid: u32) -> u64 {
+        self.state(nsid).map_or(1, |state| state.namespace.stride().into())
     }
 
-    /// The largest logical block of all of them, in bytes; 0 if there are none.
+    /// The largest logical block of all of them, in bytes of data; 0 if there are none.
     pub fn largest_block(&self) -> u32 {
         self.iter().map(|(_, namespace)| namespace.block_size).max().unwrap_or(0)
+    }
+
+    /// How their blocks lie on the drive.
+    pub fn layout(&self) -> BlockLayout {
+        let with_metadata = self.iter().filter(|(_, namespace)| namespace.metadata.is_some());
+        let parts = with_metadata.map(|(_, namespace)| Interleaved {
+            start: namespace.start,
+            end: namespace.start + namespace.bytes(),
+            block: namespace.block_size.into(),
+            stride: namespace.stride().into(),
+        });
+        BlockLayout::new(self.largest_block(), parts.collect())
     }
 
     /// Its size in bytes; 0 if there is no such namespace.
@@ -286,7 +302,7 @@ impl Namespaces {
     pub fn check_readable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let Some(state) = self.state(nsid) else { return Ok(()) };
         if let Some(first) = state.marks.first_in(&extent.range()) {
-            let lba = first / u64::from(state.namespace.block_size);
+            let lba = first / u64::from(state.namespace.stride());
             return Err(Failure::from(StatusCode::UnrecoveredReadError).of_block(lba));
         }
         state.check_zones(Operation::Read, extent)
@@ -351,7 +367,7 @@ impl Namespaces {
         data: &mut [u8],
     ) -> Option<(u64, About)> {
         let state = self.state_mut(slot.nsid)?;
-        let block = u64::from(state.namespace.block_size);
+        let block = u64::from(state.namespace.stride());
         ocssd::leave(state.chunks.as_mut()?, block, slot, status, data)
     }
 
@@ -364,7 +380,7 @@ impl Namespaces {
         let Some(state) = self.state_mut(nsid).filter(has_blocks) else {
             return false;
         };
-        let block = u64::from(state.namespace.block_size);
+        let block = u64::from(state.namespace.stride());
         let start = offset / block * block;
         start < state.capacity && state.troubles.insert(start..start + block)
     }
@@ -427,6 +443,7 @@ impl NamespaceState {
     fn kept(&self, made: &Namespace) -> KeptNamespace {
         KeptNamespace {
             block_size: self.namespace.block_size,
+            metadata: self.namespace.metadata,
             uncorrectable: self.marks.ranges().collect(),
             zones: self.zones.as_ref().map_or(Vec::new(), |zones| zones.set.kept()),
             chunks: self.chunks.as_ref().map_or(Vec::new(), ChunkSet::kept),
@@ -452,23 +469,24 @@ impl Namespaces {
         self.formatting.clear();
     }
 
-    /// One gets blocks of `block_size` bytes: it is empty, and nothing is marked. Whether that
-    /// is another size than before.
-    pub fn format(&mut self, nsid: u32, block_size: u32) -> bool {
+    /// One gets such blocks: it is empty, and nothing is marked. Whether that is another format than
+    /// before.
+    pub fn format(&mut self, nsid: u32, format: BlockFormat) -> bool {
         let transfer = self.transfer;
         let Some(state) = self.state_mut(nsid) else { return false };
         let past = state.changes() + 1;
         let namespace = &mut state.namespace;
+        let before = namespace.format();
         // The one format of pairs has the blocks that there are.
-        let block_size = if state.pairs.is_some() { namespace.block_size } else { block_size };
-        let before = std::mem::replace(&mut namespace.block_size, block_size);
-        namespace.blocks = state.capacity / u64::from(block_size);
+        let format = if state.pairs.is_some() { before } else { format };
+        (namespace.block_size, namespace.metadata) = (format.size, format.metadata);
+        namespace.blocks = state.capacity / u64::from(format.stride());
         (state.marks, state.troubles) = (Intervals::default(), Intervals::default());
         state.zones = ZonedNamespace::new(namespace);
         state.chunks = namespace.ocssd.as_ref().map(ChunkSet::new);
         state.pairs = KeyValueNamespace::new(namespace, transfer);
         self.past_changes += past;
-        before != block_size
+        before != format
     }
 }
 
@@ -481,18 +499,19 @@ impl Namespaces {
     /// There is no such room, or no NSID.
     pub fn create(
         &mut self,
-        (blocks, block_size): (u64, u32),
+        (blocks, format): (u64, BlockFormat),
         shared: bool,
         host: Option<String>,
     ) -> Result<u32, StatusCode> {
         let free = |nsid: &u32| self.state(*nsid).is_none();
         let nsid = (1..=MAX_NAMESPACES as u32).find(free);
         let nsid = nsid.ok_or(StatusCode::NamespaceIdentifierUnavailable)?;
-        let bytes = blocks.checked_mul(block_size.into());
+        let bytes = blocks.checked_mul(format.stride().into());
         let start = bytes.and_then(|bytes| self.room_for(bytes));
         let start = start.ok_or(StatusCode::NamespaceInsufficientCapacity)?;
         self.creations += 1;
-        let namespace = Namespace { start, ..Namespace::new(blocks, block_size) };
+        let BlockFormat { size, metadata } = format;
+        let namespace = Namespace { start, metadata, ..Namespace::new(blocks, size) };
         let created = Creation { number: self.creations, shared, host };
         self.put(nsid, &namespace, created);
         Ok(nsid)
@@ -560,9 +579,9 @@ impl Namespaces {
         let kept = |(nsid, state): (u32, &NamespaceState)| {
             let Creation { number, shared, host } = state.created.clone()?;
             // Its capacity is kept in the smallest blocks, however it is formatted now.
-            let [block_size, ..] = LBA_FORMATS;
-            let blocks = state.capacity / u64::from(block_size);
-            let made = Namespace { blocks, block_size, ..state.namespace.clone() };
+            let (block_size, metadata) = (SECTOR as u32, None);
+            let blocks = state.capacity / SECTOR;
+            let made = Namespace { blocks, block_size, metadata, ..state.namespace.clone() };
             Some(KeptCreated { nsid, number, shared, host, namespace: state.kept(&made) })
         };
         self.there().filter_map(kept).collect()
@@ -587,10 +606,10 @@ impl Namespaces {
         if !is_plain || made.read_only || made.blocks == 0 {
             return Err("a host cannot have created such a one");
         }
-        if !LBA_FORMATS.contains(&made.block_size) {
-            return Err("its logical blocks cannot be of that size");
+        if made.format().number().is_none_or(|number| usize::from(number) >= self.formats) {
+            return Err("its logical blocks cannot be of that format");
         }
-        let bytes = made.blocks.checked_mul(made.block_size.into());
+        let bytes = made.blocks.checked_mul(made.stride().into());
         let end = bytes.and_then(|bytes| made.start.checked_add(bytes));
         let end = end.filter(|&end| end <= self.total).ok_or("it lies outside the drive")?;
         let overlaps = |place: Range<u64>| place.start < end && made.start < place.end;
@@ -611,13 +630,15 @@ impl Namespaces {
             self.delete(nsid);
             return Ok(());
         }
+        let formats = self.formats;
         let state = self.state_mut(nsid).ok_or("there is no such namespace")?;
-        let size = kept.block_size;
-        let formats = LBA_FORMATS.contains(&size) && state.capacity >= size.into();
-        if !formats || !state.namespace.can_have_blocks_of(size, state.capacity) {
-            return Err("its logical blocks cannot be of that size");
+        let format = BlockFormat { size: kept.block_size, metadata: kept.metadata };
+        let offered = format.number().is_some_and(|number| usize::from(number) < formats);
+        let sound = kept.metadata.is_none_or(|metadata| metadata.check(format.size).is_ok());
+        if !offered || !sound || !state.namespace.can_have_blocks_of(format, state.capacity) {
+            return Err("its logical blocks cannot be of that format");
         }
-        self.format(nsid, size);
+        self.format(nsid, format);
         let state = self.state_mut(nsid).ok_or("there is no such namespace")?;
         let mut least = 0;
         for &(start, end) in &kept.uncorrectable {

@@ -4,6 +4,7 @@
 use stasis_block::{Command, Operation, Status};
 
 use crate::changes::Change;
+use crate::config::Namespace;
 use crate::controller_id::ControllerId;
 use crate::event_log::Occurrence;
 use crate::io::Io;
@@ -269,8 +270,8 @@ impl Io {
         if standing == Standing::Done {
             self.sanitize.last.erased = true;
             for nsid in running.nsids {
-                if let Some(block_size) = self.namespaces.get(nsid).map(|of| of.block_size) {
-                    self.namespaces.format(nsid, block_size);
+                if let Some(format) = self.namespaces.get(nsid).map(Namespace::format) {
+                    self.namespaces.format(nsid, format);
                 }
             }
         }

@@ -28,7 +28,7 @@ impl Io {
             return Step::GoesOn;
         };
         let Ok(namespace) = namespaces.accessible(scan.nsid) else { return Step::Gone };
-        let block = u64::from(namespace.block_size);
+        let block = u64::from(namespace.stride());
         while scan.at < scan.end {
             let known = namespaces.next_unreadable(scan.nsid, scan.at..scan.end);
             if let Some((start, end)) = known.filter(|known| known.0 <= scan.at) {
@@ -63,9 +63,9 @@ impl Io {
         if status != Status::Ok {
             // The block is known now, and is in the list at the next step.
             let failed = slot.offset + failed_at.min(slot.length.saturating_sub(1));
-            scan.at = failed / namespaces.block_size(slot.nsid) * namespaces.block_size(slot.nsid);
+            scan.at = failed / namespaces.stride(slot.nsid) * namespaces.stride(slot.nsid);
             if !namespaces.note_unreadable(slot.nsid, failed) {
-                let block = namespaces.block_size(slot.nsid);
+                let block = namespaces.stride(slot.nsid);
                 if scan.found.add(scan.at / block, 1) {
                     scan.at += block;
                 } else {

@@ -24,6 +24,9 @@ mod kind {
 /// the data: Linux gives the ranges of a Dataset Management room for all that there can be.
 pub const SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
 
+/// The same of a controller that takes metadata apart: from any byte on, or by an SGL.
+pub const WITH_METADATA: u32 = SUPPORT | 1 << 17 | 1 << 19;
+
 /// The same of a controller on a fabric: a data block may be an offset into the capsule.
 pub const FABRICS_SUPPORT: u32 = SUPPORT | 1 << 20;
 
@@ -91,10 +94,37 @@ pub fn walk(
     page: &mut [u8; PAGE_SIZE],
     segments: &mut Vec<Segment>,
 ) -> Result<(), Failure> {
-    let invalid_segment = StatusCode::InvalidSglSegment.at(location::PRP1);
     // Bit 1 of the opcode: from the controller to the host.
-    let mut walk = Walk { segments, left: length, to_host: command.opcode & 2 != 0 };
-    let mut next = Descriptor::parse(command.prp1, command.prp2)?;
+    let walk = Walk { segments, left: length, to_host: command.opcode & 2 != 0 };
+    follow(memory, Descriptor::parse(command.prp1, command.prp2)?, page, walk)
+}
+
+/// The same of the `length` bytes of metadata, whose one descriptor lies at the metadata pointer.
+pub fn walk_metadata(
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+    length: usize,
+    page: &mut [u8; PAGE_SIZE],
+    segments: &mut Vec<Segment>,
+) -> Result<(), Failure> {
+    if !command.mptr.is_multiple_of(8) {
+        return Err(StatusCode::InvalidField.at(location::MPTR));
+    }
+    let mut raw = [0; DESCRIPTOR];
+    memory.read(command.mptr, &mut raw)?;
+    let walk = Walk { segments, left: length, to_host: command.opcode & 2 != 0 };
+    follow(memory, Descriptor::parse(qword(&raw, 0), qword(&raw, 8))?, page, walk)
+}
+
+/// Follows a list from its first descriptor on.
+fn follow(
+    memory: &dyn Memory,
+    first: Descriptor,
+    page: &mut [u8; PAGE_SIZE],
+    mut walk: Walk,
+) -> Result<(), Failure> {
+    let invalid_segment = StatusCode::InvalidSglSegment.at(location::PRP1);
+    let mut next = first;
     let mut descriptors = 0;
     while next.is_segment() {
         let last = next.kind == kind::LAST_SEGMENT;

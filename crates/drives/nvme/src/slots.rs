@@ -9,6 +9,7 @@ use stasis_block::{Command, Operation, Tag};
 use crate::command::CommandId;
 use crate::controller_id::ControllerId;
 use crate::key_value::Pair;
+use crate::protection::Passage;
 use crate::status::StatusCode;
 use crate::write_cache::Covers;
 
@@ -73,10 +74,14 @@ pub struct Slot {
     /// First byte in the namespace, and how many.
     pub offset: u64,
     pub length: u64,
-    /// Length in bytes of the data that moves; 0 where none does.
+    /// Length in bytes of what the drive gets or gives; 0 where that is nothing.
     pub bytes: usize,
     /// Where in guest memory a read's data goes.
     pub segments: Vec<Segment>,
+    /// Where its metadata goes, if that is apart.
+    pub metadata_segments: Vec<Segment>,
+    /// The way of blocks with metadata.
+    pub passage: Option<Passage>,
     /// The relation to the volatile write cache.
     pub covers: Covers,
 }
@@ -94,6 +99,8 @@ impl Slot {
             length: command.length,
             bytes: 0,
             segments: Vec::new(),
+            metadata_segments: Vec::new(),
+            passage: None,
             covers: Covers::Nothing,
         }
     }

@@ -70,7 +70,7 @@ pub enum StatusCode {
     CommandSetNotSupported = 0x129,
     CommandSetCombinationRejected = 0x12b,
     StreamAllocationFailed = 0x17f,
-    ConnectControllerBusy = 0x181,
+    InvalidProtectionInformation = 0x181,
     ConnectInvalidParameters = 0x182,
     CommandSizeLimitExceeded = 0x183,
     ConnectInvalidHost = 0x184,
@@ -89,6 +89,9 @@ pub enum StatusCode {
     InvalidZoneStateTransition = 0x1bf,
     WriteFault = 0x280,
     UnrecoveredReadError = 0x281,
+    GuardCheckError = 0x282,
+    ApplicationTagCheckError = 0x283,
+    ReferenceTagCheckError = 0x284,
     CompareFailure = 0x285,
     AnaPersistentLoss = 0x301,
     AnaInaccessible = 0x302,
@@ -102,6 +105,10 @@ pub enum StatusCode {
 }
 
 impl StatusCode {
+    /// Connect's (NVMe over Fabrics 1.1 section 3.3), by the number that the NVM command set has given
+    /// to a code of its own.
+    pub const CONNECT_CONTROLLER_BUSY: Self = Self::InvalidProtectionInformation;
+
     /// The status field without its phase bit. It has Do Not Retry set if repeating the command
     /// cannot help.
     pub fn field(self) -> u16 {
@@ -117,11 +124,22 @@ impl StatusCode {
                 | Self::WriteFault
                 | Self::UnrecoveredReadError
                 | Self::UnrecoveredError
+                | Self::GuardCheckError
+                | Self::ApplicationTagCheckError
+                | Self::ReferenceTagCheckError
                 | Self::AnaPersistentLoss
                 | Self::AnaInaccessible
                 | Self::AnaTransition
         );
         self as u16 | if again { 0 } else { DNR }
+    }
+
+    /// Whether protection information was found wrong.
+    pub fn is_protection(self) -> bool {
+        matches!(
+            self,
+            Self::GuardCheckError | Self::ApplicationTagCheckError | Self::ReferenceTagCheckError
+        )
     }
 
     /// The failure of this code, for the reason of byte `location` of the

@@ -1,7 +1,7 @@
 //! The subsystem: namespaces and the drive behind them, and the controllers by which hosts come.
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Health, Refused, Request, Tag};
+use stasis_block::{BlockLayout, Health, Refused, Request, Tag};
 
 use crate::ana::AnaState;
 use crate::capsules::ConnectedHost;
@@ -118,6 +118,11 @@ impl Subsystem {
     /// The largest logical block of all namespaces as they are formatted now, in bytes.
     pub fn largest_block(&self) -> u32 {
         self.io.namespaces.largest_block()
+    }
+
+    /// How the logical blocks of all namespaces lie on the drive as they are formatted now.
+    pub fn layout(&self) -> BlockLayout {
+        self.io.namespaces.layout()
     }
 
     /// Its configuration.

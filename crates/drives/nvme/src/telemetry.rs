@@ -155,9 +155,13 @@ pub fn areas(captured: Captured) -> [String; 3] {
     let each = namespaces.iter().map(|(nsid, of)| {
         let unreadable = namespaces.unreadable(nsid).count();
         format!(
-            "namespace {nsid} start {} blocks {} block_size {} read_only {} unreadable_ranges \
-             {unreadable}\n",
-            of.start, of.blocks, of.block_size, of.read_only
+            "namespace {nsid} start {} blocks {} block_size {} metadata {} read_only {} \
+             unreadable_ranges {unreadable}\n",
+            of.start,
+            of.blocks,
+            of.block_size,
+            of.format().metadata_size(),
+            of.read_only
         )
     });
     [counters, each.collect(), errors]

@@ -128,8 +128,8 @@ fn identify_describes_controller_and_namespaces() {
         for at in [0, 8, 16] {
             assert_eq!(id[at..at + 8], blocks.to_le_bytes());
         }
-        assert_eq!((id[25], id[26], id[99]), (1, format, protected));
-        assert_eq!((id[130], id[134]), (9, 12), "blocks of 512 and 4096 bytes");
+        assert_eq!((id[25], id[26], id[99]), (2, format, protected));
+        assert_eq!((id[130], id[134], id[138]), (9, 12, 14), "512, 4096 and 16384 bytes");
         let (nguid, eui64) = (id[104..120].to_vec(), id[120..128].to_vec());
         let (status, list) = driver.identify(3, nsid);
         assert_eq!(status, 0);

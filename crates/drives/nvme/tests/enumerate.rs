@@ -33,6 +33,7 @@ fn drives() -> Vec<(&'static str, Config)> {
             },
         ),
         ("streams", Config { placement: Placement::Streams { max: 4 }, ..config() }),
+        ("metadata", Config { metadata: true, ..config() }),
         ("Open-Channel", Config { namespaces: vec![chunks], ..config() }),
         (
             "power states",

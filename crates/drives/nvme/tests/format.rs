@@ -165,7 +165,7 @@ fn formats_are_checked() {
     for (sqe, status) in [
         (format(0, 0), 0x00b),
         (format(4, 0), 0x002),
-        (format(1, 2), 0x10a),
+        (format(1, 3), 0x10a),
         (format(1, 15), 0x10a),
         (format(1, 1 << 5), 0x10a),
         (format(1, 3 << 9), 0x002),

@@ -132,7 +132,7 @@ fn what_cannot_be_created_has_its_reason() {
         (fields(0, 0, 0), 0x002, "no size"),
         (fields(8, 9, 0), 0x002, "more capacity than size"),
         (fields(9, 8, 0), 0x11b, "thin"),
-        (fields(8, 8, 2), 0x10a, "no such format"),
+        (fields(8, 8, 3), 0x10a, "no such format"),
         (fields(8, 8, 0x20), 0x10a, "format 16"),
         (with(29, 1), 0x10a, "protection"),
         (with(30, 2), 0x002, "NMIC"),

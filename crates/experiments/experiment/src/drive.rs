@@ -8,7 +8,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
-use stasis_nvme::{KeyValue, Ocssd, Placement, PowerStates, Zones};
+use stasis_nvme::{KeyValue, Metadata, Ocssd, Placement, PowerStates, Zones};
 use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
 use crate::error::ExperimentError;
@@ -69,9 +69,12 @@ guest_drive! {
         /// Wall-clock delay added to each I/O on the medium (ns), which imitates a slow medium.
         #[serde(default, with = "units::duration")]
         pub delay: Nanos,
-        /// Logical block size in bytes: 512 or 4096.
+        /// Logical block size in bytes: 512, 4096 or 16384.
         #[serde(default = "default_block_size", with = "units::size")]
         pub block_size: u64,
+        /// Metadata of each logical block, and protection information in it.
+        #[serde(default)]
+        pub metadata: Option<Metadata>,
         /// Namespaces, of equal size.
         #[serde(default = "default_namespaces")]
         #[schemars(range(min = 1, max = 128))]
@@ -151,8 +154,14 @@ impl DriveSpec {
 
     /// Checks ranges and combinations that serde does not.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if !matches!(self.block_size, 512 | 4096) {
-            return Err(format!("block-size is {}, but must be 512 or 4096", self.block_size));
+        let nvme = self.interface == Interface::Nvme;
+        let (largest, possible) =
+            if nvme { (16384, "512, 4096 or 16384") } else { (4096, "512 or 4096") };
+        if !matches!(self.block_size, 512 | 4096 | 16384) || self.block_size > largest {
+            return Err(format!("block-size is {}, but must be {possible}", self.block_size));
+        }
+        if let Some(metadata) = &self.metadata {
+            self.check_metadata(metadata)?;
         }
         if !(1..=128).contains(&self.namespaces) {
             return Err("namespaces must be a number from 1 to 128".into());
@@ -183,6 +192,20 @@ impl DriveSpec {
         }
         Ok(())
     }
+
+    fn check_metadata(&self, metadata: &Metadata) -> Result<(), String> {
+        let kinds = [self.zones.is_some(), self.ocssd.is_some(), self.key_value.is_some()];
+        let possible = [
+            (self.interface == Interface::Nvme, "has the interface nvme"),
+            (!kinds.contains(&true), "has neither zones, chunks nor pairs"),
+            (!matches!(self.medium, MediumSpec::Qcow2 { .. }), "is no disk image"),
+            (self.scheduler.is_none() && self.limits.is_none(), "has no scheduler and no limits"),
+        ];
+        if let Some((_, what)) = possible.iter().find(|(possible, _)| !possible) {
+            return Err(format!("metadata is possible on a drive that {what}"));
+        }
+        metadata.check(self.block_size as u32)
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +220,13 @@ mod tests {
         for (key, expected) in [
             (r#""queues": 65"#, "from 1 to 64"),
             (r#""modle": "null""#, "did you mean `model`?"),
-            (r#""block-size": 1024"#, "512 or 4096"),
+            (r#""block-size": 1024"#, "512, 4096 or 16384"),
+            (r#""block-size": 16384, "interface": "virtio-blk""#, "512 or 4096"),
+            (r#""metadata": {"size": 16}"#, "8 with a guard of 16 bits"),
+            (r#""metadata": {"size": 8}, "zones": {"size": "1MiB"}"#, "neither zones"),
+            (r#""metadata": {"size": 8}, "scheduler": "bfq""#, "no scheduler"),
+            (r#""metadata": {"size": 8, "guard": 17}"#, "16, 32 or 64 bits"),
+            (r#""metadata": {"size": 8, "protection": 4}"#, "1 to 3"),
             (r#""zones": {"sice": 1}"#, "did you mean `size`?"),
             (r#""key-value": {"segmnt": 1}"#, "did you mean `segment`?"),
             (r#""key-value": {}, "interface": "virtio-blk""#, "interface nvme"),

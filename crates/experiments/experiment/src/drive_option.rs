@@ -83,6 +83,14 @@ mod tests {
         )
         .unwrap();
         assert_eq!(DriveSpec::parse(words).unwrap(), table);
+        let words = "model=null,medium=ram:1GiB,block-size=4096,metadata-size=16,protection=1,\
+                     guard=64,metadata.first=true";
+        let table: DriveSpec = toml::from_str(
+            "model='null'\nmedium={ram='1GiB'}\nblock-size=4096\n\
+             metadata={size=16,protection=1,guard=64,first=true}",
+        )
+        .unwrap();
+        assert_eq!(DriveSpec::parse(words).unwrap(), table);
         let zrwa: DriveSpec = toml::from_str(
             "model='null'\nmedium={ram='1GiB'}\nzones={size='64MiB',extension-size=64,\
              zrwa={size='1MiB',granularity='16KiB',count=4},reads-cross-zones=true}",
@@ -168,7 +176,8 @@ mod tests {
             ("model=null", "medium is missing"),
             ("model=null,medium=ram:1GiB,size=1GiB", "ram:SIZE"),
             ("model=null,medium=file:d,size=1GX", "1GX"),
-            ("model=null,medium=ram:1GiB,block-size=1024", "512 or 4096"),
+            ("model=null,medium=ram:1GiB,block-size=1024", "512, 4096 or 16384"),
+            ("model=null,medium=ram:1GiB,protection=1", "metadata-size is missing"),
             ("model=null,medium=ram:1GiB,queues=0", "1 to 64"),
             ("model=null,medium=ram:1GiB,doorbells=lasy", "did you mean `lazy`?"),
             ("model=null,medium=ram:1GiB,interface=virtio", "did you mean `virtio-blk`?"),

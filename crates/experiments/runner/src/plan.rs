@@ -202,14 +202,17 @@ impl PlannedDrive {
 
     /// Logical block size in bytes.
     pub fn block_size(&self) -> u32 {
-        // 512 or 4096: the experiment's check.
+        // Small: the experiment's check.
         self.spec.block_size as u32
     }
 
     /// Its NVMe controller, on `capacity` bytes, not checked yet.
     pub fn controller(&self, capacity: u64, discard_zeroes: bool) -> stasis_nvme::Config {
         let serial = self.serial.clone();
-        crate::controller::config(&self.spec, serial, self.queues, capacity, discard_zeroes)
+        let (spec, queues) = (&self.spec, self.queues);
+        let config = crate::controller::config(spec, serial, queues, capacity, discard_zeroes);
+        // On a shared drive, nobody knows where metadata lies.
+        stasis_nvme::Config { metadata: config.metadata && self.on.is_none(), ..config }
     }
 
     /// The drive as results describe it; `medium`: its medium in the user's words.

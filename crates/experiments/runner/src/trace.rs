@@ -162,6 +162,12 @@ pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedD
              `key-value` out"
         );
     }
+    if first.metadata.is_some() {
+        bail!(
+            "its blocks have metadata, and what a power cut leaves of such a drive is not followed by \
+             crash tests: take `metadata` away, or cut the power of a run (`stasis run --power-cut`)"
+        );
+    }
     if let Some(zones) = &first.zoned {
         if zones.zrwa.is_some() {
             bail!(
@@ -194,6 +200,12 @@ pub fn check_followed(state: &KeptState) -> Result<()> {
         bail!(
             "a host has created or deleted namespaces of it, and a run with power cuts does not follow \
              that: make it anew with `state = \"new\"`, and leave its namespaces alone"
+        );
+    }
+    if state.namespaces.iter().any(|namespace| namespace.metadata.is_some()) {
+        bail!(
+            "its blocks have metadata, and a crash test does not follow that: take a format without, \
+             or cut the power of a run (`stasis run --power-cut`)"
         );
     }
     Ok(())

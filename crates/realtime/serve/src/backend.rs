@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stasis_block::clock::Nanos;
-use stasis_block::Refused;
+use stasis_block::{BlockLayout, Command, Refused};
 use stasis_drive::Done;
 use stasis_run_events::IoRecord;
 
@@ -32,6 +32,9 @@ pub(crate) struct Backend {
     /// Destination of its I/O records, if they are written.
     record: Option<IoRecordSender>,
     said_errors: u64,
+    /// The changes of its NVMe state that were looked at, and how the host's blocks lie.
+    seen: Option<u64>,
+    layout: BlockLayout,
     pub(crate) epoll: Arc<OwnedFd>,
 }
 
@@ -46,12 +49,37 @@ impl Backend {
         let timed = store.drive.lock().is_timed();
         let (counts, times) = Default::default();
         let compensation = LatencyCompensation::new(MAX_BY_MEMORY);
-        Ok(Self { name, store, counts, times, timed, compensation, record, said_errors: 0, epoll })
+        let (said_errors, seen, layout) = (0, None, BlockLayout::default());
+        Ok(Self {
+            name,
+            store,
+            counts,
+            times,
+            timed,
+            compensation,
+            record,
+            said_errors,
+            seen,
+            layout,
+            epoll,
+        })
     }
 
     /// The same, whose completions are sent by sockets.
     pub(crate) fn with_sockets(self) -> Self {
         Self { compensation: LatencyCompensation::new(MAX_BY_SOCKET), ..self }
+    }
+
+    /// Looks at how the host's blocks lie, which formats change: `changes` of its NVMe state in all.
+    pub(crate) fn look_at_layout(&mut self, changes: u64, layout: impl FnOnce() -> BlockLayout) {
+        if self.seen.replace(changes) == Some(changes) {
+            return;
+        }
+        let layout = layout();
+        if layout != self.layout {
+            self.store.set_layout(&layout);
+            self.layout = layout;
+        }
     }
 
     /// When a completion is to be begun, so that its host has it on time.
@@ -88,7 +116,12 @@ impl Backend {
 
     /// Counts a request, whose completion can be seen as of `seen`.
     pub(crate) fn count(&mut self, done: &Counted, seen: Nanos) {
-        let record = IoRecord { delivered: seen, ..done.0 };
+        let mut record = IoRecord { delivered: seen, ..done.0 };
+        if !self.layout.is_plain() {
+            let on_drive = Command::new(record.operation, record.offset, record.bytes);
+            let IoRecord { offset, bytes, .. } = IoRecord::of(&self.layout.of_data(&on_drive));
+            (record.offset, record.bytes) = (offset, bytes);
+        }
         self.counts.add(&record);
         self.times.add(record.operation, seen.saturating_sub(record.submit));
         if self.timed {

@@ -311,6 +311,8 @@ impl Served {
             let result = self.backend.store.vendor(now, &mut command);
             self.target.complete_vendor(tag, result, &command.data);
         }
+        let subsystem = self.target.subsystem();
+        self.backend.look_at_layout(subsystem.state_changes(), || subsystem.layout());
         while let Some(request) = self.target.pop_request() {
             self.backend.store.submit(now, request);
         }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Completion, Fate, Model, PowerLoss, Tag};
+use stasis_block::{BlockLayout, Completion, Fate, Model, PowerLoss, Tag};
 use stasis_drive::{Done, Join, Properties};
 use stasis_media::{HostMedium, OpenError};
 
@@ -19,6 +19,8 @@ pub use shared::{SharedLayer, SharedRealTime};
 pub struct RealTime {
     properties: Properties,
     model: Option<Box<dyn Model>>,
+    /// How the host's blocks lie.
+    layout: BlockLayout,
     /// Lower bound on the model's time: completions are taken from it a little early.
     reached: Nanos,
     join: Join<dyn HostMedium>,
@@ -51,6 +53,7 @@ impl RealTime {
         Self {
             properties,
             model,
+            layout: BlockLayout::default(),
             reached: 0,
             join: Join::new(medium),
             ready: VecDeque::new(),
@@ -131,7 +134,10 @@ impl RealTime {
     /// Completes a command that both have done.
     fn try_finish(&mut self, now: Nanos, slot: Tag) {
         let untimed = self.model.is_none().then_some(now);
-        if let Some(done) = self.join.take_complete(slot, untimed) {
+        if let Some(mut done) = self.join.take_complete(slot, untimed) {
+            if done.failed_at > 0 {
+                done.failed_at = self.layout.on_drive(&done.command, done.failed_at);
+            }
             self.completed += 1;
             self.ready.push_back(done);
         }

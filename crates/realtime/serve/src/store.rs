@@ -4,7 +4,9 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Health, Model, Request, Status, VendorCommand, VendorError};
+use stasis_block::{
+    BlockLayout, Command, Health, Model, Request, Status, VendorCommand, VendorError,
+};
 use stasis_drive::{Done, Layer, Properties};
 use stasis_media::{MediumError, OpenError};
 
@@ -46,6 +48,11 @@ impl Store {
             Some(top) => top.submit(now, request),
             None => self.drive.lock().submit(now, request),
         }
+    }
+
+    /// The host's blocks lie so. On a layer on top none have metadata.
+    pub(crate) fn set_layout(&mut self, layout: &BlockLayout) {
+        self.drive.lock().control().set_layout(layout);
     }
 
     /// As [`Layer::advance`]; returns whether anything happened, be it on the drive below a

@@ -8,12 +8,21 @@ use crate::units;
 const CODES: &[(&str, u16, &str)] = &[
     ("nvme", 0x280, "Write Fault"),
     ("nvme", 0x281, "Unrecovered Read Error"),
-    COMPARE_FAILURE,
+    ("nvme", 0x282, "End-to-end Guard Check Error"),
+    ("nvme", 0x283, "End-to-end Application Tag Check Error"),
+    ("nvme", 0x284, "End-to-end Reference Tag Check Error"),
+    ("nvme", 0x285, "Compare Failure"),
     ("virtio-blk", 1, "VIRTIO_BLK_S_IOERR"),
 ];
 
-/// A comparison whose data differ: the drive has done what it was asked.
-const COMPARE_FAILURE: (&str, u16, &str) = ("nvme", 0x285, "Compare Failure");
+/// What a check of the drive's has found, by its status: the drive has done what it was asked.
+fn found(interface: &str, code: u16) -> Option<&'static str> {
+    match (interface, code) {
+        ("nvme", 0x282..=0x284) => Some("The protection information of a block is wrong"),
+        ("nvme", 0x285) => Some("What a Compare was given differs from what the drive holds"),
+        _ => None,
+    }
+}
 
 /// A remark on a drive's failed I/Os; none where all ended well.
 pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
@@ -35,14 +44,10 @@ pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
         Some((_, code, name)) => format!("{name} ({code:#x})"),
         None => format!("{:#x}", first.code),
     };
-    let why = match &first.cause {
-        Some(cause) => format!("{}: {cause}", drive.described.medium),
-        None if (drive.described.interface.as_str(), first.code)
-            == (COMPARE_FAILURE.0, COMPARE_FAILURE.1) =>
-        {
-            "What a Compare was given differs from what the drive holds".into()
-        }
-        None => format!("The model {} let them fail", drive.described.model),
+    let why = match (&first.cause, found(&drive.described.interface, first.code)) {
+        (Some(cause), _) => format!("{}: {cause}", drive.described.medium),
+        (None, Some(found)) => found.into(),
+        (None, None) => format!("The model {} let them fail", drive.described.model),
     };
     Some(format!(
         "{}: {count}. {why}. The guest was told the status {told} of the first, a {}.",
@@ -95,6 +100,9 @@ mod tests {
         let said = failed(&summary("nvme", 0x285)).unwrap();
         assert!(!said.contains("fixed:1us") && said.contains("differs from"), "{said}");
         assert!(said.contains("Compare Failure (0x285)"), "{said}");
+        let said = failed(&summary("nvme", 0x282)).unwrap();
+        assert!(said.contains("information of a block is wrong"), "{said}");
+        assert!(said.contains("Guard Check Error (0x282)"), "{said}");
         assert!(failed(&summary("virtio-blk", 1)).unwrap().contains("VIRTIO_BLK_S_IOERR (0x1)"));
         assert!(failed(&summary("nvme", 0x2c0)).unwrap().contains("the status 0x2c0 of"));
     }

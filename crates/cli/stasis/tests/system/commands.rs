@@ -36,7 +36,7 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
             "nn        : 128\n",
             "oacs      : 0x31e\n",
             "oncs      : 0x1df\n",
-            "sgls      : 0x50001\n",
+            "sgls      : 0xf0001\n",
         ],
     );
     told("id-ns", 0, &["nsze    : 0x10000\n", "mssrl   : 4096\n", "lbaf  1 : ms:0   lbads:12"]);

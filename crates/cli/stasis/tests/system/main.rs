@@ -24,6 +24,7 @@ mod networks;
 mod on;
 mod processors;
 mod profile;
+mod protection;
 mod readme;
 mod repeat;
 mod replay;

@@ -300,7 +300,8 @@ impl Faults {
 
     /// A read of sectors with a wrong bit has it.
     fn return_rotten(&self, done: &mut Done) {
-        if done.command.operation == Operation::Read && done.status == Status::Ok {
+        let reads = matches!(done.command.operation, Operation::Read | Operation::Verify);
+        if reads && done.status == Status::Ok {
             let first = done.command.offset / SECTOR;
             let sectors = first..first + done.command.length / SECTOR;
             for (sector, bit) in self.rotten.range(sectors) {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Operation, Request, Status, Tag, SECTOR};
+use stasis_block::{BlockLayout, Command, Operation, Request, Status, Tag, SECTOR};
 
 use super::{Sampling, Survival, VolatileCache};
 use crate::{Control, Decorator, Done, Layer};
@@ -212,11 +212,11 @@ impl Control for PowerCuts {
         self.lower.control().cut_power(now, sampling);
     }
 
-    fn set_block_size(&mut self, bytes: u32) {
-        let power_loss = self.lower.properties().power_loss.for_blocks(bytes.into());
-        self.cache.set_power_loss(power_loss);
-        self.empty.set_power_loss(power_loss);
-        self.lower.control().set_block_size(bytes);
+    fn set_layout(&mut self, layout: &BlockLayout) {
+        let power_loss = self.lower.properties().power_loss;
+        self.cache.set_layout(power_loss, layout);
+        self.empty.set_layout(power_loss, layout);
+        self.lower.control().set_layout(layout);
     }
 }
 

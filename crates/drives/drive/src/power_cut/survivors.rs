@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::splitmix::nth as hash;
+use stasis_block::AtomicUnits;
 
 use super::volatile_cache::{Change, VolatileCache};
 use super::zone_holes::Holes;
@@ -86,7 +87,7 @@ impl VolatileCache {
         };
         let mut left = self.all_of(|change| change.epoch < epoch);
         let own: Vec<_> = self.can_be_lost().filter(|(_, change)| change.epoch == epoch).collect();
-        choose(&own, self.unit(), &mut random, &mut left);
+        choose(&own, self.units(), &mut random, &mut left);
         self.mend(&mut left, Holes::Cut);
         if self.unit_limit().is_some() {
             self.destage(epoch, &mut left, Some(&mut random));
@@ -141,16 +142,20 @@ impl VolatileCache {
         let change = &self.changes()[index];
         let before = left.get(&index).unwrap_or(&Survival::Lost);
         let sectors = (0..change.sectors).map(|within| {
-            before.has(within as usize) || (change.first + within) / self.unit() == unit
+            before.has(within as usize) || self.units().of(change.first + within).0 == unit
         });
         let after = Survival::of_sectors(sectors.collect());
         left.insert(index, after);
     }
 }
 
-/// Chooses the survival of changes that can be lost each by itself, torn between units of `unit`
-/// sectors.
-fn choose(own: &[(usize, &Change)], unit: u64, random: &mut Xoshiro256PlusPlus, left: &mut Left) {
+/// Chooses the survival of changes that can be lost each by itself, torn between `units`.
+fn choose(
+    own: &[(usize, &Change)],
+    units: &AtomicUnits,
+    random: &mut Xoshiro256PlusPlus,
+    left: &mut Left,
+) {
     let count = own.len().max(1) as u64;
     let one = own.get((random.next_u64() % count) as usize).map(|(_, change)| change.place);
     // Each sort of cut finds other mistakes.
@@ -165,7 +170,7 @@ fn choose(own: &[(usize, &Change)], unit: u64, random: &mut Xoshiro256PlusPlus, 
             0 => Survival::Whole,
             1 if Some(place) == one => Survival::Whole,
             1 => Survival::Lost,
-            2 if Some(place) == one => torn(change, seed, unit),
+            2 if Some(place) == one => torn(change, seed, units),
             2 => Survival::Whole,
             // A prefix, and a suffix.
             3 if Some(place) < one => Survival::Whole,
@@ -173,7 +178,7 @@ fn choose(own: &[(usize, &Change)], unit: u64, random: &mut Xoshiro256PlusPlus, 
             4 if Some(place) >= one => Survival::Whole,
             4 => Survival::Lost,
             _ if seed >> 8 & 7 < density => Survival::Whole,
-            _ if seed >> 16 & 3 == 0 => torn(change, seed, unit),
+            _ if seed >> 16 & 3 == 0 => torn(change, seed, units),
             _ => Survival::Lost,
         };
         if survival != Survival::Lost {
@@ -183,9 +188,15 @@ fn choose(own: &[(usize, &Change)], unit: u64, random: &mut Xoshiro256PlusPlus, 
 }
 
 /// Chooses runs of sectors, each a unit or some 4 KiB long, by the bits of a hash.
-fn torn(change: &Change, seed: u64, unit: u64) -> Survival {
-    let run = if seed & 1 == 0 { unit } else { (PAGE / unit).max(1) * unit };
-    let skew = change.first % unit;
-    let left = (0..change.sectors).map(|within| hash(seed, (skew + within) / run) & 1 == 0);
+fn torn(change: &Change, seed: u64, units: &AtomicUnits) -> Survival {
+    let (_, unit) = units.of(change.first);
+    // Units of a run.
+    let run = if seed & 1 == 0 { 1 } else { (PAGE / unit).max(1) };
+    let mut begun = 0;
+    let left = (0..change.sectors).map(|within| {
+        let sector = change.first + within;
+        begun += u64::from(within > 0 && units.of(sector).0 == sector);
+        hash(seed, begun / run) & 1 == 0
+    });
     Survival::of_sectors(left.collect())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use stasis_block::{Command, Operation, PowerLoss, SECTOR};
+use stasis_block::{AtomicUnits, BlockLayout, Command, Operation, PowerLoss, SECTOR};
 
 use super::zone_holes::ZoneLayout;
 use super::Survival;
@@ -45,6 +45,7 @@ pub(super) struct Change {
 #[derive(Debug, Clone)]
 pub struct VolatileCache {
     power_loss: PowerLoss,
+    units: AtomicUnits,
     discard_zeroes: bool,
     pub(super) zones: Option<ZoneLayout>,
     // Whether a flush covers only changes that had ended when it was submitted.
@@ -63,7 +64,7 @@ pub struct VolatileCache {
 /// An atomic unit that lacks acknowledged data, and a change with some of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Missing {
-    /// The unit, counted from the drive's first byte.
+    /// The unit, by its first sector.
     pub(super) unit: u64,
     /// The change, by its index among those that are held.
     pub(super) change: usize,
@@ -75,6 +76,7 @@ impl VolatileCache {
     pub fn new(power_loss: PowerLoss, discard_zeroes: bool) -> Self {
         Self {
             power_loss,
+            units: AtomicUnits::of_sectors(power_loss.atomic_unit / SECTOR),
             discard_zeroes,
             zones: None,
             strict: false,
@@ -107,6 +109,13 @@ impl VolatileCache {
     /// From now on a power cut takes that, of the changes that are held too.
     pub fn set_power_loss(&mut self, power_loss: PowerLoss) {
         self.power_loss = power_loss;
+        self.units = AtomicUnits::of_sectors(power_loss.atomic_unit / SECTOR);
+    }
+
+    /// The same, of a drive whose model describes a power cut so and whose blocks lie so.
+    pub fn set_layout(&mut self, power_loss: PowerLoss, layout: &BlockLayout) {
+        self.power_loss = power_loss.for_blocks(layout.largest().into());
+        self.units = AtomicUnits::new(power_loss, layout);
     }
 
     /// Whether a command changes what the drive holds.
@@ -216,9 +225,9 @@ impl VolatileCache {
         self.epoch
     }
 
-    /// Sectors of an atomic unit.
-    pub(super) fn unit(&self) -> u64 {
-        self.power_loss.atomic_unit / SECTOR
+    /// The atomic units.
+    pub(super) fn units(&self) -> &AtomicUnits {
+        &self.units
     }
 
     /// Units that can lack data at once; `None` without a limit.
@@ -242,7 +251,7 @@ impl VolatileCache {
                     continue;
                 }
                 let sector = change.first + within;
-                let one = Missing { unit: sector / self.unit(), change: index };
+                let one = Missing { unit: self.units.of(sector).0, change: index };
                 if decided.insert(sector) && lacking && missing.last() != Some(&one) {
                     missing.push(one);
                 }
@@ -265,10 +274,9 @@ impl VolatileCache {
             let needed = change.durable || newest.is_some_and(|newest| change.epoch < newest);
             !needed || whole(change)
         });
-        let unit = self.unit();
         let untorn = self.changes.iter().all(|change| {
             (1..change.sectors).all(|at| {
-                let begins = (change.first + at) % unit == 0;
+                let begins = self.units.of(change.first + at).0 == change.first + at;
                 begins || of(change).has(at as usize) == of(change).has(at as usize - 1)
             })
         });

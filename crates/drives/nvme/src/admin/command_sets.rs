@@ -2,7 +2,7 @@
 //! 5.17.2, ZNS 1.1 section 4.1.5).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::{Namespace, LBA_FORMATS, MAX_NAMESPACES, NVM_COMMAND_SET as NVM};
+use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET as NVM};
 use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
 use crate::{key_value, zoned, PAGE_SIZE};
@@ -56,7 +56,7 @@ pub fn identify_by_command_set(
         structure::SET_CONTROLLER if set == zoned::CSI && known => {
             zoned::fill_zoned_controller(page, &controller.io.config);
         }
-        structure::SET_CONTROLLER if known => {}
+        structure::SET_CONTROLLER if known => fill_controller(page, &controller.io.config),
         list @ (structure::SET_ACTIVE_NAMESPACES | structure::SET_ALLOCATED_NAMESPACES)
             if known =>
         {
@@ -102,6 +102,7 @@ fn fill_namespace(
     (set, known): (u8, bool),
 ) -> Result<(), Failure> {
     let at = location::CDW11 + 3;
+    let config = &controller.io.config;
     let namespaces = &controller.io.namespaces;
     let pairs = namespaces.key_value(nsid).zip(namespaces.identity(nsid));
     if let Some((pairs, identity)) = pairs.filter(|_| set == key_value::CSI) {
@@ -115,12 +116,27 @@ fn fill_namespace(
     }
     match &namespace.zoned {
         Some(zones) if set == zoned::CSI => {
-            zoned::fill_zoned_namespace(page, namespace, zones, &LBA_FORMATS);
+            zoned::fill_zoned_namespace(page, namespace, zones, config.formats());
         }
-        // Of the NVM command set's own there is nothing.
-        _ if set == NVM && namespace.key_value.is_none() => {}
+        _ if set == NVM && namespace.key_value.is_none() => {
+            // Extended LBA formats (NVM Command Set 1.0 figure 100). Storage tags are not checked: of
+            // their mask (LBSTM) no bit is set.
+            for (number, format) in config.formats().iter().enumerate() {
+                let extended = format.guard.extended_format().to_le_bytes();
+                page[12 + 4 * number..16 + 4 * number].copy_from_slice(&extended);
+            }
+        }
         _ if known => return Err(StatusCode::InvalidCommandSet.at(at)),
         _ => return Err(StatusCode::InvalidField.at(at)),
     }
     Ok(())
+}
+
+/// Identify Controller data structure of the NVM command set (NVM Command Set 1.0 section 4.1.5.2): the
+/// limits of Verify and Write Zeroes, which hold where those move or make data, are that of transfers.
+fn fill_controller(page: &mut Page, config: &Config) {
+    if config.offers_metadata() {
+        let pages = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
+        (page[0], page[1]) = (pages, pages); // VSL, WZSL
+    }
 }

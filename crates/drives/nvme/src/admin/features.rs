@@ -163,7 +163,7 @@ fn get_features(
         _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
     };
     let value = feature(controller, features, identifier, command)?;
-    let retries = features.retries;
+    let (retries, extended_formats) = (features.retries, features.extended_formats);
     if identifier == feature::TIMESTAMP {
         let data = features.timestamp_at(controller.io.now).to_le_bytes();
         controller.io.send(memory, command, &data)?;
@@ -178,6 +178,7 @@ fn get_features(
     if identifier == feature::HOST_BEHAVIOUR {
         let mut data = [0; HOST_BEHAVIOUR];
         data[0] = retries.into();
+        data[2] = extended_formats.into();
         controller.io.send(memory, command, &data)?;
     }
     Ok(Outcome::Done(value.into()))
@@ -382,11 +383,17 @@ fn set_feature(
         feature::HOST_BEHAVIOUR => {
             let mut data = [0; HOST_BEHAVIOUR];
             controller.io.receive(memory, command, &mut data)?;
-            // Advanced Command Retry Enable (NVMe 1.4 section 5.21.1.22); the rest is reserved.
-            if data[0] > 1 || data[1..].iter().any(|&byte| byte != 0) {
+            // Advanced Command Retry Enable (NVMe 1.4 section 5.21.1.22), and LBA Format Extension
+            // Enable (NVMe 2.0 section 5.27.1.18), where such formats are; the rest is reserved.
+            let most = [1, 0, u8::from(controller.io.config.offers_metadata())];
+            let (known, rest) = data.split_at(most.len());
+            if known.iter().zip(most).any(|(&byte, most)| byte > most)
+                || rest.iter().any(|&byte| byte != 0)
+            {
                 return Err(StatusCode::InvalidField.into());
             }
-            controller.features_mut().retries = data[0] == 1;
+            let features = controller.features_mut();
+            (features.retries, features.extended_formats) = (data[0] == 1, data[2] == 1);
         }
         feature::COMMAND_SET_PROFILE if value & 0x1ff != 0 => {
             return Err(StatusCode::CommandSetCombinationRejected.at(location::CDW11));

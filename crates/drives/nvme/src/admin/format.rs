@@ -4,7 +4,6 @@
 use stasis_block::Operation;
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::LBA_FORMATS;
 use crate::context::ControllerMut;
 use crate::event_log::Occurrence;
 use crate::formatting::Then;
@@ -39,12 +38,12 @@ fn format(
         nsid => vec![nsid],
     };
     let invalid_format = StatusCode::InvalidFormat.at(location::CDW10);
-    let format = (command.cdw10 & 0xf) as usize;
-    let block_size = *LBA_FORMATS.get(format).ok_or(invalid_format)?;
-    // Protection information needs metadata.
-    if command.cdw10 >> 5 & 7 != 0 {
-        return Err(invalid_format);
-    }
+    // MSET: metadata behind the data. PIL: protection information first.
+    let (extended, first) = (command.cdw10 >> 4 & 1 == 1, command.cdw10 >> 8 & 1 == 1);
+    let number = command.cdw10 & 0xf | (command.cdw10 >> 12 & 3) << 4;
+    let protection = (command.cdw10 >> 5 & 7) as u8;
+    let format = controller.format_of(number, extended, protection, first);
+    let format = format.ok_or(invalid_format)?;
     let erase = match command.cdw10 >> 9 & 7 {
         0 => Operation::Discard,
         // User data erase, and cryptographic erase, which has no key here:
@@ -63,23 +62,17 @@ fn format(
         let bytes = controller.io.namespaces.capacity(nsid);
         // Pairs have one format, the first.
         let fits = match namespace.key_value {
-            Some(_) => format == 0,
-            None => namespace.can_have_blocks_of(block_size, bytes),
+            Some(_) => number == 0,
+            None => namespace.can_have_blocks_of(format, bytes),
         };
-        if bytes < block_size.into() || !fits {
+        if !fits {
             return Err(invalid_format);
         }
     }
     let dword10 = command.cdw10;
     let event = Occurrence::FormatStart { nsid: command.nsid, abilities: FNA, dword10 };
     controller.io.log_event(command.controller, &event);
-    controller.formatting.begin(
-        controller.io,
-        command.id(),
-        nsids,
-        Then::Format(block_size),
-        erase,
-    );
+    controller.formatting.begin(controller.io, command.id(), nsids, Then::Format(format), erase);
     controller.go_on_formatting(memory);
     Ok(Outcome::Pending)
 }

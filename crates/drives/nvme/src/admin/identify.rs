@@ -4,13 +4,14 @@ use crate::atomicity::Atomicity;
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
-use crate::config::{Config, Namespace, LBA_FORMATS, MAX_NAMESPACES};
+use crate::config::{Config, Namespace, MAX_NAMESPACES};
 use crate::context::ControllerMut;
 use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MAX_EVENT_REQUESTS;
 use crate::features::notices;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::log_page::with_power_states;
+use crate::metadata::Metadata;
 use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
@@ -65,7 +66,8 @@ fn identify(
                 // The structure is of blocks (NVMe 2.0 section 5.17.2.1).
                 return Err(StatusCode::InvalidCommandSet.at(location::NSID));
             }
-            fill_namespace(&mut page, namespace, identity);
+            let apart = !controller.host.transport.has_capsules();
+            fill_namespace(&mut page, (namespace, &controller.io.config), identity, apart);
             let Common { nmic, rescap, anagrpid, nsattr, endgid } =
                 Common::of(controller, nsid, namespace);
             put(&mut page, 48, &u128::from(namespaces.capacity(nsid)).to_le_bytes()); // NVMCAP
@@ -124,7 +126,7 @@ fn identify(
                 put(&mut page, 2, &ENDURANCE_GROUP.to_le_bytes());
             }
         }
-        _ if controller.io.config.has_command_sets() => {
+        _ if controller.io.config.has_set_structures() => {
             identify_by_command_set(controller, command, &mut page)?
         }
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
@@ -180,7 +182,11 @@ pub(super) fn fill_any_controller(page: &mut Page, controller: &ControllerMut) {
     page[77] = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
     put(page, 80, &VERSION.to_le_bytes());
     page[259] = MAX_EVENT_REQUESTS as u8 - 1;
-    let sgls = if host.transport.has_capsules() { sgl::FABRICS_SUPPORT } else { sgl::SUPPORT };
+    let sgls = match host.transport.has_capsules() {
+        true => sgl::FABRICS_SUPPORT,
+        false if config.offers_metadata() => sgl::WITH_METADATA,
+        false => sgl::SUPPORT,
+    };
     put(page, 536, &sgls.to_le_bytes());
     if host.transport.is_shared() {
         put(page, 78, &host.id.0.to_le_bytes());
@@ -199,6 +205,8 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
     const CTRATT_FDP: u32 = 1 << 19;
     const CTRATT_LONG_HOST_ID: u32 = 1;
+    // Guards of 32 and 64 bits.
+    const CTRATT_EXTENDED_FORMATS: u32 = 1 << 15;
     // Each host has a controller of its own.
     const CMIC_SEVERAL_CONTROLLERS: u8 = 1 << 1;
     const CMIC_ANA: u8 = 1 << 3;
@@ -243,6 +251,9 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
         attributes |= CTRATT_ENDURANCE_GROUPS | CTRATT_FDP;
         put(page, 340, &ENDURANCE_GROUP.to_le_bytes()); // ENDGIDMAX
     }
+    if config.offers_metadata() {
+        attributes |= CTRATT_EXTENDED_FORMATS;
+    }
     put(page, 96, &attributes.to_le_bytes());
     put(page, 92, &notices(config, host.transport).to_le_bytes());
     page[264] = AVSCC;
@@ -276,8 +287,21 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     put(page, 2048, &power::descriptors(config.power_states.states()));
 }
 
-/// Identify Namespace data structure (section 5.15.2.1), by its byte offsets.
-fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceIdentity) {
+/// Identify Namespace data structure (section 5.15.2.1), by its byte offsets. `apart`: whether a
+/// host can have metadata in a buffer of its own.
+fn fill_namespace(
+    page: &mut Page,
+    (namespace, config): (&Namespace, &Config),
+    identity: &NamespaceIdentity,
+    apart: bool,
+) {
+    // MC: behind the data, and apart. DPC: all types, in the first bytes and in the last.
+    const BEHIND: u8 = 1;
+    const APART: u8 = 1 << 1;
+    const ALL_PROTECTION: u8 = 0x1f;
+    // FLBAS: metadata behind the data. DPS: protection information in the first bytes.
+    const FORMATTED_BEHIND: u8 = 1 << 4;
+    const FIRST: u8 = 1 << 3;
     let blocks = namespace.blocks.to_le_bytes();
     // Size, capacity and use: nothing is thin.
     for at in [0, 8, 16] {
@@ -293,13 +317,21 @@ fn fill_namespace(page: &mut Page, namespace: &Namespace, identity: &NamespaceId
     page[80] = (MAX_SOURCES - 1) as u8;
     put(page, 104, &identity.nguid);
     put(page, 120, &identity.eui64);
-    // LBA formats, without metadata: log2 of the size in bits 23:16.
-    page[25] = LBA_FORMATS.len() as u8 - 1;
-    for (index, &size) in LBA_FORMATS.iter().enumerate() {
-        page[128 + 4 * index + 2] = size.trailing_zeros() as u8;
-        if size == namespace.block_size {
-            page[26] = index as u8; // FLBAS
-        }
+    // LBA formats: bytes of metadata, and log2 of the data's in bits 23:16.
+    let formats = config.formats();
+    page[25] = formats.len() as u8 - 1;
+    for (index, format) in formats.iter().enumerate() {
+        put(page, 128 + 4 * index, &(format.metadata as u16).to_le_bytes());
+        page[128 + 4 * index + 2] = format.size.trailing_zeros() as u8;
+    }
+    page[26] = namespace.format().number().unwrap_or_default();
+    if config.offers_metadata() {
+        page[27] = BEHIND | if apart { APART } else { 0 };
+        page[28] = ALL_PROTECTION;
+    }
+    if let Some(Metadata { extended, protection, first, .. }) = namespace.metadata {
+        page[26] |= if extended { FORMATTED_BEHIND } else { 0 };
+        page[29] = protection as u8 | if first { FIRST } else { 0 };
     }
 }
 

@@ -60,7 +60,7 @@ fn get_lba_status(
     match command.cdw13 >> 24 {
         action::KNOWN => {
             let mut list = BlockList::new(room);
-            let block = u64::from(namespace.block_size);
+            let block = u64::from(namespace.stride());
             let mut at = extent.offset;
             let end = extent.offset + extent.length;
             while let Some((start, stop)) = io.namespaces.next_unreadable(command.nsid, at..end) {
@@ -106,7 +106,7 @@ pub fn log_page(namespaces: &Namespaces) -> Vec<u8> {
     let mut log = vec![0; HEAD];
     let (mut elements, mut all) = (0u32, 0u64);
     for (nsid, namespace) in namespaces.iter() {
-        let block = u64::from(namespace.block_size);
+        let block = u64::from(namespace.stride());
         let ranges: Vec<_> = namespaces.unreadable(nsid).collect();
         if ranges.is_empty() {
             continue;

@@ -6,9 +6,10 @@
 
 use crate::capsules::ConnectedHost;
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::{LBA_FORMATS, NVM_COMMAND_SET};
+use crate::config::NVM_COMMAND_SET;
 use crate::context::{AdminCommand, ControllerMut};
 use crate::formatting::{Then, MANAGEMENT_DELETE};
+use crate::metadata::BlockFormat;
 use crate::placement::{PlacementState, ENDURANCE_GROUP};
 use crate::registered::{always, CHANGES_CONTENTS, CHANGES_INVENTORY, OF_SUBSYSTEM, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -44,21 +45,23 @@ fn manage(
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     blocks: u64,
-    block_size: u32,
+    format: BlockFormat,
     shared: bool,
 }
 
 impl Wanted {
-    fn parse(page: &[u8; PAGE_SIZE], has_groups: bool) -> Result<Self, Failure> {
+    fn parse(page: &[u8; PAGE_SIZE], controller: &ControllerMut) -> Result<Self, Failure> {
         let word = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
         let long = |at: usize| (0..8).fold(0, |sum, i| sum | u64::from(page[at + i]) << (8 * i));
         let (size, capacity) = (long(0), long(8));
         let (format, protection, sharing) = (page[26], page[29], page[30]);
-        // The number of the format is in bits 6:5 and 3:0; bit 4 is of metadata, of which there is
-        // none, as there is no protection.
+        // The number of the format is in bits 6:5 and 3:0; bit 4: metadata behind the data. Of the
+        // protection bit 3 tells that it is first.
         let number = format & 0xf | (format >> 5 & 3) << 4;
-        let block_size = LBA_FORMATS.get(usize::from(number)).filter(|_| protection == 0);
-        let &block_size = block_size.ok_or(StatusCode::InvalidFormat)?;
+        let (extended, first) = (format >> 4 & 1 == 1, protection >> 3 & 1 == 1);
+        let protection = protection & 7 | protection & 0xf0;
+        let format = controller.format_of(number.into(), extended, protection, first);
+        let format = format.ok_or(StatusCode::InvalidFormat)?;
         if size == 0 || capacity > size || sharing > 1 {
             return Err(StatusCode::InvalidField.into());
         }
@@ -70,13 +73,14 @@ impl Wanted {
             return Err(StatusCode::AnaGroupIdentifierInvalid.into());
         }
         let (set, group) = (word(100), word(102));
+        let has_groups = matches!(controller.io.placement, PlacementState::Fdp(_));
         let groups = [0, if has_groups { ENDURANCE_GROUP } else { 0 }];
         // Logical Block Storage Tag Mask, and of Flexible Data Placement the count of handles: every
         // namespace has all of them.
         if set != 0 || !groups.contains(&group) || long(384) != 0 || word(392) != 0 {
             return Err(StatusCode::InvalidField.into());
         }
-        Ok(Self { blocks: size, block_size, shared: sharing == 1 })
+        Ok(Self { blocks: size, format, shared: sharing == 1 })
     }
 }
 
@@ -93,11 +97,10 @@ fn create(
     }
     let mut page = [0; PAGE_SIZE];
     controller.io.receive(memory, command, &mut page)?;
-    let has_groups = matches!(controller.io.placement, PlacementState::Fdp(_));
-    let Wanted { blocks, block_size, shared } = Wanted::parse(&page, has_groups)?;
+    let Wanted { blocks, format, shared } = Wanted::parse(&page, controller)?;
     let ControllerMut { io, host, .. } = &mut *controller;
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
-    let nsid = io.create_namespace((blocks, block_size), shared, nqn)?;
+    let nsid = io.create_namespace((blocks, format), shared, nqn)?;
     if let Some(event) = io.namespace_event(CREATE, nsid) {
         io.log_event(host.id, &event);
     }

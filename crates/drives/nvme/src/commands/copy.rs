@@ -7,6 +7,7 @@ use crate::command::{location, SubmissionEntry};
 use crate::config::Namespace;
 use crate::extent::Extent;
 use crate::io::{Io, IoCommand, MAX_REQUESTS};
+use crate::metadata::Protection;
 use crate::registered::{always, CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -14,6 +15,8 @@ use crate::{Memory, PAGE_SIZE};
 
 /// Maximum number of source ranges of a command (MSRC, plus one): a page of them.
 pub const MAX_SOURCES: usize = 128;
+/// PRINFOR and PRINFOW, in Dword 12.
+const PROTECTION: u32 = 0xf << 12 | 0xf << 26;
 /// Size of a source range's entry of format 0 in bytes.
 const ENTRY: usize = 32;
 /// Maximum bytes of one source range: the largest transfer of any controller.
@@ -47,6 +50,11 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     if command.cdw12 >> 8 & 0xf != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
     }
+    // PRINFOR and PRINFOW: protection information goes with its block as it is, unchecked.
+    let protection = namespace.metadata.map_or(Protection::None, |metadata| metadata.protection);
+    if protection != Protection::None && command.cdw12 & PROTECTION != 0 {
+        return Err(StatusCode::InvalidProtectionInformation.at(location::CDW12 + 1));
+    }
     let count = (command.cdw12 & 0xff) as usize + 1;
     if count > MAX_SOURCES {
         return Err(StatusCode::CommandSizeLimitExceeded.at(location::CDW12));
@@ -78,7 +86,7 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     }
     io.namespaces.check_writable(command.nsid, &destination)?;
 
-    let stream = io.place(command, destination.length)?;
+    let stream = io.place(command, destination.data)?;
     let fua = io.is_forced(command, Operation::Copy);
     let id = command.id();
     let group = io.slots.insert_group(id, count as u32, true);

@@ -32,6 +32,6 @@ fn verify(
     let verify = Command { fua, ..Command::new(Operation::Verify, extent.offset, extent.length) };
     let owner = Owner::Command(command.id());
     let slot = Slot::new(owner, &verify, command.nsid, extent.lba);
-    io.request(command.sq, slot, verify);
+    io.request_checked(command, &extent, slot, verify)?;
     Ok(Outcome::Pending)
 }

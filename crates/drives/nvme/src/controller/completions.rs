@@ -5,6 +5,7 @@ use stasis_block::{Delivery, Operation, Status, Tag};
 use crate::changes::Change;
 use crate::event_log::HardwareError;
 use crate::ocssd;
+use crate::protection::{Flaw, Passage};
 use crate::slots::{GroupEnd, Owner, Purpose, Slot};
 use crate::status::StatusCode;
 use crate::Memory;
@@ -125,7 +126,7 @@ impl ControllerMut<'_> {
             _ if has_pairs => 0,
             (_, Status::Ok) => slot.lba,
             (Operation::Copy, Status::ReadError) => {
-                slot.lba + failed_at / namespaces.block_size(slot.nsid)
+                slot.lba + failed_at / namespaces.stride(slot.nsid)
             }
             _ => namespaces.lba_of(slot.nsid, slot.offset + failed_at),
         };
@@ -142,10 +143,15 @@ impl ControllerMut<'_> {
                 if let Some((code, offset)) = used {
                     failure = Some(code);
                     place = self.io.namespaces.lba_of(slot.nsid, slot.offset + offset);
+                    if slot.purpose == Purpose::Deliver && code.is_protection() {
+                        self.io.statistics.media_errors += 1;
+                    }
                 }
                 // A comparison that finds a difference has been carried out.
                 if matches!(failure, None | Some(StatusCode::CompareFailure)) {
-                    self.io.statistics.count(slot.operation, slot.bytes);
+                    let data = |of: Passage| of.data_in(slot.bytes);
+                    let bytes = slot.passage.map_or(slot.bytes, data);
+                    self.io.statistics.count(slot.operation, bytes);
                 }
             }
         }
@@ -154,8 +160,9 @@ impl ControllerMut<'_> {
             self.formatting.piece_done(self.io, self.host, memory, &slot, status);
             return ended;
         }
-        let Slot { owner, nsid, lba, segments, .. } = slot;
+        let Slot { owner, nsid, lba, segments, metadata_segments, .. } = slot;
         self.io.buffers.give_segments(segments);
+        self.io.buffers.give_segments(metadata_segments);
         let slots = &mut self.io.slots;
         let failure = failure.map(|code| (code, place));
         let end = match owner {
@@ -198,7 +205,7 @@ impl ControllerMut<'_> {
         place: u64,
     ) {
         if status == Status::ReadError {
-            let offset = place.saturating_mul(self.io.namespaces.block_size(slot.nsid));
+            let offset = place.saturating_mul(self.io.namespaces.stride(slot.nsid));
             self.io.namespaces.note_unreadable(slot.nsid, offset);
         }
         let code = failure.map_or(0, |failure| failure as u16);
@@ -219,11 +226,18 @@ impl ControllerMut<'_> {
         slot: &Slot,
         data: &[u8],
     ) -> Option<(StatusCode, u64)> {
-        if slot.operation != Operation::Read {
+        // A Verify has data where the controller checks that itself.
+        let reads = slot.operation == Operation::Read
+            || slot.operation == Operation::Verify && slot.bytes > 0;
+        if !reads {
             return None;
         }
         if data.len() != slot.bytes {
             return Some((StatusCode::UnrecoveredReadError, data.len() as u64));
+        }
+        if let Some(passage) = slot.passage {
+            let used = self.use_blocks(memory, slot, passage, data).err();
+            return used.map(|flaw| (flaw.status, flaw.block * passage.stride() as u64));
         }
         match slot.purpose {
             Purpose::Deliver | Purpose::Format => {
@@ -245,5 +259,40 @@ impl ControllerMut<'_> {
                 failure
             }
         }
+    }
+
+    /// The same of blocks with metadata: they are checked as the command asks.
+    fn use_blocks(
+        &mut self,
+        memory: &dyn Memory,
+        slot: &Slot,
+        passage: Passage,
+        data: &[u8],
+    ) -> Result<(), Flaw> {
+        let lost = Flaw { status: StatusCode::DataTransferError, block: 0 };
+        let blocks = passage.blocks(data.len());
+        let buffers = &mut self.io.buffers;
+        let places = (&slot.segments[..], &slot.metadata_segments[..]);
+        if slot.operation == Operation::Verify {
+            return passage.verify(data);
+        }
+        if slot.purpose == Purpose::Compare {
+            let host = buffers.host_data(memory, passage, blocks, places);
+            let (host, apart) = host.map_err(|_| lost)?;
+            let compared = passage.compare(data, &host, &apart);
+            buffers.give(host);
+            buffers.give(apart);
+            return compared;
+        }
+        let mut host = buffers.take(passage.data_bytes(blocks));
+        let mut apart = buffers.take(passage.metadata_bytes(blocks));
+        let sent = passage.unpack(data, &mut host, &mut apart).and_then(|()| {
+            let sent = stasis_block::memory::scatter(memory, places.0, &host)
+                .and_then(|()| stasis_block::memory::scatter(memory, places.1, &apart));
+            sent.map_err(|_| lost)
+        });
+        buffers.give(host);
+        buffers.give(apart);
+        sent
     }
 }

@@ -6,6 +6,7 @@ use stasis_block::{Command, Operation, Refused};
 use crate::command::{location, of_any_namespace, SubmissionEntry, FUSE, PSDT};
 use crate::config::{Namespace, NVM_COMMAND_SET};
 use crate::io::IoCommand;
+use crate::metadata::{BlockFormat, Guard};
 use crate::registered::CHANGES_CONTENTS;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{capsules, key_value, vendor, Memory};
@@ -40,6 +41,15 @@ impl ControllerMut<'_> {
         if set != NVM_COMMAND_SET && !registers.has_all_command_sets() {
             return Err(StatusCode::InvalidNamespace.at(location::NSID));
         }
+        if let Some(metadata) = namespaces.get(command.nsid).and_then(|of| of.metadata) {
+            // Its host has not said that it knows such formats (LBAFEE).
+            let knows = self.io.features(command.controller).extended_formats;
+            // On a fabric there is no place for metadata apart.
+            let apart = self.host.transport.has_capsules() && !metadata.extended;
+            if apart || metadata.guard != Guard::Crc16 && !knows {
+                return Err(StatusCode::InvalidNamespace.at(location::NSID));
+            }
+        }
         let table = match namespaces.chunks(command.nsid) {
             None if set == key_value::CSI => self.commands.key_value,
             None => self.commands.io,
@@ -58,6 +68,22 @@ impl ControllerMut<'_> {
             }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
         }
+    }
+
+    /// The format of these choices ([`crate::config::Config::format_of`]), if the controller's host can
+    /// have it: on a fabric no metadata is apart, and other guards are of hosts that know them.
+    pub(crate) fn format_of(
+        &self,
+        number: u32,
+        extended: bool,
+        protection: u8,
+        first: bool,
+    ) -> Option<BlockFormat> {
+        let format = self.io.config.format_of(number, extended, protection, first)?;
+        let Some(metadata) = format.metadata else { return Some(format) };
+        let knows = self.io.features(self.host.id).extended_formats;
+        let apart = self.host.transport.has_capsules() && !metadata.extended;
+        (!apart && (metadata.guard == Guard::Crc16 || knows)).then_some(format)
     }
 
     pub(super) fn execute_admin(

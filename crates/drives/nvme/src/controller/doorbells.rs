@@ -139,7 +139,7 @@ impl ControllerMut<'_> {
         if !cq.is_some_and(|cq| cq.held.is_empty()) {
             return false;
         }
-        let bytes = self.io.slots.bytes() + self.io.config.max_transfer as usize;
+        let bytes = self.io.slots.bytes() + self.io.config.largest_request();
         queue == 0
             || !self.io.fused.is_under_way()
                 && self.io.slots.requests.has_room(crate::io::MAX_REQUESTS)

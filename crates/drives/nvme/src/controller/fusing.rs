@@ -89,7 +89,7 @@ impl ControllerMut<'_> {
             _ => self.io.namespace(command.nsid)?,
         };
         let extent = Extent::of(namespace, command)?;
-        let blocks = extent.length / u64::from(namespace.block_size);
+        let blocks = extent.blocks;
         let atomicity = Atomicity::of(namespace, self.io.config.atomic_unit);
         if blocks > 1 && !atomicity.is_some_and(|of| of.holds(extent.lba, blocks)) {
             return Err(StatusCode::AtomicWriteUnitExceeded.at(location::CDW12));

@@ -1,7 +1,7 @@
 //! A subsystem with one controller: a drive on PCIe.
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Health, Refused, Request, Tag, VendorError};
+use stasis_block::{BlockLayout, Health, Refused, Request, Tag, VendorError};
 
 use crate::config::{Config, ConfigError};
 use crate::controller_id::ControllerId;
@@ -63,6 +63,11 @@ impl Controller {
     /// As [`Subsystem::largest_block`].
     pub fn largest_block(&self) -> u32 {
         self.0.largest_block()
+    }
+
+    /// As [`Subsystem::layout`].
+    pub fn layout(&self) -> BlockLayout {
+        self.0.layout()
     }
 
     /// From now on completions wait for [`Controller::release`], so that the carrier can keep the

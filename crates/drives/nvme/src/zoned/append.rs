@@ -45,8 +45,8 @@ fn zone_append(
     let lba = set.check_append(set.index(first), blocks);
     let lba = lba.map_err(|status| status.at(location::CDW10).of_block(first))?;
     let extent = Extent::new(namespace, lba, blocks, location::CDW10)?;
-    io.check_length(&extent)?;
+    io.check_length(extent.data)?;
     io.namespaces.check_clearing(command.nsid, &extent)?;
     let owner = Owner::Telling(command.id());
-    io.transfer_extent(memory, command, Transfer::Write, &extent, owner)
+    io.transfer_extent(memory, command, Transfer::Write, (&extent, None), owner)
 }

@@ -1,6 +1,7 @@
 //! The Identify data structures of zones (ZNS 1.1 sections 4.1.5.1 and 4.1.5.2).
 
 use crate::config::{Config, Namespace};
+use crate::metadata::{BlockFormat, LbaFormat};
 use crate::PAGE_SIZE;
 
 use super::config::{Zones, EXTENSION_UNIT};
@@ -14,7 +15,7 @@ pub fn fill_zoned_namespace(
     page: &mut [u8; PAGE_SIZE],
     namespace: &Namespace,
     zones: &Zones,
-    formats: &[u32],
+    formats: &[LbaFormat],
 ) {
     // Optional Zoned Command Support.
     const READS_CROSS: u16 = 1;
@@ -37,10 +38,11 @@ pub fn fill_zoned_namespace(
         put(52, &[EXPLICIT_FLUSH]);
     }
     // LBA formats' extensions: the zone size, and its descriptor extension's.
-    let possible =
-        |&&(_, &size): &&(usize, &u32)| namespace.can_have_blocks_of(size, namespace.bytes());
-    let formats: Vec<_> = formats.iter().enumerate().collect();
-    for &(index, &size) in formats.iter().filter(possible) {
+    for (index, &LbaFormat { size, .. }) in formats.iter().enumerate() {
+        let format = BlockFormat { size, metadata: None };
+        if !namespace.can_have_blocks_of(format, namespace.bytes()) {
+            continue;
+        }
         put(2816 + 16 * index, &(zones.size / u64::from(size)).to_le_bytes());
         put(2824 + 16 * index, &[(zones.extension_size / EXTENSION_UNIT) as u8]);
     }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use stasis_block::{Doorbells, Health, Operation, Request, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, KeptState, KeyValue, Memory, Namespace, Ocssd, OutOfMemoryRange, Placement,
-    VendorRequest, Zones, Zrwa,
+    Config, Controller, KeptState, KeyValue, Memory, Metadata, Namespace, Ocssd, OutOfMemoryRange,
+    Placement, Protection, VendorRequest, Zones, Zrwa,
 };
 
 #[path = "../../../block/tests/common/hostile.rs"]
@@ -71,6 +71,17 @@ impl Script<'_> {
     }
 }
 
+/// What namespaces beside the first two there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// None: the first may have metadata.
+    Blocks,
+    /// One of pairs.
+    Pairs,
+    /// A zoned one, and an Open-Channel one.
+    Others,
+}
+
 /// Carries out `script`.
 ///
 /// # Panics
@@ -78,11 +89,16 @@ impl Script<'_> {
 pub fn run(script: &[u8]) {
     let mut script = Script(script);
     let flags = script.u8();
+    let kind = match flags {
+        _ if flags & OTHERS != 0 => Kind::Others,
+        _ if flags & PAIRS != 0 => Kind::Pairs,
+        _ => Kind::Blocks,
+    };
     let mut config = Config {
         queue_pairs: QUEUES,
         queue_entries: 16,
         namespaces: vec![
-            Namespace::new(BLOCKS, 512),
+            first(flags, kind),
             Namespace { start: STARTS[1], read_only: true, ..Namespace::new(BLOCKS / 8, 4096) },
         ],
         volatile_write_cache: flags & 1 != 0,
@@ -90,6 +106,7 @@ pub fn run(script: &[u8]) {
         interrupt_coalescing: flags & 4 != 0,
         max_transfer: MAX_TRANSFER,
         max_in_flight_bytes: MAX_IN_FLIGHT,
+        metadata: kind == Kind::Blocks,
         placement: match flags >> 3 & 3 {
             0 => Placement::Streams { max: 3 },
             1 => Placement::Fdp { reclaim_groups: 3, handles: 5, reclaim_unit: 8192 },
@@ -97,9 +114,9 @@ pub fn run(script: &[u8]) {
         },
         ..Config::default()
     };
-    if flags & OTHERS != 0 {
+    if kind == Kind::Others {
         config.namespaces.extend(white_box(flags));
-    } else if flags & PAIRS != 0 {
+    } else if kind == Kind::Pairs {
         let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys: 40 };
         // Few segments, so that a script comes to their collection.
         let namespace = Namespace { start: STARTS[2], ..Namespace::new(10 * SEGMENT / 512, 512) };
@@ -108,7 +125,6 @@ pub fn run(script: &[u8]) {
         let word = "8W/3W:1us:1us/idle:50mW:1us:5us/idle:5mW:3us:9us".to_owned();
         config.power_states = word.try_into().expect("good states");
     }
-    let has_pairs = flags & OTHERS == 0 && flags & PAIRS != 0;
     let ram = Ram(RefCell::new(vec![0; RAM]));
     let mut controller = Controller::new(config).expect("a good configuration");
     let mut held: HashMap<u32, Request> = HashMap::new();
@@ -121,7 +137,7 @@ pub fn run(script: &[u8]) {
     enable(&mut controller, &ram);
     let mut before = (controller.state_changes(), kept(&controller));
     while !script.0.is_empty() {
-        step(&mut script, &mut controller, &ram, &mut held, (&mut tails, has_pairs));
+        step(&mut script, &mut controller, &ram, &mut held, (&mut tails, kind));
         let after = (controller.state_changes(), kept(&controller));
         assert!(before.0 != after.0 || before.1 == after.1, "a change of the state is told");
         before = after;
@@ -141,7 +157,7 @@ pub fn run(script: &[u8]) {
         controller.complete(&ram, request.tag, Status::Ok, request.data);
     }
     // Collection goes on with what it had begun, and ends.
-    if has_pairs {
+    if kind == Kind::Pairs {
         let rest = std::iter::from_fn(|| controller.pop_request()).take(10_000);
         let rest: Vec<Request> = rest.collect();
         for request in rest {
@@ -171,6 +187,21 @@ fn kept(controller: &Controller) -> KeptState {
         (fdp.host_written, fdp.media_written, fdp.media_erased) = (0, 0, 0);
     }
     state
+}
+
+/// The first namespace: with metadata in most cases where that is offered.
+fn first(flags: u8, kind: Kind) -> Namespace {
+    let plain = Namespace::new(BLOCKS, 512);
+    let choice = flags & 7;
+    if kind != Kind::Blocks || choice == 0 {
+        return plain;
+    }
+    let protection = Protection::try_from(choice % 4).expect("0 to 3");
+    let (block, size) = [(512, 8), (512, 64), (4096, 8), (4096, 64)][usize::from(flags >> 6)];
+    let first = flags & 8 != 0 && protection != Protection::None;
+    let metadata = Metadata { extended: flags & 16 != 0, protection, first, ..Metadata::new(size) };
+    let blocks = BLOCKS * 512 / u64::from(block + 512);
+    Namespace { metadata: Some(metadata), ..Namespace::new(blocks, block) }
 }
 
 /// A zoned and an Open-Channel namespace.
@@ -221,7 +252,7 @@ fn step(
     controller: &mut Controller,
     ram: &Ram,
     held: &mut HashMap<u32, Request>,
-    (tails, has_pairs): (&mut [u16; 4], bool),
+    (tails, kind): (&mut [u16; 4], Kind),
 ) {
     match script.u8() % 18 {
         0 => {
@@ -258,7 +289,7 @@ fn step(
         7 => controller.set_time(script.u32().into()),
         8 => controller.set_temperature(ram, script.u16()),
         9 => while controller.pop_interrupt().is_some() {},
-        10 => take(controller, held, has_pairs),
+        10 => take(controller, held, kind == Kind::Pairs),
         16 => {
             let (available_spare, percentage_used) = (script.u8(), script.u8());
             let read_only = script.u8() & 1 != 0;
@@ -292,7 +323,7 @@ fn step(
                 None => {}
             }
         }
-        _ => command(script, controller, ram, (tails, has_pairs)),
+        _ => command(script, controller, ram, (tails, kind)),
     }
 }
 
@@ -327,7 +358,10 @@ fn take(controller: &mut Controller, held: &mut HashMap<u32, Request>, has_pairs
     match command.operation {
         Operation::Read | Operation::Write => {
             assert_eq!(request.data.len() as u64, command.length);
-            assert!(command.length > 0 && command.length <= MAX_TRANSFER.into());
+            assert!(command.length > 0 && command.length <= 2 * u64::from(MAX_TRANSFER));
+        }
+        Operation::Verify if !request.data.is_empty() => {
+            assert_eq!(request.data.len() as u64, command.length);
         }
         _ => assert!(request.data.is_empty()),
     }
@@ -341,7 +375,7 @@ fn command(
     script: &mut Script<'_>,
     controller: &mut Controller,
     ram: &Ram,
-    (tails, has_pairs): (&mut [u16; 4], bool),
+    (tails, kind): (&mut [u16; 4], Kind),
 ) {
     const ADMIN: [u8; 21] = [
         0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 0x0c, 0x80, 0x80, 0xc5, 0xc6, 0x19, 0x19, 0x1a, 0x1a,
@@ -368,7 +402,7 @@ fn command(
     };
     raw[2] = script.u8();
     raw[4] = if script.u8() < 240 { script.u8() % 5 } else { 0xff };
-    if has_pairs && queue != 0 && script.u8() < 160 {
+    if kind == Kind::Pairs && queue != 0 && script.u8() < 160 {
         raw[4] = 3;
     }
     if raw[4] == 0xff {
@@ -402,7 +436,10 @@ fn command(
     }
     match raw[4] {
         _ if queue == 0 && choice >= 220 => tool(script, &mut raw),
-        3 if has_pairs && queue != 0 && script.u8() < 240 => pair_command(script, &mut raw),
+        3 if kind == Kind::Pairs && queue != 0 && script.u8() < 240 => {
+            pair_command(script, &mut raw)
+        }
+        1 if kind == Kind::Blocks && queue != 0 => protected_command(script, &mut raw),
         ZONED | OCSSD if queue != 0 && script.u8() < 220 => {
             white_box_command(script, ram, &mut raw);
         }
@@ -467,6 +504,19 @@ fn pair_command(script: &mut Script<'_>, raw: &mut [u8; 64]) {
         _ => script.u32() >> (script.u8() % 32),
     };
     raw[40..44].copy_from_slice(&bytes.to_le_bytes());
+}
+
+/// Makes of a command one with metadata: a place for it, and what is to be checked.
+fn protected_command(script: &mut Script<'_>, raw: &mut [u8; 64]) {
+    raw[16..24].copy_from_slice(&script.address().to_le_bytes());
+    if script.u8() < 32 {
+        raw[1] = [0x40, 0x80][usize::from(script.u8() % 2)];
+    }
+    // PRINFO, and tags of which some are right.
+    raw[51] |= (script.u8() & 0xf) << 2;
+    let reference = if script.u8() < 160 { [raw[40], raw[41], 0, 0] } else { [script.u8(); 4] };
+    raw[56..60].copy_from_slice(&reference);
+    raw[60..64].copy_from_slice(&[script.u8() & 0x81, 0, script.u8() & 0x81, 0xff]);
 }
 
 /// Makes of a command one for zones or chunks, near those that are used.

@@ -456,6 +456,9 @@ impl Driver {
                 let source = request.command.source as usize;
                 self.disk.copy_within(source..source + length, at);
             }
+            Operation::Verify if !request.data.is_empty() => {
+                request.data.copy_from_slice(&self.disk[at..at + length]);
+            }
             Operation::Flush | Operation::Discard | Operation::Verify | Operation::Barrier => {}
         }
     }

@@ -47,6 +47,7 @@ pub fn table(heading: &str) -> BTreeMap<u8, Row> {
             "Open-Channel",
             "power states",
             "key-value",
+            "metadata",
         ];
         let of = |place: &String| place.trim_start_matches("not ").to_owned();
         assert!(here.iter().map(of).all(|place| known.contains(&place.as_str())), "{line}");

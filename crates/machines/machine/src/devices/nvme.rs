@@ -1,7 +1,7 @@
 //! An NVMe controller on the PCI bus.
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Health, Refused, Request, Status};
+use stasis_block::{BlockLayout, Health, Refused, Request, Status};
 use stasis_drive::{Done, Layer};
 use stasis_nvme::{Ended, Memory, OutOfMemoryRange, QueuePair, VendorRequest};
 use stasis_run_events::{IoRecord, IoStatus};
@@ -32,27 +32,28 @@ pub struct NvmeController {
     controller: stasis_nvme::Controller,
     /// Completions since the drive was last asked for its health.
     since_health: u32,
-    /// The changes of the controller's state that were looked at, and the size of blocks that the
+    /// The changes of the controller's state that were looked at, and the layout of blocks that the
     /// drive was told.
     seen: Option<u64>,
-    told: u32,
+    told: Option<BlockLayout>,
 }
 
 impl NvmeController {
     /// On the bus.
     pub fn new(controller: stasis_nvme::Controller) -> Self {
-        Self { controller, since_health: 0, seen: None, told: 0 }
+        Self { controller, since_health: 0, seen: None, told: None }
     }
 
-    /// Tells the drive the size of its blocks, which a format changes.
-    fn tell_block_size(&mut self, drive: &mut dyn Layer) {
+    /// Tells the drive how its blocks lie, which a format changes.
+    fn tell_layout(&mut self, drive: &mut dyn Layer) {
         let changes = self.controller.state_changes();
         if self.seen.replace(changes) == Some(changes) {
             return;
         }
-        let bytes = self.controller.largest_block();
-        if std::mem::replace(&mut self.told, bytes) != bytes {
-            drive.control().set_block_size(bytes);
+        let layout = self.controller.layout();
+        if self.told.as_ref() != Some(&layout) {
+            drive.control().set_layout(&layout);
+            self.told = Some(layout);
         }
     }
 
@@ -95,7 +96,7 @@ impl DriveController for NvmeController {
             self.controller.set_health(memory, drive.control().health());
         }
         self.controller.write_register(memory, offset, data);
-        self.tell_block_size(drive);
+        self.tell_layout(drive);
     }
 
     fn vendor(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, now: Nanos) {
@@ -160,8 +161,13 @@ impl DriveController for NvmeController {
         }
         let ended =
             Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
+        // Records have the host's bytes.
+        if let Some(layout) = self.told.as_ref().filter(|layout| !layout.is_plain()) {
+            let IoRecord { offset, bytes, .. } = IoRecord::of(&layout.of_data(&done.command));
+            (io.offset, io.bytes) = (offset, bytes);
+        }
         io.code = self.controller.complete(memory, done.tag, ended, done.data);
-        self.tell_block_size(drive);
+        self.tell_layout(drive);
         // A comparison can fail where the drive has not.
         if io.code != 0 {
             io.status = IoStatus::Error;
@@ -237,8 +243,8 @@ mod tests {
             None
         }
 
-        fn set_block_size(&mut self, bytes: u32) {
-            self.block_sizes.borrow_mut().push(bytes);
+        fn set_layout(&mut self, layout: &BlockLayout) {
+            self.block_sizes.borrow_mut().push(layout.largest());
         }
     }
 

@@ -2,7 +2,9 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
-use stasis_block::{Command, Fate, Health, Operation, Request, Status, VendorCommand, VendorError};
+use stasis_block::{
+    BlockLayout, Command, Fate, Health, Operation, Request, Status, VendorCommand, VendorError,
+};
 use stasis_drive::{Control, Done, Layer, Properties};
 use stasis_media::MediumError;
 
@@ -23,7 +25,7 @@ impl Layer for RealTime {
             self.ready.extend(self.join.complete(slot, now, Fate::failed(Status::WriteError)));
             return;
         }
-        let command = request.command;
+        let command = self.layout.of_data(&request.command);
         let slot = self.join.submit(now, request);
         if let Some(model) = &mut self.model {
             let now = now.max(self.reached);
@@ -74,6 +76,10 @@ impl Control for RealTime {
 
     fn health(&mut self) -> Health {
         self.model.as_ref().map(|model| model.health()).unwrap_or_default()
+    }
+
+    fn set_layout(&mut self, layout: &BlockLayout) {
+        self.layout.clone_from(layout);
     }
 
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {

@@ -287,6 +287,7 @@ impl Served {
                 controller.complete_vendor(port.memory(), tag, result, &command.data);
             }
         }
+        backend.look_at_layout(subsystem.state_changes(), || subsystem.layout());
         while let Some(request) = subsystem.pop_request() {
             under_way.begin(request.tag, subsystem.controller_of(request.tag));
             backend.store.submit(now, request);

@@ -210,6 +210,13 @@ impl Targets {
         let listeners = self.listeners.get_mut(index).map(std::mem::take);
         let listeners = listeners.context("the drive has no address")?;
         planned.shown.interface = "nvme-tcp".into();
+        if planned.spec.metadata.is_some_and(|metadata| !metadata.extended) {
+            bail!(
+                "drive {}: over NVMe/TCP metadata goes behind the data, as a fabric has no place for it \
+                 apart (NVMe over Fabrics 1.1 section 2.4): give `extended = true`",
+                planned.new.name
+            );
+        }
         let (spec, before) = (planned.spec.clone(), planned.before.take());
         let (name, serial) = (planned.new.name.clone(), spec.serial_number(index));
         planned.new.nvme_tcp = Some(NvmeTcp {

@@ -62,6 +62,8 @@ impl How {
             (spec.key_value.is_some(), "key-value"),
             (spec.namespaces != 1, "namespaces"),
             (spec.placement != Default::default(), "placement"),
+            (spec.metadata.is_some(), "metadata"),
+            (spec.block_size > 4096, "block-size = 16384"),
         ];
         match nvme.iter().find(|(is_set, _)| *is_set) {
             Some((_, key)) if self == Self::Plain => bail!(
