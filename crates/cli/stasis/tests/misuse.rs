@@ -154,6 +154,18 @@ const CASES: &[Case] = &[
         &["`zones` is NVMe's", "--vfio-user"],
     ),
     refused(
+        &["serve", "--drive=model=null,medium=ram:64MiB,metadata-size=8", "--sockets=sockets"],
+        &["`metadata` is NVMe's", "--vfio-user"],
+    ),
+    refused(
+        &["serve", "--drive=model=null,medium=ram:64MiB,metadata-size=8", "--nvme-tcp=0"],
+        &["behind the data", "extended = true"],
+    ),
+    refused(
+        &["run", "--drive=model=null,medium=ram:64MiB,metadata-size=8,scheduler=bfq", "--", "true"],
+        &["metadata", "no scheduler"],
+    ),
+    refused(
         &[
             "serve",
             "--sockets=sockets",

@@ -68,7 +68,7 @@ fn both_drives_answer_as_the_tables_say() {
             for ((.., code), &status) in of_kind {
                 let row = table.get(code);
                 let expected = row.is_some_and(|row| match drive {
-                    "here" => row.is_offered(&["TCP", "shared"]),
+                    "here" => row.is_offered(&["TCP", "shared", "metadata"]),
                     _ => row.qemu,
                 });
                 if is_there(drive, kind, status) != expected {

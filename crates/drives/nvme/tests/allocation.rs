@@ -3,22 +3,39 @@
 mod support;
 
 use stasis_block::Status;
+use stasis_nvme::{Config, Metadata, Namespace, Protection};
 use support::*;
 
 #[test]
 fn steady_state_allocates_nothing() {
-    let mut driver = Driver::with_queues(config(), 2, 64);
+    measure(config(), [1, 8, 9, 24, 64, 200, 1024]);
+}
+
+#[test]
+fn nor_do_blocks_with_protection_information() {
+    let metadata = Metadata { protection: Protection::Type1, ..Metadata::new(8) };
+    let namespaces = vec![Namespace { metadata: Some(metadata), ..Namespace::new(BLOCKS, 512) }];
+    let config = Config { namespaces, metadata: true, ..config() };
+    measure(config, [1, 8, 9, 24, 64, 200, 1024]);
+}
+
+fn measure(config: Config, blocks: [u32; 7]) {
+    let mut driver = Driver::with_queues(config, 2, 64);
     driver.configure_shadow();
     driver.ram.set(SCRATCH, &DATA.to_le_bytes().repeat(512));
     let mut held = Vec::with_capacity(128);
     let mut round = |driver: &mut Driver| {
-        let mut blocks = [1, 8, 9, 24, 64, 200, 1024].into_iter().cycle();
+        let mut blocks = blocks.into_iter().cycle();
         for queue in [1, 2] {
             for index in 0..60 {
                 let blocks = blocks.next().unwrap();
                 let prp2 = if blocks <= 16 { DATA } else { SCRATCH };
                 let opcode = [1, 2, 0][index % 3];
-                driver.submit(queue, Sqe::io(opcode, 0, blocks, DATA, prp2));
+                // Half of the blocks have protection information that the controller makes.
+                let made = if index % 2 == 0 { 1 << 29 } else { 0 };
+                let sqe = Sqe::io(opcode, 0, blocks, DATA, prp2);
+                let cdw12 = sqe.cdw12 | made;
+                driver.submit(queue, Sqe { cdw12, mptr: DATA + 0x10_0000, ..sqe });
             }
         }
         held.extend(std::iter::from_fn(|| driver.controller.pop_request()));

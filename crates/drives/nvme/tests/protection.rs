@@ -375,7 +375,9 @@ fn what_the_drive_holds_is_bounded() {
     let mut driver = Driver::with_queues(config, 1, 16);
     assert_eq!(format_nvm(&mut driver, choice(WITH_8, 1, false)), 0);
     // Each has twice as many bytes on the drive as in the host's memory.
-    (0..6).for_each(|_| drop(driver.submit(1, io(WRITE, 0, 16, ACTION))));
+    for _ in 0..6 {
+        driver.submit(1, io(WRITE, 0, 16, ACTION));
+    }
     let mut requests = Vec::new();
     let mut ended = 0;
     while ended < 6 {
