@@ -15,7 +15,7 @@ const CODES: &[(&str, u16, &str)] = &[
     ("virtio-blk", 1, "VIRTIO_BLK_S_IOERR"),
 ];
 
-/// What a check of the drive's has found, by its status: the drive has done what it was asked.
+/// The finding of a check by the drive, by its status: the drive has done what it was asked.
 fn found(interface: &str, code: u16) -> Option<&'static str> {
     match (interface, code) {
         ("nvme", 0x282..=0x284) => Some("The protection information of a block is wrong"),

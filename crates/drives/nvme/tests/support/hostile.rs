@@ -71,7 +71,7 @@ impl Script<'_> {
     }
 }
 
-/// What namespaces beside the first two there are.
+/// The namespaces beside the first two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// None: the first may have metadata.
