@@ -35,7 +35,7 @@ fn protection_information_is_checked_by_the_kernel_and_the_drive() {
         told(good, 0, &[]);
     }
     assert_eq!(text("tags"), " 00 00 00 64\n");
-    told("wrong-tag", 1, &["0x2181"]);
+    told("wrong-tag", 1, &["0x6181"]);
     told("wrong-guard", 1, &["0x2282"]);
     for good in ["verify", "mkfs", "mount", "file", "umount", "fsck", "before", "read-before"] {
         told(good, 0, &[]);
