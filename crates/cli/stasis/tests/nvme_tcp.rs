@@ -66,8 +66,7 @@ fn namespaces_and_servers_come_and_go() {
         "fio is running",
         "handed over",
         "fio over another server: ok",
-        "protected 33554432 0x13 0x1 ",
-        "fio over protection information",
+        "protected 0 0x13 0x1 ",
         "stopped",
     ];
     host_guest::expect(&said, &expected);

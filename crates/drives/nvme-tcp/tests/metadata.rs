@@ -31,7 +31,7 @@ fn metadata_goes_behind_the_data() {
     let (mut admin, mut host, _) = with_queue(&mut bench, 3);
     let page = admin.admin_read(&mut bench, (IDENTIFY, 1), 0, 4096).1;
     assert_eq!((page[26], page[27], page[29]), (0x13, 1, 1), "FLBAS, MC and DPS");
-    // Linux's way: the drive makes protection information, checks it, and strips it.
+    // The drive makes protection information, checks it, and strips it.
     let data: Vec<u8> = (0..1024).map(|at| (at % 251) as u8).collect();
     assert_eq!(host.command(&mut bench, io(WRITE, 1024, ACTION), &data).0.status, 0);
     let (cqe, read) = host.command(&mut bench, io(READ, 1024, ACTION | CHECKS), &[]);
