@@ -9,6 +9,7 @@ mod features;
 mod hybrid;
 mod kept;
 pub mod load;
+mod padding;
 mod reclaim;
 mod steady;
 mod watched;

@@ -535,6 +535,18 @@ impl Blocks {
         self.first[self.level(plane, lowest)].checked_sub(1)
     }
 
+    /// The two least valid full blocks of a plane, if there are two of which something is invalid.
+    pub fn two_least_valid(&mut self, plane: u32) -> Option<(u32, u32)> {
+        let first = self.least_valid(plane)?;
+        let Block { valid, after, .. } = self.blocks[first as usize];
+        let next = if valid < self.shape.block_slots { after } else { 0 };
+        let mut above = valid + 1..self.shape.block_slots;
+        let second = next.checked_sub(1).or_else(|| {
+            above.find_map(|valid| self.first[self.level(plane, valid)].checked_sub(1))
+        });
+        second.map(|second| (first, second))
+    }
+
     /// The full block of a plane that was erased least, if another was erased at least `gap` times
     /// more.
     pub fn little_worn(&self, plane: u32, gap: u32) -> Option<u32> {
@@ -885,6 +897,18 @@ mod tests {
         );
         blocks.put_back(first);
         assert_eq!(blocks.least_valid(0), Some(first));
+    }
+
+    #[test]
+    fn two_blocks_of_which_something_is_invalid_are_found() {
+        let mut blocks = blocks(WearLevelling::None);
+        let found = [4, 3, 4, 3, 1].map(|valid| {
+            let block = filled(&mut blocks, valid);
+            (block, blocks.two_least_valid(0))
+        });
+        let pairs = found.map(|(_, pair)| pair);
+        let [_, (second, _), _, (fourth, _), (last, _)] = found;
+        assert_eq!(pairs, [None, None, None, Some((second, fourth)), Some((last, second))]);
     }
 
     #[test]

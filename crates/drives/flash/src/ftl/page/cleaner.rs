@@ -41,6 +41,8 @@ struct Job {
     draining: bool,
     // There is nowhere to move to.
     abandoned: bool,
+    // The block whose units fill the last page of moved ones, and its next page to look at.
+    filler: Option<(u32, u32)>,
     since: Nanos,
 }
 
@@ -207,6 +209,33 @@ impl Cleaner {
             return;
         }
         let Some((victim, why)) = self.next_victim(plane, moment) else { return };
+        self.begin(plane, (victim, why), None, moment);
+    }
+
+    /// In each plane where no block alone gains a page, the least valid one is emptied together
+    /// with a part of the next: what is invalid gathers in one block, until that one gains. Each
+    /// takes as many pages as it gives back.
+    pub fn pack_all(&mut self, moment: &mut Moment) {
+        for plane in 0..self.shape.planes {
+            let collector = &self.collectors[plane as usize];
+            let blocks = moment.placement.blocks_mut();
+            let has_room = blocks.free_in(plane) > 0 || collector.open != NONE;
+            if collector.job.is_some() || !has_room {
+                continue;
+            }
+            if let Some((victim, filler)) = blocks.two_least_valid(plane) {
+                self.begin(plane, (victim, Why::Space), Some((filler, 0)), moment);
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        plane: u32,
+        (victim, why): (u32, Why),
+        filler: Option<(u32, u32)>,
+        moment: &mut Moment,
+    ) {
         if why != Why::Bad {
             moment.placement.blocks_mut().collect(victim);
         }
@@ -225,6 +254,7 @@ impl Cleaner {
             held,
             draining: false,
             abandoned: false,
+            filler,
             since: moment.now,
         });
         self.go_on(plane, moment);
@@ -349,7 +379,7 @@ impl Cleaner {
             }
         }
         let Some(job) = self.collectors[plane as usize].job else { return };
-        if job.page < pages || job.reads > 0 {
+        if job.page < pages || job.reads > 0 || self.fill_up(plane, moment) {
             return;
         }
         if !self.write_gathered(plane, 1, moment) {
@@ -381,6 +411,37 @@ impl Cleaner {
             slots.for_each(|slot| self.programs.push(page, slot));
             return self.move_to((OpKind::Copyback, source), page, moment);
         }
+        self.read_page(source, valid, moment);
+        true
+    }
+
+    /// Reads a page of the job's filler, if the last units do not fill a page; whether it did.
+    fn fill_up(&mut self, plane: u32, moment: &mut Moment) -> bool {
+        let Collector { job: Some(Job { filler: Some((block, page)), .. }), gathered, .. } =
+            &mut self.collectors[plane as usize]
+        else {
+            return false;
+        };
+        // Units that the host wrote or trimmed meanwhile are not moved.
+        gathered.retain(|&slot| moment.placement.unit(slot).is_some());
+        while (1..self.shape.slots as usize).contains(&gathered.len())
+            && *page < self.shape.geometry.pages
+        {
+            let first = self.shape.slot(*block, *page);
+            let source = self.shape.address(*block, *page);
+            *page += 1;
+            let slots = first..first + self.shape.slots;
+            let valid = slots.filter(|&slot| moment.placement.unit(slot).is_some()).count() as u32;
+            if valid > 0 {
+                self.read_page(source, valid, moment);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads the valid units of a page.
+    fn read_page(&mut self, source: PageAddress, valid: u32, moment: &mut Moment) {
         let plane = source.plane.0;
         if let Some(job) = &mut self.collectors[plane as usize].job {
             job.reads += 1;
@@ -395,7 +456,6 @@ impl Cleaner {
             group: 0,
         };
         moment.context.submit(moment.now, op);
-        true
     }
 
     /// Programs pages of the gathered units, each of at least `least` units; false
@@ -480,7 +540,14 @@ impl Cleaner {
     /// Gathers the valid units of a page that was read.
     fn take_in(&mut self, (at, status): (PageAddress, OpStatus), moment: &mut Moment) {
         let first = self.shape.slot_at(at);
+        let collector = &self.collectors[at.plane.0 as usize];
+        let filler = collector.job.and_then(|job| job.filler);
+        let fills = filler.is_some_and(|(block, _)| block == self.shape.block_of(first));
         for slot in first..first + self.shape.slots {
+            let gathered = self.collectors[at.plane.0 as usize].gathered.len();
+            if fills && gathered >= self.shape.slots as usize {
+                break;
+            }
             let Some(unit) = moment.placement.unit(slot) else { continue };
             match status {
                 OpStatus::Uncorrectable => {

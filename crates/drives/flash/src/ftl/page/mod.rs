@@ -229,22 +229,26 @@ impl PageFtl {
         self.queue.finish_flushes(context);
         self.make_room(now, context);
         self.retry_past_cache(now, context);
-        self.full |= self.placement.blocks().exhausted()
-            && !self.frontier.is_programming()
-            && !self.cleaner.is_collecting();
+        if self.is_stuck() {
+            self.cleaner.pack_all(&mut Moment { now, placement: &mut self.placement, context });
+        }
+        self.full |= self.is_stuck();
         if self.is_read_only() {
             self.queue.refuse(context);
         }
     }
 
+    /// Whether no plane takes a page, and nothing is under way that changes that.
+    fn is_stuck(&self) -> bool {
+        self.placement.blocks().exhausted()
+            && !self.frontier.is_programming()
+            && !self.cleaner.is_collecting()
+    }
+
     /// Writes waited for blocks of the SLC cache that could not be folded: they pass it by, if that
     /// is possible.
     fn retry_past_cache(&mut self, now: Nanos, context: &mut Context) {
-        let waits = self.shape.cache.is_some()
-            && self.placement.blocks().exhausted()
-            && !self.frontier.is_programming()
-            && !self.cleaner.is_collecting();
-        if waits {
+        if self.shape.cache.is_some() && self.is_stuck() {
             self.placement.blocks_mut().set_exhausted(false);
             self.dispatch(now, context);
         }
