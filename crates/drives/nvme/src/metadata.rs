@@ -282,8 +282,8 @@ impl Metadata {
                 .collect();
             let (guard, possible) = (guard as u8, possible.join(", "));
             return Err(format!(
-                "metadata is {bytes} bytes with a guard of {guard} bits, but blocks of {size} bytes \
-                 have {possible}"
+                "metadata of blocks of {size} bytes must be one of {possible}; it is {bytes} with a \
+                 guard of {guard} bits"
             ));
         }
         if self.first && protection == Protection::None {
