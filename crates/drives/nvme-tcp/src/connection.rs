@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// Says this end's address.
+    /// Sets this end's address.
     pub fn set_local_address(&mut self, address: IpAddr) {
         self.local = Some(address);
     }

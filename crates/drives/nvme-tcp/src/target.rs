@@ -119,7 +119,7 @@ impl Target {
         Some(ConnectionId(self.connections.insert(Connection::new(path, self.now))))
     }
 
-    /// Says by which address of this end a host has come: its discovery log has that in place of any
+    /// Sets the address of this end by which a host has come: its discovery log has that in place of any
     /// address (0.0.0.0, ::).
     pub fn set_local_address(&mut self, id: ConnectionId, address: IpAddr) {
         if let Some(connection) = self.connections.get_mut(id.0) {

@@ -290,7 +290,7 @@ impl<'a> Runner<'a> {
                 engine::unfinished(ending, ended.virtual_ns, begun.elapsed())
             }
             Err(RunError::Failed(error)) => {
-                // What was found up to here can be read; a writer that fails as well adds nothing to why.
+                // The results up to here can be read; a writer that fails as well adds nothing to why.
                 let _ = ended.writer.abandon();
                 return Err(error);
             }

@@ -5,7 +5,7 @@ use crate::kept::{Kept, Key, Store};
 use crate::qemu::{machine, JobFiles, Purpose};
 use crate::relay::{pump, Sent, Started};
 use crate::saved::{convert, make_folder, restore, save, write, Machine, MAX_MOVE};
-use crate::snapshots::{copy, link, read_all, Recorder, Set, TAKEN};
+use crate::snapshots::{copy, link, Recorder, Set, TAKEN};
 use crate::{Control, Error, Host, Job, Snapshots};
 use stasis_qemu_vm::process::find_qemu;
 use std::fs;
@@ -140,8 +140,8 @@ impl Start<'_> {
         };
         let mut pages = chain.as_ref();
         if let (Some(file), Some(chain)) = (&shared, pages.take_if(|_| wish.records)) {
-            let folders = chain.folders.iter().map(|folder| folder.as_path());
-            read_all(folders, |at, page| file.write_all_at(page, at))
+            chain
+                .read(|at, page| file.write_all_at(page, at))
                 .map_err(Error::io("cannot write", &ram))?;
         }
         let told = set.told(chain.as_ref());

@@ -7,7 +7,7 @@
 //! one that has saved it too, so that all start from the same state.
 
 use crate::qemu::{Purpose, Qemu};
-use crate::snapshots::{read_all, Chain};
+use crate::snapshots::Chain;
 use crate::{Error, Host};
 use serde_json::json;
 use stasis_qemu_vm::qmp::{Qmp, QmpError};
@@ -90,8 +90,8 @@ impl Machine {
     fn put(mut self, pages: &Chain) -> Result<Self, Error> {
         let origin = locate(&mut self.qmp, 0);
         let origin = origin.map_err(|error| convert(error, "start", MAX_MOVE, &mut self.qemu))?;
-        let folders = pages.folders.iter().map(|folder| folder.as_path());
-        read_all(folders, |offset, page| self.memory.write_all_at(page, origin + offset))
+        pages
+            .read(|offset, page| self.memory.write_all_at(page, origin + offset))
             .map_err(Error::system("restore a snapshot's memory"))?;
         Ok(self)
     }

@@ -70,7 +70,7 @@ struct Link {
     /// Later conditions, and when they begin after the commands' start (ns), in order.
     later: VecDeque<(Nanos, Conditions)>,
     stage: Stage,
-    /// What its random early detection draws from.
+    /// The random numbers of its random early detection.
     early: Random,
     random: Random,
     /// When the last frame in order arrives (ns).

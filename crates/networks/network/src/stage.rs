@@ -24,7 +24,7 @@ pub struct Stage {
     limit: Nanos,
     /// When the last frame has left (ns).
     free: Nanos,
-    /// What becomes of frames before the queue is full.
+    /// The discipline of the queue before it is full.
     red: Option<Box<Red>>,
 }
 

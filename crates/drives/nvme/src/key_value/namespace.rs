@@ -70,7 +70,7 @@ impl KeyValueNamespace {
                 let copy = Command::new(Operation::Copy, to, length);
                 Some(Command { source: from, fua: true, ..copy })
             }
-            // What has come in the place of its pairs is durable first.
+            // The pairs that have replaced its own are durable first.
             Task::Discard { offset, length } => {
                 self.discard = Some((offset, length, false));
                 Some(Command::flush())

@@ -9,6 +9,6 @@ mod pages;
 mod record;
 mod set;
 
-pub(crate) use pages::{copy, read_all};
+pub(crate) use pages::copy;
 pub(crate) use record::{Recorder, TAKEN};
 pub(crate) use set::{link, Chain, Set};

@@ -1,10 +1,12 @@
 //! The snapshots of one run: a folder with what they all begin from, and a folder for each.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::pages::read_all;
 use crate::kept::Kept;
 use crate::{Error, StartAt};
 use stasis_run_events::Instant;
@@ -33,6 +35,13 @@ pub(crate) struct Set {
 pub(crate) struct Chain {
     pub instant: Instant,
     pub folders: Vec<PathBuf>,
+}
+
+impl Chain {
+    /// Calls `put` with the offset and the bytes of all pages that differ from the base.
+    pub(crate) fn read(&self, put: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        read_all(self.folders.iter().map(PathBuf::as_path), put)
+    }
 }
 
 impl Set {

@@ -14,7 +14,9 @@ use super::sampling::Sampler;
 use super::slice::{Begun, Slice};
 use super::snapshots::{SnapshotSource, Snapshots};
 use super::timeline::Timeline;
+use super::triggers::TriggerConfig;
 use super::vm::Machine;
+use crate::error::Error;
 use crate::vcpu_pool::{ThreadSlice, VcpuPool};
 
 /// The files that every machine boots.
@@ -72,6 +74,19 @@ impl<'j> Run<'j> {
             let machine = &self.machines[machine];
             machine.is_busy(index).then(|| (place, machine.processors[index].time))
         })
+    }
+
+    /// Adds a trigger to those of the experiment.
+    ///
+    /// # Errors
+    /// If its expression is none.
+    pub(super) fn add_trigger(&mut self, trigger: TriggerConfig) -> Result<(), Error> {
+        for machine in &mut self.machines {
+            if trigger.listens_to(machine.number) {
+                machine.channel.listen();
+            }
+        }
+        self.timeline.triggers.add(trigger)
     }
 
     /// When the last processor became idle.

@@ -28,12 +28,7 @@ impl Run<'_> {
         if let Some(trigger) =
             debug.moment.as_ref().and_then(|moment| debug::trigger(moment, debug::MOMENT))
         {
-            for machine in &mut self.machines {
-                if trigger.listens_to(machine.number) {
-                    machine.channel.listen();
-                }
-            }
-            self.timeline.triggers.add(trigger)?;
+            self.add_trigger(trigger)?;
         }
         match debug.moment {
             Some(Moment::Begin) => debug.come(),

@@ -50,12 +50,7 @@ impl Run<'_> {
     fn wait_for_moments(&mut self, job: &SnapshotJob) -> Result<(), Error> {
         for moment in &job.moments {
             let Some(trigger) = debug::trigger(moment, SNAPSHOT) else { continue };
-            for machine in &mut self.machines {
-                if trigger.listens_to(machine.number) {
-                    machine.channel.listen();
-                }
-            }
-            self.timeline.triggers.add(trigger)?;
+            self.add_trigger(trigger)?;
         }
         Ok(())
     }
