@@ -43,13 +43,14 @@ fn a_port_in_use_is_named() {
     refused(folder.path(), &["--nvme-tcp", &format!("{address},{address}")], &twice);
 }
 
-/// A host would take two of one serial number for one drive.
+/// A host would take two drives of one serial number for one.
 #[test]
 fn each_target_has_a_serial_number_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let other = "name=e,model=null,medium=ram:16MiB,serial=STASIS0";
     let words = ["two drives have the serial number STASIS0", "its own `serial`"];
     refused(folder.path(), &["--nvme-tcp", "127.0.0.1:0", "--drive", other], &words);
+    refused(folder.path(), &["--vfio-user", ".", "--drive", other], &words);
 }
 
 #[test]

@@ -137,11 +137,6 @@ impl DriveSpec {
         Ok(drive)
     }
 
-    /// Its serial number: by default one that follows from its place among the drives.
-    pub fn serial_number(&self, index: usize) -> String {
-        self.serial.clone().unwrap_or_else(|| format!("STASIS{index}"))
-    }
-
     /// Has its relative paths begin in `folder`: its medium's, and its model's, whose files are
     /// read.
     ///

@@ -30,6 +30,11 @@ macro_rules! guest_drive {
         }
 
         impl $name {
+            /// Its serial number: by default one that follows from its `place` among all drives.
+            pub fn serial_number(&self, place: usize) -> String {
+                self.serial.clone().unwrap_or_else(|| format!("STASIS{place}"))
+            }
+
             /// Checks the ranges of the keys that every drive of a guest has.
             fn check_guest_side(&self) -> Result<(), String> {
                 if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {

@@ -27,6 +27,7 @@ pub use engine::Engine;
 pub use error::ExperimentError;
 pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
 pub use file::{Experiment, GuestSpec, MachineSpec};
+pub use names::distinct_serials;
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};

@@ -27,6 +27,25 @@ pub(crate) fn once<'a>(
     Ok(())
 }
 
+/// Checks that each serial number of NVMe drives that one host sees is given once: the host would
+/// take two for one drive.
+///
+/// # Errors
+/// Names the serial number that two drives have.
+pub fn distinct_serials(serials: impl IntoIterator<Item = String>) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for serial in serials {
+        if seen.contains(&serial) {
+            return Err(format!(
+                "two drives have the serial number {serial}, so that a host would take them for \
+                 one: give each its own `serial`"
+            ));
+        }
+        seen.insert(serial);
+    }
+    Ok(())
+}
+
 /// Whether a name can be a folder's, and a mark in the output.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

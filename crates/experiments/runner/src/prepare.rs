@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_channel::{Job, RootDevice};
 use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{
-    CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineFailure, MachineFailureKind,
-    MachineSpec,
+    distinct_serials, CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineFailure,
+    MachineFailureKind, MachineSpec,
 };
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec};
@@ -149,15 +149,17 @@ impl<'a> RunSetup<'a> {
         for machine in experiment.machine.several() {
             let mut drives = Vec::new();
             for spec in &machine.drives {
-                let (drive, held, keep) = self.drive(number, spec, machine.vcpus, &mut owners)?;
+                let (mut drive, held, keep) =
+                    self.drive(number, spec, machine.vcpus, &mut owners)?;
                 number += 1;
+                drive.serial = spec.serial_number(experiment.drives.len() + shown.len());
                 keeps.push(keep);
                 media.push(held.medium);
                 shown.push(show(&drive, spec));
                 drives.push(drive);
             }
             for disk in &machine.disks {
-                let serial = format!("STASIS{}", shown.len());
+                let serial = disk.serial_number(experiment.drives.len() + shown.len());
                 let name = disk.name.as_deref().unwrap_or_default();
                 let image = OpenMedium::image(disk, self.base, &mut owners);
                 let of = || format!("disk {name}");
@@ -172,6 +174,14 @@ impl<'a> RunSetup<'a> {
                 media.extend(image.map(|image| image.medium));
             }
             machines.push(self.machine(machine, drives, kind));
+        }
+        for machine in &machines {
+            let nvme = |drive: &&PlannedDrive| drive.spec.interface == Interface::Nvme;
+            let serials = machine.drives.iter().filter(nvme).map(|drive| drive.serial.clone());
+            distinct_serials(serials).map_err(|message| match machine.name.as_str() {
+                "" => anyhow!(message),
+                name => anyhow!("machine {name}: {message}"),
+            })?;
         }
         sharing.check_overlaps(&machines, &workloads)?;
         for load in &workloads {

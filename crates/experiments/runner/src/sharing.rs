@@ -97,7 +97,7 @@ impl<'a> Sharing<'a> {
         }
         Ok(PlannedDrive {
             name: spec.name.clone().unwrap_or_default(),
-            serial: spec.serial.clone().unwrap_or(serial),
+            serial,
             queues: spec.queues.unwrap_or(machine.vcpus.min(64) as u16),
             links: image.map(|image| image.links.clone()).unwrap_or_default(),
             faults: Vec::new(),

@@ -393,3 +393,25 @@ fn a_machine_gets_the_drive_that_the_user_wrote() {
         assert_eq!((drive.path, drive.queues, drive.serial.as_str()), (3_000, 3, "s"));
     }
 }
+
+/// Linux refuses the second of two drives with one serial number, as one subsystem's.
+#[test]
+fn the_nvme_drives_of_a_machine_have_distinct_serial_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let drive = "model = 'null'\nmedium = 'ram:1MiB'\n";
+    let two =
+        format!("command = ['true']\n[[drive]]\n{drive}serial = 'STASIS1'\n[[drive]]\n{drive}");
+    let text = refusal(&two, folder.path());
+    assert!(text.starts_with("two drives have the serial number STASIS1,"), "{text}");
+    assert!(text.contains("its own `serial`"), "{text}");
+    let of_machine = two.replace("[[drive]]", "[[machine.drive]]");
+    let text = refusal(&of_machine.replacen("[[", "[[machine]]\n[[", 1), folder.path());
+    assert!(text.starts_with("machine machine0: two drives"), "{text}");
+    let virtio = two.replace("[[drive]]\n", "[[drive]]\ninterface = 'virtio-blk'\n");
+    prepare(&virtio, folder.path(), |_| ()).unwrap();
+    let own_and_shared = format!(
+        "command = ['true']\n[[drive]]\nname = 'shared'\n{drive}[[machine]]\n\
+         [[machine.drive]]\n{drive}[[machine.disk]]\non = 'shared'\ninterface = 'nvme'\n"
+    );
+    prepare(&own_and_shared, folder.path(), |_| ()).unwrap();
+}

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use stasis_experiment::{DriveSpec, Experiment, Polling};
+use stasis_experiment::{distinct_serials, DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
 use stasis_report::units::{bytes, duration};
 use stasis_serve::{confine, control, systemd, Poll, Server};
@@ -224,6 +224,12 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         .map(|folder| Results::begin(folder, &stasis_runner::input::paths(&experiment, &base)))
         .transpose()?;
     let devices = vfio_user::Devices::of(&experiment)?;
+    let is_nvme = serve.nvme_tcp.is_some() || devices.is_some();
+    if is_nvme {
+        let drives = experiment.drives.iter().enumerate();
+        distinct_serials(drives.map(|(index, spec)| spec.serial_number(index)))
+            .map_err(anyhow::Error::msg)?;
+    }
     // Before they are out of reach.
     let secrets = nvme_tcp::secrets(serve, &base)?;
     if !serve.unconfined {
@@ -239,7 +245,6 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             .with_context(|| format!("cannot listen on {address}"))?;
     }
     let mut targets = nvme_tcp::Targets::listen(&experiment, secrets)?;
-    let is_nvme = targets.is_some() || devices.is_some();
     let later = Later::new(
         base.clone(),
         folder.clone(),
