@@ -1,8 +1,10 @@
 //! How many I/Os a second a drive simulates on one core:
 //! `cargo run --release -p stasis-flash --example ssd_speed [GIGABYTES...]`;
 //! with the word `sequential` among them only reads, of a drive that was written in
-//! order, which takes less time to make; with `reads` or `mixed` only those, and with
-//! `short` a tenth of them, for a profiler that counts instructions.
+//! order, which takes less time to make; with `uncollected` also the mixed load on such
+//! a drive, which collects nothing as long as its writes fit in the spare; with `reads`
+//! or `mixed` only those, and with `short` a tenth of them, for a profiler that counts
+//! instructions.
 //!
 //! 8 channels of 16 LUNs with 2 planes; uniformly random 4 KiB at queue depth
 //! 256; reads, and 70 % reads with 30 % writes in steady state.
@@ -64,9 +66,10 @@ fn main() {
         sizes = vec![8, 64];
     }
     let asked = |name: &str| std::env::args().any(|word| word == name);
-    let in_order = asked("sequential");
+    let uncollected = asked("uncollected");
+    let in_order = asked("sequential") || uncollected;
     let share = if asked("short") { 10 } else { 1 };
-    let (reading, mixing) = (!asked("mixed"), !asked("reads") && !in_order);
+    let (reading, mixing) = (!asked("mixed"), !asked("reads") && (!in_order || uncollected));
     println!("capacity  unit   build     reads/s   mixed/s  WA");
     for size in sizes {
         let capacity = size * GB;
