@@ -42,7 +42,8 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "Drive": {
         "model": {"kind": "fixed", "latency": "1us"}, "medium": {"ram": "1GiB"}, "interface": "nvme", "barrier": "1us",
-        "delay": "1ms", "queues": 2, "doorbells": "lazy", "block_size": 4096, "namespaces": 1, "placement": "none",
+        "delay": "1ms", "queues": 2, "doorbells": "lazy", "block_size": 4096, "namespaces": 1,
+        "controllers": 2, "placement": "none",
         "scheduler": "none", "serial": "S", "path": "2us", "state": "keep",
         "power_states": "8W/idle:50mW:2ms:1500us",
     },
@@ -61,7 +62,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "reorder": 0.1, "corrupt": 0.1,
     },
     "Fault": {
-        "kind": "slow", "name": "f", "drive": "m", "machine": "o", "at": "1s", "at_io": "m:7", "at_packet": "n:7",
+        "kind": "slow", "name": "f", "drive": "m", "controller": 2, "machine": "o", "at": "1s", "at_io": "m:7", "at_packet": "n:7",
         "at_output": "ready",
         "output_of": "o", "when": "asked", "within": "1s", "restart": "2s", "begin": "1s",
         "end": "2s", "rate": 0.1, "first": 3, "times": 4,

@@ -259,6 +259,7 @@ class Drive(Table):
     block_size: Optional[Size] = None
     state: Optional[str] = None
     namespaces: Optional[int] = None
+    controllers: Optional[int] = None
     placement: Optional[str] = None
     scheduler: Optional[Union[str, Mapping[str, Any]]] = None
     serial: Optional[str] = None
@@ -455,6 +456,7 @@ class Fault(Table):
     kind: Optional[str] = None
     name: Optional[str] = None
     drive: Optional[str] = None
+    controller: Optional[int] = None
     machine: Optional[str] = None
     at: Optional[str] = None
     at_io: Optional[str] = None

@@ -31,6 +31,7 @@ fn fault(number: u16, kind: DriveFaultKind) -> DriveFault {
         delay: 0,
         space: None,
         triggered: false,
+        controller: None,
     }
 }
 

@@ -110,6 +110,7 @@ fn a_wrong_bit_is_found_by_reads_and_by_verify() {
         delay: 0,
         space: None,
         triggered: false,
+        controller: None,
     };
     // Wherever it is, in the data or in the metadata's sector.
     for seed in 0..24 {

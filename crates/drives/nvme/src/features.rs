@@ -194,7 +194,7 @@ impl FeaturesByController {
 /// Optional Asynchronous Events Supported of a controller on `transport`.
 pub fn notices(config: &Config, transport: Transport) -> u32 {
     let zones = if config.has_zones() { ZONE_CHANGES } else { 0 };
-    let access = if transport.has_capsules() { ACCESS_CHANGES } else { 0 };
+    let access = if transport.is_shared() { ACCESS_CHANGES } else { 0 };
     NAMESPACE_NOTICES | FIRMWARE_ACTIVATIONS | zones | access
 }
 

@@ -118,7 +118,7 @@ const PAGES: [(u8, Offered); 24] = [
     (TELEMETRY, everywhere),
     (TELEMETRY_OF_CONTROLLER, everywhere),
     (ENDURANCE_GROUP, of_placement),
-    (ANA, on_fabrics),
+    (ANA, where_shared),
     (PERSISTENT_EVENTS, everywhere),
     (LBA_STATUS, without_chunks),
     (FEATURES_AND_EFFECTS, everywhere),

@@ -18,6 +18,7 @@ use crate::io::Io;
 use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
 use crate::placement::{kept_fdp, PlacementState};
+use crate::queues::QueuePair;
 use crate::reservations::HostId;
 use crate::statistics::Statistics;
 use crate::transport::Transport;
@@ -152,7 +153,9 @@ impl Subsystem {
         }
         let host = Host::new(id, transport, &self.io.config);
         let seen_changes = self.io.changes.count();
-        self.hosts[index] = Some(Host { seen_changes, now: self.now, ..host });
+        // On PCIe each controller is a port of its own; on a fabric Connect names the port.
+        let path = if transport == Transport::SharedPcie { id.0 } else { host.path };
+        self.hosts[index] = Some(Host { seen_changes, path, now: self.now, ..host });
         if transport != Transport::Discovery {
             self.io.attachments.begin(id, None);
         }
@@ -215,6 +218,11 @@ impl Subsystem {
             }
         }
         Ok(())
+    }
+
+    /// The pairs of queues that a controller's host has made.
+    pub fn queue_pairs(&self, id: ControllerId) -> impl Iterator<Item = QueuePair> + '_ {
+        self.host(id).into_iter().flat_map(|host| host.queues.pairs())
     }
 
     pub(crate) fn host(&self, id: ControllerId) -> Option<&Host> {

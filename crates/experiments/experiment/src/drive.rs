@@ -79,6 +79,10 @@ guest_drive! {
         #[serde(default = "default_namespaces")]
         #[schemars(range(min = 1, max = 128))]
         pub namespaces: u32,
+        /// NVMe controllers of the drive, each a path of its own to all namespaces.
+        #[serde(default = "default_controllers")]
+        #[schemars(range(min = 1, max = 8))]
+        pub controllers: u16,
         /// Data placement that the drive offers to the guest.
         #[serde(default)]
         pub placement: Placement,
@@ -124,6 +128,13 @@ fn default_namespaces() -> u32 {
     1
 }
 
+fn default_controllers() -> u16 {
+    1
+}
+
+/// Limit on a drive's controllers: paths to storage are rarely more than four.
+const MAX_CONTROLLERS: u16 = 8;
+
 impl DriveSpec {
     /// Reads a table, as the control interface of `stasis serve` takes it.
     ///
@@ -161,9 +172,18 @@ impl DriveSpec {
         if !(1..=128).contains(&self.namespaces) {
             return Err("namespaces must be a number from 1 to 128".into());
         }
-        let plain = self.namespaces == 1 && self.placement == Placement::None;
+        if !(1..=MAX_CONTROLLERS).contains(&self.controllers) {
+            return Err(format!("controllers must be a number from 1 to {MAX_CONTROLLERS}"));
+        }
+        let plain =
+            self.namespaces == 1 && self.controllers == 1 && self.placement == Placement::None;
         if self.interface != Interface::Nvme && !plain {
-            return Err("namespaces and placement are of interface=nvme only".into());
+            return Err("namespaces, controllers and placement are of interface=nvme only".into());
+        }
+        if self.controllers > 1 && self.power_states.is_choice() {
+            return Err("power-states are of a drive with one controller: leave one of them and \
+                        controllers out"
+                .into());
         }
         self.check_guest_side()?;
         self.limits.check().map_err(|problem| format!("limits: {problem}"))?;
@@ -216,6 +236,9 @@ mod tests {
             (r#""queues": 65"#, "from 1 to 64"),
             (r#""modle": "null""#, "did you mean `model`?"),
             (r#""block-size": 1024"#, "512, 4096 or 16384"),
+            (r#""controllers": 9"#, "from 1 to 8"),
+            (r#""controllers": 2, "interface": "virtio-blk""#, "interface=nvme only"),
+            (r#""controllers": 2, "power-states": "8W/idle:50mW:2ms:1500us""#, "one controller"),
             (r#""block-size": 16384, "interface": "virtio-blk""#, "512 or 4096"),
             (r#""metadata": {"size": 16}"#, "8 with a guard of 16 bits"),
             (r#""metadata": {"size": 8}, "zones": {"size": "1MiB"}"#, "neither zones"),

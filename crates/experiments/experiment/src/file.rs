@@ -323,8 +323,9 @@ impl Experiment {
         }
         for machine in self.machine.all() {
             let shared = self.machine.several().is_empty();
-            let own = if shared { self.drives.len() } else { machine.drives.len() };
-            let count = own + machine.disks.len();
+            let own = if shared { &self.drives } else { &machine.drives };
+            let of_drives: u16 = own.iter().map(|drive| drive.controllers).sum();
+            let count = usize::from(of_drives) + machine.disks.len();
             let networks = self.networks_of(machine).count();
             if count + networks > MAX_DRIVES {
                 let name = machine.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
@@ -333,7 +334,7 @@ impl Experiment {
                     count => format!(" and {count} networks"),
                 };
                 return Err(format!(
-                    "{name}{count} drives{networks}, but a machine has {MAX_DRIVES} at most"
+                    "{name}{count} controllers of drives{networks}, but a machine has {MAX_DRIVES} at most"
                 ));
             }
         }

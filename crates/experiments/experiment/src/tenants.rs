@@ -256,6 +256,7 @@ impl DiskSpec {
             queues: self.queues,
             doorbells: self.doorbells,
             namespaces: 1,
+            controllers: 1,
             placement: Placement::None,
             serial: self.serial.clone(),
             zones: None,

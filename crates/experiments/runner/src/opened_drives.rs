@@ -12,9 +12,10 @@ use stasis_drive::{
     SharedDrive,
 };
 use stasis_experiment::Interface;
-use stasis_machine::{Controller, DriveConfig, Pause};
+use stasis_machine::{Controller, DriveConfig, PathFault, Pause};
 use stasis_media::{Execution, HostMedium, Medium, MediumSpec, OpenOptions, Pieces};
 use stasis_models::BuildContext;
+use stasis_nvme::AnaState;
 use stasis_qcow2::{Opening, Settings};
 
 use crate::plan::{drive_seed, PlannedDrive, RunPlan, SharedRegion};
@@ -132,16 +133,13 @@ impl<'a> Drives<'a> {
             layer = Box::new(stream.tap(layer, Level::Guest, drive.block_size()));
         }
         let controller = controller(drive, &*layer)?;
-        let gone = drive.faults.iter().filter(|fault| fault.kind == DriveFaultKind::Gone);
-        let absences = gone
-            .map(|&DriveFault { number, begin, end, triggered, .. }| Pause {
-                number,
-                begin,
-                end,
-                triggered,
+        let paths = (1..=drive.spec.controllers)
+            .map(|controller| {
+                let of = drive.faults.iter().filter(|fault| fault.is_of(controller));
+                of.filter_map(path_fault).collect()
             })
             .collect();
-        Ok(DriveConfig { drive: layer, tenant, controller, absences })
+        Ok(DriveConfig { drive: layer, tenant, controller, paths })
     }
 
     /// A drive on its medium, in which `pieces` lie.
@@ -198,6 +196,18 @@ impl<'a> Drives<'a> {
     }
 }
 
+/// The fault of a path that `fault` is, if it is one.
+fn path_fault(fault: &DriveFault) -> Option<(PathFault, Pause)> {
+    let &DriveFault { number, begin, end, triggered, .. } = fault;
+    let kind = match fault.kind {
+        DriveFaultKind::Gone => PathFault::Gone,
+        DriveFaultKind::PathInaccessible => PathFault::Access(AnaState::Inaccessible),
+        DriveFaultKind::PathNonOptimized => PathFault::Access(AnaState::NonOptimized),
+        _ => return None,
+    };
+    Some((kind, Pause { number, begin, end, triggered }))
+}
+
 /// Returns the controller through which the guest sees `drive`.
 fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
     let &Properties { capacity, discard_zeroes, power_loss, .. } = layer.properties();
@@ -208,7 +218,8 @@ fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
     }
     Ok(match drive.spec.interface {
         Interface::Nvme => {
-            Controller::Nvme(nvme, drive.state.clone(), drive.spec.model.link().unwrap_or_default())
+            let (state, link) = (drive.state.clone(), drive.spec.model.link().unwrap_or_default());
+            Controller::Nvme { config: nvme, state, link, controllers: drive.spec.controllers }
         }
         Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
             capacity,

@@ -34,7 +34,7 @@ pub fn drive(root: &PlannedRoot, source: &Source, vcpus: u32) -> Result<DriveCon
         volatile_write_cache: false,
         ..Default::default()
     });
-    Ok(DriveConfig { drive: Box::new(drive), tenant: None, controller, absences: Vec::new() })
+    Ok(DriveConfig { drive: Box::new(drive), tenant: None, controller, paths: Vec::new() })
 }
 
 /// Bytes that are only read.

@@ -47,7 +47,7 @@ pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
     run, Config, Controller, DebugConfig, DebugSource, DriveConfig, Failure, FailureKind,
-    MachineConfig, NetworkConfig, Pause, ProfileSource, Resumed, Rewind, SnapshotConfig,
+    MachineConfig, NetworkConfig, PathFault, Pause, ProfileSource, Resumed, Rewind, SnapshotConfig,
     SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig, Trigger, TriggerConfig,
 };
 

@@ -147,7 +147,7 @@ fn controllers_fail_and_the_kernel_finds_out() {
     assert!(happened.into_iter().all(|fault| fault["happened"] == 1), "{summary}");
     let read = |name: &str| std::fs::read(bench.path(name)).unwrap();
     assert!(read("first/faults.parquet") == read("second/faults.parquet"));
-    assert!(read("first/ios.parquet") == read("second/ios.parquet"));
+    assert!(read("first/ios.csv") == read("second/ios.csv"));
 }
 
 /// Three machines send each other a datagram every 100 ms, 40 times, and count those that come.
@@ -303,4 +303,81 @@ fn a_drive_has_no_room_and_another_is_pulled_out_of_its_slot() {
     assert_eq!(faults[1]["happened"], 1);
     let read = |name: &str| std::fs::read(bench.path(name)).unwrap();
     assert!(read("first/faults.parquet") == read("second/faults.parquet"));
+}
+
+/// A reader of a drive with two paths, which are lost one after the other.
+const PATHS: &str = r#"
+engine  = "exact"
+command = ["sh", "-c", '''
+state() { cat /sys/class/nvme-subsystem/nvme-subsys0/nvme*/nvme*/ana_state | sort | uniq -c | tr -s " "; }
+cat /sys/class/nvme-subsystem/nvme-subsys0/nvme*/state; state
+for i in $(seq 200); do
+    dd if=/dev/nvme0n1 of=/dev/null bs=4k skip=$i count=1 iflag=direct 2> /tmp/log || echo lost $i
+    case $i in 60|100|140|180) state ;; esac
+    sleep 0.02
+done; ls /dev/nvme*n1
+''']
+
+[[drive]]
+name        = "paths"
+model       = "fixed:100us"
+medium      = "ram:8MiB"
+controllers = 2
+
+[[drive]]
+name   = "other"
+model  = "fixed:100us"
+medium = "ram:8MiB"
+
+[[fault]]
+kind       = "gone"
+drive      = "paths"
+controller = 1
+begin      = "1s"
+end        = "1.8s"
+
+[[fault]]
+kind       = "path-inaccessible"
+drive      = "paths"
+controller = 2
+begin      = "2s"
+end        = "2.6s"
+
+[[fault]]
+kind       = "path-non-optimized"
+drive      = "paths"
+controller = 1
+begin      = "2.7s"
+end        = "3.2s"
+"#;
+
+#[test]
+#[ignore = "boots a guest twice: make slow-test"]
+fn linux_takes_the_path_that_is_left() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("paths.toml"), PATHS).unwrap();
+    for results in ["first", "second"] {
+        let run = bench.run(&["paths.toml", "--results", results]);
+        run.expect(0);
+        println!("{}", run.stdout);
+        let expected = [
+            "live",
+            "live",
+            " 2 optimized",
+            " 1 optimized",
+            " 1 inaccessible",
+            " 1 optimized",
+            " 1 non-optimized",
+            " 1 optimized",
+            " 2 optimized",
+            "/dev/nvme0n1",
+            "/dev/nvme1n1",
+        ];
+        assert_eq!(run.stdout.lines().collect::<Vec<_>>(), expected);
+    }
+    let faults = bench.json("first/summary.json")["faults"].clone();
+    assert!(faults.as_array().unwrap().iter().all(|fault| fault["happened"] == 1), "{faults}");
+    let read = |name: &str| std::fs::read(bench.path(name)).unwrap();
+    assert!(read("first/faults.parquet") == read("second/faults.parquet"));
+    assert!(read("first/ios.csv") == read("second/ios.csv"));
 }

@@ -409,7 +409,11 @@ impl Decorator for Faults {
                 | DriveFaultKind::ControllerFailure => {
                     mark.delivery = kind.delivery().unwrap_or_default();
                 }
-                DriveFaultKind::Stall | DriveFaultKind::BitRot | DriveFaultKind::Gone => {}
+                DriveFaultKind::Stall
+                | DriveFaultKind::BitRot
+                | DriveFaultKind::Gone
+                | DriveFaultKind::PathInaccessible
+                | DriveFaultKind::PathNonOptimized => {}
             }
         }
         if let Some(status) = ends {

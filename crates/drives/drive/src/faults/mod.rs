@@ -48,8 +48,12 @@ pub enum DriveFaultKind {
     StaleRead,
     /// A write that needs more room than `space` leaves ends with an error and changes nothing.
     Full,
-    /// The drive is not on its bus. Its machine brings this about, and not the layer.
+    /// The drive is not on its bus.
     Gone,
+    /// The controller reports its namespaces as inaccessible (ANA), and refuses commands on them.
+    PathInaccessible,
+    /// The controller reports that another one reaches the namespaces better (ANA).
+    PathNonOptimized,
     /// A command is carried out, and its controller never says so.
     LostCompletion,
     /// A completion comes twice.
@@ -64,7 +68,7 @@ pub enum DriveFaultKind {
 
 impl DriveFaultKind {
     /// Every kind.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Slow,
         Self::Stall,
         Self::ReadError,
@@ -79,6 +83,8 @@ impl DriveFaultKind {
         Self::StaleRead,
         Self::Full,
         Self::Gone,
+        Self::PathInaccessible,
+        Self::PathNonOptimized,
         Self::LostCompletion,
         Self::DoubledCompletion,
         Self::LostInterrupt,
@@ -103,6 +109,8 @@ impl DriveFaultKind {
             Self::StaleRead => "stale-read",
             Self::Full => "full",
             Self::Gone => "gone",
+            Self::PathInaccessible => "path-inaccessible",
+            Self::PathNonOptimized => "path-non-optimized",
             Self::LostCompletion => "lost-completion",
             Self::DoubledCompletion => "doubled-completion",
             Self::LostInterrupt => "lost-interrupt",
@@ -123,6 +131,11 @@ impl DriveFaultKind {
         }
     }
 
+    /// Whether the machine brings it about at a path to the drive, and not the layer of faults.
+    pub fn is_of_path(self) -> bool {
+        matches!(self, Self::Gone | Self::PathInaccessible | Self::PathNonOptimized)
+    }
+
     /// Whether the fault can befall a command.
     fn concerns(self, command: &Command) -> bool {
         let changes = changes(command.operation);
@@ -138,7 +151,7 @@ impl DriveFaultKind {
             Self::LostFlush => command.operation == Operation::Flush || command.fua,
             Self::CorruptRead | Self::StaleRead => command.operation == Operation::Read,
             Self::Full => changes && command.operation != Operation::Discard,
-            Self::BitRot | Self::Gone => false,
+            Self::BitRot | Self::Gone | Self::PathInaccessible | Self::PathNonOptimized => false,
             Self::LostCompletion
             | Self::DoubledCompletion
             | Self::LostInterrupt
@@ -190,9 +203,17 @@ pub struct DriveFault {
     /// Whether something else than time brings it about: its times count from that.
     #[serde(default)]
     pub triggered: bool,
+    /// Of a path's fault: its controller, counted from 1; all if none is named.
+    #[serde(default)]
+    pub controller: Option<u16>,
 }
 
 impl DriveFault {
+    /// Whether it befalls the drive's controller of this number, counted from 1.
+    pub fn is_of(&self, controller: u16) -> bool {
+        self.controller.is_none_or(|of| of == controller)
+    }
+
     /// Whether the fault is there at `at` after the commands' start (ns).
     fn holds(&self, at: Nanos) -> bool {
         at >= self.begin && self.end.is_none_or(|end| at < end)

@@ -154,7 +154,7 @@ impl Common {
         Self {
             nmic: io.namespaces.creation(nsid).map_or(is_shared, |of| of.shared).into(),
             rescap: if reserves { reservations::CAPABILITIES } else { 0 },
-            anagrpid: if host.transport.has_capsules() { ana::GROUP } else { 0 },
+            anagrpid: if is_shared { ana::GROUP } else { 0 },
             nsattr: (namespace.read_only || io.condition.health().read_only).into(),
             endgid: if has_fdp(&io.config) { ENDURANCE_GROUP } else { 0 },
         }
@@ -234,16 +234,15 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     page[111] = CNTRLTYPE_IO;
     let mut attributes = 0;
     if host.transport.is_shared() {
-        page[76] |= CMIC_SEVERAL_CONTROLLERS;
+        page[76] |= CMIC_SEVERAL_CONTROLLERS | CMIC_ANA;
         attributes |= CTRATT_LONG_HOST_ID;
-    }
-    if host.transport.has_capsules() {
-        page[76] |= CMIC_ANA;
         page[342] = ana::TRANSITION_TIME;
         page[343] = ana::CAPABILITIES;
         put(page, 344, &ana::GROUP.to_le_bytes()); // ANAGRPMAX
         put(page, 348, &1u32.to_le_bytes()); // NANAGRPID: groups
         put(page, 540, &(MAX_NAMESPACES as u32).to_le_bytes()); // MNAN
+    }
+    if host.transport.has_capsules() {
         page[1803] = MSDBD;
     }
     put(page, 256, &commands.admin.identify(config).to_le_bytes()); // OACS

@@ -146,8 +146,7 @@ impl Controller {
 
     /// The pairs of queues that the guest has made.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QueuePair> + '_ {
-        let host = self.0.host(ControllerId::PCIE);
-        host.into_iter().flat_map(|host| host.queues.pairs())
+        self.0.queue_pairs(ControllerId::PCIE)
     }
 
     /// As [`ControllerMut::has_failed`].

@@ -128,7 +128,7 @@ impl FaultKind {
 
     /// Whether a key of a fault has an effect on this kind.
     pub(super) fn takes(self, key: &str) -> bool {
-        use DriveFaultKind::{BitRot, Full, Gone, Slow, Stall};
+        use DriveFaultKind::{BitRot, Full, Slow, Stall};
         match (key, self) {
             ("machine", Self::Pause | Self::Failure(_) | Self::Guest(_)) => true,
             ("at" | "within" | "restart", Self::Failure(_)) => true,
@@ -141,11 +141,17 @@ impl FaultKind {
             ("machine" | "at" | "within" | "restart", _) => false,
             ("process" | "memory" | "by" | "ppm", _) => false,
             (_, Self::Pause | Self::Failure(_)) => false,
+            ("controller", Self::Drive(kind)) => kind.is_of_path(),
+            ("first" | "rate" | "times" | "offset" | "length", Self::Drive(kind))
+                if kind.is_of_path() =>
+            {
+                false
+            }
             ("end", Self::Drive(kind)) => kind != BitRot,
-            ("first", Self::Drive(kind)) => !matches!(kind, BitRot | Gone),
-            ("rate", Self::Drive(kind)) => !matches!(kind, Stall | BitRot | Full | Gone),
-            ("times", Self::Drive(kind)) => !matches!(kind, Stall | Gone),
-            ("offset" | "length", Self::Drive(kind)) => !matches!(kind, Full | Gone),
+            ("first", Self::Drive(kind)) => kind != BitRot,
+            ("rate", Self::Drive(kind)) => !matches!(kind, Stall | BitRot | Full),
+            ("times", Self::Drive(kind)) => kind != Stall,
+            ("offset" | "length", Self::Drive(kind)) => kind != Full,
             ("space", Self::Drive(kind)) => kind == Full,
             ("factor" | "delay", Self::Drive(kind)) => kind == Slow,
             ("operations", Self::Drive(kind)) => {

@@ -121,8 +121,8 @@ impl Experiment {
             self.check_own_drive(name)?;
         }
         if let FaultKind::Drive(kind) = fault.known()? {
-            if kind == DriveFaultKind::Gone {
-                self.check_absence(name)?;
+            if kind.is_of_path() {
+                self.check_path(name, kind)?;
             }
             if kind.delivery().is_some() {
                 self.check_controller_of(name, kind)?;
@@ -227,8 +227,9 @@ impl Experiment {
         Ok(())
     }
 
-    /// Refuses a drive that cannot leave its bus, and absences of it that meet.
-    fn check_absence(&self, name: &str) -> Result<(), String> {
+    /// Refuses a drive that cannot leave its bus, or has one path only whose access cannot change,
+    /// and faults of a path that meet.
+    fn check_path(&self, name: &str, kind: DriveFaultKind) -> Result<(), String> {
         self.check_own_drive(name)?;
         let machines = self.machine.all();
         let own = |drive: &&DriveSpec| drive.name.as_deref() == Some(name);
@@ -242,14 +243,28 @@ impl Experiment {
             return Err("a machine with rewind cannot have faults".into());
         }
         let all = self.faults_of(name)?;
-        let mut gone =
-            all.iter().filter(|fault| fault.kind == DriveFaultKind::Gone && !fault.triggered);
-        while let Some(one) = gone.next() {
+        let controllers = drives.clone().find(own).map_or(1, |drive| drive.controllers);
+        if controllers == 1 && kind != DriveFaultKind::Gone {
+            return Err(format!(
+                "{} is of a drive with several controllers: say `controllers = 2` at drive {name}",
+                kind.name()
+            ));
+        }
+        if let Some(controller) = all.iter().filter_map(|fault| fault.controller).max() {
+            if !(1..=controllers).contains(&controller) {
+                return Err(format!(
+                    "controller is {controller}, but must be one of the drive's, 1 to {controllers}"
+                ));
+            }
+        }
+        let mut paths = all.iter().filter(|fault| fault.kind.is_of_path() && !fault.triggered);
+        while let Some(one) = paths.next() {
             let meets = |other: &&DriveFault| {
-                one.begin < other.end.unwrap_or(Nanos::MAX)
+                one.controller.is_none_or(|controller| other.is_of(controller))
+                    && one.begin < other.end.unwrap_or(Nanos::MAX)
                     && other.begin < one.end.unwrap_or(Nanos::MAX)
             };
-            if let Some(other) = gone.clone().find(meets) {
+            if let Some(other) = paths.clone().find(meets) {
                 return Err(format!("it is during fault {}", other.number.min(one.number)));
             }
         }

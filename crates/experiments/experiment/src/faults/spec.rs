@@ -24,6 +24,10 @@ pub struct ScheduledFault {
     pub name: Option<String>,
     /// Drive that it befalls; by default the only one.
     pub drive: Option<String>,
+    /// Controller of the drive that is `gone`, or whose namespaces are inaccessible or not optimized,
+    /// counted from 1; by default all.
+    #[schemars(range(min = 1, max = 8))]
+    pub controller: Option<u16>,
     /// Machine that pauses or fails, or in whose guest it happens; by default the only one.
     pub machine: Option<String>,
     /// When it happens, in virtual time after the commands' start.
@@ -186,6 +190,7 @@ impl ScheduledFault {
             ("machines", !self.machines.is_empty()),
             ("peers", !self.peers.is_empty()),
             ("network", self.network.is_some()),
+            ("controller", self.controller.is_some()),
             ("one-way", self.one_way),
         ]
         .into_iter()
@@ -216,6 +221,7 @@ impl ScheduledFault {
             delay: self.delay.unwrap_or(0),
             space: self.space,
             triggered: self.is_triggered(),
+            controller: self.controller,
         })
     }
 

@@ -5,13 +5,20 @@ use std::collections::HashMap;
 use stasis_block::clock::Nanos;
 use stasis_block::{Health, Refused, Request, Tag};
 use stasis_drive::{Control, Done, Layer, TenantHandle};
+use stasis_nvme::AnaState;
 use stasis_run_events::IoRecord;
 
 use super::urgent::Urgent;
 use crate::memory::GuestMemory;
 
-/// A controller that the guest sees, with a drive attached.
+/// A controller that the guest sees, with a drive attached; or several, of which each has a
+/// function of its own on the bus: its *path* is its number among them.
 pub trait DriveController {
+    /// How many there are.
+    fn paths(&self) -> usize {
+        1
+    }
+
     /// Whether a write to `offset` announces commands.
     fn is_doorbell(&self, offset: u64) -> bool;
 
@@ -21,15 +28,24 @@ pub trait DriveController {
         None
     }
 
-    /// Its function has been reset. By default it has no function-level reset, and no root port to
-    /// reset it.
-    fn reset(&mut self) {}
+    /// A path's function has been reset. By default it has no function-level reset, and no root port
+    /// to reset it.
+    fn reset(&mut self, _path: usize) {}
 
-    /// The guest reads a register.
-    fn read(&mut self, offset: u64, into: &mut [u8]);
+    /// A path has this access to the namespaces from now on. By default access has no states.
+    fn set_access(&mut self, _memory: &GuestMemory, _path: usize, _state: AnaState) {}
 
-    /// The guest writes a register.
-    fn write(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, offset: u64, data: &[u8]);
+    /// The guest reads a path's register.
+    fn read(&mut self, path: usize, offset: u64, into: &mut [u8]);
+
+    /// The guest writes a path's register.
+    fn write(
+        &mut self,
+        memory: &GuestMemory,
+        drive: &mut dyn Layer,
+        place: (usize, u64),
+        data: &[u8],
+    );
 
     /// Makes the drive carry out its vendor's own commands.
     fn vendor(&mut self, _memory: &GuestMemory, _drive: &mut dyn Layer, _now: Nanos) {}
@@ -65,8 +81,8 @@ pub trait DriveController {
         io: &mut IoRecord,
     );
 
-    /// The next MSI-X vector to signal.
-    fn pop_interrupt(&mut self) -> Option<u16>;
+    /// The next MSI-X vector of a path to signal.
+    fn pop_interrupt(&mut self, path: usize) -> Option<u16>;
 }
 
 /// Names of the commands that a drive has, where its controller can be reset before they end: the
@@ -182,9 +198,14 @@ impl DriveDevice {
         self.controller.is_doorbell(offset)
     }
 
-    /// Its function has been reset.
-    pub fn reset(&mut self) {
-        self.controller.reset();
+    /// How many functions on the bus lead to it.
+    pub fn paths(&self) -> usize {
+        self.controller.paths()
+    }
+
+    /// A path's function has been reset.
+    pub fn reset(&mut self, path: usize) {
+        self.controller.reset(path);
     }
 
     /// The guest begins or ends to need help from those it shares the drive with.
@@ -204,15 +225,20 @@ impl DriveDevice {
         }
     }
 
-    /// The guest reads a register.
-    pub fn read(&mut self, offset: u64, into: &mut [u8]) {
-        self.controller.read(offset, into);
+    /// A path has this access to the namespaces from now on.
+    pub fn set_access(&mut self, memory: &GuestMemory, path: usize, state: AnaState) {
+        self.controller.set_access(memory, path, state);
     }
 
-    /// The guest writes a register at virtual time `now`.
-    pub fn write(&mut self, memory: &GuestMemory, now: Nanos, offset: u64, data: &[u8]) {
+    /// The guest reads a path's register.
+    pub fn read(&mut self, path: usize, offset: u64, into: &mut [u8]) {
+        self.controller.read(path, offset, into);
+    }
+
+    /// The guest writes the register of a path at `place` at virtual time `now`.
+    pub fn write(&mut self, memory: &GuestMemory, now: Nanos, place: (usize, u64), data: &[u8]) {
         self.controller.set_time(now);
-        self.controller.write(memory, &mut *self.drive, offset, data);
+        self.controller.write(memory, &mut *self.drive, place, data);
         self.controller.vendor(memory, &mut *self.drive, now);
         self.submit(now);
     }
@@ -257,9 +283,9 @@ impl DriveDevice {
         events.into_iter().flatten().min()
     }
 
-    /// The next MSI-X vector to signal.
-    pub fn pop_interrupt(&mut self) -> Option<u16> {
-        self.controller.pop_interrupt()
+    /// The next MSI-X vector of a path to signal.
+    pub fn pop_interrupt(&mut self, path: usize) -> Option<u16> {
+        self.controller.pop_interrupt(path)
     }
 
     /// Delivers what is due at `now`; each I/O is passed to `record`.

@@ -1,9 +1,12 @@
-//! An NVMe controller on the PCI bus.
+//! NVMe controllers on the PCI bus.
 
 use stasis_block::clock::Nanos;
 use stasis_block::{BlockLayout, Health, Refused, Request, Status};
 use stasis_drive::{Done, Layer};
-use stasis_nvme::{Ended, Memory, OutOfMemoryRange, QueuePair, VendorRequest};
+use stasis_nvme::{
+    AnaState, ControllerId, ControllerMut, Ended, Memory, OutOfMemoryRange, QueuePair, Subsystem,
+    Transport, VendorRequest,
+};
 use stasis_run_events::{IoRecord, IoStatus};
 
 use super::drive::DriveController;
@@ -27,30 +30,56 @@ impl Memory for GuestMemory {
 /// that a guest which asks for nothing is warned all the same.
 const HEALTH_INTERVAL: u32 = 1024;
 
-/// The controller.
+/// The controllers of a drive: of one subsystem, each with a function of its own on the bus.
 pub struct NvmeController {
-    controller: stasis_nvme::Controller,
+    subsystem: Subsystem,
+    /// The controller of each path.
+    controllers: Vec<ControllerId>,
     /// Completions since the drive was last asked for its health.
     since_health: u32,
-    /// The changes of the controller's state that were looked at, and the layout of blocks that the
+    /// The changes of the subsystem's state that were looked at, and the layout of blocks that the
     /// drive was told.
     seen: Option<u64>,
     told: Option<BlockLayout>,
 }
 
 impl NvmeController {
-    /// On the bus.
-    pub fn new(controller: stasis_nvme::Controller) -> Self {
-        Self { controller, since_health: 0, seen: None, told: None }
+    /// On the bus, with so many controllers, at most [`stasis_nvme::MAX_CONTROLLERS`].
+    pub fn new(mut subsystem: Subsystem, controllers: u16) -> Self {
+        let transport = match controllers {
+            0 | 1 => Transport::Pcie,
+            _ => Transport::SharedPcie,
+        };
+        let controllers =
+            (0..controllers.max(1)).filter_map(|_| subsystem.add_controller(transport)).collect();
+        Self { subsystem, controllers, since_health: 0, seen: None, told: None }
+    }
+
+    /// Runs `act` with the controller of a path, if there is one.
+    fn with<R: Default>(&mut self, path: usize, act: impl FnOnce(&mut ControllerMut) -> R) -> R {
+        let id = self.controllers.get(path);
+        let controller = id.and_then(|id| self.subsystem.controller(*id));
+        controller.map_or_else(R::default, |mut controller| act(&mut controller))
+    }
+
+    /// Has controllers go on with what waits for another one's commands, or was changed by them.
+    fn attend(&mut self, memory: &GuestMemory) {
+        let mut last = None;
+        while let Some(id) = self.subsystem.waiting(last) {
+            last = Some(id);
+            if let Some(mut controller) = self.subsystem.controller(id) {
+                controller.attend(memory);
+            }
+        }
     }
 
     /// Tells the drive how its blocks lie, which a format changes.
     fn tell_layout(&mut self, drive: &mut dyn Layer) {
-        let changes = self.controller.state_changes();
+        let changes = self.subsystem.state_changes();
         if self.seen.replace(changes) == Some(changes) {
             return;
         }
-        let layout = self.controller.layout();
+        let layout = self.subsystem.layout();
         if self.told.as_ref() != Some(&layout) {
             drive.control().set_layout(&layout);
             self.told = Some(layout);
@@ -74,77 +103,105 @@ impl NvmeController {
 }
 
 impl DriveController for NvmeController {
+    fn paths(&self) -> usize {
+        self.controllers.len()
+    }
+
     fn is_doorbell(&self, offset: u64) -> bool {
         stasis_nvme::Controller::is_doorbell(offset)
     }
 
     fn kept_state(&mut self, health: Health) -> Option<stasis_nvme::KeptState> {
-        self.controller.note_health(health);
-        Some(self.controller.kept_state())
+        self.subsystem.set_health(health);
+        Some(self.subsystem.kept_state())
     }
 
-    fn reset(&mut self) {
-        self.controller.reset_function();
+    fn reset(&mut self, path: usize) {
+        self.with(path, |controller| controller.reset_function());
     }
 
-    fn read(&mut self, offset: u64, into: &mut [u8]) {
-        self.controller.read_register(offset, into);
-    }
-
-    fn write(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, offset: u64, data: &[u8]) {
-        if stasis_nvme::Controller::is_admin_doorbell(offset) {
-            self.controller.set_health(memory, drive.control().health());
+    fn set_access(&mut self, memory: &GuestMemory, path: usize, state: AnaState) {
+        if let Some(&ControllerId(number)) = self.controllers.get(path) {
+            self.subsystem.set_ana(number, state);
+            self.attend(memory);
         }
-        self.controller.write_register(memory, offset, data);
+    }
+
+    fn read(&mut self, path: usize, offset: u64, into: &mut [u8]) {
+        self.with(path, |controller| controller.read_register(offset, into));
+    }
+
+    fn write(
+        &mut self,
+        memory: &GuestMemory,
+        drive: &mut dyn Layer,
+        (path, offset): (usize, u64),
+        data: &[u8],
+    ) {
+        if stasis_nvme::Controller::is_admin_doorbell(offset) {
+            self.subsystem.set_health(drive.control().health());
+        }
+        self.with(path, |controller| controller.write_register(memory, offset, data));
+        self.attend(memory);
         self.tell_layout(drive);
     }
 
     fn vendor(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, now: Nanos) {
-        while let Some(VendorRequest { tag, mut command }) = self.controller.pop_vendor() {
+        while let Some(VendorRequest { tag, mut command }) = self.subsystem.pop_vendor() {
             let result = drive.control().vendor(now, &mut command);
-            self.controller.complete_vendor(memory, tag, result, &command.data);
+            let id = self.subsystem.controller_of_vendor(tag);
+            if let Some(mut controller) = id.and_then(|id| self.subsystem.controller(id)) {
+                controller.complete_vendor(memory, tag, result, &command.data);
+            }
         }
     }
 
     /// By the shadow doorbells.
     fn poll(&mut self, memory: &GuestMemory, now: Nanos) -> bool {
-        let has_shadow = self.controller.has_shadow();
-        if has_shadow {
-            self.controller.set_time(now);
-            self.controller.poll_shadow(memory);
+        let mut has_shadow = false;
+        for path in 0..self.controllers.len() {
+            if self.with(path, |controller| controller.has_shadow()) {
+                self.subsystem.set_time(now);
+                self.with(path, |controller| controller.poll_shadow(memory));
+                has_shadow = true;
+            }
         }
         has_shadow
     }
 
     fn pop_request(&mut self) -> Option<Request> {
-        self.controller.pop_request()
+        self.subsystem.pop_request()
     }
 
     fn pop_refused(&mut self) -> Option<Refused> {
-        self.controller.pop_refused()
+        self.subsystem.pop_refused()
     }
 
     fn queues(&self) -> Vec<String> {
-        let pair = |pair: QueuePair| {
-            let QueuePair { number, size, submission, to, completion, held, .. } = pair;
-            let vector = pair.vector.map_or("none".to_owned(), |vector| vector.to_string());
-            let stopped = if pair.is_stopped { ", stopped" } else { "" };
-            format!(
-                "queue {number}: {size} entries, head {}, tail {}{stopped}; completions to {to}: \
-                 head {}, tail {}, {held} held, vector {vector}",
-                submission.0, submission.1, completion.0, completion.1
-            )
+        let several = self.controllers.len() > 1;
+        let of = |id: &ControllerId| {
+            let name = if several { format!("controller {}, ", id.0 + 1) } else { String::new() };
+            self.subsystem.queue_pairs(*id).map(move |pair| {
+                let QueuePair { number, size, submission, to, completion, held, .. } = pair;
+                let vector = pair.vector.map_or("none".to_owned(), |vector| vector.to_string());
+                let stopped = if pair.is_stopped { ", stopped" } else { "" };
+                format!(
+                    "{name}queue {number}: {size} entries, head {}, tail {}{stopped}; completions \
+                     to {to}: head {}, tail {}, {held} held, vector {vector}",
+                    submission.0, submission.1, completion.0, completion.1
+                )
+            })
         };
-        self.controller.queue_pairs().map(pair).collect()
+        self.controllers.iter().flat_map(of).collect()
     }
 
     /// For interrupts that are held back.
     fn next_event(&self) -> Option<Nanos> {
-        self.controller.next_deadline()
+        self.subsystem.next_deadline()
     }
 
     fn set_time(&mut self, now: Nanos) {
-        self.controller.set_time(now);
+        self.subsystem.set_time(now);
     }
 
     fn complete(
@@ -157,7 +214,7 @@ impl DriveController for NvmeController {
         self.since_health += 1;
         if done.status != Status::Ok || self.since_health >= HEALTH_INTERVAL {
             self.since_health = 0;
-            self.controller.set_health(memory, drive.control().health());
+            self.subsystem.set_health(drive.control().health());
         }
         let ended =
             Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
@@ -166,7 +223,8 @@ impl DriveController for NvmeController {
             let IoRecord { offset, bytes, .. } = IoRecord::of(&layout.of_data(&done.command));
             (io.offset, io.bytes) = (offset, bytes);
         }
-        io.code = self.controller.complete(memory, done.tag, ended, done.data);
+        io.code = self.subsystem.complete(memory, done.tag, ended, done.data);
+        self.attend(memory);
         self.tell_layout(drive);
         // A comparison can fail where the drive has not.
         if io.code != 0 {
@@ -174,8 +232,8 @@ impl DriveController for NvmeController {
         }
     }
 
-    fn pop_interrupt(&mut self) -> Option<u16> {
-        self.controller.pop_interrupt()
+    fn pop_interrupt(&mut self, path: usize) -> Option<u16> {
+        self.with(path, |controller| controller.pop_interrupt())
     }
 }
 
@@ -264,8 +322,8 @@ mod tests {
             Drive { properties, submitted: Vec::new(), block_sizes: Rc::clone(&block_sizes) };
         let namespaces = vec![stasis_nvme::Namespace::new(2048, 512)];
         let config = stasis_nvme::Config { namespaces, ..Default::default() };
-        let controller = stasis_nvme::Controller::new(config).unwrap();
-        let controller = Box::new(NvmeController::new(controller));
+        let subsystem = Subsystem::new(config).unwrap();
+        let controller = Box::new(NvmeController::new(subsystem, 1));
         let mut device = DriveDevice::new(controller, Box::new(drive), None, false);
         // Admin queues, and in the first entry Format NVM with blocks of 4096 bytes.
         let mut format = [0; 64];
@@ -274,7 +332,7 @@ mod tests {
         let registers: [(u64, u32); 5] =
             [(0x24, 0x1f_001f), (0x28, 0x1000), (0x30, 0x2000), (0x14, 0x46_0001), (0x1000, 1)];
         for (at, value) in registers {
-            device.write(&memory, 0, at, &value.to_le_bytes());
+            device.write(&memory, 0, (0, at), &value.to_le_bytes());
         }
         while let Some(at) = device.next_event() {
             device.advance(&memory, at, false, |_| ());

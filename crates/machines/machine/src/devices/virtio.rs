@@ -53,11 +53,17 @@ impl DriveController for VirtioController {
         PciDevice::is_doorbell(offset)
     }
 
-    fn read(&mut self, offset: u64, into: &mut [u8]) {
+    fn read(&mut self, _: usize, offset: u64, into: &mut [u8]) {
         self.device.read_register(offset, into);
     }
 
-    fn write(&mut self, memory: &GuestMemory, _: &mut dyn Layer, offset: u64, data: &[u8]) {
+    fn write(
+        &mut self,
+        memory: &GuestMemory,
+        _: &mut dyn Layer,
+        (_, offset): (usize, u64),
+        data: &[u8],
+    ) {
         self.device.write_register(memory, offset, data);
     }
 
@@ -81,7 +87,7 @@ impl DriveController for VirtioController {
         self.device.complete(memory, done.tag, done.status, done.data);
     }
 
-    fn pop_interrupt(&mut self) -> Option<u16> {
+    fn pop_interrupt(&mut self, _: usize) -> Option<u16> {
         self.device.pop_interrupt()
     }
 }

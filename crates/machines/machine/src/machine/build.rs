@@ -9,16 +9,17 @@ use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::PciDevice;
 
-use super::absences::{Absences, NATIVE_HOT_PLUG};
 use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
 use super::failures::Failures;
 use super::limits::Limits;
 use super::networks::Networks;
 use super::orders::Orders;
+use super::path_faults::{PathFaults, NATIVE_HOT_PLUG};
 use super::pauses::Pauses;
 use super::rewind::RewindState;
 use super::run::{KernelFiles, Run};
+use super::slots::Slots;
 use super::timeline::{Timeline, BATCH};
 use super::triggers::Triggers;
 use super::typing::Typing;
@@ -207,11 +208,16 @@ fn check(config: &MachineConfig) -> Result<(), String> {
     }
     const { assert!(MAX_DRIVES == SLOTS - layout::FIRST_DRIVE_SLOT) };
     let most = MAX_DRIVES - usize::from(config.root.is_some());
-    let (drives, ports) = (config.drives.len(), config.ports.len());
+    let functions = |drive: &DriveConfig| match &drive.controller {
+        Controller::Nvme { controllers, .. } => usize::from(*controllers).max(1),
+        Controller::Virtio(_) => 1,
+    };
+    let drives: usize = config.drives.iter().map(functions).sum();
+    let ports = config.ports.len();
     if drives + ports > most {
         return Err(format!(
-            "{drives} drives and {ports} networks asked for, but a machine has at most {most} of \
-             both"
+            "{drives} controllers of drives and {ports} networks asked for, but a machine has at \
+             most {most} of both"
         ));
     }
     Ok(())
@@ -239,11 +245,13 @@ impl Machine {
         let fails = !config.failures.is_empty();
         let own = config.drives.len();
         let (mut drives, mut functions, mut controllers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut absences = Absences::default();
-        for DriveConfig { drive, tenant, controller, absences: its } in
+        let mut path_faults = PathFaults::default();
+        for DriveConfig { drive, tenant, controller, paths } in
             config.drives.into_iter().chain(config.root)
         {
-            absences.add(drives.len(), its);
+            for (path, faults) in paths.into_iter().enumerate() {
+                path_faults.add((drives.len(), path), faults);
+            }
             let Plugged { device, function, link } = plug(&controller, &drive.properties().name)?;
             let mut device = DriveDevice::new(device, drive, tenant, is_lazy(&controller));
             if fails {
@@ -255,8 +263,9 @@ impl Machine {
             controllers.push(controller);
         }
         let ports: Vec<_> = config.ports.into_iter().map(NetworkDevice::new).collect();
-        let mut bus = bus(functions, &ports);
-        absences.settle(&mut bus);
+        let slots = Slots::new(&drives, &ports);
+        let mut bus = bus(functions, &drives, &ports);
+        path_faults.settle(&mut bus, &slots);
         let channel_function = bus.function(layout::CHANNEL_SLOT);
         let mailbox = channel_function.bar(stasis_channel::MAILBOX_BAR).unwrap_or(0);
         let mut regions: Vec<(u64, u64, u64)> = memory
@@ -274,7 +283,8 @@ impl Machine {
         Ok(Self {
             lazy: drives.iter().any(DriveDevice::is_lazy),
             pauses: Pauses::new(config.pauses),
-            absences,
+            path_faults,
+            slots,
             failures: Failures::new(config.failures),
             orders: Orders::new(config.orders),
             boot,
@@ -318,7 +328,7 @@ impl Machine {
             _ => "clocksource=kvm-clock",
         };
         let (khz, given) = (scale.khz(), &self.boot.command_line);
-        let slots = if self.absences.is_empty() { "" } else { NATIVE_HOT_PLUG };
+        let slots = if self.path_faults.can_leave() { NATIVE_HOT_PLUG } else { "" };
         let line = format!("{BASE_COMMAND_LINE}{slots} {clock} tsc_early_khz={khz} {given}");
         self.boot.command_line = line.trim_end().to_owned();
     }
@@ -345,7 +355,7 @@ impl Machine {
     pub(super) fn reset_devices(&mut self) -> Result<(), Error> {
         let mut functions = Vec::new();
         for (drive, controller) in self.drives.iter_mut().zip(&mut self.controllers) {
-            if let Controller::Nvme(_, state, _) = controller {
+            if let Controller::Nvme { state, .. } = controller {
                 *state = drive.kept_state().map(Box::new);
             }
             let Plugged { device, function, link } = plug(controller, drive.name())?;
@@ -353,8 +363,11 @@ impl Machine {
             functions.push((function, link));
         }
         self.ports = self.ports.iter().map(|port| NetworkDevice::new(port.place)).collect();
-        self.bus = bus(functions, &self.ports);
-        self.absences.settle(&mut self.bus);
+        self.bus = bus(functions, &self.drives, &self.ports);
+        self.path_faults.settle(&mut self.bus, &self.slots);
+        for ((drive, path), state) in self.path_faults.access() {
+            self.drives[drive].set_access(&self.memory, path, state);
+        }
         self.io_apic = IoApic::new(self.processors.len() as u32);
         self.cmos = Cmos::default();
         self.clock = PvClock::new(self.processors.len(), self.clock.reads());
@@ -362,8 +375,12 @@ impl Machine {
     }
 }
 
-/// The bus of a machine with these functions of drives and these ports.
-fn bus(drives: Vec<(Function, Option<Link>)>, ports: &[NetworkDevice]) -> Bus {
+/// The bus of a machine with these functions of drives and these ports, in the order of [`Slots`].
+fn bus(
+    functions: Vec<(Function, Option<Link>)>,
+    drives: &[DriveDevice],
+    ports: &[NetworkDevice],
+) -> Bus {
     let mut bus = Bus::new();
     let mut next = layout::PCI_MEMORY.start;
     bus.add(Function::new(HOST_BRIDGE), &mut next);
@@ -371,14 +388,20 @@ fn bus(drives: Vec<(Function, Option<Link>)>, ports: &[NetworkDevice]) -> Bus {
         .with_bar(stasis_channel::MAILBOX_BAR, stasis_channel::MAILBOX_SIZE as u64, true)
         .with_bar(stasis_channel::REGISTERS_BAR, stasis_channel::REGISTERS_SIZE as u64, false);
     bus.add(channel, &mut next);
-    for (function, link) in drives {
-        match link {
-            Some(link) => bus.add_behind_port(function, link, &mut next),
-            None => bus.add(function, &mut next),
-        };
+    let mut add = |bus: &mut Bus, function, link: Option<Link>| match link {
+        Some(link) => bus.add_behind_port(function, link, &mut next),
+        None => bus.add(function, &mut next),
+    };
+    for (function, link) in &functions {
+        add(&mut bus, function.clone(), *link);
     }
     for port in ports {
-        bus.add(port.function(), &mut next);
+        add(&mut bus, port.function(), None);
+    }
+    for ((function, link), drive) in functions.iter().zip(drives) {
+        for _ in 1..drive.paths() {
+            add(&mut bus, function.clone(), *link);
+        }
     }
     bus
 }
@@ -393,15 +416,15 @@ struct Plugged {
 /// The controller of the drive `name`.
 fn plug(controller: &Controller, name: &str) -> Result<Plugged, Error> {
     Ok(match controller {
-        Controller::Nvme(config, state, link) => {
+        Controller::Nvme { config, state, link, controllers } => {
             let function = NvmeController::function(config.queue_pairs);
             let state = match state {
                 Some(state) => (**state).clone(),
                 None => KeptState::as_made(config),
             };
-            let controller = stasis_nvme::Controller::with_state(config.clone(), &state)
+            let subsystem = stasis_nvme::Subsystem::with_state(config.clone(), &state)
                 .map_err(|error| Error::Drive(name.to_owned(), error.into()))?;
-            let device = Box::new(NvmeController::new(controller));
+            let device = Box::new(NvmeController::new(subsystem, *controllers));
             Plugged { device, function, link: Some(*link) }
         }
         Controller::Virtio(config) => {
@@ -417,7 +440,7 @@ fn plug(controller: &Controller, name: &str) -> Result<Plugged, Error> {
 /// Whether the driver of a controller does not ring for a submission.
 fn is_lazy(controller: &Controller) -> bool {
     let doorbells = match controller {
-        Controller::Nvme(config, ..) => config.shadow,
+        Controller::Nvme { config, .. } => config.shadow,
         Controller::Virtio(config) => config.notify,
     };
     doorbells == Doorbells::Lazy

@@ -14,6 +14,7 @@ use super::controller::Controller;
 use super::debug::DebugSource;
 use super::failures::Failure;
 use super::networks::NetworkConfig;
+use super::path_faults::PathFault;
 use super::pauses::Pause;
 use super::snapshots::SnapshotSource;
 use super::triggers::TriggerConfig;
@@ -27,8 +28,9 @@ pub struct DriveConfig {
     pub tenant: Option<TenantHandle>,
     /// How the controller presents it.
     pub controller: Controller,
-    /// When an NVMe drive is not on its bus; these do not overlap.
-    pub absences: Vec<Pause>,
+    /// The faults of each path to an NVMe drive, with when they hold; those of one path do not
+    /// overlap.
+    pub paths: Vec<Vec<(PathFault, Pause)>>,
 }
 
 /// How far time may be set back for a drive that is faster than the guest.

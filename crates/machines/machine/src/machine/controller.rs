@@ -5,9 +5,17 @@ use stasis_block::Link;
 /// The interface through which the guest sees a drive.
 #[derive(Debug, Clone)]
 pub enum Controller {
-    /// An NVMe controller, the state that it has kept while its power was off, and its link of PCI
-    /// Express.
-    Nvme(stasis_nvme::Config, Option<Box<stasis_nvme::KeptState>>, Link),
+    /// NVMe controllers of one subsystem, each at a root port.
+    Nvme {
+        /// The subsystem.
+        config: stasis_nvme::Config,
+        /// The state that it has kept while its power was off.
+        state: Option<Box<stasis_nvme::KeptState>>,
+        /// The link of PCI Express of each controller.
+        link: Link,
+        /// How many there are.
+        controllers: u16,
+    },
     /// A virtio block device.
     Virtio(stasis_virtio::Config),
 }

@@ -1,9 +1,11 @@
-//! Faults of a machine that are due: its processors stand still, or its drives leave their slots.
+//! Faults of a machine that are due: its processors stand still, or the paths to its drives change.
 
+use stasis_nvme::AnaState;
+
+use super::path_faults::PathFault;
 use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::error::Error;
-use crate::layout::FIRST_DRIVE_SLOT;
 use crate::vcpu::ProcessorState;
 
 impl Machine {
@@ -28,15 +30,25 @@ impl Machine {
         }
     }
 
-    /// Drives come back and go as is due.
-    pub(super) fn run_due_absences(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
-        for (drive, connected, record) in self.absences.take_due(timeline.clock.now_ns()) {
-            self.drives[drive].reset();
-            let message = self.bus.change_slot(FIRST_DRIVE_SLOT + drive, connected);
-            if let Some(message) = message {
-                self.send(timeline, None, message)?;
+    /// Paths to drives go, come back, and change as is due.
+    pub(super) fn run_due_path_faults(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
+        for due in self.path_faults.take_due(timeline.clock.now_ns()) {
+            let (drive, path) = due.path;
+            match due.fault {
+                PathFault::Gone => {
+                    self.drives[drive].reset(path);
+                    let slot = self.slots.of_path(drive, path);
+                    if let Some(message) = self.bus.change_slot(slot, !due.begins) {
+                        self.send(timeline, None, message)?;
+                    }
+                }
+                PathFault::Access(state) => {
+                    let state = if due.begins { state } else { AnaState::default() };
+                    self.drives[drive].set_access(&self.memory, path, state);
+                    self.interrupts(timeline, drive)?;
+                }
             }
-            timeline.faults.extend(record);
+            timeline.faults.extend(due.record);
         }
         Ok(())
     }

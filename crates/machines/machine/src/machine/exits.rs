@@ -2,6 +2,7 @@
 
 use stasis_run_events::RunEvent;
 
+use super::slots::Device;
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
 use crate::apic::{self, Effect};
@@ -174,30 +175,31 @@ impl Machine {
             {
                 return self.ring(timeline, index);
             }
-            (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT + self.drives.len() => {
-                let port = slot - FIRST_DRIVE_SLOT - self.drives.len();
-                if NetworkDevice::is_doorbell(place.offset) {
-                    timeline.statistics.exits.doorbell += 1;
+            (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => match self.slots.device(slot) {
+                Some(Device::Port(port)) => {
+                    if NetworkDevice::is_doorbell(place.offset) {
+                        timeline.statistics.exits.doorbell += 1;
+                    }
+                    self.ports[port].write(&self.memory, place.offset, data);
+                    self.transmit(timeline, port)?;
                 }
-                self.ports[port].write(&self.memory, place.offset, data);
-                self.transmit(timeline, port)?;
-            }
-            (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => {
-                let now = timeline.clock.now_ns();
-                let drive = slot - FIRST_DRIVE_SLOT;
-                if drive < self.own && self.drives[drive].is_doorbell(place.offset) {
-                    timeline.statistics.exits.doorbell += 1;
+                Some(Device::Drive(drive, path)) => {
+                    let now = timeline.clock.now_ns();
+                    if drive < self.own && self.drives[drive].is_doorbell(place.offset) {
+                        timeline.statistics.exits.doorbell += 1;
+                    }
+                    // Help that the guest asks for applies to the requests of this write, too.
+                    self.read_help_page(timeline);
+                    self.drives[drive].write(&self.memory, now, (path, place.offset), data);
+                    let submitted = self.drives[..self.own].iter().map(DriveDevice::submitted);
+                    timeline.triggers.count(self.number, submitted, now);
+                    if let Some(rewind) = &mut self.rewind {
+                        rewind.doorbell(timeline.clock.now());
+                    }
+                    self.interrupts(timeline, drive)?;
                 }
-                // Help that the guest asks for applies to the requests of this write, too.
-                self.read_help_page(timeline);
-                self.drives[drive].write(&self.memory, now, place.offset, data);
-                let submitted = self.drives[..self.own].iter().map(DriveDevice::submitted);
-                timeline.triggers.count(self.number, submitted, now);
-                if let Some(rewind) = &mut self.rewind {
-                    rewind.doorbell(timeline.clock.now());
-                }
-                self.interrupts(timeline, drive)?;
-            }
+                None => {}
+            },
             (slot, MSIX_BAR) => {
                 let message =
                     self.bus.function(slot).msix().and_then(|msix| msix.write(place.offset, data));
@@ -222,13 +224,13 @@ impl Machine {
         } else if let Some(place) = self.bus.find(address) {
             match (place.slot, place.bar) {
                 (CHANNEL_SLOT, _) => put(into, u64::from(stasis_channel::VERSION)),
-                (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => {
-                    let device = slot - FIRST_DRIVE_SLOT;
-                    match device.checked_sub(self.drives.len()) {
-                        Some(port) => self.ports[port].read(place.offset, into),
-                        None => self.drives[device].read(place.offset, into),
+                (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => match self.slots.device(slot) {
+                    Some(Device::Port(port)) => self.ports[port].read(place.offset, into),
+                    Some(Device::Drive(drive, path)) => {
+                        self.drives[drive].read(path, place.offset, into);
                     }
-                }
+                    None => {}
+                },
                 (slot, MSIX_BAR) => {
                     if let Some(msix) = self.bus.function(slot).msix() {
                         msix.read(place.offset, into);

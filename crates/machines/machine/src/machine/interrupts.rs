@@ -1,25 +1,28 @@
 //! Interrupts between devices and processors.
 
+use super::slots::Device;
 use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::apic::{Delivery, Destination, Message};
 use crate::error::Error;
-use crate::layout;
 use crate::pci::Written;
 use crate::pveoi::PvEoi;
 use crate::vcpu::ProcessorState;
 
 impl Machine {
-    // Slots: the host bridge, the channel, the drives, then the ports of networks.
+    /// Signals the interrupts of a drive.
     pub(super) fn interrupts(
         &mut self,
         timeline: &mut Timeline,
         drive: usize,
     ) -> Result<(), Error> {
-        while let Some(vector) = self.drives[drive].pop_interrupt() {
-            let message = self.bus.function(drive + 2).msix().and_then(|msix| msix.signal(vector));
-            if let Some(message) = message {
-                self.send(timeline, None, message)?;
+        for path in 0..self.drives[drive].paths() {
+            while let Some(vector) = self.drives[drive].pop_interrupt(path) {
+                let function = self.bus.function(self.slots.of_path(drive, path));
+                let message = function.msix().and_then(|msix| msix.signal(vector));
+                if let Some(message) = message {
+                    self.send(timeline, None, message)?;
+                }
             }
         }
         Ok(())
@@ -31,9 +34,10 @@ impl Machine {
         timeline: &mut Timeline,
         written: Written,
     ) -> Result<(), Error> {
-        let drive = written.slot.checked_sub(layout::FIRST_DRIVE_SLOT);
-        if let (true, Some(drive)) = (written.reset, drive.and_then(|at| self.drives.get_mut(at))) {
-            drive.reset();
+        if let (true, Some(Device::Drive(drive, path))) =
+            (written.reset, self.slots.device(written.slot))
+        {
+            self.drives[drive].reset(path);
         }
         if let Some(message) = written.message {
             self.send(timeline, None, message)?;

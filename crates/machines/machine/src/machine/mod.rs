@@ -1,7 +1,6 @@
 //! Machines on one timeline: the loop that runs all their processors in turn, and what is due
 //! between turns: timers, completions, and what follows from them.
 
-mod absences;
 mod agent;
 mod attend;
 mod branch;
@@ -18,6 +17,7 @@ mod networks;
 mod order;
 mod orders;
 mod outcome;
+mod path_faults;
 mod pauses;
 mod ports;
 mod recovery;
@@ -26,6 +26,7 @@ mod round;
 mod run;
 mod sampling;
 mod slice;
+mod slots;
 mod snapshots;
 mod stages;
 mod stops;
@@ -56,6 +57,7 @@ pub use controller::Controller;
 pub use debug::{DebugConfig, DebugSource};
 pub use failures::{Failure, FailureKind};
 pub use networks::NetworkConfig;
+pub use path_faults::PathFault;
 pub use pauses::Pause;
 pub use snapshots::{Resumed, SnapshotConfig, SnapshotSource, TakeSnapshot};
 pub use triggers::{Trigger, TriggerConfig};
@@ -104,7 +106,7 @@ impl Run<'_> {
             for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
                 machine.run_due_failures(&mut self.timeline, &self.kernel)?;
                 machine.run_due_pauses(&mut self.timeline);
-                machine.run_due_absences(&mut self.timeline)?;
+                machine.run_due_path_faults(&mut self.timeline)?;
                 machine.run_due_events(&mut self.timeline)?;
                 machine.wake(self.instant);
             }
@@ -158,7 +160,7 @@ impl Run<'_> {
             for machine in &mut self.machines {
                 machine.failures.trigger(number, at);
                 machine.pauses.trigger(number, at);
-                machine.absences.trigger(number, at);
+                machine.path_faults.trigger(number, at);
                 machine.orders.trigger(number, at);
                 for drive in &mut machine.drives {
                     drive.control().begin_fault(number, at);

@@ -4,7 +4,6 @@ use super::timeline::{Timeline, BATCH};
 use super::vm::Machine;
 use crate::devices::NetworkDevice;
 use crate::error::Error;
-use crate::layout::FIRST_DRIVE_SLOT;
 
 impl Machine {
     /// Sends what the guest has announced to its device `index`.
@@ -55,7 +54,7 @@ impl Machine {
     }
 
     fn port_interrupts(&mut self, timeline: &mut Timeline, index: usize) -> Result<(), Error> {
-        let slot = FIRST_DRIVE_SLOT + self.drives.len() + index;
+        let slot = self.slots.of_port(index);
         while let Some(vector) = self.ports[index].pop_interrupt() {
             let message = self.bus.function(slot).msix().and_then(|msix| msix.signal(vector));
             if let Some(message) = message {

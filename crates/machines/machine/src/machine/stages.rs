@@ -68,7 +68,7 @@ impl Run<'_> {
                     self.timeline.triggers.begin();
                     for machine in &mut self.machines {
                         machine.pauses.begin(now);
-                        machine.absences.begin(now);
+                        machine.path_faults.begin(now);
                         machine.failures.begin(now);
                         machine.orders.begin(now);
                     }

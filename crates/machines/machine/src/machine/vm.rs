@@ -5,12 +5,13 @@ use std::time::Duration;
 use stasis_block::clock::Nanos;
 use stasis_run_events::Ending;
 
-use super::absences::Absences;
 use super::controller::Controller;
 use super::failures::Failures;
 use super::orders::Orders;
+use super::path_faults::PathFaults;
 use super::pauses::Pauses;
 use super::rewind::RewindState;
+use super::slots::Slots;
 use super::timeline::Timeline;
 use crate::apic::Expiry;
 use crate::devices::{AgentEvent, ChannelDevice, Cmos, DriveDevice, IoApic, NetworkDevice, Serial};
@@ -35,7 +36,8 @@ pub(super) struct Machine {
     /// Whether any drive is to be polled for submissions.
     pub(super) lazy: bool,
     pub(super) pauses: Pauses,
-    pub(super) absences: Absences,
+    pub(super) path_faults: PathFaults,
+    pub(super) slots: Slots,
     pub(super) failures: Failures,
     pub(super) orders: Orders,
     /// How it boots.
@@ -114,7 +116,7 @@ impl Machine {
         let pause = self.pauses.next_event(scale);
         let failure = self.failures.next_event().map(|at| scale.to_ticks(at));
         let ports = ports.map(|at| scale.to_ticks(at));
-        let pause = pause.into_iter().chain(self.absences.next_event(scale));
+        let pause = pause.into_iter().chain(self.path_faults.next_event(scale));
         timers.chain(drives).chain(ports).chain(pause).chain(failure).min()
     }
 

@@ -91,7 +91,7 @@ pub enum PortType {
 }
 
 /// The capability of a function.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Express {
     /// Where it begins.
     pub at: usize,

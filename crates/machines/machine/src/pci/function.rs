@@ -56,7 +56,7 @@ pub struct Identity {
 
 /// A function's configuration space: up to three 64-bit memory BARs (numbers 0,
 /// 2 and 4) and capabilities.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Function {
     config: [u8; CONFIG],
     /// The bits that a guest's writes change.

@@ -4,7 +4,7 @@
 use crate::apic::Message;
 
 /// MSI-X: the table, kept here, and the capability's control bits.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Msix {
     entries: Vec<Entry>,
     enabled: bool,

@@ -107,6 +107,9 @@ fn checked(
     if spec.delay > 0 {
         bail!("`delay` plays a slow medium where time stands still; in real time take a model, such as model=fixed:5ms");
     }
+    if spec.controllers != 1 {
+        bail!("`controllers` is of a machine's drive; a served drive has one for each place: say --vfio-user one.sock,two.sock, or --nvme-tcp with several addresses, and leave `controllers` out");
+    }
     how.check(spec)?;
     let mut model = spec.model.clone();
     model.resolve(base)?;

@@ -103,6 +103,28 @@ fn wrong_faults_are_refused_by_name() {
         let message = finish(&image).unwrap_err();
         assert!(message.contains("before an image"), "{kind}: {message}");
     }
+    let one = gone.replace("'gone'", "'path-inaccessible'");
+    assert!(finish(&one).unwrap_err().contains("say `controllers = 2` at drive log"));
+    let two = one.replace("'log'\nmodel", "'log'\ncontrollers = 2\nmodel");
+    finish(&two).unwrap();
+    let of = |fault: &str, controller: &str| {
+        two.replace("'path-inaccessible'", &format!("'{fault}'\ncontroller = {controller}"))
+    };
+    finish(&of("path-non-optimized", "2")).unwrap();
+    for (text, expected) in [
+        (of("gone", "3"), "one of the drive's, 1 to 2"),
+        (of("gone", "0"), "from 1 to 8"),
+        (of("lost-write", "1"), "controller is for the kind"),
+        (
+            of("gone", "1") + "[[fault]]\nkind = 'path-inaccessible'\ndrive = 'log'\n",
+            "it is during fault 0",
+        ),
+    ] {
+        let message = finish(&text).unwrap_err();
+        assert!(message.contains(expected), "{text}: {message}");
+    }
+    let other = "[[fault]]\nkind = 'path-inaccessible'\ndrive = 'log'\ncontroller = 2\n";
+    finish(&(of("gone", "1") + other)).unwrap();
     let message = finish(&gone.replace("'log'\nmodel", "'log'\ninterface = 'virtio-blk'\nmodel"));
     assert!(message.unwrap_err().contains("drive log has no slot"));
     let machines = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\

@@ -5,9 +5,9 @@ use crate::networks::tests::finish;
 use std::collections::BTreeSet;
 
 const MACHINES: &str = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine.drive]]\n\
-     name = 'first'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[machine.drive]]\nname = 'virtio'\n\
+     name = 'first'\ncontrollers = 2\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[machine.drive]]\nname = 'virtio'\n\
      interface = 'virtio-blk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[machine]]\nname = 'b'\n\
-     [[machine.drive]]\nname = 'second'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[machine]]\n\
+     [[machine.drive]]\nname = 'second'\ncontrollers = 2\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[machine]]\n\
      name = 'c'\n[[network]]\nname = 'lan'\n";
 
 fn drawn(seed: u64, space: &str) -> Result<Vec<ScheduledFault>, String> {
@@ -57,7 +57,7 @@ fn each_kind_is_drawn_in_its_time_on_all_that_it_can_befall() {
         assert_eq!(drawn(3, &space), drawn(3, &space));
         let all: &[&str] = match kind {
             // Of an NVMe drive only.
-            FaultKind::Drive(kind) if kind == DriveFaultKind::Gone || kind.delivery().is_some() => {
+            FaultKind::Drive(kind) if kind.is_of_path() || kind.delivery().is_some() => {
                 &["first", "second"]
             }
             FaultKind::Drive(_) => &["first", "second", "virtio"],

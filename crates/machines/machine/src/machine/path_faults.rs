@@ -1,0 +1,148 @@
+//! Faults of the paths to drives: one is pulled out of its slot, and may be put back later; or its
+//! controller reaches the namespaces worse, or not.
+//!
+//! A guest sees what the hardware shows at the surprise removal of an NVMe drive from a slot of PCI
+//! Express: the link is down, every register and its configuration space read all ones, commands in
+//! flight never complete, and the slot's root port interrupts (PCI Express Base Specification 6.0,
+//! 6.7.3). Put back, the drive is as after power-on, with what it was given before it went.
+
+use stasis_block::clock::Nanos;
+use stasis_nvme::AnaState;
+use stasis_run_events::FaultRecord;
+
+use super::pauses::{Pause, Pauses};
+use super::slots::Slots;
+use crate::freeze::Scale;
+use crate::pci::Bus;
+
+/// The kernel's option to serve slots though no firmware hands them over (Linux,
+/// Documentation/admin-guide/kernel-parameters.txt).
+pub(super) const NATIVE_HOT_PLUG: &str = " pcie_ports=native";
+
+/// A fault of a path to a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathFault {
+    /// It is not on its bus.
+    Gone,
+    /// It has this access to the namespaces.
+    Access(AnaState),
+}
+
+/// A path to a drive: the drive's number and its own.
+pub(super) type Path = (usize, usize);
+
+/// A fault of a path that begins or ends.
+pub(super) struct DuePathFault {
+    pub(super) path: Path,
+    pub(super) fault: PathFault,
+    /// Whether it begins.
+    pub(super) begins: bool,
+    /// The record of its beginning: one for all paths of a drive.
+    pub(super) record: Option<FaultRecord>,
+}
+
+/// The faults of the paths to a machine's drives.
+#[derive(Debug, Default)]
+pub(super) struct PathFaults(Vec<(Path, PathFault, Pauses)>);
+
+impl PathFaults {
+    /// Adds those of a path.
+    pub(super) fn add(&mut self, path: Path, faults: Vec<(PathFault, Pause)>) {
+        let mut kinds: Vec<(PathFault, Vec<Pause>)> = Vec::new();
+        for (fault, pause) in faults {
+            match kinds.iter_mut().find(|(kind, _)| *kind == fault) {
+                Some((_, pauses)) => pauses.push(pause),
+                None => kinds.push((fault, vec![pause])),
+            }
+        }
+        self.0.extend(kinds.into_iter().map(|(kind, pauses)| (path, kind, Pauses::new(pauses))));
+    }
+
+    /// Whether a path can leave its bus.
+    pub(super) fn can_leave(&self) -> bool {
+        self.0.iter().any(|(_, fault, _)| *fault == PathFault::Gone)
+    }
+
+    /// Brings a bus after power-on into the present state.
+    pub(super) fn settle(&self, bus: &mut Bus, slots: &Slots) {
+        for ((drive, path), fault, pauses) in &self.0 {
+            if *fault == PathFault::Gone {
+                let slot = slots.of_path(*drive, *path);
+                bus.make_hot_plug(slot);
+                if pauses.is_paused() {
+                    // Nobody listens to the port yet.
+                    bus.change_slot(slot, false);
+                }
+            }
+        }
+    }
+
+    /// The access to namespaces that paths have now, of those where it is not the usual one.
+    pub(super) fn access(&self) -> impl Iterator<Item = (Path, AnaState)> + '_ {
+        self.0.iter().filter_map(|(path, fault, pauses)| match fault {
+            PathFault::Access(state) if pauses.is_paused() => Some((*path, *state)),
+            _ => None,
+        })
+    }
+
+    /// The trigger of fault `number` has come at `now` (ns).
+    pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
+        self.0.iter_mut().for_each(|(.., pauses)| pauses.trigger(number, now));
+    }
+
+    /// The commands begin.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.0.iter_mut().for_each(|(.., pauses)| pauses.begin(now));
+    }
+
+    /// The faults that end or begin at `now` (ns).
+    pub(super) fn take_due(&mut self, now: Nanos) -> Vec<DuePathFault> {
+        let mut due: Vec<DuePathFault> = Vec::new();
+        for (path, fault, pauses) in &mut self.0 {
+            let of = |begins, record| DuePathFault { path: *path, fault: *fault, begins, record };
+            if pauses.end(now) {
+                due.push(of(false, None));
+            }
+            if let Some(record) = pauses.start(now) {
+                let is_told = due.iter().any(|other| other.record == Some(record));
+                due.push(of(true, (!is_told).then_some(record)));
+            }
+        }
+        due
+    }
+
+    /// When a fault next begins or ends (ticks).
+    pub(super) fn next_event(&self, scale: Scale) -> Option<u64> {
+        self.0.iter().filter_map(|(.., pauses)| pauses.next_event(scale)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_all_paths_is_one_row() {
+        let pause = |number, begin| Pause { number, begin, end: Some(begin + 5), triggered: false };
+        let mut faults = PathFaults::default();
+        faults.add((3, 0), vec![(PathFault::Gone, pause(0, 10))]);
+        let access = PathFault::Access(AnaState::Inaccessible);
+        faults.add((3, 1), vec![(PathFault::Gone, pause(0, 10)), (access, pause(1, 20))]);
+        assert!(faults.can_leave());
+        faults.begin(100);
+        let due = faults.take_due(110);
+        let of = |due: &[DuePathFault]| -> Vec<_> {
+            let row = |due: &DuePathFault| due.record.map(|record| record.fault);
+            due.iter().map(|due| (due.path, due.fault, due.begins, row(due))).collect()
+        };
+        let gone = PathFault::Gone;
+        assert_eq!(of(&due), [((3, 0), gone, true, Some(0)), ((3, 1), gone, true, None)]);
+        assert_eq!(
+            of(&faults.take_due(115)),
+            [((3, 0), gone, false, None), ((3, 1), gone, false, None)]
+        );
+        assert_eq!(faults.access().count(), 0);
+        assert_eq!(of(&faults.take_due(120)), [((3, 1), access, true, Some(1))]);
+        assert_eq!(faults.access().collect::<Vec<_>>(), [((3, 1), AnaState::Inaccessible)]);
+    }
+}
