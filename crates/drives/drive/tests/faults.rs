@@ -15,26 +15,6 @@ use stasis_run_events::FaultRecord;
 const CAPACITY: u64 = 1 << 20;
 const LATENCY: u64 = 100_000;
 
-fn fault(number: u16, kind: DriveFaultKind) -> DriveFault {
-    DriveFault {
-        number,
-        kind,
-        begin: 0,
-        end: None,
-        rate: 1.0,
-        first: 0,
-        times: None,
-        offset: 0,
-        length: None,
-        operations: Vec::new(),
-        factor: 1.0,
-        delay: 0,
-        space: None,
-        triggered: false,
-        controller: None,
-    }
-}
-
 fn drive() -> Drive {
     let medium = MediumSpec::Ram { size: CAPACITY };
     let execution = Execution::Synchronous;
@@ -54,7 +34,7 @@ fn faults_of_a_controller_say_how_a_command_ends_and_change_nothing_else() {
     assert_eq!(kinds.clone().count(), 5);
     for kind in kinds {
         let operations = vec![Operation::Read];
-        let spec = DriveFault { first: 1, times: Some(1), operations, ..fault(0, kind) };
+        let spec = DriveFault { first: 1, times: Some(1), operations, ..DriveFault::new(0, kind) };
         let mut layer = faulty(vec![spec]);
         layer.control().start(0);
         let mut now = 0;
@@ -111,7 +91,7 @@ fn there_are_no_faults_before_the_start_and_outside_of_their_time_and_place() {
         end: Some(2_000_000),
         offset: 8192,
         length: Some(4096),
-        ..fault(0, DriveFaultKind::ReadError)
+        ..DriveFault::new(0, DriveFaultKind::ReadError)
     };
     let mut layer = faulty(vec![spec]);
     let mut now = 0;
@@ -133,9 +113,9 @@ fn there_are_no_faults_before_the_start_and_outside_of_their_time_and_place() {
 
 #[test]
 fn a_slow_drive_takes_its_factor_and_its_delay_and_a_stall_ends_at_its_end() {
-    let slow = DriveFault { factor: 3.0, delay: 50, ..fault(0, DriveFaultKind::Slow) };
+    let slow = DriveFault { factor: 3.0, delay: 50, ..DriveFault::new(0, DriveFaultKind::Slow) };
     let slow = DriveFault { operations: vec![Operation::Read], end: Some(1_000_000), ..slow };
-    let stall = fault(1, DriveFaultKind::Stall);
+    let stall = DriveFault::new(1, DriveFaultKind::Stall);
     let stall = DriveFault { begin: 5_000_000, end: Some(9_000_000), ..stall };
     let mut layer = faulty(vec![slow, stall]);
     layer.control().start(0);
@@ -158,7 +138,7 @@ fn the_times_of_a_triggered_fault_count_from_each_of_its_triggers() {
         begin: 500_000,
         end: Some(900_000),
         triggered: true,
-        ..fault(4, DriveFaultKind::ReadError)
+        ..DriveFault::new(4, DriveFaultKind::ReadError)
     };
     let mut layer = faulty(vec![spec]);
     let mut now = 1_000_000;
@@ -181,7 +161,7 @@ fn the_times_of_a_triggered_fault_count_from_each_of_its_triggers() {
 
 #[test]
 fn rot_lasts_until_the_sector_is_written() {
-    let spec = DriveFault { times: Some(5), ..fault(0, DriveFaultKind::BitRot) };
+    let spec = DriveFault { times: Some(5), ..DriveFault::new(0, DriveFaultKind::BitRot) };
     let spec = DriveFault { offset: 4096, length: Some(8192), begin: 10, ..spec };
     let mut layer = faulty(vec![spec]);
     layer.control().start(0);
@@ -203,7 +183,7 @@ fn rot_lasts_until_the_sector_is_written() {
 
 #[test]
 fn rot_stays_within_whole_sectors_of_its_region() {
-    let spec = DriveFault { times: Some(9), ..fault(0, DriveFaultKind::BitRot) };
+    let spec = DriveFault { times: Some(9), ..DriveFault::new(0, DriveFaultKind::BitRot) };
     // Sector 1 only is in it as a whole.
     let spec = DriveFault { offset: 100, length: Some(1_000), ..spec };
     let mut layer = faulty(vec![spec]);
@@ -215,7 +195,7 @@ fn rot_stays_within_whole_sectors_of_its_region() {
 
 #[test]
 fn a_corrupt_read_is_wrong_in_one_bit_and_this_time_only() {
-    let spec = DriveFault { times: Some(1), ..fault(0, DriveFaultKind::CorruptRead) };
+    let spec = DriveFault { times: Some(1), ..DriveFault::new(0, DriveFaultKind::CorruptRead) };
     let mut layer = faulty(vec![spec]);
     layer.control().start(0);
     let mut now = 0;
@@ -230,7 +210,7 @@ fn a_corrupt_read_is_wrong_in_one_bit_and_this_time_only() {
 
 #[test]
 fn a_misdirected_write_is_at_another_place() {
-    let mut layer = faulty(vec![fault(0, DriveFaultKind::MisdirectedWrite)]);
+    let mut layer = faulty(vec![DriveFault::new(0, DriveFaultKind::MisdirectedWrite)]);
     layer.control().start(0);
     let mut now = 0;
     let done = carry_out(&mut layer, &mut now, write(8192, 4096), vec![9; 4096]);
@@ -243,8 +223,8 @@ fn a_misdirected_write_is_at_another_place() {
 
 #[test]
 fn a_lost_flush_ends_at_once_and_a_failed_one_fails() {
-    let lost = DriveFault { times: Some(1), ..fault(0, DriveFaultKind::LostFlush) };
-    let failed = DriveFault { first: 1, ..fault(1, DriveFaultKind::FlushError) };
+    let lost = DriveFault { times: Some(1), ..DriveFault::new(0, DriveFaultKind::LostFlush) };
+    let failed = DriveFault { first: 1, ..DriveFault::new(1, DriveFaultKind::FlushError) };
     let mut layer = faulty(vec![lost, failed]);
     layer.control().start(0);
     let mut now = 5;
@@ -256,7 +236,7 @@ fn a_lost_flush_ends_at_once_and_a_failed_one_fails() {
 
 #[test]
 fn a_stale_read_returns_what_was_there_before_the_last_write() {
-    let spec = DriveFault { times: Some(2), ..fault(0, DriveFaultKind::StaleRead) };
+    let spec = DriveFault { times: Some(2), ..DriveFault::new(0, DriveFaultKind::StaleRead) };
     let mut layer = faulty(vec![spec]);
     let mut now = 0;
     carry_out(&mut layer, &mut now, write(0, 4096), vec![1; 4096]);
@@ -279,7 +259,7 @@ fn a_stale_read_returns_what_was_there_before_the_last_write() {
 #[test]
 fn a_full_drive_takes_what_needs_no_room_and_has_some_again_after_a_discard() {
     let full = |begin| {
-        let spec = DriveFault { begin, ..fault(0, DriveFaultKind::Full) };
+        let spec = DriveFault { begin, ..DriveFault::new(0, DriveFaultKind::Full) };
         faulty(vec![DriveFault { space: (begin == 0).then_some(8192), ..spec }])
     };
     // With room for two blocks; or for what is taken as it begins, which is as much.
@@ -336,7 +316,7 @@ const STALL: (u64, u64) = (400_000, 1_000_000);
 /// A fault of the random test.
 fn drawn(number: u16, kind: DriveFaultKind, rate: f64, times: Option<u64>) -> DriveFault {
     use DriveFaultKind::{BitRot, Full, Stall};
-    let plain = DriveFault { delay: 77, ..fault(number, kind) };
+    let plain = DriveFault { delay: 77, ..DriveFault::new(number, kind) };
     match kind {
         Stall => DriveFault { begin: STALL.0, end: Some(STALL.1), ..plain },
         BitRot => {

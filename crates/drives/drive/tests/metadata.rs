@@ -95,23 +95,7 @@ proptest! {
 
 #[test]
 fn a_wrong_bit_is_found_by_reads_and_by_verify() {
-    let spec = DriveFault {
-        number: 0,
-        kind: DriveFaultKind::BitRot,
-        begin: 0,
-        end: None,
-        rate: 1.0,
-        first: 0,
-        times: Some(3),
-        offset: 0,
-        length: None,
-        operations: Vec::new(),
-        factor: 1.0,
-        delay: 0,
-        space: None,
-        triggered: false,
-        controller: None,
-    };
+    let spec = DriveFault { times: Some(3), ..DriveFault::new(0, DriveFaultKind::BitRot) };
     // Wherever it is, in the data or in the metadata's sector.
     for seed in 0..24 {
         let (medium, _) = Moody::new(seed, CAPACITY);

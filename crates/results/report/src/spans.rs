@@ -4,7 +4,6 @@
 //! those of a lane one after the other.
 
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
@@ -12,7 +11,7 @@ use serde_json::{json, Value};
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 use stasis_run_events::{Outcome, BLOCK};
 
-use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind, Rows};
+use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind, Rows};
 use crate::ios::Footer;
 use crate::{ReportError, TIMELINE_FILE};
 
@@ -124,15 +123,13 @@ impl SpanFile {
 
 /// The spans of a finished run, in the order in which they were recorded.
 pub struct KeptSpans {
-    path: PathBuf,
+    rows: KeptRows,
     tracks: BTreeMap<u32, Track>,
-    groups: Groups,
-    next: usize,
 }
 
 impl std::fmt::Debug for KeptSpans {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptSpans").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("KeptSpans").field("path", &self.rows.path()).finish_non_exhaustive()
     }
 }
 
@@ -142,26 +139,18 @@ impl KeptSpans {
     /// # Errors
     /// If it is no such file.
     pub fn open(folder: &Path) -> Result<Option<Self>, ReportError> {
-        let path = folder.join(TIMELINE_FILE);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(ReportError::read(&path)(error)),
-        };
-        let groups = Groups::open(file, TIMELINE_FILE, COLUMNS).map_err(|error| {
-            ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
-        })?;
-        Ok(Some(Self { path, tracks: BTreeMap::new(), groups, next: 0 }))
+        let rows = KeptRows::open(folder, TIMELINE_FILE, COLUMNS)?;
+        Ok(rows.map(|rows| Self { rows, tracks: BTreeMap::new() }))
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.rows.path()
     }
 
     /// How many spans were not kept because too many came at once.
     pub fn lost(&self) -> u64 {
-        self.groups.said("lost_spans").and_then(|lost| lost.parse().ok()).unwrap_or_default()
+        self.rows.said("lost_spans").and_then(|lost| lost.parse().ok()).unwrap_or_default()
     }
 
     /// The next span, with its track; `None` at the end.
@@ -169,18 +158,9 @@ impl KeptSpans {
     /// # Errors
     /// If the file cannot be read on, or a row is none of a run's.
     pub fn next_span(&mut self) -> Result<Option<(&Track, Span)>, ReportError> {
-        if self.next >= self.groups.rows().len() {
-            match self.groups.more() {
-                Ok(true) => self.next = 0,
-                Ok(false) => return Ok(None),
-                Err(error) => return Err(ReportError::damaged(&self.path, error.to_string())),
-            }
-        }
-        let row = self.next;
-        self.next += 1;
-        let rows = self.groups.rows();
-        let wrong =
-            || ReportError::damaged(&self.path, format!("a row is none of a {TIMELINE_FILE}"));
+        let Some(row) = self.rows.next_row()? else { return Ok(None) };
+        let rows = self.rows.rows();
+        let wrong = || self.rows.wrong_row();
         let span = span(rows, row).ok_or_else(wrong)?;
         let track = match self.tracks.entry(span.track) {
             Entry::Occupied(known) => known.into_mut(),

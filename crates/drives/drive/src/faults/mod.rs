@@ -209,6 +209,27 @@ pub struct DriveFault {
 }
 
 impl DriveFault {
+    /// One of `kind` that befalls all that it concerns from the commands' start on.
+    pub fn new(number: u16, kind: DriveFaultKind) -> Self {
+        Self {
+            number,
+            kind,
+            begin: 0,
+            end: None,
+            rate: 1.0,
+            first: 0,
+            times: None,
+            offset: 0,
+            length: None,
+            operations: Vec::new(),
+            factor: 1.0,
+            delay: 0,
+            space: None,
+            triggered: false,
+            controller: None,
+        }
+    }
+
     /// Whether it befalls the drive's controller of this number, counted from 1.
     pub fn is_of(&self, controller: u16) -> bool {
         self.controller.is_none_or(|of| of == controller)

@@ -206,22 +206,22 @@ impl ScheduledFault {
             return Err(format!("the kind `{}` is of a machine", self.kind));
         };
         self.check(kind)?;
+        let usual = DriveFault::new(number, kind);
         Ok(DriveFault {
-            number,
-            kind,
-            begin: self.begin.unwrap_or(0),
+            begin: self.begin.unwrap_or(usual.begin),
             end: self.end,
-            rate: self.rate.unwrap_or(1.0),
-            first: self.first.unwrap_or(0),
+            rate: self.rate.unwrap_or(usual.rate),
+            first: self.first.unwrap_or(usual.first),
             times: self.times,
-            offset: self.offset.unwrap_or(0),
+            offset: self.offset.unwrap_or(usual.offset),
             length: self.length,
             operations: self.operations.clone(),
-            factor: self.factor.unwrap_or(1.0),
-            delay: self.delay.unwrap_or(0),
+            factor: self.factor.unwrap_or(usual.factor),
+            delay: self.delay.unwrap_or(usual.delay),
             space: self.space,
             triggered: self.is_triggered(),
             controller: self.controller,
+            ..usual
         })
     }
 

@@ -4,13 +4,12 @@
 //! Rows are in the order in which they were recorded: lines of one machine in their order, messages
 //! by their arrival, faults as their parts of the run reported them.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
 use stasis_block::clock::Nanos;
 
-use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind};
+use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind};
 use crate::ios::Footer;
 use crate::{ReportError, CLUSTER_FILE};
 
@@ -120,14 +119,12 @@ impl MomentFile {
 
 /// The moments of a finished run, in the order in which they were recorded.
 pub struct KeptMoments {
-    path: PathBuf,
-    groups: Groups,
-    next: usize,
+    rows: KeptRows,
 }
 
 impl std::fmt::Debug for KeptMoments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptMoments").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("KeptMoments").field("path", &self.rows.path()).finish_non_exhaustive()
     }
 }
 
@@ -137,16 +134,8 @@ impl KeptMoments {
     /// # Errors
     /// If it is no such file.
     pub fn open(folder: &Path) -> Result<Option<Self>, ReportError> {
-        let path = folder.join(CLUSTER_FILE);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(ReportError::read(&path)(error)),
-        };
-        let groups = Groups::open(file, CLUSTER_FILE, COLUMNS).map_err(|error| {
-            ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
-        })?;
-        Ok(Some(Self { path, groups, next: 0 }))
+        let rows = KeptRows::open(folder, CLUSTER_FILE, COLUMNS)?;
+        Ok(rows.map(|rows| Self { rows }))
     }
 
     /// The next moment; `None` at the end.
@@ -154,23 +143,12 @@ impl KeptMoments {
     /// # Errors
     /// If the file cannot be read on, or a row is none of a run's.
     pub fn next_moment(&mut self) -> Result<Option<Moment>, ReportError> {
-        if self.next >= self.groups.rows().len() {
-            match self.groups.more() {
-                Ok(true) => self.next = 0,
-                Ok(false) => return Ok(None),
-                Err(error) => return Err(ReportError::damaged(&self.path, error.to_string())),
-            }
-        }
-        let row = self.next;
-        self.next += 1;
-        let moment = self.moment(row);
-        let wrong =
-            || ReportError::damaged(&self.path, format!("a row is none of a {CLUSTER_FILE}"));
-        moment.ok_or_else(wrong).map(Some)
+        let Some(row) = self.rows.next_row()? else { return Ok(None) };
+        self.moment(row).ok_or_else(|| self.rows.wrong_row()).map(Some)
     }
 
     fn moment(&self, row: usize) -> Option<Moment> {
-        let rows = self.groups.rows();
+        let rows = self.rows.rows();
         let kind = rows.word(1, row)?;
         let kind = MomentKind::ALL.into_iter().find(|one| one.name() == kind)?;
         let arrival = match kind {

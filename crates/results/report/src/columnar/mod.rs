@@ -6,6 +6,7 @@
 //! The columns are written and read one by one, without Arrow: its code for every other type
 //! would be a third of the executable.
 
+mod kept;
 mod read;
 mod write;
 
@@ -13,6 +14,7 @@ use parquet::basic::{LogicalType, Type as Physical};
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 
+pub(crate) use kept::KeptRows;
 pub(crate) use read::Groups;
 pub(crate) use write::ColumnFile;
 

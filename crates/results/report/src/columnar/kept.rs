@@ -1,0 +1,76 @@
+//! A file of columns in a folder of results, read row by row.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::{Column, Groups, Rows};
+use crate::ReportError;
+
+/// The rows of a finished run's file, in the order in which they were recorded.
+pub(crate) struct KeptRows {
+    path: PathBuf,
+    name: &'static str,
+    groups: Groups,
+    next: usize,
+}
+
+impl KeptRows {
+    /// Opens the file `name` of a folder of results, which has these columns; `None` where there is
+    /// none.
+    ///
+    /// # Errors
+    /// If it is no such file.
+    pub(crate) fn open(
+        folder: &Path,
+        name: &'static str,
+        columns: &'static [Column],
+    ) -> Result<Option<Self>, ReportError> {
+        let path = folder.join(name);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ReportError::read(&path)(error)),
+        };
+        let groups = Groups::open(file, name, columns).map_err(|error| {
+            ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
+        })?;
+        Ok(Some(Self { path, name, groups, next: 0 }))
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The value of `name` in the file's metadata.
+    pub(crate) fn said(&self, name: &str) -> Option<&str> {
+        self.groups.said(name)
+    }
+
+    /// The place of the next row among [`Self::rows`]; `None` at the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read on.
+    pub(crate) fn next_row(&mut self) -> Result<Option<usize>, ReportError> {
+        if self.next >= self.groups.rows().len() {
+            match self.groups.more() {
+                Ok(true) => self.next = 0,
+                Ok(false) => return Ok(None),
+                Err(error) => return Err(ReportError::damaged(&self.path, error.to_string())),
+            }
+        }
+        self.next += 1;
+        Ok(Some(self.next - 1))
+    }
+
+    /// The rows that are in memory.
+    pub(crate) fn rows(&self) -> &Rows {
+        self.groups.rows()
+    }
+
+    /// The error of a row that is none of such a file.
+    pub(crate) fn wrong_row(&self) -> ReportError {
+        ReportError::damaged(&self.path, format!("a row is none of a {}", self.name))
+    }
+}
