@@ -459,9 +459,29 @@ pub struct FlashInside {
     pub health: Health,
     /// Figures of the translation layer.
     pub ftl: serde_json::Value,
+    /// The read cache, if the drive has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_cache: Option<ReadCacheInside>,
     /// The SLC cache, if the drive has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCacheInside>,
+}
+
+/// The memory of a flash SSD that keeps what the host reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadCacheInside {
+    /// Bytes that it has room for.
+    pub room: u64,
+    /// Bytes of the units that are in it, or on their way, at the time of the report.
+    pub held: u64,
+    /// Units of the host's reads that were there.
+    pub hit_units: u64,
+    /// Units that another read was fetching, and that were waited for.
+    pub waited_units: u64,
+    /// Units that were read from the translation layer.
+    pub missed_units: u64,
+    /// Units that were read ahead.
+    pub ahead_units: u64,
 }
 
 /// The blocks of a flash SSD whose cells hold one bit each, which the host's writes go to first.

@@ -13,12 +13,14 @@
 extern crate self as stasis_flash;
 
 mod buffer;
+mod cached_reads;
 pub mod ftl;
 pub mod gc;
 pub mod kept;
 mod link;
 mod logical;
 mod precondition;
+mod read_cache;
 #[cfg(test)]
 mod shadow;
 pub mod spec;

@@ -18,6 +18,7 @@ use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::kept::{KeptError, Reader, Writer};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
+use crate::read_cache::{Counts, ReadCache};
 use crate::spec::{Precondition, Spec, SpecError};
 use crate::statistics::{Course, Sizes, Statistics, Temperature};
 use crate::watch::Watch;
@@ -27,14 +28,17 @@ use crate::{ftl, kept, vendor, watch};
 #[derive(Debug)]
 pub struct Ssd {
     pub(crate) context: Context,
-    ftl: Box<dyn Ftl>,
-    capacity: u64,
+    pub(crate) ftl: Box<dyn Ftl>,
+    pub(crate) capacity: u64,
     asked_over_provisioning: f64,
-    unit: u32,
+    pub(crate) unit: u32,
     controller: Nanos,
     link: Link,
     // The write buffer's memory.
     memory: Link,
+    pub(crate) cache: Option<Box<ReadCache>>,
+    // Its counts from before the measurement.
+    pub(crate) read_cache_before: Counts,
     faults: LogicalFaults,
     // When the last command had crossed the link and the controller.
     entered: Nanos,
@@ -104,6 +108,11 @@ impl Ssd {
             controller: spec.controller,
             link: Link::new(spec.interface_rate),
             memory: Link::new(spec.buffer_rate),
+            cache: spec
+                .read_cache
+                .as_ref()
+                .map(|cache| Box::new(ReadCache::new(cache, spec.mapping_unit, seed))),
+            read_cache_before: Counts::default(),
             faults: LogicalFaults::new(&spec.faults, capacity, seed),
             entered: 0,
             arriving: VecDeque::with_capacity(IN_FLIGHT),
@@ -142,7 +151,8 @@ impl Ssd {
         let counted = context.statistics.since(&self.before);
         let level = context.level(ftl.as_ref());
         let course = self.course.steps(now, level, &context.temperature, context.blocks());
-        context.inside(now, &counted, sizes, ftl.as_ref(), course)
+        let inside = context.inside(now, &counted, sizes, ftl.as_ref(), course);
+        FlashInside { read_cache: self.read_cache_inside(), ..inside }
     }
 
     /// The time that it was advanced to.
@@ -184,6 +194,14 @@ impl Ssd {
         if changes && self.course.is_due(now) {
             self.course.pass(now, self.context.level(self.ftl.as_ref()));
         }
+        if self.cache.is_some() {
+            if request.operation == Operation::Read {
+                return self.read_through(now, request);
+            }
+            if changes {
+                self.leave_cache(request);
+            }
+        }
         let context = &mut self.context;
         match request.operation {
             Operation::Read | Operation::Verify | Operation::Copy => {
@@ -221,11 +239,19 @@ impl Ssd {
                 let request = open.request;
                 self.context.statistics.host_bytes += request.length;
                 self.context.temperature.write(request.offset, request.length);
+                self.leave_cache(&request);
                 self.ftl.write(now, &request, &mut self.context);
                 self.context.finish_ok(id);
                 continue;
             }
-            let &mut Open { tag, request, fate, since, .. } = open;
+            let &mut Open { tag, request, fate, since, ahead, .. } = open;
+            if self.cache.is_some() {
+                self.pass_cache(now, id);
+                if ahead {
+                    self.context.free.push(id);
+                    continue;
+                }
+            }
             let crosses =
                 request.operation == Operation::Read && !matches!(fate, Fate::Failed { .. });
             let at = if crosses { self.link.send(now, request.length) } else { now };
@@ -263,7 +289,8 @@ impl Ssd {
         let mut next = self.ftl.next_event();
         let arriving = self.arriving.front().map(|(at, _)| *at);
         let leaving = self.leaving.front().map(|completion| completion.at);
-        for at in [arriving, leaving].into_iter().flatten() {
+        let cached = self.cache.as_ref().and_then(|cache| cache.leaving.front()).map(|(at, _)| *at);
+        for at in [arriving, leaving, cached].into_iter().flatten() {
             if next.is_none_or(|next| at < next) {
                 next = Some(at);
             }
@@ -299,6 +326,9 @@ impl Ssd {
         self.entered = 0;
         self.link.reset();
         self.memory.reset();
+        if let Some(cache) = &mut self.cache {
+            cache.clear();
+        }
         let mut cut = PowerCut { dropped: &dropped, lost: Vec::new() };
         self.ftl.power_cut(now, &mut cut, &mut self.context);
         cut.lost
@@ -436,6 +466,9 @@ impl Model for Ssd {
                     self.arrive(at, id);
                     self.settle(at, done, None);
                 }
+            } else if let Some(id) = self.left_cache(at) {
+                self.context.finish_ok(id);
+                self.settle(at, done, None);
             } else {
                 self.ftl.wake(at, &mut self.context);
                 self.settle(at, done, None);
@@ -472,6 +505,9 @@ impl Model for Ssd {
             }
         }
         self.ftl.power_on();
+        if let Some(cache) = &mut self.cache {
+            cache.clear();
+        }
         let mut out = Writer::default();
         let (used, submitted, wear) = self.context.array.history(self.now);
         out.put(used);
@@ -491,6 +527,8 @@ impl Model for Ssd {
     fn start(&mut self, _: Nanos) {
         self.context.statistics.slowest.clear();
         self.before = self.context.statistics.clone();
+        self.read_cache_before =
+            self.cache.as_ref().map_or(Counts::default(), |cache| cache.counts);
     }
 
     fn inside(&self, now: Nanos) -> Option<Inside> {

@@ -155,8 +155,21 @@ fn facts(inside: &FlashInside) -> Vec<(String, String)> {
         ("Spare left", format!("{} %", health.available_spare)),
         ("Endurance used", format!("{} %", health.percentage_used)),
     ];
-    let facts = array(inside).into_iter().chain(facts).chain(slc_cache(inside));
+    let caches = read_cache(inside).into_iter().chain(slc_cache(inside));
+    let facts = array(inside).into_iter().chain(facts).chain(caches);
     facts.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The read cache, if the drive has one.
+fn read_cache(inside: &FlashInside) -> Vec<(&'static str, String)> {
+    let Some(cache) = &inside.read_cache else { return Vec::new() };
+    vec![
+        ("Room of the read cache", units::bytes(cache.room)),
+        ("Units read that were in it", units::count(cache.hit_units)),
+        ("Units read that were on their way to it", units::count(cache.waited_units)),
+        ("Units read that were not in it", units::count(cache.missed_units)),
+        ("Units read ahead", units::count(cache.ahead_units)),
+    ]
 }
 
 /// The SLC cache, if the drive has one.

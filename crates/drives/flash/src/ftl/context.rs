@@ -111,6 +111,10 @@ pub(crate) struct Open {
     pub fate: Fate,
     // Of the piece that was last.
     pub times: Breakdown,
+    // No command of the host's: the drive reads ahead.
+    pub ahead: bool,
+    // For which its data left the read cache's memory, or waited for it.
+    pub memory: Nanos,
     // When it had crossed the link and the controller.
     pub entered: Nanos,
     // Of what it waited for since, before its last piece began: all of the time until then.
@@ -125,7 +129,21 @@ impl Open {
         let none = Breakdown::default();
         let (since, entered, pieces, fate) = (now, now, 1, Fate::Done);
         let (times, before, drained) = (none, none, none);
-        Self { tag, request, copy_to, since, pieces, fate, times, entered, before, drained }
+        let (ahead, memory) = (false, 0);
+        Self {
+            tag,
+            request,
+            copy_to,
+            since,
+            pieces,
+            fate,
+            times,
+            ahead,
+            memory,
+            entered,
+            before,
+            drained,
+        }
     }
 
     /// Where the time of the request went, which the translation layer finishes at `now`, and whose
@@ -134,7 +152,7 @@ impl Open {
         let own = (now - self.entered).saturating_sub(self.before.total());
         let mut times = self.times.ending(own);
         let rest = own - times.total();
-        let (mut buffer, mut buffer_gc, mut other) = (0, 0, 0);
+        let (mut buffer, mut buffer_gc, mut other, mut memory) = (0, 0, 0, 0);
         match self.request.operation {
             Operation::Write | Operation::WriteZeroes if times == Breakdown::default() => {
                 buffer_gc = (*drained - self.drained).ending(rest).gc;
@@ -142,11 +160,14 @@ impl Open {
             }
             Operation::Write | Operation::WriteZeroes => buffer = rest,
             Operation::Flush => times.queue += rest,
-            _ => other = rest,
+            _ => {
+                memory = rest.min(self.memory);
+                other = rest - memory;
+            }
         }
         times += self.before;
         let Breakdown { queue, cell, register, channel, gc } = times;
-        let controller = self.entered - self.since + link;
+        let controller = self.entered - self.since + memory + link;
         Parts {
             controller,
             queue,
@@ -289,6 +310,20 @@ impl Context {
         self.drain.starved = true;
     }
 
+    /// A request reads so many units, of which `unwritten` were never written.
+    #[inline]
+    pub(super) fn reads(&mut self, id: RequestId, units: u32, unwritten: u32) {
+        if !self.requests[id as usize].ahead {
+            self.statistics.read_units += u64::from(units);
+            self.statistics.unwritten_units += u64::from(unwritten);
+        }
+    }
+
+    /// Where the request begins (bytes), of which a layer may be asked for a part.
+    pub(super) fn begin_of(&self, id: RequestId) -> u64 {
+        self.requests[id as usize].request.offset
+    }
+
     /// Ends a piece of a request that reads a damaged unit, at the byte `at` of the request. The
     /// array has no record of the damage: the data is lost, or is wrong data made from a seed.
     pub(super) fn finish_damaged(&mut self, id: RequestId, at: u64, damage: Option<u64>) {
@@ -318,7 +353,8 @@ impl Context {
     pub(crate) fn under_way(&self) -> impl Iterator<Item = &Open> {
         let free: BTreeSet<RequestId> = self.free.iter().copied().collect();
         let numbered = (0..).zip(&self.requests);
-        numbered.filter(move |(id, _)| !free.contains(id)).map(|(_, open)| open)
+        let here = move |(id, open): &(RequestId, &Open)| !free.contains(id) && !open.ahead;
+        numbered.filter(here).map(|(_, open)| open)
     }
 
     /// Takes up a request, with one piece.

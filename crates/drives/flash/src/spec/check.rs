@@ -44,6 +44,7 @@ impl Spec {
         geometry.check()?;
         self.check_units(capacity)?;
         self.check_slc_cache(capacity)?;
+        self.check_read_cache(capacity)?;
         self.check_zones(capacity)?;
         self.check_hybrid(capacity)?;
         let pattern = self.pattern(geometry.pages)?;

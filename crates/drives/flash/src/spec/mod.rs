@@ -9,6 +9,8 @@ mod error;
 mod faults;
 pub(crate) mod geometry;
 mod hybrid;
+mod parts;
+mod read_cache;
 mod slc_cache;
 mod timing;
 mod variation;
@@ -23,6 +25,7 @@ use stasis_nand::{ArrayOptions, CellPattern, ChannelOrder, PlaneMode, Scheduling
 pub(crate) use self::cache_shape::CacheShape;
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
+pub use self::read_cache::{CachedWrites, ReadCacheSpec, Replacement};
 pub use self::slc_cache::{CacheSize, SlcCacheSpec, WhenFull};
 pub use self::timing::{ByLetter, Duration, TimingSpec};
 pub use self::variation::{RetrySpec, VariationSpec};
@@ -243,6 +246,9 @@ pub struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
 
+    /// Memory that keeps what the host reads; none if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_cache: Option<ReadCacheSpec>,
     /// Blocks in SLC mode that the host's writes go to first; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCacheSpec>,
@@ -299,6 +305,7 @@ impl Default for Spec {
             precondition: None,
             state: None,
             kept: None,
+            read_cache: None,
             slc_cache: None,
             gc: GcSpec::default(),
             timing: TimingSpec::default(),

@@ -128,6 +128,7 @@ impl Context {
             wear: wear(array),
             health: ftl.health(self),
             ftl: ftl.report(self),
+            read_cache: None,
             slc_cache: ftl.slc_cache().map(|cache| SlcCacheInside {
                 blocks: cache.blocks.into(),
                 valid_bytes: cache.valid_bytes,

@@ -12,7 +12,8 @@ use stasis_block::{Command, Fate, Model, Operation, Status};
 use super::basics::small;
 use super::load::shadowed;
 use crate::spec::{
-    Blocking, FaultKind, FaultSpec, GcSpec, Order, Planes, Transfers, WearLevelling,
+    Blocking, CachedWrites, FaultKind, FaultSpec, GcSpec, Order, Planes, Rate, ReadCacheSpec,
+    Replacement, Transfers, WearLevelling,
 };
 use crate::{Spec, Ssd};
 
@@ -47,8 +48,23 @@ pub fn spec(choices: u64) -> Spec {
         wear_levelling: [WearLevelling::None, WearLevelling::Dynamic, WearLevelling::Static]
             [pick(33, 3) as usize],
         over_provisioning: Some(0.2),
+        read_cache: [None, None, Some(read_cache(choices))][pick(40, 3) as usize].clone(),
         gc,
         ..small()
+    }
+}
+
+/// A read cache of a few units up to a quarter of the drive.
+fn read_cache(choices: u64) -> ReadCacheSpec {
+    let pick = |shift: u32, of: u64| (choices >> shift) % of;
+    let size = [16_384, 65_536, CAPACITY / 4][pick(42, 3) as usize];
+    ReadCacheSpec {
+        replacement: [Replacement::Lru, Replacement::Fifo, Replacement::Random]
+            [pick(44, 3) as usize],
+        writes: [CachedWrites::Invalidate, CachedWrites::Update][pick(46, 2) as usize],
+        rate: [None, Some(Rate::per_second(1_000_000_000))][pick(47, 2) as usize],
+        read_ahead: [0, size / 2][pick(48, 2) as usize],
+        ..ReadCacheSpec::of(size)
     }
 }
 
@@ -229,5 +245,6 @@ proptest! {
 /// trimmed meanwhile, and the writes behind it waited for room for ever.
 #[test]
 fn mapping_and_data_agree_after_a_failed_program_of_a_trimmed_unit() {
-    torture(&faulty(spec(4_480_950_132_713_914_368), 8e-3), 14_115_604_820_989_542_648, 600, true);
+    let spec = Spec { read_cache: None, ..spec(4_480_950_132_713_914_368) };
+    torture(&faulty(spec, 8e-3), 14_115_604_820_989_542_648, 600, true);
 }

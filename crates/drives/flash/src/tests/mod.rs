@@ -10,6 +10,7 @@ mod hybrid;
 mod kept;
 pub mod load;
 mod padding;
+mod read_cache;
 mod reclaim;
 mod steady;
 mod watched;

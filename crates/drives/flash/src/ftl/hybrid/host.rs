@@ -19,10 +19,10 @@ pub(super) enum Waiting {
 impl Hybrid {
     pub(super) fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
-        context.statistics.read_units += u64::from(end - first);
+        context.reads(request.id, end - first, 0);
         for unit in first..end {
             if let Some(damage) = self.mapping.damage(unit) {
-                let at = self.shape.begin(unit, request.offset);
+                let at = self.shape.begin(unit, context.begin_of(request.id));
                 context.finish_damaged(request.id, at, damage);
             }
             let slot = self.mapping.slot(unit);
@@ -31,7 +31,7 @@ impl Hybrid {
                 shadow.read(unit, None, slot);
             }
             let Some(slot) = slot else {
-                context.statistics.unwritten_units += 1;
+                context.reads(request.id, 0, 1);
                 continue;
             };
             context.open(request.id);

@@ -104,13 +104,13 @@ impl PageFtl {
 
     fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
-        context.statistics.read_units += u64::from(end - first);
+        context.reads(request.id, end - first, 0);
         let mut run = PageRun::default();
         for unit in first..end {
             let held = self.queue.buffer().holds(unit);
             let damage = if held { None } else { self.placement.damage(unit) };
             if let Some(damage) = damage {
-                let at = self.shape.begin(unit, request.offset);
+                let at = self.shape.begin(unit, context.begin_of(request.id));
                 context.finish_damaged(request.id, at, damage);
             }
             let slot = if held { None } else { self.placement.slot(unit) };
@@ -119,7 +119,7 @@ impl PageFtl {
                 shadow.read(unit, self.queue.buffer().version(unit), slot);
             }
             let Some(slot) = slot else {
-                context.statistics.unwritten_units += u64::from(!held);
+                context.reads(request.id, 0, u32::from(!held));
                 continue;
             };
             let (page, bytes) = (

@@ -175,7 +175,7 @@ impl Zones {
 
     fn read_units(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
-        context.statistics.read_units += u64::from(end - first);
+        context.reads(request.id, end - first, 0);
         let mut run = PageRun::default();
         for unit in first..end {
             let page = unit / self.shape.slots;
@@ -194,7 +194,7 @@ impl Zones {
                 shadow.read(unit, version, there.then_some(slot));
             }
             if !there {
-                context.statistics.unwritten_units += u64::from(!held);
+                context.reads(request.id, 0, u32::from(!held));
                 continue;
             }
             let bytes = self.shape.overlap(unit, request.offset, request.length);
