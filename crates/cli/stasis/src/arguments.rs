@@ -82,6 +82,10 @@ pub struct RunArguments {
     /// profile.folded and on the page: 100us
     #[arg(long, value_name = "INTERVAL", conflicts_with = "power_cut")]
     pub profile: Option<String>,
+    /// Keep in guest-ios.parquet the time of each I/O in the guest: from its system call to the
+    /// doorbell, and from its interrupt until its thread runs again
+    #[arg(long, conflicts_with = "power_cut")]
+    pub guest_times: bool,
     #[command(flatten)]
     pub snapshots: SnapshotArguments,
     /// Let time go back for drives faster than the guest's own I/O path

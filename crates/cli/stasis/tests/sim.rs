@@ -764,6 +764,16 @@ fn each_io_can_be_asked_why_it_took_so_long() {
     let told = why(&["flash"], 0);
     assert!(told.contains("nand ") && told.contains("the host's reads"), "{told}");
     assert!(told.contains("It ended with a read of block "), "{told}");
+    // What it waited for is of other I/Os, and in a steady drive of collections.
+    assert!(told.contains("the host's reads: I/O"), "{told}");
+    bench.file("steady.toml", &format!("{STEADY}buffer = \"0\"\n"));
+    let mixed = "[mixed]\nrw=randrw\nbs=4k\nioengine=libaio\niodepth=8\nnumber_ios=600\nsize=30m\n";
+    bench.file("mixed.fio", mixed);
+    let size = "--size=32MiB";
+    bench.sim(&["steady.toml", size, "--workload=mixed.fio", "--results=steady", "--timeline"]);
+    let each = (0..600).step_by(15).map(|order| why(&["steady", &format!("drive0:{order}")], 0));
+    let told: String = each.collect();
+    assert!(told.contains("the collection of block "), "{told}");
     let told = why(&["flash", "drive0:150"], 0);
     assert!(told.contains("controller") && !told.contains("are not kept"), "{told}");
     bench.sim(&["fixed:100us", "--size=1GiB", "--workload=job.fio", "--results=fixed"]);

@@ -1,7 +1,7 @@
 //! Entries as a stream of bytes: kind (1 byte), length (4 bytes, little
 //! endian), payload.
 
-use crate::{fault, span, FaultRecord, IoRecord, PacketRecord, RunEvent, Sample, Stage};
+use crate::{fault, span, FaultRecord, GuestIo, IoRecord, PacketRecord, RunEvent, Sample, Stage};
 
 /// Longest payload of a frame; longer entries go out as several frames.
 const MAX_PAYLOAD: usize = 1 << 20;
@@ -91,6 +91,24 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
                 sample.encode(&mut payload);
             }
             frames(b'q', &payload, MAX_PAYLOAD);
+        }
+        RunEvent::SampleNames(names) => {
+            // Few at a time, so that no frame is too long.
+            for some in names.chunks(TRACKS) {
+                let json = serde_json::to_vec(some).expect("names are plain data");
+                frames(b'u', &json, MAX_PAYLOAD);
+            }
+        }
+        RunEvent::GuestIos(ios) => {
+            // Each is in one frame; it is shorter than the limit.
+            let mut payload = Vec::new();
+            for io in ios {
+                if payload.len() + io.encoded() > MAX_PAYLOAD {
+                    frames(b'g', &std::mem::take(&mut payload), MAX_PAYLOAD);
+                }
+                io.encode(&mut payload);
+            }
+            frames(b'g', &payload, MAX_PAYLOAD);
         }
         RunEvent::Results(bytes) => frames(b'r', bytes, MAX_PAYLOAD),
         RunEvent::Trace(bytes) => frames(b'd', bytes, MAX_PAYLOAD),
@@ -203,6 +221,12 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
             RunEvent::Spans(spans.ok_or(FrameError::Payload("spans"))?)
         }
         b'q' => RunEvent::Samples(Sample::decode(payload).ok_or(FrameError::Payload("samples"))?),
+        b'u' => RunEvent::SampleNames(
+            serde_json::from_slice(payload).map_err(|_| FrameError::Payload("names"))?,
+        ),
+        b'g' => {
+            RunEvent::GuestIos(GuestIo::decode(payload).ok_or(FrameError::Payload("guest I/Os"))?)
+        }
         b'r' => RunEvent::Results(payload.to_vec()),
         b'd' => RunEvent::Trace(payload.to_vec()),
         b'k' => RunEvent::DriveStates(payload.to_vec()),
@@ -217,7 +241,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, BLOCK, COLUMN_COUNT};
+    use crate::{Kind, Submitter, BLOCK, COLUMN_COUNT};
     use proptest::prelude::*;
     use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 
@@ -268,7 +292,33 @@ mod tests {
             count,
             frames,
         });
+        let guest_io = (
+            (any::<u16>(), any::<u64>(), 0..Submitter::ALL.len(), any::<[u8; 16]>()),
+            (any::<[u64; 4]>(), prop::option::of(0..u64::MAX), prop::option::of(0..u64::MAX)),
+            prop::collection::vec(any::<u64>(), 0..5),
+        );
+        let guest_io = guest_io.prop_map(
+            |((drive, order, submitter, thread), (times, woken, ran), frames)| {
+                let [begun, rung, delivered, interrupted] = times;
+                let submitter = Submitter::ALL[submitter];
+                GuestIo {
+                    drive,
+                    order,
+                    submitter,
+                    thread,
+                    begun,
+                    rung,
+                    delivered,
+                    interrupted,
+                    woken,
+                    ran,
+                    frames,
+                }
+            },
+        );
         prop_oneof![
+            prop::collection::vec("[^\0]{0,20}", 1..9).prop_map(RunEvent::SampleNames),
+            prop::collection::vec(guest_io, 0..9).prop_map(RunEvent::GuestIos),
             prop::collection::vec(sample, 0..9).prop_map(RunEvent::Samples),
             prop::collection::vec(packet, 0..9).prop_map(RunEvent::Packets),
             prop::collection::vec(fault, 0..9).prop_map(RunEvent::Faults),

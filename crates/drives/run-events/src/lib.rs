@@ -8,6 +8,7 @@
 mod debugger;
 mod fault;
 mod frame;
+mod guest_io;
 mod io_columns;
 mod network;
 mod outcome;
@@ -20,13 +21,14 @@ pub mod text;
 pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob};
 pub use fault::FaultRecord;
 pub use frame::{encode, Decoder, FrameError};
+pub use guest_io::{GuestIo, KernelPlaces, Submitter, THREAD_NAME};
 pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 pub use network::{LinkOutcome, NetworkOutcome};
 pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
 };
 pub use packet::PacketRecord;
-pub use profile::{Orc, ProfileJob, Sample};
+pub use profile::{Modules, Orc, ProfileJob, Sample, Threads, MAX_NAMES, NAMED};
 pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 
 use stasis_block::clock::Nanos;
@@ -60,6 +62,10 @@ pub enum RunEvent {
     Spans(Vec<Span>),
     /// Samples of processors, of each in the order of time, where they are taken.
     Samples(Vec<Sample>),
+    /// Further names of programs and modules in samples that follow.
+    SampleNames(Vec<String>),
+    /// The time of I/Os in the guest, where it is kept.
+    GuestIos(Vec<GuestIo>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
     /// A piece of the trace of the drives' commands, where there is one.

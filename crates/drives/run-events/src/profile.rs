@@ -3,13 +3,45 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 
-/// The samples to take of a run.
+use crate::KernelPlaces;
+
+/// The samples to take of a run, and the other times that are told without taking any.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileJob {
-    /// Virtual time between two samples of a processor (ns), at least 1.
-    pub interval: Nanos,
+    /// Virtual time between two samples of a processor (ns), at least 1; None for none.
+    pub interval: Option<Nanos>,
     /// The kernel's tables for unwinding its stacks; without them a sample has the instruction only.
     pub orc: Option<Orc>,
+    /// Where the kernel has the names of threads; without them a program has none.
+    pub threads: Option<Threads>,
+    /// Where it has its modules; without them a module has no name.
+    pub modules: Option<Modules>,
+    /// The kernel's places that tell the time of I/Os in it, if that is kept.
+    pub places: Option<KernelPlaces>,
+}
+
+/// Where a kernel has the name of the thread that a processor runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Threads {
+    /// From a processor's GS base to the pointer to its thread.
+    pub current: u64,
+    /// Offset of `comm` in `struct task_struct`.
+    pub comm: u64,
+}
+
+/// Where a kernel has its modules: a list of `struct module`, of which these are offsets (bytes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modules {
+    /// Linear address of the list's head, `modules`.
+    pub head: u64,
+    /// `list`.
+    pub list: u64,
+    /// `name`.
+    pub name: u64,
+    /// The first address of its code.
+    pub base: u64,
+    /// The number of bytes of that, of 32 bits.
+    pub size: u64,
 }
 
 /// Where a kernel has its tables for unwinding stacks (Linux, Documentation/arch/x86/orc-unwinder.rst),
@@ -26,6 +58,12 @@ pub struct Orc {
     pub from_6_4: bool,
 }
 
+/// Frames from there on, which are no addresses, have names by their numbers: those of
+/// [`crate::RunEvent::SampleNames`], in the order in which they come.
+pub const NAMED: u64 = 1 << 63;
+/// Limit on the names.
+pub const MAX_NAMES: u64 = 1 << 14;
+
 /// Samples of a processor that have one stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
@@ -36,7 +74,7 @@ pub struct Sample {
     /// How many samples follow each other at the interval.
     pub count: u32,
     /// The instruction, and the calls that led to it, the innermost first; empty where the processor
-    /// was idle. Below 1 << 63 a program's, of which there is one.
+    /// was idle. Below 1 << 63 a program's, of which there is one; from [`NAMED`] on one of a name.
     pub frames: Vec<u64>,
 }
 

@@ -149,6 +149,12 @@ impl<D: VirtioDevice> Pci<D> {
         self.queues.len() as u16 + 1
     }
 
+    /// The MSI-X vector of a queue's completions, if the driver has set one.
+    pub fn queue_vector(&self, queue: u16) -> Option<u16> {
+        let queue = self.queues.get(usize::from(queue))?;
+        Some(queue.vector).filter(|&vector| vector != NO_VECTOR)
+    }
+
     /// Whether `offset` is where queues are notified.
     pub fn is_doorbell(offset: u64) -> bool {
         (NOTIFY..BAR_SIZE).contains(&offset)

@@ -4,17 +4,23 @@ use anyhow::{bail, Result};
 use stasis_block::clock::Nanos;
 use stasis_experiment::Engine;
 use stasis_report::Symbols;
-use stasis_run_events::{Orc, ProfileJob};
+use stasis_run_events::{KernelPlaces, Modules, Orc, ProfileJob, Threads};
 
-/// The profile of a run.
+/// The samples that are taken of a run, and the other times that are told of its guests.
 #[derive(Debug, Clone)]
 pub struct Profiled {
-    /// Virtual time between two samples of a processor (ns).
-    pub interval: Nanos,
+    /// Virtual time between two samples of a processor (ns); None for none.
+    pub interval: Option<Nanos>,
     /// The kernel's functions.
     pub symbols: Symbols,
     /// The kernel's tables for unwinding its stacks.
     pub orc: Option<Orc>,
+    /// Where the kernel has the names of threads, and its modules.
+    pub threads: Option<Threads>,
+    /// See there.
+    pub modules: Option<Modules>,
+    /// The kernel's places that tell the time of I/Os in it, if that is kept.
+    pub places: Option<KernelPlaces>,
 }
 
 impl Profiled {
@@ -26,6 +32,7 @@ impl Profiled {
         if engine != Engine::Exact {
             bail!("a profile needs the engine exact, whose samples take no time: --engine exact");
         }
-        Ok(ProfileJob { interval: self.interval, orc: self.orc })
+        let Self { symbols: _, interval, orc, threads, modules, places } = self.clone();
+        Ok(ProfileJob { interval, orc, threads, modules, places })
     }
 }

@@ -304,7 +304,13 @@ impl EventSink for Relay<'_> {
             RunEvent::Spans(spans) => {
                 self.writer.record_spans(&spans).map_err(io::Error::other)?;
             }
-            RunEvent::Samples(samples) => self.writer.record_samples(&samples),
+            RunEvent::SampleNames(names) => self.writer.add_sample_names(names),
+            RunEvent::Samples(samples) => {
+                self.writer.record_samples(&samples).map_err(io::Error::other)?;
+            }
+            RunEvent::GuestIos(ios) => {
+                self.writer.record_guest_ios(&ios).map_err(io::Error::other)?;
+            }
             RunEvent::Results(bytes) => {
                 let results = &mut self.results[self.from];
                 if results.is_none() {

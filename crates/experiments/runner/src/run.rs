@@ -253,7 +253,12 @@ impl<'a> Runner<'a> {
         }
         if let Some(profiled) = self.profiled {
             let processors = prepared.processors();
-            writer.keep_profile(profiled.symbols.clone(), profiled.interval, &processors)?;
+            if let Some(interval) = profiled.interval {
+                writer.keep_profile(profiled.symbols.clone(), interval, &processors)?;
+            }
+            if profiled.places.is_some() {
+                writer.keep_guest_ios(profiled.symbols.clone())?;
+            }
         }
         if !experiment.machine.several().is_empty() {
             writer.of_machines(prepared.machines(), prepared.owners())?;

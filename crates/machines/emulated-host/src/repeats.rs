@@ -25,6 +25,8 @@ enum Part {
     Tracks,
     Spans,
     Samples,
+    GuestIos,
+    SampleNames,
 }
 
 /// A sink that hands on what it has not handed on before.
@@ -129,6 +131,10 @@ impl EventSink for Repeats<'_> {
             RunEvent::Tracks(tracks) => self.part(Part::Tracks, tracks, RunEvent::Tracks),
             RunEvent::Spans(spans) => self.part(Part::Spans, spans, RunEvent::Spans),
             RunEvent::Samples(samples) => self.part(Part::Samples, samples, RunEvent::Samples),
+            RunEvent::SampleNames(names) => {
+                self.part(Part::SampleNames, names, RunEvent::SampleNames)
+            }
+            RunEvent::GuestIos(ios) => self.part(Part::GuestIos, ios, RunEvent::GuestIos),
             RunEvent::Stage(stage) => {
                 if self.stage.is_some_and(|told| stage <= told) {
                     return Ok(());

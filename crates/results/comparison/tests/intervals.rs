@@ -118,6 +118,7 @@ fn slow(latency: u64, gc: u64) -> SlowIo {
         delivered_ns: latency,
         scheduled_ns: 0,
         parts: Some(parts),
+        guest: None,
     }
 }
 

@@ -32,11 +32,13 @@ mod faults;
 mod files;
 mod flash_page;
 mod folder;
+mod guest_ios;
 mod inputs;
 mod ios;
 mod jobs;
 mod jobs_page;
 pub mod junit;
+mod late;
 mod latency;
 mod networks_page;
 pub mod page;
@@ -48,6 +50,7 @@ pub mod published_vs_measured;
 mod repeat;
 mod results_writer;
 mod run_page;
+mod sample_file;
 mod shared_page;
 mod slowest;
 mod spans;
@@ -68,6 +71,7 @@ pub use commands::{ToldCommand, ToldCommands};
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
 pub use folder::{folder_of, ResultsFolder, LIST_FILE};
+pub use guest_ios::GuestTimes;
 pub use inputs::keep_inputs;
 pub use ios::{Ios, IosAsCsv, KeptIos};
 pub use jobs::JobSummary;
@@ -76,6 +80,7 @@ pub use profile::Symbols;
 pub use provenance::section as provenance;
 pub use repeat::{InputFile, Repeat};
 pub use results_writer::ResultsWriter;
+pub use sample_file::{KeptSample, KeptSamples};
 pub use slowest::{SlowIo, Waits};
 pub use spans::KeptSpans;
 pub use summary::{
@@ -96,8 +101,12 @@ pub const IOS_FILES: [&str; 3] = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FIL
 pub const FAULTS_FILE: &str = "faults.parquet";
 /// Name of the file of what processors, flash drives and schedulers did when, by column.
 pub const TIMELINE_FILE: &str = "timeline.parquet";
+/// Name of the file of the time of I/Os in the guest's kernel, by column.
+pub const GUEST_IOS_FILE: &str = "guest-ios.parquet";
 /// Name of the file of stacks in which processors were, with how many samples each has.
 pub const PROFILE_FILE: &str = "profile.folded";
+/// Name of the file of the samples of a profile, with their times, by column.
+pub const SAMPLES_FILE: &str = "profile.parquet";
 /// Name of the file of what machines of a cluster said and sent, and what befell them, by column.
 pub const CLUSTER_FILE: &str = "cluster.parquet";
 /// Name of the file with the run's figures.

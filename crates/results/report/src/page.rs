@@ -4,6 +4,7 @@
 
 mod described;
 mod head;
+mod io_times;
 mod resolution;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::table::Table;
 use crate::ReportError;
 
 pub use head::Head;
+pub use io_times::IoTimes;
 pub use resolution::{thinned, Resolution, MAX_PAGE_SIZE};
 
 /// Scripts that make plots interactive, in one scope together. Without them plots can still be
@@ -64,6 +66,8 @@ pub enum Block {
     Terms(Vec<(String, String)>),
     /// A flame graph.
     Flame(Flame),
+    /// Where the time of single I/Os went, folded.
+    Ios(Vec<IoTimes>),
 }
 
 /// Samples as a tree of calls by stretches of time, for `flame.js`: `names`; `nodes`, each with its
@@ -220,6 +224,7 @@ impl Block {
                 table.to_html(out);
             }
             Self::Plots(drawn) => plots(out, drawn),
+            Self::Ios(ios) => io_times::to_html(ios, out),
             Self::Flame(Flame(data)) => out.push_str(&format!(
                 "<div class=\"flame\" data-flame=\"{}\"></div>\n",
                 escape(&data.to_string())

@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use parquet::data_type::ByteArray;
 use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
-use stasis_run_events::Sample;
+use stasis_run_events::{Sample, MAX_NAMES, NAMED};
 
+use crate::late::Late;
 use crate::page::{Block, Flame, Resolution, Section};
+use crate::sample_file::{KeptSamples, SampleFile};
 use crate::table::{Column, Table};
-use crate::units;
+use crate::{units, ReportError};
 
-/// Addresses of the kernel, and of its modules, which have no names here (Linux,
+/// Addresses of the kernel, and of its modules, whose functions have no names here (Linux,
 /// Documentation/arch/x86/x86_64/mm.rst).
 const KERNEL: u64 = 1 << 63;
 const MODULES: u64 = 0xffff_ffff_c000_0000;
@@ -33,7 +36,7 @@ impl Symbols {
     }
 
     /// The function of an instruction.
-    fn name(&self, address: u64) -> &str {
+    pub(crate) fn name(&self, address: u64) -> &str {
         if address < KERNEL {
             return "[program]";
         }
@@ -59,6 +62,8 @@ struct Node {
 pub(crate) struct Profile {
     symbols: Symbols,
     interval: Nanos,
+    /// Of programs and modules, by their numbers.
+    given: Vec<String>,
     names: Vec<String>,
     name_of: HashMap<String, u32>,
     nodes: Vec<Node>,
@@ -70,6 +75,8 @@ pub(crate) struct Profile {
     begin: Option<Nanos>,
     stretch: Nanos,
     stretches: Vec<BTreeMap<u32, u64>>,
+    /// Samples of each node at times that have something in common, which is the name.
+    views: Vec<(String, BTreeMap<u32, u64>)>,
 }
 
 impl Profile {
@@ -78,6 +85,7 @@ impl Profile {
         let mut profile = Self {
             symbols,
             interval,
+            given: Vec::new(),
             names: Vec::new(),
             name_of: HashMap::new(),
             nodes: Vec::new(),
@@ -87,6 +95,7 @@ impl Profile {
             begin: None,
             stretch: interval.max(1),
             stretches: Vec::new(),
+            views: Vec::new(),
         };
         for (number, processor) in (0..).zip(processors) {
             let name = profile.word(processor);
@@ -106,9 +115,20 @@ impl Profile {
         number
     }
 
+    /// Further names of programs and modules.
+    pub(crate) fn add_names(&mut self, names: Vec<String>) {
+        self.given.extend(names);
+    }
+
     fn call(&mut self, parent: u32, address: u64) -> u32 {
-        let name = self.symbols.name(address).to_owned();
+        let given = address.checked_sub(NAMED).filter(|number| *number < MAX_NAMES);
+        let given = given.and_then(|number| self.given.get(number as usize));
+        let name = given.map_or_else(|| self.symbols.name(address), String::as_str).to_owned();
         let name = self.word(&name);
+        self.child(parent, name)
+    }
+
+    fn child(&mut self, parent: u32, name: u32) -> u32 {
         let next = self.nodes.len() as u32;
         let node = *self.node_of.entry((parent, name)).or_insert(next);
         if node == next {
@@ -118,17 +138,32 @@ impl Profile {
         node
     }
 
-    /// Takes a sample.
-    pub(crate) fn record(&mut self, sample: &Sample) {
+    /// Takes a sample, and writes it into a file.
+    pub(crate) fn keep(
+        &mut self,
+        sample: &Sample,
+        file: &mut SampleFile,
+    ) -> Result<(), ReportError> {
+        let node = self.record(sample);
+        let Some(processor) = self.names.get(usize::from(sample.processor)) else { return Ok(()) };
+        let path = node.map(|node| self.path(node)).unwrap_or_default();
+        // Without the processor, which is the outermost.
+        let stack: Vec<&str> = path.into_iter().rev().skip(1).collect();
+        let processor = ByteArray::from(processor.as_str());
+        file.row(sample.at, &processor, sample.count, &ByteArray::from(stack.join(";").as_str()))
+    }
+
+    /// Takes a sample; the call that it was in, unless its processor was idle.
+    fn record(&mut self, sample: &Sample) -> Option<u32> {
         let count = u64::from(sample.count);
         let begin = *self.begin.get_or_insert(sample.at);
         if sample.frames.is_empty() {
             self.idle += count;
-            return;
+            return None;
         }
         let mut node = u32::from(sample.processor);
         if node as usize >= self.nodes.len() {
-            return;
+            return None;
         }
         for &frame in sample.frames.iter().rev() {
             node = self.call(node, frame);
@@ -145,6 +180,43 @@ impl Profile {
             self.stretches.resize_with(place + 1, BTreeMap::new);
         }
         *self.stretches[place].entry(node).or_default() += count;
+        Some(node)
+    }
+
+    /// Adds a view of the samples while I/Os were late, for each of `late`.
+    pub(crate) fn add_views(
+        &mut self,
+        mut samples: KeptSamples,
+        late: Vec<Late>,
+    ) -> Result<(), ReportError> {
+        let mut views = vec![BTreeMap::new(); late.len()];
+        while let Some(sample) = samples.next_sample()? {
+            let Some(&processor) = self.name_of.get(&sample.processor) else { continue };
+            if sample.stack.is_empty() {
+                continue;
+            }
+            let times = (0..sample.count).map(|number| {
+                sample.at.saturating_add(sample.interval.saturating_mul(number.into()))
+            });
+            let times: Vec<Nanos> = times.collect();
+            let mut node = None;
+            for (late, view) in late.iter().zip(&mut views) {
+                let count = times.iter().filter(|&&at| late.holds(at)).count() as u64;
+                if count == 0 {
+                    continue;
+                }
+                let node = *node.get_or_insert_with(|| {
+                    sample.stack.split(';').fold(processor, |node, name| {
+                        let name = self.word(name);
+                        self.child(node, name)
+                    })
+                });
+                *view.entry(node).or_default() += count;
+            }
+        }
+        let named = late.into_iter().zip(views).map(|(late, view)| (late.name, view));
+        self.views = named.filter(|(_, view)| !view.is_empty()).collect();
+        Ok(())
     }
 
     /// The stacks with their numbers of samples, as `flamegraph.pl` and others read them: names from
@@ -221,8 +293,8 @@ impl Profile {
         };
         let text = format!(
             "{} samples, one of each processor every {} of virtual time; it was idle in {} of them, \
-             which are left out below. Programs and modules of the kernel are one frame each. \
-             profile.folded has the stacks for other tools.",
+             which are left out below. Programs and modules of the kernel are one frame each, in \
+             brackets. profile.folded has the stacks for other tools, profile.parquet each sample.",
             units::count(busy + idle),
             units::duration(self.interval as f64),
             share(idle, busy + idle),
@@ -285,6 +357,7 @@ impl Profile {
             all.into_iter().flat_map(|(node, count)| [node as u64, count]).collect::<Vec<_>>()
         };
         let stretches: Vec<_> = joined(&self.stretches, step).iter().map(count).collect();
+        let view = |(name, samples): &(String, BTreeMap<u32, u64>)| json!({"name": name, "counts": count(samples)});
         let data = json!({
             "names": names,
             "nodes": drawn,
@@ -292,6 +365,7 @@ impl Profile {
             "stretch": self.stretch.saturating_mul(step as u64),
             "interval": self.interval,
             "counts": stretches,
+            "views": self.views.iter().map(view).collect::<Vec<_>>(),
         });
         Flame(data)
     }
@@ -341,6 +415,47 @@ mod tests {
         assert_eq!(profile.hottest()[0], ("a", 2, 2));
         let page = format!("{:?}", profile.section(500, Resolution::default()));
         assert!(page.contains("63.6 %"), "{page}");
+    }
+
+    /// Programs and modules have the names that come before them.
+    #[test]
+    fn given_names_are_frames() {
+        let mut profile = profile();
+        profile.add_names(vec!["[fio]".into()]);
+        profile.add_names(vec!["[xfs]".into()]);
+        profile.record(&sample(1000, 0, &[NAMED + 1, CODE + 256, NAMED]));
+        profile.record(&sample(1100, 0, &[NAMED + 2]));
+        assert_eq!(profile.folded(), "vCPU 0;[fio];b;[xfs] 1\nvCPU 0;[kernel] 1\n");
+    }
+
+    /// Samples while I/Os are late are those of these times, and of busy processors.
+    #[test]
+    fn a_view_has_the_samples_of_its_times() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(crate::SAMPLES_FILE);
+        let mut file = SampleFile::create(path, 100).unwrap();
+        let mut profile = profile();
+        for one in [
+            sample(1000, 0, &[CODE + 5, CODE + 256]),
+            Sample { count: 4, ..sample(1100, 0, &[CODE + 5]) },
+            Sample { count: 9, ..sample(1000, 1, &[]) },
+            sample(2000, 1, &[CODE + 512]),
+        ] {
+            profile.keep(&one, &mut file).unwrap();
+        }
+        file.finish(&crate::ios::Footer::new()).unwrap();
+        let samples = || KeptSamples::open(folder.path()).unwrap().unwrap();
+        let late = |times: &[(u64, u64)]| Late { name: "late".into(), times: times.to_vec() };
+        profile.add_views(samples(), vec![late(&[(1000, 1201)]), late(&[(5000, 6000)])]).unwrap();
+        let [(_, view)] = &profile.views[..] else { panic!("{:?}", profile.views) };
+        let told: BTreeMap<String, u64> =
+            view.iter().map(|(node, count)| (profile.path(*node).join("<"), *count)).collect();
+        let expected = [("a<b<vCPU 0".to_owned(), 1), ("a<vCPU 0".to_owned(), 2)];
+        assert_eq!(told, BTreeMap::from(expected));
+        let Flame(data) = profile.flame(0, Resolution::default());
+        assert_eq!(data["views"][0]["name"], "late");
+        let drawn = data["views"][0]["counts"].as_array().unwrap();
+        assert_eq!(drawn.iter().skip(1).step_by(2).map(|n| n.as_u64().unwrap()).sum::<u64>(), 3);
     }
 
     proptest! {

@@ -9,22 +9,24 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord, Sample};
+use stasis_run_events::{FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
 
 use crate::cluster::Cluster;
 use crate::distribution::EXACT_BOUND;
 use crate::faults::FaultFile;
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
+use crate::guest_ios::{self, GuestIoFile};
 use crate::ios::{Footer, Ios, Rows};
 use crate::jobs::Jobs;
 use crate::page::{self, Page};
 use crate::pcapng::PacketFile;
 use crate::profile::{Profile, Symbols};
+use crate::sample_file::{KeptSamples, SampleFile};
 use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
 use crate::summary::Summary;
-use crate::{run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
+use crate::{late, run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 
 /// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
 /// next.
@@ -54,6 +56,10 @@ pub struct ResultsWriter {
     cluster: Option<Cluster>,
     /// `None` where processors are not sampled.
     profile: Option<Profile>,
+    /// Likewise.
+    samples: Option<SampleFile>,
+    /// `None` where the time of I/Os in the guest is not kept.
+    guest_ios: Option<GuestIoFile>,
 }
 
 impl std::fmt::Debug for ResultsWriter {
@@ -127,6 +133,8 @@ impl ResultsWriter {
             faults: None,
             cluster: None,
             profile: None,
+            samples: None,
+            guest_ios: None,
         };
         for drive in drives {
             writer.add_drive(drive);
@@ -303,11 +311,11 @@ impl ResultsWriter {
         Ok(())
     }
 
-    /// Keeps a profile as well, in [`crate::PROFILE_FILE`], of processors of these names that are
+    /// Keeps a profile as well, in [`crate::PROFILE_FILE`] and [`crate::SAMPLES_FILE`], of processors of these names that are
     /// sampled at an interval (ns).
     ///
     /// # Errors
-    /// Where the folder has a file of that name that is not a run's.
+    /// Where the folder has a file of that name that is not a run's, or it cannot be written.
     pub fn keep_profile(
         &mut self,
         symbols: Symbols,
@@ -315,15 +323,52 @@ impl ResultsWriter {
         processors: &[String],
     ) -> Result<(), ReportError> {
         self.folder.file(crate::PROFILE_FILE)?;
+        let path = self.folder.file(crate::SAMPLES_FILE)?;
+        self.samples = Some(SampleFile::create(path, interval)?);
         self.profile = Some(Profile::new(symbols, interval, processors));
         Ok(())
     }
 
     /// Takes samples of processors.
-    pub fn record_samples(&mut self, samples: &[Sample]) {
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn record_samples(&mut self, samples: &[Sample]) -> Result<(), ReportError> {
+        let (Some(profile), Some(file)) = (&mut self.profile, &mut self.samples) else {
+            return Ok(());
+        };
+        samples.iter().try_for_each(|sample| profile.keep(sample, file))
+    }
+
+    /// Takes further names of programs and modules in samples that follow.
+    pub fn add_sample_names(&mut self, names: Vec<String>) {
         if let Some(profile) = &mut self.profile {
-            samples.iter().for_each(|sample| profile.record(sample));
+            profile.add_names(names);
         }
+    }
+
+    /// Keeps the time of I/Os in the guest as well, in [`crate::GUEST_IOS_FILE`]; `symbols` are its
+    /// kernel's.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn keep_guest_ios(&mut self, symbols: Symbols) -> Result<(), ReportError> {
+        let path = self.folder.file(crate::GUEST_IOS_FILE)?;
+        self.guest_ios = Some(GuestIoFile::create(path, symbols)?);
+        Ok(())
+    }
+
+    /// Takes the time of I/Os in the guest.
+    ///
+    /// # Errors
+    /// Where the file cannot be written, or one names a drive that is not there.
+    pub fn record_guest_ios(&mut self, ios: &[GuestIo]) -> Result<(), ReportError> {
+        let Some(file) = &mut self.guest_ios else { return Ok(()) };
+        let drives = &self.drives;
+        ios.iter().try_for_each(|io| match drives.get(usize::from(io.drive)) {
+            Some(drive) => file.row(&drive.drive.name, io),
+            None => Err(ReportError::NoSuchDrive { index: io.drive, drives: drives.len() }),
+        })
     }
 
     /// More tracks, which spans name by their place among all.
@@ -353,7 +398,10 @@ impl ResultsWriter {
         let faults = self.faults.take().map_or(Ok(()), |file| file.finish(&footer).map(drop));
         let cluster = self.cluster.as_mut().map_or(Ok(()), |file| file.finish_file(&footer));
         let spans = self.spans.take().map_or(Ok(()), |file| file.abandon(&footer));
-        rows.and(faults).and(cluster).and(spans)
+        let samples = self.samples.take().map_or(Ok(()), |file| file.finish(&footer));
+        let guest = self.guest_ios.take();
+        let guest = guest.map_or(Ok(()), |file| file.finish(&footer).map(drop));
+        rows.and(faults).and(cluster).and(spans).and(samples).and(guest)
     }
 
     /// Writes `summary.json` and `report.html`, and returns the summary.
@@ -385,6 +433,13 @@ impl ResultsWriter {
         if let Some(cluster) = &mut self.cluster {
             cluster.finish_file(&footer)?;
         }
+        if let Some(samples) = self.samples.take() {
+            samples.finish(&footer)?;
+        }
+        let guest_ios = match self.guest_ios.take() {
+            Some(file) => Some(file.finish(&footer)?),
+            None => None,
+        };
         let timeline = match self.spans.take() {
             Some(spans) => Some(spans.finish(footer, outcome)?),
             None => None,
@@ -398,10 +453,17 @@ impl ResultsWriter {
         if let Some(Ok(faults)) = faults.map(serde_json::to_value) {
             summary.extra.insert("faults".into(), faults);
         }
+        if let Some(count) = guest_ios {
+            summary.extra.insert("guest_ios".into(), count.into());
+            guest_ios::join(self.folder.path(), &mut summary.drives)?;
+        }
         if let Some(timeline) = timeline {
             summary.extra.insert("timeline".into(), timeline);
         }
-        if let Some(profile) = &self.profile {
+        if let Some(profile) = &mut self.profile {
+            if let Some(samples) = KeptSamples::open(self.folder.path())? {
+                profile.add_views(samples, late::of(self.folder.path(), &summary)?)?;
+            }
             let path = self.folder.path().join(crate::PROFILE_FILE);
             write_whole(&path, profile.folded().as_bytes())?;
             summary.extra.insert("profile".into(), profile.summary());

@@ -9,6 +9,8 @@ use stasis_block::Operation;
 use stasis_run_events::{IoRecord, BLOCK};
 
 use crate::commands::ToldCommand;
+use crate::guest_ios::GuestTimes;
+use crate::page::IoTimes;
 use crate::table::{Column, Table};
 use crate::units;
 
@@ -36,6 +38,9 @@ pub struct SlowIo {
     /// Where its time in the model went (ns), where the model tells.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parts: Option<Parts<Nanos>>,
+    /// Its time in the guest, where that is kept.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub guest: Option<GuestTimes>,
 }
 
 impl SlowIo {
@@ -57,6 +62,7 @@ impl SlowIo {
             delivered_ns: delivered,
             scheduled_ns: 0,
             parts: None,
+            guest: None,
         }
     }
 
@@ -90,6 +96,27 @@ impl SlowIo {
         }
         all.push(("late", self.delivered_ns.saturating_sub(self.target_ns)));
         all
+    }
+}
+
+impl SlowIo {
+    /// Each part of its time from its system call to its thread, in the order of time where that is
+    /// known, with its name; together they are [`Self::whole`].
+    pub fn timeline(&self) -> Vec<(&'static str, Nanos)> {
+        let Some(guest) = &self.guest else { return self.named() };
+        let [submission, after @ ..] = guest.parts();
+        let mut all = vec![submission];
+        all.extend(self.named());
+        all.extend(after);
+        all
+    }
+
+    /// From its system call until its thread runs again, as far as that is known (ns).
+    pub fn whole(&self) -> Nanos {
+        match &self.guest {
+            Some(guest) => guest.ended().saturating_sub(guest.begun_ns),
+            None => self.latency(),
+        }
     }
 }
 
@@ -218,6 +245,45 @@ pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -
     (format!("The slowest I/Os of each operation, and where their time went.{of}"), table)
 }
 
+/// The same I/Os, each with the parts of its time; those that are alike are one.
+pub(crate) fn times(
+    ios: &[SlowIo],
+    since: impl Fn(Nanos) -> f64,
+    most: usize,
+    drive: &str,
+) -> Vec<IoTimes> {
+    let mut all = Vec::new();
+    for operation in Operation::ALL {
+        let of = ios.iter().filter(|io| io.operation == operation).take(most);
+        let of: Vec<&SlowIo> = of.collect();
+        let alike = |a: &&SlowIo, b: &&SlowIo| {
+            (a.latency(), a.bytes, a.timeline()) == (b.latency(), b.bytes, b.timeline())
+        };
+        for same in of.chunk_by(|a, b| alike(a, b)) {
+            let (io, order) = (same[0], same[0].order);
+            let who = io.guest.as_ref().map(|guest| {
+                let whole = units::duration(io.whole() as f64);
+                format!("With its time in the guest, {whole}: {}. ", guest.who())
+            });
+            all.push(IoTimes {
+                orders: same.iter().map(|io| io.order).collect(),
+                title: format!(
+                    "{} {order}: {}, ended at {}",
+                    io.operation.name(),
+                    units::duration(io.latency() as f64),
+                    units::duration(since(io.delivered_ns).max(0.0))
+                ),
+                parts: io.timeline(),
+                note: format!(
+                    "{}stasis why RESULTS {drive}:{order} tells what was before it.",
+                    who.unwrap_or_default()
+                ),
+            });
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use stasis_block::inside::ImageCounters;
@@ -311,5 +377,33 @@ mod tests {
         let (_, few) = super::table(&ios, |at| at as f64, 1);
         assert_eq!(few.rows.len(), 2);
         assert_eq!(Waits::of(&ios, Operation::Flush), None);
+    }
+
+    /// The time in the guest lies around the I/O's, and all parts together are the whole.
+    #[test]
+    fn parts_with_the_guests_are_the_whole() {
+        let own = io(3, 7);
+        let guest = GuestTimes {
+            submitter: "system-call".into(),
+            thread: "fio".into(),
+            begun_ns: own.submit_ns - 40,
+            rung_ns: own.submit_ns,
+            delivered_ns: own.delivered_ns,
+            interrupted_ns: own.delivered_ns + 3,
+            woken_ns: Some(own.delivered_ns + 10),
+            ran_ns: None,
+            stack: "[program];__x64_sys_pwrite64".into(),
+        };
+        let whole = SlowIo { guest: Some(guest), ..own.clone() };
+        assert_eq!(whole.whole(), 40 + own.latency() + 10);
+        let parts = whole.timeline();
+        assert_eq!(parts.iter().map(|(_, time)| time).sum::<Nanos>(), whole.whole());
+        assert_eq!(parts[0], ("submission in the guest", 40));
+        assert_eq!(own.timeline(), own.named());
+        let times = times(&[whole, own], |at| at as f64, 9, "disk");
+        assert_eq!(times.len(), 2);
+        assert_eq!(times[0].orders, [3]);
+        assert!(times[0].note.contains("fio (pwrite64)"), "{}", times[0].note);
+        assert!(times[1].note.starts_with("stasis why RESULTS disk:3"), "{}", times[1].note);
     }
 }

@@ -39,6 +39,23 @@ pub struct Before {
     pub block: u32,
     /// For how long it kept this one waiting (ns).
     pub time: Nanos,
+    /// The block whose emptying it was part of.
+    pub emptied: Option<u32>,
+    /// The I/Os that ended with it, by their numbers.
+    pub ended: Vec<u64>,
+}
+
+impl Before {
+    /// For whom it was, in words.
+    fn whose(&self) -> String {
+        let orders: Vec<String> = self.ended.iter().map(u64::to_string).collect();
+        match (self.emptied, orders.len()) {
+            (Some(block), _) => format!("the collection of block {block}"),
+            (None, 0) => whose(self.cause).to_owned(),
+            (None, 1) => format!("{}: I/O {}", whose(self.cause), orders[0]),
+            _ => format!("{}: I/Os {}", whose(self.cause), orders.join(", ")),
+        }
+    }
 }
 
 /// The operation whose end completed an I/O.
@@ -60,6 +77,14 @@ pub struct Waited {
     pub before: Vec<Before>,
     /// Blocks of its plane that were emptied meanwhile, with the times (ns).
     pub collections: Vec<(u32, Nanos, Nanos)>,
+}
+
+/// A LUN, and its plane; none where its planes work in lockstep.
+type Place = (Option<u32>, Option<u32>);
+
+/// Whether a plane is one of a place's: planes in lockstep are one.
+fn is_within(place: Place, plane: Place) -> bool {
+    place.0 == plane.0 && (place.1.is_none() || place == plane)
 }
 
 /// A part of the drive for which an operation waits for some time.
@@ -94,14 +119,21 @@ impl Waited {
         let plane = plane.map(|(track, _)| (track.lun, track.plane));
         let waits = waits(&own, since);
         let (mut before, mut collections) = (BTreeMap::<(u32, u64), Before>::new(), Vec::new());
+        // Of collections and of housekeeping's operations the place and the times.
+        let (mut emptied, mut places) = (Vec::new(), BTreeMap::<u64, (Place, Nanos)>::new());
         let Some(mut spans) = KeptSpans::open(folder)? else { return Ok(None) };
         while let Some((track, span)) = spans.next_span()? {
             let its = track.owner == drive && track.kind == TrackKind::Collection;
+            if its {
+                emptied.push(((track.lun, track.plane), span.block, (span.begin, span.end)));
+            }
+            let housekeeps = span.cause == Cause::Housekeeping && span.end > since;
+            if track.owner == drive && track.kind == TrackKind::Nand && housekeeps {
+                places.entry(span.number).or_insert(((track.lun, track.plane), span.begin));
+            }
             if its && span.begin < end && span.end > since {
                 let of = (track.lun, track.plane);
-                // Planes in lockstep are one.
-                if plane.is_some_and(|plane| plane.0 == of.0 && (plane.1.is_none() || plane == of))
-                {
+                if plane.is_some_and(|plane| is_within(plane, of)) {
                     collections.push((span.block, span.begin, span.end));
                 }
             }
@@ -121,9 +153,21 @@ impl Waited {
                     cause: span.cause,
                     block: span.block,
                     time: 0,
+                    emptied: None,
+                    ended: Vec::new(),
                 });
                 one.time += time;
             }
+        }
+        for one in before.values_mut() {
+            let Some(&(place, begin)) = places.get(&one.number) else { continue };
+            // An operation ends with its collection at the latest.
+            let its = |&&(of, _, (from, to)): &&(Place, u32, (Nanos, Nanos))| {
+                is_within(place, of) && (from..to).contains(&begin)
+            };
+            let mut all = emptied.iter().filter(its).map(|&(_, block, _)| block);
+            // Of several at once it is not known which one's it is.
+            one.emptied = all.next().filter(|_| all.next().is_none());
         }
         let mut before: Vec<_> = before.into_values().collect();
         before.sort_by(|a, b| b.time.cmp(&a.time).then(a.number.cmp(&b.number)));
@@ -174,7 +218,7 @@ impl Waited {
             table.push(vec![
                 one.track.clone(),
                 one.what.name().to_owned(),
-                whose(one.cause).to_owned(),
+                one.whose(),
                 one.block.to_string(),
                 time(one.time),
             ]);

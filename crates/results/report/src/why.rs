@@ -1,6 +1,6 @@
 //! Why an I/O took as long as it did: its own times, and what its drive did meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use stasis_block::clock::Nanos;
@@ -8,7 +8,8 @@ use stasis_block::timeline::{Cause, TrackKind, What};
 use stasis_block::Operation;
 use stasis_run_events::{IoRecord, BLOCK};
 
-use crate::commands::{ToldCommand, ToldCommands};
+use crate::commands::{Collector, ToldCommand, ToldCommands};
+use crate::guest_ios::{self, GuestTimes};
 use crate::slowest::SlowIo;
 use crate::table::{printable, Column, Table};
 pub use crate::waited::{Before, OperationStep, Waited};
@@ -61,8 +62,14 @@ pub struct Why {
     pub drive: String,
     /// The I/O.
     pub io: IoRecord,
-    /// Where its time went, with names; together they are its latency.
+    /// Where its time went, with names; together they are its whole time.
     pub parts: Vec<(&'static str, Nanos)>,
+    /// From its system call until its thread ran again, where that is kept; else its latency (ns).
+    pub whole: Nanos,
+    /// Its time in the guest, where that is kept.
+    pub guest: Option<GuestTimes>,
+    /// Whether the run has kept that of any I/O.
+    pub has_guest: bool,
     /// Whether the results have the parts of its time in the model.
     pub told: bool,
     /// Whether the model tells parts at all.
@@ -106,19 +113,30 @@ impl Why {
             Summary::beside(folder).map(|summary| slowest(summary, &drive)).unwrap_or_default();
         let command = command(folder, &drive, &io)?;
         let slow = slowest.iter().find(|slow| slow.order == io.order).cloned();
-        let slow_io = match (&command, slow) {
+        let mut slow_io = match (&command, slow) {
             (None, Some(slow)) => slow,
             (command, _) => SlowIo::told(&io, command.as_ref().map(|(_, command)| command)),
         };
-        let operation = match &command {
+        let of_guest = guest_ios::read(folder_of(folder), |name, order| {
+            (name, order) == (drive.as_str(), io.order)
+        })?;
+        let has_guest = of_guest.is_some();
+        slow_io.guest = of_guest.and_then(|mut all| all.pop_first()).map(|(_, times)| times);
+        let mut operation = match &command {
             Some((owner, ToldCommand { after: Some((number, _)), begin, .. })) => {
                 Waited::of(folder_of(folder), owner, *number, *begin)?
             }
             _ => None,
         };
+        if let (Some(operation), Some((owner, _))) = (&mut operation, &command) {
+            link(folder, owner, &drive, operation)?;
+        }
         Ok(Self {
-            parts: slow_io.named().into_iter().filter(|(_, time)| *time > 0).collect(),
+            parts: slow_io.timeline().into_iter().filter(|(_, time)| *time > 0).collect(),
+            whole: slow_io.whole(),
             told: slow_io.parts.is_some(),
+            guest: slow_io.guest,
+            has_guest,
             tells: slowest.iter().any(|slow| slow.parts.is_some()),
             operation,
             ahead: ahead.into_values().collect(),
@@ -140,7 +158,7 @@ impl Why {
         };
         let boot = if io.boot { ", of the guest's boot" } else { "" };
         let mut text = format!(
-            "{}{range}, drive {}, order {}{boot}\n{} from {} ns to {} ns\n\n",
+            "{}{range}, drive {}, order {}{boot}\n{} from {} ns to {} ns\n",
             io.operation.name(),
             printable(drive),
             io.order,
@@ -148,13 +166,15 @@ impl Why {
             io.submit,
             io.delivered
         );
+        text.push_str(&self.in_guest());
+        text.push('\n');
         let mut table = Table::new(vec![
             Column::left("where its time went"),
             Column::right("time"),
             Column::right("share"),
         ]);
         for (name, part) in &self.parts {
-            let share = 100.0 * *part as f64 / latency.max(1) as f64;
+            let share = 100.0 * *part as f64 / self.whole.max(1) as f64;
             table.push(vec![
                 (*name).to_owned(),
                 time(*part),
@@ -180,6 +200,39 @@ impl Why {
             Some(all) if all.is_empty() => text.push_str("The timeline has nothing of it.\n"),
             Some(all) => text.push_str(&activities(all)),
         }
+        text
+    }
+
+    /// Its time in the guest, in words.
+    fn in_guest(&self) -> String {
+        let time = |ns: Nanos| units::duration(ns as f64);
+        let Some(guest) = &self.guest else {
+            return match self.has_guest {
+                true => {
+                    "Its time in the guest is not known: no doorbell of the command's was for it.\n"
+                        .to_owned()
+                }
+                false => String::new(),
+            };
+        };
+        let begin = match guest.submitter.as_str() {
+            "system-call" => "from the system call",
+            "kernel-thread" => "from when that began to run",
+            _ => "from the doorbell",
+        };
+        let end = match (guest.woken_ns, guest.ran_ns) {
+            (None, None) => "to the interrupt",
+            (Some(_), None) => "until its thread was woken",
+            _ => "until its thread ran again",
+        };
+        let (from, to) = (guest.begun_ns, guest.ended());
+        let took = time(self.whole);
+        let mut text = format!(
+            "Of {}: {took} {begin} {end}, from {from} ns to {to} ns\n",
+            printable(&guest.who())
+        );
+        let calls: Vec<&str> = guest.stack.split(';').filter(|name| *name != "[program]").collect();
+        text.push_str(&wrapped(&format!("Submitted by: {}", printable(&calls.join(" > ")))));
         text
     }
 
@@ -211,6 +264,28 @@ impl Why {
         }
         text
     }
+}
+
+/// A text in lines of at most 100 characters, cut at spaces; those after the first are indented.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split(' ') {
+        match length {
+            0 => {}
+            _ if length + 1 + word.len() > 100 => {
+                lines.push_str("\n  ");
+                length = 2;
+            }
+            _ => {
+                lines.push(' ');
+                length += 1;
+            }
+        }
+        lines.push_str(word);
+        length += word.len();
+    }
+    lines + "\n"
 }
 
 /// For whom a drive works, in words.
@@ -268,12 +343,55 @@ fn command(
     Ok(None)
 }
 
+/// Tells of the operations before one which I/Os ended with them, where the drive of the name `owner`
+/// is the I/Os' own.
+fn link(
+    folder: &Path,
+    owner: &str,
+    drive: &str,
+    operation: &mut Waited,
+) -> Result<(), ReportError> {
+    if owner != drive || operation.before.is_empty() {
+        return Ok(());
+    }
+    let numbers: BTreeSet<u64> = operation.before.iter().map(|one| one.number).collect();
+    let of_them = |after: Option<(u64, Cause)>| after.is_some_and(|(of, _)| numbers.contains(&of));
+    // Those alike are told apart by their place among all.
+    let mut keys = BTreeSet::new();
+    let kept = folder_of(folder);
+    let Some(mut spans) = KeptSpans::open(kept)? else { return Ok(()) };
+    let mut collector = Collector::default();
+    let mut note = |command: ToldCommand| {
+        if of_them(command.after) {
+            keys.insert((command.end, command.bytes));
+        }
+    };
+    while let Some((track, span)) = spans.next_span()? {
+        if track.kind == TrackKind::Command && track.owner == owner {
+            collector.take(&span).into_iter().for_each(&mut note);
+        }
+    }
+    collector.rest().for_each(note);
+    let alike = |command: &ToldCommand| keys.contains(&(command.end, command.bytes));
+    let Some(mut told) = ToldCommands::read_those(kept, alike)? else { return Ok(()) };
+    let mut ios = KeptIos::open(folder)?;
+    while let Some(io) = ios.next().transpose()? {
+        let is_alike = keys.contains(&(io.target, io.bytes));
+        if ios.drives()[usize::from(io.drive)] != drive || !is_alike {
+            continue;
+        }
+        let after = told.take(drive, &io).and_then(|(_, command)| command.after);
+        let same = |one: &&mut Before| after.is_some_and(|(number, _)| one.number == number);
+        operation.before.iter_mut().filter(same).for_each(|one| one.ended.push(io.order));
+    }
+    Ok(())
+}
+
 fn slowest(summary: Summary, drive: &str) -> Vec<SlowIo> {
     let mut drives = summary.drives.into_iter();
     drives.find(|one| one.described.name == drive).map(|one| one.slowest).unwrap_or_default()
 }
 
-/// The I/O in question, with its drive's name.
 /// When an I/O of the results in `folder` was delivered (ns since the commands began).
 ///
 /// # Errors
@@ -285,6 +403,7 @@ pub fn delivered(folder: &Path, drive: &str, order: u64) -> Result<Nanos, Report
     Ok(io.delivered.saturating_sub(begun.round() as Nanos))
 }
 
+/// The I/O in question, with its drive's name.
 fn find(folder: &Path, which: &Which) -> Result<(String, IoRecord), ReportError> {
     let mut ios = KeptIos::open(folder)?;
     let mut found: Option<IoRecord> = None;

@@ -158,6 +158,12 @@ fn a_reader_points_zooms_hides_and_switches() {
     let labels = used["switched"]["labels"].to_string();
     assert!(labels.contains("Latency (ms)"), "{labels}");
     assert!(used["back"].as_f64().is_some_and(|far| far < FAR), "{}", used["back"]);
+    // A click on one of the slowest opens where its time went, and the keyboard is there.
+    let opened = &seen["opened"];
+    let orders = opened["orders"].as_str().unwrap_or_default().to_owned();
+    assert!(orders.split(' ').any(|one| one == opened["order"].to_string()), "{opened}");
+    assert_eq!(opened["shown"], true, "{opened}");
+    assert!(!opened["parts"].as_array().unwrap().is_empty(), "{opened}");
     let curve = seen["curve"].as_str().unwrap();
     assert!(curve.contains("target min: ") || curve.contains("target p1: "), "{curve}");
     assert!(!seen["bar"].as_str().unwrap_or_default().is_empty(), "{seen:#}");

@@ -39,4 +39,6 @@ pub struct Exported {
     pub spans: u64,
     /// Moments of the machines of a cluster.
     pub moments: u64,
+    /// Samples of busy processors.
+    pub samples: u64,
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::json;
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 use stasis_block::{Command, Health, Operation};
-use stasis_report::{KeptMoments, KeptSpans, ResultsWriter, Summary};
-use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord};
+use stasis_report::{KeptMoments, KeptSamples, KeptSpans, ResultsWriter, Summary, Symbols};
+use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord, Sample, NAMED};
 use stasis_trace_export::{counters, perfetto, ClusterMoments, Counter, Inside};
 
 /// A field of a message: its number, and its value.
@@ -129,7 +129,7 @@ fn each_io_is_a_slice_on_a_track_of_its_own_time() {
     // The second begins within the first, the third after both.
     let ios = vec![vec![io(0, 100, 400), io(1, 200, 300), io(2, 500, 600)]];
     let mut out = Vec::new();
-    let exported = perfetto(&["fast".to_owned()], &ios, &[], None, None, &mut out).unwrap();
+    let exported = perfetto(&["fast".to_owned()], &ios, &[], None, None, None, &mut out).unwrap();
     assert_eq!(exported.ios, 3);
     let trace = read(&out);
     let named = |name: &str| *trace.tracks.iter().find(|(_, track)| track.0 == name).unwrap().0;
@@ -156,7 +156,7 @@ fn what_is_sampled_is_a_counter_wherever_it_changes() {
     };
     let other = Counter { name: "channel 1 in use".into(), values: vec![1.5], ..counter.clone() };
     let mut out = Vec::new();
-    perfetto(&[], &[], &[counter, other], None, None, &mut out).unwrap();
+    perfetto(&[], &[], &[counter, other], None, None, None, &mut out).unwrap();
     let trace = read(&out);
     let parents: Vec<_> = trace.tracks.values().filter(|track| track.1.is_none()).collect();
     assert_eq!(parents, [&("Inside fast".to_owned(), None)], "one process for the group");
@@ -229,7 +229,7 @@ fn what_happened_inside_is_on_tracks_of_its_own() {
         wanted: &|track: &Track| track.owner != "other",
     };
     let mut out = Vec::new();
-    let exported = perfetto(&[], &[], &[], Some(&mut inside), None, &mut out).unwrap();
+    let exported = perfetto(&[], &[], &[], Some(&mut inside), None, None, &mut out).unwrap();
     assert_eq!((exported.ios, exported.spans), (0, 9));
     let trace = read(&out);
     let process = |track: u64| {
@@ -361,10 +361,59 @@ fn a_cluster_has_a_track_for_each_machine_and_a_flow_for_each_message() {
     let kept = KeptMoments::open(folder.path()).unwrap().unwrap();
     let mut cluster = ClusterMoments { kept, from: 0 };
     let mut out = Vec::new();
-    let exported = perfetto(&[], &[], &[], None, Some(&mut cluster), &mut out).unwrap();
+    let exported = perfetto(&[], &[], &[], None, Some(&mut cluster), None, &mut out).unwrap();
     assert_eq!(exported.moments, 4);
     let trace = read(&out);
     let name = |track: u64| trace.tracks[&track].0.as_str();
     let told: Vec<_> = trace.events.iter().map(|event| (name(event.0), event.1, event.2)).collect();
     assert_eq!(told, [("a", 100, 3), ("b", 150, 3), ("b", 170, 3), ("b", 170, 3), ("b", 180, 3)]);
+}
+
+/// A profile's stacks are slices in each other, which end where another stack begins.
+#[test]
+fn samples_are_slices_in_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), Vec::new()).unwrap();
+    let kernel = 1u64 << 63 | 1 << 40;
+    let functions = [(kernel, "a"), (kernel + 16, "b"), (kernel + 32, "c")];
+    let functions = functions.map(|(address, name)| (address, name.to_owned()));
+    writer.keep_profile(Symbols::new(functions.to_vec()), 10, &["vCPU 0".into()]).unwrap();
+    writer.add_sample_names(vec!["[fio]".into()]);
+    let sample =
+        |at, count, frames: &[u64]| Sample { at, processor: 0, count, frames: frames.to_vec() };
+    let samples = [
+        sample(100, 1, &[kernel + 17, kernel + 1, NAMED]),
+        sample(110, 2, &[kernel + 33, kernel + 1, NAMED]),
+        sample(130, 5, &[]),
+        sample(180, 1, &[0x40_0000]),
+    ];
+    writer.record_samples(&samples).unwrap();
+    let outcome = outcome();
+    writer.finish(&outcome, "exact", std::time::Duration::ZERO, serde_json::Map::new()).unwrap();
+    let mut kept = KeptSamples::open(folder.path()).unwrap().unwrap();
+    let mut out = Vec::new();
+    let exported = perfetto(&[], &[], &[], None, None, Some(&mut kept), &mut out).unwrap();
+    assert_eq!(exported.samples, 4);
+    let trace = read(&out);
+    let edges: Vec<_> = trace.events.iter().map(|event| (event.1, event.2)).collect();
+    let (begin, end) = (1, 2);
+    assert_eq!(
+        edges,
+        [
+            (100, begin),
+            (100, begin),
+            (100, begin),
+            (110, end),
+            (110, begin),
+            (130, end),
+            (130, end),
+            (130, end),
+            (180, begin),
+            (190, end)
+        ]
+    );
+    let text = String::from_utf8_lossy(&out).into_owned();
+    for name in ["Functions", "vCPU 0", "[fio]", "[program]"] {
+        assert!(text.contains(name), "{name}");
+    }
 }

@@ -9,8 +9,8 @@ use anyhow::{bail, Context, Result};
 use stasis_block::timeline::{Track, TrackKind};
 use stasis_crash::{LogWrites, TraceReader};
 use stasis_report::{
-    folder_of, keep_inputs, KeptIos, KeptMoments, KeptSpans, Summary, PROFILE_FILE, SUMMARY_FILE,
-    TIMELINE_FILE,
+    folder_of, keep_inputs, KeptIos, KeptMoments, KeptSamples, KeptSpans, Summary, PROFILE_FILE,
+    SUMMARY_FILE, TIMELINE_FILE,
 };
 use stasis_run_events::IoRecord;
 use stasis_trace_export::{
@@ -91,7 +91,12 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
                 0 => String::new(),
                 count => format!(", {count} lines, faults and messages of machines"),
             };
-            eprintln!("{}: {} I/Os{inside}{machines}{left_out}", path.display(), exported.ios);
+            let samples = match exported.samples {
+                0 => String::new(),
+                count => format!(", {count} samples"),
+            };
+            let more = format!("{inside}{machines}{samples}{left_out}");
+            eprintln!("{}: {} I/Os{more}", path.display(), exported.ios);
         }
     };
     if let Some(folder) = blktrace_to {
@@ -237,8 +242,9 @@ fn to_perfetto(
     }
     let mut cluster = KeptMoments::open(folder)?
         .map(|kept| ClusterMoments { kept, from: if arguments.boot { 0 } else { boot } });
-    let (inside, cluster) = (inside.as_mut(), cluster.as_mut());
-    written(from, path, |out| perfetto(drives, ios, &counters, inside, cluster, out))
+    let mut samples = KeptSamples::open(folder)?;
+    let (inside, cluster, samples) = (inside.as_mut(), cluster.as_mut(), samples.as_mut());
+    written(from, path, |out| perfetto(drives, ios, &counters, inside, cluster, samples, out))
 }
 
 /// A drive's name as a file's.

@@ -17,6 +17,7 @@ mod expected;
 mod fabric;
 mod faults;
 mod flash;
+mod guides;
 mod images;
 mod key_value;
 mod measure;

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use stasis_report::{GuestTimes, KeptIos, SlowIo, ToldCommands};
+
 use crate::support::{guest_file, Bench};
 
 /// Samples of each stack.
@@ -58,6 +60,10 @@ fn a_profile_takes_no_time_and_tells_where_it_went() {
     let exported = bench.finish(export);
     let samples: u64 = stacks(&bench, "often").values().sum();
     exported.expect(0).says(&[&format!("often.pb.gz: {samples} samples")]);
+    let export = bench.command(&["export", "often", "--perfetto", "often.perfetto-trace"]);
+    bench.finish(export).expect(0).says(&[&format!(", {samples} samples")]);
+    let page = bench.text("often/report.html");
+    assert!(page.contains("while a") || page.contains("or more (p99)"), "no view of late I/Os");
     // The kernel's stacks reach from the interrupted function to a system call's entry.
     let stacks = stacks(&bench, "often");
     let whole: u64 = stacks.values().sum();
@@ -66,7 +72,7 @@ fn a_profile_takes_no_time_and_tells_where_it_went() {
     };
     let in_calls = of("entry_SYSCALL_64");
     assert!(in_calls * 20 > whole, "{in_calls} of {whole} samples in system calls");
-    assert!(of(";ext4_") > 0 && of(";submit_bio") > 0 && of("[program]") > 0, "{stacks:?}");
+    assert!(of(";ext4_") > 0 && of(";submit_bio") > 0 && of("[fio]") > 0, "{stacks:?}");
 }
 
 /// A program that only computes, and one that only asks the kernel.
@@ -84,11 +90,81 @@ fn shares_are_those_of_known_programs() {
         (part as f64 / whole as f64, whole)
     };
     let loops = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
-    let (computes, samples) = share("computes", loops, "[program]");
+    let (computes, samples) = share("computes", loops, "[sh]");
     assert!(samples > 500 && computes > 0.9, "{computes} of {samples} in the program");
     let zeros = "dd if=/dev/zero of=/dev/null bs=1M count=500 2>/dev/null";
     let (reads, samples) = share("reads", zeros, "read_zero");
     assert!(samples > 500 && reads > 0.8, "{reads} of {samples} in read_zero");
+}
+
+/// The run is the run without, and each I/O's parts are its time from its system call to its thread, to
+/// the nanosecond: of a flash drive with collection, and of one on virtio.
+#[test]
+#[ignore = "measures two runs: make slow-test"]
+fn guest_times_change_nothing_and_are_the_whole() {
+    let bench = Bench::new();
+    let steady = r#"
+engine  = "exact"
+seed    = 7
+command = ["sh", "/root/work.sh"]
+
+[machine]
+vcpus = 2
+
+[guest]
+files = ["work.sh"]
+
+[[drive]]
+name   = "flash"
+model  = { base = "flash-tlc", precondition = "steady" }
+medium = { ram = "64MiB" }
+
+[[drive]]
+name      = "disk"
+model     = "fixed:90us"
+interface = "virtio-blk"
+medium    = { ram = "64MiB" }
+"#;
+    std::fs::write(bench.path("steady.toml"), steady).unwrap();
+    let work = "fio --name=w --filename=/dev/nvme0n1 --rw=randwrite --bs=4k --direct=1 \\
+ --number_ios=600 --fsync=16 --name=r --filename=/dev/vda --rw=randread --bs=4k --direct=1 \\
+ --ioengine=libaio --iodepth=4 --number_ios=300 --output=/results/fio.txt";
+    std::fs::write(bench.path("work.sh"), work).unwrap();
+    for (results, more) in [("plain", &[][..]), ("told", &["--guest-times", "--timeline"][..])] {
+        let words = ["run", "--quiet", "steady.toml", "--ios=csv", "--results", results];
+        bench.finish(bench.command(&[&words[..], more].concat())).expect(0);
+    }
+    for file in ["ios.csv", "fio.txt"] {
+        let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+        assert!(of("plain") == of("told"), "{file} differs with the guest's times");
+    }
+    let folder = bench.path("told");
+    let mut told = ToldCommands::read(&folder).unwrap().expect("it was asked for");
+    let times = GuestTimes::read(&folder).unwrap().expect("it was asked for");
+    let mut ios = KeptIos::open(&folder).unwrap();
+    let (mut whole, mut all, mut collected, mut slept) = (0, 0, 0, 0);
+    while let Some(io) = ios.next().transpose().unwrap() {
+        let drive = ios.drives()[usize::from(io.drive)].clone();
+        let command = told.take(&drive, &io).map(|(_, command)| command);
+        if io.boot {
+            continue;
+        }
+        all += 1;
+        let Some(guest) = times.get(&(drive, io.order)) else { continue };
+        assert_eq!((guest.rung_ns, guest.delivered_ns), (io.submit, io.delivered), "{io:?}");
+        let io = SlowIo { guest: Some(guest.clone()), ..SlowIo::told(&io, command.as_ref()) };
+        let sum: u64 = io.timeline().iter().map(|(_, time)| time).sum();
+        assert_eq!(sum, guest.ended() - guest.begun_ns, "{io:?}");
+        assert_eq!(sum, io.whole(), "{io:?}");
+        whole += 1;
+        slept += u64::from(guest.woken_ns.is_some() && guest.begun_ns < guest.rung_ns);
+        collected += u64::from(io.parts.is_some_and(|parts| parts.gc + parts.buffer_gc > 0));
+    }
+    assert!(all > 900 && whole * 100 >= all * 99, "{whole} of {all} I/Os have their whole time");
+    assert!(slept * 2 > all, "{slept} of {all} threads slept");
+    assert!(collected > 0, "no I/O waited for a collection");
+    let why = bench.finish(bench.command(&["why", "told", "disk:100"]));
+    why.expect(0).says(&["fio", "from the system call until its thread ran again"]);
 }
 
 #[test]
@@ -99,6 +175,8 @@ fn what_cannot_be_sampled_is_told() {
         (&["run", "--profile=often"][..], "--profile: "),
         (&["run", "--profile=1us", "--engine=softkvm"][..], "a profile needs the engine exact"),
         (&["debug", "--profile=1us"][..], "--profile is for `stasis run`"),
+        (&["run", "--guest-times", "--engine=softkvm"][..], "--guest-times needs the engine exact"),
+        (&["debug", "--guest-times"][..], "--guest-times is for `stasis run`"),
     ] {
         let all = [words, &["--quiet", "--results=r", "--", "true"]].concat();
         bench.finish(bench.command(&all)).expect(125).says(&[message]);

@@ -161,6 +161,13 @@ fn the_guides_to_crash_tests_work_by_copy_and_paste() {
     documents(&["guides/file-system", "guides/mount-options", "guides/postgresql"]);
 }
 
+/// Apart: they follow runs closely.
+#[test]
+#[ignore = "takes a minute or two: make slow-test"]
+fn the_guides_to_slow_requests_work_by_copy_and_paste() {
+    documents(&["guides/slow-request", "guides/commit"]);
+}
+
 /// Apart: their guests take a minute each where they are not kept.
 #[test]
 fn the_document_on_functions_works_by_copy_and_paste() {

@@ -64,6 +64,9 @@ pub trait DriveController {
         vec!["one queue of virtio".to_owned()]
     }
 
+    /// The entry of MSI-X that tells the completions of a submission queue's commands, if one does.
+    fn entry_of(&self, queue: u16) -> Option<u16>;
+
     /// When the controller is to be advanced, independently of the drive.
     fn next_event(&self) -> Option<Nanos> {
         None
@@ -173,6 +176,16 @@ impl DriveDevice {
     /// The queues of its controller, for a person who looks: a line each.
     pub fn queues(&self) -> Vec<String> {
         self.controller.queues()
+    }
+
+    /// The drive's index among those of the run.
+    pub fn index(&self) -> u16 {
+        self.drive.properties().index
+    }
+
+    /// The entry of MSI-X that tells the completions of a queue's commands, if one does.
+    pub fn entry_of(&self, queue: u16) -> Option<u16> {
+        self.controller.entry_of(queue)
     }
 
     /// The drive's name.

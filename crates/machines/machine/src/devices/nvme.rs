@@ -195,6 +195,10 @@ impl DriveController for NvmeController {
         self.controllers.iter().flat_map(of).collect()
     }
 
+    fn entry_of(&self, queue: u16) -> Option<u16> {
+        self.controller.queue_pairs().find(|pair| pair.number == queue)?.vector
+    }
+
     /// For interrupts that are held back.
     fn next_event(&self) -> Option<Nanos> {
         self.subsystem.next_deadline()

@@ -81,6 +81,10 @@ impl DriveController for VirtioController {
         self.device.pop_refused()
     }
 
+    fn entry_of(&self, queue: u16) -> Option<u16> {
+        self.device.queue_vector(queue)
+    }
+
     fn complete(&mut self, memory: &GuestMemory, _: &mut dyn Layer, done: Done, io: &mut IoRecord) {
         // Status 1 is the device's for every failed request (VIRTIO_BLK_S_IOERR).
         io.code = io.failed().into();

@@ -147,6 +147,7 @@ impl<'j> Run<'j> {
             networks,
             statistics,
             watch,
+            guest_ios: None,
             typing: Typing::new(config.keyboard),
         };
         let pool = match threads {

@@ -16,6 +16,7 @@ impl Machine {
         timeline: &mut Timeline,
         drive: usize,
     ) -> Result<(), Error> {
+<<<<<<< HEAD
         for path in 0..self.drives[drive].paths() {
             while let Some(vector) = self.drives[drive].pop_interrupt(path) {
                 let function = self.bus.function(self.slots.of_path(drive, path));
@@ -23,6 +24,15 @@ impl Machine {
                 if let Some(message) = message {
                     self.send(timeline, None, message)?;
                 }
+=======
+        while let Some(vector) = self.drives[drive].pop_interrupt() {
+            let message = self.bus.function(drive + 2).msix().and_then(|msix| msix.signal(vector));
+            if let Some(message) = message {
+                if timeline.guest_ios.is_some() {
+                    self.guest_ios_signalled(timeline, (drive, vector), message);
+                }
+                self.send(timeline, None, message)?;
+>>>>>>> e6b45b2b (The time of I/Os in the guest: --guest-times; programs, modules and late I/Os in profiles; slow I/Os open on the page)
             }
         }
         Ok(())
@@ -62,6 +72,9 @@ impl Machine {
         }
         vcpu.inject(vector)?;
         processor.apic.accept(vector);
+        if let Some(ios) = &mut timeline.guest_ios {
+            ios.interrupted((self.number, index), vector, timeline.clock.now_ns());
+        }
         vcpu.request_window(processor.apic.pending().is_some());
         if let Some(called) = processor.called.take() {
             let waited = timeline.clock.now().saturating_sub(called);
@@ -73,6 +86,22 @@ impl Machine {
         Ok(true)
     }
 
+    /// Whether a message from processor `sender` or a device is for processor `index`.
+    pub(super) fn is_for(
+        &self,
+        index: usize,
+        sender: Option<usize>,
+        destination: Destination,
+    ) -> bool {
+        match destination {
+            Destination::Physical(id) => id as usize == index,
+            Destination::Logical(id) => self.processors[index].apic.matches_logical(id),
+            Destination::Oneself => sender == Some(index),
+            Destination::All => true,
+            Destination::Others => sender != Some(index),
+        }
+    }
+
     /// Delivers `message` from processor `sender` or a device.
     pub(super) fn send(
         &mut self,
@@ -82,14 +111,7 @@ impl Machine {
     ) -> Result<(), Error> {
         let now = timeline.clock.now();
         for index in 0..self.processors.len() {
-            let matches = match message.destination {
-                Destination::Physical(id) => id as usize == index,
-                Destination::Logical(id) => self.processors[index].apic.matches_logical(id),
-                Destination::Oneself => sender == Some(index),
-                Destination::All => true,
-                Destination::Others => sender != Some(index),
-            };
-            if !matches {
+            if !self.is_for(index, sender, message.destination) {
                 continue;
             }
             let processor = &mut self.processors[index];

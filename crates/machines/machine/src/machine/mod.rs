@@ -11,6 +11,7 @@ mod debug;
 mod due_faults;
 mod exits;
 mod failures;
+mod guest_io;
 mod interrupts;
 mod limits;
 mod networks;
@@ -295,6 +296,7 @@ impl Machine {
                     }
                 });
                 timeline.triggers.delivered(&timeline.records[before..], now_ns);
+                self.guest_ios_delivered(timeline, index, before, now_ns);
             }
             self.interrupts(timeline, index)?;
         }

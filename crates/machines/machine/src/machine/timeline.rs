@@ -2,6 +2,7 @@
 
 use stasis_run_events::{EventSink, FaultRecord, IoRecord, RunEvent};
 
+use super::guest_io::GuestIos;
 use super::networks::Networks;
 use super::triggers::Triggers;
 use super::typing::Typing;
@@ -41,6 +42,8 @@ pub(super) struct Timeline<'j> {
     pub(super) statistics: Statistics,
     /// Recorder of the events inside the run, if they are recorded.
     pub(super) watch: Option<Box<Watch>>,
+    /// The time of I/Os in the guest, if it is kept.
+    pub(super) guest_ios: Option<Box<GuestIos>>,
     /// Input of the terminal of a guest's command.
     pub(super) typing: Typing,
 }

@@ -196,7 +196,11 @@ impl Rows {
         }
     }
 
+    /// `None` also where an optional column has no value.
     pub(crate) fn long(&self, column: usize, row: usize) -> Option<u64> {
+        if self.levels.get(column)?.get(row) == Some(&0) {
+            return None;
+        }
         match self.values.get(column)? {
             Values::Longs(values) => Some(*values.get(row)? as u64),
             _ => None,

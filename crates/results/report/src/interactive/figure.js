@@ -210,7 +210,10 @@ class Figure {
     const { across, up, any } = this.chosen(event);
     this.drag.box.remove();
     delete this.drag;
-    if (!any) return;
+    if (!any) {
+      this.open(event);
+      return;
+    }
     const { left, right, top, bottom } = this.frame;
     this.x.zoom((across[0] - left) / (right - left), (across[1] - left) / (right - left));
     this.y?.zoom((bottom - up[1]) / (bottom - top), (bottom - up[0]) / (bottom - top));
@@ -220,6 +223,17 @@ class Figure {
       other.draw();
     }
     this.draw();
+  }
+
+  /** Opens where the time of the I/O at the pointer went, if the page has that. */
+  open(event) {
+    const found = this.y && this.nearest(...this.at(event));
+    const orders = found?.mark.details?.find((detail) => detail.name === "order");
+    if (!orders) return;
+    const one = `details[data-orders~="${orders.values[found.index]}"]`;
+    const times = this.figure.closest("section").querySelector(one);
+    for (let place = times; place; place = place.parentElement.closest("details")) place.open = true;
+    times?.querySelector("summary").focus();
   }
 
   /** The nearest point that is shown: its place, and what it is. */

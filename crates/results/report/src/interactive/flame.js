@@ -16,6 +16,8 @@ class FlameGraph {
   constructor(place) {
     Object.assign(this, JSON.parse(place.dataset.flame));
     this.root = null;
+    this.view = null;
+    this.choose(place);
     this.ends = ["from", "to"].map((word, number) => {
       const label = add(place, "label", { textContent: `${word} ` });
       const last = this.counts.length;
@@ -30,10 +32,24 @@ class FlameGraph {
     this.draw();
   }
 
-  /** Samples of each node with what it calls, between the two ends. */
+  /** A choice among all samples and those of each view. */
+  choose(place) {
+    if (!this.views.length) return;
+    const label = add(place, "label", { textContent: "samples " });
+    const select = add(label, "select", {});
+    add(select, "option", { textContent: "of all times", value: "" });
+    this.views.forEach(({ name }, number) => add(select, "option", { textContent: `while ${name}`, value: number }));
+    select.addEventListener("change", () => {
+      this.view = select.value === "" ? null : this.views[Number(select.value)].counts;
+      for (const end of this.ends) end.disabled = this.view !== null;
+      this.draw();
+    });
+  }
+
+  /** Samples of each node with what it calls, between the two ends, or those of a view. */
   sum(from, to) {
     const whole = new Float64Array(this.nodes.length);
-    for (const counts of this.counts.slice(from, to)) {
+    for (const counts of this.view ? [this.view] : this.counts.slice(from, to)) {
       for (let place = 0; place < counts.length; place += 2) whole[counts[place]] += counts[place + 1];
     }
     // A caller has a smaller number.

@@ -108,7 +108,13 @@ pub(super) fn section(
     let most = extent.resolution.of(SLOWEST, MIN_SLOWEST);
     let (caption, table) =
         slowest::table(&figures.slowest, |at| extent.time.since(at as f64), most);
-    section.with(Block::Table(caption, table))
+    let times = slowest::times(
+        &figures.slowest,
+        |at| extent.time.since(at as f64),
+        most,
+        &figures.described.name,
+    );
+    section.with(Block::Table(caption, table)).with(Block::Ios(times))
 }
 
 /// An operation that a drive was used for.

@@ -82,6 +82,19 @@ function used(figure) {
   return course;
 }
 
+/** The parts of an I/O's time that a click on one of the slowest opens, and whether the keyboard is there. */
+function opened(figure) {
+  const svg = figure.querySelector("svg");
+  const slow = [...figure.querySelectorAll("[data-kind=dots]")].at(-1);
+  const order = Number(slow.dataset.d.split(";").find((detail) => detail.startsWith("order|")).split("|")[2].split(" ")[0]);
+  const [x, y] = slow.getAttribute("d").match(/M(\S+) (\S+?)h/).slice(1).map(Number);
+  for (const type of ["pointerdown", "pointerup"]) pointer(svg, type, x, y);
+  const [times, ...others] = [...document.querySelectorAll("details[data-orders][open]")];
+  if (!times || others.length) return null;
+  const shown = times.checkVisibility() && document.activeElement === times.querySelector("summary");
+  return { order, orders: times.dataset.orders, shown, parts: [...times.querySelectorAll("li")].map((part) => part.textContent) };
+}
+
 /** What a reader takes away of a figure, by the files' names: texts, and of a picture its size and its beginning. */
 async function taken(figure) {
   const files = {};
@@ -117,6 +130,7 @@ window.addEventListener("load", async () => {
     seen.wide = document.documentElement.scrollWidth > window.innerWidth;
     const cloud = titled("over time: ");
     if (cloud) seen.used = used(cloud);
+    if (cloud) seen.opened = opened(cloud);
     const curve = titled("Its upper tail") ?? titled("Upper tail");
     if (curve) {
       const spot = curve.querySelector(".hit") ?? curve.querySelector("path[data-kind]");

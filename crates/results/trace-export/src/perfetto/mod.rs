@@ -5,15 +5,17 @@
 //! are a counter. Figures of results by steps of time, such as for which share of each a processor
 //! ran, are counters of further processes ([`Counter`]), and the spans inside a run, where it kept
 //! them, are slices of those processes ([`Inside`]). The machines of a cluster are tracks of one
-//! process ([`ClusterMoments`]).
+//! process ([`ClusterMoments`]), and the functions of a profile are slices of another.
 
 mod cluster;
 mod ios;
 mod packets;
+mod samples;
 mod spans;
 
 use std::io::{self, Write};
 
+use stasis_report::KeptSamples;
 use stasis_run_events::IoRecord;
 
 use crate::{Counter, Exported};
@@ -22,8 +24,8 @@ use packets::Trace;
 pub use cluster::ClusterMoments;
 pub use spans::Inside;
 
-/// Writes the I/Os of the drives of these names, by drive, the counters, the spans inside, and the
-/// moments of a cluster. The
+/// Writes the I/Os of the drives of these names, by drive, the counters, the spans inside, the
+/// moments of a cluster, and the samples of a profile. The
 /// I/Os are in memory while their edges are sorted, some 150 bytes each; of the rest only some rows
 /// are at a time.
 ///
@@ -35,6 +37,7 @@ pub fn perfetto(
     counters: &[Counter],
     inside: Option<&mut Inside<'_>>,
     cluster: Option<&mut ClusterMoments>,
+    samples: Option<&mut KeptSamples>,
     out: &mut dyn Write,
 ) -> io::Result<Exported> {
     let mut exported = Exported::default();
@@ -48,6 +51,9 @@ pub fn perfetto(
     }
     if let Some(cluster) = cluster {
         exported.moments = cluster::write(cluster, &mut trace)?;
+    }
+    if let Some(samples) = samples {
+        exported.samples = samples::write(samples, &mut trace)?;
     }
     for (rank, counter) in (0..).zip(counters) {
         sampled(counter, COUNTERS + rank, &mut trace)?;

@@ -67,6 +67,9 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
     if stopped.run.arguments.profile.is_some() {
         bail!("--profile is for `stasis run`: gdb looks at moments");
     }
+    if stopped.run.arguments.guest_times {
+        bail!("--guest-times is for `stasis run`: gdb looks at moments");
+    }
     if let Some(symbols) = &arguments.symbols {
         std::fs::metadata(symbols).with_context(|| format!("cannot read {}", symbols.display()))?;
     }

@@ -57,19 +57,21 @@ fn whole(
     let power_cut = arguments.power_cut;
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let interval = arguments.profile.as_deref().map(interval).transpose()?;
+    let guest_times = arguments.guest_times;
     let snapshots = arguments.snapshots.snapshotted()?;
     let (mut experiment, base) = joined(arguments)?;
     change(&mut experiment);
-    if (interval.is_some() || snapshots.is_some()) && experiment.engine == Engine::Auto {
+    let samples = interval.is_some() || guest_times;
+    if (samples || snapshots.is_some()) && experiment.engine == Engine::Auto {
         experiment.engine = Engine::Exact;
     }
     let (debugged, snapshots, stop) = match debugger {
         Some((debugged, snapshot, stop)) => (Some(debugged), Some(snapshot), stop),
         None => (None, snapshots, stop_on_signals()?),
     };
-    let profiled = match interval {
-        Some(interval) => Some(profiled(&experiment, &base, &stop, interval)?),
-        None => None,
+    let profiled = match samples {
+        true => Some(profiled(&experiment, &base, &stop, interval, guest_times)?),
+        false => None,
     };
     let own = match (&experiment.guest.stdin, &stdin) {
         (None, stdin::Source::Own) => stdin::given()?,
@@ -117,18 +119,25 @@ fn interval(word: &str) -> Result<u64> {
     }
 }
 
-/// The profile of the experiment's run, with the names of its kernel's functions.
+/// The samples of the experiment's run, and whether the time of its I/Os in the guest is kept, with
+/// the names of its kernel's functions.
 fn profiled(
     experiment: &Experiment,
     base: &Path,
     stop: &Arc<AtomicBool>,
-    interval: u64,
+    interval: Option<u64>,
+    guest_times: bool,
 ) -> Result<Profiled> {
     if experiment.engine != Engine::Exact {
-        return Err(anyhow!("a profile needs the engine exact, whose samples take no time"));
+        return Err(match interval {
+            Some(_) => anyhow!("a profile needs the engine exact, whose samples take no time"),
+            None => anyhow!("--guest-times needs the engine exact, whose stops take no time"),
+        });
     }
     let symbols = symbols::of_guest(experiment, base, stop)?;
-    Ok(Profiled { interval, symbols: symbols.functions(), orc: symbols.orc() })
+    let (functions, orc) = (symbols.functions(), symbols.orc());
+    let symbols::Layout { threads, modules, places } = symbols.layout(guest_times)?;
+    Ok(Profiled { interval, symbols: functions, orc, threads, modules, places })
 }
 
 /// The experiment of `stasis run`: the words and the file, joined.

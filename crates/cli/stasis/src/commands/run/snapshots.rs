@@ -16,7 +16,7 @@ pub struct SnapshotArguments {
     /// Keep a snapshot each time so much virtual time has passed (100ms), when a drive has delivered
     /// this I/O (io:drive0:1000), or when a line of output matches (output:REGEX), from which debug,
     /// shell and --from go on; repeatable
-    #[arg(long, value_name = "WHEN", conflicts_with_all = ["power_cut", "profile"])]
+    #[arg(long, value_name = "WHEN", conflicts_with_all = ["power_cut", "profile", "guest_times"])]
     snapshots: Vec<String>,
     /// Begin at the last snapshot that this same run has kept before this time, or at the last of all:
     /// the results are those of the whole run; with --profile, samples begin there

@@ -3,28 +3,41 @@
 //! A sample lies between two instructions of a processor's slice, which goes on to the end that it
 //! had: the run with samples is the run without.
 
-mod orc;
+mod guest;
+mod linear;
+mod names;
+pub(super) mod orc;
 
-use stasis_run_events::{Ending, ProfileJob, RunEvent, Sample};
+use std::sync::Arc;
 
+use stasis_bare::svm::Debug;
+use stasis_block::clock::Nanos;
+use stasis_run_events::{Ending, RunEvent, Sample};
+
+use super::guest_io::GuestIos;
 use super::run::Run;
 use super::slice::Slice;
 use super::vm::Machine;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::{DebugEvent, Exit};
 use crate::freeze::Scale;
 use crate::vcpu::{SliceEnd, MAX_SLICE};
+use linear::Linear;
+use names::Names;
 use orc::{Context, Tables, KERNEL};
 
 /// Samples that go to the event stream together.
 const BATCH: usize = 512;
 const NO_SAMPLES: &str = "a profile needs the engine exact: use --engine exact";
-const PAGE: u64 = 4096;
 
 /// The samples of a run.
 pub(super) struct Sampler {
-    job: ProfileJob,
-    tables: Tables,
+    /// Between two samples of a processor (ns); None where there are none.
+    interval: Option<Nanos>,
+    tables: Arc<Tables>,
+    names: Names,
+    /// The places at which processors stop beside their samples.
+    watched: Debug,
     scale: Scale,
     /// When the commands began (ns).
     begun: u64,
@@ -37,11 +50,12 @@ impl Sampler {
     /// The tick of a processor's next sample from `now` on (ticks); those that have passed were of
     /// an idle processor.
     fn due(&mut self, place: usize, now: u64) -> u64 {
+        let Some(interval) = self.interval else { return u64::MAX };
         let first = self.next[place];
         while self.tick(self.next[place]) < now {
             // Most of a long idle time at once.
             let behind = self.scale.to_ns(now).saturating_sub(self.at(self.next[place]));
-            self.next[place] += (behind / self.job.interval).saturating_sub(1).max(1);
+            self.next[place] += (behind / interval).saturating_sub(1).max(1);
         }
         let count = self.next[place] - first;
         if count > 0 {
@@ -52,7 +66,7 @@ impl Sampler {
     }
 
     fn at(&self, number: u64) -> u64 {
-        self.begun.saturating_add(number.saturating_mul(self.job.interval))
+        self.begun.saturating_add(number.saturating_mul(self.interval.unwrap_or(u64::MAX)))
     }
 
     fn tick(&self, number: u64) -> u64 {
@@ -70,27 +84,20 @@ impl Sampler {
 
     /// Takes a sample of a processor.
     fn take(&mut self, place: usize, index: usize, machine: &mut Machine) {
-        let Machine { vcpus, memory, .. } = machine;
+        let Machine { vcpus, memory, number, .. } = machine;
         let Some(vcpu) = vcpus[index].debug() else { return };
         let registers = vcpu.registers();
-        let frames = match registers.rip & KERNEL {
+        let mut memory = Linear::new(vcpu, memory);
+        let mut frames = match registers.rip & KERNEL {
             0 => vec![registers.rip],
             _ => {
                 let [rsp, rbp] = [4, 5].map(|number| registers.general[number]);
                 let context = Context { rip: registers.rip, rsp, rbp };
-                let mut page = None;
-                self.tables.unwind(context, |at| {
-                    let (first, offset) = (at & !(PAGE - 1), at & (PAGE - 1));
-                    if page.is_none_or(|(linear, _)| linear != first) {
-                        page = vcpu.translate(first).map(|(address, _)| (first, address));
-                    }
-                    let mut bytes = [0; 8];
-                    let (_, address) = page.filter(|_| offset <= PAGE - 8)?;
-                    memory.read(address + offset, &mut bytes).ok()?;
-                    Some(u64::from_le_bytes(bytes))
-                })
+                self.tables.unwind(context, |at| memory.quad(at))
             }
         };
+        let gs = [registers.gs_base, registers.kernel_gs_base];
+        self.names.name(usize::from(*number), gs, &mut frames, &mut memory);
         let sample = self.sample(place, self.next[place], frames);
         self.next[place] += 1;
         self.push(sample);
@@ -112,9 +119,15 @@ impl Run<'_> {
             _ => None,
         };
         let now = self.timeline.clock.now_ns();
+        let tables = Arc::new(tables.unwrap_or_default());
+        let watched = job.places.as_ref().map(guest::watched).unwrap_or_default();
+        let of_places = |places| Box::new(GuestIos::new(places, Arc::clone(&tables)));
+        self.timeline.guest_ios = job.places.map(of_places);
         self.sampler = Some(Box::new(Sampler {
-            job: ProfileJob { interval: job.interval.max(1), ..job },
-            tables: tables.unwrap_or_default(),
+            interval: job.interval.map(|interval| interval.max(1)),
+            tables,
+            watched,
+            names: Names::new(job.threads, job.modules),
             scale: self.timeline.clock.scale(),
             begun: now,
             next: vec![0; self.processors.len()],
@@ -129,7 +142,22 @@ impl Run<'_> {
         for place in 0..sampler.next.len() {
             sampler.due(place, now);
         }
-        self.timeline.emit(RunEvent::Samples(sampler.samples))
+        for &(number, index) in &self.processors {
+            if let Some(vcpu) = self.machines[number].vcpus[index].debug() {
+                vcpu.set(Debug::default());
+            }
+        }
+        if let Some(ios) = self.timeline.guest_ios.take() {
+            self.timeline.emit(RunEvent::GuestIos(ios.finish()))?;
+        }
+        self.emit_samples(sampler.names.take(), sampler.samples)
+    }
+
+    fn emit_samples(&mut self, names: Vec<String>, samples: Vec<Sample>) -> Result<(), Error> {
+        if !names.is_empty() {
+            self.timeline.emit(RunEvent::SampleNames(names))?;
+        }
+        self.timeline.emit(RunEvent::Samples(samples))
     }
 
     /// Runs a processor until the slice's end or an exit of the processor, as a run without samples
@@ -145,14 +173,29 @@ impl Run<'_> {
         let Some(sampler) = &mut self.sampler else { return Ok(None) };
         let until = slice.until.min(self.timeline.clock.now().saturating_add(MAX_SLICE));
         let mut injecting = begun.injecting;
+        // The processor stands at a watched place, whose instruction is to run.
+        let mut passes = false;
         let end = loop {
-            let due = sampler.due(place, self.timeline.clock.now());
+            let before = self.timeline.clock.now();
+            let due = sampler.due(place, before);
             let vcpu = &mut machine.vcpus[index];
-            let end = vcpu.run_slice(&mut self.timeline.clock, due.min(until), injecting)?;
+            if let Some(vcpu) = vcpu.debug() {
+                vcpu.set(if passes { Debug::default() } else { sampler.watched });
+            }
+            // An instruction takes a tick.
+            let limit = if passes { before + 1 } else { u64::MAX };
+            let next = due.min(until).min(limit);
+            let end = vcpu.run_slice(&mut self.timeline.clock, next, injecting)?;
             injecting = false;
             let now = self.timeline.clock.now();
-            if end.exit != Exit::Interrupted {
-                break end;
+            passes &= now <= before;
+            match end.exit {
+                Exit::Interrupted => {}
+                Exit::Debug(DebugEvent::Watch(slots)) => {
+                    machine.guest_ios_at(&mut self.timeline, index, slots);
+                    passes = true;
+                }
+                _ => break end,
             }
             if now >= until {
                 let overshoot = (now >= slice.until).then(|| now - slice.until);
@@ -162,9 +205,11 @@ impl Run<'_> {
                 sampler.take(place, index, machine);
             }
         };
+        self.timeline.flush_guest_ios()?;
         if sampler.samples.len() >= BATCH {
+            let names = sampler.names.take();
             let samples = std::mem::take(&mut sampler.samples);
-            self.timeline.emit(RunEvent::Samples(samples))?;
+            self.emit_samples(names, samples)?;
         }
         let after = self.machines[number].left(&mut self.timeline, begun, end)?;
         self.follow(number, after)
@@ -174,17 +219,6 @@ impl Run<'_> {
 /// Copies from the memory of a machine, as its first processor sees it; whether all was there.
 fn copy(machine: &mut Machine, start: u64, into: &mut [u8]) -> bool {
     let Machine { vcpus, memory, .. } = machine;
-    let Some(vcpu) = vcpus.first_mut().and_then(|vcpu| vcpu.debug()) else { return false };
-    let mut done = 0;
-    while done < into.len() {
-        let Some((address, room)) = vcpu.translate(start.wrapping_add(done as u64)) else {
-            return false;
-        };
-        let length = (into.len() - done).min(room as usize);
-        if memory.read(address, &mut into[done..done + length]).is_err() {
-            return false;
-        }
-        done += length;
-    }
-    true
+    let vcpu = vcpus.first_mut().and_then(|vcpu| vcpu.debug());
+    vcpu.is_some_and(|vcpu| Linear::new(vcpu, memory).read(start, into))
 }

@@ -6,13 +6,13 @@
 use stasis_run_events::Orc;
 
 /// Limit on the frames of a stack.
-pub(super) const MAX_FRAMES: usize = 64;
+pub(in super::super) const MAX_FRAMES: usize = 64;
 /// Limit on the entries of a kernel's table; Debian's 6.1 has 370,000.
 const MAX_ENTRIES: u64 = 4 << 20;
 /// Bytes of an entry: two offsets, and 16 bits of fields.
 const ENTRY: usize = 6;
 /// From there on addresses are the kernel's.
-pub(super) const KERNEL: u64 = 1 << 63;
+pub(in super::super) const KERNEL: u64 = 1 << 63;
 
 // Offsets in `struct pt_regs` (arch/x86/include/asm/ptrace.h).
 const REGS_BP: u64 = 32;
@@ -22,7 +22,7 @@ const IP_TO_SP: u64 = 24;
 
 /// The registers that a stack is unwound from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Context {
+pub(in super::super) struct Context {
     pub rip: u64,
     pub rsp: u64,
     pub rbp: u64,
@@ -42,7 +42,7 @@ enum Type {
 
 /// A kernel's tables.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
+pub(in super::super) struct Tables {
     /// First addresses of the entries, ascending.
     addresses: Vec<u64>,
     entries: Vec<[u8; ENTRY]>,
@@ -52,7 +52,10 @@ pub(super) struct Tables {
 impl Tables {
     /// Reads the tables by `read`, which fills a buffer from an address on; None where they are not
     /// there, or are none.
-    pub(super) fn read(orc: &Orc, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<Self> {
+    pub(in super::super) fn read(
+        orc: &Orc,
+        mut read: impl FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<Self> {
         let count = orc.addresses_end.checked_sub(orc.addresses)? / 4;
         if count == 0 || count > MAX_ENTRIES {
             return None;
@@ -135,7 +138,7 @@ impl Tables {
 
     /// The instruction of `context` and the calls that led to it, the innermost first, up to a
     /// program's instruction; `read` reads eight bytes.
-    pub(super) fn unwind(
+    pub(in super::super) fn unwind(
         &self,
         mut context: Context,
         mut read: impl FnMut(u64) -> Option<u64>,

@@ -1,6 +1,8 @@
 //! The symbols of a guest's kernel, for gdb and profiles: those that the kernel itself lists in
 //! `/proc/kallsyms`, as an ELF file that has nothing else.
 
+mod btf;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -10,8 +12,10 @@ use anyhow::{bail, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::Ios;
-use stasis_run_events::Orc;
+use stasis_run_events::{KernelPlaces, Modules, Orc, Threads};
 use stasis_runner::{Event, Runner};
+
+use btf::Btf;
 
 /// Files beside the guest's kernel: what the kernel lists, and the same for gdb.
 const LIST: &str = "kallsyms";
@@ -22,6 +26,8 @@ const FILE: &str = "symbols.elf";
 pub struct Symbols {
     /// The file for gdb.
     pub file: PathBuf,
+    /// The kernel, with its type information where it carries any.
+    vmlinux: PathBuf,
     release: String,
     all: Vec<Symbol>,
 }
@@ -44,10 +50,95 @@ impl Symbols {
         })
     }
 
+    /// Where the kernel has what runs on its processors, and its modules.
+    ///
+    /// # Errors
+    /// If its file cannot be read, or has one of the places of I/Os under no name that is known.
+    pub fn layout(&self, wants_places: bool) -> Result<Layout> {
+        let vmlinux = std::fs::read(&self.vmlinux)
+            .with_context(|| format!("cannot read {}", self.vmlinux.display()))?;
+        let btf = btf::section(&vmlinux, ".BTF").and_then(Btf::parse);
+        let offset = |structure: &str, member: &str| btf.as_ref()?.offset(structure, member);
+        let current = self.current(&offset);
+        let threads = |(current, _): &(u64, u64)| {
+            Some(Threads { current: *current, comm: offset("task_struct", "comm")? })
+        };
+        let modules = || {
+            // Linux 6.4 has parts by kind, of which the first is the code.
+            let (member, of) = match offset("module", "mem") {
+                Some(member) => (member, "module_memory"),
+                None => (offset("module", "core_layout")?, "module_layout"),
+            };
+            Some(Modules {
+                head: self.address("modules")?,
+                list: offset("module", "list")?,
+                name: offset("module", "name")?,
+                base: member + offset(of, "base")?,
+                size: member + offset(of, "size")?,
+            })
+        };
+        Ok(Layout {
+            threads: current.as_ref().ok().and_then(threads),
+            modules: modules(),
+            places: match wants_places {
+                true => Some(self.places(current?, offset("task_struct", "comm"))?),
+                false => None,
+            },
+        })
+    }
+
+    /// From a processor's GS base to the pointer to its thread, and to its count of preemptions.
+    fn current(&self, offset: &dyn Fn(&str, &str) -> Option<u64>) -> Result<(u64, u64)> {
+        // Linux 6.2 to 6.14 have both in one structure.
+        let Some(hot) = self.address("pcpu_hot") else {
+            return Ok((self.place("current_task")?, self.place("__preempt_count")?));
+        };
+        let of = |member: &str| {
+            let missing = "the guest's kernel does not tell the layout of its pcpu_hot (BTF)";
+            Ok::<_, anyhow::Error>(hot + offset("pcpu_hot", member).context(missing)?)
+        };
+        Ok((of("current_task")?, of("preempt_count")?))
+    }
+
+    fn place(&self, name: &str) -> Result<u64> {
+        let missing = || format!("the guest's kernel lists no {name} in /proc/kallsyms");
+        self.address(name).with_context(missing)
+    }
+
+    /// The places that tell the time of I/Os in the kernel.
+    fn places(
+        &self,
+        (current, preempt_count): (u64, u64),
+        comm: Option<u64>,
+    ) -> Result<KernelPlaces> {
+        let after = self.place("entry_SYSCALL_64_after_hwframe")?;
+        let ends = self.all.iter().map(|symbol| symbol.address).filter(|address| *address > after);
+        Ok(KernelPlaces {
+            system_call: self.place("entry_SYSCALL_64")?,
+            system_call_end: ends.min().unwrap_or(after + 1),
+            wake_up: self.place("try_to_wake_up")?,
+            switch: self.place("__switch_to_asm")?,
+            current,
+            preempt_count,
+            comm,
+        })
+    }
+
     /// The address of a function.
     pub fn address(&self, name: &str) -> Option<u64> {
         self.all.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
     }
+}
+
+/// Where a kernel has what samples and the time of I/Os in it are told by.
+#[derive(Debug)]
+pub struct Layout {
+    /// The names of threads.
+    pub threads: Option<Threads>,
+    /// Its modules.
+    pub modules: Option<Modules>,
+    /// The places that tell the time of I/Os, where they are wanted.
+    pub places: Option<KernelPlaces>,
 }
 
 /// The first two numbers of a kernel's release, such as 6.1.0-40-cloud-amd64.
@@ -90,7 +181,7 @@ pub fn of_guest(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) ->
     if !file.exists() {
         keep(&file, &elf(&all))?;
     }
-    Ok(Symbols { file, release: guest.kernel_release, all })
+    Ok(Symbols { file, vmlinux: guest.vmlinux, release: guest.kernel_release, all })
 }
 
 /// Whole, or not at all.

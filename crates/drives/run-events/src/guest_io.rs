@@ -1,0 +1,159 @@
+//! The time of I/Os in a guest's kernel: before the doorbell, and after the interrupt.
+
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+
+/// The kernel's places that tell the time of I/Os in it, by its own symbols.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelPlaces {
+    /// `entry_SYSCALL_64`: the first instruction of each system call.
+    pub system_call: u64,
+    /// End of the code whose first instruction that is: the outermost frame of a system call's stack
+    /// lies in it.
+    pub system_call_end: u64,
+    /// `try_to_wake_up`, whose first argument is the thread.
+    pub wake_up: u64,
+    /// `__switch_to_asm`, whose second argument is the next thread.
+    pub switch: u64,
+    /// From a processor's GS base to the pointer to its thread: `current_task`, or the first field of
+    /// `pcpu_hot`.
+    pub current: u64,
+    /// The same for its `__preempt_count`.
+    pub preempt_count: u64,
+    /// Offset of `comm` in `struct task_struct`, where the kernel tells it.
+    pub comm: Option<u64>,
+}
+
+/// Who has rung a doorbell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Submitter {
+    /// A program's thread in a system call.
+    SystemCall = 0,
+    /// A thread of the kernel's own.
+    KernelThread = 1,
+    /// A program's thread in a page fault, or another exception.
+    Fault = 2,
+    /// An interrupt, which belongs to no thread.
+    Interrupt = 3,
+}
+
+impl Submitter {
+    /// All of them, by number.
+    pub const ALL: [Self; 4] = [Self::SystemCall, Self::KernelThread, Self::Fault, Self::Interrupt];
+
+    /// Its word in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SystemCall => "system-call",
+            Self::KernelThread => "kernel-thread",
+            Self::Fault => "fault",
+            Self::Interrupt => "interrupt",
+        }
+    }
+}
+
+/// The time of an I/O in the guest. Times are virtual, in ns since the machine was created; each is
+/// no earlier than those before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestIo {
+    /// The drive's index.
+    pub drive: u16,
+    /// The I/O's number among the submissions to its drive.
+    pub order: u64,
+    /// Who has submitted it.
+    pub submitter: Submitter,
+    /// Its thread's name, in zeroes; empty for an interrupt.
+    pub thread: [u8; THREAD_NAME],
+    /// When its system call was entered; of a thread of the kernel's own when it last began to run; else
+    /// the time of the doorbell.
+    pub begun: Nanos,
+    /// When the doorbell was rung.
+    pub rung: Nanos,
+    /// When the guest could see it complete.
+    pub delivered: Nanos,
+    /// When a processor has taken its interrupt.
+    pub interrupted: Nanos,
+    /// When its thread was woken, if it was off its processor and asleep then.
+    pub woken: Option<Nanos>,
+    /// When its thread ran again, if it was off its processor.
+    pub ran: Option<Nanos>,
+    /// The calls that led to the doorbell, the innermost first.
+    pub frames: Vec<u64>,
+}
+
+/// Bytes of a thread's name (Linux, TASK_COMM_LEN).
+pub const THREAD_NAME: usize = 16;
+/// For a time that there is not.
+const NEVER: u64 = u64::MAX;
+/// Bytes before the frames.
+const HEAD: usize = 2 + 8 + 1 + THREAD_NAME + 6 * 8 + 2;
+
+impl GuestIo {
+    /// Bytes of it in a stream.
+    pub(crate) fn encoded(&self) -> usize {
+        HEAD + 8 * self.frames.len()
+    }
+
+    /// Appends it to a stream; of more frames than a stack has here, the innermost.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let frames = &self.frames[..self.frames.len().min(usize::from(u16::MAX))];
+        out.extend_from_slice(&self.drive.to_le_bytes());
+        out.extend_from_slice(&self.order.to_le_bytes());
+        out.push(self.submitter as u8);
+        out.extend_from_slice(&self.thread);
+        let optional = [self.woken, self.ran].map(|time| time.unwrap_or(NEVER));
+        let times = [self.begun, self.rung, self.delivered, self.interrupted];
+        for time in times.into_iter().chain(optional) {
+            out.extend_from_slice(&time.to_le_bytes());
+        }
+        out.extend_from_slice(&(frames.len() as u16).to_le_bytes());
+        frames.iter().for_each(|frame| out.extend_from_slice(&frame.to_le_bytes()));
+    }
+
+    /// Those of a whole stream; `None` if it is damaged.
+    pub(crate) fn decode(mut stream: &[u8]) -> Option<Vec<Self>> {
+        let mut all = Vec::new();
+        while let [_, ..] = stream {
+            let mut bytes = |length: usize| {
+                let (bytes, rest) = stream.split_at_checked(length)?;
+                stream = rest;
+                Some(bytes)
+            };
+            let number = |bytes: &[u8]| {
+                bytes.iter().rev().fold(0u64, |all, &byte| all << 8 | u64::from(byte))
+            };
+            let (drive, order) = (number(bytes(2)?) as u16, number(bytes(8)?));
+            let submitter = *Submitter::ALL.get(usize::from(bytes(1)?[0]))?;
+            let thread = bytes(THREAD_NAME)?.try_into().ok()?;
+            let mut times = [0; 6];
+            for time in &mut times {
+                *time = number(bytes(8)?);
+            }
+            let [begun, rung, delivered, interrupted, woken, ran] = times;
+            let [woken, ran] = [woken, ran].map(|time| (time != NEVER).then_some(time));
+            let count = number(bytes(2)?);
+            let frames = (0..count).map(|_| bytes(8).map(number)).collect::<Option<_>>()?;
+            all.push(Self {
+                drive,
+                order,
+                submitter,
+                thread,
+                begun,
+                rung,
+                delivered,
+                interrupted,
+                woken,
+                ran,
+                frames,
+            });
+        }
+        Some(all)
+    }
+
+    /// The thread's name as a text.
+    pub fn thread(&self) -> String {
+        let end = self.thread.iter().position(|&byte| byte == 0).unwrap_or(THREAD_NAME);
+        String::from_utf8_lossy(&self.thread[..end]).into_owned()
+    }
+}

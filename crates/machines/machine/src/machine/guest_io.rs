@@ -1,0 +1,355 @@
+//! The time of I/Os in the guest's kernel: from the system call to the doorbell, and from the
+//! interrupt until the thread that has submitted it runs again.
+//!
+//! Pure: what happens in the guest comes in, in the order of the run; whole I/Os go out. No time of an
+//! I/O is before the one that it follows: processors are a quantum apart at most, and a later fact of
+//! one that is behind counts as of the same instant.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use stasis_block::clock::Nanos;
+use stasis_run_events::{GuestIo, KernelPlaces, Submitter, THREAD_NAME};
+
+use super::sampling::orc::Tables;
+
+/// Limit on threads that are known, and on I/Os that have not ended.
+const MAX_KNOWN: usize = 1 << 16;
+
+/// A processor: its machine, and its number there.
+pub(super) type Processor = (u16, usize);
+/// A thread: its machine, and the address of its `task_struct`.
+pub(super) type Thread = (u16, u64);
+/// A drive's interrupt: its machine, its number there, and its entry of MSI-X.
+pub(super) type Interrupt = (u16, usize, u16);
+
+/// A doorbell, with what the guest's registers and stack tell of who has rung it.
+#[derive(Debug, Clone)]
+pub(super) struct Doorbell {
+    pub(super) processor: Processor,
+    pub(super) thread: Thread,
+    pub(super) name: [u8; THREAD_NAME],
+    pub(super) in_interrupt: bool,
+    pub(super) now: Nanos,
+    /// The calls that led to it, the innermost first.
+    pub(super) frames: Vec<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Flight {
+    io: GuestIo,
+    /// None for an interrupt's.
+    thread: Option<Thread>,
+}
+
+/// The I/Os of a run that have not ended, and what is known of its threads.
+pub(super) struct GuestIos {
+    pub(super) places: KernelPlaces,
+    /// For unwinding the kernel's stacks.
+    pub(super) tables: Arc<Tables>,
+    /// The thread on each processor, where it is known.
+    on: HashMap<Processor, Thread>,
+    /// When each thread has entered its last system call, and when it last began to run.
+    calls: HashMap<Thread, Nanos>,
+    ran: HashMap<Thread, Nanos>,
+    /// By drive and number.
+    at_drives: HashMap<(u16, u64), Flight>,
+    /// Delivered, until the drive signals its interrupt.
+    delivered: HashMap<Interrupt, Vec<Flight>>,
+    /// Signalled, by processor and vector.
+    signalled: HashMap<(Processor, u8), Vec<Flight>>,
+    /// Those whose thread was off its processor as the interrupt came.
+    waiting: BTreeMap<Thread, Vec<Flight>>,
+    open: usize,
+    done: Vec<GuestIo>,
+}
+
+impl GuestIos {
+    pub(super) fn new(places: KernelPlaces, tables: Arc<Tables>) -> Self {
+        Self {
+            places,
+            tables,
+            on: HashMap::new(),
+            calls: HashMap::new(),
+            ran: HashMap::new(),
+            at_drives: HashMap::new(),
+            delivered: HashMap::new(),
+            signalled: HashMap::new(),
+            waiting: BTreeMap::new(),
+            open: 0,
+            done: Vec::new(),
+        }
+    }
+
+    /// A thread enters a system call.
+    pub(super) fn called(&mut self, processor: Processor, thread: Thread, now: Nanos) {
+        self.on.insert(processor, thread);
+        note(&mut self.calls, thread, now);
+    }
+
+    /// A processor goes on with the thread `next`.
+    pub(super) fn switched(&mut self, processor: Processor, next: Thread, now: Nanos) {
+        self.on.insert(processor, next);
+        note(&mut self.ran, next, now);
+        for mut flight in self.waiting.remove(&next).unwrap_or_default() {
+            let since = flight.io.woken.unwrap_or(flight.io.interrupted);
+            flight.io.ran = Some(now.max(since));
+            self.end(flight);
+        }
+    }
+
+    /// A thread is woken.
+    pub(super) fn woken(&mut self, thread: Thread, now: Nanos) {
+        for Flight { io, .. } in self.waiting.get_mut(&thread).into_iter().flatten() {
+            let since = io.interrupted;
+            io.woken.get_or_insert(now.max(since));
+        }
+    }
+
+    /// A doorbell was rung for the I/Os of these numbers of a drive.
+    pub(super) fn rung(&mut self, drive: u16, orders: std::ops::Range<u64>, doorbell: &Doorbell) {
+        let Doorbell { processor, thread, name, now, ref frames, .. } = *doorbell;
+        self.on.insert(processor, thread);
+        let submitter = self.submitter(doorbell);
+        let known = match submitter {
+            Submitter::SystemCall => self.calls.get(&thread),
+            Submitter::KernelThread => self.ran.get(&thread),
+            Submitter::Fault | Submitter::Interrupt => None,
+        };
+        let begun = known.copied().unwrap_or(now).min(now);
+        let is_of_none = submitter == Submitter::Interrupt;
+        for order in orders {
+            if self.open >= MAX_KNOWN {
+                return;
+            }
+            let io = GuestIo {
+                drive,
+                order,
+                submitter,
+                thread: if is_of_none { [0; THREAD_NAME] } else { name },
+                begun,
+                rung: now,
+                delivered: now,
+                interrupted: now,
+                woken: None,
+                ran: None,
+                frames: frames.clone(),
+            };
+            let flight = Flight { io, thread: (!is_of_none).then_some(thread) };
+            self.open += usize::from(self.at_drives.insert((drive, order), flight).is_none());
+        }
+    }
+
+    fn submitter(&self, doorbell: &Doorbell) -> Submitter {
+        let call = self.places.system_call..self.places.system_call_end;
+        let is_kernel = |frame: &u64| *frame >> 63 == 1;
+        let outermost = doorbell.frames.iter().rev().find(|frame| is_kernel(frame));
+        let is_program = doorbell.frames.last().is_some_and(|last| !is_kernel(last));
+        match (doorbell.in_interrupt, outermost.is_some_and(|frame| call.contains(frame))) {
+            (true, _) => Submitter::Interrupt,
+            (false, true) => Submitter::SystemCall,
+            (false, false) if is_program => Submitter::Fault,
+            // A stack that is not known to its end.
+            (false, false) if self.calls.contains_key(&doorbell.thread) => Submitter::SystemCall,
+            (false, false) => Submitter::KernelThread,
+        }
+    }
+
+    /// The guest can see that an I/O is complete; `interrupt` will tell it, if any does.
+    pub(super) fn delivered(
+        &mut self,
+        (drive, order): (u16, u64),
+        interrupt: Option<Interrupt>,
+        now: Nanos,
+    ) {
+        let Some(mut flight) = self.at_drives.remove(&(drive, order)) else { return };
+        let now = now.max(flight.io.rung);
+        (flight.io.delivered, flight.io.interrupted) = (now, now);
+        match interrupt {
+            Some(interrupt) => self.delivered.entry(interrupt).or_default().push(flight),
+            None => self.end(flight),
+        }
+    }
+
+    /// A drive signals an interrupt, as this vector of a processor.
+    pub(super) fn signalled(&mut self, interrupt: Interrupt, processor: Processor, vector: u8) {
+        if let Some(mut flights) = self.delivered.remove(&interrupt) {
+            self.signalled.entry((processor, vector)).or_default().append(&mut flights);
+        }
+    }
+
+    /// A processor takes an interrupt.
+    pub(super) fn interrupted(&mut self, processor: Processor, vector: u8, now: Nanos) {
+        for mut flight in self.signalled.remove(&(processor, vector)).unwrap_or_default() {
+            flight.io.interrupted = now.max(flight.io.delivered);
+            let thread = flight.thread.filter(|thread| self.on.values().all(|on| on != thread));
+            match thread {
+                Some(thread) => self.waiting.entry(thread).or_default().push(flight),
+                None => self.end(flight),
+            }
+        }
+    }
+
+    fn end(&mut self, flight: Flight) {
+        self.open -= 1;
+        self.done.push(flight.io);
+    }
+
+    /// I/Os that have ended.
+    pub(super) fn take(&mut self) -> Vec<GuestIo> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// How many have ended and were not taken.
+    pub(super) fn ended(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Nothing more comes: those that have been delivered end as they are.
+    pub(super) fn finish(mut self) -> Vec<GuestIo> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut rest: Vec<GuestIo> = waiting.into_values().flatten().map(|one| one.io).collect();
+        rest.sort_by_key(|io| (io.interrupted, io.drive, io.order));
+        self.done.append(&mut rest);
+        self.done
+    }
+}
+
+/// Notes when a thread was seen, if not too many are known.
+fn note(all: &mut HashMap<Thread, Nanos>, thread: Thread, now: Nanos) {
+    if all.len() < MAX_KNOWN || all.contains_key(&thread) {
+        all.insert(thread, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KERNEL: u64 = 1 << 63;
+
+    fn places() -> KernelPlaces {
+        KernelPlaces {
+            system_call: KERNEL + 100,
+            system_call_end: KERNEL + 200,
+            wake_up: KERNEL + 300,
+            switch: KERNEL + 400,
+            current: 0,
+            preempt_count: 8,
+            comm: None,
+        }
+    }
+
+    fn doorbell(thread: u64, now: Nanos, frames: &[u64]) -> Doorbell {
+        Doorbell {
+            processor: (0, 0),
+            thread: (0, thread),
+            name: [7; THREAD_NAME],
+            in_interrupt: false,
+            now,
+            frames: frames.to_vec(),
+        }
+    }
+
+    const CALL: [u64; 3] = [KERNEL + 900, KERNEL + 150, 0x40_0000];
+
+    /// A read of a thread that sleeps until it is woken.
+    #[test]
+    fn a_read_is_followed_from_its_call_to_its_thread() {
+        let mut all = GuestIos::new(places(), Arc::default());
+        all.called((0, 0), (0, 1), 10);
+        all.rung(3, 5..6, &doorbell(1, 40, &CALL));
+        all.switched((0, 0), (0, 99), 50);
+        all.delivered((3, 5), Some((0, 0, 1)), 140);
+        all.signalled((0, 0, 1), (0, 0), 33);
+        all.interrupted((0, 0), 34, 141);
+        all.interrupted((0, 0), 33, 142);
+        all.woken((0, 1), 150);
+        // Only the first time is the one.
+        all.woken((0, 1), 155);
+        assert!(all.take().is_empty());
+        all.switched((0, 0), (0, 1), 160);
+        let [io] = &all.take()[..] else { panic!("one I/O") };
+        assert_eq!((io.drive, io.order, io.submitter), (3, 5, Submitter::SystemCall));
+        assert_eq!((io.begun, io.rung, io.delivered, io.interrupted), (10, 40, 140, 142));
+        assert_eq!((io.woken, io.ran), (Some(150), Some(160)));
+    }
+
+    #[test]
+    fn who_has_submitted_is_told_by_the_stack() {
+        let mut all = GuestIos::new(places(), Arc::default());
+        all.called((0, 0), (0, 1), 10);
+        let of = |doorbell: &Doorbell| all.submitter(doorbell);
+        assert_eq!(of(&doorbell(1, 40, &CALL)), Submitter::SystemCall);
+        assert_eq!(of(&doorbell(1, 40, &[KERNEL + 900, 0x40_0000])), Submitter::Fault);
+        assert_eq!(of(&doorbell(2, 40, &[KERNEL + 900])), Submitter::KernelThread);
+        assert_eq!(of(&doorbell(1, 40, &[KERNEL + 900])), Submitter::SystemCall);
+        let inside = Doorbell { in_interrupt: true, ..doorbell(1, 40, &CALL) };
+        assert_eq!(of(&inside), Submitter::Interrupt);
+    }
+
+    /// A thread that is on a processor is not waited for; one that was preempted is not woken.
+    #[test]
+    fn a_thread_that_runs_is_not_woken() {
+        let mut all = GuestIos::new(places(), Arc::default());
+        all.called((0, 0), (0, 1), 10);
+        all.rung(0, 0..2, &doorbell(1, 40, &CALL));
+        let mut complete = |all: &mut GuestIos, order| {
+            all.delivered((0, order), Some((0, 0, 1)), 100);
+            all.signalled((0, 0, 1), (0, 0), 33);
+            all.interrupted((0, 0), 33, 105);
+        };
+        complete(&mut all, 0);
+        let ended = all.take();
+        assert_eq!(ended.iter().map(|io| (io.woken, io.ran)).collect::<Vec<_>>(), [(None, None)]);
+        all.switched((0, 0), (0, 2), 50);
+        complete(&mut all, 1);
+        assert!(all.take().is_empty());
+        all.switched((0, 0), (0, 1), 120);
+        assert_eq!(all.take()[0].ran, Some(120));
+        assert_eq!(all.open, 0);
+    }
+
+    proptest! {
+        /// Whatever happens, in whichever order: each I/O comes out once at most, and its times are
+        /// in order.
+        #[test]
+        fn times_are_in_order(
+            facts in prop::collection::vec((0u8..6, 0u64..4, 0u64..200, 0usize..2), 1..300),
+        ) {
+            let mut all = GuestIos::new(places(), Arc::default());
+            let (mut next, mut out) = (0u64, Vec::new());
+            for (kind, thread, now, processor) in facts {
+                let of = (0, thread);
+                match kind {
+                    0 => all.called((0, processor), of, now),
+                    1 => all.switched((0, processor), of, now),
+                    2 => all.woken(of, now),
+                    3 => {
+                        all.rung(0, next..next + 1, &doorbell(thread, now, &CALL));
+                        next += 1;
+                    }
+                    4 => all.delivered((0, now % next.max(1)), Some((0, 0, 0)), now),
+                    _ => {
+                        all.signalled((0, 0, 0), (0, processor), 33);
+                        all.interrupted((0, processor), 33, now);
+                    }
+                }
+                out.extend(all.take());
+            }
+            out.extend(all.finish());
+            for io in &out {
+                let times = [Some(io.begun), Some(io.rung), Some(io.delivered)];
+                let times = times.into_iter().chain([Some(io.interrupted), io.woken, io.ran]);
+                let times: Vec<Nanos> = times.flatten().collect();
+                prop_assert!(times.is_sorted(), "{:?}", io);
+            }
+            let mut orders: Vec<u64> = out.iter().map(|io| io.order).collect();
+            let count = orders.len();
+            orders.sort_unstable();
+            orders.dedup();
+            prop_assert_eq!(orders.len(), count);
+        }
+    }
+}

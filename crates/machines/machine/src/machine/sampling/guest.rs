@@ -1,0 +1,161 @@
+//! Facts of the guest's kernel and of its drives, for the time of I/Os in the guest.
+//!
+//! The kernel's places are debug registers, which leave the guest's memory and its time as they are.
+
+use stasis_bare::svm::{Debug, DebugRegisters, Watch};
+use stasis_block::clock::Nanos;
+use stasis_run_events::{GuestIo, IoStatus, KernelPlaces, RunEvent, THREAD_NAME};
+
+use super::super::guest_io::{Doorbell, GuestIos};
+use super::super::timeline::Timeline;
+use super::super::vm::Machine;
+use super::linear::Linear;
+use super::orc::{Context, KERNEL};
+use super::BATCH;
+use crate::apic::{Delivery, Message};
+use crate::error::Error;
+use crate::vcpu::DebugVcpu;
+
+/// The debug register of each place.
+const SYSTEM_CALL: u8 = 1;
+const WAKE_UP: u8 = 1 << 1;
+const SWITCH: u8 = 1 << 2;
+
+const RSP: usize = 4;
+const RBP: usize = 5;
+const RSI: usize = 6;
+const RDI: usize = 7;
+
+/// The places as watchpoints.
+pub(super) fn watched(places: &KernelPlaces) -> Debug {
+    let mut debug = Debug::default();
+    let all = [places.system_call, places.wake_up, places.switch];
+    for (slot, place) in debug.watches.iter_mut().zip(all) {
+        *slot = Some((place, Watch::Execute, 1));
+    }
+    debug
+}
+
+impl Machine {
+    /// Processor `index` is at a place that is watched.
+    pub(super) fn guest_ios_at(&mut self, timeline: &mut Timeline, index: usize, slots: u8) {
+        let Self { vcpus, memory, number, .. } = self;
+        let Some(ios) = &mut timeline.guest_ios else { return };
+        let Some(vcpu) = vcpus[index].debug() else { return };
+        let registers = vcpu.registers();
+        let (now, processor) = (timeline.clock.now_ns(), (*number, index));
+        if slots & SYSTEM_CALL != 0 {
+            // SWAPGS is the first instruction there.
+            let place = registers.kernel_gs_base.wrapping_add(ios.places.current);
+            if let Some(thread) = Linear::new(vcpu, memory).quad(place) {
+                ios.called(processor, (*number, thread), now);
+            }
+        }
+        if slots & WAKE_UP != 0 {
+            ios.woken((*number, registers.general[RDI]), now);
+        }
+        if slots & SWITCH != 0 {
+            ios.switched(processor, (*number, registers.general[RSI]), now);
+        }
+    }
+
+    /// Processor `index` has rung a doorbell of a drive that had `before` commands.
+    pub(in super::super) fn guest_ios_rung(
+        &mut self,
+        timeline: &mut Timeline,
+        index: usize,
+        drive: usize,
+        before: u64,
+    ) {
+        let orders = before..self.drives[drive].submitted();
+        let Some(ios) = timeline.guest_ios.as_mut().filter(|_| !orders.is_empty()) else { return };
+        let Self { vcpus, memory, number, drives, .. } = self;
+        let Some(vcpu) = vcpus[index].debug() else { return };
+        if let Some(doorbell) = doorbell(ios, vcpu, |vcpu| Linear::new(vcpu, memory)) {
+            let now = timeline.clock.now_ns();
+            let doorbell = Doorbell {
+                processor: (*number, index),
+                thread: (*number, doorbell.thread.1),
+                now,
+                ..doorbell
+            };
+            ios.rung(drives[drive].index(), orders, &doorbell);
+        }
+    }
+
+    /// The I/Os from number `from` on among those that are to be recorded were delivered by a drive.
+    pub(in super::super) fn guest_ios_delivered(
+        &self,
+        timeline: &mut Timeline,
+        drive: usize,
+        from: usize,
+        now: Nanos,
+    ) {
+        let Some(ios) = &mut timeline.guest_ios else { return };
+        for record in timeline.records[from..].iter().filter(|io| io.status != IoStatus::Refused) {
+            let entry = self.drives[drive].entry_of(record.queue);
+            let interrupt = entry.map(|entry| (self.number, drive, entry));
+            ios.delivered((record.drive, record.order), interrupt, now);
+        }
+    }
+
+    /// A drive's interrupt goes to the processors.
+    pub(in super::super) fn guest_ios_signalled(
+        &self,
+        timeline: &mut Timeline,
+        (drive, entry): (usize, u16),
+        message: Message,
+    ) {
+        let mut targets = (0..self.processors.len())
+            .filter(|&index| self.is_for(index, None, message.destination));
+        let target = targets.next().filter(|_| message.delivery == Delivery::Fixed);
+        if let (Some(ios), Some(index)) = (&mut timeline.guest_ios, target) {
+            ios.signalled((self.number, drive, entry), (self.number, index), message.vector);
+        }
+    }
+}
+
+/// Who has rung a doorbell at the present instruction of a processor.
+fn doorbell<'a>(
+    ios: &GuestIos,
+    vcpu: &'a mut dyn DebugVcpu,
+    memory: impl FnOnce(&'a mut dyn DebugVcpu) -> Linear<'a>,
+) -> Option<Doorbell> {
+    /// Within an interrupt that can be masked or not, or a soft one that is served (Linux,
+    /// include/linux/preempt.h).
+    const IN_INTERRUPT: u32 = 0xf0_0000 | 0xf_0000 | 0x100;
+    let DebugRegisters { rip, general, gs_base, .. } = vcpu.registers();
+    if rip & KERNEL == 0 {
+        return None;
+    }
+    let mut memory = memory(vcpu);
+    let thread = memory.quad(gs_base.wrapping_add(ios.places.current))?;
+    let count = memory.long(gs_base.wrapping_add(ios.places.preempt_count))?;
+    let mut name = [0; THREAD_NAME];
+    if let Some(comm) = ios.places.comm {
+        memory.read(thread.wrapping_add(comm), &mut name);
+    }
+    let context = Context { rip, rsp: general[RSP], rbp: general[RBP] };
+    let frames = ios.tables.unwind(context, |at| memory.quad(at));
+    Some(Doorbell {
+        processor: (0, 0),
+        thread: (0, thread),
+        name,
+        in_interrupt: count & IN_INTERRUPT != 0,
+        now: 0,
+        frames,
+    })
+}
+
+impl Timeline<'_> {
+    /// Sends the I/Os whose time in the guest is whole, if they are at least so many.
+    pub(super) fn flush_guest_ios(&mut self) -> Result<(), Error> {
+        match &mut self.guest_ios {
+            Some(ios) if ios.ended() >= BATCH => {
+                let ended: Vec<GuestIo> = ios.take();
+                self.emit(RunEvent::GuestIos(ended))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The memory of a guest as one of its processors sees it.
+
+use crate::memory::GuestMemory;
+use crate::vcpu::DebugVcpu;
+
+const PAGE: u64 = 4096;
+
+/// Linear memory of a processor that is not in guest mode.
+pub(in super::super) struct Linear<'a> {
+    vcpu: &'a mut dyn DebugVcpu,
+    memory: &'a GuestMemory,
+    /// The page that was read last, linear and guest-physical.
+    page: Option<(u64, u64)>,
+}
+
+impl<'a> Linear<'a> {
+    pub(in super::super) fn new(vcpu: &'a mut dyn DebugVcpu, memory: &'a GuestMemory) -> Self {
+        Self { vcpu, memory, page: None }
+    }
+
+    /// Fills `into` from `start` on; whether all was there.
+    pub(in super::super) fn read(&mut self, start: u64, into: &mut [u8]) -> bool {
+        let mut done = 0;
+        while done < into.len() {
+            let at = start.wrapping_add(done as u64);
+            let (first, offset) = (at & !(PAGE - 1), at & (PAGE - 1));
+            if self.page.is_none_or(|(linear, _)| linear != first) {
+                self.page = self.vcpu.translate(first).map(|(address, _)| (first, address));
+            }
+            let Some((_, address)) = self.page else { return false };
+            let length = (into.len() - done).min((PAGE - offset) as usize);
+            if self.memory.read(address + offset, &mut into[done..done + length]).is_err() {
+                return false;
+            }
+            done += length;
+        }
+        true
+    }
+
+    /// The eight bytes at `at`.
+    pub(in super::super) fn quad(&mut self, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// The four bytes at `at`.
+    pub(in super::super) fn long(&mut self, at: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        self.read(at, &mut bytes).then(|| u32::from_le_bytes(bytes))
+    }
+}

@@ -1,0 +1,287 @@
+//! `guest-ios.parquet`: the time of I/Os in the guest's kernel, one row each.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use parquet::data_type::ByteArray;
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+use stasis_run_events::{GuestIo, Submitter};
+
+use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind, Rows};
+use crate::ios::Footer;
+use crate::profile::Symbols;
+use crate::summary::DriveSummary;
+use crate::{ReportError, GUEST_IOS_FILE};
+
+const COLUMNS: &[Column] = &[
+    Column::new("drive", Kind::Word, ""),
+    Column::new("order", Kind::Long, "").differences(),
+    Column::new("submitter", Kind::Word, ""),
+    Column::new("thread", Kind::Word, ""),
+    Column::new("begun_ns", Kind::Long, "ns").differences(),
+    Column::new("rung_ns", Kind::Long, "ns").differences(),
+    Column::new("delivered_ns", Kind::Long, "ns").differences(),
+    Column::new("interrupted_ns", Kind::Long, "ns").differences(),
+    Column::optional("woken_ns", Kind::Long, "ns"),
+    Column::optional("ran_ns", Kind::Long, "ns"),
+    Column::new("stack", Kind::Word, ""),
+];
+
+/// Limit on the different stacks whose texts are kept.
+const MAX_STACKS: usize = 1 << 14;
+
+/// The time of an I/O in the guest, beside its times at the drive. Times are virtual, in ns since the
+/// machine was created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestTimes {
+    /// Who has submitted it: `system-call`, `kernel-thread`, `fault` or `interrupt`.
+    pub submitter: String,
+    /// Its thread's name.
+    pub thread: String,
+    /// When its system call was entered, or its thread of the kernel's own began to run.
+    pub begun_ns: Nanos,
+    /// When the doorbell was rung.
+    pub rung_ns: Nanos,
+    /// When the guest could see it complete.
+    pub delivered_ns: Nanos,
+    /// When a processor took its interrupt.
+    pub interrupted_ns: Nanos,
+    /// When its thread was woken; null where it did not sleep.
+    pub woken_ns: Option<Nanos>,
+    /// When its thread ran again; null where it was on a processor.
+    pub ran_ns: Option<Nanos>,
+    /// The calls that led to the doorbell, the outermost first, by semicolons.
+    pub stack: String,
+}
+
+impl GuestTimes {
+    /// The time before the drive has it, and each part of the time after it is delivered, with names:
+    /// none is before another.
+    pub fn parts(&self) -> [(&'static str, Nanos); 4] {
+        let woken = self.woken_ns.unwrap_or(self.interrupted_ns);
+        [
+            ("submission in the guest", self.rung_ns.saturating_sub(self.begun_ns)),
+            ("interrupt", self.interrupted_ns.saturating_sub(self.delivered_ns)),
+            ("completion in the guest", woken.saturating_sub(self.interrupted_ns)),
+            ("wait for a processor", self.ended().saturating_sub(woken)),
+        ]
+    }
+
+    /// When the last of it was over (ns).
+    pub fn ended(&self) -> Nanos {
+        self.ran_ns.or(self.woken_ns).unwrap_or(self.interrupted_ns)
+    }
+
+    /// Those of all I/Os of a folder of results, by drive and number; `None` where it keeps none.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(folder: &Path) -> Result<Option<BTreeMap<(String, u64), Self>>, ReportError> {
+        read(folder, |_, _| true)
+    }
+
+    /// Who has submitted it, in words: `fio (pwrite64)`.
+    pub fn who(&self) -> String {
+        let call = self.stack.split(';').find_map(|function| {
+            let (_, call) = function.split_once("_sys_")?;
+            function.starts_with("__").then_some(call)
+        });
+        match (self.submitter.as_str(), call) {
+            ("system-call", Some(call)) => format!("{} ({call})", self.thread),
+            ("system-call", None) => self.thread.clone(),
+            ("interrupt", _) => "an interrupt".to_owned(),
+            ("fault", _) => format!("{} (a page fault)", self.thread),
+            _ => format!("the kernel's thread {}", self.thread),
+        }
+    }
+}
+
+/// The file, with the words that its rows refer to.
+pub(crate) struct GuestIoFile {
+    file: ColumnFile,
+    symbols: Symbols,
+    submitters: [ByteArray; Submitter::ALL.len()],
+    threads: HashMap<String, ByteArray>,
+    stacks: HashMap<Vec<u64>, ByteArray>,
+    rows: u64,
+}
+
+impl GuestIoFile {
+    pub(crate) fn create(path: PathBuf, symbols: Symbols) -> Result<Self, ReportError> {
+        Ok(Self {
+            file: ColumnFile::create(path, "guest-ios", COLUMNS)?,
+            symbols,
+            submitters: Submitter::ALL.map(|one| ByteArray::from(one.name())),
+            threads: HashMap::new(),
+            stacks: HashMap::new(),
+            rows: 0,
+        })
+    }
+
+    /// Appends an I/O of the drive of this name.
+    pub(crate) fn row(&mut self, drive: &str, io: &GuestIo) -> Result<(), ReportError> {
+        let Self { symbols, stacks, threads, .. } = self;
+        if stacks.len() >= MAX_STACKS {
+            stacks.clear();
+        }
+        let stack = stacks.entry(io.frames.clone()).or_insert_with(|| {
+            let names: Vec<&str> = io.frames.iter().rev().map(|&at| symbols.name(at)).collect();
+            ByteArray::from(names.join(";").as_str())
+        });
+        if threads.len() >= MAX_STACKS {
+            threads.clear();
+        }
+        let thread = io.thread();
+        let thread =
+            threads.entry(thread).or_insert_with_key(|name| ByteArray::from(name.as_str()));
+        let or_none = |time: Option<Nanos>| time.map_or(Cell::Missing, Cell::Long);
+        self.rows += 1;
+        self.file.push(&[
+            Cell::Word(&ByteArray::from(drive)),
+            Cell::Long(io.order),
+            Cell::Word(&self.submitters[io.submitter as usize]),
+            Cell::Word(thread),
+            Cell::Long(io.begun),
+            Cell::Long(io.rung),
+            Cell::Long(io.delivered),
+            Cell::Long(io.interrupted),
+            or_none(io.woken),
+            or_none(io.ran),
+            Cell::Word(stack),
+        ])
+    }
+
+    /// Ends the file; how many rows it has.
+    pub(crate) fn finish(self, footer: &Footer) -> Result<u64, ReportError> {
+        self.file.finish(footer)?;
+        Ok(self.rows)
+    }
+}
+
+/// The I/Os' times in the guest in a folder of results, by drive and number: of those that `wanted`
+/// names; `None` where the folder keeps none.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(crate) fn read(
+    folder: &Path,
+    wanted: impl Fn(&str, u64) -> bool,
+) -> Result<Option<BTreeMap<(String, u64), GuestTimes>>, ReportError> {
+    let path = folder.join(GUEST_IOS_FILE);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(ReportError::read(&path)(error)),
+    };
+    let damaged = |problem: String| ReportError::damaged(&path, problem);
+    let mut groups = Groups::open(file, GUEST_IOS_FILE, COLUMNS)
+        .map_err(|error| damaged(format!("it is no whole Parquet file: {error}")))?;
+    let mut all = BTreeMap::new();
+    while groups.more().map_err(|error| damaged(error.to_string()))? {
+        let rows = groups.rows();
+        for row in 0..rows.len() {
+            let wrong = || damaged(format!("a row is none of a {GUEST_IOS_FILE}"));
+            let drive = rows.word(0, row).ok_or_else(wrong)?;
+            let order = rows.long(1, row).ok_or_else(wrong)?;
+            if wanted(drive, order) {
+                let times = times(rows, row).ok_or_else(wrong)?;
+                all.insert((drive.to_owned(), order), times);
+            }
+        }
+    }
+    Ok(Some(all))
+}
+
+/// Gives the slowest I/Os of drives their times in the guest, from a folder of results.
+pub(crate) fn join(folder: &Path, drives: &mut [DriveSummary]) -> Result<(), ReportError> {
+    let ios = drives
+        .iter()
+        .flat_map(|drive| drive.slowest.iter().map(|io| (drive.described.name.clone(), io.order)));
+    let slowest: BTreeSet<(String, u64)> = ios.collect();
+    let wanted = |drive: &str, order| slowest.contains(&(drive.to_owned(), order));
+    let Some(mut all) = read(folder, wanted)? else { return Ok(()) };
+    for drive in drives {
+        for io in &mut drive.slowest {
+            io.guest = all.remove(&(drive.described.name.clone(), io.order));
+        }
+    }
+    Ok(())
+}
+
+/// The times of a row; `None` if it cannot be one of a run's.
+fn times(rows: &Rows, row: usize) -> Option<GuestTimes> {
+    let word = |column| rows.word(column, row).map(str::to_owned);
+    let long = |column| rows.long(column, row);
+    Some(GuestTimes {
+        submitter: word(2)?,
+        thread: word(3)?,
+        begun_ns: long(4)?,
+        rung_ns: long(5)?,
+        delivered_ns: long(6)?,
+        interrupted_ns: long(7)?,
+        woken_ns: long(8),
+        ran_ns: long(9),
+        stack: word(10)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use stasis_run_events::THREAD_NAME;
+
+    fn io(order: u64, times: [u64; 6], woken: bool, ran: bool) -> GuestIo {
+        let mut thread = [0; THREAD_NAME];
+        thread[..3].copy_from_slice(b"fio");
+        let [begun, rung, delivered, interrupted, wake, run] = times;
+        GuestIo {
+            drive: 0,
+            order,
+            submitter: Submitter::SystemCall,
+            thread,
+            begun,
+            rung,
+            delivered,
+            interrupted,
+            woken: woken.then_some(wake),
+            ran: ran.then_some(run),
+            frames: vec![(1 << 63) + 20, (1 << 63) + 5, 1],
+        }
+    }
+
+    proptest! {
+        /// What is written is read, and the parts with the drive's time are the whole.
+        #[test]
+        fn parts_are_the_whole(
+            raw in prop::collection::vec((any::<[u32; 6]>(), any::<bool>(), any::<bool>()), 1..40),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let symbols = vec![(1 << 63, "__x64_sys_pread64".into()), ((1 << 63) + 16, "ring".into())];
+            let path = folder.path().join(GUEST_IOS_FILE);
+            let mut file = GuestIoFile::create(path, Symbols::new(symbols)).unwrap();
+            for (order, (times, woken, ran)) in raw.iter().enumerate() {
+                let mut times = times.map(u64::from);
+                times.sort_unstable();
+                file.row("d", &io(order as u64, times, *woken, *ran)).unwrap();
+            }
+            prop_assert_eq!(file.finish(&Footer::new()).unwrap(), raw.len() as u64);
+            let read = read(folder.path(), |_, _| true).unwrap().unwrap();
+            prop_assert_eq!(read.len(), raw.len());
+            for (order, (times, woken, ran)) in raw.into_iter().enumerate() {
+                let mut times = times.map(u64::from);
+                times.sort_unstable();
+                let told = &read[&("d".to_owned(), order as u64)];
+                prop_assert_eq!(told.woken_ns.is_some(), woken);
+                prop_assert_eq!(told.ran_ns.is_some(), ran);
+                let parts: u64 = told.parts().iter().map(|(_, time)| time).sum();
+                let drive = told.delivered_ns - told.rung_ns;
+                prop_assert_eq!(parts + drive, told.ended() - told.begun_ns);
+                prop_assert_eq!(told.who(), "fio (pread64)");
+                prop_assert_eq!(&told.stack, "[program];__x64_sys_pread64;ring");
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `profile.parquet`: the samples of a profile, one row for those that follow each other with one stack.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use parquet::data_type::ByteArray;
+use stasis_block::clock::Nanos;
+
+use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind};
+use crate::ios::Footer;
+use crate::{ReportError, SAMPLES_FILE};
+
+const COLUMNS: &[Column] = &[
+    Column::new("at_ns", Kind::Long, "ns").differences(),
+    Column::new("processor", Kind::Word, ""),
+    Column::new("count", Kind::Int, ""),
+    Column::new("interval_ns", Kind::Long, "ns"),
+    Column::new("stack", Kind::Word, ""),
+];
+
+/// Samples of a processor that have one stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptSample {
+    /// When the first was taken (ns of virtual time since the machine was created).
+    pub at: Nanos,
+    /// The processor's name.
+    pub processor: String,
+    /// How many follow each other, this far apart (ns).
+    pub count: u32,
+    /// See there.
+    pub interval: Nanos,
+    /// The functions, the outermost first, by semicolons; empty where it was idle.
+    pub stack: String,
+}
+
+/// The file.
+pub(crate) struct SampleFile {
+    file: ColumnFile,
+    interval: Nanos,
+}
+
+impl SampleFile {
+    pub(crate) fn create(path: PathBuf, interval: Nanos) -> Result<Self, ReportError> {
+        Ok(Self { file: ColumnFile::create(path, "profile", COLUMNS)?, interval })
+    }
+
+    pub(crate) fn row(
+        &mut self,
+        at: Nanos,
+        processor: &ByteArray,
+        count: u32,
+        stack: &ByteArray,
+    ) -> Result<(), ReportError> {
+        self.file.push(&[
+            Cell::Long(at),
+            Cell::Word(processor),
+            Cell::Int(count),
+            Cell::Long(self.interval),
+            Cell::Word(stack),
+        ])
+    }
+
+    pub(crate) fn finish(self, footer: &Footer) -> Result<(), ReportError> {
+        self.file.finish(footer)
+    }
+}
+
+/// The samples of a finished run, in the order in which they were taken of each processor.
+pub struct KeptSamples {
+    path: PathBuf,
+    groups: Groups,
+    next: usize,
+}
+
+impl std::fmt::Debug for KeptSamples {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeptSamples").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl KeptSamples {
+    /// Opens the [`SAMPLES_FILE`] of a folder of results; `None` where there is none.
+    ///
+    /// # Errors
+    /// If it is no such file.
+    pub fn open(folder: &Path) -> Result<Option<Self>, ReportError> {
+        let path = folder.join(SAMPLES_FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ReportError::read(&path)(error)),
+        };
+        let groups = Groups::open(file, SAMPLES_FILE, COLUMNS).map_err(|error| {
+            ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
+        })?;
+        Ok(Some(Self { path, groups, next: 0 }))
+    }
+
+    /// The next samples; `None` at the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read on, or a row is none of a run's.
+    pub fn next_sample(&mut self) -> Result<Option<KeptSample>, ReportError> {
+        if self.next >= self.groups.rows().len() {
+            match self.groups.more() {
+                Ok(true) => self.next = 0,
+                Ok(false) => return Ok(None),
+                Err(error) => return Err(ReportError::damaged(&self.path, error.to_string())),
+            }
+        }
+        let row = self.next;
+        self.next += 1;
+        let rows = self.groups.rows();
+        let sample = || {
+            Some(KeptSample {
+                at: rows.long(0, row)?,
+                processor: rows.word(1, row)?.to_owned(),
+                count: rows.int(2, row)?,
+                interval: rows.long(3, row)?,
+                stack: rows.word(4, row)?.to_owned(),
+            })
+        };
+        let wrong =
+            || ReportError::damaged(&self.path, format!("a row is none of a {SAMPLES_FILE}"));
+        sample().ok_or_else(wrong).map(Some)
+    }
+}
