@@ -294,12 +294,12 @@ mod tests {
         });
         let guest_io = (
             (any::<u16>(), any::<u64>(), 0..Submitter::ALL.len(), any::<[u8; 16]>()),
-            (any::<[u64; 4]>(), prop::option::of(0..u64::MAX), prop::option::of(0..u64::MAX)),
+            (any::<[u64; 5]>(), prop::option::of(0..u64::MAX), prop::option::of(0..u64::MAX)),
             prop::collection::vec(any::<u64>(), 0..5),
         );
         let guest_io = guest_io.prop_map(
             |((drive, order, submitter, thread), (times, woken, ran), frames)| {
-                let [begun, rung, delivered, interrupted] = times;
+                let [begun, queued, rung, delivered, interrupted] = times;
                 let submitter = Submitter::ALL[submitter];
                 GuestIo {
                     drive,
@@ -307,6 +307,7 @@ mod tests {
                     submitter,
                     thread,
                     begun,
+                    queued,
                     rung,
                     delivered,
                     interrupted,

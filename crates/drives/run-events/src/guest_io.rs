@@ -22,9 +22,26 @@ pub struct KernelPlaces {
     pub preempt_count: u64,
     /// Offset of `comm` in `struct task_struct`, where the kernel tells it.
     pub comm: Option<u64>,
+    /// Where it gives I/Os to its block layer, where it tells that.
+    pub bios: Option<BioPlaces>,
 }
 
-/// Who has rung a doorbell.
+/// Where a kernel gives I/Os to its block layer, and what it tells of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BioPlaces {
+    /// `blk_mq_submit_bio`, whose first argument is the `struct bio`.
+    pub submit: u64,
+    /// Offsets (bytes): of `bi_bdev` in that, and of `bd_disk` in `struct block_device`.
+    pub device: u64,
+    /// See there.
+    pub disk: u64,
+    /// Of `bi_iter.bi_sector` and of `bi_iter.bi_size` in `struct bio`.
+    pub sector: u64,
+    /// See there.
+    pub size: u64,
+}
+
+/// Who has submitted an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Submitter {
@@ -68,6 +85,8 @@ pub struct GuestIo {
     /// When its system call was entered; of a thread of the kernel's own when it last began to run; else
     /// the time of the doorbell.
     pub begun: Nanos,
+    /// When the kernel's block layer got it; the time of the doorbell where that is not known.
+    pub queued: Nanos,
     /// When the doorbell was rung.
     pub rung: Nanos,
     /// When the guest could see it complete.
@@ -78,7 +97,8 @@ pub struct GuestIo {
     pub woken: Option<Nanos>,
     /// When its thread ran again, if it was off its processor.
     pub ran: Option<Nanos>,
-    /// The calls that led to the doorbell, the innermost first.
+    /// The calls that led to the block layer, or to the doorbell where those are not known, the innermost
+    /// first.
     pub frames: Vec<u64>,
 }
 
@@ -87,7 +107,7 @@ pub const THREAD_NAME: usize = 16;
 /// For a time that there is not.
 const NEVER: u64 = u64::MAX;
 /// Bytes before the frames.
-const HEAD: usize = 2 + 8 + 1 + THREAD_NAME + 6 * 8 + 2;
+const HEAD: usize = 2 + 8 + 1 + THREAD_NAME + 7 * 8 + 2;
 
 impl GuestIo {
     /// Bytes of it in a stream.
@@ -103,7 +123,7 @@ impl GuestIo {
         out.push(self.submitter as u8);
         out.extend_from_slice(&self.thread);
         let optional = [self.woken, self.ran].map(|time| time.unwrap_or(NEVER));
-        let times = [self.begun, self.rung, self.delivered, self.interrupted];
+        let times = [self.begun, self.queued, self.rung, self.delivered, self.interrupted];
         for time in times.into_iter().chain(optional) {
             out.extend_from_slice(&time.to_le_bytes());
         }
@@ -126,11 +146,11 @@ impl GuestIo {
             let (drive, order) = (number(bytes(2)?) as u16, number(bytes(8)?));
             let submitter = *Submitter::ALL.get(usize::from(bytes(1)?[0]))?;
             let thread = bytes(THREAD_NAME)?.try_into().ok()?;
-            let mut times = [0; 6];
+            let mut times = [0; 7];
             for time in &mut times {
                 *time = number(bytes(8)?);
             }
-            let [begun, rung, delivered, interrupted, woken, ran] = times;
+            let [begun, queued, rung, delivered, interrupted, woken, ran] = times;
             let [woken, ran] = [woken, ran].map(|time| (time != NEVER).then_some(time));
             let count = number(bytes(2)?);
             let frames = (0..count).map(|_| bytes(8).map(number)).collect::<Option<_>>()?;
@@ -140,6 +160,7 @@ impl GuestIo {
                 submitter,
                 thread,
                 begun,
+                queued,
                 rung,
                 delivered,
                 interrupted,

@@ -21,7 +21,7 @@ pub mod text;
 pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob};
 pub use fault::FaultRecord;
 pub use frame::{encode, Decoder, FrameError};
-pub use guest_io::{GuestIo, KernelPlaces, Submitter, THREAD_NAME};
+pub use guest_io::{BioPlaces, GuestIo, KernelPlaces, Submitter, THREAD_NAME};
 pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 pub use network::{LinkOutcome, NetworkOutcome};
 pub use outcome::{

@@ -21,6 +21,7 @@ const COLUMNS: &[Column] = &[
     Column::new("submitter", Kind::Word, ""),
     Column::new("thread", Kind::Word, ""),
     Column::new("begun_ns", Kind::Long, "ns").differences(),
+    Column::new("queued_ns", Kind::Long, "ns").differences(),
     Column::new("rung_ns", Kind::Long, "ns").differences(),
     Column::new("delivered_ns", Kind::Long, "ns").differences(),
     Column::new("interrupted_ns", Kind::Long, "ns").differences(),
@@ -42,6 +43,8 @@ pub struct GuestTimes {
     pub thread: String,
     /// When its system call was entered, or its thread of the kernel's own began to run.
     pub begun_ns: Nanos,
+    /// When the kernel's block layer got it.
+    pub queued_ns: Nanos,
     /// When the doorbell was rung.
     pub rung_ns: Nanos,
     /// When the guest could see it complete.
@@ -52,17 +55,17 @@ pub struct GuestTimes {
     pub woken_ns: Option<Nanos>,
     /// When its thread ran again; null where it was on a processor.
     pub ran_ns: Option<Nanos>,
-    /// The calls that led to the doorbell, the outermost first, by semicolons.
+    /// The calls that led to the block layer, or to the doorbell, the outermost first, by semicolons.
     pub stack: String,
 }
 
 impl GuestTimes {
-    /// The time before the drive has it, and each part of the time after it is delivered, with names:
-    /// none is before another.
-    pub fn parts(&self) -> [(&'static str, Nanos); 4] {
+    /// The two parts of the time before the drive has it, and those after it is delivered, with names.
+    pub fn parts(&self) -> [(&'static str, Nanos); 5] {
         let woken = self.woken_ns.unwrap_or(self.interrupted_ns);
         [
-            ("submission in the guest", self.rung_ns.saturating_sub(self.begun_ns)),
+            ("submission in the guest", self.queued_ns.saturating_sub(self.begun_ns)),
+            ("block layer", self.rung_ns.saturating_sub(self.queued_ns)),
             ("interrupt", self.interrupted_ns.saturating_sub(self.delivered_ns)),
             ("completion in the guest", woken.saturating_sub(self.interrupted_ns)),
             ("wait for a processor", self.ended().saturating_sub(woken)),
@@ -144,6 +147,7 @@ impl GuestIoFile {
             Cell::Word(&self.submitters[io.submitter as usize]),
             Cell::Word(thread),
             Cell::Long(io.begun),
+            Cell::Long(io.queued),
             Cell::Long(io.rung),
             Cell::Long(io.delivered),
             Cell::Long(io.interrupted),
@@ -218,12 +222,13 @@ fn times(rows: &Rows, row: usize) -> Option<GuestTimes> {
         submitter: word(2)?,
         thread: word(3)?,
         begun_ns: long(4)?,
-        rung_ns: long(5)?,
-        delivered_ns: long(6)?,
-        interrupted_ns: long(7)?,
-        woken_ns: long(8),
-        ran_ns: long(9),
-        stack: word(10)?,
+        queued_ns: long(5)?,
+        rung_ns: long(6)?,
+        delivered_ns: long(7)?,
+        interrupted_ns: long(8)?,
+        woken_ns: long(9),
+        ran_ns: long(10),
+        stack: word(11)?,
     })
 }
 
@@ -233,16 +238,17 @@ mod tests {
     use proptest::prelude::*;
     use stasis_run_events::THREAD_NAME;
 
-    fn io(order: u64, times: [u64; 6], woken: bool, ran: bool) -> GuestIo {
+    fn io(order: u64, times: [u64; 7], woken: bool, ran: bool) -> GuestIo {
         let mut thread = [0; THREAD_NAME];
         thread[..3].copy_from_slice(b"fio");
-        let [begun, rung, delivered, interrupted, wake, run] = times;
+        let [begun, queued, rung, delivered, interrupted, wake, run] = times;
         GuestIo {
             drive: 0,
             order,
             submitter: Submitter::SystemCall,
             thread,
             begun,
+            queued,
             rung,
             delivered,
             interrupted,
@@ -256,7 +262,7 @@ mod tests {
         /// What is written is read, and the parts with the drive's time are the whole.
         #[test]
         fn parts_are_the_whole(
-            raw in prop::collection::vec((any::<[u32; 6]>(), any::<bool>(), any::<bool>()), 1..40),
+            raw in prop::collection::vec((any::<[u32; 7]>(), any::<bool>(), any::<bool>()), 1..40),
         ) {
             let folder = tempfile::tempdir().unwrap();
             let symbols = vec![(1 << 63, "__x64_sys_pread64".into()), ((1 << 63) + 16, "ring".into())];

@@ -104,8 +104,8 @@ impl SlowIo {
     /// known, with its name; together they are [`Self::whole`].
     pub fn timeline(&self) -> Vec<(&'static str, Nanos)> {
         let Some(guest) = &self.guest else { return self.named() };
-        let [submission, after @ ..] = guest.parts();
-        let mut all = vec![submission];
+        let [submission, block_layer, after @ ..] = guest.parts();
+        let mut all = vec![submission, block_layer];
         all.extend(self.named());
         all.extend(after);
         all
@@ -387,6 +387,7 @@ mod tests {
             submitter: "system-call".into(),
             thread: "fio".into(),
             begun_ns: own.submit_ns - 40,
+            queued_ns: own.submit_ns - 15,
             rung_ns: own.submit_ns,
             delivered_ns: own.delivered_ns,
             interrupted_ns: own.delivered_ns + 3,
@@ -398,7 +399,8 @@ mod tests {
         assert_eq!(whole.whole(), 40 + own.latency() + 10);
         let parts = whole.timeline();
         assert_eq!(parts.iter().map(|(_, time)| time).sum::<Nanos>(), whole.whole());
-        assert_eq!(parts[0], ("submission in the guest", 40));
+        assert_eq!(parts[0], ("submission in the guest", 25));
+        assert_eq!(parts[1], ("block layer", 15));
         assert_eq!(own.timeline(), own.named());
         let times = times(&[whole, own], |at| at as f64, 9, "disk");
         assert_eq!(times.len(), 2);

@@ -5,7 +5,7 @@
 //! I/O is before the one that it follows: processors are a quantum apart at most, and a later fact of
 //! one that is behind counts as of the same instant.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use stasis_block::clock::Nanos;
@@ -23,9 +23,10 @@ pub(super) type Thread = (u16, u64);
 /// A drive's interrupt: its machine, its number there, and its entry of MSI-X.
 pub(super) type Interrupt = (u16, usize, u16);
 
-/// A doorbell, with what the guest's registers and stack tell of who has rung it.
+/// An I/O's way through the kernel at a doorbell, or where the block layer gets it: what the guest's
+/// registers and stack tell of whose it is.
 #[derive(Debug, Clone)]
-pub(super) struct Doorbell {
+pub(super) struct Caller {
     pub(super) processor: Processor,
     pub(super) thread: Thread,
     pub(super) name: [u8; THREAD_NAME],
@@ -34,6 +35,19 @@ pub(super) struct Doorbell {
     /// The calls that led to it, the innermost first.
     pub(super) frames: Vec<u64>,
 }
+
+/// An I/O as the block layer got it.
+#[derive(Debug, Clone)]
+struct Bio {
+    caller: Caller,
+    submitter: Submitter,
+    begun: Nanos,
+    /// The address of its `struct gendisk`.
+    disk: u64,
+}
+
+/// The sector under which flushes are, which have none.
+const FLUSH: u64 = u64::MAX;
 
 #[derive(Debug, Clone)]
 struct Flight {
@@ -52,6 +66,11 @@ pub(super) struct GuestIos {
     /// When each thread has entered its last system call, and when it last began to run.
     calls: HashMap<Thread, Nanos>,
     ran: HashMap<Thread, Nanos>,
+    /// What the block layer got and no drive has completed, by machine and first sector.
+    bios: BTreeMap<(u16, u64), VecDeque<Bio>>,
+    bio_count: usize,
+    /// Which drive each disk of a kernel's is, as far as that has come out.
+    disks: HashMap<(u16, u64), u16>,
     /// By drive and number.
     at_drives: HashMap<(u16, u64), Flight>,
     /// Delivered, until the drive signals its interrupt.
@@ -72,6 +91,9 @@ impl GuestIos {
             on: HashMap::new(),
             calls: HashMap::new(),
             ran: HashMap::new(),
+            bios: BTreeMap::new(),
+            bio_count: 0,
+            disks: HashMap::new(),
             at_drives: HashMap::new(),
             delivered: HashMap::new(),
             signalled: HashMap::new(),
@@ -107,16 +129,10 @@ impl GuestIos {
     }
 
     /// A doorbell was rung for the I/Os of these numbers of a drive.
-    pub(super) fn rung(&mut self, drive: u16, orders: std::ops::Range<u64>, doorbell: &Doorbell) {
-        let Doorbell { processor, thread, name, now, ref frames, .. } = *doorbell;
+    pub(super) fn rung(&mut self, drive: u16, orders: std::ops::Range<u64>, doorbell: &Caller) {
+        let Caller { processor, thread, name, now, ref frames, .. } = *doorbell;
         self.on.insert(processor, thread);
-        let submitter = self.submitter(doorbell);
-        let known = match submitter {
-            Submitter::SystemCall => self.calls.get(&thread),
-            Submitter::KernelThread => self.ran.get(&thread),
-            Submitter::Fault | Submitter::Interrupt => None,
-        };
-        let begun = known.copied().unwrap_or(now).min(now);
+        let (submitter, begun) = self.submitted(doorbell);
         let is_of_none = submitter == Submitter::Interrupt;
         for order in orders {
             if self.open >= MAX_KNOWN {
@@ -128,6 +144,7 @@ impl GuestIos {
                 submitter,
                 thread: if is_of_none { [0; THREAD_NAME] } else { name },
                 begun,
+                queued: now,
                 rung: now,
                 delivered: now,
                 interrupted: now,
@@ -140,7 +157,72 @@ impl GuestIos {
         }
     }
 
-    fn submitter(&self, doorbell: &Doorbell) -> Submitter {
+    /// Who submits an I/O, and since when.
+    fn submitted(&self, caller: &Caller) -> (Submitter, Nanos) {
+        let submitter = self.submitter(caller);
+        let known = match submitter {
+            Submitter::SystemCall => self.calls.get(&caller.thread),
+            Submitter::KernelThread => self.ran.get(&caller.thread),
+            Submitter::Fault | Submitter::Interrupt => None,
+        };
+        (submitter, known.copied().unwrap_or(caller.now).min(caller.now))
+    }
+
+    /// The block layer gets an I/O from this sector (512 B) on, or a flush where it has no `bytes`.
+    pub(super) fn queued(&mut self, caller: Caller, disk: u64, (sector, bytes): (u64, u32)) {
+        self.on.insert(caller.processor, caller.thread);
+        if self.bio_count >= MAX_KNOWN {
+            self.bios.clear();
+            self.bio_count = 0;
+        }
+        let (submitter, begun) = self.submitted(&caller);
+        let key = (caller.processor.0, if bytes == 0 { FLUSH } else { sector });
+        self.bios.entry(key).or_default().push_back(Bio { caller, submitter, begun, disk });
+        self.bio_count += 1;
+    }
+
+    /// Takes the first I/O of the block layer's that a drive's I/O of these sectors was, with those
+    /// that were merged into it.
+    fn take_bio(
+        &mut self,
+        machine: u16,
+        (drive, rung): (u16, Nanos),
+        sectors: std::ops::Range<u64>,
+    ) -> Option<Bio> {
+        let Self { bios, disks, bio_count, .. } = self;
+        let first = (machine, if sectors.is_empty() { FLUSH } else { sectors.start });
+        let is = |bio: &Bio, disks: &HashMap<(u16, u64), u16>| {
+            let of = disks.get(&(machine, bio.disk));
+            bio.caller.now <= rung && of.is_none_or(|of| *of == drive)
+        };
+        let queue = bios.get_mut(&first)?;
+        let place = queue.iter().position(|bio| is(bio, disks))?;
+        let found = queue.remove(place)?;
+        *bio_count -= 1;
+        disks.insert((machine, found.disk), drive);
+        let mut empty = Vec::new();
+        if queue.is_empty() {
+            empty.push(first);
+        }
+        if !sectors.is_empty() {
+            for (&key, queue) in
+                bios.range_mut((machine, sectors.start + 1)..(machine, sectors.end))
+            {
+                let before = queue.len();
+                queue.retain(|bio| bio.disk != found.disk || !is(bio, disks));
+                *bio_count -= before - queue.len();
+                if queue.is_empty() {
+                    empty.push(key);
+                }
+            }
+        }
+        for key in empty {
+            bios.remove(&key);
+        }
+        Some(found)
+    }
+
+    fn submitter(&self, doorbell: &Caller) -> Submitter {
         let call = self.places.system_call..self.places.system_call_end;
         let is_kernel = |frame: &u64| *frame >> 63 == 1;
         let outermost = doorbell.frames.iter().rev().find(|frame| is_kernel(frame));
@@ -155,14 +237,25 @@ impl GuestIos {
         }
     }
 
-    /// The guest can see that an I/O is complete; `interrupt` will tell it, if any does.
+    /// The guest of `machine` can see that an I/O of these sectors (512 B; a flush has none) is complete;
+    /// `interrupt` will tell it, if any does.
     pub(super) fn delivered(
         &mut self,
+        machine: u16,
         (drive, order): (u16, u64),
-        interrupt: Option<Interrupt>,
-        now: Nanos,
+        sectors: std::ops::Range<u64>,
+        (interrupt, now): (Option<Interrupt>, Nanos),
     ) {
         let Some(mut flight) = self.at_drives.remove(&(drive, order)) else { return };
+        if let Some(bio) = self.take_bio(machine, (drive, flight.io.rung), sectors) {
+            let Bio { caller, submitter, begun, .. } = bio;
+            let is_of_none = submitter == Submitter::Interrupt;
+            flight.thread = (!is_of_none).then_some(caller.thread);
+            let io = &mut flight.io;
+            io.thread = if is_of_none { [0; THREAD_NAME] } else { caller.name };
+            (io.submitter, io.begun, io.queued) = (submitter, begun, caller.now);
+            io.frames = caller.frames;
+        }
         let now = now.max(flight.io.rung);
         (flight.io.delivered, flight.io.interrupted) = (now, now);
         match interrupt {
@@ -238,11 +331,12 @@ mod tests {
             current: 0,
             preempt_count: 8,
             comm: None,
+            bios: None,
         }
     }
 
-    fn doorbell(thread: u64, now: Nanos, frames: &[u64]) -> Doorbell {
-        Doorbell {
+    fn doorbell(thread: u64, now: Nanos, frames: &[u64]) -> Caller {
+        Caller {
             processor: (0, 0),
             thread: (0, thread),
             name: [7; THREAD_NAME],
@@ -261,7 +355,7 @@ mod tests {
         all.called((0, 0), (0, 1), 10);
         all.rung(3, 5..6, &doorbell(1, 40, &CALL));
         all.switched((0, 0), (0, 99), 50);
-        all.delivered((3, 5), Some((0, 0, 1)), 140);
+        all.delivered(0, (3, 5), 0..8, (Some((0, 0, 1)), 140));
         all.signalled((0, 0, 1), (0, 0), 33);
         all.interrupted((0, 0), 34, 141);
         all.interrupted((0, 0), 33, 142);
@@ -280,12 +374,12 @@ mod tests {
     fn who_has_submitted_is_told_by_the_stack() {
         let mut all = GuestIos::new(places(), Arc::default());
         all.called((0, 0), (0, 1), 10);
-        let of = |doorbell: &Doorbell| all.submitter(doorbell);
+        let of = |doorbell: &Caller| all.submitter(doorbell);
         assert_eq!(of(&doorbell(1, 40, &CALL)), Submitter::SystemCall);
         assert_eq!(of(&doorbell(1, 40, &[KERNEL + 900, 0x40_0000])), Submitter::Fault);
         assert_eq!(of(&doorbell(2, 40, &[KERNEL + 900])), Submitter::KernelThread);
         assert_eq!(of(&doorbell(1, 40, &[KERNEL + 900])), Submitter::SystemCall);
-        let inside = Doorbell { in_interrupt: true, ..doorbell(1, 40, &CALL) };
+        let inside = Caller { in_interrupt: true, ..doorbell(1, 40, &CALL) };
         assert_eq!(of(&inside), Submitter::Interrupt);
     }
 
@@ -296,7 +390,7 @@ mod tests {
         all.called((0, 0), (0, 1), 10);
         all.rung(0, 0..2, &doorbell(1, 40, &CALL));
         let mut complete = |all: &mut GuestIos, order| {
-            all.delivered((0, order), Some((0, 0, 1)), 100);
+            all.delivered(0, (0, order), 0..8, (Some((0, 0, 1)), 100));
             all.signalled((0, 0, 1), (0, 0), 33);
             all.interrupted((0, 0), 33, 105);
         };
@@ -311,12 +405,45 @@ mod tests {
         assert_eq!(all.open, 0);
     }
 
+    /// What another thread hands to the drive is that of the thread from which the block layer has it; what
+    /// was merged into it goes with it, and a disk of another drive's does not.
+    #[test]
+    fn an_io_is_of_the_thread_that_gave_it_to_the_block_layer() {
+        let mut all = GuestIos::new(places(), Arc::default());
+        let (mine, other) = (0xd0, 0xd1);
+        for (thread, now) in [(1, 10), (2, 12)] {
+            all.called((0, 0), (0, thread), now);
+        }
+        all.queued(doorbell(1, 20, &CALL), mine, (64, 4096));
+        all.queued(doorbell(2, 22, &CALL), mine, (72, 4096));
+        all.queued(doorbell(2, 23, &CALL), other, (72, 4096));
+        all.queued(doorbell(2, 24, &CALL), mine, (0, 0));
+        all.rung(7, 0..2, &doorbell(9, 40, &[KERNEL + 900]));
+        all.delivered(0, (7, 0), 64..80, (None, 100));
+        all.delivered(0, (7, 1), 0..0, (None, 110));
+        let [data, flush] = &all.take()[..] else { panic!("two I/Os") };
+        assert_eq!(data.submitter, Submitter::SystemCall);
+        assert_eq!((data.begun, data.queued, data.rung, data.delivered), (10, 20, 40, 100));
+        assert_eq!((flush.begun, flush.queued, flush.rung), (12, 24, 40));
+        assert_eq!((all.bio_count, all.bios.len()), (1, 1));
+        // That one is another drive's: it comes out when it is completed.
+        all.rung(8, 0..1, &doorbell(9, 41, &[KERNEL + 900]));
+        all.delivered(0, (8, 0), 72..80, (None, 120));
+        assert_eq!(all.take()[0].queued, 23);
+        assert_eq!(all.bio_count, 0);
+        // Of the drive that is known by now.
+        all.queued(doorbell(1, 130, &CALL), other, (8, 512));
+        all.rung(7, 2..3, &doorbell(9, 140, &[KERNEL + 900]));
+        all.delivered(0, (7, 2), 8..9, (None, 150));
+        assert_eq!((all.take()[0].queued, all.bio_count), (140, 1));
+    }
+
     proptest! {
         /// Whatever happens, in whichever order: each I/O comes out once at most, and its times are
         /// in order.
         #[test]
         fn times_are_in_order(
-            facts in prop::collection::vec((0u8..6, 0u64..4, 0u64..200, 0usize..2), 1..300),
+            facts in prop::collection::vec((0u8..7, 0u64..4, 0u64..200, 0usize..2), 1..300),
         ) {
             let mut all = GuestIos::new(places(), Arc::default());
             let (mut next, mut out) = (0u64, Vec::new());
@@ -330,7 +457,14 @@ mod tests {
                         all.rung(0, next..next + 1, &doorbell(thread, now, &CALL));
                         next += 1;
                     }
-                    4 => all.delivered((0, now % next.max(1)), Some((0, 0, 0)), now),
+                    4 => {
+                        let io = (0, now % next.max(1));
+                        all.delivered(0, io, thread..2 * thread, (Some((0, 0, 0)), now));
+                    }
+                    5 => {
+                        let bytes = 512 * (thread as u32);
+                        all.queued(doorbell(thread, now, &CALL), now % 2, (thread, bytes));
+                    }
                     _ => {
                         all.signalled((0, 0, 0), (0, processor), 33);
                         all.interrupted((0, processor), 33, now);
@@ -340,7 +474,7 @@ mod tests {
             }
             out.extend(all.finish());
             for io in &out {
-                let times = [Some(io.begun), Some(io.rung), Some(io.delivered)];
+                let times = [io.begun, io.queued, io.rung, io.delivered].map(Some);
                 let times = times.into_iter().chain([Some(io.interrupted), io.woken, io.ran]);
                 let times: Vec<Nanos> = times.flatten().collect();
                 prop_assert!(times.is_sorted(), "{:?}", io);

@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::Ios;
-use stasis_run_events::{KernelPlaces, Modules, Orc, Threads};
+use stasis_run_events::{BioPlaces, KernelPlaces, Modules, Orc, Threads};
 use stasis_runner::{Event, Runner};
 
 use btf::Btf;
@@ -81,9 +81,24 @@ impl Symbols {
             threads: current.as_ref().ok().and_then(threads),
             modules: modules(),
             places: match wants_places {
-                true => Some(self.places(current?, offset("task_struct", "comm"))?),
+                true => {
+                    let places = self.places(current?, offset("task_struct", "comm"))?;
+                    Some(KernelPlaces { bios: self.bios(&offset), ..places })
+                }
                 false => None,
             },
+        })
+    }
+
+    /// Where the kernel gives I/Os to its block layer, if it tells.
+    fn bios(&self, offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<BioPlaces> {
+        let iterator = offset("bio", "bi_iter")?;
+        Some(BioPlaces {
+            submit: self.address("blk_mq_submit_bio")?,
+            device: offset("bio", "bi_bdev")?,
+            disk: offset("block_device", "bd_disk")?,
+            sector: iterator + offset("bvec_iter", "bi_sector")?,
+            size: iterator + offset("bvec_iter", "bi_size")?,
         })
     }
 
@@ -121,6 +136,7 @@ impl Symbols {
             current,
             preempt_count,
             comm,
+            bios: None,
         })
     }
 

@@ -4,9 +4,9 @@
 
 use stasis_bare::svm::{Debug, DebugRegisters, Watch};
 use stasis_block::clock::Nanos;
-use stasis_run_events::{GuestIo, IoStatus, KernelPlaces, RunEvent, THREAD_NAME};
+use stasis_run_events::{BioPlaces, GuestIo, IoStatus, KernelPlaces, RunEvent, BLOCK, THREAD_NAME};
 
-use super::super::guest_io::{Doorbell, GuestIos};
+use super::super::guest_io::{Caller, GuestIos};
 use super::super::timeline::Timeline;
 use super::super::vm::Machine;
 use super::linear::Linear;
@@ -14,12 +14,14 @@ use super::orc::{Context, KERNEL};
 use super::BATCH;
 use crate::apic::{Delivery, Message};
 use crate::error::Error;
+use crate::memory::GuestMemory;
 use crate::vcpu::DebugVcpu;
 
 /// The debug register of each place.
 const SYSTEM_CALL: u8 = 1;
 const WAKE_UP: u8 = 1 << 1;
 const SWITCH: u8 = 1 << 2;
+const BIO: u8 = 1 << 3;
 
 const RSP: usize = 4;
 const RBP: usize = 5;
@@ -29,7 +31,8 @@ const RDI: usize = 7;
 /// The places as watchpoints.
 pub(super) fn watched(places: &KernelPlaces) -> Debug {
     let mut debug = Debug::default();
-    let all = [places.system_call, places.wake_up, places.switch];
+    let bios = places.bios.map(|bios| bios.submit);
+    let all = [places.system_call, places.wake_up, places.switch].into_iter().chain(bios);
     for (slot, place) in debug.watches.iter_mut().zip(all) {
         *slot = Some((place, Watch::Execute, 1));
     }
@@ -54,6 +57,16 @@ impl Machine {
         if slots & WAKE_UP != 0 {
             ios.woken((*number, registers.general[RDI]), now);
         }
+        if slots & BIO != 0 {
+            let bio = registers.general[RDI];
+            if let Some(caller) = caller(ios, vcpu, memory, processor, now) {
+                let places = ios.places.bios;
+                let about = places.and_then(|all| about(all, bio, &mut Linear::new(vcpu, memory)));
+                if let Some((disk, extent)) = about {
+                    ios.queued(caller, disk, extent);
+                }
+            }
+        }
         if slots & SWITCH != 0 {
             ios.switched(processor, (*number, registers.general[RSI]), now);
         }
@@ -71,14 +84,8 @@ impl Machine {
         let Some(ios) = timeline.guest_ios.as_mut().filter(|_| !orders.is_empty()) else { return };
         let Self { vcpus, memory, number, drives, .. } = self;
         let Some(vcpu) = vcpus[index].debug() else { return };
-        if let Some(doorbell) = doorbell(ios, vcpu, |vcpu| Linear::new(vcpu, memory)) {
-            let now = timeline.clock.now_ns();
-            let doorbell = Doorbell {
-                processor: (*number, index),
-                thread: (*number, doorbell.thread.1),
-                now,
-                ..doorbell
-            };
+        let now = timeline.clock.now_ns();
+        if let Some(doorbell) = caller(ios, vcpu, memory, (*number, index), now) {
             ios.rung(drives[drive].index(), orders, &doorbell);
         }
     }
@@ -95,7 +102,9 @@ impl Machine {
         for record in timeline.records[from..].iter().filter(|io| io.status != IoStatus::Refused) {
             let entry = self.drives[drive].entry_of(record.queue);
             let interrupt = entry.map(|entry| (self.number, drive, entry));
-            ios.delivered((record.drive, record.order), interrupt, now);
+            let sectors = record.offset / BLOCK..(record.offset + record.bytes) / BLOCK;
+            let io = (record.drive, record.order);
+            ios.delivered(self.number, io, sectors, (interrupt, now));
         }
     }
 
@@ -115,12 +124,22 @@ impl Machine {
     }
 }
 
-/// Who has rung a doorbell at the present instruction of a processor.
-fn doorbell<'a>(
+/// The disk of a `struct bio`, its first sector and its bytes.
+fn about(places: BioPlaces, bio: u64, memory: &mut Linear<'_>) -> Option<(u64, (u64, u32))> {
+    let device = memory.quad(bio.wrapping_add(places.device))?;
+    let disk = memory.quad(device.wrapping_add(places.disk))?;
+    let sector = memory.quad(bio.wrapping_add(places.sector))?;
+    Some((disk, (sector, memory.long(bio.wrapping_add(places.size))?)))
+}
+
+/// Whose the present instruction of a processor is, in the kernel.
+fn caller(
     ios: &GuestIos,
-    vcpu: &'a mut dyn DebugVcpu,
-    memory: impl FnOnce(&'a mut dyn DebugVcpu) -> Linear<'a>,
-) -> Option<Doorbell> {
+    vcpu: &mut dyn DebugVcpu,
+    memory: &GuestMemory,
+    processor: (u16, usize),
+    now: Nanos,
+) -> Option<Caller> {
     /// Within an interrupt that can be masked or not, or a soft one that is served (Linux,
     /// include/linux/preempt.h).
     const IN_INTERRUPT: u32 = 0xf0_0000 | 0xf_0000 | 0x100;
@@ -128,7 +147,7 @@ fn doorbell<'a>(
     if rip & KERNEL == 0 {
         return None;
     }
-    let mut memory = memory(vcpu);
+    let mut memory = Linear::new(vcpu, memory);
     let thread = memory.quad(gs_base.wrapping_add(ios.places.current))?;
     let count = memory.long(gs_base.wrapping_add(ios.places.preempt_count))?;
     let mut name = [0; THREAD_NAME];
@@ -137,14 +156,8 @@ fn doorbell<'a>(
     }
     let context = Context { rip, rsp: general[RSP], rbp: general[RBP] };
     let frames = ios.tables.unwind(context, |at| memory.quad(at));
-    Some(Doorbell {
-        processor: (0, 0),
-        thread: (0, thread),
-        name,
-        in_interrupt: count & IN_INTERRUPT != 0,
-        now: 0,
-        frames,
-    })
+    let (thread, in_interrupt) = ((processor.0, thread), count & IN_INTERRUPT != 0);
+    Some(Caller { processor, thread, name, in_interrupt, now, frames })
 }
 
 impl Timeline<'_> {
