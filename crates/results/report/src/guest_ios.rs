@@ -59,6 +59,9 @@ pub struct GuestTimes {
     pub stack: String,
 }
 
+/// Those of I/Os, by the drive's name and the number there.
+pub type OfIos = BTreeMap<(String, u64), GuestTimes>;
+
 impl GuestTimes {
     /// The two parts of the time before the drive has it, and those after it is delivered, with names.
     pub fn parts(&self) -> [(&'static str, Nanos); 5] {
@@ -81,7 +84,7 @@ impl GuestTimes {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn read(folder: &Path) -> Result<Option<BTreeMap<(String, u64), Self>>, ReportError> {
+    pub fn read(folder: &Path) -> Result<Option<OfIos>, ReportError> {
         read(folder, |_, _| true)
     }
 
@@ -172,7 +175,7 @@ impl GuestIoFile {
 pub(crate) fn read(
     folder: &Path,
     wanted: impl Fn(&str, u64) -> bool,
-) -> Result<Option<BTreeMap<(String, u64), GuestTimes>>, ReportError> {
+) -> Result<Option<OfIos>, ReportError> {
     let path = folder.join(GUEST_IOS_FILE);
     let file = match File::open(&path) {
         Ok(file) => file,

@@ -15,13 +15,16 @@ const LATE: u64 = 9900;
 /// Limit on drives and operations.
 const MAX_LATE: usize = 16;
 
+/// From when to when (ns).
+type Times = Vec<(Nanos, Nanos)>;
+
 /// The times in which a late I/O of an operation of a drive was under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Late {
     /// Which, in words.
     pub(crate) name: String,
-    /// From when to when (ns), ascending and apart.
-    pub(crate) times: Vec<(Nanos, Nanos)>,
+    /// Ascending and apart.
+    pub(crate) times: Times,
 }
 
 impl Late {
@@ -35,7 +38,7 @@ impl Late {
 /// Those of the results in `folder`, whose figures are `summary`'s: of operations of which there are
 /// enough to have a 99th percentile.
 pub(crate) fn of(folder: &Path, summary: &Summary) -> Result<Vec<Late>, ReportError> {
-    let mut wanted: BTreeMap<(String, Operation), (Nanos, Vec<(Nanos, Nanos)>)> = BTreeMap::new();
+    let mut wanted: BTreeMap<(String, Operation), (Nanos, Times)> = BTreeMap::new();
     for drive in &summary.drives {
         for (operation, figures) in drive.used().filter(|(_, used)| carried(used.count, LATE)) {
             if wanted.len() < MAX_LATE {
@@ -68,9 +71,9 @@ pub(crate) fn of(folder: &Path, summary: &Summary) -> Result<Vec<Late>, ReportEr
 }
 
 /// The same times without overlaps.
-fn apart(mut times: Vec<(Nanos, Nanos)>) -> Vec<(Nanos, Nanos)> {
+fn apart(mut times: Times) -> Times {
     times.sort_unstable();
-    let mut all: Vec<(Nanos, Nanos)> = Vec::new();
+    let mut all = Times::new();
     for (begin, end) in times {
         match all.last_mut() {
             Some((_, last)) if begin <= *last => *last = (*last).max(end),

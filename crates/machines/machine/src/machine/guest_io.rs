@@ -389,7 +389,7 @@ mod tests {
         let mut all = GuestIos::new(places(), Arc::default());
         all.called((0, 0), (0, 1), 10);
         all.rung(0, 0..2, &doorbell(1, 40, &CALL));
-        let mut complete = |all: &mut GuestIos, order| {
+        let complete = |all: &mut GuestIos, order| {
             all.delivered(0, (0, order), 0..8, (Some((0, 0, 1)), 100));
             all.signalled((0, 0, 1), (0, 0), 33);
             all.interrupted((0, 0), 33, 105);
