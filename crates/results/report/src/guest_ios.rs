@@ -1,7 +1,6 @@
 //! `guest-ios.parquet`: the time of I/Os in the guest's kernel, one row each.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_run_events::{GuestIo, Submitter};
 
-use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind, Rows};
+use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind, Rows};
 use crate::ios::Footer;
 use crate::profile::Symbols;
 use crate::summary::DriveSummary;
@@ -176,26 +175,15 @@ pub(crate) fn read(
     folder: &Path,
     wanted: impl Fn(&str, u64) -> bool,
 ) -> Result<Option<OfIos>, ReportError> {
-    let path = folder.join(GUEST_IOS_FILE);
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(ReportError::read(&path)(error)),
-    };
-    let damaged = |problem: String| ReportError::damaged(&path, problem);
-    let mut groups = Groups::open(file, GUEST_IOS_FILE, COLUMNS)
-        .map_err(|error| damaged(format!("it is no whole Parquet file: {error}")))?;
+    let Some(mut kept) = KeptRows::open(folder, GUEST_IOS_FILE, COLUMNS)? else { return Ok(None) };
     let mut all = BTreeMap::new();
-    while groups.more().map_err(|error| damaged(error.to_string()))? {
-        let rows = groups.rows();
-        for row in 0..rows.len() {
-            let wrong = || damaged(format!("a row is none of a {GUEST_IOS_FILE}"));
-            let drive = rows.word(0, row).ok_or_else(wrong)?;
-            let order = rows.long(1, row).ok_or_else(wrong)?;
-            if wanted(drive, order) {
-                let times = times(rows, row).ok_or_else(wrong)?;
-                all.insert((drive.to_owned(), order), times);
-            }
+    while let Some(row) = kept.next_row()? {
+        let rows = kept.rows();
+        let io = || Some((rows.word(0, row)?.to_owned(), rows.long(1, row)?));
+        let (drive, order) = io().ok_or_else(|| kept.wrong_row())?;
+        if wanted(&drive, order) {
+            let times = times(rows, row).ok_or_else(|| kept.wrong_row())?;
+            all.insert((drive, order), times);
         }
     }
     Ok(Some(all))

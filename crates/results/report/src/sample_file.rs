@@ -1,12 +1,11 @@
 //! `profile.parquet`: the samples of a profile, one row for those that follow each other with one stack.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
 use stasis_block::clock::Nanos;
 
-use crate::columnar::{Cell, Column, ColumnFile, Groups, Kind};
+use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind};
 use crate::ios::Footer;
 use crate::{ReportError, SAMPLES_FILE};
 
@@ -67,14 +66,12 @@ impl SampleFile {
 
 /// The samples of a finished run, in the order in which they were taken of each processor.
 pub struct KeptSamples {
-    path: PathBuf,
-    groups: Groups,
-    next: usize,
+    rows: KeptRows,
 }
 
 impl std::fmt::Debug for KeptSamples {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptSamples").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("KeptSamples").field("path", &self.rows.path()).finish_non_exhaustive()
     }
 }
 
@@ -84,16 +81,8 @@ impl KeptSamples {
     /// # Errors
     /// If it is no such file.
     pub fn open(folder: &Path) -> Result<Option<Self>, ReportError> {
-        let path = folder.join(SAMPLES_FILE);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(ReportError::read(&path)(error)),
-        };
-        let groups = Groups::open(file, SAMPLES_FILE, COLUMNS).map_err(|error| {
-            ReportError::damaged(&path, format!("it is no whole Parquet file: {error}"))
-        })?;
-        Ok(Some(Self { path, groups, next: 0 }))
+        let rows = KeptRows::open(folder, SAMPLES_FILE, COLUMNS)?;
+        Ok(rows.map(|rows| Self { rows }))
     }
 
     /// The next samples; `None` at the end.
@@ -101,27 +90,18 @@ impl KeptSamples {
     /// # Errors
     /// If the file cannot be read on, or a row is none of a run's.
     pub fn next_sample(&mut self) -> Result<Option<KeptSample>, ReportError> {
-        if self.next >= self.groups.rows().len() {
-            match self.groups.more() {
-                Ok(true) => self.next = 0,
-                Ok(false) => return Ok(None),
-                Err(error) => return Err(ReportError::damaged(&self.path, error.to_string())),
-            }
-        }
-        let row = self.next;
-        self.next += 1;
-        let rows = self.groups.rows();
-        let sample = || {
-            Some(KeptSample {
-                at: rows.long(0, row)?,
-                processor: rows.word(1, row)?.to_owned(),
-                count: rows.int(2, row)?,
-                interval: rows.long(3, row)?,
-                stack: rows.word(4, row)?.to_owned(),
-            })
-        };
-        let wrong =
-            || ReportError::damaged(&self.path, format!("a row is none of a {SAMPLES_FILE}"));
-        sample().ok_or_else(wrong).map(Some)
+        let Some(row) = self.rows.next_row()? else { return Ok(None) };
+        self.sample(row).ok_or_else(|| self.rows.wrong_row()).map(Some)
+    }
+
+    fn sample(&self, row: usize) -> Option<KeptSample> {
+        let rows = self.rows.rows();
+        Some(KeptSample {
+            at: rows.long(0, row)?,
+            processor: rows.word(1, row)?.to_owned(),
+            count: rows.int(2, row)?,
+            interval: rows.long(3, row)?,
+            stack: rows.word(4, row)?.to_owned(),
+        })
     }
 }

@@ -64,8 +64,9 @@ pub trait DriveController {
         vec!["one queue of virtio".to_owned()]
     }
 
-    /// The entry of MSI-X that tells the completions of a submission queue's commands, if one does.
-    fn entry_of(&self, queue: u16) -> Option<u16>;
+    /// The entry of MSI-X that tells the completions of the commands of a path's submission queue, if
+    /// one does.
+    fn entry_of(&self, path: usize, queue: u16) -> Option<u16>;
 
     /// When the controller is to be advanced, independently of the drive.
     fn next_event(&self) -> Option<Nanos> {
@@ -183,9 +184,9 @@ impl DriveDevice {
         self.drive.properties().index
     }
 
-    /// The entry of MSI-X that tells the completions of a queue's commands, if one does.
-    pub fn entry_of(&self, queue: u16) -> Option<u16> {
-        self.controller.entry_of(queue)
+    /// The entry of MSI-X that tells the completions of the commands of a path's queue, if one does.
+    pub fn entry_of(&self, path: usize, queue: u16) -> Option<u16> {
+        self.controller.entry_of(path, queue)
     }
 
     /// The drive's name.

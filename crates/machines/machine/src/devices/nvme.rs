@@ -195,8 +195,9 @@ impl DriveController for NvmeController {
         self.controllers.iter().flat_map(of).collect()
     }
 
-    fn entry_of(&self, queue: u16) -> Option<u16> {
-        self.controller.queue_pairs().find(|pair| pair.number == queue)?.vector
+    fn entry_of(&self, path: usize, queue: u16) -> Option<u16> {
+        let id = *self.controllers.get(path)?;
+        self.subsystem.queue_pairs(id).find(|pair| pair.number == queue)?.vector
     }
 
     /// For interrupts that are held back.

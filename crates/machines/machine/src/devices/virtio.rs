@@ -81,7 +81,7 @@ impl DriveController for VirtioController {
         self.device.pop_refused()
     }
 
-    fn entry_of(&self, queue: u16) -> Option<u16> {
+    fn entry_of(&self, _path: usize, queue: u16) -> Option<u16> {
         self.device.queue_vector(queue)
     }
 

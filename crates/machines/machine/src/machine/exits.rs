@@ -190,7 +190,11 @@ impl Machine {
                     }
                     // Help that the guest asks for applies to the requests of this write, too.
                     self.read_help_page(timeline);
+                    let before = self.drives[drive].submitted();
                     self.drives[drive].write(&self.memory, now, (path, place.offset), data);
+                    if timeline.guest_ios.is_some() && drive < self.own {
+                        self.guest_ios_rung(timeline, index, (drive, path), before);
+                    }
                     let submitted = self.drives[..self.own].iter().map(DriveDevice::submitted);
                     timeline.triggers.count(self.number, submitted, now);
                     if let Some(rewind) = &mut self.rewind {
@@ -198,25 +202,8 @@ impl Machine {
                     }
                     self.interrupts(timeline, drive)?;
                 }
-<<<<<<< HEAD
                 None => {}
             },
-=======
-                // Help that the guest asks for applies to the requests of this write, too.
-                self.read_help_page(timeline);
-                let before = self.drives[drive].submitted();
-                self.drives[drive].write(&self.memory, now, place.offset, data);
-                if timeline.guest_ios.is_some() && drive < self.own {
-                    self.guest_ios_rung(timeline, index, drive, before);
-                }
-                let submitted = self.drives[..self.own].iter().map(DriveDevice::submitted);
-                timeline.triggers.count(self.number, submitted, now);
-                if let Some(rewind) = &mut self.rewind {
-                    rewind.doorbell(timeline.clock.now());
-                }
-                self.interrupts(timeline, drive)?;
-            }
->>>>>>> e6b45b2b (The time of I/Os in the guest: --guest-times; programs, modules and late I/Os in profiles; slow I/Os open on the page)
             (slot, MSIX_BAR) => {
                 let message =
                     self.bus.function(slot).msix().and_then(|msix| msix.write(place.offset, data));

@@ -20,8 +20,8 @@ const MAX_KNOWN: usize = 1 << 16;
 pub(super) type Processor = (u16, usize);
 /// A thread: its machine, and the address of its `task_struct`.
 pub(super) type Thread = (u16, u64);
-/// A drive's interrupt: its machine, its number there, and its entry of MSI-X.
-pub(super) type Interrupt = (u16, usize, u16);
+/// A drive's interrupt: its machine, its number there, its path, and that one's entry of MSI-X.
+pub(super) type Interrupt = (u16, usize, usize, u16);
 
 /// An I/O's way through the kernel at a doorbell, or where the block layer gets it: what the guest's
 /// registers and stack tell of whose it is.
@@ -54,6 +54,8 @@ struct Flight {
     io: GuestIo,
     /// None for an interrupt's.
     thread: Option<Thread>,
+    /// The path to the drive by which it came.
+    path: usize,
 }
 
 /// The I/Os of a run that have not ended, and what is known of its threads.
@@ -129,7 +131,12 @@ impl GuestIos {
     }
 
     /// A doorbell was rung for the I/Os of these numbers of a drive.
-    pub(super) fn rung(&mut self, drive: u16, orders: std::ops::Range<u64>, doorbell: &Caller) {
+    pub(super) fn rung(
+        &mut self,
+        (drive, path): (u16, usize),
+        orders: std::ops::Range<u64>,
+        doorbell: &Caller,
+    ) {
         let Caller { processor, thread, name, now, ref frames, .. } = *doorbell;
         self.on.insert(processor, thread);
         let (submitter, begun) = self.submitted(doorbell);
@@ -152,7 +159,7 @@ impl GuestIos {
                 ran: None,
                 frames: frames.clone(),
             };
-            let flight = Flight { io, thread: (!is_of_none).then_some(thread) };
+            let flight = Flight { io, thread: (!is_of_none).then_some(thread), path };
             self.open += usize::from(self.at_drives.insert((drive, order), flight).is_none());
         }
     }
@@ -235,6 +242,11 @@ impl GuestIos {
             (false, false) if self.calls.contains_key(&doorbell.thread) => Submitter::SystemCall,
             (false, false) => Submitter::KernelThread,
         }
+    }
+
+    /// The path by which an I/O came that is at its drive.
+    pub(super) fn path_of(&self, io: (u16, u64)) -> Option<usize> {
+        self.at_drives.get(&io).map(|flight| flight.path)
     }
 
     /// The guest of `machine` can see that an I/O of these sectors (512 B; a flush has none) is complete;
@@ -353,10 +365,10 @@ mod tests {
     fn a_read_is_followed_from_its_call_to_its_thread() {
         let mut all = GuestIos::new(places(), Arc::default());
         all.called((0, 0), (0, 1), 10);
-        all.rung(3, 5..6, &doorbell(1, 40, &CALL));
+        all.rung((3, 0), 5..6, &doorbell(1, 40, &CALL));
         all.switched((0, 0), (0, 99), 50);
-        all.delivered(0, (3, 5), 0..8, (Some((0, 0, 1)), 140));
-        all.signalled((0, 0, 1), (0, 0), 33);
+        all.delivered(0, (3, 5), 0..8, (Some((0, 0, 0, 1)), 140));
+        all.signalled((0, 0, 0, 1), (0, 0), 33);
         all.interrupted((0, 0), 34, 141);
         all.interrupted((0, 0), 33, 142);
         all.woken((0, 1), 150);
@@ -388,10 +400,10 @@ mod tests {
     fn a_thread_that_runs_is_not_woken() {
         let mut all = GuestIos::new(places(), Arc::default());
         all.called((0, 0), (0, 1), 10);
-        all.rung(0, 0..2, &doorbell(1, 40, &CALL));
+        all.rung((0, 0), 0..2, &doorbell(1, 40, &CALL));
         let complete = |all: &mut GuestIos, order| {
-            all.delivered(0, (0, order), 0..8, (Some((0, 0, 1)), 100));
-            all.signalled((0, 0, 1), (0, 0), 33);
+            all.delivered(0, (0, order), 0..8, (Some((0, 0, 0, 1)), 100));
+            all.signalled((0, 0, 0, 1), (0, 0), 33);
             all.interrupted((0, 0), 33, 105);
         };
         complete(&mut all, 0);
@@ -418,7 +430,7 @@ mod tests {
         all.queued(doorbell(2, 22, &CALL), mine, (72, 4096));
         all.queued(doorbell(2, 23, &CALL), other, (72, 4096));
         all.queued(doorbell(2, 24, &CALL), mine, (0, 0));
-        all.rung(7, 0..2, &doorbell(9, 40, &[KERNEL + 900]));
+        all.rung((7, 0), 0..2, &doorbell(9, 40, &[KERNEL + 900]));
         all.delivered(0, (7, 0), 64..80, (None, 100));
         all.delivered(0, (7, 1), 0..0, (None, 110));
         let [data, flush] = &all.take()[..] else { panic!("two I/Os") };
@@ -427,13 +439,13 @@ mod tests {
         assert_eq!((flush.begun, flush.queued, flush.rung), (12, 24, 40));
         assert_eq!((all.bio_count, all.bios.len()), (1, 1));
         // That one is another drive's: it comes out when it is completed.
-        all.rung(8, 0..1, &doorbell(9, 41, &[KERNEL + 900]));
+        all.rung((8, 0), 0..1, &doorbell(9, 41, &[KERNEL + 900]));
         all.delivered(0, (8, 0), 72..80, (None, 120));
         assert_eq!(all.take()[0].queued, 23);
         assert_eq!(all.bio_count, 0);
         // Of the drive that is known by now.
         all.queued(doorbell(1, 130, &CALL), other, (8, 512));
-        all.rung(7, 2..3, &doorbell(9, 140, &[KERNEL + 900]));
+        all.rung((7, 0), 2..3, &doorbell(9, 140, &[KERNEL + 900]));
         all.delivered(0, (7, 2), 8..9, (None, 150));
         assert_eq!((all.take()[0].queued, all.bio_count), (140, 1));
     }
@@ -454,19 +466,19 @@ mod tests {
                     1 => all.switched((0, processor), of, now),
                     2 => all.woken(of, now),
                     3 => {
-                        all.rung(0, next..next + 1, &doorbell(thread, now, &CALL));
+                        all.rung((0, 0), next..next + 1, &doorbell(thread, now, &CALL));
                         next += 1;
                     }
                     4 => {
                         let io = (0, now % next.max(1));
-                        all.delivered(0, io, thread..2 * thread, (Some((0, 0, 0)), now));
+                        all.delivered(0, io, thread..2 * thread, (Some((0, 0, 0, 0)), now));
                     }
                     5 => {
                         let bytes = 512 * (thread as u32);
                         all.queued(doorbell(thread, now, &CALL), now % 2, (thread, bytes));
                     }
                     _ => {
-                        all.signalled((0, 0, 0), (0, processor), 33);
+                        all.signalled((0, 0, 0, 0), (0, processor), 33);
                         all.interrupted((0, processor), 33, now);
                     }
                 }

@@ -16,23 +16,16 @@ impl Machine {
         timeline: &mut Timeline,
         drive: usize,
     ) -> Result<(), Error> {
-<<<<<<< HEAD
         for path in 0..self.drives[drive].paths() {
             while let Some(vector) = self.drives[drive].pop_interrupt(path) {
                 let function = self.bus.function(self.slots.of_path(drive, path));
                 let message = function.msix().and_then(|msix| msix.signal(vector));
                 if let Some(message) = message {
+                    if timeline.guest_ios.is_some() {
+                        self.guest_ios_signalled(timeline, (drive, path, vector), message);
+                    }
                     self.send(timeline, None, message)?;
                 }
-=======
-        while let Some(vector) = self.drives[drive].pop_interrupt() {
-            let message = self.bus.function(drive + 2).msix().and_then(|msix| msix.signal(vector));
-            if let Some(message) = message {
-                if timeline.guest_ios.is_some() {
-                    self.guest_ios_signalled(timeline, (drive, vector), message);
-                }
-                self.send(timeline, None, message)?;
->>>>>>> e6b45b2b (The time of I/Os in the guest: --guest-times; programs, modules and late I/Os in profiles; slow I/Os open on the page)
             }
         }
         Ok(())

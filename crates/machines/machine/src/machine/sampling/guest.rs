@@ -77,7 +77,7 @@ impl Machine {
         &mut self,
         timeline: &mut Timeline,
         index: usize,
-        drive: usize,
+        (drive, path): (usize, usize),
         before: u64,
     ) {
         let orders = before..self.drives[drive].submitted();
@@ -86,7 +86,7 @@ impl Machine {
         let Some(vcpu) = vcpus[index].debug() else { return };
         let now = timeline.clock.now_ns();
         if let Some(doorbell) = caller(ios, vcpu, memory, (*number, index), now) {
-            ios.rung(drives[drive].index(), orders, &doorbell);
+            ios.rung((drives[drive].index(), path), orders, &doorbell);
         }
     }
 
@@ -100,8 +100,9 @@ impl Machine {
     ) {
         let Some(ios) = &mut timeline.guest_ios else { return };
         for record in timeline.records[from..].iter().filter(|io| io.status != IoStatus::Refused) {
-            let entry = self.drives[drive].entry_of(record.queue);
-            let interrupt = entry.map(|entry| (self.number, drive, entry));
+            let Some(path) = ios.path_of((record.drive, record.order)) else { continue };
+            let entry = self.drives[drive].entry_of(path, record.queue);
+            let interrupt = entry.map(|entry| (self.number, drive, path, entry));
             let sectors = record.offset / BLOCK..(record.offset + record.bytes) / BLOCK;
             let io = (record.drive, record.order);
             ios.delivered(self.number, io, sectors, (interrupt, now));
@@ -112,14 +113,14 @@ impl Machine {
     pub(in super::super) fn guest_ios_signalled(
         &self,
         timeline: &mut Timeline,
-        (drive, entry): (usize, u16),
+        (drive, path, entry): (usize, usize, u16),
         message: Message,
     ) {
         let mut targets = (0..self.processors.len())
             .filter(|&index| self.is_for(index, None, message.destination));
         let target = targets.next().filter(|_| message.delivery == Delivery::Fixed);
         if let (Some(ios), Some(index)) = (&mut timeline.guest_ios, target) {
-            ios.signalled((self.number, drive, entry), (self.number, index), message.vector);
+            ios.signalled((self.number, drive, path, entry), (self.number, index), message.vector);
         }
     }
 }
