@@ -91,6 +91,11 @@ VALUES: dict[str, dict[str, Any]] = {
         "reads_cross_zones": True,
     },
     "KeyValue": {"segment": "1MiB", "spare_percent": 20, "max_keys": 1000},
+    "Namespace": {"size": "64MiB", "block_size": 4096},
+    "Programs": {
+        "processors": 2, "instructions_per_second": 500_000_000, "memory": "16MiB", "memory_rate": "1GB/s",
+        "max_instructions": 1000,
+    },
     "Metadata": {"size": 16, "extended": True, "protection": 1, "guard": 64, "first": True},
     "Ocssd": {
         "groups": 4, "units": 2, "chunks": 64, "sectors": 1024, "write_min": 4, "write_optimal": 8, "cached": 4,
@@ -113,6 +118,10 @@ def every_key() -> stasis.Experiment:
         ),
         stasis.Drive(name="p", model="null", medium="ram:1GiB", ocssd=stasis.Ocssd(**VALUES["Ocssd"])),
         stasis.Drive(name="k", model="null", medium="ram:1GiB", key_value=stasis.KeyValue(**VALUES["KeyValue"])),
+        stasis.Drive(
+            name="m", model="null", medium="ram:1GiB", namespace=[stasis.Namespace(**VALUES["Namespace"], zones=zones)]
+        ),
+        stasis.Drive(name="c", model="null", medium="ram:1GiB", programs=stasis.Programs(**VALUES["Programs"])),
     ]
     machine = stasis.Machine(
         **VALUES["Machine"],

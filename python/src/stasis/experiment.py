@@ -197,6 +197,31 @@ class KeyValue(Table):
 
 
 @dataclass
+class Namespace(Table):
+    """A namespace of an NVMe drive whose namespaces are not all alike."""
+
+    PLACE: ClassVar[str] = "[[drive.namespace]]"
+
+    size: Optional[Size] = None
+    block_size: Optional[Size] = None
+    zones: Optional[Zones] = _table("Zones")
+    key_value: Optional[KeyValue] = _table("KeyValue")
+
+
+@dataclass
+class Programs(Table):
+    """Computational programs that an NVMe drive runs, on a memory of its own."""
+
+    PLACE: ClassVar[str] = "[drive.programs]"
+
+    processors: Optional[int] = None
+    instructions_per_second: Optional[int] = None
+    memory: Optional[Size] = None
+    memory_rate: Optional[str] = None
+    max_instructions: Optional[int] = None
+
+
+@dataclass
 class Metadata(Table):
     """Metadata of each logical block of an NVMe drive, and protection information in it."""
 
@@ -260,6 +285,7 @@ class Drive(Table):
     state: Optional[str] = None
     namespaces: Optional[int] = None
     controllers: Optional[int] = None
+    namespace: list[Namespace] = _table("Namespace", many=True)
     placement: Optional[str] = None
     scheduler: Optional[Union[str, Mapping[str, Any]]] = None
     serial: Optional[str] = None
@@ -270,6 +296,7 @@ class Drive(Table):
     ocssd: Optional[Ocssd] = _table("Ocssd")
     key_value: Optional[KeyValue] = _table("KeyValue")
     power_states: Optional[str] = None
+    programs: Optional[Programs] = _table("Programs")
 
 
 @dataclass
@@ -564,9 +591,11 @@ TABLES: dict[str, type[Table]] = {
         Link,
         Machine,
         Metadata,
+        Namespace,
         Network,
         Ocssd,
         Outside,
+        Programs,
         Red,
         Serve,
         Workload,

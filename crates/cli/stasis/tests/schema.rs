@@ -232,6 +232,10 @@ fn what_is_wrong_is_not_valid() {
         (of_drive("ocssd = '4x2x64x1024'"), true),
         (of_drive("key-value = { segment = '1MiB', spare-percent = 20, max-keys = 1000 }"), true),
         (of_drive("key-value = { segment = 'all' }"), false),
+        (of_drive("programs = { processors = 4, memory = '16MiB', memory-rate = '1GB/s' }"), true),
+        (of_drive("programs = { processors = 'many' }"), false),
+        (of_drive("namespace = [{ size = '1GiB' }, { zones = { size = '1MiB' } }, { key-value = {} }]"), true),
+        (of_drive("namespace = [{ sise = '1GiB' }]"), false),
         (of_drive("physical = '4x2x64x1024'"), true),
         (of_drive("scheduler = { kind = 'bfq', help_share = 0.5 }"), true),
         ("[machine]\nslice = '20us'\nguest-scheduler = 'bfq'".into(), true),
@@ -423,6 +427,8 @@ fn the_reference_has_the_keys_within_a_drive() {
         ("zones", &["Zones", "Zrwa"][..]),
         ("ocssd", &["Ocssd"]),
         ("key-value", &["KeyValue"]),
+        ("programs", &["Programs"]),
+        ("namespace", &["NamespaceSpec"]),
         ("metadata", &["Metadata"]),
     ] {
         let text = page.lines().find(|line| line.starts_with(&format!("| `{row}` |"))).unwrap();

@@ -230,7 +230,8 @@ impl Target {
     pub fn next_deadline(&self) -> Option<Nanos> {
         let idle = self.connections.iter().filter_map(|(_, connection)| connection.idle_since());
         let idle = idle.map(|since| since + CONNECT_TIME).min();
-        [idle, self.subsystem.next_expiry()].into_iter().flatten().min()
+        let of_subsystem = [self.subsystem.next_expiry(), self.subsystem.next_deadline()];
+        of_subsystem.into_iter().flatten().chain(idle).min()
     }
 
     /// Turns completions into bytes to send, and goes on with what waits. To be called after any

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::{Doorbells, Operation};
 
 use crate::atomicity::DEFAULT_UNIT;
+use crate::computing::{self, Part, Programs, ProgramsError};
 use crate::identity::subsystem_name;
 use crate::key_value::{self, KeyValue, KeyValueError};
 use crate::metadata::{
@@ -45,15 +46,19 @@ pub struct Namespace {
     /// values lie on the drive.
     #[serde(default, deserialize_with = "older::layout")]
     pub key_value: Option<KeyValue>,
+    /// Which part of computational programs it is, if it lies in the controller's memory: of none that
+    /// a configuration names.
+    #[serde(skip)]
+    pub computing: Option<Part>,
 }
 
 impl Namespace {
     /// A namespace of `blocks` blocks at the drive's beginning, which may be
     /// written.
     pub fn new(blocks: u64, block_size: u32) -> Self {
-        let (metadata, zoned, ocssd, key_value) = (None, None, None, None);
+        let (metadata, zoned, ocssd, key_value, computing) = (None, None, None, None, None);
         let (start, read_only) = (0, false);
-        Self { start, blocks, block_size, metadata, read_only, zoned, ocssd, key_value }
+        Self { start, blocks, block_size, metadata, read_only, zoned, ocssd, key_value, computing }
     }
 
     /// How its blocks are formatted.
@@ -128,6 +133,10 @@ pub struct Config {
     /// Power states. Several are of a drive with one controller, on PCIe, whose carrier must then
     /// call [`crate::Controller::set_time`] at [`crate::Controller::next_deadline`].
     pub power_states: PowerStates,
+    /// Computational programs: a memory namespace and a compute namespace behind the others. The
+    /// carrier must then call [`crate::Controller::set_time`] at
+    /// [`crate::Controller::next_deadline`].
+    pub programs: Option<Programs>,
 }
 
 /// The vendor of the controller and of its PCI function, which must agree (NVM
@@ -157,6 +166,7 @@ impl Default for Config {
             atomic_unit: DEFAULT_UNIT,
             metadata: false,
             power_states: PowerStates::default(),
+            programs: None,
         }
     }
 }
@@ -220,6 +230,9 @@ pub enum ConfigError {
         /// The fault.
         error: KeyValueError,
     },
+    /// Invalid computational programs.
+    #[error("NVMe {0}")]
+    Programs(#[from] ProgramsError),
     /// Metadata that cannot be.
     #[error("NVMe namespace {nsid}: {reason}")]
     Metadata {
@@ -280,7 +293,15 @@ impl Config {
             }
         }
         let count = self.namespaces.len() as u64;
-        number("count of namespaces", count, 1..=MAX_NAMESPACES as u64, "1 to 128")?;
+        let most = MAX_NAMESPACES as u64;
+        match &self.programs {
+            None => number("count of namespaces", count, 1..=most, "1 to 128")?,
+            Some(programs) => {
+                programs.check()?;
+                let expected = "1 to 126 beside those of programs";
+                number("count of namespaces", count, 1..=most - 2, expected)?;
+            }
+        }
         for (index, namespace) in self.namespaces.iter().enumerate() {
             let wrong = |field, value, expected| {
                 Err(ConfigError::Namespace { nsid: index + 1, field, value, expected })
@@ -336,13 +357,14 @@ impl Config {
             NVM_COMMAND_SET => true,
             key_value::CSI => self.has_pairs(),
             zoned::CSI => self.has_zones(),
+            computing::MEMORY_CSI | computing::COMPUTE_CSI => self.programs.is_some(),
             _ => false,
         }
     }
 
     /// Whether there are others than the NVM command set: then they are to be chosen.
     pub(crate) fn has_command_sets(&self) -> bool {
-        self.has_zones() || self.has_pairs()
+        self.has_zones() || self.has_pairs() || self.programs.is_some()
     }
 
     /// Whether any namespace is an Open-Channel drive.
@@ -435,11 +457,18 @@ impl Namespace {
 
     /// Its Command Set Identifier.
     pub(crate) fn command_set(&self) -> u8 {
-        match (&self.zoned, &self.key_value) {
-            (Some(_), _) => zoned::CSI,
-            (_, Some(_)) => key_value::CSI,
-            (None, None) => NVM_COMMAND_SET,
+        match (&self.zoned, &self.key_value, self.computing) {
+            (Some(_), ..) => zoned::CSI,
+            (_, Some(_), _) => key_value::CSI,
+            (.., Some(Part::Memory)) => computing::MEMORY_CSI,
+            (.., Some(Part::Compute)) => computing::COMPUTE_CSI,
+            (None, None, None) => NVM_COMMAND_SET,
         }
+    }
+
+    /// Whether it has logical blocks, of whatever command set.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.key_value.is_none() && self.computing.is_none()
     }
 
     fn check_layout(&self, nsid: usize, transfer: u32) -> Result<(), ConfigError> {

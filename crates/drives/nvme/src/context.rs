@@ -3,6 +3,7 @@
 use stasis_block::memory::scatter;
 
 use crate::command::{location, CommandId, SubmissionEntry};
+use crate::computing::Done;
 use crate::features::Features;
 use crate::formatting::Formatting;
 use crate::host::Host;
@@ -29,6 +30,10 @@ pub struct Commands {
     pub open_channel: &'static Table<IoExecute>,
     /// Those of key-value namespaces.
     pub key_value: &'static Table<IoExecute>,
+    /// Those of memory namespaces.
+    pub memory: &'static Table<IoExecute>,
+    /// Those of compute namespaces.
+    pub compute: &'static Table<IoExecute>,
     pub admin: &'static Table<AdminExecute>,
 }
 
@@ -59,6 +64,12 @@ impl ControllerMut<'_> {
         let mine: Vec<(CommandId, StatusCode)> = mine;
         for (command, why) in mine {
             self.host.post_failure(memory, command, why.into(), 0, 0);
+        }
+        for Done { command, nsid, result } in self.io.slots.work.take_ended(id) {
+            match result {
+                Ok(result) => self.host.post(memory, command, 0, result),
+                Err(why) => self.host.post_failure(memory, command, why.into(), nsid, 0),
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use crate::attachments::Attachments;
 use crate::buffers::Buffers;
 use crate::changes::{Change, Changes};
 use crate::command::{location, CommandId, SubmissionEntry};
+use crate::computing::Device;
 use crate::condition::Condition;
 use crate::config::{Config, Namespace};
 use crate::controller_id::ControllerId;
@@ -70,6 +71,8 @@ pub struct Io {
     pub event_log: EventLog,
     pub lba_scans: Scans,
     pub power: Power,
+    /// The device of computational programs, if the drive has one.
+    pub computing: Option<Device>,
     /// The fused commands under way.
     pub fused: Fused,
     /// Commands that end without the drive, as another host has them aborted or as there is no room,
@@ -93,8 +96,10 @@ pub enum Transfer {
 impl Io {
     /// Of a new drive. `config` has been checked.
     pub fn new(config: Config) -> Self {
+        let namespaces = Namespaces::new(&config);
         Self {
-            namespaces: Namespaces::new(&config),
+            attachments: Attachments::new(namespaces.count()),
+            namespaces,
             slots: Slots::default(),
             outgoing: Outgoing::default(),
             buffers: Buffers::default(),
@@ -104,7 +109,6 @@ impl Io {
             cache: WriteCache::default(),
             reservations: Reservations::default(),
             ana: Ana::default(),
-            attachments: Attachments::new(config.namespaces.len() as u32),
             self_test: SelfTest::default(),
             sanitize: Sanitize::default(),
             firmware: Firmware::new(&config.firmware),
@@ -112,6 +116,7 @@ impl Io {
             event_log: EventLog::default(),
             lba_scans: Scans::default(),
             power: Power::new(config.power_states.states()),
+            computing: config.programs.map(Device::new),
             fused: Fused::default(),
             ended: Vec::new(),
             statistics: Statistics::default(),

@@ -35,6 +35,7 @@ mod capsules;
 mod changes;
 mod command;
 mod commands;
+mod computing;
 mod condition;
 mod config;
 mod connect;
@@ -91,6 +92,7 @@ mod write_cache;
 mod zoned;
 
 pub use ana::AnaState;
+pub use computing::{Part as ComputingPart, Programs, ProgramsError};
 pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
 pub use context::ControllerMut;
 pub use controller::{Controller, Ended};

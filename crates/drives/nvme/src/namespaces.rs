@@ -6,6 +6,7 @@ use std::ops::Range;
 use stasis_block::{BlockLayout, Interleaved, Operation, Status, SECTOR};
 
 use crate::command::location;
+use crate::computing::Part;
 use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET};
 use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
@@ -114,7 +115,13 @@ impl Namespaces {
         let made = config.namespaces.iter();
         let transfer = config.max_transfer;
         let state = |(nsid, of)| Some(NamespaceState::new((&serial, transfer), nsid, of, None));
-        let states = (1..).zip(made.clone()).map(state).collect();
+        // Behind them those that lie in the controller's memory, and take no room of the drive.
+        let part = |part| Namespace { computing: Some(part), ..Namespace::new(0, SECTOR as u32) };
+        let parts = match config.programs {
+            Some(_) => [Part::Memory, Part::Compute].map(part).to_vec(),
+            None => Vec::new(),
+        };
+        let states = (1..).zip(made.clone().chain(&parts)).map(state).collect();
         let total = made.map(|of| of.start + of.bytes()).max().unwrap_or(0);
         let (formatting, creations, past_changes) = (Vec::new(), 0, 0);
         let step = config.atomic_unit.next_multiple_of(STEP);
@@ -155,6 +162,21 @@ impl Namespaces {
     /// The namespace of an NSID, if there is one.
     pub fn get(&self, nsid: u32) -> Option<&Namespace> {
         Some(&self.state(nsid)?.namespace)
+    }
+
+    /// The identifier of the one whose bytes programs work on, if there is one.
+    pub fn memory_nsid(&self) -> Option<u32> {
+        self.iter().find(|(_, of)| of.computing == Some(Part::Memory)).map(|(nsid, _)| nsid)
+    }
+
+    /// Whether one has room of the drive: it does not lie in the controller's memory.
+    pub fn is_on_drive(&self, nsid: u32) -> bool {
+        self.get(nsid).is_some_and(|of| of.computing.is_none())
+    }
+
+    /// The identifiers of those that have room of the drive.
+    pub fn nsids_on_drive(&self) -> impl Iterator<Item = u32> + '_ {
+        self.nsids().filter(|&nsid| self.is_on_drive(nsid))
     }
 
     /// The identifiers of all of them.

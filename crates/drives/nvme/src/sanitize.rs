@@ -4,6 +4,7 @@
 use stasis_block::{Command, Operation, Status};
 
 use crate::changes::Change;
+use crate::computing::Device;
 use crate::config::Namespace;
 use crate::controller_id::ControllerId;
 use crate::event_log::Occurrence;
@@ -146,7 +147,9 @@ impl Sanitize {
 impl Io {
     /// Begins an operation, whose command was checked.
     pub fn begin_sanitize(&mut self, dword10: u32, pattern: u32) {
-        let nsids: Vec<u32> = self.namespaces.nsids().collect();
+        let nsids: Vec<u32> = self.namespaces.nsids_on_drive().collect();
+        // What programs work on is of the drive's contents.
+        self.computing.iter_mut().for_each(Device::clear);
         self.erasing_ends_self_test(&nsids, ended::BY_SANITIZE);
         let bytes: u64 = nsids.iter().map(|&nsid| self.namespaces.capacity(nsid)).sum();
         let times = match Action::of(dword10) {

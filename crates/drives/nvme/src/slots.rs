@@ -7,6 +7,7 @@ use stasis_block::memory::{PendingRequest, Requests, Segment};
 use stasis_block::{Command, Operation, Tag};
 
 use crate::command::CommandId;
+use crate::computing::Work;
 use crate::controller_id::ControllerId;
 use crate::key_value::Pair;
 use crate::protection::Passage;
@@ -58,6 +59,9 @@ pub enum Purpose {
     Deliver,
     /// A comparison of the data read with the guest's data.
     Compare,
+    /// A copy: the data read goes to the controller's memory, from byte `at` of the memory namespace
+    /// on.
+    ToMemory { at: u64 },
     /// A piece of a format, or of a self-test: zones and chunks stay as they are meanwhile.
     Format,
 }
@@ -160,6 +164,8 @@ pub struct Slots {
     groups: Slab<Group>,
     // In the order in which they came.
     stores: VecDeque<WaitingStore>,
+    /// Commands of computational programs, which end by themselves.
+    pub work: Work,
 }
 
 /// Stores that wait.
@@ -187,7 +193,8 @@ impl Slots {
 
     /// Bytes of data of all requests, and of what waits.
     pub fn bytes(&self) -> usize {
-        self.requests.bytes() + self.stores.iter().map(|store| store.data.len()).sum::<usize>()
+        let stores = self.stores.iter().map(|store| store.data.len()).sum::<usize>();
+        self.requests.bytes() + stores + self.work.bytes()
     }
 }
 
@@ -257,7 +264,9 @@ impl Slots {
         };
         let found = self.requests.iter().find(belongs).map(|slot| slot.nsid);
         let waits = || self.stores.iter().find(|store| store.command == command);
-        found.or_else(|| waits().map(|store| store.nsid))
+        let works = || self.work.commands().find(|(id, _)| *id == command);
+        let found = found.or_else(|| waits().map(|store| store.nsid));
+        found.or_else(|| works().map(|(_, nsid)| nsid))
     }
 
     /// The commands of a controller that wait for requests of a namespace.
@@ -276,13 +285,15 @@ impl Slots {
         };
         let of = self.requests.iter().filter(|slot| slot.nsid == nsid).filter_map(command);
         let waiting = self.stores.iter().filter(|store| store.nsid == nsid);
-        let of = of.chain(waiting.map(|store| store.command));
+        let works = self.work.commands().filter(|(_, of)| *of == nsid).map(|(id, _)| id);
+        let of = of.chain(waiting.map(|store| store.command)).chain(works);
         of.filter(|id| id.controller == controller).collect()
     }
 
     /// Makes orphans of the requests of the commands that `which` selects, and
     /// calls `each` for every such command once. Those that wait do so no longer.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
+        self.work.abandon(&which, &mut each);
         self.stores.retain(|store| {
             let goes = which(store.command);
             if goes {

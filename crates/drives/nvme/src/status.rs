@@ -74,9 +74,26 @@ pub enum StatusCode {
     ConnectInvalidParameters = 0x182,
     CommandSizeLimitExceeded = 0x183,
     ConnectInvalidHost = 0x184,
+    IncompatibleNamespace = 0x185,
+    FastCopyNotPossible = 0x186,
     OverlappingRange = 0x187,
-    /// NVMe 2.0 section 8.13.
+    /// These are of computational programs (NVMe 2.1 figure 104).
+    InvalidMemoryNamespace = 0x18b,
+    InvalidMemoryRangeSet = 0x18c,
+    InvalidMemoryRangeSetIdentifier = 0x18d,
+    InvalidProgramData = 0x18e,
+    InvalidProgramIndex = 0x18f,
+    InvalidProgramType = 0x190,
+    /// NVMe 2.0 section 8.13; computational programs have given the number to a code of their own.
     AuthenticationRequired = 0x191,
+    MaximumMemoryRangeSetsExceeded = 0x192,
+    MaximumProgramBytesExceeded = 0x194,
+    MemoryRangeSetInUse = 0x195,
+    NoProgram = 0x196,
+    OverlappingMemoryRanges = 0x197,
+    ProgramNotActivated = 0x198,
+    ProgramInUse = 0x199,
+    ProgramTooBig = 0x19b,
     InvalidZoneOperation = 0x1b6,
     NoZrwaResources = 0x1b7,
     ZoneBoundaryError = 0x1b8,
@@ -108,6 +125,9 @@ impl StatusCode {
     /// Connect's (NVMe over Fabrics 1.1 section 3.3), by the number that the NVM command set has given
     /// to a code of its own.
     pub const CONNECT_CONTROLLER_BUSY: Self = Self::InvalidProtectionInformation;
+
+    /// Of ranges of memory, by the number that Connect's authentication has.
+    pub const MEMORY_RANGES_EXCEEDED: Self = Self::AuthenticationRequired;
 
     /// The status field without its phase bit. It has Do Not Retry set if repeating the command
     /// cannot help.

@@ -243,6 +243,7 @@ impl Subsystem {
                     || host.seen_changes != self.io.changes.count()
                     || self.formatting.controller() == Some(host.id)
                     || self.io.fused.waiting() == Some(host.id)
+                    || self.io.slots.work.has_ended(host.id)
                     || self.io.ended.iter().any(|(command, _)| command.controller == host.id))
         };
         self.hosts.iter().flatten().find(waits).map(|host| host.id)
@@ -319,6 +320,12 @@ impl Subsystem {
             host.now = self.now;
             host.interrupts.release(now);
         }
+        self.io.go_on_computing(self.now);
+    }
+
+    /// Whether commands have ended by themselves, for which controllers are to be attended to.
+    pub fn has_ended_work(&self) -> bool {
+        self.io.slots.work.has_any_ended()
     }
 
     /// A controller whose host has sent no Keep Alive for its time-out: it is to be removed.
@@ -332,13 +339,14 @@ impl Subsystem {
         self.hosts.iter().flatten().filter_map(|host| host.keep_alive.deadline()).min()
     }
 
-    /// When [`Subsystem::set_time`] is to be called at the latest, and the interrupts and requests
-    /// to be looked at; `None` unless interrupts are held back, or requests wait until the drive has
-    /// left a power state.
+    /// When [`Subsystem::set_time`] is to be called at the latest, the controllers that wait to be
+    /// attended to, and the interrupts and requests to be looked at; `None` unless interrupts are held
+    /// back, requests wait until the drive has left a power state, or programs run.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let interrupts = self.hosts.iter().flatten();
         let interrupts = interrupts.filter_map(|host| host.interrupts.next_deadline());
-        interrupts.chain(self.io.outgoing.next_time(self.now)).min()
+        let others = [self.io.outgoing.next_time(self.now), self.io.slots.work.next_time()];
+        interrupts.chain(others.into_iter().flatten()).min()
     }
 
     /// Sets the access to the namespaces on a path: commands under way end as ever. Hosts on that

@@ -7,7 +7,7 @@ mod support;
 
 use offered::table;
 use stasis_block::VendorError;
-use stasis_nvme::{Config, KeyValue, Namespace, Ocssd, Placement, Zones};
+use stasis_nvme::{Config, KeyValue, Namespace, Ocssd, Placement, Programs, Zones};
 use support::*;
 
 const ABORTED_OPCODE: u16 = 0x001;
@@ -35,6 +35,7 @@ fn drives() -> Vec<(&'static str, Config)> {
         ("streams", Config { placement: Placement::Streams { max: 4 }, ..config() }),
         ("metadata", Config { metadata: true, ..config() }),
         ("Open-Channel", Config { namespaces: vec![chunks], ..config() }),
+        ("programs", Config { programs: Some(Programs::default()), ..config() }),
         (
             "power states",
             Config {
@@ -136,6 +137,31 @@ fn io_commands_are_those_of_the_table() {
             let of_chunks = [0, 1, 2, 9, 0x90, 0x91, 0x92, 0x93].contains(&opcode);
             assert_eq!(answered, of_chunks, "{opcode:02x}h");
         }
+    }
+}
+
+#[test]
+fn io_commands_of_memory_and_compute_namespaces_are_those_of_their_tables() {
+    let (_, config) = drives().into_iter().find(|(has, _)| *has == "programs").unwrap();
+    for (nsid, set, heading) in
+        [(2, 3, "I/O commands of memory namespaces"), (3, 4, "I/O commands of compute namespaces")]
+    {
+        let mut driver = Driver::with_queues(config.clone(), 1, 8);
+        let log = Sqe {
+            opcode: 2,
+            prp1: SCRATCH,
+            cdw10: 1023 << 16 | 5,
+            cdw14: set << 24,
+            ..Default::default()
+        };
+        assert_eq!(driver.admin(log).status, 0);
+        let told = dwords(&driver.ram.get(SCRATCH, 4096)[1024..2048]);
+        compare(heading, "programs", Some(&told), |opcode| {
+            driver.submit(1, Sqe { opcode, nsid, prp1: DATA, ..Default::default() });
+            // Without bytes nothing is moved, and no time passes.
+            let end = driver.reap(1).pop().expect("it ends at once");
+            Some(end.status != ABORTED_OPCODE)
+        });
     }
 }
 

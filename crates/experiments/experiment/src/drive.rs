@@ -8,11 +8,12 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
-use stasis_nvme::{KeyValue, Metadata, Ocssd, Placement, PowerStates, Zones};
+use stasis_nvme::{KeyValue, Metadata, Ocssd, Placement, PowerStates, Programs, Zones};
 use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
 use crate::error::ExperimentError;
 use crate::guest_drive::guest_drive;
+use crate::namespace::NamespaceSpec;
 
 /// Device interface through which the guest accesses the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -83,6 +84,9 @@ guest_drive! {
         #[serde(default = "default_controllers")]
         #[schemars(range(min = 1, max = 8))]
         pub controllers: u16,
+        /// Namespaces that are not all alike, from the drive's first byte on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub namespace: Vec<NamespaceSpec>,
         /// Data placement that the drive offers to the guest.
         #[serde(default)]
         pub placement: Placement,
@@ -110,6 +114,9 @@ guest_drive! {
         /// one.
         #[serde(default)]
         pub power_states: PowerStates,
+        /// Computational programs that the drive runs, on a memory of its own.
+        #[serde(default)]
+        pub programs: Option<Programs>,
         /// Initial state of the drive beside its data, such as zones: kept from an earlier run, or new.
         #[serde(default)]
         pub state: StateSpec,
@@ -175,6 +182,7 @@ impl DriveSpec {
         if !(1..=MAX_CONTROLLERS).contains(&self.controllers) {
             return Err(format!("controllers must be a number from 1 to {MAX_CONTROLLERS}"));
         }
+        self.check_namespaces()?;
         let plain =
             self.namespaces == 1 && self.controllers == 1 && self.placement == Placement::None;
         if self.interface != Interface::Nvme && !plain {
@@ -194,16 +202,65 @@ impl DriveSpec {
         if self.interface != Interface::Nvme && self.power_states.is_choice() {
             return Err("power-states need the interface nvme".into());
         }
+        if let Some(programs) = &self.programs {
+            if self.interface != Interface::Nvme {
+                return Err("programs need the interface nvme".into());
+            }
+            if self.namespaces > 126 || self.namespace.len() > 126 {
+                return Err("namespaces must be at most 126 beside those of programs".into());
+            }
+            programs.check().map_err(|problem| problem.to_string())?;
+        }
         if kinds.into_iter().filter(|is| *is).count() > 1 {
             return Err("zones, ocssd and key-value exclude each other; leave one".into());
         }
         let is_lost = matches!(self.medium, MediumSpec::Ram { .. }) || self.state == StateSpec::New;
-        if self.key_value.is_some() && !is_lost {
+        if self.has_pairs() && !is_lost {
             return Err(
                 "key-value pairs are not kept between runs: say state=new, or take a medium \
                         ram:SIZE"
                     .into(),
             );
+        }
+        Ok(())
+    }
+
+    /// Whether it has zones, or any of its namespaces.
+    pub fn has_zones(&self) -> bool {
+        self.zones.is_some() || self.namespace.iter().any(|one| one.zones.is_some())
+    }
+
+    /// Whether it has pairs of keys and values, or any of its namespaces.
+    pub fn has_pairs(&self) -> bool {
+        self.key_value.is_some() || self.namespace.iter().any(|one| one.key_value.is_some())
+    }
+
+    fn check_namespaces(&self) -> Result<(), String> {
+        if self.namespace.is_empty() {
+            return Ok(());
+        }
+        if self.interface != Interface::Nvme {
+            return Err("namespace needs the interface nvme".into());
+        }
+        for (of_drive, key) in [
+            (self.zones.is_some(), "zones"),
+            (self.key_value.is_some(), "key-value"),
+            (self.ocssd.is_some(), "ocssd"),
+            (self.metadata.is_some(), "metadata"),
+            (self.namespaces != 1, "namespaces"),
+        ] {
+            if of_drive {
+                return Err(format!(
+                    "{key} is of drives whose namespaces are all alike: leave `{key}` or `namespace` \
+                     out"
+                ));
+            }
+        }
+        if self.namespace.len() > 128 {
+            return Err("there can be 128 namespaces".into());
+        }
+        for (number, one) in self.namespace.iter().enumerate() {
+            one.check().map_err(|problem| format!("namespace[{number}].{problem}"))?;
         }
         Ok(())
     }
@@ -249,6 +306,17 @@ mod tests {
             (r#""key-value": {"segmnt": 1}"#, "did you mean `segment`?"),
             (r#""key-value": {}, "interface": "virtio-blk""#, "interface nvme"),
             (r#""key-value": {}, "ocssd": "4x2x64x1024""#, "exclude each other"),
+            (r#""programs": {"processors": 0}"#, "processors is 0, but must be 1 to 64"),
+            (r#""programs": {"memory": "2GiB"}"#, "up to 1GiB"),
+            (r#""programs": {"speed": 1}"#, "unknown key"),
+            (r#""programs": {}, "interface": "virtio-blk""#, "interface nvme"),
+            (r#""programs": {}, "namespaces": 127"#, "at most 126"),
+            (r#""namespace": [{}, {"block-size": 8192}]"#, "namespace[1].block-size is 8192"),
+            (r#""namespace": [{"sice": 1}]"#, "did you mean `size`?"),
+            (r#""namespace": [{"zones": {"size": "1MiB"}, "key-value": {}}]"#, "leave one"),
+            (r#""namespace": [{}], "namespaces": 2"#, "leave `namespaces` or `namespace` out"),
+            (r#""namespace": [{}], "zones": {"size": "1MiB"}"#, "leave `zones` or"),
+            (r#""namespace": [{}], "interface": "virtio-blk""#, "interface nvme"),
             (r#""power-states": "8W/50mW:2ms""#, "idle:50mW:2ms:1500us"),
             (r#""power-states": "8W/idle:1W", "interface": "virtio-blk""#, "interface nvme"),
         ] {

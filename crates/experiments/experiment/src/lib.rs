@@ -15,6 +15,7 @@ mod guest_drive;
 #[cfg(test)]
 mod messages;
 mod names;
+mod namespace;
 mod networks;
 mod serve;
 mod speed;
@@ -28,6 +29,7 @@ pub use error::ExperimentError;
 pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
 pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use names::distinct_serials;
+pub use namespace::{places, NamespaceSpec};
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};

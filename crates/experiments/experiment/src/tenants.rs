@@ -257,10 +257,13 @@ impl DiskSpec {
             doorbells: self.doorbells,
             namespaces: 1,
             controllers: 1,
+            namespace: Vec::new(),
             placement: Placement::None,
             serial: self.serial.clone(),
             zones: None,
             ocssd: None,
+            key_value: None,
+            programs: None,
             power_states: PowerStates::default(),
             // The disk's, before the drive's scheduler.
             limits: LimitSpec::default(),

@@ -86,8 +86,10 @@ fn logged(
         (spec.zones.is_some(), "zones"),
         (spec.ocssd.is_some(), "ocssd"),
         (spec.key_value.is_some(), "key-value"),
+        (spec.programs.is_some(), "programs"),
         (spec.scheduler.is_some(), "scheduler"),
         (spec.namespaces != 1, "namespaces"),
+        (!spec.namespace.is_empty(), "namespace"),
     ] {
         if has {
             bail!("it has `{what}`, {other}");

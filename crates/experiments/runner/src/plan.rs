@@ -258,7 +258,7 @@ pub fn device_names(interfaces: impl Iterator<Item = Interface>) -> Vec<String> 
 
 /// The name of the node by which the guest has a drive of that name: without blocks the generic one.
 pub fn device_node(spec: &DriveSpec, name: String) -> String {
-    match spec.key_value {
+    match spec.namespace.first().map_or(spec.key_value, |first| first.key_value) {
         Some(_) => name.replacen("nvme", "ng", 1),
         None => name,
     }

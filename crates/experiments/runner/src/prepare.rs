@@ -390,13 +390,7 @@ impl<'a> RunSetup<'a> {
         }
         held.check_blocks(spec.block_size)?;
         resolved.model.check(medium.capacity())?;
-        if capacity / u64::from(spec.namespaces) < 4096 {
-            bail!(
-                "its medium has {} bytes, too few for {} namespaces of 4096 at least",
-                capacity,
-                spec.namespaces
-            );
-        }
+        crate::controller::check_room(spec, capacity)?;
         resolved.medium = absolute(&place, self.base)?;
         let mut drive = PlannedDrive {
             spec: resolved,

@@ -147,6 +147,12 @@ pub fn device(drive: &PlannedDrive, name: &str, capacity: u64) -> Result<TracedD
         return Ok(device);
     }
     device.kind = DeviceKind::Nvme;
+    if !drive.spec.namespace.is_empty() {
+        bail!(
+            "its namespaces are not all alike, and what a power cut leaves of such a drive is not \
+             followed: take `namespaces = N` in place of `namespace`"
+        );
+    }
     // The controller's own description, whatever the sizes are rounded to.
     let namespaces = drive.controller(capacity, false).namespaces;
     let controller = name.strip_suffix("n1").unwrap_or(name);

@@ -48,3 +48,50 @@ fn key_values_are_stored_by_a_stock_guest() {
         assert!(count > 1, "{count} of {operation}");
     }
 }
+
+#[test]
+#[ignore = "boots a guest for a minute: make slow-test"]
+fn key_values_stand_beside_blocks_and_zones_on_one_controller() {
+    let bench = Bench::new();
+    let experiment = r#"
+engine  = "exact"
+command = ["sh", "-c", """
+set -e
+cd /results
+ls /dev | grep -E '^n(g|vme)0n?' > devices
+cat /sys/block/nvme0n1/queue/zoned /sys/block/nvme0n2/queue/zoned > zoned
+cat /sys/block/nvme0n1/size /sys/block/nvme0n2/size > sizes
+mkfs.ext4 -q /dev/nvme0n1
+blkzone report /dev/nvme0n2 | wc -l > zones
+echo value > value
+nvme io-passthru /dev/ng0n3 --namespace-id=3 --opcode=0x01 --cdw2=0x6b --cdw11=1 --cdw10=6 --data-len=6 \
+  --write --input-file=value
+nvme io-passthru /dev/ng0n3 --namespace-id=3 --opcode=0x02 --cdw2=0x6b --cdw11=1 --cdw10=4096 \
+  --data-len=4096 --read --raw-binary | head -c 6 > stored
+nvme fdp status /dev/nvme0n1 > fdp
+"""]
+
+[[drive]]
+model     = "fixed:100us"
+medium    = { ram = "64MiB" }
+placement = "fdp:4x1MiB"
+
+[[drive.namespace]]
+size       = "32MiB"
+block-size = 4096
+
+[[drive.namespace]]
+zones = { size = "2MiB" }
+
+[[drive.namespace]]
+key-value = {}
+"#;
+    std::fs::write(bench.path("e.toml"), experiment).unwrap();
+    bench.run(&["e.toml", "--results=r"]).expect(0);
+    let text = |name: &str| bench.text(&format!("r/{name}"));
+    assert_eq!(text("devices"), "ng0n1\nng0n2\nng0n3\nnvme0\nnvme0n1\nnvme0n2\n");
+    assert_eq!(text("zoned"), "none\nhost-managed\n");
+    assert_eq!(text("sizes"), "65536\n32768\n");
+    assert_eq!((text("zones").trim(), text("stored").as_str()), ("8", "value\n"));
+    assert!(text("fdp").contains("Placement Identifier 3"), "{}", text("fdp"));
+}

@@ -8,6 +8,7 @@ mod branch;
 mod clock;
 mod clusters;
 mod commands;
+mod computational;
 mod crash;
 mod debug;
 mod drives;

@@ -5,7 +5,7 @@ use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET as NVM};
 use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
-use crate::{key_value, zoned, PAGE_SIZE};
+use crate::{computing, key_value, zoned, PAGE_SIZE};
 
 use super::identify::{put, Common};
 
@@ -84,7 +84,9 @@ pub fn identify_by_command_set(
         }
         structure::COMMAND_SETS => {
             let config = &controller.io.config;
-            let there = [NVM, key_value::CSI, zoned::CSI].into_iter();
+            let sets =
+                [NVM, key_value::CSI, zoned::CSI, computing::MEMORY_CSI, computing::COMPUTE_CSI];
+            let there = sets.into_iter();
             let there = there.filter(|&set| config.has_command_set(set));
             page[0] = there.fold(0, |sets, set| sets | 1 << set);
         }
@@ -114,11 +116,15 @@ fn fill_namespace(
         put(page, 46, &endgid.to_le_bytes());
         return Ok(());
     }
+    if set == computing::COMPUTE_CSI && namespace.command_set() == set {
+        computing::fill_compute_namespace(page);
+        return Ok(());
+    }
     match &namespace.zoned {
         Some(zones) if set == zoned::CSI => {
             zoned::fill_zoned_namespace(page, namespace, zones, config.formats());
         }
-        _ if set == NVM && namespace.key_value.is_none() => {
+        _ if set == NVM && namespace.has_blocks() => {
             // Extended LBA formats (NVM Command Set 1.0 figure 100). Storage tags are not checked: of
             // their mask (LBSTM) no bit is set.
             for (number, format) in config.formats().iter().enumerate() {

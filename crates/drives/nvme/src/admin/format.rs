@@ -34,7 +34,10 @@ fn format(
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let nsids: Vec<u32> = match command.nsid {
-        ALL_NAMESPACES => controller.io.attachments.namespaces(command.controller).collect(),
+        ALL_NAMESPACES => {
+            let all = controller.io.attachments.namespaces(command.controller);
+            all.filter(|&nsid| controller.io.namespaces.is_on_drive(nsid)).collect()
+        }
         nsid => vec![nsid],
     };
     let invalid_format = StatusCode::InvalidFormat.at(location::CDW10);

@@ -62,7 +62,7 @@ fn identify(
                 controller.io.send(memory, command, &page)?;
                 return Ok(Outcome::Done(0));
             };
-            if namespace.key_value.is_some() {
+            if !namespace.has_blocks() {
                 // The structure is of blocks (NVMe 2.0 section 5.17.2.1).
                 return Err(StatusCode::InvalidCommandSet.at(location::NSID));
             }

@@ -42,7 +42,7 @@ fn get_lba_status(
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     }
     let namespace = io.namespace(command.nsid)?;
-    if namespace.key_value.is_some() {
+    if !namespace.has_blocks() {
         return Err(StatusCode::InvalidCommandSet.at(location::NSID));
     }
     let lba = command.starting_lba();

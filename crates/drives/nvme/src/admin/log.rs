@@ -12,7 +12,7 @@ use crate::registered::{Registered, OF_CONTROLLER, OF_NAMESPACE, SUPPORTED};
 use crate::smart::health_page;
 use crate::statistics::POWER_CYCLES;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, key_value, telemetry, Memory};
+use crate::{capsules, computing, key_value, telemetry, Memory};
 
 use super::features::offered_features;
 use super::identify::put_text;
@@ -279,7 +279,8 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
         return Err(StatusCode::InvalidField.at(location::CDW14 + 3));
     }
     let mut log = vec![0; 4096];
-    let Commands { io, open_channel, key_value: of_pairs, admin: of_admin } = *controller.commands;
+    let Commands { io, open_channel, key_value: of_pairs, memory, compute, admin: of_admin } =
+        *controller.commands;
     let config = &controller.io.config;
     put_effects(&mut log[..1024], of_admin.announced(config, set), 0);
     if controller.host.transport.has_capsules() {
@@ -288,6 +289,8 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
     }
     let tables = match set {
         key_value::CSI => &[of_pairs][..],
+        computing::MEMORY_CSI => &[memory],
+        computing::COMPUTE_CSI => &[compute],
         _ => &[io, open_channel],
     };
     for table in tables {

@@ -114,7 +114,7 @@ fn delete(
 ) -> Result<Outcome, Failure> {
     let ControllerMut { io, host, .. } = &*controller;
     let nsids = match command.nsid {
-        ALL_NAMESPACES => io.namespaces.nsids().collect(),
+        ALL_NAMESPACES => io.namespaces.nsids_on_drive().collect(),
         nsid => vec![nsid],
     };
     if controller.formatting.is_under_way() {
@@ -125,7 +125,8 @@ fn delete(
         io.namespaces.existing(nsid)?;
         let attachments = &io.attachments;
         let strange = |id| attachments.has(id, nsid) && !attachments.is_of_same_host(id, host.id);
-        if !attachments.is_granted(nqn, nsid) || attachments.controllers().any(strange) {
+        let stays = !io.namespaces.is_on_drive(nsid);
+        if stays || !attachments.is_granted(nqn, nsid) || attachments.controllers().any(strange) {
             return Err(StatusCode::OperationDenied.at(location::NSID));
         }
         io.writable_namespace(nsid)?;

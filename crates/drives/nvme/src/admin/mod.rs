@@ -23,7 +23,7 @@ mod self_test;
 
 use crate::context::{AdminCommand, AdminExecute};
 use crate::registered::{joined, Table};
-use crate::{ocssd, placement};
+use crate::{computing, ocssd, placement};
 
 /// Every admin command on PCIe but those that go to the drive (NVMe 1.4 section 5).
 pub static ADMIN: Table<AdminExecute> = Table::new(&ON_PCIE);
@@ -43,7 +43,7 @@ pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
 ]);
 
 /// Those of every transport.
-const BASE: [AdminCommand; 17] = [
+const BASE: [AdminCommand; 20] = [
     log::GET_LOG_PAGE,
     identify::IDENTIFY,
     abort::ABORT,
@@ -61,6 +61,9 @@ const BASE: [AdminCommand; 17] = [
     sanitize::SANITIZE,
     lba_status::GET_LBA_STATUS,
     ocssd::GEOMETRY,
+    computing::LOAD_PROGRAM,
+    computing::PROGRAM_ACTIVATION_MANAGEMENT,
+    computing::MEMORY_RANGE_SET_MANAGEMENT,
 ];
 
 const ON_PCIE: [AdminCommand; BASE.len() + 5] = joined(

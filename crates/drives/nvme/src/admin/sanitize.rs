@@ -70,7 +70,7 @@ fn sanitize(
     if controller.formatting.is_under_way() {
         return Err(StatusCode::FormatInProgress.into());
     }
-    let nsids: Vec<u32> = io.namespaces.nsids().collect();
+    let nsids: Vec<u32> = io.namespaces.nsids_on_drive().collect();
     for nsid in nsids {
         io.writable_namespace(nsid)?;
         let reserved = io.reservations.check(command.controller, nsid, None);

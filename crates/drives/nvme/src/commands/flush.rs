@@ -24,16 +24,22 @@ fn flush(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result
     let id = command.id();
     if command.nsid == ALL_NAMESPACES {
         let mut count = 0;
-        for nsid in io.attachments.namespaces(command.controller) {
-            io.namespace(nsid)?;
-            count += 1;
+        let attached = |io: &Io| io.attachments.namespaces(command.controller);
+        for nsid in attached(io) {
+            if io.namespace(nsid)?.computing.is_none() {
+                count += 1;
+            }
         }
         if count == 0 || io.flushes_nothing(command.controller) {
             return Ok(Outcome::Done(0));
         }
         let group = io.slots.insert_group(id, count, false);
-        for (part, nsid) in (0..).zip(io.attachments.namespaces(command.controller)) {
-            io.request_flush(command.sq, nsid, Owner::Part { group, part });
+        let mut part = 0;
+        for nsid in attached(io) {
+            if io.namespaces.is_on_drive(nsid) {
+                io.request_flush(command.sq, nsid, Owner::Part { group, part });
+                part += 1;
+            }
         }
     } else {
         io.namespace(command.nsid)?;

@@ -22,7 +22,7 @@ use crate::context::Commands;
 use crate::io::{IoCommand, IoExecute};
 use crate::registered::{joined, Table};
 use crate::transport::Transport;
-use crate::{key_value, ocssd, placement, reservations, zoned};
+use crate::{computing, key_value, ocssd, placement, reservations, zoned};
 
 /// The commands that a controller of a transport has.
 pub fn of(transport: Transport) -> &'static Commands {
@@ -35,14 +35,22 @@ pub fn of(transport: Transport) -> &'static Commands {
 }
 
 /// All of a controller on PCIe.
-static COMMANDS: Commands =
-    Commands { io: &IO, open_channel: &OPEN_CHANNEL, key_value: &KEY_VALUE, admin: &admin::ADMIN };
+static COMMANDS: Commands = Commands {
+    io: &IO,
+    open_channel: &OPEN_CHANNEL,
+    key_value: &KEY_VALUE,
+    memory: &MEMORY,
+    compute: &COMPUTE,
+    admin: &admin::ADMIN,
+};
 
 /// The same, where other hosts have controllers.
 static SHARED_COMMANDS: Commands = Commands {
     io: &SHARED_IO,
     open_channel: &OPEN_CHANNEL,
     key_value: &SHARED_KEY_VALUE,
+    memory: &MEMORY,
+    compute: &COMPUTE,
     admin: &admin::ADMIN,
 };
 
@@ -51,12 +59,20 @@ static FABRICS_COMMANDS: Commands = Commands {
     io: &SHARED_IO,
     open_channel: &OPEN_CHANNEL,
     key_value: &SHARED_KEY_VALUE,
+    memory: &MEMORY,
+    compute: &COMPUTE,
     admin: &admin::FABRICS_ADMIN,
 };
 
 /// Those of a discovery controller, which has no I/O queues.
-static DISCOVERY_COMMANDS: Commands =
-    Commands { io: &NONE, open_channel: &NONE, key_value: &NONE, admin: &admin::DISCOVERY_ADMIN };
+static DISCOVERY_COMMANDS: Commands = Commands {
+    io: &NONE,
+    open_channel: &NONE,
+    key_value: &NONE,
+    memory: &NONE,
+    compute: &NONE,
+    admin: &admin::DISCOVERY_ADMIN,
+};
 
 static NONE: Table<IoExecute> = Table::new(&[]);
 
@@ -105,6 +121,15 @@ const OF_PAIRS: [IoCommand; 6] = [
 
 const OF_PAIRS_WITH_RESERVATIONS: [IoCommand; OF_PAIRS.len() + RESERVATIONS.len()] =
     joined(OF_PAIRS, RESERVATIONS);
+
+/// Every I/O command of memory namespaces (SLM section 3), and of compute namespaces (CP section 3).
+static MEMORY: Table<IoExecute> = Table::new(&[
+    computing::MEMORY_COPY,
+    computing::MEMORY_READ,
+    computing::MEMORY_FILL,
+    computing::MEMORY_WRITE,
+]);
+static COMPUTE: Table<IoExecute> = Table::new(&[computing::EXECUTE_PROGRAM]);
 
 /// Every I/O command of Open-Channel namespaces (OCSSD 2.0 section 4).
 static OPEN_CHANNEL: Table<IoExecute> = Table::new(&[

@@ -3,6 +3,7 @@
 use stasis_block::{Delivery, Operation, Status, Tag};
 
 use crate::changes::Change;
+use crate::computing::Done;
 use crate::event_log::HardwareError;
 use crate::ocssd;
 use crate::protection::{Flaw, Passage};
@@ -160,7 +161,7 @@ impl ControllerMut<'_> {
             self.formatting.piece_done(self.io, self.host, memory, &slot, status);
             return ended;
         }
-        let Slot { owner, nsid, lba, segments, metadata_segments, .. } = slot;
+        let Slot { owner, nsid, lba, length, purpose, segments, metadata_segments, .. } = slot;
         self.io.buffers.give_segments(segments);
         self.io.buffers.give_segments(metadata_segments);
         let slots = &mut self.io.slots;
@@ -184,7 +185,12 @@ impl ControllerMut<'_> {
             | Owner::SelfTest
             | Owner::Sanitize => None,
         };
+        let moved = self.io.transfer_time(purpose, length);
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
+        if let (Some(at), None, Delivery::Once) = (moved, failure, delivery) {
+            self.io.slots.work.end_at(at, Done { command, nsid, result: Ok(result) });
+            return ended;
+        }
         match failure {
             None => self.host.deliver(memory, command, 0, result, delivery),
             Some((code, lba)) => {
@@ -243,6 +249,16 @@ impl ControllerMut<'_> {
             Purpose::Deliver | Purpose::Format => {
                 let sent = stasis_block::memory::scatter(memory, &slot.segments, data);
                 sent.err().map(|_| (StatusCode::DataTransferError, 0))
+            }
+            Purpose::ToMemory { at } => {
+                let place = self.io.computing.as_mut();
+                match place.and_then(|device| device.bytes(at, data.len() as u64)) {
+                    Some(place) => {
+                        place.copy_from_slice(data);
+                        None
+                    }
+                    None => Some((StatusCode::InternalError, 0)),
+                }
             }
             Purpose::Compare => {
                 let mut wanted = self.io.buffers.take(slot.bytes);

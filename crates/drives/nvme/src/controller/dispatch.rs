@@ -5,11 +5,11 @@ use stasis_block::{Command, Operation, Refused};
 
 use crate::command::{location, of_any_namespace, SubmissionEntry, FUSE, PSDT};
 use crate::config::{Namespace, NVM_COMMAND_SET};
-use crate::io::IoCommand;
+use crate::io::{IoCommand, IoExecute};
 use crate::metadata::{BlockFormat, Guard};
-use crate::registered::CHANGES_CONTENTS;
+use crate::registered::{Table, CHANGES_CONTENTS};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{capsules, key_value, vendor, Memory};
+use crate::{capsules, computing, key_value, vendor, Memory};
 
 use crate::context::ControllerMut;
 
@@ -50,12 +50,7 @@ impl ControllerMut<'_> {
                 return Err(StatusCode::InvalidNamespace.at(location::NSID));
             }
         }
-        let table = match namespaces.chunks(command.nsid) {
-            None if set == key_value::CSI => self.commands.key_value,
-            None => self.commands.io,
-            Some(_) => self.commands.open_channel,
-        };
-        let known = table.find(command.opcode);
+        let known = self.table(command.nsid).find(command.opcode);
         self.check_sanitize(known.is_some_and(|known| known.during_sanitize))?;
         match known {
             Some(known) => {
@@ -67,6 +62,18 @@ impl ControllerMut<'_> {
                 Ok(None)
             }
             None => Err(StatusCode::InvalidOpcode.at(location::OPCODE)),
+        }
+    }
+
+    /// The commands that a namespace has.
+    fn table(&self, nsid: u32) -> &'static Table<IoExecute> {
+        let namespaces = &self.io.namespaces;
+        match namespaces.get(nsid).map_or(NVM_COMMAND_SET, Namespace::command_set) {
+            key_value::CSI => self.commands.key_value,
+            computing::MEMORY_CSI => self.commands.memory,
+            computing::COMPUTE_CSI => self.commands.compute,
+            _ if namespaces.chunks(nsid).is_some() => self.commands.open_channel,
+            _ => self.commands.io,
         }
     }
 
@@ -155,8 +162,13 @@ impl ControllerMut<'_> {
     /// Notes that a command of an I/O queue was refused. A command that is no I/O, such as a report
     /// of zones, is not noted.
     pub(super) fn log_refused(&mut self, entry: &SubmissionEntry, code: StatusCode) {
-        let has_pairs = self.io.namespaces.key_value(entry.nsid).is_some();
-        let table = if has_pairs { self.commands.key_value } else { self.commands.io };
+        let namespaces = &self.io.namespaces;
+        let has_pairs = namespaces.key_value(entry.nsid).is_some();
+        // Those of Open-Channel drives have opcodes of the others, or are none.
+        let table = match namespaces.chunks(entry.nsid) {
+            Some(_) => self.commands.io,
+            None => self.table(entry.nsid),
+        };
         let known = table.find(entry.opcode).filter(|_| entry.sq != 0);
         let Some(operation) = known.and_then(|known| known.counts_as) else { return };
         if !self.io.outgoing.keeps_refused() {

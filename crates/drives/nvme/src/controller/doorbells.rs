@@ -143,6 +143,7 @@ impl ControllerMut<'_> {
         queue == 0
             || !self.io.fused.is_under_way()
                 && self.io.slots.requests.has_room(crate::io::MAX_REQUESTS)
+                && self.io.slots.work.has_room()
                 && bytes <= self.io.config.max_in_flight_bytes
     }
 

@@ -117,7 +117,7 @@ impl ControllerMut<'_> {
             self.io.config.volatile_write_cache && self.host.registers.csts & reg::CSTS_RDY != 0;
         // A host that asks again and again still makes one flush of each.
         if cached && !self.io.slots.shutdown_waits(self.host.id) {
-            let nsids: Vec<u32> = self.io.namespaces.nsids().collect();
+            let nsids: Vec<u32> = self.io.namespaces.nsids_on_drive().collect();
             for nsid in nsids {
                 if self.io.slots.requests.has_room(1) {
                     self.io.request_flush(0, nsid, Owner::Shutdown(self.host.id));

@@ -179,6 +179,15 @@ impl Controller {
         self.0.next_deadline()
     }
 
+    /// Completes the commands that have ended by themselves, by [`Controller::set_time`].
+    pub fn end_work(&mut self, memory: &dyn Memory) {
+        self.with(|of| {
+            if of.io.slots.work.has_ended(of.host.id) {
+                of.attend(memory);
+            }
+        });
+    }
+
     /// Sets the drive's temperature (kelvin), and notifies the guest if it is beyond its threshold.
     pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
         self.0.set_temperature(kelvin);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use stasis_block::{Doorbells, Health, Operation, Request, Status, VendorError};
 use stasis_nvme::{
     Config, Controller, KeptState, KeyValue, Memory, Metadata, Namespace, Ocssd, OutOfMemoryRange,
-    Placement, Protection, VendorRequest, Zones, Zrwa,
+    Placement, Programs, Protection, VendorRequest, Zones, Zrwa,
 };
 
 #[path = "../../../block/tests/common/hostile.rs"]
@@ -37,6 +37,12 @@ const QUEUES: u16 = 3;
 /// Bits of a script's first byte: zones and chunks; without those, a key-value namespace.
 pub const OTHERS: u8 = 32;
 pub const PAIRS: u8 = 128;
+/// With pairs: computational programs too.
+pub const PROGRAMS: u8 = 64;
+/// Bytes of the memory namespace, and the namespaces of programs.
+const MEMORY_BYTES: u32 = 4096;
+const MEMORY: u8 = 4;
+const COMPUTE: u8 = 5;
 
 struct Ram(RefCell<Vec<u8>>);
 
@@ -78,6 +84,8 @@ enum Kind {
     Blocks,
     /// One of pairs.
     Pairs,
+    /// The same, with computational programs behind it.
+    Programs,
     /// A zoned one, and an Open-Channel one.
     Others,
 }
@@ -91,6 +99,7 @@ pub fn run(script: &[u8]) {
     let flags = script.u8();
     let kind = match flags {
         _ if flags & OTHERS != 0 => Kind::Others,
+        _ if flags & PAIRS != 0 && flags & PROGRAMS != 0 => Kind::Programs,
         _ if flags & PAIRS != 0 => Kind::Pairs,
         _ => Kind::Blocks,
     };
@@ -116,11 +125,17 @@ pub fn run(script: &[u8]) {
     };
     if kind == Kind::Others {
         config.namespaces.extend(white_box(flags));
-    } else if kind == Kind::Pairs {
+    } else if matches!(kind, Kind::Pairs | Kind::Programs) {
         let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys: 40 };
         // Few segments, so that a script comes to their collection.
         let namespace = Namespace { start: STARTS[2], ..Namespace::new(10 * SEGMENT / 512, 512) };
         config.namespaces.push(Namespace { key_value: Some(log), ..namespace });
+        config.programs = (kind == Kind::Programs).then(|| Programs {
+            processors: 2,
+            memory: MEMORY_BYTES.into(),
+            max_instructions: 200,
+            ..Programs::default()
+        });
     } else if flags & 64 != 0 {
         let word = "8W/3W:1us:1us/idle:50mW:1us:5us/idle:5mW:3us:9us".to_owned();
         config.power_states = word.try_into().expect("good states");
@@ -157,7 +172,7 @@ pub fn run(script: &[u8]) {
         controller.complete(&ram, request.tag, Status::Ok, request.data);
     }
     // Collection goes on with what it had begun, and ends.
-    if kind == Kind::Pairs {
+    if matches!(kind, Kind::Pairs | Kind::Programs) {
         let rest = std::iter::from_fn(|| controller.pop_request()).take(10_000);
         let rest: Vec<Request> = rest.collect();
         for request in rest {
@@ -286,10 +301,13 @@ fn step(
                 enable(controller, ram);
             }
         }
-        7 => controller.set_time(script.u32().into()),
+        7 => {
+            controller.set_time(script.u32().into());
+            controller.end_work(ram);
+        }
         8 => controller.set_temperature(ram, script.u16()),
         9 => while controller.pop_interrupt().is_some() {},
-        10 => take(controller, held, kind == Kind::Pairs),
+        10 => take(controller, held, matches!(kind, Kind::Pairs | Kind::Programs)),
         16 => {
             let (available_spare, percentage_used) = (script.u8(), script.u8());
             let read_only = script.u8() & 1 != 0;
@@ -405,6 +423,9 @@ fn command(
     if kind == Kind::Pairs && queue != 0 && script.u8() < 160 {
         raw[4] = 3;
     }
+    if kind == Kind::Programs && script.u8() < 160 {
+        raw[4] = if queue == 0 { COMPUTE } else { MEMORY + script.u8() % 2 };
+    }
     if raw[4] == 0xff {
         raw[5..8].fill(0xff);
     }
@@ -438,6 +459,9 @@ fn command(
         _ if queue == 0 && choice >= 220 => tool(script, &mut raw),
         3 if kind == Kind::Pairs && queue != 0 && script.u8() < 240 => {
             pair_command(script, &mut raw)
+        }
+        MEMORY | COMPUTE if kind == Kind::Programs && script.u8() < 240 => {
+            computing_command(script, ram, queue == 0, &mut raw);
         }
         1 if kind == Kind::Blocks && queue != 0 => protected_command(script, &mut raw),
         ZONED | OCSSD if queue != 0 && script.u8() < 220 => {
@@ -504,6 +528,83 @@ fn pair_command(script: &mut Script<'_>, raw: &mut [u8; 64]) {
         _ => script.u32() >> (script.u8() % 32),
     };
     raw[40..44].copy_from_slice(&bytes.to_le_bytes());
+}
+
+/// Makes of a command one for programs and their memory: of few programs and sets, and of descriptors
+/// and code of which some are right.
+fn computing_command(script: &mut Script<'_>, ram: &Ram, is_admin: bool, raw: &mut [u8; 64]) {
+    const PLACE: u64 = 42 * 4096;
+    raw[1] = 0;
+    raw[24..32].copy_from_slice(&PLACE.to_le_bytes());
+    let mut dword = |at: usize, value: u32| raw[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    for at in [8, 12, 16, 40, 44, 48, 52, 56, 60] {
+        dword(at, 0);
+    }
+    let (index, choice) = (u32::from(script.u8() % 3), script.u8());
+    let place = u32::from(script.u16()) % (MEMORY_BYTES + 64) / 4 * 4;
+    let bytes = u32::from(script.u8()) * 4;
+    if is_admin && choice < 90 {
+        // Code: an instruction of any kind, one that is no more than its end, and that.
+        raw[0] = 0x85;
+        let mut code: Vec<u8> = (0..8 * (script.u8() % 4)).map(|_| script.u8()).collect();
+        code.extend([0x79, 0x12, 40, 0, 0, 0, 0, 0, 0x79, 0x20, script.u8(), 0, 0, 0, 0, 0]);
+        code.extend([0x7b, 0x02, script.u8(), 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);
+        let _ = ram.write(PLACE, &code);
+        let unload = u32::from(choice < 12) << 24;
+        raw[40..44].copy_from_slice(&(index | 0xc0 << 16 | unload).to_le_bytes());
+        let size = code.len() as u32;
+        raw[44..48].copy_from_slice(&size.to_le_bytes());
+        raw[56..60].copy_from_slice(&(size - u32::from(choice % 16 / 15) * 8).to_le_bytes());
+        return;
+    }
+    if is_admin && choice < 150 {
+        raw[0] = 0x88;
+        raw[40..44].copy_from_slice(&(index | u32::from(choice < 140) << 16).to_le_bytes());
+        return;
+    }
+    let mut entries = Vec::new();
+    for _ in 0..1 + script.u8() % 2 {
+        let mut entry = [0; 32];
+        let near = u64::from(script.u8()) * 16;
+        let nsid = if script.u8() < 200 { MEMORY } else { script.u8() % 7 };
+        entry[0] = nsid;
+        if is_admin {
+            entry[4..8].copy_from_slice(&bytes.to_le_bytes());
+            entry[8..16].copy_from_slice(&near.to_le_bytes());
+        } else {
+            let of_blocks = choice % 2 == 0;
+            entry[0] = if of_blocks && script.u8() < 200 { 1 } else { nsid };
+            entry[8..16].copy_from_slice(&near.to_le_bytes());
+            let count = if of_blocks { bytes % 5 } else { bytes };
+            entry[16..20].copy_from_slice(&count.to_le_bytes());
+        }
+        entries.push(entry);
+    }
+    let count = entries.len() as u32;
+    let _ = ram.write(PLACE, &entries.concat());
+    if is_admin {
+        raw[0] = 0x89;
+        let deletes = u32::from(choice >= 240);
+        raw[40..44].copy_from_slice(&(deletes | index << 16).to_le_bytes());
+        raw[44..48].copy_from_slice(&count.to_le_bytes());
+        return;
+    }
+    if raw[4] == COMPUTE {
+        raw[0] = 1;
+        raw[8..12].copy_from_slice(&(index | u32::from(choice % 3) << 16).to_le_bytes());
+        raw[16] = choice / 128 * 64;
+        return;
+    }
+    raw[0] = [1, 1, 2, 4, 5][usize::from(script.u8() % 5)];
+    raw[40..44].copy_from_slice(&place.to_le_bytes());
+    raw[48..52].copy_from_slice(&bytes.to_le_bytes());
+    if raw[0] == 1 {
+        let of_blocks = choice % 2 == 0;
+        let each = if of_blocks { (bytes % 5 + 1) * 512 } else { bytes };
+        raw[8..12].copy_from_slice(&(each * count).to_le_bytes());
+        let format = if of_blocks { 2 } else { 4 };
+        raw[48..52].copy_from_slice(&(format << 8 | (count - 1)).to_le_bytes());
+    }
 }
 
 /// Makes of a command one with metadata: a place for it, and what is to be checked.

@@ -48,6 +48,7 @@ pub fn table(heading: &str) -> BTreeMap<u8, Row> {
             "power states",
             "key-value",
             "metadata",
+            "programs",
         ];
         let of = |place: &String| place.trim_start_matches("not ").to_owned();
         assert!(here.iter().map(of).all(|place| known.contains(&place.as_str())), "{line}");

@@ -379,9 +379,9 @@ impl Experiment {
                     || !self.workloads.is_empty());
             let image = matches!(drive.medium, MediumSpec::Qcow2 { .. });
             let why = match () {
-                () if drive.zones.is_some() => "it has zones",
+                () if drive.has_zones() => "it has zones",
                 () if drive.ocssd.is_some() => "it is an Open-Channel drive",
-                () if drive.key_value.is_some() => "it has key-value pairs",
+                () if drive.has_pairs() => "it has key-value pairs",
                 () if cut && shared => "others share it, or its scheduler is the host's",
                 () if cut && image => "it is an image: take a medium `ram` or `file`",
                 () => continue,

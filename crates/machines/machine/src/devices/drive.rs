@@ -74,7 +74,7 @@ pub trait DriveController {
     }
 
     /// Virtual time is `now`.
-    fn set_time(&mut self, _now: Nanos) {}
+    fn set_time(&mut self, _memory: &GuestMemory, _now: Nanos) {}
 
     /// The drive has completed a command; `io` is its record.
     fn complete(
@@ -251,7 +251,7 @@ impl DriveDevice {
 
     /// The guest writes the register of a path at `place` at virtual time `now`.
     pub fn write(&mut self, memory: &GuestMemory, now: Nanos, place: (usize, u64), data: &[u8]) {
-        self.controller.set_time(now);
+        self.controller.set_time(memory, now);
         self.controller.write(memory, &mut *self.drive, place, data);
         self.controller.vendor(memory, &mut *self.drive, now);
         self.submit(now);
@@ -310,7 +310,7 @@ impl DriveDevice {
         boot: bool,
         mut record: impl FnMut(IoRecord),
     ) {
-        self.controller.set_time(now);
+        self.controller.set_time(memory, now);
         self.drive.advance(now, &mut self.done);
         let drive = self.drive.properties().index;
         let mut done = std::mem::take(&mut self.done);

@@ -161,7 +161,7 @@ impl DriveController for NvmeController {
         let mut has_shadow = false;
         for path in 0..self.controllers.len() {
             if self.with(path, |controller| controller.has_shadow()) {
-                self.subsystem.set_time(now);
+                self.set_time(memory, now);
                 self.with(path, |controller| controller.poll_shadow(memory));
                 has_shadow = true;
             }
@@ -200,13 +200,16 @@ impl DriveController for NvmeController {
         self.subsystem.queue_pairs(id).find(|pair| pair.number == queue)?.vector
     }
 
-    /// For interrupts that are held back.
+    /// For interrupts that are held back, and for what ends by itself.
     fn next_event(&self) -> Option<Nanos> {
         self.subsystem.next_deadline()
     }
 
-    fn set_time(&mut self, now: Nanos) {
+    fn set_time(&mut self, memory: &GuestMemory, now: Nanos) {
         self.subsystem.set_time(now);
+        if self.subsystem.has_ended_work() {
+            self.attend(memory);
+        }
     }
 
     fn complete(

@@ -21,7 +21,7 @@ pub fn check(drive: &DriveSpec, base: &Path) -> Result<()> {
             path.display()
         );
     }
-    if path.exists() && (drive.zones.is_some() || drive.ocssd.is_some()) {
+    if path.exists() && (drive.has_zones() || drive.ocssd.is_some()) {
         bail!(
             "{}: the state of zones or chunks is kept beside the file, and an overlay has none; \
              use ram:SIZE",

@@ -220,6 +220,7 @@ impl Targets {
             discovery: self.entries.concat(),
             subsystem: Box::new(move |capacity, discard_zeroes| {
                 let queues = queues(&spec);
+                controller::check_room(&spec, capacity).map_err(|error| failure::told(&error))?;
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 let config =
                     Config { queue_entries: QUEUE_ENTRIES, interrupt_coalescing: false, ..made };

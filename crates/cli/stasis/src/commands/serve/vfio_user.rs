@@ -129,6 +129,7 @@ impl Devices {
             further,
             subsystem: Box::new(move |capacity, discard_zeroes| {
                 let queues = queues(&spec);
+                controller::check_room(&spec, capacity).map_err(|error| failure::told(&error))?;
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 // Doorbells in mapped memory need no shadows.
                 let config = stasis_nvme::Config { shadow_doorbells: false, ..made };

@@ -1,0 +1,145 @@
+//! Load Program, Program Activation Management, and Memory Range Set Management (CP section 4.1).
+
+use crate::command::{location, SubmissionEntry};
+use crate::config::Config;
+use crate::context::{AdminCommand, AdminExecute, ControllerMut};
+use crate::registered::{OF_NAMESPACE, SUPPORTED};
+use crate::status::{Failure, Outcome, StatusCode};
+use crate::Memory;
+
+use super::config::Part;
+use super::device::{Range, MAX_RANGES};
+
+const fn command(opcode: u8, execute: AdminExecute) -> AdminCommand {
+    AdminCommand {
+        opcode,
+        effects: SUPPORTED | OF_NAMESPACE,
+        announced: |config: &Config, _| config.programs.is_some(),
+        identify: 0,
+        counts_as: None,
+        during_sanitize: false,
+        execute,
+    }
+}
+
+pub const LOAD_PROGRAM: AdminCommand = command(0x85, load_program);
+pub const PROGRAM_ACTIVATION_MANAGEMENT: AdminCommand = command(0x88, manage_activation);
+pub const MEMORY_RANGE_SET_MANAGEMENT: AdminCommand = command(0x89, manage_sets);
+
+/// The program type of eBPF that finds its memory as this device gives it: one of a vendor.
+const EBPF: u8 = 0xc0;
+/// Size of the descriptor of a memory range in bytes.
+const RANGE: usize = 32;
+
+/// Checks that a command is for the compute namespace.
+fn check_namespace(controller: &mut ControllerMut, nsid: u32) -> Result<(), Failure> {
+    controller.io.device()?;
+    match controller.io.namespace(nsid)?.computing {
+        Some(Part::Compute) => controller.check_access(),
+        _ => Err(StatusCode::InvalidNamespace.at(location::NSID)),
+    }
+}
+
+/// Loads a piece of a program, or unloads one: index, type and what to do in Dword 10, the size of the
+/// program in Dword 11, the bytes of the piece in Dword 14, and where they belong in Dword 15 (CP
+/// figures 39 to 44). Pieces come in their order. The identifier in Dwords 12 and 13 is the host's
+/// own, and is told nowhere.
+fn load_program(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    check_namespace(controller, command.nsid)?;
+    let io = &mut *controller.io;
+    let index = command.cdw10 as u16;
+    let at = |status: StatusCode| status.at(location::CDW10);
+    if command.cdw10 >> 24 & 1 == 1 {
+        let busy = io.slots.work.uses(|program, _| program == index);
+        io.device()?.unload(index, busy).map_err(at)?;
+        return Ok(Outcome::Done(0));
+    }
+    if (command.cdw10 >> 16) as u8 != EBPF {
+        return Err(StatusCode::InvalidProgramType.at(location::CDW10 + 2));
+    }
+    let (size, bytes, offset) = (command.cdw11, command.cdw14, command.cdw15);
+    if bytes == 0 || bytes > io.config.max_transfer {
+        return Err(StatusCode::InvalidField.at(location::CDW14));
+    }
+    let mut piece = io.buffers.take(bytes as usize);
+    let loaded = match io.receive(memory, command, &mut piece) {
+        Ok(()) => {
+            let loaded = io.device()?.load(index, size, offset, &piece);
+            loaded.map_err(at)
+        }
+        Err(failure) => Err(failure),
+    };
+    io.buffers.give(piece);
+    loaded.map(|()| Outcome::Done(0))
+}
+
+/// Index and what to do in Dword 10 (CP figure 52).
+fn manage_activation(
+    controller: &mut ControllerMut,
+    _memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    check_namespace(controller, command.nsid)?;
+    let io = &mut *controller.io;
+    let index = command.cdw10 as u16;
+    let active = match command.cdw10 >> 16 & 0xf {
+        0 => false,
+        1 => true,
+        _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 2)),
+    };
+    let busy = io.slots.work.uses(|program, _| program == index);
+    let managed = io.device()?.activate(index, active, busy);
+    managed.map_err(|status| status.at(location::CDW10))?;
+    Ok(Outcome::Done(0))
+}
+
+/// Creates a set of the ranges that the data has, or deletes one: what to do and which in Dword 10,
+/// the number of ranges in Dword 11; Dword 0 of the completion is the set (CP figures 46 to 48).
+fn manage_sets(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<Outcome, Failure> {
+    check_namespace(controller, command.nsid)?;
+    let memory_nsid = controller.io.namespaces.memory_nsid();
+    let io = &mut *controller.io;
+    let at = |status: StatusCode| status.at(location::CDW10);
+    let id = (command.cdw10 >> 16) as u16;
+    match command.cdw10 & 0xf {
+        0 => {}
+        1 => {
+            let busy = io.slots.work.uses(|_, set| set == id);
+            io.device()?.delete_set(id, busy).map_err(at)?;
+            return Ok(Outcome::Done(0));
+        }
+        _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
+    }
+    let count = command.cdw11 as u8;
+    if count == 0 {
+        return Err(StatusCode::InvalidField.at(location::CDW11));
+    }
+    if count > MAX_RANGES {
+        return Err(StatusCode::MEMORY_RANGES_EXCEEDED.at(location::CDW11));
+    }
+    let mut raw = [0; MAX_RANGES as usize * RANGE];
+    let raw = &mut raw[..usize::from(count) * RANGE];
+    io.receive(memory, command, raw)?;
+    let mut ranges = Vec::new();
+    for entry in raw.chunks_exact(RANGE) {
+        let dword = |at: usize| {
+            u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
+        };
+        if Some(dword(0)) != memory_nsid {
+            return Err(StatusCode::InvalidMemoryNamespace.at(location::PRP1));
+        }
+        let start = u64::from(dword(8)) | u64::from(dword(12)) << 32;
+        ranges.push(Range { start, length: dword(4) });
+    }
+    let id = io.device()?.create_set(ranges);
+    let id = id.map_err(|status| status.at(location::PRP1))?;
+    Ok(Outcome::Done(id.into()))
+}

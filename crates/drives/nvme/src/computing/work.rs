@@ -1,0 +1,190 @@
+//! When the commands of both namespaces end: a model of the device's processors and of its memory.
+//!
+//! A processor runs one program at a time, and programs that find none free wait in their order. The
+//! memory moves one thing after another, each as a whole: what a command moves, and from its start on
+//! what a program has moved. A program ends when it has had its instructions, and its bytes have been
+//! moved.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use stasis_block::clock::Nanos;
+
+use crate::command::CommandId;
+use crate::controller_id::ControllerId;
+use crate::status::StatusCode;
+
+use super::config::Programs;
+
+/// Commands that wait or run; more are not begun.
+const MAX_WORK: usize = 256;
+/// ns in a second.
+pub(super) const NS_PER_S: u128 = 1_000_000_000;
+
+/// An execution of a program.
+#[derive(Debug)]
+pub struct Call {
+    /// Its index.
+    pub program: u16,
+    /// The set of memory ranges; 0: none.
+    pub set: u16,
+    pub parameters: [u64; 2],
+    pub data: Vec<u8>,
+}
+
+/// A command that has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Done {
+    pub command: CommandId,
+    pub nsid: u32,
+    /// Dwords 0 and 1 of the completion.
+    pub result: Result<u64, StatusCode>,
+}
+
+/// A command whose work is under way.
+#[derive(Debug)]
+struct Running {
+    // `None`: nobody waits for it any more.
+    command: Option<CommandId>,
+    nsid: u32,
+    result: Result<u64, StatusCode>,
+    // The program and the set of one that runs.
+    of: Option<(u16, u16)>,
+}
+
+/// The work that waits, that is under way, and that has ended.
+#[derive(Debug, Default)]
+pub struct Work {
+    waiting: VecDeque<(CommandId, u32, Call)>,
+    // By the time of its end, and its number.
+    running: BTreeMap<(Nanos, u64), Running>,
+    begun: u64,
+    memory_free: Nanos,
+    ended: Vec<Done>,
+}
+
+impl Work {
+    /// Whether one more command can be begun.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() + self.running.len() + self.ended.len() < MAX_WORK
+    }
+
+    /// Bytes of data of what waits.
+    pub fn bytes(&self) -> usize {
+        self.waiting.iter().map(|(.., call)| call.data.len()).sum()
+    }
+
+    /// The memory moves `bytes` bytes from `now` on; returns when that has ended.
+    pub fn transfer(&mut self, config: &Programs, now: Nanos, bytes: u64) -> Nanos {
+        let rate = u128::from(config.memory_rate.bytes_per_second());
+        let takes = (u128::from(bytes) * NS_PER_S).div_ceil(rate);
+        let begin = self.memory_free.max(now);
+        self.memory_free = begin.saturating_add(u64::try_from(takes).unwrap_or(Nanos::MAX));
+        self.memory_free
+    }
+
+    /// A command ends at `end`, unless it is aborted before.
+    pub fn end_at(&mut self, end: Nanos, done: Done) {
+        let Done { command, nsid, result } = done;
+        self.put(end, Running { command: Some(command), nsid, result, of: None });
+    }
+
+    /// An execution waits behind the others.
+    pub(super) fn wait(&mut self, command: CommandId, nsid: u32, call: Call) {
+        self.waiting.push_back((command, nsid, call));
+    }
+
+    /// The execution that has waited longest, if fewer than `processors` run: it begins now.
+    pub(super) fn next_call(&mut self, processors: u16) -> Option<(CommandId, u32, Call)> {
+        let busy = self.running.values().filter(|running| running.of.is_some()).count();
+        if busy >= usize::from(processors) {
+            return None;
+        }
+        self.waiting.pop_front()
+    }
+
+    /// An execution that has begun ends at `end`.
+    pub(super) fn run_until(&mut self, end: Nanos, done: Done, of: (u16, u16)) {
+        let Done { command, nsid, result } = done;
+        self.put(end, Running { command: Some(command), nsid, result, of: Some(of) });
+    }
+
+    /// Ends the command that is due first at `now`; returns the time of its end.
+    pub(super) fn end_next(&mut self, now: Nanos) -> Option<Nanos> {
+        let entry = self.running.first_entry()?;
+        let (end, _) = *entry.key();
+        if end > now {
+            return None;
+        }
+        let Running { command, nsid, result, .. } = entry.remove();
+        if let Some(command) = command {
+            self.ended.push(Done { command, nsid, result });
+        }
+        Some(end)
+    }
+
+    fn put(&mut self, end: Nanos, running: Running) {
+        self.begun += 1;
+        self.running.insert((end, self.begun), running);
+    }
+
+    /// When the next command ends.
+    pub fn next_time(&self) -> Option<Nanos> {
+        self.running.first_key_value().map(|(&(end, _), _)| end)
+    }
+
+    /// Whether a program, or a set, is of an execution that waits or is under way.
+    pub fn uses(&self, which: impl Fn(u16, u16) -> bool) -> bool {
+        let waiting = self.waiting.iter().map(|(.., call)| (call.program, call.set));
+        let running = self.running.values().filter_map(|running| running.of);
+        waiting.chain(running).any(|(program, set)| which(program, set))
+    }
+
+    /// The commands that wait for it, and their namespaces.
+    pub fn commands(&self) -> impl Iterator<Item = (CommandId, u32)> + '_ {
+        let waiting = self.waiting.iter().map(|(command, nsid, _)| (*command, *nsid));
+        let running = self.running.values();
+        let running = running.filter_map(|running| Some((running.command?, running.nsid)));
+        let ended = self.ended.iter().map(|done| (done.command, done.nsid));
+        waiting.chain(running).chain(ended)
+    }
+
+    /// Nobody waits any more for the commands that `which` selects: programs that run go on to their
+    /// end.
+    pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
+        self.waiting.retain(|(command, ..)| {
+            let goes = which(*command);
+            if goes {
+                each(*command);
+            }
+            !goes
+        });
+        for running in self.running.values_mut() {
+            if let Some(command) = running.command.take_if(|command| which(*command)) {
+                each(command);
+            }
+        }
+        self.ended.retain(|done| {
+            let goes = which(done.command);
+            if goes {
+                each(done.command);
+            }
+            !goes
+        });
+    }
+
+    /// Whether a command of a controller has ended, and is to be completed.
+    pub fn has_ended(&self, controller: ControllerId) -> bool {
+        self.ended.iter().any(|done| done.command.controller == controller)
+    }
+
+    /// The same, of any controller.
+    pub fn has_any_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// The commands of a controller that have ended.
+    pub fn take_ended(&mut self, controller: ControllerId) -> Vec<Done> {
+        let of = |done: &mut Done| done.command.controller == controller;
+        self.ended.extract_if(.., of).collect()
+    }
+}

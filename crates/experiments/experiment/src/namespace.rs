@@ -1,0 +1,99 @@
+//! A namespace of an NVMe drive, as a `[[drive.namespace]]` table describes it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stasis_block::units;
+use stasis_nvme::{KeyValue, Zones};
+
+/// A namespace of a drive whose namespaces are not all alike.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NamespaceSpec {
+    /// Size in bytes, of which whole units of 4096 bytes are used, or whole zones. By default an equal
+    /// part of what the others leave of the drive.
+    #[serde(default, with = "units::size_option")]
+    pub size: Option<u64>,
+    /// Logical block size in bytes: 512, 4096 or 16384. By default the drive's.
+    #[serde(default, with = "units::size_option")]
+    pub block_size: Option<u64>,
+    /// Zones, for a namespace of the Zoned Namespace command set.
+    #[serde(default)]
+    pub zones: Option<Zones>,
+    /// Pairs of keys and values in place of blocks, for one of the Key Value command set.
+    #[serde(default)]
+    pub key_value: Option<KeyValue>,
+}
+
+/// Namespaces begin at multiples of so many bytes.
+const STEP: u64 = 4096;
+
+impl NamespaceSpec {
+    /// Checks values and combinations that serde does not.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some(size) = self.block_size.filter(|size| !matches!(size, 512 | 4096 | 16384)) {
+            return Err(format!("block-size is {size}, but must be 512, 4096 or 16384"));
+        }
+        if self.zones.is_some() && self.key_value.is_some() {
+            return Err("zones and key-value exclude each other; leave one".into());
+        }
+        Ok(())
+    }
+
+    /// Of `bytes` bytes those that it uses.
+    fn whole(&self, bytes: u64) -> u64 {
+        let step = self.zones.as_ref().map_or(STEP, |zones| zones.size.max(1));
+        bytes / step * step
+    }
+}
+
+/// First byte and length of each namespace on a drive of `capacity` bytes.
+///
+/// # Errors
+/// They have no room there.
+pub fn places(namespaces: &[NamespaceSpec], capacity: u64) -> Result<Vec<(u64, u64)>, String> {
+    let named = namespaces.iter().filter_map(|one| one.size);
+    let taken = named.clone().try_fold(0u64, u64::checked_add).filter(|&taken| taken <= capacity);
+    let Some(taken) = taken else {
+        return Err(format!(
+            "its namespaces are larger than its medium of {capacity} bytes: give them smaller sizes"
+        ));
+    };
+    let open = (namespaces.len() - named.count()) as u64;
+    let each = (capacity - taken).checked_div(open).unwrap_or(0);
+    let mut start = 0;
+    let place = |(number, one): (usize, &NamespaceSpec)| {
+        let bytes = one.whole(one.size.unwrap_or(each) / STEP * STEP);
+        if bytes == 0 {
+            let least = one.zones.as_ref().map_or(STEP, |zones| zones.size);
+            return Err(format!(
+                "namespace[{number}] has less than {least} bytes of the medium's {capacity}: give it \
+                 more, or the others less"
+            ));
+        }
+        let place = (start, bytes);
+        start += bytes.next_multiple_of(STEP);
+        Ok(place)
+    };
+    namespaces.iter().enumerate().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_share_what_is_left() {
+        let of = |size| NamespaceSpec { size, ..NamespaceSpec::default() };
+        let zoned = NamespaceSpec { zones: Some(Zones::new(1 << 20)), ..of(None) };
+        let list = [of(Some(10_000)), of(None), zoned.clone()];
+        let all = places(&list, 8 << 20).unwrap();
+        // What is left is some 4189304 bytes for each of the two.
+        assert_eq!(all, [(0, 8192), (8192, 4_186_112), (4_194_304, 3 << 20)]);
+        assert_eq!(places(&[of(Some(8192))], 8192), Ok(vec![(0, 8192)]));
+        let text = |list: &[NamespaceSpec], capacity| places(list, capacity).unwrap_err();
+        assert!(text(&[of(Some(8193))], 8192).contains("larger than its medium of 8192 bytes"));
+        assert!(text(&[of(Some(u64::MAX)), of(Some(1))], 8192).contains("larger"));
+        assert!(text(&[of(Some(8192)), of(None)], 8192).contains("namespace[1] has less than 4096"));
+        assert!(text(&[zoned], 8192).contains("namespace[0] has less than 1048576 bytes"));
+    }
+}
