@@ -25,13 +25,14 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "Machine": {
         "vcpus": 2, "memory": "512MiB", "cpu_speed": "3GHz", "name": "m", "count": 1, "command": [], "wait": True,
+        "variables": {"role": "first"},
         "guest_scheduler": "bfq", "coordinate": True, "kernel_command_line": "quiet", "quantum": "20us",
         "threads": 1, "rewind": False, "random": False,
     },
     "Guest": {
         "packages": ["stress-ng"], "modules": ["nfsd"], "root": "host",
         "kernel": "linux-image-cloud-amd64", "suite": "bookworm",
-        "files": ["job.fio"],
+        "files": ["job.fio"], "templates": ["job.fio"],
         "stdin": "job.fio",
     },
     "Serve": {
@@ -274,7 +275,7 @@ def test_relative_paths_start_at_the_folder_of_the_experiment(here: Path) -> Non
             stasis.Drive("profile:q.json", "qcow2:e.qcow2"),
             stasis.Drive("null", {"ram": "1GiB"}),
         ],
-        guest=stasis.Guest(files=["job.fio:/etc/job"], stdin=Path("in")),
+        guest=stasis.Guest(files=["job.fio:/etc/job"], templates=["t"], stdin=Path("in")),
         base=Path("/base"),
     )
     table = tomllib.loads(_experiment_file(experiment, here).read_text())
@@ -282,4 +283,4 @@ def test_relative_paths_start_at_the_folder_of_the_experiment(here: Path) -> Non
     assert table["drive"][0]["medium"] == {"file": "/base/d.img"}
     assert table["drive"][1] == {"model": "profile:/base/q.json", "medium": "qcow2:/base/e.qcow2"}
     assert table["drive"][2]["medium"] == {"ram": "1GiB"}
-    assert table["guest"] == {"files": ["/base/job.fio:/etc/job"], "stdin": "/base/in"}
+    assert table["guest"] == {"files": ["/base/job.fio:/etc/job"], "templates": ["/base/t"], "stdin": "/base/in"}

@@ -34,8 +34,9 @@ def with_paths(values: Mapping[str, Any], change: Change) -> dict[str, Any]:
     guest = table.get("guest", {})
     if "stdin" in guest:
         guest["stdin"] = change(guest["stdin"], "input")
-    if "files" in guest:
-        guest["files"] = [_file(word, change) for word in guest["files"]]
+    for key in ("files", "templates"):
+        if key in guest:
+            guest[key] = [_file(word, change) for word in guest[key]]
     return table
 
 

@@ -334,6 +334,8 @@ class Machine(Table):
     cpu_speed: Optional[str] = None
     name: Optional[str] = None
     command: list[str] = field(default_factory=list)
+    #: Texts by name, for the command's environment and, as ``{{machine.NAME}}``, for templates.
+    variables: dict[str, str] = field(default_factory=dict)
     wait: Optional[bool] = None
     count: Optional[int] = None
     guest_scheduler: Optional[str] = None
@@ -361,6 +363,8 @@ class Guest(Table):
     kernel: Optional[str] = None
     suite: Optional[str] = None
     files: list[Union[str, Path]] = field(default_factory=list)
+    #: Text files in which each machine has the values of its variables.
+    templates: list[Union[str, Path]] = field(default_factory=list)
     stdin: Optional[Union[str, Path]] = None
 
 

@@ -153,7 +153,7 @@ impl CrashTest<'_> {
         let (session, outcome, seconds) = match check {
             None => self.explore(session, &plan, stop, observer)?,
             Some(command) => {
-                let files = input::pack(&self.experiment.guest, self.base)?;
+                let files = input::Input::pack(self.experiment, self.base)?.of(0);
                 let guest = made(self.experiment, observer)?;
                 let limit = self.check_limit.unwrap_or(self.experiment.check_limit());
                 let setup = CheckSetup { guest, command, files: &files, limit, stop };

@@ -158,7 +158,7 @@ pub fn run(
         .collect();
     let mut check = match &experiment.check {
         Some(command) => {
-            let files = input::pack(&experiment.guest, base)?;
+            let files = input::Input::pack(&experiment, base)?.of(0);
             let guest = made(&experiment, observer)?;
             let limit = experiment.check_limit();
             let setup = CheckSetup { guest, command, files: &files, limit, stop };

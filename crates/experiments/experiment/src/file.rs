@@ -1,5 +1,6 @@
 //! The experiment file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -114,6 +115,9 @@ pub struct MachineSpec {
     pub count: Option<u32>,
     /// Command that runs in the machine; by default the experiment's command.
     pub command: Vec<String>,
+    /// Variables of the machine, for its command's environment, and for commands and `templates` as
+    /// `{{machine.VARIABLE}}`.
+    pub variables: BTreeMap<String, String>,
     /// Whether the run waits for the end of this machine's command.
     pub wait: bool,
     /// I/O scheduler of the guest's kernel for each of the machine's drives.
@@ -160,6 +164,7 @@ impl Default for MachineSpec {
             name: None,
             count: None,
             command: Vec::new(),
+            variables: BTreeMap::new(),
             wait: true,
             guest_scheduler: None,
             coordinate: false,
@@ -197,6 +202,9 @@ pub struct GuestSpec {
     /// Files and folders to copy into the guest's /root, or to DESTINATION
     /// where one is given: "SOURCE" or "SOURCE:DESTINATION".
     pub files: Vec<String>,
+    /// Text files to copy likewise, with the values of each machine's variables, such as
+    /// `{{machine.address}}`, in their places.
+    pub templates: Vec<String>,
     /// A file that the command reads as its standard input.
     pub stdin: Option<PathBuf>,
 }
@@ -341,10 +349,13 @@ impl Experiment {
         if self.machine.several().is_empty() {
             self.machine.check()?;
             let one = &*self.machine;
-            if one.name.is_some() || one.count.is_some() || !one.command.is_empty() || !one.wait {
-                return Err("[machine] is one machine: name, count, command and wait are for \
-                            several, in [[machine]]"
-                    .into());
+            let named = one.name.is_some() || one.count.is_some() || !one.variables.is_empty();
+            if named || !one.command.is_empty() || !one.wait {
+                return Err(
+                    "[machine] is one machine: name, count, variables, command and wait are \
+                            for several, in [[machine]]"
+                        .into(),
+                );
             }
             if !one.drives.is_empty() || !one.disks.is_empty() {
                 return Err(
@@ -362,6 +373,7 @@ impl Experiment {
         let disks = self.machine.several().iter().flat_map(|machine| &machine.disks);
         once("drives", names.chain(disks.map(|disk| &disk.name)))?;
         self.check_networks()?;
+        self.check_commands()?;
         self.check_faults()?;
         once("workloads", self.workloads.iter().map(|load| &load.name))?;
         for load in &self.workloads {

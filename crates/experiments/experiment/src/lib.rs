@@ -22,6 +22,7 @@ mod speed;
 mod tenant;
 mod tenants;
 mod triggers;
+mod variables;
 
 pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
@@ -30,10 +31,12 @@ pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, S
 pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use names::distinct_serials;
 pub use namespace::{places, NamespaceSpec};
+pub use networks::host_name;
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};
 pub use triggers::{check_pattern, drive_and_number, FaultTrigger, Trigger};
+pub use variables::{UnknownVariable, Variables};
 
 #[cfg(test)]
 mod tests {

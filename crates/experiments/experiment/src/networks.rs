@@ -1,8 +1,12 @@
 //! Networks between the machines of an experiment.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
 use stasis_network::{NetworkSpec, Subnet};
 
 use crate::names::{is_name, missing, once};
+use crate::variables::{self, Properties, Variables, ADDRESS, NAME, NUMBER};
 use crate::{Experiment, MachineSpec};
 
 /// Limit on the networks of an experiment: a byte of each port's address is for them.
@@ -10,7 +14,78 @@ const MAX_NETWORKS: usize = 32;
 /// Limit on the ports of a network.
 const MAX_PORTS: usize = 32;
 
+/// The name of a machine as a host's: underscores and dots are no part of one.
+pub fn host_name(machine: &str) -> String {
+    machine.replace(['_', '.'], "-")
+}
+
 impl Experiment {
+    /// Addresses and names of the machines that a machine shares a network with, itself included. The
+    /// plain name of a machine is its address on the first such network; `MACHINE.NETWORK` is that on
+    /// each.
+    pub fn hosts_of(&self, machine: &MachineSpec) -> Vec<(Ipv4Addr, Vec<String>)> {
+        let mut hosts: Vec<(Ipv4Addr, Vec<String>)> = Vec::new();
+        let mut named = BTreeSet::new();
+        for (index, _) in self.networks_of(machine) {
+            let network = &self.networks[index];
+            let Some(subnet) = network.subnet else { continue };
+            for (port, other) in network.machines.iter().enumerate() {
+                let Some(address) = subnet.host(port) else { continue };
+                let name = host_name(other);
+                let full = format!("{name}.{}", network.name.as_deref().unwrap_or_default());
+                let plain = named.insert(other).then_some(name);
+                hosts.push((address, plain.into_iter().chain([full]).collect()));
+            }
+        }
+        hosts
+    }
+
+    /// The variables of a machine's command and files; none where there is one machine only.
+    pub fn variables_of(&self, machine: &MachineSpec) -> Variables {
+        let hosts = self.hosts_of(machine);
+        let of = |(place, other): (usize, &MachineSpec)| {
+            let machine = other.name.clone().unwrap_or_default();
+            let name = host_name(&machine);
+            let mut properties: Properties = other.variables.clone();
+            let address = hosts.iter().find(|(_, names)| names.contains(&name));
+            properties.extend(address.map(|(at, _)| (ADDRESS.to_owned(), at.to_string())));
+            properties.insert(NUMBER.to_owned(), (place + 1).to_string());
+            properties.insert(NAME.to_owned(), name);
+            (machine, properties)
+        };
+        let of: BTreeMap<_, _> = self.machine.several().iter().enumerate().map(of).collect();
+        let own = machine.name.as_ref().and_then(|name| of.get(name)).cloned();
+        Variables { own: own.unwrap_or_default(), of }
+    }
+
+    /// The command of a machine, with its variables' values.
+    ///
+    /// # Errors
+    /// Names the word, the line in it and the variable that stands for nothing.
+    pub fn command_of(&self, machine: &MachineSpec) -> Result<Vec<String>, String> {
+        let command = if machine.command.is_empty() { &self.command } else { &machine.command };
+        let variables = self.variables_of(machine);
+        let word = |(place, word): (usize, &String)| {
+            variables.fill(word).map_err(|wrong| {
+                format!("command: word {}, line {}: {}", place + 1, wrong.line, wrong.message)
+            })
+        };
+        command.iter().enumerate().map(word).collect()
+    }
+
+    /// Checks the variables of machines and their use in commands.
+    pub(crate) fn check_commands(&self) -> Result<(), String> {
+        for machine in self.machine.all() {
+            let of = |message: String| match &machine.name {
+                Some(name) => format!("machine {name}: {message}"),
+                None => message,
+            };
+            variables::check(&machine.variables).map_err(of)?;
+            self.command_of(machine).map_err(of)?;
+        }
+        Ok(())
+    }
+
     /// The networks that a machine is on, each with the machine's port.
     pub fn networks_of<'a>(
         &'a self,
@@ -124,6 +199,38 @@ pub(crate) mod tests {
         assert_eq!(of(0), [(0, 0)]);
         assert_eq!(of(1), [(0, 1), (1, 1)]);
         assert_eq!(of(2), [(0, 2), (1, 0)]);
+    }
+
+    #[test]
+    fn a_command_knows_its_own_machine_and_the_others() {
+        let text =
+            "command = ['serve', '{{machine.name}} {{machine.address}} {{machine.b.address}}']\n\
+             [[machine]]\nname = 'a_1'\nvariables = { role = 'first' }\n\
+             [[machine]]\nname = 'b'\n\
+             command = [\"{{machine.number}} {{machine.a_1.name}} {{machine.a_1.role}}\"]\n\
+             [[machine]]\nname = 'c'\ncommand = ['true']\n\
+             [[network]]\nmachines = ['b', 'a_1']\n[[network]]\nmachines = ['c', 'b']\n";
+        let experiment = finish(text).unwrap();
+        let of = |machine: usize| experiment.command_of(&experiment.machine.all()[machine]);
+        assert_eq!(of(0).unwrap(), ["serve", "a-1 10.0.0.2 10.0.0.1"]);
+        assert_eq!(of(1).unwrap(), ["2 a-1 first"]);
+        for (from, to, expected) in [
+            (
+                "machine.number",
+                "machine.numbre",
+                "machine b: command: word 1, line 1: there is no variable `machine.numbre`; did \
+                 you mean `machine.number`?",
+            ),
+            ("{{machine.number}}", "\\n{{machine.c.role}}", "line 2: there is no variable"),
+            ("'true'", "'{{machine.a_1.address}}'", "machine c: command: word 1, line 1: `machine"),
+            ("role =", "name =", "machine a_1: variables: `name` is there already"),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let message = finish(&text.replacen(from, to, 1)).unwrap_err();
+            assert!(message.contains(expected), "{from} -> {to}: {message}");
+        }
+        let one = finish("command = ['{{machine.name}}']\n").unwrap_err();
+        assert!(one.contains("several machines, in [[machine]]"), "{one}");
     }
 
     #[test]

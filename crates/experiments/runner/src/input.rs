@@ -1,9 +1,9 @@
-//! Files from this machine for the guest, as one tar archive.
+//! Files from this machine for the guests, as tar archives.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use stasis_experiment::{Experiment, GuestSpec};
+use anyhow::{bail, Context, Result};
+use stasis_experiment::{Experiment, GuestSpec, MachineSpec};
 
 use crate::job_file;
 
@@ -16,7 +16,7 @@ pub const STDIN: &str = "/run/stasis-stdin";
 /// Relative paths start at `base`.
 pub fn paths(experiment: &Experiment, base: &Path) -> Vec<PathBuf> {
     let guest = &experiment.guest;
-    let files = guest.files.iter().map(|word| base.join(source(word)));
+    let files = guest.files.iter().chain(&guest.templates).map(|word| base.join(source(word)));
     let words = guest.root.iter().chain(&guest.kernel).map(|word| base.join(word));
     let machines = experiment.machine.all();
     let drives = machines.iter().flat_map(|machine| &machine.drives).chain(&experiment.drives);
@@ -43,30 +43,119 @@ fn source(word: &str) -> &str {
     word.split_once(':').map_or(word, |(source, _)| source)
 }
 
-/// Packs the files of `guest` ("SOURCE" or "SOURCE:DESTINATION") and its standard
-/// input; relative sources start at `base`, relative destinations at the guest's
-/// /root. Empty where there are none.
-pub fn pack(guest: &GuestSpec, base: &Path) -> Result<Vec<u8>> {
-    let files = &guest.files;
-    if files.is_empty() && guest.stdin.is_none() {
-        return Ok(Vec::new());
+/// The source, and its place in the guest, of "SOURCE" or "SOURCE:DESTINATION": a relative
+/// destination starts at the guest's /root.
+fn places(word: &str) -> Result<(&str, PathBuf)> {
+    let (source, destination) = match word.split_once(':') {
+        Some((source, destination)) => (source, PathBuf::from(destination)),
+        None => {
+            let name = Path::new(word).file_name();
+            (word, PathBuf::from(name.context(format!("--file {word}: no name"))?))
+        }
+    };
+    let destination = Path::new("/root").join(destination);
+    Ok((source, destination.strip_prefix("/").unwrap_or(&destination).to_owned()))
+}
+
+/// The files for the guests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Input {
+    /// Parts of a tar archive: each machine's own, one behind the other, and then the one for all
+    /// with the archive's end. Empty where there are no files.
+    pub bytes: Vec<u8>,
+    /// Lengths of the machines' own parts (bytes); none where no machine has any.
+    pub own: Vec<usize>,
+}
+
+impl Input {
+    /// Packs the files, the templates and the standard input of an experiment; relative sources
+    /// start at `base`.
+    ///
+    /// # Errors
+    /// Names a file that cannot be read, or the line of a template with a variable that stands for
+    /// nothing.
+    pub fn pack(experiment: &Experiment, base: &Path) -> Result<Self> {
+        let (mut bytes, mut own) = (Vec::new(), Vec::new());
+        if !experiment.guest.templates.is_empty() {
+            for machine in experiment.machine.all() {
+                let before = bytes.len();
+                templates(experiment, machine, base, &mut bytes)?;
+                own.push(bytes.len() - before);
+            }
+        }
+        let guest = &experiment.guest;
+        if own.is_empty() && guest.files.is_empty() && guest.stdin.is_none() {
+            return Ok(Self::default());
+        }
+        bytes.extend(pack(guest, base)?);
+        Ok(Self { bytes, own })
     }
+
+    /// The tar archive of machine `number`.
+    pub fn of(&self, number: usize) -> Vec<u8> {
+        let length = self.own.get(number).copied().unwrap_or(0);
+        let begin: usize = self.own.iter().take(number).sum();
+        let shared: usize = self.own.iter().sum();
+        let part = |from: usize, to: usize| self.bytes.get(from..to).unwrap_or_default();
+        [part(begin, begin + length), part(shared, self.bytes.len())].concat()
+    }
+}
+
+/// Appends the templates as one machine has them: a part of an archive, without an end.
+fn templates(
+    experiment: &Experiment,
+    machine: &MachineSpec,
+    base: &Path,
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    let variables = experiment.variables_of(machine);
+    for word in &experiment.guest.templates {
+        let (source, inside) = places(word)?;
+        let path = base.join(source);
+        let context = || format!("cannot copy the template {} into the guest", path.display());
+        let named = path.canonicalize().with_context(context)?;
+        let text = std::fs::read_to_string(&named).with_context(context)?;
+        let text = match variables.fill(&text) {
+            Ok(text) => text,
+            Err(wrong) => {
+                let of = machine.name.as_ref().map(|name| format!(" (machine {name})"));
+                bail!(
+                    "{}: line {}: {}{}",
+                    path.display(),
+                    wrong.line,
+                    wrong.message,
+                    of.unwrap_or_default()
+                )
+            }
+        };
+        let mut header = tar::Header::new_gnu();
+        header.set_metadata_in_mode(
+            &std::fs::metadata(&named).with_context(context)?,
+            tar::HeaderMode::Deterministic,
+        );
+        header.set_size(text.len() as u64);
+        let mut archive = tar::Builder::new(&mut *bytes);
+        archive.append_data(&mut header, inside, text.as_bytes()).with_context(context)?;
+        // Without the archive's end, which a builder writes when it is dropped.
+        archive.into_inner().with_context(context)?;
+        bytes.truncate(bytes.len() - END);
+    }
+    Ok(())
+}
+
+/// Length of an archive's end: two blocks (POSIX.1, pax, "ustar Interchange Format").
+const END: usize = 2 * 512;
+
+/// Packs the files of `guest` and its standard input. An archive's end alone where there are none.
+fn pack(guest: &GuestSpec, base: &Path) -> Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     // The same files make the same archive, independent of owners and times.
     archive.mode(tar::HeaderMode::Deterministic);
     // A link in a folder stays one, wherever it leads.
     archive.follow_symlinks(false);
-    for word in files {
-        let (source, destination) = match word.split_once(':') {
-            Some((source, destination)) => (source, PathBuf::from(destination)),
-            None => {
-                let name = Path::new(word).file_name();
-                (word.as_str(), PathBuf::from(name.context(format!("--file {word}: no name"))?))
-            }
-        };
+    for word in &guest.files {
+        let (source, inside) = places(word)?;
         let path = base.join(source);
-        let destination = Path::new("/root").join(destination);
-        let inside = destination.strip_prefix("/").unwrap_or(&destination);
         let context = || format!("cannot copy {} into the guest", path.display());
         // A named link is followed: its target is copied.
         let named = path.canonicalize().with_context(context)?;
@@ -133,6 +222,36 @@ mod tests {
         ] {
             assert_eq!(all.get(name).map(String::as_str), Some(said), "{name}: {all:?}");
         }
+    }
+
+    #[test]
+    fn each_machine_has_its_own_form_of_a_template() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("conf"), "me {{machine.name}}\nfirst {{machine.a1.number}}\n").unwrap();
+        std::fs::write(at("plain"), "{{machine.name}}").unwrap();
+        let mut experiment: Experiment = stasis_config::read_text(
+            "command = ['true']\nguest = { files = ['plain'], templates = ['conf:/etc/x/conf'] }\n\
+             machine = [{ name = 'a', count = 2 }, { name = 'b' }]\n",
+        )
+        .unwrap();
+        experiment.finish().unwrap();
+        let input = Input::pack(&experiment, folder.path()).unwrap();
+        for (number, name) in ["a1", "a2", "b"].iter().enumerate() {
+            let all = unpacked(&input.of(number));
+            assert_eq!(all["etc/x/conf"], format!("me {name}\nfirst 1\n"));
+            assert_eq!(all["root/plain"], "{{machine.name}}", "a file is as it is");
+        }
+        std::fs::write(at("conf"), "a\n b {{machine.a3.number}}").unwrap();
+        let error = format!("{:#}", Input::pack(&experiment, folder.path()).unwrap_err());
+        let expected = "conf: line 2: `machine.a3.number`: there is no machine `a3`; did you mean";
+        assert!(error.contains(expected) && error.contains("(machine a1)"), "{error}");
+        std::fs::write(at("conf"), [0xff]).unwrap();
+        let error = format!("{:#}", Input::pack(&experiment, folder.path()).unwrap_err());
+        assert!(error.contains("conf") && error.contains("UTF-8"), "{error}");
+        experiment.guest.templates.clear();
+        experiment.guest.files.clear();
+        assert_eq!(Input::pack(&experiment, folder.path()).unwrap(), Input::default());
     }
 
     #[test]

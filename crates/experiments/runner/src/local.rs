@@ -61,8 +61,8 @@ pub type Take = Box<dyn FnMut(&Instant) -> Result<Option<Commands>>>;
 pub struct Commands {
     /// Each machine's job, with its command.
     pub jobs: Vec<Job>,
-    /// The tar archive of files for every guest.
-    pub files: Vec<u8>,
+    /// Files for the guests.
+    pub files: crate::input::Input,
     /// The wishes of a debugger, if one takes hold of the run.
     pub debug: Option<DebugJob>,
     /// The branch that begins at the debugger's moment in its place, if one does.
@@ -87,7 +87,7 @@ impl Jobs {
         }
         let job = self.commands.jobs.get(number).cloned();
         let job = job.ok_or_else(|| std::io::Error::other("a machine has no command"))?;
-        Ok(Command { job, input: Box::new(Cursor::new(self.commands.files.clone())) })
+        Ok(Command { job, input: Box::new(Cursor::new(self.commands.files.of(number))) })
     }
 }
 
@@ -176,14 +176,14 @@ fn pause(&MachinePause { number, begin, end, triggered }: &MachinePause) -> Paus
 }
 
 fn failure(failure: &MachineFailure) -> Failure {
-    let &MachineFailure { number, kind, at, restart, seed, triggered } = failure;
+    let &MachineFailure { number, kind, at, within, restart, seed, triggered } = failure;
     let kind = match kind {
         MachineFailureKind::PowerCut => FailureKind::PowerCut,
         MachineFailureKind::Reset => FailureKind::Reset,
         MachineFailureKind::Hang => FailureKind::Hang,
         MachineFailureKind::Panic => FailureKind::Panic,
     };
-    Failure { number, kind, at, restart, seed, triggered }
+    Failure { number, kind, at, within, restart, seed, triggered }
 }
 
 /// A trigger with the places of the machine and drive that it names.

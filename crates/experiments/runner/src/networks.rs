@@ -1,16 +1,9 @@
 //! Networks between machines: what each machine and its guest find of them.
 
-use std::net::Ipv4Addr;
-
 use stasis_channel::NetworkInterface;
-use stasis_experiment::{Experiment, MachineSpec};
+use stasis_experiment::{host_name, Experiment, MachineSpec};
 use stasis_machine::{NetworkConfig, PortConfig};
 use stasis_network::{Network, NetworkFault, NetworkSpec};
-
-/// The name of a machine as a host's: underscores and dots are no part of one.
-pub fn host_name(machine: &str) -> String {
-    machine.replace(['_', '.'], "-")
-}
 
 /// The interfaces of a machine, in the order of its networks.
 pub fn interfaces(experiment: &Experiment, machine: &MachineSpec) -> Vec<NetworkInterface> {
@@ -25,27 +18,8 @@ pub fn interfaces(experiment: &Experiment, machine: &MachineSpec) -> Vec<Network
     experiment.networks_of(machine).filter_map(interface).collect()
 }
 
-/// Addresses and names of the machines that a machine shares a network with, itself included. The
-/// plain name of a machine is its address on the first such network; `MACHINE.NETWORK` is that on
-/// each.
-pub fn hosts(experiment: &Experiment, machine: &MachineSpec) -> Vec<(Ipv4Addr, Vec<String>)> {
-    let mut hosts: Vec<(Ipv4Addr, Vec<String>)> = Vec::new();
-    let mut named = std::collections::BTreeSet::new();
-    for (index, _) in experiment.networks_of(machine) {
-        let network = &experiment.networks[index];
-        let Some(subnet) = network.subnet else { continue };
-        for (port, other) in network.machines.iter().enumerate() {
-            let Some(address) = subnet.host(port) else { continue };
-            let name = host_name(other);
-            let full = format!("{name}.{}", network.name.as_deref().unwrap_or_default());
-            let plain = named.insert(other).then_some(name);
-            hosts.push((address, plain.into_iter().chain([full]).collect()));
-        }
-    }
-    hosts
-}
-
-/// The variables by which the command of one of several machines knows its own place among them.
+/// The environment by which the command of one of several machines knows its own place among them,
+/// and its own variables.
 pub fn variables(experiment: &Experiment, machine: &MachineSpec) -> Vec<(String, String)> {
     let several = experiment.machine.several();
     let Some(place) = several.iter().position(|other| other.name == machine.name) else {
@@ -61,6 +35,7 @@ pub fn variables(experiment: &Experiment, machine: &MachineSpec) -> Vec<(String,
     if let Some(first) = interfaces(experiment, machine).first() {
         variables.push(("STASIS_ADDRESS".into(), first.address.to_string()));
     }
+    variables.extend(machine.variables.clone());
     variables
 }
 
@@ -91,18 +66,20 @@ pub fn networks(
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
     fn a_machine_finds_the_others() {
         let mut experiment: Experiment = stasis_config::read_text(
-            "command = ['true']\n[[machine]]\nname = 'a_1'\n[[machine]]\nname = 'b'\n\
+            "command = ['true']\n[[machine]]\nname = 'a_1'\n[[machine]]\nname = 'b'\nvariables.ROLE = 'first'\n\
              [[machine]]\nname = 'c'\n[[network]]\nname = 'lan'\nmachines = ['a_1', 'b']\n\
              [[network]]\nname = 'san'\n",
         )
         .unwrap();
         experiment.finish().unwrap();
-        let of = |machine: usize| hosts(&experiment, &experiment.machine.all()[machine]);
+        let of = |machine: usize| experiment.hosts_of(&experiment.machine.all()[machine]);
         let lines = |machine| {
             let line = |(address, names): (Ipv4Addr, Vec<String>)| {
                 format!("{address} {}", names.join(" "))
@@ -127,7 +104,8 @@ mod tests {
                 "STASIS_MACHINE=b",
                 "STASIS_NUMBER=2",
                 "STASIS_MACHINES=a-1 b c",
-                "STASIS_ADDRESS=10.0.0.2"
+                "STASIS_ADDRESS=10.0.0.2",
+                "ROLE=first"
             ]
         );
         let interfaces = interfaces(&experiment, &experiment.machine.all()[1]);

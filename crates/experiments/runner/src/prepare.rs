@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{anyhow, bail, Context, Result};
 use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
-use stasis_channel::{Job, RootDevice};
+use stasis_channel::{Begins, Job, RootDevice};
 use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{
-    distinct_serials, CpuSpeed, DriveSpec, Engine, Experiment, Interface, MachineFailure,
-    MachineFailureKind, MachineSpec,
+    distinct_serials, host_name, CpuSpeed, DriveSpec, Engine, Experiment, Interface,
+    MachineFailure, MachineFailureKind, MachineSpec,
 };
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec};
@@ -23,6 +23,7 @@ use crate::attended::Attended;
 use crate::branched::Branched;
 use crate::debugged::Debugged;
 use crate::event::SharedObserver;
+use crate::input::Input;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
 use crate::plan::{
@@ -50,8 +51,8 @@ pub struct RunSetup<'a> {
     pub base: &'a Path,
     /// The guest's files.
     pub guest: &'a Guest,
-    /// Files for the guest, as a tar archive.
-    pub input: &'a [u8],
+    /// Files for the guests.
+    pub input: &'a Input,
     /// Engine that runs the machine; not `auto`.
     pub engine: Engine,
     /// The terminal that the command runs on, if it does.
@@ -271,9 +272,9 @@ impl<'a> RunSetup<'a> {
         root: Option<FileSystemKind>,
     ) -> PlannedMachine {
         let experiment = self.experiment;
-        let command = if spec.command.is_empty() { &experiment.command } else { &spec.command };
-        let mut job = Job::new(command.clone());
-        job.has_input = !self.input.is_empty();
+        // The experiment's check has seen it.
+        let mut job = Job::new(experiment.command_of(spec).unwrap_or_default());
+        job.has_input = !self.input.bytes.is_empty();
         job.stdin = experiment.guest.stdin.as_ref().map(|_| input::STDIN.to_owned());
         job.seed = experiment.seed;
         // What waits for a line of output is to have it when it was written.
@@ -299,7 +300,7 @@ impl<'a> RunSetup<'a> {
         });
         job.scheduler = spec.guest_scheduler.clone().unwrap_or_default();
         if let (true, Some(name)) = (job.together, &spec.name) {
-            job.hostname = networks::host_name(name);
+            job.hostname = host_name(name);
         }
         // A run that must repeat starts at the guest's own date, others today.
         let date = Duration::from_secs(self.guest.date);
@@ -312,7 +313,7 @@ impl<'a> RunSetup<'a> {
         let name = spec.name.clone().unwrap_or_default();
         let mut spec = spec.clone();
         job.interfaces = networks::interfaces(experiment, &spec);
-        job.hosts = networks::hosts(experiment, &spec);
+        job.hosts = experiment.hosts_of(&spec);
         job.environment.extend(networks::variables(experiment, &spec));
         if !job.interfaces.is_empty() {
             // Interfaces are eth0, eth1 and so on, in the order of the networks.
@@ -323,6 +324,7 @@ impl<'a> RunSetup<'a> {
         let failures = experiment.failures_of(&spec).unwrap_or_default();
         let guest_faults = experiment.guest_faults_of(&spec).unwrap_or_default();
         job.ordered = !guest_faults.is_empty();
+        job.called = guest_faults.iter().any(|fault| fault.begins == Begins::Elsewhere);
         let cut = |failure: &&MachineFailure| failure.kind == MachineFailureKind::PowerCut;
         let cuts = failures.iter().filter(cut);
         // How often a trigger comes is known at the end only.
@@ -559,7 +561,7 @@ fn on_kvm(
     use stasis_run_events::{EventSink, RunEvent};
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
-    let commands = local::Commands { jobs, files: setup.input.to_vec(), ..Default::default() };
+    let commands = local::Commands { jobs, files: setup.input.clone(), ..Default::default() };
     let keyboard = setup.terminal.map(|terminal| terminal.local());
     let source = root.map(|root| -> crate::root::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))

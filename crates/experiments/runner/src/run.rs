@@ -21,6 +21,7 @@ use crate::branched::Branched;
 use crate::debugged::Debugged;
 use crate::engine;
 use crate::event::{Observer, SharedObserver};
+use crate::input::{self, Input};
 use crate::keep::Keep;
 use crate::prepare::{check_drives, RunSetup};
 use crate::profiled::Profiled;
@@ -31,7 +32,7 @@ use crate::relay::OUTPUT_FILE;
 use crate::run_error::RunError;
 use crate::snapshotted::Snapshotted;
 use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
-use crate::{free_space, guest, input, Event};
+use crate::{free_space, guest, Event};
 
 /// The standard input that a program was given, among its results.
 pub const STDIN_FILE: &str = "stdin";
@@ -196,7 +197,7 @@ impl<'a> Runner<'a> {
         // Before a guest is built for nothing.
         ResultsFolder::check(&folder, &input::paths(experiment, self.base))?;
         free_space::check_results(&folder, 0)?;
-        let input = input::pack(&experiment.guest, self.base)?;
+        let input = Input::pack(experiment, self.base)?;
         check_drives(experiment, self.base)?;
         let engine = match (self.checked, experiment.engine) {
             (false, Engine::Kvm) => {

@@ -56,6 +56,9 @@ pub struct InnerJob {
 pub struct LaterJob {
     /// Each machine's job, with its command.
     pub jobs: Vec<stasis_channel::Job>,
+    /// How much of the files for the guests is each machine's own (bytes).
+    #[serde(default)]
+    pub own: Vec<usize>,
     /// The moment at which a debugger takes hold.
     pub moment: Option<Moment>,
     /// The branch that begins at that moment in place of a debugger.
@@ -140,9 +143,10 @@ fn inputs(setup: &RunSetup, machines: u64, archive: &Path) -> Result<(Vec<Input>
         // Each machine has its own root file system.
         memory += length * if file.name == input::ROOT { machines } else { 1 };
     }
-    if !setup.input.is_empty() {
-        std::fs::write(archive, setup.input).context("cannot write a temporary file")?;
-        memory += (1 + machines) * setup.input.len() as u64;
+    let files = &setup.input.bytes;
+    if !files.is_empty() {
+        std::fs::write(archive, files).context("cannot write a temporary file")?;
+        memory += (1 + machines) * files.len() as u64;
         inputs.push(Input { name: input::FILES.into(), path: archive.to_owned(), late: true });
     }
     Ok((inputs, memory))
@@ -198,10 +202,11 @@ pub fn run(
         // So that the machine, up to the guest's asking for it, is the same for all commands.
         machine.job = machine.job.without_command();
         machine.spec.command.clear();
+        machine.spec.variables.clear();
     }
     let identity = serde_json::to_vec(&jobs).context("cannot write the commands")?;
     let wish = setup.snapshots.map(|wish| Snapshots {
-        identity: [&identity, &Sha256::digest(setup.input)[..]].concat(),
+        identity: [&identity, &Sha256::digest(&setup.input.bytes)[..]].concat(),
         records: snapshots.is_some(),
         from: wish.from,
         must: wish.must,
@@ -211,8 +216,15 @@ pub fn run(
         snapshots: wish,
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,
-        later: serde_json::to_vec(&LaterJob { jobs, moment, branch, profile, snapshots })
-            .context("cannot write the commands")?,
+        later: serde_json::to_vec(&LaterJob {
+            jobs,
+            own: setup.input.own.clone(),
+            moment,
+            branch,
+            profile,
+            snapshots,
+        })
+        .context("cannot write the commands")?,
     };
     let of_branch = setup.branched.and_then(|branched| branched.terminal.as_ref());
     let terminal = setup.terminal.or(of_branch);

@@ -3,7 +3,9 @@
 use std::io::{self, Read, Write};
 
 use crate::message::{kind, take_u32};
-use crate::{Job, Orders, Refusal, Stream, Typed, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
+use crate::{
+    Call, Job, Orders, Refusal, Stream, Typed, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION,
+};
 
 /// The carrier of the channel: the mailbox and the doorbell as the guest sees them.
 pub trait Transport {
@@ -193,6 +195,17 @@ impl<T: Transport> Client<T> {
     pub fn ordered(&mut self, number: u16) -> Result<(), ClientError> {
         self.payload()[..4].copy_from_slice(&u32::from(number).to_le_bytes());
         self.call(kind::ORDERED, 4).map(drop)
+    }
+
+    /// Says how the agent can be called when there are orders for it.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn callable(&mut self, call: Call) -> Result<(), ClientError> {
+        let payload = self.payload();
+        payload[..8].copy_from_slice(&call.callback.to_le_bytes());
+        payload[8..16].copy_from_slice(&call.function.to_le_bytes());
+        self.call(kind::CALLABLE, 16).map(drop)
     }
 
     /// The agent was called: asks for what is to run beside the command.

@@ -188,6 +188,7 @@ impl Host {
             | Request::Orders
             | Request::Ordered { .. }
             | Request::Branch
+            | Request::Callable { .. }
             | Request::Log { .. } => {}
         }
         Ok(request)
@@ -229,7 +230,7 @@ impl Host {
         kind: u32,
         length: u32,
     ) -> Result<(), ProtocolError> {
-        if !(kind::HELLO..=kind::BRANCH).contains(&kind) {
+        if !(kind::HELLO..=kind::CALLABLE).contains(&kind) {
             return Err(ProtocolError::Unknown { kind });
         }
         let size = length as usize;
@@ -254,9 +255,11 @@ impl Host {
             Request::Hello => {
                 self.phase == Phase::Greeting || self.repeats && self.phase == Phase::Collecting
             }
-            Request::Command | Request::ReadInput { .. } | Request::Ready | Request::Started => {
-                self.phase == Phase::Preparing
-            }
+            Request::Command
+            | Request::ReadInput { .. }
+            | Request::Ready
+            | Request::Callable { .. }
+            | Request::Started => self.phase == Phase::Preparing,
             Request::Output { .. }
             | Request::Typed
             | Request::Fault { .. }
@@ -292,6 +295,12 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
         kind::HELP_PAGE => {
             let address = u64::from_le_bytes(payload.try_into().ok()?);
             Request::HelpPage { address }
+        }
+        kind::CALLABLE => {
+            let (callback, function) = payload.split_first_chunk::<8>()?;
+            let callback = u64::from_le_bytes(*callback);
+            let function = u64::from_le_bytes(function.try_into().ok()?);
+            Request::Callable { call: crate::Call { callback, function } }
         }
         kind::HELP => match take_u32(payload)? {
             (on @ (0 | 1), []) => Request::Help { on: on == 1 },

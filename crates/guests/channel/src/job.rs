@@ -94,6 +94,10 @@ pub struct Job {
     /// Whether the agent is to ask for faults that it brings about ([`crate::Orders`]).
     #[serde(default)]
     pub ordered: bool,
+    /// Whether the agent is to say how it can be called when there are some
+    /// ([`crate::Request::Callable`]).
+    #[serde(default)]
+    pub called: bool,
     /// Whether bfq is to idle while it has raised some, as on drives that seek.
     #[serde(default = "yes")]
     pub idles: bool,
@@ -178,6 +182,7 @@ impl Job {
             hosts: Vec::new(),
             asks: false,
             ordered: false,
+            called: false,
             idles: true,
         }
     }

@@ -22,6 +22,7 @@ pub(crate) mod kind {
     pub const ORDERS: u32 = 16;
     pub const ORDERED: u32 = 17;
     pub const BRANCH: u32 = 18;
+    pub const CALLABLE: u32 = 19;
 }
 
 /// Where the command wrote a piece of its output.
@@ -91,6 +92,11 @@ pub enum Request<'a> {
     /// The agent was called, or told to ask at the command's end. Answer: [`Response::Job`], which
     /// is to run beside the command; or [`Response::Done`], if there is none.
     Branch,
+    /// How the agent can be called when there are orders for it, which it then asks for.
+    Callable {
+        /// Places in the guest's kernel.
+        call: crate::Call,
+    },
     /// The command has ended. Status as a shell gives it: the exit code, or
     /// 128 + the signal's number. Answer: [`Response::Done`]; or [`Response::Bytes`], if the agent is to
     /// ask for what runs next ([`Request::Branch`]).

@@ -129,8 +129,11 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(10, &[]), 0);
     assert_eq!(tell(11, &4096u64.to_le_bytes()), 0);
     assert_eq!(tell(11, &4096u32.to_le_bytes()), 1, "half an address");
+    assert_eq!(tell(19, &[7; 8]), 1, "one of two addresses");
+    assert_eq!(tell(19, &[[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat()), 0);
     assert_eq!(tell(3, &[1]), 1, "a payload where none belongs");
     assert_eq!(tell(3, &[]), 0);
+    assert_eq!(tell(19, &[7; 16]), 3, "the command has begun");
     assert_eq!(tell(10, &[]), 3, "the command has begun");
     assert_eq!(tell(13, &[]), 3, "the command has begun");
     assert_eq!(tell(12, &1u32.to_le_bytes()), 0);
@@ -156,7 +159,7 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(15, b"cut"), 3, "no fault after the end");
     assert_eq!(tell(16, &[]), 3, "no orders after the end");
     assert_eq!(tell(18, &[]), 3, "everything is over");
-    assert_eq!(tell(19, &[]), 2);
+    assert_eq!(tell(20, &[]), 2);
     assert_eq!(tell(u32::MAX, &[]), 2);
     assert_eq!(tell(9, &[]), 0);
     assert_eq!(tell(8, b"x"), 3);
@@ -170,6 +173,7 @@ fn what_the_machine_was_told() {
             "Ready",
             "Ready",
             "HelpPage { address: 4096 }",
+            "Callable { call: Call { callback: 1, function: 2 } }",
             "Started",
             "Help { on: true }",
             "Fault { text: \"cut \u{fffd}\" }",

@@ -122,7 +122,7 @@ fn on_pipes<T: Transport>(
             }
         }
         if let Some(faults) = &mut faults {
-            faults.attend(client, written)?;
+            faults.attend(client, written, called)?;
         }
         let wanted = match status {
             Some(status) => {

@@ -39,16 +39,17 @@ impl Faults {
     }
 
     /// Passes on what processes ask for, and carries out what the machine orders. `written`: whether
-    /// the command has written something.
+    /// the command has written something; `called`: whether the machine has called.
     pub(crate) fn attend<T: Transport>(
         &mut self,
         client: &mut Client<T>,
         written: bool,
+        called: bool,
     ) -> Result<(), AgentError> {
         let asked = self.asked.as_ref().map_or(Ok(false), |asked| asked.relay(client))?;
         match &mut self.orders {
             // What was asked for may be an order.
-            Some(orders) => orders.follow(client, asked, written),
+            Some(orders) => orders.follow(client, asked || called, written),
             None => Ok(()),
         }
     }

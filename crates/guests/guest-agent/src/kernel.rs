@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::kmod::{finit_module, ModuleInitFlags};
 use nix::sys::time::TimeSpec;
 use nix::time::{clock_settime, ClockId};
+use stasis_channel::Call;
 
 use crate::AgentError;
 
@@ -138,6 +139,42 @@ pub(crate) fn take_calls() -> Result<(), AgentError> {
         .map_err(|e| AgentError::new("set", "the meaning of Ctrl-Alt-Del", e))
 }
 
+/// The places in the kernel by which the machine calls, if the kernel lists them.
+pub(crate) fn call() -> Result<Option<Call>, AgentError> {
+    const LIST: &str = "/proc/kallsyms";
+    let list = File::open(LIST).map_err(|e| AgentError::new("read", LIST, e))?;
+    // A piece as long as the kernel gives at once.
+    places(BufReader::with_capacity(64 << 10, list)).map_err(|e| AgentError::new("read", LIST, e))
+}
+
+/// The same, of a list such as `/proc/kallsyms` (kallsyms(9)): an address, a letter and a name.
+fn places(mut list: impl BufRead) -> io::Result<Option<Call>> {
+    let (mut callback, mut function) = (None, None);
+    let mut line = Vec::new();
+    while callback.is_none() || function.is_none() {
+        line.clear();
+        if list.read_until(b'\n', &mut line)? == 0 {
+            return Ok(None);
+        }
+        let address = || {
+            let text = std::str::from_utf8(line.get(..16)?).ok()?;
+            // Zeroes stand for an address that is hidden.
+            u64::from_str_radix(text, 16).ok().filter(|address| *address > 0)
+        };
+        let is = |name: &str| {
+            let behind = line.trim_ascii_end().strip_suffix(name.as_bytes());
+            let length = "ffffffff81000000 T ".len();
+            behind.is_some_and(|before| before.len() == length && before.ends_with(b" "))
+        };
+        if is(Call::CALLBACK) {
+            callback = address();
+        } else if is(Call::FUNCTION) {
+            function = address();
+        }
+    }
+    Ok(callback.zip(function).map(|(callback, function)| Call { callback, function }))
+}
+
 /// Sets the host name.
 pub(crate) fn set_hostname(name: &str) -> Result<(), AgentError> {
     nix::unistd::sethostname(name).map_err(|e| AgentError::new("set the host name to", name, e))
@@ -145,13 +182,25 @@ pub(crate) fn set_hostname(name: &str) -> Result<(), AgentError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{expand, parameters};
+    use super::{expand, parameters, places, Call};
 
     #[test]
     fn a_module_has_the_parameters_that_bear_its_name() {
         let given = |key: &str| (key == "STASIS_MODULE_virtio_blk").then(|| "poll_queues=1".into());
         assert_eq!(parameters("virtio_blk.ko", given).as_c_str(), c"poll_queues=1");
         assert_eq!(parameters("virtio.ko", given).as_c_str(), c"");
+    }
+
+    #[test]
+    fn the_kernels_list_has_the_places_of_a_call() {
+        let list = "ffffffff8100a000 t not_ctrl_alt_del\nffffffff810b1230 T ctrl_alt_del\n\
+             ffffffff82a00048 D x86_platform_ipi_callback\nno line\n";
+        let of = |list: &str| places(list.as_bytes()).unwrap();
+        let call = Call { callback: 0xffff_ffff_82a0_0048, function: 0xffff_ffff_810b_1230 };
+        assert_eq!(of(list), Some(call));
+        assert_eq!(of(&list.replace("ffffffff82a00048", "0000000000000000")), None, "hidden");
+        assert_eq!(of(&list.replace(" D ", " d_")), None);
+        assert_eq!(of("x\n\n"), None);
     }
 
     #[test]

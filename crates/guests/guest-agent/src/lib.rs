@@ -154,6 +154,12 @@ fn begin<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentErr
     if job.has_input {
         tar_input(client)?;
     }
+    if job.called {
+        // Of a kernel without symbols the agent asks now and then.
+        if let Some(call) = kernel::call()? {
+            client.callable(call)?;
+        }
+    }
     if job.together {
         // Between two looks the guest has nothing to do: its time is skipped.
         while !client.ready()? {

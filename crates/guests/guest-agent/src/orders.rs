@@ -59,7 +59,7 @@ impl Orders {
     }
 
     /// Asks the machine for orders and carries them out, if it is time, or a process has `asked`
-    /// for a fault, or the command has `written` something that may cause one.
+    /// for a fault or the machine called, or the command has `written` something that may cause one.
     pub(crate) fn follow<T: Transport>(
         &mut self,
         client: &mut Client<T>,

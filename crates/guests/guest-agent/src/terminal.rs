@@ -15,7 +15,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use stasis_channel::{Client, Job, Stream, Transport, WindowSize};
 
-use crate::command::{assemble, not_executable, own_signals, reap};
+use crate::command::{assemble, not_executable, own_signals, reap, Reaped};
 use crate::faults::Faults;
 use crate::AgentError;
 
@@ -68,9 +68,9 @@ pub(crate) fn run<T: Transport>(
     loop {
         pty.wait(&signals, &faults)?;
         // Asked first, so that what was written before the end is taken below.
-        let status = reap(&signals, child).status;
+        let Reaped { status, called } = reap(&signals, child);
         let written = pty.relay(client)? > 0;
-        faults.attend(client, written)?;
+        faults.attend(client, written, called)?;
         if let Some(status) = status {
             return Ok(client.exited(status).map(drop)?);
         }

@@ -158,9 +158,11 @@ fn serve(qemu: &mut Child, mut mailbox: SharedFile, job: &Job, input: &[u8]) -> 
                 Response::Done
             }
             Request::Branch => Response::Done,
-            Request::Typed | Request::Fault { .. } | Request::Orders | Request::Ordered { .. } => {
-                Response::Refused(stasis_channel::Refusal::Failed)
-            }
+            Request::Typed
+            | Request::Fault { .. }
+            | Request::Orders
+            | Request::Ordered { .. }
+            | Request::Callable { .. } => Response::Refused(stasis_channel::Refusal::Failed),
             Request::Log { text } => {
                 run.log += &text;
                 Response::Done

@@ -317,9 +317,10 @@ impl Vm {
                 // No run here has a branch.
                 Request::Branch => Response::Done,
                 // No job here lets a process ask for one.
-                Request::Fault { .. } | Request::Orders | Request::Ordered { .. } => {
-                    Response::Refused(stasis_channel::Refusal::Failed)
-                }
+                Request::Fault { .. }
+                | Request::Orders
+                | Request::Ordered { .. }
+                | Request::Callable { .. } => Response::Refused(stasis_channel::Refusal::Failed),
                 Request::Log { text } => {
                     outcome.message += &text;
                     Response::Done

@@ -77,7 +77,8 @@ def points_with_keys(study: Study, program: Path) -> list[Point]:
     seen: dict[str, Point] = {}
     for point in points:
         if study.kind == "run":
-            recipe = {key: value for key, value in point.job.get("guest", {}).items() if key not in ("files", "stdin")}
+            guest = point.job.get("guest", {})
+            recipe = {key: value for key, value in guest.items() if key not in ("files", "templates", "stdin")}
             known = canonical(recipe)
             if known not in guests:
                 guests[known] = made(program, recipe)

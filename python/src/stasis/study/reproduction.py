@@ -94,7 +94,8 @@ class Reproduction:
         guests: dict[bytes, GuestFolder] = {}
 
         def guest(table: Mapping[str, Any]) -> GuestFolder:
-            recipe = {key: value for key, value in table.items() if key not in ("files", "stdin") and value}
+            inputs = ("files", "templates", "stdin")
+            recipe = {key: value for key, value in table.items() if key not in inputs and value}
             known = canonical(recipe)
             if known not in guests:
                 guests[known] = made(program, recipe)

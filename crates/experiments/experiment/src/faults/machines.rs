@@ -19,9 +19,12 @@ pub struct MachineFailure {
     pub kind: MachineFailureKind,
     /// When (ns), or how long after its trigger.
     pub at: Nanos,
+    /// Limit on how much later than its trigger it happens (ns); `at` has the first draw.
+    #[serde(default)]
+    pub within: Nanos,
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
-    /// Chooses what a power cut leaves of its drives.
+    /// Chooses what a power cut leaves of its drives, and when the next one of its trigger happens.
     pub seed: u64,
     /// Whether something else than time brings it about.
     #[serde(default)]
@@ -64,6 +67,7 @@ impl ScheduledFault {
             number,
             kind,
             at: self.at.unwrap_or(0).saturating_add(later),
+            within: self.within.unwrap_or(0),
             restart: self.restart.or(at_once),
             seed: splitmix::nth(seed, 1),
             triggered: self.is_triggered(),

@@ -70,7 +70,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         experiment: &experiment,
         base,
         guest: &guest,
-        input: &[],
+        input: &crate::input::Input::default(),
         engine: Engine::Exact,
         terminal: None,
         debugged: None,

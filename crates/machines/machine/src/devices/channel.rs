@@ -5,7 +5,9 @@ use std::io::Read;
 
 use stasis_block::clock::Nanos;
 use stasis_block::splitmix;
-use stasis_channel::{Host, Job, Mailbox, Refusal, Request, Response, Stream, Typed, MAILBOX_SIZE};
+use stasis_channel::{
+    Call, Host, Job, Mailbox, Refusal, Request, Response, Stream, Typed, MAILBOX_SIZE,
+};
 use stasis_run_events::{EventSink, RunEvent};
 
 use crate::error::Error;
@@ -32,6 +34,8 @@ pub enum AgentEvent {
     WantsOrders,
     /// The ordered fault of this number has come about.
     Ordered(u16),
+    /// How the agent can be called when there are orders for it.
+    Callable(Call),
     /// The agent asks for what is to run beside its command, to be answered by
     /// [`ChannelDevice::give_branch`] or [`ChannelDevice::no_branch`].
     WantsBranch,
@@ -292,6 +296,7 @@ impl ChannelDevice {
             }
             Request::Orders => return Ok(AgentEvent::WantsOrders),
             Request::Branch => return Ok(AgentEvent::WantsBranch),
+            Request::Callable { call } => event = AgentEvent::Callable(call),
             Request::Ordered { number } => event = AgentEvent::Ordered(number),
             Request::Fault { text } => return Ok(AgentEvent::Asks(text.into_owned())),
             Request::Exited { status } => event = AgentEvent::Exited(i32::from(status)),

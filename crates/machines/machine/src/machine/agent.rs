@@ -66,6 +66,11 @@ impl Machine {
                 self.channel.answer(&serde_json::to_vec(&orders).unwrap_or_default());
                 After::Continue
             }
+            AgentEvent::Callable(call) => {
+                let callable = self.point(call).is_some();
+                self.orders.be_callable(callable);
+                After::Continue
+            }
             AgentEvent::Ordered(fault) => {
                 if self.orders.come(fault) {
                     timeline.faults.push(FaultRecord {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
-use stasis_block::splitmix;
+use stasis_block::{splitmix, Random};
 
 /// How a machine fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Failure {
     pub kind: FailureKind,
     /// When, counted from the commands' start or its trigger (ns).
     pub at: Nanos,
+    /// Limit on how much later than its trigger it happens (ns); `at` has the first draw.
+    pub within: Nanos,
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
     /// Chooses what a power cut leaves of its drives.
@@ -63,8 +65,11 @@ impl Failures {
         let its = self.waiting.iter_mut().find(|failure| failure.number == number);
         if let Some(its) = its {
             let failure = *its;
-            // Each draws anew what it leaves.
+            // Each draws anew what it leaves, and how much later it comes.
             its.seed = splitmix::nth(its.seed, 1);
+            if its.within > 0 {
+                its.at = Random::new(its.seed).up_to(its.within);
+            }
             let at = now.saturating_sub(begun).saturating_add(failure.at);
             let place = self.coming.partition_point(|other| other.at <= at);
             self.coming.insert(place, Failure { at, ..failure });
@@ -152,7 +157,7 @@ mod tests {
     use super::*;
 
     fn failure(number: u16, kind: FailureKind, at: Nanos, restart: Option<Nanos>) -> Failure {
-        Failure { number, kind, at, restart, seed: 0, triggered: false }
+        Failure { number, kind, at, within: 0, restart, seed: 0, triggered: false }
     }
 
     #[test]
@@ -176,6 +181,32 @@ mod tests {
         assert_eq!(failures.next_event(), Some(3_000));
         failures.forget();
         assert_eq!(failures.next_event(), None);
+    }
+
+    #[test]
+    fn each_time_of_a_trigger_has_a_delay_of_its_own() {
+        let cut = Failure {
+            within: 1_000,
+            triggered: true,
+            ..failure(0, FailureKind::PowerCut, 400, Some(0))
+        };
+        let delays = |seed: u64| {
+            let mut failures = Failures::new(vec![Failure { seed, ..cut }]);
+            failures.begin(0);
+            let mut delay = |round: u64| {
+                let now = round * 10_000;
+                failures.trigger(0, now);
+                let (failed, at) = failures.fail(now + 1_000).unwrap();
+                assert!(failures.come_back(at));
+                (at - now, failed.seed)
+            };
+            [0, 1, 2, 3].map(&mut delay)
+        };
+        let some = delays(7);
+        assert_eq!(some[0], (400, 7), "the first is as it was drawn");
+        assert!(some.iter().all(|(delay, _)| *delay <= 1_000));
+        assert!(some.windows(2).all(|pair| pair[0].0 != pair[1].0 && pair[0].1 != pair[1].1));
+        assert!(delays(7) == some && delays(8) != some);
     }
 
     #[test]

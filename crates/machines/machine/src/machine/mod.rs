@@ -162,7 +162,9 @@ impl Run<'_> {
                 machine.failures.trigger(number, at);
                 machine.pauses.trigger(number, at);
                 machine.path_faults.trigger(number, at);
-                machine.orders.trigger(number, at);
+                if machine.orders.trigger(number, at) && !machine.failures.is_off() {
+                    machine.raise_call();
+                }
                 for drive in &mut machine.drives {
                     drive.control().begin_fault(number, at);
                 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use stasis_block::clock::Nanos;
 use stasis_channel::{Begins, GuestFault, ScheduledGuestFault};
 
-/// How often an agent asks for a fault whose trigger it does not see (ns). Each time costs the guest
-/// some 20,000 instructions, and the host as many exits as any request.
+/// How often an agent that cannot be called asks for a fault whose trigger it does not see (ns). Each
+/// time costs the guest some 20,000 instructions, and the host as many exits as any request.
 const POLL: Nanos = 5_000_000;
 
 /// A change that an agent is to bring about.
@@ -27,6 +27,8 @@ pub(super) struct Orders {
     begun: Option<Nanos>,
     /// Numbers of faults that the agent has been told to begin, and has not answered for.
     given: BTreeSet<u16>,
+    /// Whether the agent is called when a trigger comes that it does not see.
+    callable: bool,
 }
 
 impl Orders {
@@ -54,13 +56,20 @@ impl Orders {
         self.begun.get_or_insert(now);
     }
 
+    /// From now on the agent is called, or asks by itself.
+    pub(super) fn be_callable(&mut self, callable: bool) {
+        self.callable = callable;
+    }
+
     /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
-    pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
-        let Some(begun) = self.begun else { return };
+    /// Whether the agent is to be called for it.
+    pub(super) fn trigger(&mut self, number: u16, now: Nanos) -> bool {
+        let Some(begun) = self.begun else { return false };
         let its = self.waiting.iter().find(|fault| fault.number == number).cloned();
-        if let Some(fault) = its {
-            self.add(fault, now.saturating_sub(begun));
-        }
+        let Some(fault) = its else { return false };
+        let elsewhere = fault.begins == Begins::Elsewhere;
+        self.add(fault, now.saturating_sub(begun));
+        elsewhere && self.callable
     }
 
     /// The orders of `now` (ns).
@@ -80,7 +89,7 @@ impl Orders {
         }
         let next = self.coming.front().map(|(at, ..)| at - since);
         let waits = |begins| self.waiting.iter().any(|fault| fault.begins == begins);
-        let poll = waits(Begins::Elsewhere).then_some(POLL);
+        let poll = (!self.callable && waits(Begins::Elsewhere)).then_some(POLL);
         orders.after_output = waits(Begins::AtOutput);
         self.given.extend(orders.begin.iter().map(|(number, _)| number));
         orders.again_ns = next.into_iter().chain(poll).min();
@@ -143,6 +152,28 @@ mod tests {
             assert_eq!(numbers(&orders.take(at + 10)), (vec![2], vec![], Some(20)));
             assert_eq!(numbers(&orders.take(at + 30)), (vec![], vec![2], Some(POLL)));
         }
+    }
+
+    #[test]
+    fn an_agent_that_can_be_called_is_and_does_not_ask() {
+        let faults = vec![
+            drift(0, 10, Some(30), Begins::Elsewhere),
+            drift(1, 0, None, Begins::AsAsked),
+            drift(2, 40, None, Begins::InTime),
+        ];
+        let mut orders = Orders::new(faults);
+        orders.be_callable(true);
+        assert!(!orders.trigger(0, 1), "before the commands' start");
+        orders.begin(0);
+        assert_eq!(numbers(&orders.take(5)), (vec![], vec![], Some(35)));
+        assert!(orders.trigger(0, 7) && !orders.trigger(1, 7) && !orders.trigger(2, 7));
+        assert_eq!(numbers(&orders.take(7)), (vec![1], vec![], Some(10)));
+        assert_eq!(numbers(&orders.take(17)), (vec![0], vec![], Some(20)));
+        assert_eq!(numbers(&orders.take(40)), (vec![2], vec![0], None));
+        // Of another boot it is not known yet.
+        orders.be_callable(false);
+        assert!(!orders.trigger(0, 50));
+        assert_eq!(numbers(&orders.take(100)).2, Some(POLL));
     }
 
     #[test]

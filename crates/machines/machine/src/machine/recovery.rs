@@ -109,6 +109,7 @@ impl Machine {
         self.stop_processors();
         self.reset_devices()?;
         self.stop_helping(timeline);
+        self.orders.be_callable(false);
         timeline.triggers.forget_lines(self.number);
         for vcpu in &mut self.vcpus {
             vcpu.reset()?;

@@ -39,6 +39,7 @@ impl Run<'_> {
             | AgentEvent::Help(_)
             | AgentEvent::Asks(_)
             | AgentEvent::WantsOrders
+            | AgentEvent::Callable(_)
             | AgentEvent::Ordered(_) => {}
             AgentEvent::WantsBranch => match &mut self.branching {
                 Some(branching) if branching.waits_for(number) => {
