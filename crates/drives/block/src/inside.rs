@@ -437,6 +437,12 @@ pub struct FlashInside {
     /// count.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub read_reclaims: u64,
+    /// Those of them that scrubbing found old, or with many errors; 0 where it does not look.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refreshes: u64,
+    /// Pages that scrubbing read.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub scrub_reads: u64,
     /// Mean time of a collection (ns).
     pub collection_time: f64,
     /// Operations of the array: reads, programs, erases, copybacks.
@@ -459,12 +465,24 @@ pub struct FlashInside {
     pub health: Health,
     /// Figures of the translation layer.
     pub ftl: serde_json::Value,
+    /// The correction of bit errors, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecc: Option<EccInside>,
     /// The read cache, if the drive has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_cache: Option<ReadCacheInside>,
     /// The SLC cache, if the drive has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCacheInside>,
+}
+
+/// The correction of bit errors of a flash SSD.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EccInside {
+    /// Reads of pages, whoever they were for, by the step that ended them.
+    pub decoded: Vec<u64>,
+    /// Those that gave no data.
+    pub uncorrectable: u64,
 }
 
 /// The memory of a flash SSD that keeps what the host reads.

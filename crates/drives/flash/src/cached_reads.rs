@@ -129,7 +129,7 @@ impl Ssd {
         self.cache = Some(cache);
     }
 
-    /// What a request read is there, and goes to those that waited for it; if it could not be read,
+    /// The data that a request read is there, and goes to those that waited for it; if it could not be read,
     /// each of them reads it itself.
     fn fetched(&mut self, now: Nanos, request: &Request, there: bool, cache: &mut ReadCache) {
         let times = self.context.requests[request.id as usize].times;

@@ -14,6 +14,7 @@ extern crate self as stasis_flash;
 
 mod buffer;
 mod cached_reads;
+mod front;
 pub mod ftl;
 pub mod gc;
 pub mod kept;

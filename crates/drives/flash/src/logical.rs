@@ -40,7 +40,7 @@ pub(crate) struct LogicalFaults {
 
 impl LogicalFaults {
     pub fn new(specs: &[FaultSpec], capacity: u64, seed: u64) -> Self {
-        let logical = specs.iter().filter(|spec| spec.of_array().is_none());
+        let logical = specs.iter().filter(|spec| spec.of_array(1).is_none());
         let rules = logical.map(|spec| Rule {
             kind: spec.kind,
             bytes: spec.offset

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::{FlashInside, Inside, SlowCommand};
+use stasis_block::inside::{EccInside, FlashInside, Inside, SlowCommand};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Completion, Fate, Health, Model, Operation, PowerLoss, Tag, VendorCommand, VendorError,
@@ -13,6 +13,7 @@ use stasis_block::{
 use stasis_nand::{Array, ArrayConfig, Breakdown, Faults, OpKind, PageAddress, Priority};
 
 use crate::buffer::IN_FLIGHT;
+use crate::front::Front;
 use crate::ftl::context::Open;
 use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::kept::{KeptError, Reader, Writer};
@@ -34,6 +35,8 @@ pub struct Ssd {
     pub(crate) unit: u32,
     controller: Nanos,
     link: Link,
+    // The parts that commands share behind it, if there are any.
+    front: Option<Box<Front>>,
     // The write buffer's memory.
     memory: Link,
     pub(crate) cache: Option<Box<ReadCache>>,
@@ -51,6 +54,8 @@ pub struct Ssd {
     /// Counts from before the measurement.
     before: Statistics,
     course: Course,
+    // Steps of the correction of bit errors; 0 where there is none.
+    ecc_steps: usize,
     // The drive in words, if its state is to be kept.
     words: Option<String>,
 }
@@ -78,12 +83,14 @@ impl Ssd {
         let geometry = spec.geometry(capacity);
         let pattern = spec.pattern(geometry.pages)?;
         let timing = spec.timing.timing(&spec.cells, &pattern)?;
-        let of_array = spec.faults.iter().filter_map(crate::spec::FaultSpec::of_array).collect();
+        let faults = spec.faults.iter();
+        let of_array = faults.filter_map(|fault| fault.of_array(spec.endurance)).collect();
         let config = ArrayConfig {
             variation: spec.variation.variation(),
             faults: Faults::new(of_array),
             seed,
             slc: spec.slc_times(),
+            ecc: spec.array_ecc(),
             ..ArrayConfig::new(geometry, pattern, timing)
         };
         let array = Array::new(config, spec.options());
@@ -92,7 +99,8 @@ impl Ssd {
         let mut ftl = build(spec, capacity, seed)?;
         let words = spec.state.as_ref().map(|_| in_words(spec, capacity));
         if let (Some(words), Some(text)) = (&words, &spec.kept) {
-            resume(text, words, ftl.as_mut(), &mut context).map_err(|error| SpecError::Kept {
+            let resumed = resume(text, (words, spec.unpowered), ftl.as_mut(), &mut context);
+            resumed.map_err(|error| SpecError::Kept {
                 file: spec.state.clone().unwrap_or_default(),
                 error,
             })?;
@@ -106,7 +114,8 @@ impl Ssd {
             asked_over_provisioning: spec.expected_over_provisioning(capacity),
             unit,
             controller: spec.controller,
-            link: Link::new(spec.interface_rate),
+            link: Link::of(spec.interface()),
+            front: Front::new(spec),
             memory: Link::new(spec.buffer_rate),
             cache: spec
                 .read_cache
@@ -121,6 +130,7 @@ impl Ssd {
             now: 0,
             before: Statistics::default(),
             course: Course::new(),
+            ecc_steps: spec.ecc.as_ref().map_or(0, |ecc| ecc.steps.len()),
             words,
         })
     }
@@ -152,7 +162,11 @@ impl Ssd {
         let level = context.level(ftl.as_ref());
         let course = self.course.steps(now, level, &context.temperature, context.blocks());
         let inside = context.inside(now, &counted, sizes, ftl.as_ref(), course);
-        FlashInside { read_cache: self.read_cache_inside(), ..inside }
+        let ecc = (self.ecc_steps > 0).then(|| EccInside {
+            decoded: counted.decoded[..self.ecc_steps].to_vec(),
+            uncorrectable: counted.uncorrectable,
+        });
+        FlashInside { read_cache: self.read_cache_inside(), ecc, ..inside }
     }
 
     /// The time that it was advanced to.
@@ -254,7 +268,14 @@ impl Ssd {
             }
             let crosses =
                 request.operation == Operation::Read && !matches!(fate, Fate::Failed { .. });
-            let at = if crosses { self.link.send(now, request.length) } else { now };
+            let at = match (&mut self.front, crosses) {
+                (_, false) => now,
+                (None, true) => self.link.send(now, request.length),
+                (Some(front), true) => {
+                    let passed = front.pass(now, request.length);
+                    self.link.send(passed, request.length)
+                }
+            };
             let open = &self.context.requests[id as usize];
             let parts = open.parts(now, at - now, &self.context.drain.parts);
             self.context.free.push(id);
@@ -298,6 +319,15 @@ impl Ssd {
         next
     }
 
+    /// Makes the visits for which nobody woke the drive.
+    fn catch_up(&mut self, now: Nanos) {
+        if self.ftl.next_visit().is_some_and(|at| at <= now) {
+            let mut done = Vec::new();
+            self.advance(now, &mut done);
+            debug_assert!(done.is_empty(), "nothing is in flight");
+        }
+    }
+
     /// The tags of the commands in flight.
     fn tags(&self) -> Vec<Tag> {
         let leaving = self.leaving.iter().map(|completion| completion.tag);
@@ -325,6 +355,9 @@ impl Ssd {
         self.in_flight = 0;
         self.entered = 0;
         self.link.reset();
+        if let Some(front) = &mut self.front {
+            front.reset();
+        }
         self.memory.reset();
         if let Some(cache) = &mut self.cache {
             cache.clear();
@@ -364,7 +397,7 @@ pub(crate) fn in_words(spec: &Spec, capacity: u64) -> String {
 /// Resumes a state that was kept.
 fn resume(
     text: &str,
-    words: &str,
+    (words, unpowered): (&str, Nanos),
     ftl: &mut dyn Ftl,
     context: &mut Context,
 ) -> Result<(), KeptError> {
@@ -378,8 +411,18 @@ fn resume(
     let wear: Result<_, _> = (0..blocks).map(|_| from.within(0..1 << 32, "wear")).collect();
     // Half of what numbers hold is left for this run.
     let least = u64::MAX / 2;
-    context.array.restore((used.min(least), submitted.min(least), wear?));
+    let used = used.saturating_add(unpowered).min(least);
+    context.array.restore((used, submitted.min(least), wear?));
     ftl.restore(from, context)?;
+    if !from.is_empty() {
+        // When each block was written, and its reads: not of a drive without bit errors.
+        let mut all = || -> Result<Vec<u32>, KeptError> {
+            (0..blocks).map(|_| from.within(0..1 << 32, "the age of blocks")).collect()
+        };
+        context.array.restore_clocks([all()?, all()?]);
+    }
+    let visits = if from.is_empty() { None } else { Some(from.take()?) };
+    ftl.resume_visits(0, visits);
     match from.is_empty() {
         true => Ok(()),
         false => Err(KeptError::Damaged("it is longer than it should be")),
@@ -400,18 +443,36 @@ impl Model for Ssd {
         request.length = length.min(self.capacity - offset).min(self.capacity - request.offset);
         let id = self.context.begin(Open::new(tag, request, copy_to, now));
         if self.in_flight == 0 {
+            self.catch_up(now);
             self.ftl.host_active(now, true, &mut self.context);
         }
         self.in_flight += 1;
         self.ftl.expect(&request);
         let write = operation == Operation::Write;
-        let received = if write { self.link.receive(now, request.length) } else { now };
+        let mut received = if write { self.link.receive(now, request.length) } else { now };
+        if let Some(front) = &mut self.front {
+            let data = write || matches!(operation, Operation::Read | Operation::Copy);
+            let units = request.length.div_ceil(u64::from(self.unit));
+            received = front.process(received, if data { units } else { 0 });
+            if write {
+                received = front.pass(received, request.length);
+            }
+        }
         // Behind earlier commands: a command without data does not overtake on the link.
         self.entered = self.entered.max(received.saturating_add(self.controller));
         let at = match operation {
             Operation::Write => self.memory.receive(self.entered, request.length),
             Operation::Read | Operation::Verify => self.entered,
-            _ => self.arriving.back().map_or(self.entered, |(last, _)| self.entered.max(*last)),
+            _ => {
+                let last = self.arriving.back().map_or(0, |(last, _)| *last);
+                let at = self.entered.max(last);
+                match &mut self.front {
+                    Some(front) if operation == Operation::Discard => {
+                        front.trim(at, request.length)
+                    }
+                    _ => at,
+                }
+            }
         };
         self.context.requests[id as usize].entered = at;
         if self.arriving.back().is_none_or(|(last, _)| *last <= at) {
@@ -424,15 +485,18 @@ impl Model for Ssd {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        match (self.context.array.next_event(), self.next_own()) {
-            (Some(array), Some(own)) => Some(array.min(own)),
-            (array, own) => array.or(own),
-        }
+        let next = match (self.context.array.next_event(), self.next_own()) {
+            (Some(array), Some(own)) => array.min(own),
+            (array, own) => array.or(own)?,
+        };
+        Some(self.ftl.next_visit().map_or(next, |visit| visit.min(next)))
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         loop {
-            let own = self.next_own().filter(|&at| at <= now);
+            let own = self.next_own();
+            let visit = self.ftl.next_visit().filter(|&at| own.is_none_or(|own| at < own));
+            let own = visit.or(own).filter(|&at| at <= now);
             if let Some(index) = self.context.array.pop_index(own.unwrap_or(now)) {
                 let ended = self.context.array.take_out(index);
                 #[cfg(test)]
@@ -442,7 +506,7 @@ impl Model for Ssd {
                 if self.course.is_due(ended.at) {
                     self.course.pass(ended.at, self.context.level(self.ftl.as_ref()));
                 }
-                self.context.statistics.ended(&ended.op);
+                self.context.statistics.ended(&ended);
                 if ended.op.kind == OpKind::Erase {
                     let PageAddress { plane, block, .. } = ended.op.at;
                     let erases = self.context.array.erases(plane, block);
@@ -457,6 +521,11 @@ impl Model for Ssd {
                 continue;
             }
             let Some(at) = own else { break };
+            if visit.is_some() {
+                self.ftl.visit(at, &mut self.context);
+                self.settle(at, done, None);
+                continue;
+            }
             if self.leaving.front().is_some_and(|completion| completion.at == at) {
                 if let Some(completion) = self.leaving.pop_front() {
                     self.complete(completion, done);
@@ -505,6 +574,7 @@ impl Model for Ssd {
             }
         }
         self.ftl.power_on();
+        self.ftl.resume_visits(self.now, None);
         if let Some(cache) = &mut self.cache {
             cache.clear();
         }
@@ -513,7 +583,16 @@ impl Model for Ssd {
         out.put(used);
         out.put(submitted);
         out.put_all(wear.iter().copied());
-        self.ftl.keep(&mut out).then(|| out.into_text(&words))
+        if !self.ftl.keep(&mut out) {
+            return None;
+        }
+        for clock in self.context.array.clocks().into_iter().flatten() {
+            clock.iter().for_each(|&number| out.put(number));
+        }
+        if let Some(visits) = self.ftl.visits() {
+            out.put(visits);
+        }
+        Some(out.into_text(&words))
     }
 
     fn health(&self) -> Health {

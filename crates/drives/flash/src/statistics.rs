@@ -8,7 +8,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::inside::{Parts, SlowCommand};
 use stasis_block::slowest::SlowestByOperation;
 use stasis_block::Operation;
-use stasis_nand::{Op, OpKind};
+use stasis_nand::{Op, OpDone, OpKind, OpStatus, MAX_ECC_STEPS};
 
 pub(crate) use self::course::{Course, Level};
 pub(crate) use self::inside::Sizes;
@@ -64,6 +64,14 @@ pub struct Statistics {
     pub collecting: Nanos,
     /// Those of `collections` and `folds` whose block had been read too often.
     pub reclaims: u64,
+    /// Those of them that a visit found old, or with many errors.
+    pub refreshes: u64,
+    /// Pages that visits read.
+    pub scrub_reads: u64,
+    /// Reads of pages, copybacks included, by the step of the correction that ended them.
+    pub decoded: [u64; MAX_ECC_STEPS],
+    /// Those that gave no data.
+    pub uncorrectable: u64,
     /// Erases of the block that was erased most often.
     pub most_erased: u32,
 }
@@ -95,6 +103,12 @@ impl Statistics {
         since.collections -= before.collections;
         since.collecting -= before.collecting;
         since.reclaims -= before.reclaims;
+        since.refreshes -= before.refreshes;
+        since.scrub_reads -= before.scrub_reads;
+        for (count, before) in since.decoded.iter_mut().zip(before.decoded) {
+            *count -= before;
+        }
+        since.uncorrectable -= before.uncorrectable;
         since
     }
 
@@ -103,8 +117,16 @@ impl Statistics {
     }
 
     /// An operation has ended.
-    pub(crate) fn ended(&mut self, op: &Op) {
-        self.pages += u64::from(matches!(op.kind, OpKind::Program | OpKind::Copyback));
+    pub(crate) fn ended(&mut self, done: &OpDone) {
+        let kind = done.op.kind;
+        self.pages += u64::from(matches!(kind, OpKind::Program | OpKind::Copyback));
+        if matches!(kind, OpKind::Read | OpKind::Copyback) {
+            if done.status == OpStatus::Uncorrectable {
+                self.uncorrectable += 1;
+            } else {
+                self.decoded[usize::from(done.retries).min(MAX_ECC_STEPS - 1)] += 1;
+            }
+        }
     }
 
     /// A request of the host's is complete, with its first and its last instant; its time went

@@ -326,6 +326,23 @@ impl Array {
         self.submitted = submitted;
     }
 
+    /// The age (ns) of a block's data at `now`, where bit errors come: since its first page was
+    /// programmed.
+    pub fn age(&self, now: Nanos, plane: PlaneId, block: u32) -> Option<Nanos> {
+        self.medium.age(now, plane, block)
+    }
+
+    /// By block, where bit errors come: the second of the array's use in which its first page was
+    /// programmed, plus one (0: never), and its reads since its erase.
+    pub fn clocks(&self) -> Option<[&[u32]; 2]> {
+        self.medium.clocks()
+    }
+
+    /// The array was in use before, as [`Array::clocks`] had it.
+    pub fn restore_clocks(&mut self, clocks: [Vec<u32>; 2]) {
+        self.medium.restore_clocks(clocks);
+    }
+
     /// A block is in SLC mode until its next erase: [`crate::SlcTimes`] are those of its pages. Of
     /// no effect where the array has no such times.
     pub fn use_as_slc(&mut self, plane: PlaneId, block: u32) {

@@ -52,13 +52,17 @@ pub struct FaultRule {
     pub rate: f64,
     /// Maximum number of occurrences.
     pub count: u64,
+    /// Where it grows with wear: the power of a block's erases, and how many of them the rate is
+    /// for.
+    pub wear: Option<(f64, u32)>,
 }
 
 impl FaultRule {
     /// A fault everywhere, always.
     pub fn new(fault: Fault) -> Self {
         let place = Where::default();
-        Self { fault, place, time: 0..Nanos::MAX, rate: 1.0, count: u64::MAX }
+        let time = 0..Nanos::MAX;
+        Self { fault, place, time, rate: 1.0, count: u64::MAX, wear: None }
     }
 
     /// At one place only.
@@ -74,6 +78,11 @@ impl FaultRule {
     /// To a share of the operations only.
     pub fn rate(self, rate: f64) -> Self {
         Self { rate, ..self }
+    }
+
+    /// With the erases of a block to this power: the rate is that of `rated` erases.
+    pub fn with_wear(self, power: f64, rated: u32) -> Self {
+        Self { wear: Some((power, rated)), ..self }
     }
 
     /// At most so often.
@@ -216,22 +225,27 @@ impl Faults {
         Ok(())
     }
 
-    /// Applies the rules to operation number `number` as it reaches the cells at `now`, and counts
-    /// it.
+    /// Applies the rules to operation number `number` as it reaches the cells of a block that was
+    /// erased so often at `now`, and counts it.
     pub(crate) fn strike(
         &mut self,
         geometry: &Geometry,
         seed: u64,
         (now, number): (Nanos, u64),
-        (access, at): (Access, PageAddress),
+        (access, at, erases): (Access, PageAddress, u32),
     ) -> Option<Fault> {
         for (index, rule) in self.rules.iter_mut().enumerate() {
+            let rate = match rule.wear {
+                Some((power, rated)) => {
+                    rule.rate * (f64::from(erases) / f64::from(rated.max(1))).powf(power)
+                }
+                None => rule.rate,
+            };
             let struck = rule.count > 0
                 && rule.fault.concerns(access)
                 && rule.time.contains(&now)
                 && rule.place.contains(geometry, at, access == Access::Erase)
-                && (rule.rate >= 1.0
-                    || unit(bits(seed ^ (index as u64) << 32, number)) < rule.rate);
+                && (rate >= 1.0 || unit(bits(seed ^ (index as u64) << 32, number)) < rate);
             if struck {
                 rule.count -= 1;
                 return Some(rule.fault);
@@ -265,7 +279,7 @@ mod tests {
         let rule = FaultRule::new(Fault::UncorrectableRead).at(place).during(10..20).times(2);
         let mut faults = Faults::new(vec![rule]);
         let mut strike =
-            |now, access, at| faults.strike(&ARRAY, 1, (now, 0), (access, at)).is_some();
+            |now, access, at| faults.strike(&ARRAY, 1, (now, 0), (access, at, 0)).is_some();
         assert!(!strike(9, Access::Read, page(4, 2, 0)));
         assert!(!strike(20, Access::Read, page(4, 2, 0)));
         assert!(!strike(10, Access::Program, page(4, 2, 0)));
@@ -281,7 +295,8 @@ mod tests {
         let draw = |seed| {
             let mut faults = Faults::new(vec![FaultRule::new(Fault::FailedProgram).rate(0.01)]);
             let strikes = (0..100_000).filter(|&number| {
-                faults.strike(&ARRAY, seed, (0, number), (Access::Program, page(0, 0, 0))).is_some()
+                let access = (Access::Program, page(0, 0, 0), 0);
+                faults.strike(&ARRAY, seed, (0, number), access).is_some()
             });
             strikes.collect::<Vec<_>>()
         };
@@ -290,6 +305,19 @@ mod tests {
         assert!((1000 - 158..1000 + 158).contains(&one.len()), "{}", one.len());
         assert_eq!(one, draw(1));
         assert_ne!(one, draw(2));
+    }
+
+    #[test]
+    fn a_rate_grows_with_a_power_of_the_erases() {
+        let rule = FaultRule::new(Fault::FailedErase).rate(0.4).with_wear(2.0, 1_000);
+        let mut faults = Faults::new(vec![rule]);
+        for (erases, expected) in [(0, 0.0), (500, 0.1), (1_000, 0.4), (1_500, 0.9), (9_000, 1.0)] {
+            let access = (Access::Erase, page(0, 0, 0), erases);
+            let strikes = (0..40_000u64)
+                .filter(|&number| faults.strike(&ARRAY, 3, (0, number), access).is_some());
+            let share = strikes.count() as f64 / 40_000.0;
+            assert!((share - expected).abs() < 0.0125, "{erases}: {share} for {expected}");
+        }
     }
 
     #[test]

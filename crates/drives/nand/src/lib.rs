@@ -8,7 +8,8 @@
 //!   times;
 //! - [`Array`]: which operation ends when, and how;
 //! - [`Activity`]: which operation occupied which part of the array and when, while it is watched;
-//! - [`Variation`], [`Faults`]: the differences between cells, and their faults.
+//! - [`Variation`], [`Faults`]: the differences between cells, and their faults;
+//! - [`Ecc`]: their bit errors, and the steps that correct them.
 //!
 //! Event driven: no plane, register or channel is reserved before it is really
 //! used, so nothing that comes later is ever too late to be considered. At each
@@ -19,6 +20,7 @@ mod activity;
 mod array;
 mod bus;
 pub mod cells;
+mod ecc;
 mod event_queue;
 pub mod faults;
 pub mod hash;
@@ -40,6 +42,7 @@ mod wear;
 pub use activity::{Activity, Part};
 pub use array::Array;
 pub use cells::{CellPattern, PageType, PatternError};
+pub use ecc::{Ecc, EccError, EccStep, ErrorRate, MAX_ECC_STEPS};
 pub use faults::{Fault, FaultError, FaultRule, Faults};
 pub use op::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority, Scope};
 pub use options::{ArrayConfig, ArrayOptions, ChannelOrder, PlaneMode, Scheduling, SlcTimes};

@@ -145,7 +145,8 @@ pub struct OpDone {
     pub status: OpStatus,
     /// Where its time went.
     pub times: Breakdown,
-    /// How often its read was repeated.
+    /// How often its read was repeated, or, where bit errors are corrected in steps ([`crate::Ecc`]),
+    /// the place of the step that ended it.
     pub retries: u8,
 }
 

@@ -7,6 +7,7 @@
 
 use stasis_block::clock::Nanos;
 
+use super::ecc::Errors;
 use super::slc::SlcMode;
 use super::slots::{Phase, Slot};
 use super::wear::Wear;
@@ -30,16 +31,22 @@ pub(super) struct Medium {
     // How long the array was in use before (ns).
     before: Nanos,
     slc: Option<SlcMode>,
+    errors: Option<Box<Errors>>,
 }
 
 impl Medium {
     /// Of blocks that were never erased.
     pub fn new(config: ArrayConfig) -> Self {
         let ArrayConfig { variation, faults, .. } = &config;
-        let plain = variation.is_uniform() && variation.retry.is_none() && faults.is_empty();
+        let plain = variation.is_uniform()
+            && variation.retry.is_none()
+            && faults.is_empty()
+            && config.ecc.is_none();
         let blocks = config.geometry.total_blocks();
         let slc = config.slc.map(|times| SlcMode::new(times, blocks));
-        Self { config, plain, wear: Wear::new(blocks), before: 0, slc }
+        let pages = config.geometry.pages;
+        let errors = config.ecc.clone().map(|ecc| Box::new(Errors::new(ecc, blocks, pages)));
+        Self { config, plain, wear: Wear::new(blocks), before: 0, slc, errors }
     }
 
     /// A block is in SLC mode from now on, or is not.
@@ -95,6 +102,19 @@ impl Medium {
         self.wear.restore(wear);
     }
 
+    /// By block, where bit errors come: when it was written, and its reads, for
+    /// [`Medium::restore_clocks`].
+    pub fn clocks(&self) -> Option<[&[u32]; 2]> {
+        self.errors.as_ref().map(|errors| errors.clocks())
+    }
+
+    /// The same, as they were before.
+    pub fn restore_clocks(&mut self, clocks: [Vec<u32>; 2]) {
+        if let Some(errors) = &mut self.errors {
+            errors.restore(clocks);
+        }
+    }
+
     /// The time of an operation's phase on the channel (ns).
     #[inline]
     pub fn transfer(&self, slot: &Slot, phase: Phase) -> Nanos {
@@ -145,6 +165,9 @@ impl Medium {
                 slot.status = OpStatus::Uncorrectable;
             }
         }
+        if access == Access::Read && self.errors.is_some() {
+            time = self.decode(now, block, draw, time, slot);
+        }
         let failed = match access {
             Access::Read => OpStatus::Uncorrectable,
             Access::Program => OpStatus::ProgramFailed,
@@ -154,7 +177,7 @@ impl Medium {
             &self.config.geometry,
             self.config.seed ^ FAULTS,
             (now, draw),
-            (access, at),
+            (access, at, self.wear.get(block).0),
         );
         match fault {
             None => {}
@@ -170,6 +193,26 @@ impl Medium {
             Some(_) => slot.status = failed,
         }
         time
+    }
+
+    /// The time of a read whose cells take `time` with that of its decoding; sets the step and the
+    /// status of its end. In SLC mode the first step corrects it.
+    fn decode(&mut self, now: Nanos, block: u64, draw: u64, time: Nanos, slot: &mut Slot) -> Nanos {
+        let Some(errors) = &mut self.errors else { return time };
+        errors.read(block);
+        let slc = self.slc.as_ref().is_some_and(|slc| slc.is_set(block));
+        let now = now.saturating_add(self.before);
+        let erases = self.wear.get(block).0;
+        let rate = if slc { 0.0 } else { errors.rate(block, erases, now) };
+        let whole = slot.op.kind == OpKind::Copyback;
+        let bytes = if whole { self.config.geometry.page_size } else { slot.op.bytes };
+        let end = errors.decode(bytes, rate, (self.config.seed, draw));
+        slot.retries = end.step;
+        if !end.corrected {
+            slot.status = OpStatus::Uncorrectable;
+        }
+        let again = time.saturating_mul(u64::from(end.reads)).saturating_add(end.latency);
+        time.saturating_add(again)
     }
 
     /// The conditions on which a read of a page depends.
@@ -191,7 +234,22 @@ impl Medium {
             let block = self.config.geometry.block_index(op.at.plane, op.at.block);
             self.wear.erased(block, now.saturating_add(self.before));
             self.set_slc(op.at.plane, op.at.block, false);
+            if let Some(errors) = &mut self.errors {
+                errors.erased(block);
+            }
+            return;
         }
+        let programs = matches!(op.kind, OpKind::Program | OpKind::Copyback) && op.at.page == 0;
+        if let (Some(errors), true) = (&mut self.errors, programs) {
+            let block = self.config.geometry.block_index(op.at.plane, op.at.block);
+            errors.written(block, now.saturating_add(self.before));
+        }
+    }
+
+    /// The age (ns) of a block's data at `now`, where bit errors come.
+    pub fn age(&self, now: Nanos, plane: PlaneId, block: u32) -> Option<Nanos> {
+        let block = self.config.geometry.block_index(plane, block);
+        self.errors.as_ref().map(|errors| errors.age(block, now.saturating_add(self.before)))
     }
 }
 

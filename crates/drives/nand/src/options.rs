@@ -2,7 +2,7 @@
 
 use stasis_block::clock::Nanos;
 
-use crate::{CellPattern, Faults, Geometry, Timing, Variation};
+use crate::{CellPattern, Ecc, Faults, Geometry, Timing, Variation};
 
 /// Times of a page in a block whose cells hold one bit each, whatever they can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +30,15 @@ pub struct ArrayConfig {
     pub seed: u64,
     /// Times of blocks in SLC mode ([`crate::Array::use_as_slc`]); none where no block is ever.
     pub slc: Option<SlcTimes>,
+    /// Bit errors and their correction; none where every read is right.
+    pub ecc: Option<Ecc>,
 }
 
 impl ArrayConfig {
     /// Cells that are all alike and have no faults.
     pub fn new(geometry: Geometry, cells: CellPattern, timing: Timing) -> Self {
         let (variation, faults) = (Variation::default(), Faults::default());
-        Self { geometry, cells, timing, variation, faults, seed: 1, slc: None }
+        Self { geometry, cells, timing, variation, faults, seed: 1, slc: None, ecc: None }
     }
 }
 

@@ -23,11 +23,17 @@ impl SlcMode {
         *word = if slc { *word | bit } else { *word & !bit };
     }
 
+    /// Whether a block is in SLC mode.
+    #[inline]
+    pub fn is_set(&self, block: u64) -> bool {
+        self.blocks[(block / 64) as usize] >> (block % 64) & 1 == 1
+    }
+
     /// The time of the cells of a block, if it is in SLC mode and the access depends on it: an
     /// erase takes as long in either mode.
     #[inline]
     pub fn time(&self, block: u64, access: Access) -> Option<Nanos> {
-        if self.blocks[(block / 64) as usize] >> (block % 64) & 1 == 0 {
+        if !self.is_set(block) {
             return None;
         }
         match access {

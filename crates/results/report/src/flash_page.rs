@@ -155,9 +155,31 @@ fn facts(inside: &FlashInside) -> Vec<(String, String)> {
         ("Spare left", format!("{} %", health.available_spare)),
         ("Endurance used", format!("{} %", health.percentage_used)),
     ];
-    let caches = read_cache(inside).into_iter().chain(slc_cache(inside));
+    let caches = read_cache(inside).into_iter().chain(slc_cache(inside)).chain(scrubbing(inside));
     let facts = array(inside).into_iter().chain(facts).chain(caches);
-    facts.map(|(name, value)| (name.to_owned(), value)).collect()
+    facts.map(|(name, value)| (name.to_owned(), value)).chain(ecc(inside)).collect()
+}
+
+/// Blocks that scrubbing moved, if it looked for them.
+fn scrubbing(inside: &FlashInside) -> Vec<(&'static str, String)> {
+    if inside.refreshes + inside.scrub_reads == 0 {
+        return Vec::new();
+    }
+    vec![
+        ("Blocks that scrubbing moved", units::count(inside.refreshes)),
+        ("Pages that scrubbing read", units::count(inside.scrub_reads)),
+    ]
+}
+
+/// The steps of the correction of bit errors, if there are any.
+fn ecc(inside: &FlashInside) -> Vec<(String, String)> {
+    let Some(ecc) = &inside.ecc else { return Vec::new() };
+    let step = |(step, &reads): (usize, &u64)| {
+        (format!("Reads of pages that step {step} corrected"), units::count(reads))
+    };
+    let steps = (1..).zip(&ecc.decoded).map(step);
+    let lost = ("Reads of pages that gave no data".to_owned(), units::count(ecc.uncorrectable));
+    steps.chain([lost]).collect()
 }
 
 /// The read cache, if the drive has one.

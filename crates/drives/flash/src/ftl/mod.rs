@@ -85,6 +85,24 @@ pub trait Ftl: Debug + Send {
     /// The time of [`Ftl::next_event`] has come.
     fn wake(&mut self, _now: Nanos, _context: &mut Context) {}
 
+    /// When it would do what can wait until the drive is awake: while nothing is under way and
+    /// nothing else is to come, nobody is woken for it, and it is made up for at the next command.
+    fn next_visit(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// The time of [`Ftl::next_visit`] has come.
+    fn visit(&mut self, _now: Nanos, _context: &mut Context) {}
+
+    /// The power comes at `now`: visits go on from `next`, which [`Ftl::visits`] had, or from where
+    /// they are.
+    fn resume_visits(&mut self, _now: Nanos, _next: Option<u64>) {}
+
+    /// The visits so far; none where there are none.
+    fn visits(&self) -> Option<u64> {
+        None
+    }
+
     /// The host has its first command in flight, or has none any more.
     fn host_active(&mut self, _now: Nanos, _active: bool, _context: &mut Context) {}
 

@@ -45,12 +45,28 @@ impl Spec {
         self.check_units(capacity)?;
         self.check_slc_cache(capacity)?;
         self.check_read_cache(capacity)?;
+        self.check_ecc()?;
+        self.check_scrub()?;
+        self.check_front()?;
         self.check_zones(capacity)?;
         self.check_hybrid(capacity)?;
         let pattern = self.pattern(geometry.pages)?;
         self.timing.timing(&self.cells, &pattern)?;
         self.variation.variation().check()?;
-        let faults = self.faults.iter().filter_map(super::FaultSpec::of_array).collect();
+        for fault in &self.faults {
+            let Some(wear) = fault.wear else { continue };
+            if fault.of_array(1).is_none() {
+                let reason = "only faults of the array grow with the erases of a block";
+                return Err(SpecError::value("faults.wear", wear, reason, "none"));
+            }
+            if !(0.0..=16.0).contains(&wear) {
+                let reason = "it is a power from 0 to 16";
+                let nearest = if wear > 16.0 { 16.0 } else { 0.0 };
+                return Err(SpecError::value("faults.wear", wear, reason, nearest));
+            }
+        }
+        let of_array = |fault: &super::FaultSpec| fault.of_array(self.endurance);
+        let faults = self.faults.iter().filter_map(of_array).collect();
         Faults::new(faults).check(&geometry)?;
         self.stripe_order()?;
         self.check_over_provisioning(capacity)?;

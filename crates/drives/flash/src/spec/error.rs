@@ -1,6 +1,6 @@
 //! Errors in a drive's description.
 
-use stasis_nand::{FaultError, GeometryError, PatternError, VariationError};
+use stasis_nand::{EccError, FaultError, GeometryError, PatternError, VariationError};
 
 use crate::kept::KeptError;
 
@@ -16,6 +16,9 @@ pub enum SpecError {
     /// Cells cannot differ like that.
     #[error(transparent)]
     Variation(#[from] VariationError),
+    /// Bits cannot be corrected like that.
+    #[error(transparent)]
+    Ecc(#[from] EccError),
     /// A fault that can never happen.
     #[error(transparent)]
     Fault(#[from] FaultError),

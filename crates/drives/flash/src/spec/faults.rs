@@ -71,6 +71,10 @@ pub struct FaultSpec {
     /// Maximum number of occurrences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// Of the array's: its rate is that of a block with `endurance` erases, and grows with the
+    /// erases to this power.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wear: Option<f64>,
     /// How long a slow operation stands still (ns).
     #[serde(default, with = "units::duration")]
     pub stall: Nanos,
@@ -96,12 +100,14 @@ impl FaultSpec {
             until: None,
             rate: 1.0,
             count: None,
+            wear: None,
             stall: 0,
         }
     }
 
-    /// As the array wants it; `None` for a fault of the host's commands.
-    pub fn of_array(&self) -> Option<FaultRule> {
+    /// As an array whose blocks are rated for `endurance` erases wants it; `None` for a fault of the
+    /// host's commands.
+    pub fn of_array(&self, endurance: u32) -> Option<FaultRule> {
         let fault = match self.kind {
             FaultKind::UncorrectableRead => Fault::UncorrectableRead,
             FaultKind::FailedProgram => Fault::FailedProgram,
@@ -127,6 +133,7 @@ impl FaultSpec {
             time: self.from..self.until.unwrap_or(Nanos::MAX),
             rate: self.rate,
             count: self.count.unwrap_or(u64::MAX),
+            wear: self.wear.map(|power| (power, endurance)),
         })
     }
 }

@@ -5,12 +5,15 @@
 
 mod cache_shape;
 mod check;
+mod ecc;
 mod error;
 mod faults;
+mod front;
 pub(crate) mod geometry;
 mod hybrid;
 mod parts;
 mod read_cache;
+mod scrub;
 mod slc_cache;
 mod timing;
 mod variation;
@@ -23,9 +26,12 @@ use stasis_block::units;
 use stasis_nand::{ArrayOptions, CellPattern, ChannelOrder, PlaneMode, Scheduling};
 
 pub(crate) use self::cache_shape::CacheShape;
+pub use self::ecc::{EccSpec, EccStepSpec, ErrorsSpec};
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
+pub use self::front::{DramSpec, PcieSpec, ProcessorsSpec, TrimSpec};
 pub use self::read_cache::{CachedWrites, ReadCacheSpec, Replacement};
+pub use self::scrub::ScrubSpec;
 pub use self::slc_cache::{CacheSize, SlcCacheSpec, WhenFull};
 pub use self::timing::{ByLetter, Duration, TimingSpec};
 pub use self::variation::{RetrySpec, VariationSpec};
@@ -199,6 +205,9 @@ pub struct Spec {
     /// plane.
     #[serde(with = "units::size_option", skip_serializing_if = "Option::is_none")]
     pub zone_size: Option<u64>,
+    /// Channels that each zone of `zoned` has; all of them if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone_channels: Option<u32>,
     /// Bytes of flash beyond the drive's capacity, as a share of the capacity;
     /// not with `blocks`. If neither is given, 0.07, or the least that the
     /// geometry can work with.
@@ -233,6 +242,18 @@ pub struct Spec {
     /// The rate of the host interface, each way; not a limit if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface_rate: Option<Rate>,
+    /// The host interface as its link has it, in place of `interface_rate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie: Option<PcieSpec>,
+    /// Processors that the firmware runs on; not a limit if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<ProcessorsSpec>,
+    /// Memory that the host's data goes through; not a limit if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dram: Option<DramSpec>,
+    /// The work of a discard; none if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trim: Option<TrimSpec>,
     /// The state that the drive begins in; if not given, `sequential`. Zones and
     /// chunks begin empty.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -246,6 +267,10 @@ pub struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
 
+    /// The time that passed since the run before with `state` (ns): data has aged.
+    #[serde(with = "units::duration", skip_serializing_if = "is_none")]
+    pub unpowered: Nanos,
+
     /// Memory that keeps what the host reads; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_cache: Option<ReadCacheSpec>,
@@ -256,10 +281,20 @@ pub struct Spec {
     pub gc: GcSpec,
     /// How long things take; the cells' usual times if not given.
     pub timing: TimingSpec,
+    /// Bit errors, and the steps that correct them; every read is right if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecc: Option<EccSpec>,
+    /// Visits of blocks that move old data; none if not given. With `ftl` = `page` or `dftl`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scrub: Option<ScrubSpec>,
     /// How cells differ.
     pub variation: VariationSpec,
     /// Faults of the drive.
     pub faults: Vec<FaultSpec>,
+}
+
+fn is_none(time: &Nanos) -> bool {
+    *time == 0
 }
 
 /// `physical` is the older name of `ocssd`.
@@ -290,6 +325,7 @@ impl Default for Spec {
             mapping_line: 16,
             log_blocks: 8,
             zone_size: None,
+            zone_channels: None,
             over_provisioning: None,
             stripe: "channel,lun,plane".into(),
             buffer: 8 << 20,
@@ -302,13 +338,20 @@ impl Default for Spec {
             endurance: 3_000,
             controller: 2 * MICROSECOND,
             interface_rate: None,
+            pcie: None,
+            processors: None,
+            dram: None,
+            trim: None,
             precondition: None,
             state: None,
             kept: None,
+            unpowered: 0,
             read_cache: None,
             slc_cache: None,
             gc: GcSpec::default(),
             timing: TimingSpec::default(),
+            ecc: None,
+            scrub: None,
             variation: VariationSpec::default(),
             faults: Vec::new(),
         }

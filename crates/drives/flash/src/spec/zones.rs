@@ -10,18 +10,27 @@ const MAX_UNITS: u64 = 128;
 impl Spec {
     /// Bytes of a zone.
     pub fn zone(&self, capacity: u64) -> u64 {
-        let whole = self.block_bytes(self.pages(capacity)).saturating_mul(self.total_planes());
+        let planes = self.total_planes() / u64::from(self.zone_groups());
+        let whole = self.block_bytes(self.pages(capacity)).saturating_mul(planes.max(1));
         self.zone_size.unwrap_or(whole).clamp(1, capacity.max(1))
+    }
+
+    /// Groups of channels that zones go round: each zone lies in one.
+    pub(crate) fn zone_groups(&self) -> u32 {
+        self.zone_channels.map_or(1, |channels| (self.channels / channels.max(1)).max(1))
     }
 
     /// Blocks that a drive's zones or chunks take; `None` if it has neither.
     pub(super) fn zone_blocks(&self, capacity: u64, pages: u32) -> Option<u64> {
         match self.ftl.as_str() {
             "zoned" => {
-                let (zone, planes) = (self.zone(capacity), self.total_planes().max(1));
+                let groups = u64::from(self.zone_groups());
+                let (zone, planes) = (self.zone(capacity), (self.total_planes() / groups).max(1));
                 let blocks = zone.div_ceil(self.block_bytes(pages));
                 let width = blocks.div_ceil(blocks.min(planes).max(1)) * blocks.min(planes);
-                Some((capacity / zone).saturating_mul(width))
+                // As many blocks of each group as the one that has most zones.
+                let zones = (capacity / zone).div_ceil(groups);
+                Some(zones.saturating_mul(width).saturating_mul(groups))
             }
             "ocssd" => Some(capacity.div_ceil(self.block_bytes(pages))),
             _ => None,
@@ -30,6 +39,20 @@ impl Spec {
 
     /// Whether a drive of `capacity` bytes is made of zones, or of chunks.
     pub(super) fn check_zones(&self, capacity: u64) -> Result<(), SpecError> {
+        if let Some(channels) = self.zone_channels {
+            if self.ftl != "zoned" {
+                let reason = "`zone_channels` is of zones";
+                let value = format!("\"{}\"", self.ftl);
+                return Err(SpecError::value("ftl", value, reason, "\"zoned\""));
+            }
+            if channels == 0 || !self.channels.is_multiple_of(channels) {
+                let reason = format!("it divides `channels` = {}", self.channels);
+                let divides = |&most: &u32| self.channels.is_multiple_of(most);
+                let nearest = (1..=channels.clamp(1, self.channels.max(1))).rev().find(divides);
+                let nearest = nearest.unwrap_or(1);
+                return Err(SpecError::value("zone_channels", channels, reason, nearest));
+            }
+        }
         if !self.has_regions() {
             return Ok(());
         }
@@ -56,7 +79,8 @@ impl Spec {
             }
             return Ok(());
         }
-        let zone = self.zone_size.unwrap_or(block * self.total_planes());
+        let planes = self.total_planes() / u64::from(self.zone_groups());
+        let zone = self.zone_size.unwrap_or(block * planes);
         let fits = |zone: u64| {
             zone >= self.page_size
                 && zone.is_multiple_of(self.page_size)

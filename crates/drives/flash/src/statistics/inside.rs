@@ -118,6 +118,8 @@ impl Context {
             moved_units: counted.moved_units,
             collections: counted.collections,
             read_reclaims: counted.reclaims,
+            refreshes: counted.refreshes,
+            scrub_reads: counted.scrub_reads,
             collection_time: (counted.collecting / counted.collections.max(1)) as f64,
             operations: operations.into(),
             latency: done.map(|(operation, sums)| (operation.name().into(), means(sums))).collect(),
@@ -129,6 +131,7 @@ impl Context {
             health: ftl.health(self),
             ftl: ftl.report(self),
             read_cache: None,
+            ecc: None,
             slc_cache: ftl.slc_cache().map(|cache| SlcCacheInside {
                 blocks: cache.blocks.into(),
                 valid_bytes: cache.valid_bytes,

@@ -13,7 +13,7 @@ use super::basics::small;
 use super::load::shadowed;
 use crate::spec::{
     Blocking, CachedWrites, FaultKind, FaultSpec, GcSpec, Order, Planes, Rate, ReadCacheSpec,
-    Replacement, Transfers, WearLevelling,
+    Replacement, ScrubSpec, Transfers, WearLevelling,
 };
 use crate::{Spec, Ssd};
 
@@ -48,10 +48,16 @@ pub fn spec(choices: u64) -> Spec {
         wear_levelling: [WearLevelling::None, WearLevelling::Dynamic, WearLevelling::Static]
             [pick(33, 3) as usize],
         over_provisioning: Some(0.2),
+        scrub: [None, None, Some(scrub())][pick(50, 3) as usize].clone(),
         read_cache: [None, None, Some(read_cache(choices))][pick(40, 3) as usize].clone(),
         gc,
         ..small()
     }
+}
+
+/// Visits of each block every two seconds, each of which moves it.
+fn scrub() -> ScrubSpec {
+    ScrubSpec { period: 2_000_000_000, age: Some(0), ..ScrubSpec::default() }
 }
 
 /// A read cache of a few units up to a quarter of the drive.
@@ -245,6 +251,6 @@ proptest! {
 /// trimmed meanwhile, and the writes behind it waited for room for ever.
 #[test]
 fn mapping_and_data_agree_after_a_failed_program_of_a_trimmed_unit() {
-    let spec = Spec { read_cache: None, ..spec(4_480_950_132_713_914_368) };
+    let spec = Spec { read_cache: None, scrub: None, ..spec(4_480_950_132_713_914_368) };
     torture(&faulty(spec, 8e-3), 14_115_604_820_989_542_648, 600, true);
 }

@@ -26,7 +26,7 @@ fn any(choices: u64) -> Spec {
     let more = [0.0, 0.3][((choices >> 48) & 1) as usize];
     let mapping_unit = page.page_size;
     let ftl = "hybrid".to_owned();
-    Spec { ftl, log_blocks, mapping_unit, over_provisioning: Some(more), ..page }
+    Spec { ftl, log_blocks, mapping_unit, over_provisioning: Some(more), scrub: None, ..page }
 }
 
 proptest! {

@@ -8,7 +8,9 @@ use stasis_block::{Command, Completion, Fate, Model, Operation};
 
 use super::agree::{faulty, spec, CAPACITY};
 use super::load::{on, roomy, run};
-use crate::spec::{CacheSize, Precondition, RetrySpec, SlcCacheSpec, VariationSpec};
+use crate::spec::{
+    CacheSize, EccSpec, ErrorsSpec, Precondition, RetrySpec, ScrubSpec, SlcCacheSpec, VariationSpec,
+};
 use crate::{Spec, Ssd};
 
 fn kept(spec: Spec) -> Spec {
@@ -56,12 +58,21 @@ proptest! {
         varies: bool,
         caches: bool,
         reclaims: bool,
+        errs: bool,
+        scrubs: bool,
     ) {
         let precondition =
             [Precondition::None, Precondition::Sequential, Precondition::Steady][state];
         let mut spec = kept(Spec { precondition: Some(precondition), ..spec(choices) });
         spec.read_reclaim = reclaims.then_some(40);
-        if varies {
+        if scrubs {
+            let (period, age) = (1_000_000_000, Some(0));
+            spec.scrub = Some(ScrubSpec { period, age, ..ScrubSpec::default() });
+        }
+        if errs {
+            let errors = ErrorsSpec { base: 6e-3, wear: [1e-3, 0.5], ..ErrorsSpec::default() };
+            spec.ecc = Some(EccSpec { errors, ..EccSpec::default() });
+        } else if varies {
             let retry = RetrySpec { wear: 0.5, rated_erases: 4, ..RetrySpec::default() };
             spec.variation = VariationSpec { block: 0.1, retry: Some(retry), ..spec.variation };
         }

@@ -36,7 +36,10 @@ fn zoned(choices: u64) -> (Spec, u64, u64) {
     }
     let zone = page_size * [8, 12, 8 * planes, 8 * planes + 3][pick(8, 4) as usize];
     let ftl = "zoned".into();
-    (Spec { ftl, zone_size: Some(zone), over_provisioning: Some(1.0), ..base }, 8 * zone, zone)
+    let zone_channels = [None, Some(1), Some(2)][pick(16, 3) as usize];
+    let zone_size = Some(zone);
+    let spec = Spec { ftl, zone_size, zone_channels, over_provisioning: Some(1.5), ..base };
+    (spec, 8 * zone, zone)
 }
 
 /// Writes zones in order, or out of it by a page, and erases them.
@@ -200,4 +203,54 @@ fn what_cannot_be_zones_or_chunks_is_refused_with_what_can() {
     let error = ocssd.check(16 * MIB + 4096).unwrap_err().to_string();
     assert!(error.ends_with("nearest that works is 16MiB"), "{error}");
     assert_eq!(ocssd.check(16 * MIB), Ok(()));
+}
+
+/// Zones of some of the channels: a zone is as fast as its planes, and zones of other channels do
+/// not wait for it.
+#[test]
+fn zones_lie_in_the_channels_that_they_have() {
+    let of = |channels: Option<u32>, both: bool| {
+        let spec = Spec {
+            ftl: "zoned".into(),
+            channels: 4,
+            zone_channels: channels,
+            zone_size: Some(MIB),
+            over_provisioning: Some(1.0),
+            buffer: MIB,
+            ..small()
+        };
+        let mut ssd = shadowed(&spec, 8 * MIB, 1);
+        let first = |zone: u64| on(Operation::Write, zone * 256, 256);
+        ssd.submit(0, 1, &first(0));
+        if both {
+            ssd.submit(0, 2, &first(1));
+        }
+        ssd.submit(0, 3, &Command::flush());
+        let (mut done, mut last) = (Vec::new(), 0);
+        while let Some(at) = ssd.next_event() {
+            ssd.advance(at, &mut done);
+            last = at;
+        }
+        let usage = ssd.context().array.channel_usage();
+        let busy = (0..4).filter(|&channel| usage.total(channel) > 0).count();
+        ssd.ftl().check();
+        (last, busy as u64)
+    };
+    // 256 pages of 500 us over two planes of each channel.
+    for (channels, planes) in [(None, 8), (Some(4), 8), (Some(2), 4), (Some(1), 2)] {
+        let expected = 256 / planes * 500_000;
+        let (took, busy) = of(channels, false);
+        assert!((took as f64 / expected as f64 - 1.0).abs() < 0.02, "{took} for {expected}");
+        assert_eq!(busy, planes / 2);
+        let (two, busy) = of(channels, true);
+        let apart = planes < 8;
+        let expected = if apart { expected } else { 2 * expected };
+        assert!((two as f64 / expected as f64 - 1.0).abs() < 0.02, "{two} for {expected}");
+        assert_eq!(busy, if apart { planes } else { 4 });
+    }
+    let spec = Spec { ftl: "zoned".into(), zone_channels: Some(3), channels: 4, ..small() };
+    let error = spec.check(8 * MIB).unwrap_err().to_string();
+    assert!(error.contains("`zone_channels` = 3") && error.ends_with("is 2"), "{error}");
+    let spec = Spec { zone_channels: Some(2), ..small() };
+    assert!(spec.check(8 * MIB).unwrap_err().to_string().contains("`zone_channels` is of zones"));
 }

@@ -171,6 +171,15 @@ impl Ftl for Dftl {
         self.settle(now, context);
     }
 
+    fn next_visit(&self) -> Option<Nanos> {
+        self.page.next_visit()
+    }
+
+    fn visit(&mut self, now: Nanos, context: &mut Context) {
+        self.page.visit(now, context);
+        self.settle(now, context);
+    }
+
     fn host_active(&mut self, now: Nanos, active: bool, context: &mut Context) {
         self.page.host_active(now, active, context);
     }

@@ -11,9 +11,10 @@ use stasis_block::clock::Nanos;
 use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, PlaneId, Priority, Scope};
 
 use super::blocks::{BlockState, Blocks, PageEnd};
+use super::patrol::Patrol;
 use super::placement::Placement;
 use super::programs::Programs;
-use super::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ};
+use super::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ, PATROL_READ};
 use super::victims::{Need, Victims, Why};
 use crate::buffer::NONE;
 use crate::ftl::{Context, Shape};
@@ -58,6 +59,8 @@ struct Collector {
     bad: VecDeque<u32>,
     // Blocks that were read too often.
     disturbed: VecDeque<u32>,
+    // Blocks that a visit found old, or with many errors.
+    aged: VecDeque<u32>,
     // It should collect, and no block would gain anything.
     starved: bool,
 }
@@ -72,6 +75,7 @@ impl Collector {
             open: NONE,
             bad: VecDeque::new(),
             disturbed: VecDeque::new(),
+            aged: VecDeque::new(),
             starved: false,
         }
     }
@@ -105,6 +109,8 @@ pub(super) struct Cleaner {
     // many.
     disturbs: Vec<u32>,
     most_disturbs: u32,
+    // Visits of blocks, if there are any.
+    patrol: Option<Patrol>,
 }
 
 impl Cleaner {
@@ -125,6 +131,7 @@ impl Cleaner {
                 None => Vec::new(),
             },
             most_disturbs: spec.read_reclaim.unwrap_or(u32::MAX),
+            patrol: spec.scrub.as_ref().map(|scrub| Patrol::new(scrub, &shape)),
         }
     }
 
@@ -170,7 +177,88 @@ impl Cleaner {
     pub fn power_on(&mut self, erases: u64) {
         self.victims.power_on(erases);
         self.background_at = None;
-        self.collectors.iter_mut().for_each(|collector| collector.starved = false);
+        for collector in &mut self.collectors {
+            collector.starved = false;
+            collector.aged.clear();
+        }
+    }
+
+    /// When the next visit is.
+    pub fn next_visit(&self) -> Option<Nanos> {
+        self.patrol.as_ref().map(Patrol::at)
+    }
+
+    /// Visits so far.
+    pub fn visits(&self) -> Option<u64> {
+        self.patrol.as_ref().map(Patrol::visits)
+    }
+
+    /// The power comes: visits go on, after so many, or where they are.
+    pub fn resume_visits(&mut self, now: Nanos, visits: Option<u64>) {
+        if let Some(patrol) = &mut self.patrol {
+            patrol.resume(now, visits.unwrap_or(patrol.visits()));
+        }
+    }
+
+    /// The time of [`Cleaner::next_visit`] has come: a block that is full is moved if it is old, and
+    /// else a page of it is read, if visits read.
+    pub fn visit(&mut self, moment: &mut Moment) {
+        let Some(patrol) = &mut self.patrol else { return };
+        let (plane, place) = patrol.visit();
+        let block = self.shape.block(plane, place);
+        let blocks = moment.placement.blocks();
+        if blocks.state(block) != BlockState::Full || blocks.valid_in(block) == 0 {
+            return;
+        }
+        let at = self.shape.address(block, patrol.page(blocks.pages_of(block)));
+        let age = moment.context.array.age(moment.now, at.plane, at.block);
+        if age.is_some_and(|age| patrol.is_old(age)) {
+            return self.move_aged(plane, block, moment);
+        }
+        if !patrol.reads() {
+            return;
+        }
+        self.reads[block as usize] += 1;
+        moment.context.statistics.scrub_reads += 1;
+        let op = Op {
+            kind: OpKind::Read,
+            at,
+            source: at,
+            bytes: self.shape.geometry.page_size,
+            priority: Priority::Gc,
+            token: PATROL_READ | u64::from(plane),
+            group: 0,
+        };
+        moment.context.submit(moment.now, op);
+    }
+
+    /// The read of a visit has ended: a block whose errors are many is moved.
+    pub fn visited(&mut self, done: &OpDone, moment: &mut Moment) {
+        let late = done.status == OpStatus::Uncorrectable
+            || self.patrol.as_ref().is_some_and(|patrol| patrol.is_late(done.retries));
+        if late {
+            let block = self.shape.block(done.op.at.plane.0, done.op.at.block);
+            self.move_aged(done.op.at.plane.0, block, moment);
+        }
+        self.read_ended(done.op.at, moment);
+    }
+
+    fn move_aged(&mut self, plane: u32, block: u32, moment: &mut Moment) {
+        let aged = &mut self.collectors[plane as usize].aged;
+        if !aged.contains(&block) {
+            aged.push_back(block);
+        }
+        self.look_at(plane, moment);
+    }
+
+    /// The next block of a plane that a visit found to move.
+    fn next_aged(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
+        loop {
+            let block = self.collectors[plane as usize].aged.pop_front()?;
+            if blocks.state(block) == BlockState::Full {
+                return Some(block);
+            }
+        }
     }
 
     /// Whether a block is being emptied.
@@ -353,10 +441,18 @@ impl Cleaner {
             Need::Empty(block, why) => Some((block, why)),
             Need::Starved => None,
             Need::Nothing => {
-                let block = self.next_disturbed(plane, moment.placement.blocks())?;
-                moment.context.statistics.reclaims += 1;
+                let blocks = moment.placement.blocks();
+                let (block, why) = match self.next_disturbed(plane, blocks) {
+                    Some(block) => (block, Why::Disturb),
+                    None => (self.next_aged(plane, blocks)?, Why::Age),
+                };
+                let statistics = &mut moment.context.statistics;
+                match why {
+                    Why::Age => statistics.refreshes += 1,
+                    _ => statistics.reclaims += 1,
+                }
                 let slc = moment.placement.blocks().is_slc(block);
-                Some((block, if slc { Why::Fold } else { Why::Disturb }))
+                Some((block, if slc { Why::Fold } else { why }))
             }
         }
     }
@@ -666,6 +762,7 @@ impl Cleaner {
             if let Some(disturbs) = self.disturbs.get_mut(block as usize) {
                 *disturbs = 0;
             }
+            self.collectors[plane as usize].aged.retain(|&other| other != block);
         }
         self.end_job(plane, moment);
     }

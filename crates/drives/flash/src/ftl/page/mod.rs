@@ -13,6 +13,7 @@ mod frontier;
 mod heat;
 mod lockstep;
 mod map;
+mod patrol;
 mod placement;
 mod programs;
 mod queue;
@@ -35,7 +36,9 @@ use self::frontier::{Choice, Frontier, RESERVE};
 use self::lockstep::Lockstep;
 use self::placement::Placement;
 use self::queue::WriteQueue;
-use self::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ, HOST_READ, KIND, PARTIAL_READ, PROGRAM};
+use self::token::{
+    ERASE, GC_COPY, GC_PROGRAM, GC_READ, HOST_READ, KIND, PARTIAL_READ, PATROL_READ, PROGRAM,
+};
 use super::{
     fate_of, Context, Ftl, Occupancy, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
     SlcState,
@@ -465,6 +468,7 @@ impl Ftl for PageFtl {
             GC_READ => cleaner.read_done(done, moment),
             GC_PROGRAM => cleaner.program_done(whom, done, moment),
             GC_COPY => cleaner.copy_done(whom, done, moment),
+            PATROL_READ => cleaner.visited(done, moment),
             ERASE => cleaner.erase_done(done, moment),
             _ => {}
         }
@@ -478,6 +482,24 @@ impl Ftl for PageFtl {
     fn wake(&mut self, now: Nanos, context: &mut Context) {
         let moment = &mut Moment { now, placement: &mut self.placement, context };
         self.cleaner.wake(moment);
+    }
+
+    fn next_visit(&self) -> Option<Nanos> {
+        self.cleaner.next_visit()
+    }
+
+    fn visit(&mut self, now: Nanos, context: &mut Context) {
+        let moment = &mut Moment { now, placement: &mut self.placement, context };
+        self.cleaner.visit(moment);
+        self.pump(now, context);
+    }
+
+    fn resume_visits(&mut self, now: Nanos, next: Option<u64>) {
+        self.cleaner.resume_visits(now, next);
+    }
+
+    fn visits(&self) -> Option<u64> {
+        self.cleaner.visits()
     }
 
     fn host_active(&mut self, now: Nanos, active: bool, _context: &mut Context) {

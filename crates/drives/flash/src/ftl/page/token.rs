@@ -7,5 +7,6 @@ pub(super) const GC_READ: u64 = 4 << 56;
 pub(super) const GC_PROGRAM: u64 = 5 << 56;
 pub(super) const GC_COPY: u64 = 6 << 56;
 pub(super) const ERASE: u64 = 7 << 56;
+pub(super) const PATROL_READ: u64 = 8 << 56;
 /// The bits of the kind.
 pub(super) const KIND: u64 = 0xFF << 56;

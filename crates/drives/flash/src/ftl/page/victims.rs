@@ -22,6 +22,8 @@ pub(super) enum Why {
     Wear,
     /// Because it was read too often.
     Disturb,
+    /// Because it was written long ago, or its errors are many.
+    Age,
     /// It is in SLC mode, and its data is folded into blocks that are not.
     Fold,
     /// Because a program failed in it: it is not erased.

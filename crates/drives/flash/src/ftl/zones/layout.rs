@@ -19,7 +19,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Zones of so many pages, over as many planes as they can have.
+    /// Zones of so many pages, over as many of `planes` as they can have.
     pub fn new(shape: &Shape, zone_pages: u32, planes: u32) -> Self {
         let block_pages = shape.geometry.pages;
         let blocks = zone_pages.div_ceil(block_pages);
@@ -59,10 +59,29 @@ impl Layout {
 }
 
 /// The blocks of zones: round the planes in the order of the stripe.
-pub(super) fn zone_blocks(spec: &Spec, shape: &Shape, count: u32) -> Result<Vec<u32>, SpecError> {
+pub(super) fn zone_blocks(
+    spec: &Spec,
+    shape: &Shape,
+    (count, width): (u32, u32),
+) -> Result<Vec<u32>, SpecError> {
     let order = spec.stripe_order()?;
-    let planes = shape.planes;
-    Ok((0..count).map(|at| shape.block(order[(at % planes) as usize], at / planes)).collect())
+    let groups = spec.zone_groups();
+    // Each group of channels has its planes in the order of the stripe; zones go round the groups.
+    let channels = spec.channels / groups;
+    let of_group = |group: u32| -> Vec<u32> {
+        let here = |&plane: &u32| plane / (shape.planes / spec.channels) / channels == group;
+        order.iter().copied().filter(here).collect()
+    };
+    let orders: Vec<Vec<u32>> = (0..groups).map(of_group).collect();
+    let planes = shape.planes / groups;
+    let place = |at: u32| {
+        let (zone, inside) = (at / width, at % width);
+        // The blocks of a group's zones, one zone after the other.
+        let number = zone / groups * width + inside;
+        let plane = orders[(zone % groups) as usize][(number % planes) as usize];
+        shape.block(plane, number / planes)
+    };
+    Ok((0..count).map(place).collect())
 }
 
 /// The blocks of chunks: those of one number in the planes of a LUN.

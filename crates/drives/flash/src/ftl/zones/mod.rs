@@ -97,8 +97,9 @@ pub(super) fn zoned(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
     let shape = Shape::new(spec, capacity);
     let zone = spec.zone(capacity);
     let pages = u32::try_from(zone / spec.page_size).unwrap_or(u32::MAX);
-    let layout = Layout::new(&shape, pages, shape.planes);
-    let blocks = layout::zone_blocks(spec, &shape, layout.zones * layout.width)?;
+    let layout = Layout::new(&shape, pages, shape.planes / spec.zone_groups());
+    let count = layout.zones * layout.width;
+    let blocks = layout::zone_blocks(spec, &shape, (count, layout.width.max(1)))?;
     Ok(Box::new(Zones::new(spec, shape, layout, blocks, true)))
 }
 
