@@ -139,6 +139,18 @@ pub enum MediumError {
         /// First byte of the range without memory.
         offset: u64,
     },
+    /// More was written than an overlay holds.
+    #[error(
+        "{medium}: the run has changed more than {} of it, which snapshots hold in memory; leave \
+         --snapshots and --from out, or let it write less",
+        crate::units::format_size(*most)
+    )]
+    Overlay {
+        /// The medium's label.
+        medium: Arc<str>,
+        /// Limit on the changes in bytes.
+        most: u64,
+    },
     /// A fault that was asked for.
     #[error("{} at {offset}: an injected fault", operation.name())]
     Injected {

@@ -145,6 +145,28 @@ pub trait Model: Send {
         None
     }
 
+    /// Draws by `seed` from now on. What it is (a flash drive's weak blocks, a disk's tracks) and what
+    /// it has drawn stay. A model that draws nothing has nothing to do.
+    fn reseed(&mut self, _seed: u64) {}
+
+    /// Takes over what can change while it works from `description` (its own table as JSON, with other
+    /// values), for what begins later. Whether it can; if not, nothing has changed.
+    fn adapt(&mut self, _description: &str) -> bool {
+        false
+    }
+
+    /// Where the drive holds the byte at `offset`, in words for a person who looks: its place, and
+    /// whether a newer version waits in memory. None of a model that has no such places.
+    fn entry(&self, _offset: u64) -> Option<String> {
+        None
+    }
+
+    /// The contents of the write cache or buffer at `now` (ns), in words for a person who looks. None of
+    /// a model that has neither.
+    fn waiting(&self, _now: Nanos) -> Option<String> {
+        None
+    }
+
     /// Content of the drive's SMART log.
     fn health(&self) -> Health {
         Health::default()

@@ -7,9 +7,21 @@ use stasis_block::inside::Inside;
 use stasis_block::medium::MediumError;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{BlockLayout, Health, VendorCommand, VendorError};
+use stasis_models::Model;
 use stasis_run_events::FaultRecord;
 
-use crate::{InFlight, Sampling};
+use crate::{FaultChange, InFlight, Sampling};
+
+/// A part of a drive that a person looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Where the byte at this offset lies.
+    Entry(u64),
+    /// The contents of the write cache or buffer.
+    Cache,
+    /// The loss that a power cut at this instant can cause.
+    PowerCut,
+}
 
 /// Health, a vendor's commands, and reports of internal activity. Every method is by default that
 /// of the layer below; below a drive there is nothing to ask.
@@ -47,6 +59,12 @@ pub trait Control {
         self.lower().map(Control::commands).unwrap_or_default()
     }
 
+    /// The part `at` of the drive at `now` (ns), in words for a person who looks. None where nothing
+    /// is known of it.
+    fn look(&mut self, now: Nanos, at: Look) -> Option<String> {
+        self.lower()?.look(now, at)
+    }
+
     /// Keeps spans of internal activity from now on for [`Control::take_spans`], and announces
     /// their tracks. The results of the layer do not change.
     fn watch(&mut self, tracks: &mut Tracks) {
@@ -67,6 +85,36 @@ pub trait Control {
     fn take_faults(&mut self, faults: &mut Vec<FaultRecord>) {
         if let Some(lower) = self.lower() {
             lower.take_faults(faults);
+        }
+    }
+
+    /// The drive draws by `seed` from now on ([`Model::reseed`]).
+    fn reseed(&mut self, seed: u64) {
+        if let Some(lower) = self.lower() {
+            lower.reseed(seed);
+        }
+    }
+
+    /// The drive's model takes over what can change from `description` at `now` (ns); whether it can
+    /// ([`Model::adapt`]).
+    fn adapt(&mut self, now: Nanos, description: &str) -> bool {
+        self.lower().is_some_and(|lower| lower.adapt(now, description))
+    }
+
+    /// `model` takes the place of the drive's for what is submitted from `now` (ns) on; commands in
+    /// flight end as they would have. Whether there is a drive.
+    fn set_model(&mut self, now: Nanos, model: Box<dyn Model>) -> bool {
+        self.lower().is_some_and(|lower| lower.set_model(now, model))
+    }
+
+    /// Other faults befall the drive from now on.
+    ///
+    /// # Errors
+    /// Gives them back where no layer brings faults about.
+    fn set_faults(&mut self, change: FaultChange) -> Result<(), FaultChange> {
+        match self.lower() {
+            Some(lower) => lower.set_faults(change),
+            None => Err(change),
         }
     }
 

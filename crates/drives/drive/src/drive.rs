@@ -8,16 +8,19 @@ use stasis_block::inside::Inside;
 use stasis_block::medium::{Medium, MediumError};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
-    BlockLayout, Command, Fate, Health, Operation, Request, Status, Tag, VendorCommand, VendorError,
+    BlockLayout, CacheKind, Command, Fate, Health, Operation, Request, Status, Tag, VendorCommand,
+    VendorError, SECTOR,
 };
 use stasis_models::{Completion, Model};
 
-use crate::{Control, Done, InFlight, Join, Layer, Properties, Sampling};
+use crate::{Control, Done, InFlight, Join, Layer, Look, Properties, Sampling};
 
 /// A model with a medium.
 pub struct Drive {
     properties: Properties,
     model: Box<dyn Model>,
+    // Models that others have taken the place of, until they are done.
+    retired: Vec<Box<dyn Model>>,
     layout: BlockLayout,
     join: Join<dyn Medium>,
     // The host's clock, if the guest stands still for the medium. It changes nothing but `frozen`.
@@ -43,6 +46,7 @@ impl Drive {
         Self {
             properties,
             model,
+            retired: Vec::new(),
             layout: BlockLayout::default(),
             host_clock: None,
             join: Join::new(medium),
@@ -67,6 +71,25 @@ impl Drive {
     pub fn with_barrier(mut self, cost: Nanos) -> Self {
         self.properties.barrier = Some(cost);
         self
+    }
+
+    /// Moves the models' completions until `now` to the due ones.
+    fn advance_models(&mut self, now: Nanos) {
+        self.model.advance(now, &mut self.due);
+        if !self.retired.is_empty() {
+            self.retired.iter_mut().for_each(|model| model.advance(now, &mut self.due));
+            self.retired.retain(|model| model.next_event().is_some());
+            self.due.sort_by_key(|completion| completion.at);
+        }
+    }
+
+    /// When something next happens inside any of the models.
+    fn next_of_models(&self) -> Option<Nanos> {
+        let next = self.model.next_event();
+        if self.retired.is_empty() {
+            return next;
+        }
+        self.retired.iter().filter_map(|model| model.next_event()).chain(next).min()
     }
 
     /// Moves the barriers that are over by `now` to the due completions.
@@ -107,8 +130,8 @@ impl Layer for Drive {
     fn submit(&mut self, now: Nanos, request: Request) {
         // Completions of the model before this command must not depend on whether the caller asked
         // for them late.
-        if self.model.next_event().is_some_and(|at| at <= now) {
-            self.model.advance(now, &mut self.due);
+        if self.next_of_models().is_some_and(|at| at <= now) {
+            self.advance_models(now);
         }
         if request.command.operation == Operation::Barrier {
             // Order costs the drive's mechanics nothing; nothing waits for it.
@@ -132,7 +155,7 @@ impl Layer for Drive {
     fn next_event(&self) -> Option<Nanos> {
         let next = match self.due.first() {
             Some(completion) => Some(completion.at),
-            None => self.model.next_event(),
+            None => self.next_of_models(),
         };
         match self.barriers.front() {
             Some(barrier) => Some(next.map_or(barrier.at, |at| at.min(barrier.at))),
@@ -141,7 +164,7 @@ impl Layer for Drive {
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) {
-        self.model.advance(now, &mut self.due);
+        self.advance_models(now);
         self.finish_barriers(now);
         if self.due.is_empty() {
             return;
@@ -183,8 +206,24 @@ impl Control for Drive {
     }
 
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
-        self.model.advance(now, &mut self.due);
+        self.advance_models(now);
         self.model.vendor(now, command)
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.model.reseed(seed);
+    }
+
+    fn adapt(&mut self, now: Nanos, description: &str) -> bool {
+        self.advance_models(now);
+        self.model.adapt(description)
+    }
+
+    fn set_model(&mut self, now: Nanos, mut model: Box<dyn Model>) -> bool {
+        self.advance_models(now);
+        model.start(now);
+        self.retired.push(std::mem::replace(&mut self.model, model));
+        true
     }
 
     fn start(&mut self, now: Nanos) {
@@ -199,6 +238,30 @@ impl Control for Drive {
         self.join.commands()
     }
 
+    fn look(&mut self, now: Nanos, at: Look) -> Option<String> {
+        match at {
+            Look::Entry(offset) => {
+                let block = Command::new(Operation::Read, offset, SECTOR);
+                self.model.entry(self.layout.of_data(&block).offset)
+            }
+            Look::Cache => self.model.waiting(now),
+            Look::PowerCut => Some(match self.properties.power_loss.cache {
+                CacheKind::Protected | CacheKind::None => {
+                    "no data that was acknowledged: it survives".to_owned()
+                }
+                CacheKind::Volatile(size) => format!(
+                    "of the writes that no later flush has covered, those in the cache of {size} \
+                     bytes; which, is known where the run has a fault `power-cut`"
+                ),
+                CacheKind::Unbounded => {
+                    "any write that no later flush has covered; which, is known where the run has \
+                      a fault `power-cut`"
+                        .to_owned()
+                }
+            }),
+        }
+    }
+
     fn watch(&mut self, tracks: &mut Tracks) {
         self.model.watch(&self.properties.name, tracks);
     }
@@ -208,7 +271,7 @@ impl Control for Drive {
     }
 
     fn cut_power(&mut self, now: Nanos, _: Sampling) {
-        self.model.advance(now, &mut self.due);
+        self.advance_models(now);
         self.model.cut_power(now);
     }
 

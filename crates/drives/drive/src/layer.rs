@@ -56,6 +56,48 @@ pub trait Layer {
     fn control(&mut self) -> &mut dyn Control;
 }
 
+/// Puts a layer that `make` makes before a working one.
+pub fn put_before(layer: &mut Box<dyn Layer>, make: impl FnOnce(Box<dyn Layer>) -> Box<dyn Layer>) {
+    let properties = layer.properties().clone();
+    let lower = std::mem::replace(layer, Box::new(Absent(properties)));
+    *layer = make(lower);
+}
+
+/// Stands in the place of a layer while another is put before it.
+struct Absent(Properties);
+
+impl Layer for Absent {
+    fn properties(&self) -> &Properties {
+        &self.0
+    }
+
+    fn submit(&mut self, _: Nanos, _: Request) {}
+
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn advance(&mut self, _: Nanos, _: &mut Vec<Done>) {}
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+
+    fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
+        (command.operation.failure(), data)
+    }
+
+    fn control(&mut self) -> &mut dyn Control {
+        self
+    }
+}
+
+impl Control for Absent {
+    fn lower(&mut self) -> Option<&mut dyn Control> {
+        None
+    }
+}
+
 /// A layer that changes a little of the one below, to which it forwards every method that it does
 /// not define itself. So no part of a layer gets lost on the way through one that only observes or
 /// disturbs.

@@ -26,14 +26,14 @@ mod scheduled;
 mod shared;
 mod turns;
 
-pub use control::Control;
+pub use control::{Control, Look};
 pub use done::Done;
 pub use drive::Drive;
-pub use faults::{DriveFault, DriveFaultKind, Faults};
+pub use faults::{DriveFault, DriveFaultKind, FaultChange, Faults};
 pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
 pub use join::{InFlight, Join};
-pub use layer::{Decorator, Layer, Properties};
+pub use layer::{put_before, Decorator, Layer, Properties};
 pub use power_cut::{PowerCuts, Sampling, Survival, VolatileCache, ZoneLayout};
 pub use scheduled::{Scheduled, Tenant};
 pub use shared::{LoadSpec, Region, SharedDrive, TenantHandle, VirtualDisk};

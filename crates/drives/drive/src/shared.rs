@@ -15,7 +15,7 @@ use stasis_run_events::{Limited, Service, SharedOutcome, TenantOutcome};
 use stasis_scheduler::{LimitStatistics, QueueSpec, QueueStatistics, SchedulerSpec, SECTOR};
 use stasis_workload::{JobError, JobFile};
 
-use crate::{Done, Layer, Scheduled, Tenant};
+use crate::{Control, Done, Layer, Scheduled, Tenant};
 pub use disk::{TenantHandle, VirtualDisk};
 use load::HostLoad;
 use tails::Tails;
@@ -217,6 +217,13 @@ impl SharedDrive {
         let disks = inner.members.iter().map(|member| (member.tenant, member.name.clone()));
         let tenants: Vec<_> = disks.chain(inner.loads.iter().flat_map(HostLoad::tenants)).collect();
         inner.scheduled.watch_tenants(&tenants, tracks);
+    }
+
+    /// Lets `change` change the drive below at `now` (ns).
+    pub fn change<T>(&self, now: Nanos, change: impl FnOnce(&mut dyn Control) -> T) -> T {
+        let mut inner = self.0.borrow_mut();
+        inner.catch_up(now);
+        change(inner.scheduled.control())
     }
 
     /// Service of every tenant until `now`.

@@ -242,6 +242,26 @@ impl Buffer {
         }
     }
 
+    /// Its contents, in words for a person who looks: units by their first byte, `unit` bytes each.
+    pub fn told(&self, offset: impl Fn(u32) -> u64, unit: u32) -> String {
+        /// Limit on the units that are named.
+        const NAMED: usize = 64;
+        if self.used == 0 {
+            return "the write buffer is empty".to_owned();
+        }
+        let (mut named, mut next) = (Vec::new(), self.oldest);
+        while next != NONE && named.len() < NAMED {
+            let entry = &self.entries[next as usize];
+            let flying = if entry.flying { " (being programmed)" } else { "" };
+            let dead = if entry.dead { " (of no use any more)" } else { "" };
+            named.push(format!("{}{flying}{dead}", offset(entry.unit)));
+            next = entry.after;
+        }
+        let more = if next == NONE { "" } else { ", and more" };
+        let (used, named) = (self.used, named.join(", "));
+        format!("{used} units of {unit} bytes, the oldest first: at {named}{more}")
+    }
+
     /// An entry is done with.
     fn release(&mut self, index: u32) {
         let Entry { unit, older, newer, before, after, dead, .. } = self.entries[index as usize];

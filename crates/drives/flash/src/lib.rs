@@ -31,7 +31,7 @@ pub mod vendor;
 mod watch;
 
 pub use spec::{FaultKind, FaultSpec, Spec, SpecError};
-pub use ssd::Ssd;
+pub use ssd::{Ssd, ADAPTS};
 pub use statistics::Statistics;
 
 #[cfg(test)]

@@ -27,6 +27,11 @@ impl Link {
         Self { out, into, to_host: 0, to_drive: 0 }
     }
 
+    /// Another rate, for what is sent later.
+    pub fn set_rate(&mut self, rate: Option<Rate>) {
+        self.rate = Self::new(rate).rate;
+    }
+
     /// When data that is ready at `now` has reached the host.
     pub fn send(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let end = now.max(self.to_host).saturating_add(self.out.time_long(bytes));

@@ -52,6 +52,11 @@ impl LogicalFaults {
         Self { rules: rules.collect(), seed, number: 0 }
     }
 
+    /// Draws by `seed` from now on.
+    pub fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+    }
+
     /// Applies the rules to a request that reaches the drive at `now`, and counts it.
     pub fn strike(&mut self, now: Nanos, request: &Request) -> Fortune {
         if self.rules.is_empty() || request.length == 0 {

@@ -25,6 +25,10 @@ use crate::statistics::{Course, Sizes, Statistics, Temperature};
 use crate::watch::Watch;
 use crate::{ftl, kept, vendor, watch};
 
+/// Keys of a description that can change while a drive works ([`Model::adapt`]).
+pub const ADAPTS: [&str; 6] =
+    ["timing", "controller", "interface_rate", "buffer_rate", "gc.policy", "gc.choices"];
+
 /// A flash SSD; see the [crate](crate).
 #[derive(Debug)]
 pub struct Ssd {
@@ -593,6 +597,34 @@ impl Model for Ssd {
             out.put(visits);
         }
         Some(out.into_text(&words))
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.context.array.reseed(seed);
+        self.ftl.reseed(seed);
+        self.faults.reseed(seed);
+    }
+
+    fn adapt(&mut self, description: &str) -> bool {
+        let Ok(spec) = serde_json::from_str::<Spec>(description) else { return false };
+        let pattern = spec.pattern(spec.geometry(self.capacity).pages);
+        let timing = pattern.and_then(|pattern| spec.timing.timing(&spec.cells, &pattern));
+        let Ok(timing) = timing else { return false };
+        // A layer without a choice has the one that its description names.
+        self.ftl.set_policy(&spec.gc);
+        self.context.array.set_timing(timing);
+        self.controller = spec.controller;
+        self.link.set_rate(spec.interface_rate);
+        self.memory.set_rate(spec.buffer_rate);
+        true
+    }
+
+    fn entry(&self, offset: u64) -> Option<String> {
+        self.ftl.entry(offset.min(self.capacity.saturating_sub(1)), &self.context)
+    }
+
+    fn waiting(&self, _: Nanos) -> Option<String> {
+        self.ftl.waiting()
     }
 
     fn health(&self) -> Health {

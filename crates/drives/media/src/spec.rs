@@ -11,6 +11,7 @@ use stasis_block::units::{format_size, parse_size};
 use stasis_config::nearest;
 
 use crate::delay::Delayed;
+use crate::overlay::{Overlay, MAX_OVERLAY};
 use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
 use crate::{
@@ -183,6 +184,30 @@ impl MediumSpec {
             Execution::Asynchronous => delayed(Workers::new(backing), options),
             Execution::Polled => crate::uring::polled(backing)?,
         })
+    }
+}
+
+impl MediumSpec {
+    /// Opens a file or device to be read only, beside others that read it. What is written stays in
+    /// memory, at most [`MAX_OVERLAY`], and is gone with the medium.
+    ///
+    /// # Errors
+    /// An [`OpenError`] that names the path, the cause and the remedy. Other media have no overlay:
+    /// they open as always.
+    pub fn open_below(&self, options: &OpenOptions) -> Result<Box<dyn HostMedium>, OpenError> {
+        let (path, size) = match self {
+            Self::File { path, size, .. } => (path, *size),
+            Self::Device { path, .. } => (path, None),
+            _ => return self.open(options),
+        };
+        let (label, path) = (self.label(), options.base.join(path));
+        let backing = open::host_file(&path, &label, 0, false)?;
+        open::check_size(&path, backing.capacity(), false)?;
+        if let Some(wanted) = size.filter(|wanted| *wanted != backing.capacity()) {
+            return Err(OpenError::OtherSize { path, size: backing.capacity(), wanted });
+        }
+        let overlay = Overlay::new(InPlace::new(backing), label.into(), MAX_OVERLAY);
+        Ok(delayed(Synchronous::of(overlay), options))
     }
 }
 

@@ -119,6 +119,23 @@ impl<L: Latency> Latency for Cached<L> {
         self.inner.cut_power(now);
     }
 
+    fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed ^ SEED);
+        self.inner.reseed(seed);
+    }
+
+    fn waiting(&self, now: Nanos) -> Option<String> {
+        let full = self.full.max(1);
+        Some(match self.drained_at.saturating_sub(now) {
+            0 => "the cache is empty".to_owned(),
+            left => format!(
+                "the cache is written out until {} ns: it is {:.1} % full",
+                self.drained_at,
+                100.0 * left.min(full) as f64 / full as f64
+            ),
+        })
+    }
+
     fn refuses(&self, command: &Command) -> Option<Status> {
         self.inner.refuses(command)
     }
@@ -213,6 +230,16 @@ mod tests {
         assert_eq!(model.latency(0, &write(0)), 1_000);
         assert_eq!(model.latency(500, &Command::flush()), 500 + 50_000);
         assert_eq!(model.latency(600, &write(0)), 1_000);
+    }
+
+    #[test]
+    fn what_waits_is_what_is_not_written_out() {
+        let mut model = cached(20_000, true);
+        assert_eq!(model.waiting(0).unwrap(), "the cache is empty");
+        model.latency(0, &write(10_000));
+        let told = model.waiting(1_000).unwrap();
+        assert_eq!(told, "the cache is written out until 11000 ns: it is 50.0 % full");
+        assert_eq!(model.waiting(11_000).unwrap(), "the cache is empty");
     }
 
     #[test]

@@ -127,6 +127,10 @@ impl Empirical {
 }
 
 impl Latency for Empirical {
+    fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
+    }
+
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
         let (operation, length) = (command.operation as usize, command.length as f64);
         let slot = self.limits.as_ref().map_or(0, |limits| limits[operation].slot(length));

@@ -31,6 +31,14 @@ pub trait Latency: Send {
     /// The power fails at `now`, and comes back at once ([`Model::cut_power`]).
     fn cut_power(&mut self, _now: Nanos) {}
 
+    /// Draws by `seed` from now on ([`Model::reseed`]).
+    fn reseed(&mut self, _seed: u64) {}
+
+    /// The contents of the write cache at `now` ([`Model::waiting`]).
+    fn waiting(&self, _now: Nanos) -> Option<String> {
+        None
+    }
+
     /// The error with which the drive refuses `command`, if it does.
     fn refuses(&self, _command: &Command) -> Option<Status> {
         None
@@ -150,6 +158,14 @@ impl<L: Latency> Model for Independent<L> {
         self.latency.cut_power(now);
     }
 
+    fn reseed(&mut self, seed: u64) {
+        self.latency.reseed(seed);
+    }
+
+    fn waiting(&self, now: Nanos) -> Option<String> {
+        self.latency.waiting(now)
+    }
+
     fn start(&mut self, _: Nanos) {
         self.commands.clear();
     }
@@ -188,5 +204,9 @@ impl Spans {
 impl Latency for Spans {
     fn latency(&mut self, _now: Nanos, command: &Command) -> Nanos {
         self.spans[command.operation as usize].sample(&mut self.random)
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
     }
 }

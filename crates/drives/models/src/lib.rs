@@ -45,6 +45,8 @@ pub use named::{find, NamedModel, NAMED};
 pub use profile::Profile;
 pub use sheet::{Figures, Sheet};
 pub use span::{Span, SpanError};
-pub use spec::{BuildContext, BuildError, CacheSpec, ModelSpec, Problem, ResolveError, SpecError};
+pub use spec::{
+    BuildContext, BuildError, CacheSpec, ModelChange, ModelSpec, Problem, ResolveError, SpecError,
+};
 pub use stasis_block::{Completion, Model};
 pub use stasis_block::{Rate, RateError};

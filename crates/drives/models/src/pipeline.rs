@@ -76,4 +76,12 @@ impl<L: Latency> Latency for Throttled<L> {
     fn refuses(&self, command: &Command) -> Option<Status> {
         self.inner.refuses(command)
     }
+
+    fn reseed(&mut self, seed: u64) {
+        self.inner.reseed(seed);
+    }
+
+    fn waiting(&self, now: Nanos) -> Option<String> {
+        self.inner.waiting(now)
+    }
 }

@@ -288,6 +288,11 @@ impl Array {
         self.medium.set_timing(timing);
     }
 
+    /// Operations draw by `seed` from now on; the cells are those that they were.
+    pub fn reseed(&mut self, seed: u64) {
+        self.medium.reseed(seed);
+    }
+
     /// Adds a fault from now on.
     pub fn inject(&mut self, rule: FaultRule) {
         self.medium.inject(rule);

@@ -14,7 +14,7 @@ use super::wear::Wear;
 use super::{ArrayConfig, Op, OpKind, OpStatus};
 use crate::faults::Access;
 use crate::hash::bits;
-use crate::variation::{CellAddress, Condition};
+use crate::variation::{CellAddress, Condition, Seeds};
 use crate::{Fault, FaultRule, Geometry, PageAddress, PlaneId, Timing};
 
 /// Stream of the seed that chooses the errors in corrupted data.
@@ -25,6 +25,8 @@ const FAULTS: u64 = 0x6661_756c;
 #[derive(Debug)]
 pub(super) struct Medium {
     config: ArrayConfig,
+    // By which operations draw: places are as the configuration's own seed has made them.
+    draws: u64,
     // Whether every cell is as good as every other.
     plain: bool,
     wear: Wear,
@@ -46,7 +48,8 @@ impl Medium {
         let slc = config.slc.map(|times| SlcMode::new(times, blocks));
         let pages = config.geometry.pages;
         let errors = config.ecc.clone().map(|ecc| Box::new(Errors::new(ecc, blocks, pages)));
-        Self { config, plain, wear: Wear::new(blocks), before: 0, slc, errors }
+        let draws = config.seed;
+        Self { config, draws, plain, wear: Wear::new(blocks), before: 0, slc, errors }
     }
 
     /// A block is in SLC mode from now on, or is not.
@@ -72,6 +75,11 @@ impl Medium {
     /// Other times, for steps that begin later.
     pub fn set_timing(&mut self, timing: Timing) {
         self.config.timing = timing;
+    }
+
+    /// Operations draw by `seed` from now on; the cells are those that they were.
+    pub fn reseed(&mut self, seed: u64) {
+        self.draws = seed;
     }
 
     /// Adds a fault from now on.
@@ -154,11 +162,11 @@ impl Medium {
         let place = CellAddress { lun: self.config.geometry.lun(at.plane), block, page };
         // Both halves of a copyback draw on their own.
         let draw = 2 * number + u64::from(op.kind == OpKind::Copyback && !copies);
-        time = self.config.variation.time(self.config.seed, place, draw, time);
+        let seeds = Seeds { places: self.config.seed, draws: self.draws };
+        time = self.config.variation.time(seeds, place, draw, time);
         if access == Access::Read && self.config.variation.retry.is_some() {
             let condition = self.condition(now, at);
-            let (retries, readable) =
-                self.config.variation.retries(self.config.seed, place, draw, condition);
+            let (retries, readable) = self.config.variation.retries(seeds, place, draw, condition);
             time = time.saturating_mul(u64::from(retries) + 1);
             slot.retries = retries;
             if !readable {
@@ -175,7 +183,7 @@ impl Medium {
         };
         let fault = self.config.faults.strike(
             &self.config.geometry,
-            self.config.seed ^ FAULTS,
+            self.draws ^ FAULTS,
             (now, draw),
             (access, at, self.wear.get(block).0),
         );
@@ -184,8 +192,7 @@ impl Medium {
             Some(Fault::Stuck(stands)) => time = time.saturating_add(stands),
             Some(Fault::CorruptedRead) if slot.status != OpStatus::Ok => {}
             Some(Fault::CorruptedRead) => {
-                slot.status =
-                    OpStatus::Corrupted { seed: bits(self.config.seed ^ CORRUPTION, draw) };
+                slot.status = OpStatus::Corrupted { seed: bits(self.draws ^ CORRUPTION, draw) };
             }
             Some(Fault::DeadDie) => {
                 (time, slot.status, slot.silent, slot.retries) = (0, failed, true, 0);

@@ -95,6 +95,15 @@ pub(crate) struct CellAddress {
     pub page: Option<u32>,
 }
 
+/// By which numbers are drawn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seeds {
+    /// The properties of chips, blocks and pages.
+    pub places: u64,
+    /// The numbers that each operation draws.
+    pub draws: u64,
+}
+
 /// The state of a block that reads depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Condition {
@@ -137,11 +146,11 @@ impl Variation {
 
     /// The time (ns) of operation number `number` at a place whose type takes
     /// `time`.
-    pub(crate) fn time(&self, seed: u64, place: CellAddress, number: u64, time: Nanos) -> Nanos {
+    pub(crate) fn time(&self, seeds: Seeds, place: CellAddress, number: u64, time: Nanos) -> Nanos {
         if self.is_uniform() {
             return time;
         }
-        let mut scale = 1.0;
+        let (seed, mut scale) = (seeds.places, 1.0);
         if self.chip > 0.0 {
             scale += self.chip * normal(bits(seed ^ CHIP, u64::from(place.lun)));
         }
@@ -154,7 +163,7 @@ impl Variation {
         }
         scale = scale.max(MIN_SCALE);
         if self.times == CellTimes::Exponential {
-            scale *= -(1.0 - unit(bits(seed ^ TIME, number))).ln();
+            scale *= -(1.0 - unit(bits(seeds.draws ^ TIME, number))).ln();
         }
         scaled(time, scale)
     }
@@ -162,7 +171,7 @@ impl Variation {
     /// How often read number `number` is repeated, and whether it then succeeds.
     pub(crate) fn retries(
         &self,
-        seed: u64,
+        seeds: Seeds,
         place: CellAddress,
         number: u64,
         condition: Condition,
@@ -171,10 +180,10 @@ impl Variation {
         let wear = f64::from(condition.erases) / f64::from(retry.rated_erases.max(1));
         let age = condition.age as f64 / retry.rated_age.max(1) as f64;
         let index = (place.block << 16) | u64::from(place.page.unwrap_or(0));
-        let weakness = 0.5 + unit(bits(seed ^ RETRY, index));
+        let weakness = 0.5 + unit(bits(seeds.places ^ RETRY, index));
         let mean = (retry.wear * wear + retry.retention * age) * weakness;
         // Rounded up with the probability of the fraction: the mean is kept.
-        let drawn = (mean + unit(bits(seed ^ TIME ^ RETRY, number))).floor();
+        let drawn = (mean + unit(bits(seeds.draws ^ TIME ^ RETRY, number))).floor();
         if drawn > f64::from(retry.limit) {
             return (retry.limit, false);
         }
@@ -188,6 +197,10 @@ mod tests {
 
     const PLACE: CellAddress = CellAddress { lun: 1, block: 77, page: Some(3) };
 
+    fn seeds(seed: u64) -> Seeds {
+        Seeds { places: seed, draws: seed }
+    }
+
     fn deviation(values: &[f64]) -> (f64, f64) {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -198,7 +211,8 @@ mod tests {
     #[test]
     fn spreads_are_those_asked_for_and_stay_with_their_place() {
         let time = 100_000;
-        let of = |variation: Variation, place, number| variation.time(9, place, number, time);
+        let of =
+            |variation: Variation, place, number| variation.time(seeds(9), place, number, time);
         let page = Variation { page: 0.1, ..Variation::default() };
         let drawn: Vec<_> = (0..20_000)
             .map(|page_number| of(page, CellAddress { page: Some(page_number), ..PLACE }, 1) as f64)
@@ -219,14 +233,15 @@ mod tests {
         assert_eq!(of(block, PLACE, 0), of(block, other_page, 0));
         assert_ne!(of(block, PLACE, 0), of(block, other_block, 0));
         assert_ne!(of(page, PLACE, 0), of(page, other_page, 0));
-        assert_eq!(Variation::default().time(9, PLACE, 3, time), time);
+        assert_eq!(Variation::default().time(seeds(9), PLACE, 3, time), time);
     }
 
     #[test]
     fn exponential_times_have_their_mean_and_deviation() {
         let variation = Variation { times: CellTimes::Exponential, ..Variation::default() };
-        let drawn: Vec<_> =
-            (0..100_000).map(|number| variation.time(1, PLACE, number, 50_000) as f64).collect();
+        let drawn: Vec<_> = (0..100_000)
+            .map(|number| variation.time(seeds(1), PLACE, number, 50_000) as f64)
+            .collect();
         let (mean, spread) = deviation(&drawn);
         // Five standard errors; an exponential's deviation is its mean.
         assert!((mean / 5e4 - 1.0).abs() < 5.0 / 1e5f64.sqrt(), "{mean}");
@@ -250,7 +265,8 @@ mod tests {
                     let place =
                         CellAddress { page: Some(number % 64), block: u64::from(number), lun: 0 };
                     let condition = Condition { erases, age };
-                    let (retries, ok) = variation.retries(3, place, u64::from(number), condition);
+                    let (retries, ok) =
+                        variation.retries(seeds(3), place, u64::from(number), condition);
                     assert!(ok);
                     f64::from(retries)
                 })
@@ -264,8 +280,8 @@ mod tests {
             assert!((got - expected).abs() < 5.0 * 1.5 / 20_000f64.sqrt(), "{got} {expected}");
         }
         let worn = Condition { erases: 300_000, age: 0 };
-        assert_eq!(variation.retries(3, PLACE, 0, worn), (7, false));
-        assert_eq!(Variation::default().retries(3, PLACE, 0, worn), (0, true));
+        assert_eq!(variation.retries(seeds(3), PLACE, 0, worn), (7, false));
+        assert_eq!(Variation::default().retries(seeds(3), PLACE, 0, worn), (0, true));
     }
 
     #[test]

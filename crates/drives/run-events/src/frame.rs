@@ -46,6 +46,7 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
         RunEvent::Console(bytes) => frames(b'c', bytes, MAX_PAYLOAD),
         RunEvent::Stage(stage) => frames(b's', &[*stage as u8], MAX_PAYLOAD),
         RunEvent::Progress(now) => frames(b'p', &now.to_le_bytes(), MAX_PAYLOAD),
+        RunEvent::Changed(at) => frames(b'b', &at.to_le_bytes(), MAX_PAYLOAD),
         RunEvent::Ios(records) => {
             let mut payload = Vec::with_capacity(records.len() * IoRecord::ENCODED);
             for record in records {
@@ -189,6 +190,9 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
         b'p' => RunEvent::Progress(u64::from_le_bytes(
             payload.try_into().map_err(|_| FrameError::Payload("progress"))?,
         )),
+        b'b' => RunEvent::Changed(u64::from_le_bytes(
+            payload.try_into().map_err(|_| FrameError::Payload("change"))?,
+        )),
         b'i' => {
             let chunks = payload.chunks_exact(IoRecord::ENCODED);
             if !chunks.remainder().is_empty() {
@@ -330,6 +334,7 @@ mod tests {
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::Trace),
             prop::collection::vec(any::<u8>(), 0..50).prop_map(RunEvent::DriveStates),
             any::<u64>().prop_map(RunEvent::Progress),
+            any::<u64>().prop_map(RunEvent::Changed),
             prop::collection::vec(record, 0..9).prop_map(RunEvent::Ios),
             ".*".prop_map(RunEvent::Failed),
             Just(RunEvent::Stage(Stage::Running)),

@@ -50,6 +50,8 @@ pub enum RunEvent {
     Stage(Stage),
     /// Virtual time is at least so far (ns).
     Progress(Nanos),
+    /// The run becomes another, so long after its commands have begun (ns).
+    Changed(Nanos),
     /// I/Os that have completed.
     Ios(Vec<IoRecord>),
     /// Frames that have passed machines' ports.

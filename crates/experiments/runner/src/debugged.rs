@@ -41,7 +41,10 @@ impl At {
                     drives.iter().position(|drive| drive.name == *name).ok_or_else(|| {
                         let names: Vec<_> =
                             drives.iter().map(|drive| drive.name.as_str()).collect();
-                        anyhow!("--at-io: there is no drive {name}; there is {}", names.join(", "))
+                        anyhow!(
+                            "there is no drive {name} in this run; there is {}",
+                            names.join(", ")
+                        )
                     })?;
                 Ok(Moment::Io { drive: u16::try_from(drive)?, order: *order })
             }

@@ -34,6 +34,8 @@
 mod attended;
 pub mod batch;
 mod branched;
+mod changed;
+mod changes;
 pub mod controller;
 mod debugged;
 pub mod engine;
@@ -73,6 +75,7 @@ pub mod trace;
 
 pub use attended::Attended;
 pub use branched::Branched;
+pub use changed::{Changed, Difference};
 pub use debugged::{At, Debugged};
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};

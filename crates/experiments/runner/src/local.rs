@@ -14,15 +14,17 @@ use stasis_experiment::{
 };
 use stasis_guest_image::Guest;
 use stasis_machine::{
-    Command, Config, DebugConfig, Failure, FailureKind, MachineConfig, Pause, Resumed, Rewind,
-    SnapshotConfig, Speed, Stop, TimelineConfig, TriggerConfig,
+    Change, ChangeConfig, Command, Config, DebugConfig, DriveChange, Failure, FailureKind,
+    MachineChange, MachineConfig, MachineFaults, Pause, Resumed, Rewind, SnapshotConfig, Speed,
+    Stop, TimelineConfig, TriggerConfig,
 };
+use stasis_models::{BuildContext, ModelChange};
 use stasis_network::Outside;
 use stasis_run_events::{DebugJob, Debugger, EventSink, Instant, Outcome, ProfileJob, SnapshotJob};
 
 use crate::networks;
-use crate::opened_drives::Drives;
-use crate::plan::{input, RunPlan};
+use crate::opened_drives::{paths, Drives, FAULTS};
+use crate::plan::{drive_seed, input, PlannedChange, PlannedDrive, PlannedMachine, RunPlan};
 use crate::root::{self, Source};
 use crate::trace::Drained;
 
@@ -71,6 +73,8 @@ pub struct Commands {
     pub profile: Option<ProfileJob>,
     /// The snapshots to take, if any are.
     pub snapshots: Option<SnapshotJob>,
+    /// The run that this one becomes, if it does.
+    pub change: Option<Box<PlannedChange>>,
 }
 
 /// The machines' commands, got once.
@@ -219,6 +223,64 @@ fn trigger(plan: &RunPlan, trigger: &FaultTrigger) -> Result<TriggerConfig> {
     Ok(TriggerConfig { number: trigger.number, on, times: trigger.times })
 }
 
+/// The changes by which a run of `base` becomes another, whose plan has been checked.
+fn change(
+    base: &RunPlan,
+    PlannedChange { moment, known, plan: to }: PlannedChange,
+) -> ChangeConfig {
+    let is_other = base.seed != to.seed;
+    let seed = is_other.then_some(to.seed);
+    let of_drive = |drive: &PlannedDrive, other: &PlannedDrive| {
+        let own = other.on.is_none() || drive.is_image();
+        let draws = drive_seed(to.seed, other.number);
+        let model = drive.spec.model.change(&other.spec.model, drive.capacity);
+        let faults = drive.faults != other.faults || is_other && !other.faults.is_empty();
+        let (before, after) = (paths(drive), paths(other));
+        DriveChange {
+            seed: seed.filter(|_| own).map(|_| draws),
+            model: model.ok().flatten().filter(|_| own).and_then(|change| match change {
+                ModelChange::Adapts(description) => {
+                    Some(stasis_machine::ModelChange::Adapts(description))
+                }
+                ModelChange::Replaces => {
+                    let context =
+                        BuildContext { seed: draws, capacity: drive.capacity, path: other.path };
+                    let model = other.spec.model.build(&context).ok()?;
+                    Some(stasis_machine::ModelChange::Replaces(model))
+                }
+            }),
+            faults: (own && faults).then(|| (other.faults.clone(), draws ^ FAULTS)),
+            paths: (before != after).then_some(after),
+        }
+    };
+    let of_machine = |(machine, other): (&PlannedMachine, &PlannedMachine)| {
+        let faults = |machine: &PlannedMachine| MachineFaults {
+            failures: machine.failures.iter().map(failure).collect(),
+            pauses: machine.pauses.iter().map(pause).collect(),
+            orders: machine.guest_faults.clone(),
+        };
+        let drives = machine.drives.iter().zip(&other.drives);
+        MachineChange {
+            faults: Some(faults(other)).filter(|other| faults(machine) != *other),
+            drives: drives.map(|(drive, other)| of_drive(drive, other)).collect(),
+        }
+    };
+    let shared = base.shared.iter().zip(&to.shared);
+    let triggers = (base.triggers != to.triggers)
+        .then(|| to.triggers.iter().map(|each| trigger(&to, each)).collect::<Result<Vec<_>>>());
+    let change = Change {
+        seed,
+        virtual_limit: (base.virtual_limit != to.virtual_limit).then_some(to.virtual_limit),
+        machines: base.machines.iter().zip(&to.machines).map(of_machine).collect(),
+        shared: shared.map(|(drive, other)| of_drive(drive, other)).collect(),
+        triggers: triggers.and_then(Result::ok),
+        network_faults: (base.network_faults != to.network_faults)
+            .then(|| to.network_faults.clone()),
+        known: (0..known).filter_map(|number| u16::try_from(number).ok()).collect(),
+    };
+    ChangeConfig { moment, change }
+}
+
 fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
     let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
     let mut bytes = vec![0; usize::try_from(length)?];
@@ -252,20 +314,34 @@ pub fn run(
         let jobs = Arc::clone(&jobs);
         move || jobs.lock().unwrap_or_else(PoisonError::into_inner).commands.profile.take()
     });
+    let base = Arc::new(plan.clone());
+    let becomes = Box::new({
+        let (jobs, base) = (Arc::clone(&jobs), Arc::clone(&base));
+        move || {
+            let commands = &mut jobs.lock().unwrap_or_else(PoisonError::into_inner).commands;
+            let to = commands.change.take()?;
+            Some(change(&base, *to))
+        }
+    });
     let snapshots = inputs.snapshots().zip(inputs.debugger()).map(|(mut take, wire)| {
         let (jobs, mut wire) = (Arc::clone(&jobs), Some(wire));
         Box::new(move || {
             let commands = &mut jobs.lock().unwrap_or_else(PoisonError::into_inner).commands;
             let take = Box::new(move |instant: &Instant| {
                 let commands = take(instant).map_err(std::io::Error::other)?;
-                Ok(commands.map(|Commands { debug, branch, snapshots, profile, .. }| Resumed {
-                    snapshots,
-                    profile,
-                    debug: debug.zip(wire.take()).map(|(job, wire)| DebugConfig {
-                        job,
-                        branch,
-                        wire,
-                    }),
+                let base = &base;
+                Ok(commands.map(|commands| {
+                    let Commands { debug, branch, snapshots, profile, change: to, .. } = commands;
+                    Resumed {
+                        snapshots,
+                        profile,
+                        change: to.map(|to| change(base, *to)),
+                        debug: debug.zip(wire.take()).map(|(job, wire)| DebugConfig {
+                            job,
+                            branch,
+                            wire,
+                        }),
+                    }
                 }))
             });
             Some(SnapshotConfig { job: commands.snapshots.take()?, take })
@@ -339,6 +415,7 @@ pub fn run(
             debug,
             profile: Some(profile),
             snapshots,
+            change: Some(becomes),
             virtual_limit: plan.virtual_limit,
             // The results of a repeatable run do not depend on the wall clock.
             timeline: plan.timeline.then_some(TimelineConfig { wall_clock: !plan.repeatable }),

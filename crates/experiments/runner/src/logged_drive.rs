@@ -125,6 +125,8 @@ fn logged(
         serial: spec.serial_number(0),
         name: name.to_owned(),
         number: 0,
+        capacity,
+        overlay: false,
         links: Vec::new(),
         path: 0,
         queues: 1,

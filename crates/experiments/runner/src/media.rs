@@ -46,6 +46,18 @@ impl OpenMedium {
         Ok(Self { capacity: medium.capacity(), medium, links: Vec::new(), warnings: Vec::new() })
     }
 
+    /// Opens a file to be read only, and makes it where it is missing: what is written is kept
+    /// elsewhere.
+    pub fn below(medium: &MediumSpec, base: &Path) -> Result<Self> {
+        if medium.path().is_some_and(|path| !base.join(path).exists()) {
+            drop(Self::open(medium, true, base)?);
+        }
+        let options =
+            OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base };
+        let medium = medium.open_below(&options)?;
+        Ok(Self { capacity: medium.capacity(), medium, links: Vec::new(), warnings: Vec::new() })
+    }
+
     /// Opens the image of a virtual disk, if it is one.
     pub fn image(disk: &DiskSpec, base: &Path, owners: &mut MediumOwners) -> Result<Option<Self>> {
         let Some(medium) = disk.medium() else { return Ok(None) };

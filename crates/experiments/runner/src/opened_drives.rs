@@ -24,7 +24,7 @@ use crate::plan::{drive_seed, PlannedDrive, RunPlan, SharedRegion};
 const WORKLOADS: u64 = 0x6c6f_6164;
 
 /// Faults draw other numbers than the drives that they befall.
-const FAULTS: u64 = 0x6661_756c_7473;
+pub const FAULTS: u64 = 0x6661_756c_7473;
 
 /// The drives of a plan.
 pub struct Drives<'a> {
@@ -133,12 +133,7 @@ impl<'a> Drives<'a> {
             layer = Box::new(stream.tap(layer, Level::Guest, drive.block_size()));
         }
         let controller = controller(drive, &*layer)?;
-        let paths = (1..=drive.spec.controllers)
-            .map(|controller| {
-                let of = drive.faults.iter().filter(|fault| fault.is_of(controller));
-                of.filter_map(path_fault).collect()
-            })
-            .collect();
+        let paths = paths(drive);
         Ok(DriveConfig { drive: layer, tenant, controller, paths })
     }
 
@@ -155,6 +150,7 @@ impl<'a> Drives<'a> {
                     stasis_qcow2::open_links(drive.links.clone(), true, &options)?;
                 (Some((opening, *settings)), medium)
             }
+            medium if drive.overlay => (None, medium.open_below(&options)?),
             medium => (None, medium.open(&options)?),
         };
         if !pieces.is_empty() {
@@ -194,6 +190,15 @@ impl<'a> Drives<'a> {
         }
         Ok(layer)
     }
+}
+
+/// The faults of each path to a drive.
+pub fn paths(drive: &PlannedDrive) -> Vec<Vec<(PathFault, Pause)>> {
+    let of = |controller| {
+        let of = drive.faults.iter().filter(move |fault| fault.is_of(controller));
+        of.filter_map(path_fault).collect()
+    };
+    (1..=drive.spec.controllers).map(of).collect()
 }
 
 /// The fault of a path that `fault` is, if it is one.

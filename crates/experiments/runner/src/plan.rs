@@ -8,6 +8,7 @@ use stasis_experiment::{
     CpuSpeed, DriveSpec, FaultTrigger, Interface, MachineFailure, MachinePause, MachineSpec,
     TenantSpec,
 };
+use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 use stasis_network::{NetworkFault, NetworkSpec};
 use stasis_report::{Changes, Drive};
@@ -64,6 +65,9 @@ pub struct RunPlan {
     /// The snapshots to take of the run: the same.
     #[serde(skip)]
     pub snapshots: Option<SnapshotJob>,
+    /// The run that this one becomes, if it does: the same.
+    #[serde(skip)]
+    pub change: Option<Box<PlannedChange>>,
     /// A fault to inject below the drives as the guest sees them.
     #[serde(default)]
     pub fault: Option<stasis_crash::Fault>,
@@ -97,6 +101,17 @@ impl RunPlan {
         let own = self.machines.iter_mut().flat_map(|machine| &mut machine.drives);
         self.shared.iter_mut().chain(own.filter(|drive| drive.has_medium()))
     }
+}
+
+/// Another run that a run becomes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlannedChange {
+    /// When; None for where the run begins, at a snapshot.
+    pub moment: Option<Moment>,
+    /// How many faults the run had: the first ones of the plan.
+    pub known: usize,
+    /// The other run.
+    pub plan: RunPlan,
 }
 
 /// A root that is read where it lies.
@@ -168,6 +183,11 @@ pub struct PlannedDrive {
     pub number: u16,
     /// Serial number.
     pub serial: String,
+    /// Size in bytes, of its medium.
+    pub capacity: u64,
+    /// Whether the file of its medium is only read, and what is written stays in memory.
+    #[serde(default)]
+    pub overlay: bool,
     /// Files of an image, from the top; empty without an image.
     #[serde(default)]
     pub links: Vec<stasis_qcow2::Link>,
@@ -198,6 +218,11 @@ impl PlannedDrive {
     /// Whether the drive has its own medium.
     pub fn has_medium(&self) -> bool {
         self.on.is_none() || self.is_image()
+    }
+
+    /// Whether all that the drive holds is within the machine that runs it.
+    pub fn is_inside(&self) -> bool {
+        self.overlay || matches!(self.spec.medium, MediumSpec::Ram { .. })
     }
 
     /// Logical block size in bytes.

@@ -18,16 +18,20 @@ use stasis_experiment::{
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec};
 use stasis_network::SharedOutside;
+use stasis_run_events::Moment;
 
 use crate::attended::Attended;
 use crate::branched::Branched;
+use crate::changed::Changed;
+use crate::changes;
 use crate::debugged::Debugged;
 use crate::event::SharedObserver;
 use crate::input::Input;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
 use crate::plan::{
-    device_names, device_node, last_device, PlannedDrive, PlannedMachine, PlannedRoot, RunPlan,
+    device_names, device_node, last_device, PlannedChange, PlannedDrive, PlannedMachine,
+    PlannedRoot, RunPlan,
 };
 use crate::profiled::Profiled;
 use crate::relay::Relay;
@@ -44,6 +48,7 @@ use crate::{input, networks, outside, software_host};
 const PATH_INSTRUCTIONS: [u64; 2] = [13_360, 8_810];
 
 /// Everything a run is made from.
+#[derive(Clone, Copy)]
 pub struct RunSetup<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
@@ -61,6 +66,8 @@ pub struct RunSetup<'a> {
     pub debugged: Option<&'a Debugged>,
     /// The branch of the run, if it becomes another.
     pub branched: Option<&'a Branched>,
+    /// The run that this one is up to a moment, if it is a branch of one.
+    pub changed: Option<&'a Changed<'a>>,
     /// The profile of the run, if its processors are sampled.
     pub profiled: Option<&'a Profiled>,
     /// The use that the run makes of snapshots, if any.
@@ -77,6 +84,8 @@ pub struct RunSetup<'a> {
 pub struct Prepared<'a> {
     setup: RunSetup<'a>,
     plan: RunPlan,
+    /// The plan of the run that this one is a branch of, and the moment from which it is.
+    base: Option<(RunPlan, Option<Moment>)>,
     shown: Vec<stasis_report::Drive>,
     /// The reader of a root that is read in place.
     root: Option<Lower>,
@@ -119,6 +128,7 @@ impl<'a> RunSetup<'a> {
         {
             bail!("threads: a run that repeats runs its processors in turn; leave it out, or take --engine softkvm");
         }
+        let base = self.changed.map(|changed| self.base(changed)).transpose()?;
         let outside = outside::connect(&experiment.networks, self.engine)?;
         let (kind, root) = self.guest.lower()?.unzip();
         let (mut media, mut copies, mut traced) = (Vec::new(), Vec::new(), Vec::new());
@@ -211,6 +221,7 @@ impl<'a> RunSetup<'a> {
             branch,
             profile: profile.transpose()?,
             snapshots: snapshots.transpose()?.flatten(),
+            change: None,
             fault: self.trace.and_then(|trace| trace.fault),
             root: root.as_ref().map(|root| PlannedRoot {
                 identity: self.guest.digest.clone(),
@@ -231,6 +242,13 @@ impl<'a> RunSetup<'a> {
         if let Some(snapshots) = self.snapshots {
             snapshots.check(self.engine, &plan, self.terminal.is_some())?;
         }
+        let base = match (self.changed, base) {
+            (Some(changed), Some(base)) => {
+                changes::check(&base, &plan)?;
+                Some((base, changed.moment(self.engine, &shown)?))
+            }
+            _ => None,
+        };
         let files = |drive: &PlannedDrive| drive.spec.model.kind().state_file().map(Path::to_owned);
         if plan.shared.iter().any(|drive| files(drive).is_some()) {
             bail!("a shared drive's model keeps no `state`: leave it out, or give a machine the whole drive");
@@ -241,7 +259,21 @@ impl<'a> RunSetup<'a> {
         if let Some(pair) = kept.windows(2).find(|pair| pair[0] == pair[1]) {
             bail!("two drives' models have one `state`, {}: give each its own", pair[0].display());
         }
-        Ok(Prepared { setup: self, plan, shown, root, outside, media, keeps, copies, traced })
+        Ok(Prepared { setup: self, plan, base, shown, root, outside, media, keeps, copies, traced })
+    }
+
+    /// The plan of the run that this one is a branch of.
+    fn base(&self, changed: &'a Changed<'a>) -> Result<RunPlan> {
+        let base = RunSetup {
+            experiment: changed.of,
+            base: changed.base,
+            changed: None,
+            debugged: None,
+            branched: None,
+            profiled: None,
+            ..*self
+        };
+        Ok(base.prepare()?.plan)
     }
 
     /// The same drive, on a copy of its medium where it is traced.
@@ -278,8 +310,8 @@ impl<'a> RunSetup<'a> {
         job.stdin = experiment.guest.stdin.as_ref().map(|_| input::STDIN.to_owned());
         job.seed = experiment.seed;
         // What waits for a line of output is to have it when it was written.
-        job.prompt_output =
-            self.trace.is_some() || experiment.faults.iter().any(|fault| fault.at_output.is_some());
+        job.prompt_output = self.trace.is_some()
+            || experiment.numbered().any(|(_, fault)| fault.at_output.is_some());
         job.asks = experiment.is_asked_for_faults();
         if let Some(terminal) = self.terminal {
             terminal.apply(&mut job);
@@ -384,7 +416,20 @@ impl<'a> RunSetup<'a> {
         resolved.model.resolve(self.base)?;
         let place = spec.medium.or_size(resolved.model.capacity(), self.base);
         let before = Before::look(&place, self.base)?;
-        let held = OpenMedium::open(&place, self.trace.is_none(), self.base)?;
+        let overlay = self.snapshots.is_some()
+            && self.engine == Engine::Exact
+            && matches!(place, MediumSpec::File { .. });
+        let held = match overlay {
+            true => OpenMedium::below(&place, self.base)?,
+            false => OpenMedium::open(&place, self.trace.is_none(), self.base)?,
+        };
+        if overlay {
+            self.observer.warning(&format!(
+                "drive {name}: {} stays as it is: what the run writes is kept in memory, for its \
+                 snapshots",
+                place.label()
+            ))?;
+        }
         let OpenMedium { medium, capacity, links, warnings } = &held;
         let capacity = *capacity;
         for warning in warnings {
@@ -399,6 +444,8 @@ impl<'a> RunSetup<'a> {
             name: name.to_owned(),
             number: u16::try_from(index)?,
             serial: spec.serial_number(index),
+            capacity,
+            overlay,
             links: links.clone(),
             path: spec.path.unwrap_or_else(|| self.path(vcpus)),
             queues: spec.queues.unwrap_or(vcpus.min(64) as u16),
@@ -426,7 +473,8 @@ impl<'a> RunSetup<'a> {
                 drive.state = Some(Box::new(keep.state.clone()));
             }
         }
-        Ok((drive, held, keep))
+        // A medium that is not written needs no record of its state.
+        Ok((drive, held, keep.filter(|_| !overlay)))
     }
 }
 
@@ -481,7 +529,11 @@ impl Prepared<'_> {
     /// The file in which the state of each drive's model is kept, if it is.
     pub fn model_files(&self) -> Vec<Option<PathBuf>> {
         let drives = self.plan.machines.iter().flat_map(|machine| &machine.drives);
-        drives.map(|drive| drive.spec.model.kind().state_file().map(Path::to_owned)).collect()
+        let file = |drive: &PlannedDrive| {
+            let file = drive.spec.model.kind().state_file().filter(|_| !drive.overlay);
+            file.map(Path::to_owned)
+        };
+        drives.map(file).collect()
     }
 
     /// Takes the kept state of each of the machines' drives whose medium lasts; empty for a traced
@@ -533,7 +585,15 @@ impl Prepared<'_> {
         stop: &Arc<AtomicBool>,
         deadline: Option<Instant>,
     ) -> Result<(), RunError> {
-        let Self { setup, plan, root, outside, media, copies, .. } = self;
+        let Self { setup, mut plan, base, root, outside, media, copies, .. } = self;
+        let mut change = None;
+        if let Some((mut base, moment)) = base {
+            (base.profile, base.snapshots) = (plan.profile.take(), plan.snapshots.take());
+            let known = setup.changed.map_or(0, |changed| changed.of.faults.len());
+            let to = std::mem::replace(&mut plan, base);
+            change = Some(Box::new(PlannedChange { moment, known, plan: to }));
+        }
+        plan.change = change;
         let outcome = match setup.engine {
             Engine::Kvm => {
                 drop(media); // opened again, by the machine

@@ -48,6 +48,8 @@ pub struct Relay<'a> {
     virtual_ns: Nanos,
     /// Virtual time when the command began.
     started: Option<Nanos>,
+    /// When the run became another one's branch, after the commands had begun.
+    changed_ns: Option<Nanos>,
     /// Wall-clock instant at which the command began.
     running: Option<Instant>,
     /// Wall-clock time of the command, by this machine's clock, once it has ended.
@@ -64,6 +66,8 @@ pub struct Ended {
     pub stage: Stage,
     /// Virtual time of the command as last reported (ns).
     pub virtual_ns: Nanos,
+    /// When the run became another, after the commands had begun (ns), if it did.
+    pub changed_ns: Option<Nanos>,
     /// The last lines of the kernel's console.
     pub words: String,
     /// Wall-clock time of the command, by this machine's clock.
@@ -101,6 +105,7 @@ impl<'a> Relay<'a> {
             stage: Stage::Preparing,
             virtual_ns: 0,
             started: None,
+            changed_ns: None,
             running: None,
             command_wall: None,
         })
@@ -147,6 +152,7 @@ impl<'a> Relay<'a> {
             outcome,
             stage: self.stage,
             virtual_ns: self.started.map_or(0, |started| self.virtual_ns - started),
+            changed_ns: self.changed_ns,
             words: String::from_utf8_lossy(&self.console).trim_end().to_owned(),
             command_wall: self.command_wall,
         })
@@ -297,6 +303,7 @@ impl EventSink for Relay<'_> {
                 }
                 self.observer.event(Event::VirtualTime(now))?;
             }
+            RunEvent::Changed(at) => self.changed_ns = Some(at),
             RunEvent::Ios(records) => self.ios(&records)?,
             RunEvent::Faults(faults) => self.writer.record_faults(&faults)?,
             RunEvent::Packets(packets) => self.writer.record_packets(&packets)?,

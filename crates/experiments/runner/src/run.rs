@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::TraceWriter;
@@ -18,6 +18,7 @@ use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::attended::Attended;
 use crate::branched::Branched;
+use crate::changed::Changed;
 use crate::debugged::Debugged;
 use crate::engine;
 use crate::event::{Observer, SharedObserver};
@@ -49,6 +50,7 @@ pub struct Runner<'a> {
     terminal: Option<&'a Attended>,
     debugged: Option<&'a Debugged>,
     branched: Option<&'a Branched>,
+    changed: Option<&'a Changed<'a>>,
     profiled: Option<&'a Profiled>,
     snapshots: Option<Snapshotted>,
     checked: bool,
@@ -89,6 +91,7 @@ impl<'a> Runner<'a> {
             terminal: None,
             debugged: None,
             branched: None,
+            changed: None,
             profiled: None,
             snapshots: None,
             checked: true,
@@ -179,6 +182,11 @@ impl<'a> Runner<'a> {
         Self { debugged: Some(debugged), ..self }
     }
 
+    /// The run is another one's branch: that run up to a moment, and this experiment from there on.
+    pub fn changed(self, changed: Option<&'a Changed<'a>>) -> Self {
+        Self { changed, ..self }
+    }
+
     /// The run becomes another at a moment: the branch's command runs from there on, and the run
     /// ends with it. [`stasis_run_events::Stage::Branching`] is reported as it begins.
     pub fn branched(self, branched: &'a Branched) -> Self {
@@ -192,12 +200,20 @@ impl<'a> Runner<'a> {
     /// [`Results`].
     pub fn run(self, observer: &mut dyn Observer) -> Result<Results> {
         let begun = Instant::now();
-        let (experiment, observer) = (self.experiment, SharedObserver::new(observer));
+        let observer = SharedObserver::new(observer);
+        let numbered = self.changed.map(|changed| self.numbered(changed)).transpose()?;
+        let experiment = numbered.as_ref().unwrap_or(self.experiment);
         let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
         // Before a guest is built for nothing.
         ResultsFolder::check(&folder, &input::paths(experiment, self.base))?;
         free_space::check_results(&folder, 0)?;
         let input = Input::pack(experiment, self.base)?;
+        if let Some(changed) = self.changed {
+            ensure!(
+                Input::pack(changed.of, changed.base)? == input,
+                "a branch cannot change guest.files: what they hold is another thing than in the run"
+            );
+        }
         check_drives(experiment, self.base)?;
         let engine = match (self.checked, experiment.engine) {
             (false, Engine::Kvm) => {
@@ -238,6 +254,7 @@ impl<'a> Runner<'a> {
             terminal: self.terminal,
             debugged: self.debugged,
             branched: self.branched,
+            changed: self.changed,
             profiled: self.profiled,
             snapshots: self.snapshots.as_ref(),
             trace: self.trace,
@@ -308,12 +325,23 @@ impl<'a> Runner<'a> {
                 *error = format!("{error}; {full}");
             }
         }
-        let extra = self.extra(&guest, provenance)?;
+        let mut extra = self.extra(&guest, provenance)?;
+        if let Some(changed) = self.changed {
+            extra.insert("branch".into(), changed.described(self.experiment, ended.changed_ns)?);
+        }
         let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         kept?;
         let status = stasis_report::exit_status(&outcome.ending);
         let status = u8::try_from(status).unwrap_or(1);
         Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
+    }
+
+    /// The experiment of a branch, with the faults of the run that it is one of before its own.
+    fn numbered(&self, changed: &Changed<'_>) -> Result<Experiment> {
+        changed.differences(self.experiment)?;
+        let mut experiment = self.experiment.clone();
+        experiment.number_faults_after(changed.of)?;
+        Ok(experiment)
     }
 
     fn guest(&self, observer: &SharedObserver<'_>) -> Result<Guest> {

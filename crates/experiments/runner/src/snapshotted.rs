@@ -4,7 +4,6 @@ use anyhow::{bail, Result};
 use stasis_block::clock::Nanos;
 use stasis_emulated_host::StartAt;
 use stasis_experiment::Engine;
-use stasis_media::MediumSpec;
 use stasis_report::Drive;
 use stasis_run_events::SnapshotJob;
 
@@ -22,6 +21,8 @@ pub struct Snapshotted {
     pub from: StartAt,
     /// Whether it begins there or not at all.
     pub must: bool,
+    /// Whether it is a branch of the run that has kept them.
+    pub branches: bool,
 }
 
 impl Snapshotted {
@@ -46,7 +47,7 @@ impl Snapshotted {
     /// The engine does not repeat a run, or a part of the run lies outside it.
     pub(crate) fn check(&self, engine: Engine, plan: &RunPlan, has_terminal: bool) -> Result<()> {
         // Without need of them, one that cannot use any begins at its beginning.
-        if !self.takes() && !self.must {
+        if !self.takes() && !self.must && !self.branches {
             return Ok(());
         }
         if engine != Engine::Exact {
@@ -55,12 +56,12 @@ impl Snapshotted {
         if has_terminal {
             bail!("a run on a terminal has no snapshots: nobody types the same again");
         }
-        let outside = |medium: &MediumSpec| !matches!(medium, MediumSpec::Ram { .. });
-        if let Some(drive) = plan.media().find(|drive| outside(&drive.spec.medium)) {
+        if let Some(drive) = plan.media().find(|drive| !drive.is_inside()) {
             bail!(
-                "snapshots need each medium in RAM, which is a part of them: take medium=ram:SIZE \
-                 for {}",
-                drive.name
+                "snapshots need each medium in RAM or a raw file, whose changes are a part of them: \
+                 take medium=ram:SIZE or file:PATH for {}, which is on {}",
+                drive.name,
+                drive.spec.medium.label()
             );
         }
         Ok(())

@@ -13,15 +13,15 @@ use stasis_channel::Branch;
 use stasis_drive::faults::MAX_OLD_BYTES;
 use stasis_drive::power_cut::MAX_UNSETTLED;
 use stasis_drive::DriveFaultKind;
-use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive, Snapshots};
+use stasis_emulated_host::{Control, Host, Input, Job, Mode, PassedDrive, Snapshots, StartAt};
 use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
-use stasis_media::MediumSpec;
+use stasis_media::{MediumSpec, MAX_OVERLAY};
 use stasis_network::SharedOutside;
 use stasis_run_events::{Ending, Moment, ProfileJob, SnapshotJob};
 
 use crate::debugged::Debugged;
-use crate::plan::{input, PlannedDrive, RunPlan};
+use crate::plan::{input, PlannedChange, PlannedDrive, RunPlan};
 use crate::prepare::RunSetup;
 use crate::program;
 use crate::relay::Relay;
@@ -68,6 +68,9 @@ pub struct LaterJob {
     pub profile: Option<ProfileJob>,
     /// The snapshots to take, if any are.
     pub snapshots: Option<SnapshotJob>,
+    /// The run that this one becomes, if it does.
+    #[serde(default)]
+    pub change: Option<Box<PlannedChange>>,
 }
 
 /// The media of a run as the software host gets them.
@@ -91,6 +94,9 @@ impl Passed {
                 // Each sector is a node of a map.
                 passed.ram += 2 * MAX_OLD_BYTES;
             }
+            if drive.overlay {
+                passed.ram += drive.capacity.min(MAX_OVERLAY);
+            }
             let place = match &drive.spec.medium {
                 MediumSpec::Ram { size } => {
                     passed.ram += size;
@@ -106,7 +112,7 @@ impl Passed {
                 MediumSpec::File { path, .. }
                 | MediumSpec::Ordered { path, .. }
                 | MediumSpec::Device { path, .. } => {
-                    vec![passed.place(path, false)]
+                    vec![passed.place(path, drive.overlay)]
                 }
             };
             passed.places.push(place);
@@ -157,8 +163,7 @@ fn once(plan: &RunPlan, has_terminal: bool) -> Option<String> {
     if has_terminal {
         return Some("what was typed on the terminal cannot be repeated".into());
     }
-    let outside = |drive: &&PlannedDrive| !matches!(drive.spec.medium, MediumSpec::Ram { .. });
-    plan.media().find(outside).map(|drive| {
+    plan.media().find(|drive| !drive.is_inside()).map(|drive| {
         format!("the run has changed the medium of {}: use medium=ram:SIZE", drive.name)
     })
 }
@@ -194,7 +199,7 @@ pub fn run(
     let images: Vec<PathBuf> =
         plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
     let (moment, profile) = (plan.debug.take(), plan.profile.take());
-    let branch = plan.branch.take();
+    let (branch, change) = (plan.branch.take(), plan.change.take());
     let snapshots = plan.snapshots.take();
     let once = once(&plan, setup.terminal.is_some());
     let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
@@ -204,15 +209,24 @@ pub fn run(
         machine.spec.command.clear();
         machine.spec.variables.clear();
     }
+    // The record of a run may tell of the moment that one goes to.
+    let goes_to = moment.as_ref().or(change.as_ref().and_then(|change| change.moment.as_ref()));
+    let is_told = |moment: &&Moment| matches!(moment, Moment::Output(_) | Moment::Io { .. });
+    let until = goes_to.filter(is_told).cloned();
     let identity = serde_json::to_vec(&jobs).context("cannot write the commands")?;
     let wish = setup.snapshots.map(|wish| Snapshots {
         identity: [&identity, &Sha256::digest(&setup.input.bytes)[..]].concat(),
         records: snapshots.is_some(),
-        from: wish.from,
+        from: match &wish.from {
+            StartAt::Begin => until.map_or(StartAt::Begin, StartAt::Moment),
+            from => from.clone(),
+        },
         must: wish.must,
     });
+    // A kept machine reads no bytes that may change.
+    let keeps = plan.media().all(PlannedDrive::is_inside);
     let job = Job {
-        keeps: host.drives.is_empty(),
+        keeps,
         snapshots: wish,
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,
@@ -223,6 +237,7 @@ pub fn run(
             branch,
             profile,
             snapshots,
+            change,
         })
         .context("cannot write the commands")?,
     };

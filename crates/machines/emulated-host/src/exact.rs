@@ -118,7 +118,7 @@ impl Start<'_> {
     ) -> Result<Started, Error> {
         let make = |folder: &Path| Set::make(folder, &kept.folder);
         let set = Set::new(self.sets().get(self.set_key(wish)?, make)?);
-        let chain = set.find(wish.from)?;
+        let chain = set.find(&wish.from)?;
         if chain.is_none() && wish.must {
             return Err(Error::NoSnapshot);
         }
@@ -167,6 +167,10 @@ impl Start<'_> {
         for input in self.host.inputs.iter().filter(|input| !input.late) {
             key.part(input.name.as_bytes());
             key.file(&input.path)?;
+        }
+        // Those of machines that are kept are only read.
+        for drive in &self.host.drives {
+            key.file(&drive.path)?;
         }
         Ok(key)
     }

@@ -4,7 +4,7 @@ use crate::executable::check_static;
 use crate::Error;
 use stasis_channel::SharedKeyboard;
 use stasis_network::SharedOutside;
-use stasis_run_events::SharedDebugger;
+use stasis_run_events::{Moment, SharedDebugger};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub struct Job {
 }
 
 /// Where a job begins.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StartAt {
     /// At its beginning.
     #[default]
@@ -60,6 +60,9 @@ pub enum StartAt {
     Before(u64),
     /// At the last snapshot before this turn.
     Turn(u64),
+    /// At the last snapshot before a moment that the run has told of as it was recorded: a line of
+    /// output, or an I/O.
+    Moment(Moment),
     /// At the last snapshot.
     Last,
 }

@@ -202,6 +202,7 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
             }
             if exact {
                 add("-global", "virtio-mmio.force-legacy=off".into());
+                drives(host, &mut add);
             } else {
                 early(host, job, &mut add);
             }
@@ -229,6 +230,13 @@ fn late(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
 fn early(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
     item(crate::items::JOB_ITEM, &job.machine, add);
     host.inputs.iter().filter(|file| !file.late).for_each(|file| input(file, add));
+    drives(host, add);
+    let count = host.drives.len();
+    add("-fw_cfg", format!("name={},string={count}", crate::items::DRIVES_ITEM).into());
+}
+
+/// Adds the files and devices of the drives.
+fn drives(host: &Host, add: &mut impl FnMut(&str, OsString)) {
     for (index, drive) in host.drives.iter().enumerate() {
         let read_only = if drive.read_only { "on" } else { "off" };
         // Without room QEMU would stop, and wait for a command to continue.
@@ -238,8 +246,6 @@ fn early(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
         );
         add("-drive", with_path(&options, &absolute(&drive.path)));
     }
-    let count = host.drives.len();
-    add("-fw_cfg", format!("name={},string={count}", crate::items::DRIVES_ITEM).into());
 }
 
 /// QEMU runs in another folder than the program.

@@ -149,6 +149,8 @@ impl EventSink for Repeats<'_> {
                 self.progress = now;
                 self.events.event(RunEvent::Progress(now))
             }
+            // A run that goes back becomes no other.
+            RunEvent::Changed(at) => self.events.event(RunEvent::Changed(at)),
             end @ (RunEvent::Outcome(_) | RunEvent::Failed(_)) => self.events.event(end),
         }
     }

@@ -59,6 +59,7 @@ fn main() {
         debug: None,
         profile: None,
         snapshots: None,
+        change: None,
         quantum: 20_000,
         threads: 1,
         virtual_limit: None,

@@ -46,8 +46,9 @@ pub use boot::BootError;
 pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
-    run, Config, Controller, DebugConfig, DebugSource, DriveConfig, Failure, FailureKind,
-    MachineConfig, NetworkConfig, PathFault, Pause, ProfileSource, Resumed, Rewind, SnapshotConfig,
+    run, Change, ChangeConfig, ChangeSource, Config, Controller, DebugConfig, DebugSource,
+    DriveChange, DriveConfig, Failure, FailureKind, MachineChange, MachineConfig, MachineFaults,
+    ModelChange, NetworkConfig, PathFault, Pause, ProfileSource, Resumed, Rewind, SnapshotConfig,
     SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig, Trigger, TriggerConfig,
 };
 

@@ -63,6 +63,18 @@ impl Faults {
         Self { coming, waiting, befallen: Vec::new() }
     }
 
+    /// Others befall it from now on. Of those that stay, what a trigger has brought about goes on.
+    pub(crate) fn change(&mut self, faults: Vec<NetworkFault>) {
+        let (waiting, mut coming): (Vec<_>, Vec<_>) =
+            faults.into_iter().partition(|fault: &NetworkFault| fault.triggered);
+        let stays = |fault: &NetworkFault| {
+            fault.triggered && waiting.iter().any(|other| other.number == fault.number)
+        };
+        self.coming.retain(stays);
+        self.coming.append(&mut coming);
+        self.waiting = waiting;
+    }
+
     /// The trigger of fault `number` has come at `since` after the commands' start (ns).
     pub(crate) fn trigger(&mut self, number: u16, since: Nanos) {
         let its = self.waiting.iter().find(|fault| fault.number == number).cloned();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use stasis_block::clock::{EventQueue, Nanos};
-use stasis_block::Random;
+use stasis_block::{splitmix, Random};
 use stasis_run_events::{FaultRecord, LinkOutcome, NetworkOutcome};
 
 use crate::faults::{Effect, Faults, NetworkFault};
@@ -80,10 +80,36 @@ struct Link {
     sum: u128,
 }
 
+/// The random numbers of a network.
+#[derive(Debug, Clone, Copy)]
+struct Draws {
+    seed: u64,
+    /// The first number of the network's links among those of all networks.
+    first: u64,
+}
+
+impl Draws {
+    /// Those of random early detection on a link, which draws other numbers than its conditions.
+    fn early(self, link: usize) -> Random {
+        Random::new(splitmix::nth(self.seed ^ EARLY, self.first + link as u64 + 1))
+    }
+
+    /// Those of random early detection before a port.
+    fn of_port(self, port: usize) -> Random {
+        Random::new(splitmix::nth(self.seed ^ EARLY, self.first + PORTS + port as u64 + 1))
+    }
+
+    /// Those of a link's conditions.
+    fn of_link(self, link: usize) -> Random {
+        Random::new(splitmix::nth(self.seed, self.first + link as u64 + 1))
+    }
+}
+
 /// A network.
 #[derive(Debug)]
 pub struct Network {
     name: String,
+    draws: Draws,
     ports: Vec<Port>,
     /// By sender, and for each by receiver.
     links: Vec<Link>,
@@ -102,17 +128,13 @@ impl Network {
     /// The network of `spec`; `index` is its number among the networks of the experiment.
     pub fn new(spec: &NetworkSpec, index: u8, seed: u64) -> Self {
         let machines = spec.ports();
-        // Random early detection draws other numbers than the links' conditions.
-        let early =
-            |number: u64| Random::new(stasis_block::splitmix::nth(seed ^ EARLY, number + 1));
-        let first = u64::from(index) << 32;
+        let draws = Draws { seed, first: u64::from(index) << 32 };
         let port = |number: usize| {
             let stage = |queue| Stage::new(spec.bandwidth, queue);
-            let random = early(first + PORTS + number as u64);
             // What waits to be sent waits in the machine.
             Port {
                 out: stage(u64::MAX),
-                into: stage(spec.queue_bytes()).with(spec.red.as_ref(), random),
+                into: stage(spec.queue_bytes()).with(spec.red.as_ref(), draws.of_port(number)),
                 coming: EventQueue::new(),
                 arriving: VecDeque::new(),
             }
@@ -124,13 +146,13 @@ impl Network {
             let conditions = spec.conditions(sender, receiver, None);
             let changes = spec.changes(sender, receiver).into_iter();
             let later = changes.map(|at| (at, spec.conditions(sender, receiver, Some(at))));
-            let number = (from * count + to) as u64 + first;
+            let number = from * count + to;
             Link {
                 conditions,
                 later: later.collect(),
-                stage: conditions.stage(early(number)),
-                early: early(number),
-                random: Random::new(stasis_block::splitmix::nth(seed, number + 1)),
+                stage: conditions.stage(draws.early(number)),
+                early: draws.early(number),
+                random: draws.of_link(number),
                 last: 0,
                 counts: Counts { from: sender.into(), to: receiver.into(), ..Counts::default() },
                 sum: 0,
@@ -142,6 +164,7 @@ impl Network {
         }
         Self {
             name: spec.name.clone().unwrap_or_default(),
+            draws,
             links: links.collect(),
             ports: (0..count).map(port).collect(),
             first_outside: spec.machines.len(),
@@ -156,6 +179,24 @@ impl Network {
     /// Gives the network its faults.
     pub fn set_faults(&mut self, faults: Vec<NetworkFault>) {
         self.faults = Faults::new(faults);
+    }
+
+    /// Other faults befall the network from now on.
+    pub fn change_faults(&mut self, faults: Vec<NetworkFault>) {
+        self.faults.change(faults);
+    }
+
+    /// The network draws by `seed` from now on.
+    pub fn reseed(&mut self, seed: u64) {
+        let draws = Draws { seed, first: self.draws.first };
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            port.into.reseed(draws.of_port(number));
+        }
+        for (number, link) in self.links.iter_mut().enumerate() {
+            (link.early, link.random) = (draws.early(number), draws.of_link(number));
+            link.stage.reseed(draws.early(number));
+        }
+        self.draws = draws;
     }
 
     /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.

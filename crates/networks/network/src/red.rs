@@ -82,6 +82,11 @@ pub(crate) enum Fate {
 }
 
 impl Red {
+    /// Draws by `random` from now on.
+    pub(crate) fn reseed(&mut self, random: Random) {
+        self.random = random;
+    }
+
     /// The state of a queue before a stage that sends a byte in `each`.
     pub(crate) fn new(spec: &RedSpec, each: TimePerByte, random: Random) -> Self {
         let min = spec.min.unwrap_or(0);

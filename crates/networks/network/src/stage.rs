@@ -54,6 +54,13 @@ impl Stage {
         Self { bandwidth, limit, free: 0, red: None }
     }
 
+    /// Random early detection draws by `random` from now on.
+    pub fn reseed(&mut self, random: Random) {
+        if let Some(red) = &mut self.red {
+            red.reseed(random);
+        }
+    }
+
     /// The stage with random early detection; without a bandwidth, nothing waits.
     pub fn with(mut self, red: Option<&RedSpec>, random: Random) -> Self {
         let both = red.zip(self.bandwidth);

@@ -54,6 +54,25 @@ fn advance(network: &mut Network, now: Nanos) -> Vec<Delivery> {
 }
 
 #[test]
+fn a_network_that_draws_by_another_seed_is_the_network_of_that_seed() {
+    let text = "delay = '50us'\njitter = '40us'\nloss = 0.3\nbandwidth = '10Mbit/s'\n\
+                queue = '64KiB'\nred = { min = '2KiB', max = '9KiB' }";
+    let arrivals = |network: &mut Network| {
+        let frames = (0..200u32).map(|number| (number % 3, 500 * u64::from(number)));
+        for (number, (from, at)) in frames.enumerate() {
+            let to = (from as usize + 1) % 3;
+            network.send(from as usize, &frame(from as usize, Some(to), 900, number as u32), at);
+        }
+        drain(network).iter().map(|one| (number(one), one.at)).collect::<Vec<_>>()
+    };
+    let mut changed = network(text, 1);
+    changed.reseed(2);
+    let (one, two) = (arrivals(&mut network(text, 1)), arrivals(&mut network(text, 2)));
+    assert_eq!(arrivals(&mut changed), two);
+    assert_ne!(one, two);
+}
+
+#[test]
 fn a_frame_takes_its_delay_and_its_time_on_the_wire_once() {
     let mut plain = network("delay = '50us'", 1);
     assert_eq!(plain.send(0, &frame(0, Some(1), 1_514, 7), 1_000), (1_000, 1_000));

@@ -36,6 +36,13 @@ impl Stopped {
                 (RunAgain { arguments: words.clone(), stdin: None, origin }, kept)
             }
         };
+        if let (true, Some(results)) = (run.arguments.snapshots.has_branches(), results) {
+            bail!(
+                "the run of {} is a branch: what was before its moment is in the run that it is one \
+                 of, whose words are the same without --from and --branch",
+                results.display()
+            );
+        }
         let folder = match (&words.results, named) {
             (Some(_), _) | (None, true) => None,
             (None, false) => Some(tempfile::tempdir().context("cannot make a temporary folder")?),

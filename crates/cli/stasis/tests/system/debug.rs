@@ -72,7 +72,9 @@ continue
     let script = bench.path("left.gdb");
     std::fs::write(
         &script,
-        "monitor drives\nmonitor events\nmonitor queues\nmonitor commands\ndisconnect\n",
+        "monitor drives\nmonitor events\nmonitor queues\nmonitor commands\nmonitor ftl d 0\n\
+         monitor cache d\nmonitor power-cut d\nmonitor ftl d\nmonitor cache e\n\
+         monitor ftl d 999999999\ndisconnect\n",
     )
     .unwrap();
     let mut again = bench.command(&["debug", "--gdb", "alone", "--at-io=d:50", "--results=left"]);
@@ -82,6 +84,16 @@ continue
     run.expect(0).says(&["gdb has gone"]);
     assert!(said.contains("d: next event"), "{said}");
     assert!(said.contains("d: queue 1: ") && said.contains("completions to 1: head"), "{said}");
+    for told in [
+        "unit 0, ",
+        "write buffer",
+        "no later flush has covered",
+        "a word is missing, or is too much: monitor ftl DRIVE LBA",
+        "there is no such drive: monitor cache DRIVE; there is d",
+        "the drive's first namespace has ",
+    ] {
+        assert!(said.contains(told), "{told}: {said}");
+    }
     let same = bench.bytes("alone/ios.csv") == bench.bytes("left/ios.csv");
     assert!(same, "a debugger that has gone left another run");
 

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod branch;
+mod branches;
 mod clock;
 mod clusters;
 mod commands;

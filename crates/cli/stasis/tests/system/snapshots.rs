@@ -68,11 +68,12 @@ fn a_run_from_a_snapshot_is_the_run() {
     let begun = look(&[&words("begun", &file, &["--at=110ms", "--memory=1008MiB"])[2..]].concat());
     assert_eq!(from.len(), begun.len(), "{from:?} {begun:?}");
 
+    bench.finish(bench.command(&["image", "create", "d.qcow2", "1MiB"])).expect(0);
     for (words, why) in [
         (&["--engine=exact", "--from=1ms"][..], "there is no snapshot of this run before that"),
         (&["--snapshots=0s"], "--snapshots: 0s is no interval"),
         (&["--snapshots=1ms", "--engine=softkvm"], "snapshots need the engine exact"),
-        (&["--snapshots=1ms", "--drive=model=null,medium=file:d.img,size=1MiB"], "medium=ram:SIZE"),
+        (&["--snapshots=1ms", "--drive=model=null,medium=qcow2:d.qcow2"], "medium=ram:SIZE"),
     ] {
         let words = [&["run", "--results=refused"][..], words, &["--", "true"]].concat();
         let refused = bench.finish(bench.command(&words));
@@ -82,6 +83,52 @@ fn a_run_from_a_snapshot_is_the_run() {
     assert!(early.stderr.contains("there is no snapshot of this run before that"), "{early:?}");
     let refused = bench.finish(bench.command(&["debug", "--snapshots=1ms", "--", "true"]));
     assert!(refused.stderr.contains("are for `stasis run`"), "{refused:?}");
+}
+
+/// Writes of a run to a medium on a file are in its snapshots, and not in the file.
+#[test]
+#[ignore = "runs a guest five times: make slow-test"]
+fn a_medium_on_a_file_is_read_and_stays_as_it_is() {
+    let bench = Bench::new();
+    let bytes: Vec<u8> = (0..16u32 << 20).map(|at| (at >> 12) as u8).collect();
+    std::fs::write(bench.path("base.img"), &bytes).unwrap();
+    std::fs::copy(bench.path("base.img"), bench.path("d.img")).unwrap();
+    let script = "md5sum /dev/nvme0n1; mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt; \
+                  dd if=/dev/urandom of=/mnt/f bs=64k count=40 2>/dev/null; sync; \
+                  umount /mnt; e2fsck -fn /dev/nvme0n1; md5sum /dev/nvme0n1";
+    let run = |results: &str, file: &str, more: &[&str]| {
+        let drive = format!("--drive=name=d,model=fixed:50us,medium=file:{file}");
+        let words = ["run", "--quiet", "--ios=csv", "--engine=exact", "--results", results, &drive];
+        let words = [&words[..], more, &["--", "sh", "-c", script]].concat();
+        bench.finish(bench.command(&words)).expect(0).stdout.clone()
+    };
+    let alone = run("alone", "d.img", &[]);
+    assert!(std::fs::read(bench.path("d.img")).unwrap() != bytes, "a plain run writes to its file");
+    let kept = run("kept", "base.img", &["--snapshots=20ms"]);
+    assert_eq!(kept, alone);
+    for results in ["kept", "from"] {
+        if results == "from" {
+            assert_eq!(run("from", "base.img", &["--from=last"]), alone);
+        }
+        same_ios(&bench, "alone", results);
+        assert!(
+            std::fs::read(bench.path("base.img")).unwrap() == bytes,
+            "{results}: the file is another"
+        );
+    }
+    // A file that has changed makes another run, which has no snapshots.
+    std::fs::write(bench.path("base.img"), &bytes).unwrap();
+    let drive = "--drive=name=d,model=fixed:50us,medium=file:base.img";
+    let words = ["run", "--quiet", "--engine=exact", "--results=other", "--from=last", drive];
+    let other = bench.finish(bench.command(&[&words[..], &["--", "sh", "-c", script]].concat()));
+    assert!(other.stderr.contains("there is no snapshot of this run"), "{other:?}");
+}
+
+/// Two runs have had the same I/Os.
+#[track_caller]
+fn same_ios(bench: &Bench, one: &str, other: &str) {
+    let of = |results: &str| bench.bytes(&format!("{results}/ios.csv"));
+    assert!(of(one) == of(other), "ios.csv differs: {one}, {other}");
 }
 
 /// Two machines on a network with flash drives that collect garbage, and a run from each of fifty

@@ -8,7 +8,7 @@ use stasis_run_events::FaultRecord;
 
 use super::old_versions::{OldVersions, StaleSectors};
 use super::room::Room;
-use super::{changes, DriveFault, DriveFaultKind};
+use super::{changes, DriveFault, DriveFaultKind, FaultChange};
 use crate::join::flip;
 use crate::{Control, Decorator, Done, Layer, Sampling};
 
@@ -20,6 +20,7 @@ pub struct Faults {
     lower: Box<dyn Layer>,
     control: Reports,
     faults: Vec<Fault>,
+    seed: u64,
     /// Commands so far, those before the guests' commands' start too.
     submitted: u64,
     /// Commands in flight since the start, with their faults.
@@ -77,6 +78,16 @@ impl Reports {
 }
 
 impl Fault {
+    fn new(spec: DriveFault, seed: u64) -> Self {
+        let random = Self::draws(&spec, seed);
+        Self { spec, since: None, random, happened: 0, rotted: false, room: None }
+    }
+
+    /// The numbers that the fault of `spec` draws: no fault moves what another draws.
+    fn draws(spec: &DriveFault, seed: u64) -> Random {
+        Random::new(splitmix::nth(seed, u64::from(spec.number) + 1))
+    }
+
     /// Whether the fault is there at `now` (ns).
     fn holds(&self, now: Nanos) -> bool {
         let at = self.since.and_then(|since| now.checked_sub(since));
@@ -99,28 +110,50 @@ impl Fault {
 impl Faults {
     /// Brings `faults` about on `lower`, at random by `seed`.
     pub fn new(lower: Box<dyn Layer>, faults: Vec<DriveFault>, seed: u64) -> Self {
-        let fault = |spec: DriveFault| Fault {
-            // No fault moves what another draws.
-            random: Random::new(splitmix::nth(seed, u64::from(spec.number) + 1)),
-            spec,
-            since: None,
-            happened: 0,
-            rotted: false,
-            room: None,
-        };
         let has = |kind| faults.iter().any(|fault| fault.kind == kind);
         Self {
             room: has(DriveFaultKind::Full).then(Room::default),
             old: has(DriveFaultKind::StaleRead).then(OldVersions::default),
             lower,
             control: Reports::default(),
-            faults: faults.into_iter().map(fault).collect(),
+            faults: faults.into_iter().map(|spec| Fault::new(spec, seed)).collect(),
+            seed,
             submitted: 0,
             marks: HashMap::new(),
             held: BTreeMap::new(),
             passed: 0,
             rotten: BTreeMap::new(),
             from_lower: Vec::new(),
+        }
+    }
+
+    /// A layer without faults on a working drive that was given `submitted` commands, whose guests'
+    /// commands began at `begun` (ns). It brings about those of [`Control::set_faults`].
+    pub fn joining(lower: Box<dyn Layer>, submitted: u64, begun: Nanos) -> Self {
+        let mut faults = Self::new(lower, Vec::new(), 0);
+        faults.submitted = submitted;
+        faults.control.begun = Some(begun);
+        faults
+    }
+
+    /// Has these faults from now on. One that stays goes on as it is, but for what it draws.
+    fn change(&mut self, FaultChange { faults, seed, begun }: FaultChange) {
+        let mut old = std::mem::take(&mut self.faults);
+        let is_other = seed != self.seed;
+        self.seed = seed;
+        let begun = self.control.begun.unwrap_or(begun);
+        for spec in faults {
+            let same = old.iter().position(|fault| fault.spec == spec);
+            let mut fault = match same {
+                Some(place) => old.swap_remove(place),
+                None => {
+                    Fault { since: (!spec.triggered).then_some(begun), ..Fault::new(spec, seed) }
+                }
+            };
+            if is_other {
+                fault.random = Fault::draws(&fault.spec, seed);
+            }
+            self.faults.push(fault);
         }
     }
 
@@ -499,6 +532,11 @@ impl Control for Faults {
             fault.since.get_or_insert(begun);
         }
         self.lower.control().start(now);
+    }
+
+    fn set_faults(&mut self, change: FaultChange) -> Result<(), FaultChange> {
+        self.change(change);
+        Ok(())
     }
 
     fn begin_fault(&mut self, number: u16, now: Nanos) {

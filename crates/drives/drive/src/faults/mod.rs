@@ -169,6 +169,17 @@ fn changes(operation: Operation) -> bool {
     )
 }
 
+/// Faults of a drive from a moment on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultChange {
+    /// All of them: those that the drive had as well, and that are to stay, are the same here.
+    pub faults: Vec<DriveFault>,
+    /// Seed of their random numbers.
+    pub seed: u64,
+    /// When the guests' commands began (ns).
+    pub begun: Nanos,
+}
+
 /// A fault of a drive, resolved. Times count from the start of the guests' commands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DriveFault {

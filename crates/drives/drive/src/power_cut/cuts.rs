@@ -6,7 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{BlockLayout, Command, Operation, Request, Status, Tag, SECTOR};
 
 use super::{Sampling, Survival, VolatileCache};
-use crate::{Control, Decorator, Done, Layer};
+use crate::{Control, Decorator, Done, Layer, Look};
 
 /// Limit on the bytes of changes that a power cut can still take from a [`PowerCuts`]. A drive that
 /// is given more writes its oldest changes meanwhile, as any may.
@@ -185,6 +185,13 @@ impl Decorator for PowerCuts {
 impl Control for PowerCuts {
     fn lower(&mut self) -> Option<&mut dyn Control> {
         Some(self.lower.control())
+    }
+
+    fn look(&mut self, now: Nanos, at: Look) -> Option<String> {
+        match at {
+            Look::PowerCut if self.left > 0 => Some(self.cache.told()),
+            at => self.lower.control().look(now, at),
+        }
     }
 
     fn cut_power(&mut self, now: Nanos, sampling: Sampling) {

@@ -118,6 +118,27 @@ impl VolatileCache {
         self.units = AtomicUnits::new(power_loss, layout);
     }
 
+    /// The loss that a power cut can cause, in words for a person who looks.
+    pub(super) fn told(&self) -> String {
+        /// Limit on the changes that are named.
+        const NAMED: usize = 64;
+        let at_risk = || self.changes.iter().filter(|change| !change.durable);
+        let mut text = String::new();
+        for change in at_risk().take(NAMED) {
+            let (offset, length) = (change.first * SECTOR, change.sectors * SECTOR);
+            let what = if change.writes { "write" } else { "discard" };
+            let end = match change.end {
+                End::InFlight => "in flight",
+                End::Acknowledged => "acknowledged",
+                End::Failed => "failed",
+            };
+            text += &format!("\n  {what} {} of {length} bytes at {offset}, {end}", change.place);
+        }
+        let acknowledged = at_risk().filter(|change| change.end == End::Acknowledged).count();
+        let (all, more) = (at_risk().count(), at_risk().nth(NAMED).map_or("", |_| "\n  and more"));
+        format!("{acknowledged} acknowledged changes, of {all} that are not durable{text}{more}")
+    }
+
     /// Whether a command changes what the drive holds.
     pub(super) fn changes_disk(&self, command: &Command) -> bool {
         match command.operation {

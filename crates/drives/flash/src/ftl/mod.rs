@@ -140,6 +140,24 @@ pub trait Ftl: Debug + Send {
         Err(KeptError::Form)
     }
 
+    /// Draws by `seed` from now on. A layer that draws nothing while it works has nothing to do.
+    fn reseed(&mut self, _seed: u64) {}
+
+    /// Collects by the policy of `gc` from now on; whether it can.
+    fn set_policy(&mut self, _gc: &crate::spec::GcSpec) -> bool {
+        false
+    }
+
+    /// Where the byte at `offset` lies, in words ([`stasis_block::Model::entry`]).
+    fn entry(&self, _offset: u64, _context: &Context) -> Option<String> {
+        None
+    }
+
+    /// The contents of the write buffer, in words ([`stasis_block::Model::waiting`]).
+    fn waiting(&self) -> Option<String> {
+        None
+    }
+
     /// The health of the SMART log.
     fn health(&self, context: &Context) -> Health;
 

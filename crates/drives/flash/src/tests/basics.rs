@@ -35,6 +35,44 @@ pub fn small() -> Spec {
 }
 
 #[test]
+fn a_drive_adapts_while_it_works_and_says_where_blocks_lie() {
+    use stasis_block::Model;
+    let mut ssd = shadowed(&small(), 16 * MIB, 1);
+    assert_eq!(ssd.entry(4096).unwrap(), "unit 1, 4096 bytes from 4096: in no page");
+    assert_eq!(alone(&mut ssd, 0, &on(Operation::Write, 0, 1)).1, 1_000 + 10_240 + 500_000);
+    let told = ssd.entry(100).unwrap();
+    assert!(told.starts_with("unit 0, 4096 bytes from 0: plane 0, block "), "{told}");
+    assert!(told.contains("the block is open, 1 of its 16 units are valid"), "{told}");
+    assert_eq!(ssd.waiting(0).unwrap(), "the write buffer is empty");
+    assert_eq!(alone(&mut ssd, MIB, &on(Operation::Read, 0, 1)).1, 1_000 + 50_000 + 10_240);
+    let slower = Spec {
+        controller: 7_000,
+        timing: TimingSpec { read: Some(ByLetter::All(Duration(90_000))), ..small().timing },
+        ..small()
+    };
+    assert!(ssd.adapt(&serde_json::to_string(&slower).unwrap()));
+    assert_eq!(alone(&mut ssd, 2 * MIB, &on(Operation::Read, 0, 1)).1, 7_000 + 90_000 + 10_240);
+    assert_eq!(ssd.entry(100).unwrap(), told, "what it holds stays where it is");
+    assert!(!ssd.adapt("{") && !ssd.adapt(r#"{"cells": "none"}"#));
+}
+
+#[test]
+fn what_a_buffer_holds_is_told() {
+    use stasis_block::Model;
+    let mut ssd = shadowed(&Spec { buffer: 1 << 20, ..small() }, 16 * MIB, 1);
+    ssd.submit(0, 1, &on(Operation::Write, 3, 1));
+    let mut done = Vec::new();
+    while done.is_empty() {
+        let at = ssd.next_event().unwrap();
+        ssd.advance(at, &mut done);
+    }
+    let told = ssd.waiting(0).unwrap();
+    assert!(told.starts_with("1 units of 4096 bytes, the oldest first: at 12288"), "{told}");
+    assert!(ssd.entry(12288).unwrap().contains("a newer version waits in the write buffer"));
+    drain(&mut ssd);
+}
+
+#[test]
 fn commands_take_the_time_of_their_parts() {
     let mut ssd = shadowed(&small(), 16 * MIB, 1);
     // Nothing was ever written: there is nothing to read.

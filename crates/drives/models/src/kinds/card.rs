@@ -156,6 +156,10 @@ impl Card {
 }
 
 impl Latency for Card {
+    fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
+    }
+
     fn latency(&mut self, _now: Nanos, command: &Command) -> Nanos {
         let Command { offset, length, .. } = *command;
         match command.operation {

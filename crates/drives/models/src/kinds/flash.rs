@@ -12,6 +12,7 @@ use crate::spec::{BuildContext, BuildError, ResolveError};
 /// A flash SSD is checked where its size is known.
 impl Parameters for Spec {
     const NAME: &'static str = "flash";
+    const ADAPTS: Option<&'static [&'static str]> = Some(&stasis_flash::ADAPTS);
 
     fn needs_capacity(&self) -> bool {
         true

@@ -41,6 +41,11 @@ impl ModelKind {
         self.0.needs_capacity()
     }
 
+    /// [`Parameters::ADAPTS`].
+    pub(crate) fn adapts(&self) -> Option<&'static [&'static str]> {
+        self.0.adapts()
+    }
+
     /// [`Parameters::seeks`].
     pub fn seeks(&self) -> bool {
         self.0.seeks()
@@ -81,6 +86,7 @@ impl ModelKind {
 /// [`Parameters`] whose type is not known any more.
 trait AnyModel: AnyParameters {
     fn name(&self) -> &'static str;
+    fn adapts(&self) -> Option<&'static [&'static str]>;
     fn capacity(&self) -> Option<u64>;
     fn needs_capacity(&self) -> bool;
     fn seeks(&self) -> bool;
@@ -93,6 +99,10 @@ trait AnyModel: AnyParameters {
 impl<P: Parameters> AnyModel for P {
     fn name(&self) -> &'static str {
         P::NAME
+    }
+
+    fn adapts(&self) -> Option<&'static [&'static str]> {
+        P::ADAPTS
     }
 
     fn capacity(&self) -> Option<u64> {

@@ -55,6 +55,11 @@ pub trait Parameters:
     /// The word of the key `kind`.
     const NAME: &'static str;
 
+    /// Keys that can change while a drive works (`gc.policy`; `timing` for all below it), of a kind
+    /// that knows where its drive's contents lie: no other model can take its place then, nor it
+    /// that of another. None of a kind that any model can replace.
+    const ADAPTS: Option<&'static [&'static str]> = None;
+
     /// An example of the word `NAME:VALUE` that stands for a table of this kind; `None` if no
     /// word does.
     const WORD: Option<&'static str> = None;

@@ -23,6 +23,7 @@
 //! image of the drive. The keys of each kind are those of its [`Parameters`](crate::Parameters).
 
 mod cache;
+mod change;
 mod context;
 mod error;
 mod table;
@@ -34,6 +35,7 @@ use stasis_config::{listed, nearest};
 
 pub use self::cache::CacheSpec;
 pub(crate) use self::cache::{check_protection, is_false};
+pub use self::change::ModelChange;
 pub use self::context::BuildContext;
 pub(crate) use self::error::range;
 pub use self::error::{BuildError, Problem, ResolveError, SpecError};

@@ -131,7 +131,7 @@ impl ModelSpec {
 }
 
 /// Hands out each value of a table by its path, `gc.policy`.
-fn flatten(path: &str, value: &Value, out: &mut impl FnMut(String, Value)) {
+pub(super) fn flatten(path: &str, value: &Value, out: &mut impl FnMut(String, Value)) {
     let Value::Object(table) = value else { return out(path.to_owned(), value.clone()) };
     for (key, value) in table {
         let dot = if path.is_empty() { "" } else { "." };

@@ -20,7 +20,7 @@ use stasis_network::{NetworkFault, NetworkSpec, OutsideSpec};
 
 use crate::names::missing;
 use crate::triggers::{FaultTrigger, Trigger};
-use crate::{DriveSpec, Experiment, Interface, MachineSpec};
+use crate::{DriveSpec, Experiment, ExperimentError, Interface, MachineSpec};
 
 pub use kinds::MachineFailureKind;
 use kinds::{FaultKind, GuestFaultKind, PAUSE};
@@ -31,15 +31,44 @@ pub use spec::ScheduledFault;
 use spec::MAX_FAULTS;
 
 impl Experiment {
+    /// The faults that come, each with its number.
+    pub fn numbered(&self) -> impl Iterator<Item = (u16, &ScheduledFault)> {
+        (0u16..).zip(&self.faults).filter(|(_, fault)| !fault.left_out)
+    }
+
+    /// Numbers the faults as those of `base` go on, of whose run this is a branch: its faults keep their
+    /// numbers, whether they are faults of this as well or left out, and the others follow.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn number_faults_after(&mut self, base: &Self) -> Result<(), ExperimentError> {
+        let mut own = std::mem::take(&mut self.faults);
+        let mut all = base.faults.clone();
+        for fault in &mut all {
+            match own.iter().position(|other| other == fault) {
+                Some(place) => drop(own.remove(place)),
+                None => fault.left_out = true,
+            }
+        }
+        all.append(&mut own);
+        self.faults = all;
+        if self.faults.len() > MAX_FAULTS {
+            let count = self.faults.len();
+            return Err(ExperimentError::Value(format!(
+                "{count} faults with those of the run, but there can be {MAX_FAULTS} at most"
+            )));
+        }
+        Ok(())
+    }
+
     /// The faults of the drive named `name`.
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
     pub fn faults_of(&self, name: &str) -> Result<Vec<DriveFault>, String> {
         let mut faults = Vec::new();
-        for (number, fault) in self.faults.iter().enumerate() {
+        for (number, fault) in self.numbered() {
             if fault.drive.as_deref() == Some(name) && fault.is_of_drive() {
-                let number = u16::try_from(number).unwrap_or(u16::MAX);
                 faults.push(fault.of_drive(number)?);
             }
         }
@@ -138,8 +167,7 @@ impl Experiment {
     /// # Errors
     /// Returns the invalid value and its allowed values.
     pub fn triggers(&self) -> Result<Vec<FaultTrigger>, String> {
-        let numbered = (0u16..).zip(&self.faults);
-        numbered.filter_map(|(number, fault)| fault.trigger(number).transpose()).collect()
+        self.numbered().filter_map(|(number, fault)| fault.trigger(number).transpose()).collect()
     }
 
     fn check_trigger(&self, fault: &ScheduledFault) -> Result<(), String> {
@@ -273,7 +301,7 @@ impl Experiment {
 
     /// Whether any of the faults waits for a guest that asks.
     pub fn is_asked_for_faults(&self) -> bool {
-        self.faults.iter().any(|fault| fault.when.is_some())
+        self.numbered().any(|(_, fault)| fault.when.is_some())
     }
 }
 
@@ -284,11 +312,11 @@ impl Experiment {
     /// Returns the invalid value and its allowed values.
     pub fn pauses_of(&self, machine: &MachineSpec) -> Result<Vec<MachinePause>, String> {
         let mut pauses: Vec<MachinePause> = Vec::new();
-        for (number, fault) in self.faults.iter().enumerate() {
+        for (number, fault) in self.numbered() {
             if fault.kind != PAUSE || fault.machine != machine.name {
                 continue;
             }
-            let pause = fault.pause(u16::try_from(number).unwrap_or(u16::MAX));
+            let pause = fault.pause(number);
             let meets = |other: &&MachinePause| {
                 !pause.triggered
                     && !other.triggered
@@ -309,11 +337,10 @@ impl Experiment {
     /// Returns the invalid value and its allowed values.
     pub fn failures_of(&self, machine: &MachineSpec) -> Result<Vec<MachineFailure>, String> {
         let mut failures = Vec::new();
-        for (number, fault) in self.faults.iter().enumerate() {
+        for (number, fault) in self.numbered() {
             if let (true, FaultKind::Failure(kind)) =
                 (fault.machine == machine.name && fault.is_of_machine(), fault.known()?)
             {
-                let number = u16::try_from(number).unwrap_or(u16::MAX);
                 failures.push(fault.failure(kind, number, self.seed));
             }
         }
@@ -408,12 +435,11 @@ impl Experiment {
         machine: &MachineSpec,
     ) -> Result<Vec<ScheduledGuestFault>, String> {
         let mut faults = Vec::new();
-        for (number, fault) in self.faults.iter().enumerate() {
+        for (number, fault) in self.numbered() {
             if fault.machine != machine.name || !fault.is_of_machine() {
                 continue;
             }
             if let FaultKind::Guest(kind) = fault.known()? {
-                let number = u16::try_from(number).unwrap_or(u16::MAX);
                 let begins = self.begins(fault, machine)?;
                 faults.push(fault.scheduled(fault.in_guest(kind)?, begins, number, self.seed));
             }
@@ -427,7 +453,7 @@ impl Experiment {
     /// Returns the invalid value and its allowed values.
     pub fn network_faults_of(&self, network: &NetworkSpec) -> Result<Vec<NetworkFault>, String> {
         let mut faults = Vec::new();
-        for (number, fault) in (0u16..).zip(&self.faults) {
+        for (number, fault) in self.numbered() {
             if let FaultKind::Network(kind) = fault.known()? {
                 faults.extend(fault.on_network(kind, network, number, self.seed)?);
             }

@@ -104,6 +104,10 @@ pub struct ScheduledFault {
     pub network: Option<String>,
     /// Whether frames from `machines` are befallen only, and not those to them.
     pub one_way: bool,
+    /// Whether it does not come, and only keeps the numbers of the others what they were.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub left_out: bool,
 }
 
 impl ScheduledFault {

@@ -75,6 +75,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         terminal: None,
         debugged: None,
         branched: None,
+        changed: None,
         profiled: None,
         snapshots: None,
         trace: None,

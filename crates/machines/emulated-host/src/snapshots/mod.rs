@@ -7,6 +7,7 @@
 
 mod pages;
 mod record;
+mod search;
 mod set;
 
 pub(crate) use pages::copy;

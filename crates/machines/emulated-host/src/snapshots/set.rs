@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::pages::read_all;
+use super::search::passed;
 use crate::kept::Kept;
 use crate::{Error, StartAt};
 use stasis_run_events::Instant;
@@ -77,20 +78,29 @@ impl Set {
     }
 
     fn about(&self, at: u64) -> Result<About, Error> {
-        let path = self.snapshot(at).join(ABOUT);
-        let read = fs::read(&path).map_err(Error::io("cannot read", &path))?;
-        let read = serde_json::from_slice(&read).map_err(std::io::Error::other);
-        read.map_err(Error::io("cannot read", &path))
+        about(&self.snapshot(at))
     }
 
     /// The snapshot at which a job begins that is to begin `from` there, if one is.
-    pub(crate) fn find(&self, from: StartAt) -> Result<Option<Chain>, Error> {
+    pub(crate) fn find(&self, from: &StartAt) -> Result<Option<Chain>, Error> {
+        let StartAt::Moment(moment) = from else { return self.last(from) };
+        let Some(mut chain) = self.last(&StartAt::Last)? else { return Ok(None) };
+        let passed = passed(moment, &self.told(Some(&chain)))?.unwrap_or(0);
+        let left = chain.folders.len().saturating_sub(passed);
+        chain.folders.drain(..left);
+        let Some(folder) = chain.folders.first() else { return Ok(None) };
+        chain.instant = about(folder)?.instant;
+        Ok(Some(chain))
+    }
+
+    /// The last snapshot that `from` allows.
+    fn last(&self, from: &StartAt) -> Result<Option<Chain>, Error> {
         let times = crate::kept::entries(self.folder()).filter_map(|path| {
             let name = path.file_name()?.to_str()?;
             name.parse::<u64>().ok()
         });
         let mut found: Option<Instant> = None;
-        for at in times.filter(|_| from != StartAt::Begin) {
+        for at in times.filter(|_| *from != StartAt::Begin) {
             let instant = self.about(at)?.instant;
             if allows(from, &instant) && found.is_none_or(|found| found.turn < instant.turn) {
                 found = Some(instant);
@@ -114,13 +124,21 @@ impl Set {
     }
 }
 
+/// The description of the snapshot in `folder`.
+fn about(folder: &Path) -> Result<About, Error> {
+    let path = folder.join(ABOUT);
+    let read = fs::read(&path).map_err(Error::io("cannot read", &path))?;
+    let read = serde_json::from_slice(&read).map_err(std::io::Error::other);
+    read.map_err(Error::io("cannot read", &path))
+}
+
 /// Whether a job that begins `from` there may begin at the snapshot of `instant`.
-fn allows(from: StartAt, instant: &Instant) -> bool {
+fn allows(from: &StartAt, instant: &Instant) -> bool {
     match from {
         StartAt::Begin => false,
-        StartAt::Before(time) => instant.ahead < time,
-        StartAt::Turn(turn) => instant.turn < turn,
-        StartAt::Last => true,
+        StartAt::Before(time) => instant.ahead < *time,
+        StartAt::Turn(turn) => instant.turn < *turn,
+        StartAt::Moment(_) | StartAt::Last => true,
     }
 }
 

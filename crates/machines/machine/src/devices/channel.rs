@@ -135,6 +135,11 @@ impl ChannelDevice {
         self.boot.get_or_insert(1);
     }
 
+    /// Later boots of the guest draw by `seed`.
+    pub fn reseed(&mut self, seed: u64) {
+        self.set_up.seed = seed;
+    }
+
     /// The guest begins anew.
     pub fn restart(&mut self) {
         self.host = Host::new();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Health, Refused, Request, Tag};
-use stasis_drive::{Control, Done, Layer, TenantHandle};
+use stasis_drive::{put_before, Control, Done, FaultChange, Faults, Layer, TenantHandle};
 use stasis_nvme::AnaState;
 use stasis_run_events::IoRecord;
 
@@ -89,9 +89,12 @@ pub trait DriveController {
     fn pop_interrupt(&mut self, path: usize) -> Option<u16>;
 }
 
+/// The first name of commands that the layer below has not had from a controller: these have few.
+const FIRST_NAME: Tag = 1 << 31;
+
 /// Names of the commands that a drive has, where its controller can be reset before they end: the
-/// next controller's names are other ones.
-#[derive(Default)]
+/// next controller's names are other ones. A command that was in flight before there were names has
+/// the controller's own.
 struct Names {
     /// Of each command in flight: the reset before it, and the controller's name for it.
     of: HashMap<Tag, (u32, Tag)>,
@@ -99,20 +102,29 @@ struct Names {
     resets: u32,
 }
 
+impl Default for Names {
+    fn default() -> Self {
+        Self { of: HashMap::new(), next: FIRST_NAME, resets: 0 }
+    }
+}
+
 impl Names {
     /// A name that no command in flight has.
     fn name(&mut self, tag: Tag) -> Tag {
         while self.of.contains_key(&self.next) {
-            self.next = self.next.wrapping_add(1);
+            self.next = self.next.wrapping_add(1).max(FIRST_NAME);
         }
         self.of.insert(self.next, (self.resets, tag));
         let name = self.next;
-        self.next = self.next.wrapping_add(1);
+        self.next = self.next.wrapping_add(1).max(FIRST_NAME);
         name
     }
 
     /// The controller's name of a command that has ended, unless it was reset since.
     fn take(&mut self, name: Tag) -> Option<Tag> {
+        if name < FIRST_NAME {
+            return (self.resets == 0).then_some(name);
+        }
         let (resets, tag) = self.of.remove(&name)?;
         (resets == self.resets).then_some(tag)
     }
@@ -174,6 +186,16 @@ impl DriveDevice {
         }
     }
 
+    /// Other faults befall the drive from now on.
+    pub fn set_faults(&mut self, change: FaultChange) {
+        if let Err(change) = self.drive.control().set_faults(change) {
+            let (submitted, begun) = (self.submitted, change.begun);
+            put_before(&mut self.drive, |lower| Box::new(Faults::joining(lower, submitted, begun)));
+            let taken = self.drive.control().set_faults(change);
+            debug_assert!(taken.is_ok(), "the layer is there now");
+        }
+    }
+
     /// The queues of its controller, for a person who looks: a line each.
     pub fn queues(&self) -> Vec<String> {
         self.controller.queues()
@@ -192,6 +214,11 @@ impl DriveDevice {
     /// The drive's name.
     pub fn name(&self) -> &str {
         &self.drive.properties().name
+    }
+
+    /// The drive's size in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.drive.properties().capacity
     }
 
     /// The management of the drive.

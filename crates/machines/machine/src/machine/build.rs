@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use stasis_block::timeline::Tracks;
-use stasis_block::{splitmix, Doorbells, Link, MAX_DRIVES};
+use stasis_block::{splitmix, Doorbells, Link, MAX_DRIVES, SECTOR};
 use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::PciDevice;
@@ -162,6 +162,9 @@ impl<'j> Run<'j> {
             debug: None,
             snapshot_source: config.snapshots,
             snapshots: None,
+            change_source: config.change,
+            changes: None,
+            has_changed: false,
             profile_source: config.profile,
             sampler: None,
             limits: Limits::default(),
@@ -350,6 +353,26 @@ impl Machine {
         acpi::write(&self.memory, self.processors.len() as u8).map_err(too_small)?;
         let entry = boot::load(&self.memory, &kernel)?;
         self.vcpus[0].start_at_kernel(entry)
+    }
+
+    /// The blocks of a drive as its guest sees them now: of its first namespace where the first lies
+    /// (byte), the distance to the next (bytes), and how many there are.
+    pub(super) fn blocks_of(&mut self, drive: usize) -> (u64, u64, u64) {
+        let device = &mut self.drives[drive];
+        let state = device.kept_state().and_then(|state| state.namespaces.into_iter().next());
+        let capacity = device.capacity();
+        match (state, &self.controllers[drive]) {
+            (Some(one), _) => {
+                let sector = u64::from(one.metadata.is_some()) * SECTOR;
+                let size = (u64::from(one.block_size) + sector).max(1);
+                (one.made.start, size, one.made.bytes() / size)
+            }
+            (None, Controller::Virtio(config)) => {
+                let size = u64::from(config.block_size).max(1);
+                (0, size, capacity / size)
+            }
+            (None, Controller::Nvme { .. }) => (0, SECTOR, capacity / SECTOR),
+        }
     }
 
     /// Brings all devices but the drives themselves into their state after power-on.

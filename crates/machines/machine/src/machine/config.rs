@@ -10,6 +10,7 @@ use stasis_drive::{Layer, SharedDrive, TenantHandle};
 use stasis_network::Outside;
 use stasis_run_events::ProfileJob;
 
+use super::changes::ChangeSource;
 use super::controller::Controller;
 use super::debug::DebugSource;
 use super::failures::Failure;
@@ -115,6 +116,8 @@ pub struct Config<'a> {
     pub profile: Option<ProfileSource>,
     /// The snapshots to take of the run, if any are.
     pub snapshots: Option<SnapshotSource>,
+    /// The changes by which the run becomes another, if it does.
+    pub change: Option<ChangeSource>,
     /// Whether events inside the run are recorded, and how.
     pub timeline: Option<TimelineConfig>,
     /// When the run is to end before its end.

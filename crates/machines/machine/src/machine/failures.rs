@@ -59,6 +59,27 @@ impl Failures {
         Self { coming: coming.into(), waiting, begun: None, present: None }
     }
 
+    /// Others come from `now` (ns) on; a machine that is off comes back as it was to. Of those that lie
+    /// before, returns the first whose fault is not one of `known`.
+    pub(super) fn change(
+        &mut self,
+        failures: Vec<Failure>,
+        known: &[u16],
+        now: Nanos,
+    ) -> Option<Failure> {
+        let since = self.begun.map_or(0, |begun| now.saturating_sub(begun));
+        let Self { coming, waiting, .. } = Self::new(failures);
+        let (late, coming): (Vec<_>, Vec<_>) =
+            coming.into_iter().partition(|failure| failure.at < since);
+        // Of those that stay, what triggers have brought about comes.
+        let stays = |failure: &Failure| waiting.iter().any(|other| other.number == failure.number);
+        let brought = self.coming.iter().filter(|failure| failure.triggered && stays(failure));
+        let mut all: Vec<_> = brought.copied().chain(coming).collect();
+        all.sort_by_key(|failure| failure.at);
+        (self.coming, self.waiting) = (all.into(), waiting);
+        late.into_iter().find(|failure| !known.contains(&failure.number))
+    }
+
     /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         let Some(begun) = self.begun else { return };
@@ -229,6 +250,21 @@ mod tests {
         assert_eq!(failures.fail(1_900).map(|(one, at)| (one.number, at)), Some((2, 1_900)));
         assert_eq!((failures.next_event(), failures.come_back(u64::MAX)), (None, false));
         assert!(failures.is_off(), "it never comes back");
+    }
+
+    #[test]
+    fn others_come_from_a_moment_on() {
+        use FailureKind::{PowerCut, Reset};
+        let early = failure(0, PowerCut, 100, Some(300));
+        let mut failures = Failures::new(vec![early, failure(1, Reset, 900, Some(1))]);
+        failures.begin(1_000);
+        assert!(failures.fail(1_100).is_some());
+        let others = vec![early, failure(2, PowerCut, 700, Some(5))];
+        assert_eq!(failures.change(others, &[0, 1], 1_200), None);
+        assert!(failures.is_off() && failures.come_back(1_400), "it comes back as it was to");
+        assert_eq!(failures.next_event(), Some(1_700));
+        let found = failures.change(vec![failure(3, Reset, 150, None)], &[0, 1], 1_500);
+        assert_eq!((found.map(|one| one.number), failures.next_event()), (Some(3), None));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod agent;
 mod attend;
 mod branch;
 mod build;
+mod changes;
 mod config;
 mod controller;
 mod debug;
@@ -51,6 +52,9 @@ use run::Run;
 use timeline::{Timeline, BATCH, BATCH_BYTES};
 use vm::Machine;
 
+pub use changes::{
+    Change, ChangeConfig, ChangeSource, DriveChange, MachineChange, MachineFaults, ModelChange,
+};
 pub use config::{
     Config, DriveConfig, MachineConfig, ProfileSource, Rewind, Speed, Stop, TimelineConfig,
 };
@@ -88,7 +92,8 @@ impl Run<'_> {
                 return Ok(ending);
             }
             self.pull_triggers();
-            if let Some(Resumed { debug, profile, .. }) = self.take_snapshot()? {
+            if let Some(Resumed { debug, profile, change, .. }) = self.take_snapshot()? {
+                self.change_source = Some(Box::new(|| change));
                 self.debug_source = Some(Box::new(|| debug));
                 self.debug_begins()?;
                 self.profile_source = Some(Box::new(|| profile));
@@ -100,6 +105,7 @@ impl Run<'_> {
             }
             self.advance();
             self.cross()?;
+            self.change_if_due()?;
             let deaf = |machine: &&Machine| machine.finished || machine.failures.is_off();
             for machine in self.machines.iter().filter(deaf) {
                 machine.discard_frames(&mut self.timeline);
@@ -127,7 +133,7 @@ impl Run<'_> {
                 Turn::Round => self.round()?,
                 Turn::Later => None,
                 Turn::Idle => {
-                    let Some(next) = self.next_event() else {
+                    let Some(next) = self.idle_to_changes(self.next_event()) else {
                         self.check_branch(true)?;
                         return Ok(Ending::Hung);
                     };
@@ -157,6 +163,9 @@ impl Run<'_> {
             }
             if let (snapshots::SNAPSHOT, Some(snapshots)) = (number, &mut self.snapshots) {
                 snapshots.come();
+            }
+            if let (changes::CHANGE, Some(changes)) = (number, &mut self.changes) {
+                changes.come();
             }
             for machine in &mut self.machines {
                 machine.failures.trigger(number, at);

@@ -4,7 +4,7 @@
 use std::io;
 
 use stasis_block::clock::Nanos;
-use stasis_network::{Frames, Network, Outside};
+use stasis_network::{Frames, Network, NetworkFault, Outside};
 use stasis_run_events::{FaultRecord, NetworkOutcome, PacketRecord};
 
 use crate::devices::{NetworkDevice, PortConfig};
@@ -90,6 +90,16 @@ impl Networks {
     /// How far machines may be ahead of each other (ns), if they have networks.
     pub(super) fn lookahead(&self) -> Option<u64> {
         self.networks.iter().map(|config| config.network.lookahead()).min()
+    }
+
+    /// The networks draw by `seed`, and have other faults, from now on, where these are given.
+    pub(super) fn change(&mut self, seed: Option<u64>, faults: Option<Vec<Vec<NetworkFault>>>) {
+        if let Some(seed) = seed {
+            self.networks.iter_mut().for_each(|config| config.network.reseed(seed));
+        }
+        for (config, faults) in self.networks.iter_mut().zip(faults.into_iter().flatten()) {
+            config.network.change_faults(faults);
+        }
     }
 
     /// The trigger of fault `number` has come at `now` (ns).

@@ -40,6 +40,34 @@ impl Orders {
         orders
     }
 
+    /// Others come from `now` (ns) on; those that have begun end as they were to. Of those that lie
+    /// before, returns the first whose fault is not one of `known`.
+    pub(super) fn change(
+        &mut self,
+        faults: Vec<ScheduledGuestFault>,
+        known: &[u16],
+        now: Nanos,
+    ) -> Option<(u16, Nanos)> {
+        let since = self.begun.map_or(0, |begun| now.saturating_sub(begun));
+        let ends = |(_, number, change): &&(Nanos, u16, Change)| {
+            let begins = self
+                .coming
+                .iter()
+                .any(|(_, other, change)| other == number && matches!(change, Change::Begin(_)));
+            *change == Change::End && !begins
+        };
+        let ends: Vec<_> = self.coming.iter().filter(ends).cloned().collect();
+        let late =
+            |fault: &ScheduledGuestFault| fault.begins == Begins::InTime && fault.begin < since;
+        let (late, faults): (Vec<_>, Vec<_>) = faults.into_iter().partition(late);
+        let Self { mut coming, waiting, .. } = Self::new(faults);
+        coming.extend(ends);
+        coming.make_contiguous().sort_by_key(|(at, ..)| *at);
+        (self.coming, self.waiting) = (coming, waiting);
+        let unknown = late.into_iter().find(|fault| !known.contains(&fault.number));
+        unknown.map(|fault| (fault.number, fault.begin))
+    }
+
     /// Adds a fault whose times count from `since`.
     fn add(&mut self, fault: ScheduledGuestFault, since: Nanos) {
         let ScheduledGuestFault { number, begin, end, fault, .. } = fault;
@@ -130,6 +158,20 @@ mod tests {
         assert!(orders.come(0) && !orders.come(0) && !orders.come(1));
         assert_eq!(numbers(&orders.take(1_310)), (vec![], vec![0], Some(190)));
         assert_eq!(numbers(&orders.take(9_000)), (vec![1], vec![], None));
+    }
+
+    #[test]
+    fn others_come_from_a_moment_on() {
+        let first = drift(0, 100, Some(300), Begins::InTime);
+        let mut orders = Orders::new(vec![first.clone(), drift(1, 500, Some(600), Begins::InTime)]);
+        orders.begin(1_000);
+        assert_eq!(numbers(&orders.take(1_150)).0, [0]);
+        let others = vec![first, drift(2, 400, None, Begins::InTime)];
+        assert_eq!(orders.change(others, &[0, 1], 1_200), None);
+        assert_eq!(numbers(&orders.take(1_300)), (vec![], vec![0], Some(100)), "what began ends");
+        assert_eq!(numbers(&orders.take(1_900)), (vec![2], vec![], None));
+        let early = orders.change(vec![drift(3, 50, None, Begins::InTime)], &[0, 1], 1_950);
+        assert_eq!(early, Some((3, 50)));
     }
 
     #[test]

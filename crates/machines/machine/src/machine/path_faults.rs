@@ -58,6 +58,30 @@ impl PathFaults {
         self.0.extend(kinds.into_iter().map(|(kind, pauses)| (path, kind, Pauses::new(pauses))));
     }
 
+    /// Others of a path come from `now` (ns) on, where the commands began at `begun`; see
+    /// [`Pauses::change`].
+    pub(super) fn change(
+        &mut self,
+        path: Path,
+        faults: &[(PathFault, Pause)],
+        known: &[u16],
+        (begun, now): (Nanos, Nanos),
+    ) -> Option<Pause> {
+        for (fault, _) in faults {
+            if !self.0.iter().any(|(of, kind, _)| *of == path && kind == fault) {
+                let mut pauses = Pauses::default();
+                pauses.begin(begun);
+                self.0.push((path, *fault, pauses));
+            }
+        }
+        let mut early = None;
+        for (_, kind, pauses) in self.0.iter_mut().filter(|(of, ..)| *of == path) {
+            let own = faults.iter().filter(|(fault, _)| fault == kind).map(|(_, pause)| *pause);
+            early = early.or(pauses.change(own.collect(), known, now));
+        }
+        early
+    }
+
     /// Whether a path can leave its bus.
     pub(super) fn can_leave(&self) -> bool {
         self.0.iter().any(|(_, fault, _)| *fault == PathFault::Gone)
@@ -120,6 +144,22 @@ impl PathFaults {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn others_come_from_a_moment_on() {
+        let pause = |number, begin| Pause { number, begin, end: Some(begin + 5), triggered: false };
+        let mut faults = PathFaults::default();
+        faults.add((0, 0), vec![(PathFault::Gone, pause(0, 10))]);
+        faults.begin(100);
+        let access = PathFault::Access(AnaState::NonOptimized);
+        let others = [(PathFault::Gone, pause(1, 30)), (access, pause(2, 40))];
+        assert_eq!(faults.change((0, 0), &others, &[0], (100, 105)), None);
+        assert!(faults.take_due(110).is_empty(), "the first one was left out");
+        assert_eq!(faults.take_due(130).len(), 1);
+        assert_eq!(faults.take_due(141).len(), 2);
+        let early = faults.change((0, 0), &[(access, pause(3, 1))], &[0], (100, 150));
+        assert_eq!(early.map(|pause| pause.number), Some(3));
+    }
 
     #[test]
     fn a_fault_of_all_paths_is_one_row() {

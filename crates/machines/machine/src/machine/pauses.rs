@@ -42,6 +42,27 @@ impl Pauses {
         Self { coming: coming.into(), waiting, begun: None, until: None }
     }
 
+    /// Others come from `now` (ns) on; a present one goes on. Of those that lie before, returns the
+    /// first whose fault is not one of `known`.
+    pub(super) fn change(
+        &mut self,
+        pauses: Vec<Pause>,
+        known: &[u16],
+        now: Nanos,
+    ) -> Option<Pause> {
+        let since = self.begun.map_or(0, |begun| now.saturating_sub(begun));
+        let Self { coming, waiting, .. } = Self::new(pauses);
+        let (late, coming): (Vec<_>, Vec<_>) =
+            coming.into_iter().partition(|pause| pause.begin < since);
+        // Of those that stay, what triggers have brought about comes.
+        let stays = |pause: &Pause| waiting.iter().any(|other| other.number == pause.number);
+        let brought = self.coming.iter().filter(|pause| pause.triggered && stays(pause));
+        let mut all: Vec<_> = brought.copied().chain(coming).collect();
+        all.sort_by_key(|pause| pause.begin);
+        (self.coming, self.waiting) = (all.into(), waiting);
+        late.into_iter().find(|pause| !known.contains(&pause.number))
+    }
+
     /// The trigger of fault `number` has come at `now` (ns): the pause does, if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         let Some(begun) = self.begun else { return };
@@ -117,6 +138,27 @@ mod tests {
         assert!(pauses.end(1_300) && !pauses.is_paused());
         assert_eq!(pauses.start(1_700).map(|record| (record.fault, record.at)), Some((1, 1_500)));
         assert_eq!((pauses.next_event(scale), pauses.end(u64::MAX - 1)), (None, false));
+    }
+
+    #[test]
+    fn others_come_from_a_moment_on() {
+        let pause = |number, begin, end| Pause { number, begin, end, triggered: false };
+        let asked = Pause { triggered: true, ..pause(9, 5, Some(8)) };
+        let mut pauses = Pauses::new(vec![pause(0, 100, Some(300)), pause(1, 500, None), asked]);
+        pauses.begin(1_000);
+        pauses.trigger(9, 1_190);
+        assert!(pauses.start(1_100).is_some());
+        // The present one goes on, what a trigger has brought about comes, one that was is no more.
+        let others = vec![pause(0, 100, Some(300)), pause(2, 400, Some(450)), asked];
+        assert_eq!(pauses.change(others, &[0, 1], 1_180), None);
+        assert!(pauses.is_paused() && !pauses.end(1_299) && pauses.end(1_300));
+        assert_eq!(pauses.start(1_300).map(|record| record.fault), Some(9));
+        assert!(pauses.end(1_300));
+        assert_eq!(pauses.start(1_400).map(|record| record.fault), Some(2));
+        assert!(pauses.end(1_450));
+        assert_eq!(pauses.next_event(Scale::new(1_000_000)), None, "one was left out");
+        let early = pauses.change(vec![pause(3, 100, Some(200))], &[0, 1], 1_500);
+        assert_eq!(early.map(|pause| pause.number), Some(3));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
 use super::branch::Branching;
+use super::changes::{ChangeSource, Changes};
 use super::config::{ProfileSource, Stop};
 use super::debug::{Debug, DebugSource};
 use super::limits::Limits;
@@ -56,6 +57,12 @@ pub(super) struct Run<'j> {
     pub(super) snapshot_source: Option<SnapshotSource>,
     /// The snapshots, while they are taken.
     pub(super) snapshots: Option<Box<Snapshots>>,
+    /// Tells when the commands begin how the run becomes another, if it does.
+    pub(super) change_source: Option<ChangeSource>,
+    /// The changes that are to come.
+    pub(super) changes: Option<Box<Changes>>,
+    /// Whether the run has become another.
+    pub(super) has_changed: bool,
     /// Tells when the commands begin what is sampled, if anything is to be.
     pub(super) profile_source: Option<ProfileSource>,
     /// The samples, while the commands run.

@@ -116,6 +116,31 @@ impl Triggers {
         Ok(())
     }
 
+    /// The faults of the experiment have these triggers from now on. One that stays goes on counting;
+    /// those of numbers from `others` on are none of the experiment's.
+    ///
+    /// # Errors
+    /// If an expression is none.
+    pub(super) fn change(
+        &mut self,
+        triggers: Vec<TriggerConfig>,
+        others: u16,
+    ) -> Result<(), Error> {
+        let before = std::mem::take(&mut self.waiting);
+        let (kept, mut before): (Vec<_>, Vec<_>) =
+            before.into_iter().partition(|one| one.config.number >= others);
+        self.waiting = kept;
+        for config in triggers {
+            match before.iter().position(|one| one.config == config) {
+                Some(place) => self.waiting.push(before.swap_remove(place)),
+                None => self.add(config)?,
+            }
+        }
+        let counts = |one: &Waiting| matches!(one.config.on, Trigger::Io { .. });
+        self.counts = self.waiting.iter().any(counts);
+        Ok(())
+    }
+
     /// The commands begin.
     pub(super) fn begin(&mut self) {
         self.begun = true;
@@ -284,6 +309,32 @@ mod tests {
             triggers.count(1, [99, 99].into_iter(), 1);
         }
         assert_eq!(pulled(&mut triggers), [12]);
+    }
+
+    #[test]
+    fn other_triggers_come_and_one_that_stays_goes_on_counting() {
+        let packet = |fault, number| TriggerConfig {
+            number: fault,
+            on: Trigger::Packet { network: 0, number },
+            times: 2,
+        };
+        let mut triggers = Triggers::new(vec![packet(0, 5), packet(1, 5)]).unwrap();
+        triggers.begin();
+        triggers
+            .add(TriggerConfig {
+                number: u16::MAX,
+                on: Trigger::Packet { network: 0, number: 7 },
+                times: 1,
+            })
+            .unwrap();
+        let pulled = |triggers: &mut Triggers, sent| {
+            triggers.packets([sent].into_iter(), 3);
+            triggers.take_pulled().into_iter().map(|(number, _)| number).collect::<Vec<_>>()
+        };
+        assert_eq!(pulled(&mut triggers, 6), [0, 1]);
+        triggers.change(vec![packet(1, 5), packet(2, 5)], 60_000).unwrap();
+        assert_eq!(pulled(&mut triggers, 6), [1, 2], "0 is left out, 1 has come once before");
+        assert_eq!(pulled(&mut triggers, 8), [u16::MAX, 2], "a debugger's own stays");
     }
 
     #[test]

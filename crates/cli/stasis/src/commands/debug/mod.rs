@@ -51,8 +51,9 @@ pub struct Arguments {
     /// Start gdb, here, at the moment
     #[arg(long)]
     gdb: bool,
-    /// The kernel's symbols for gdb: a vmlinux [default: the names that the guest's kernel lists]
-    #[arg(long, value_name = "FILE", requires = "gdb")]
+    /// The kernel's symbols for gdb: a vmlinux, or the folder of a kernel's build; its vmlinux-gdb.py,
+    /// where it lies beside, is loaded too [default: the names that the guest's kernel lists]
+    #[arg(long, value_name = "FILE|FOLDER", requires = "gdb")]
     symbols: Option<PathBuf>,
     #[command(flatten)]
     run: RunArguments,
@@ -70,9 +71,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
     if stopped.run.arguments.guest_times {
         bail!("--guest-times is for `stasis run`: gdb looks at moments");
     }
-    if let Some(symbols) = &arguments.symbols {
-        std::fs::metadata(symbols).with_context(|| format!("cannot read {}", symbols.display()))?;
-    }
+    let named = arguments.symbols.as_deref().map(vmlinux).transpose()?;
     let stop = match arguments.gdb {
         // Ctrl-C is gdb's: it stops the run.
         true => {
@@ -85,8 +84,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         false => stop_on_signals()?,
     };
     let listener = Listener::new(arguments.listen.as_deref())?;
-    let own = match arguments.moment.needs_symbols() || arguments.gdb && arguments.symbols.is_none()
-    {
+    let own = match arguments.moment.needs_symbols() || arguments.gdb && named.is_none() {
         true => {
             let (mut experiment, base) = super::run::joined(stopped.run.arguments.clone())?;
             stopped.complete(&mut experiment);
@@ -95,8 +93,9 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         false => None,
     };
     let at = arguments.moment.moment(own.as_ref())?;
-    let symbols = arguments.symbols.or(own.map(|symbols| symbols.file));
-    let gdb = arguments.gdb.then_some(Gdb { symbols, child: None });
+    let scripts = named.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let symbols = named.or(own.map(|symbols| symbols.file));
+    let gdb = arguments.gdb.then_some(Gdb { symbols, scripts, child: None });
     let wire = Arc::new(Mutex::new(Wire {
         listener,
         connection: None,
@@ -124,6 +123,14 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         child.wait().context("cannot wait for gdb")?;
     }
     status
+}
+
+/// The file with a kernel's symbols that a user names.
+fn vmlinux(named: &Path) -> Result<PathBuf> {
+    let file = if named.is_dir() { named.join("vmlinux") } else { named.to_owned() };
+    std::fs::metadata(&file)
+        .with_context(|| format!("--symbols: cannot read {}", file.display()))?;
+    std::path::absolute(&file).with_context(|| format!("--symbols: {}", file.display()))
 }
 
 /// Where gdb connects.
@@ -218,6 +225,9 @@ impl<T: Read + Write + AsFd + Send> Stream for T {}
 /// gdb, started here.
 struct Gdb {
     symbols: Option<PathBuf>,
+    /// The folder that a user has named, from which gdb loads the kernel's own commands, if they lie
+    /// there.
+    scripts: Option<PathBuf>,
     child: Option<Child>,
 }
 
@@ -225,6 +235,9 @@ impl Gdb {
     fn start(&mut self, target: &str) -> io::Result<()> {
         let mut gdb = Command::new("gdb");
         gdb.arg("-q");
+        if let Some(scripts) = &self.scripts {
+            gdb.args(["-iex", &format!("add-auto-load-safe-path {}", scripts.display())]);
+        }
         if let Some(symbols) = &self.symbols {
             gdb.arg(Path::new(symbols));
         }

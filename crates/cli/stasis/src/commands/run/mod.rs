@@ -1,5 +1,6 @@
 //! `stasis run`: one experiment from its words to its report.
 
+mod branches;
 pub mod snapshots;
 pub mod stdin;
 
@@ -12,7 +13,7 @@ use anyhow::{anyhow, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
 use stasis_experiment::{Engine, Experiment, ExperimentError};
-use stasis_runner::{Debugged, Profiled, Runner, Snapshotted};
+use stasis_runner::{Debugged, Profiled, Results, Runner, Snapshotted};
 use stasis_terminal::{stop_on_signals, Terminal};
 
 use super::symbols;
@@ -21,7 +22,10 @@ use crate::here::{self, Here};
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
-    changed(arguments, stdin::Source::Own, quiet, |_| ())
+    match arguments.snapshots.branches()? {
+        Some(wish) => branches::main(&arguments, &wish, quiet),
+        None => changed(arguments, stdin::Source::Own, quiet, |_| ()),
+    }
 }
 
 /// The same, where a debugger takes hold of the run, which may begin at a snapshot.
@@ -97,6 +101,11 @@ fn whole(
             runner.reading(file).given(given).timeline(timeline).run(terminal)?
         }
     };
+    Ok(finished(&run, quiet))
+}
+
+/// Tells of a run that has ended.
+fn finished(run: &Results, quiet: bool) -> ExitCode {
     if !quiet {
         eprint!("{}", stasis_report::text_summary(&run.summary));
         eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
@@ -107,7 +116,7 @@ fn whole(
     if let Some(message) = &run.message {
         eprintln!("stasis: {message}");
     }
-    Ok(ExitCode::from(run.status))
+    ExitCode::from(run.status)
 }
 
 /// The interval of a profile, in words (ns).

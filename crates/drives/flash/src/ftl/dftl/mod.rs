@@ -32,7 +32,7 @@ use super::page::{Above, PageFtl};
 use super::{Context, Ftl, Occupancy, PowerCut, Request, Shape, SlcState};
 use crate::buffer::NONE;
 use crate::spec::geometry::{map_units, MAP_ENTRY};
-use crate::spec::{Precondition, Spec, SpecError};
+use crate::spec::{GcSpec, Precondition, Spec, SpecError};
 
 /// Kinds of operation in a token, beside those of page mapping.
 const FETCH: u64 = 0x10 << 56;
@@ -119,6 +119,22 @@ impl Dftl {
 }
 
 impl Ftl for Dftl {
+    fn entry(&self, offset: u64, context: &Context) -> Option<String> {
+        self.page.entry(offset, context)
+    }
+
+    fn waiting(&self) -> Option<String> {
+        self.page.waiting()
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.page.reseed(seed);
+    }
+
+    fn set_policy(&mut self, gc: &GcSpec) -> bool {
+        self.page.set_policy(gc)
+    }
+
     fn expect(&self, request: &Request) {
         self.page.expect(request);
     }

@@ -36,6 +36,20 @@ pub(crate) enum BlockState {
     Retired,
 }
 
+impl BlockState {
+    /// Its name, for a person who looks.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Open => "open",
+            Self::Full => "full",
+            Self::Collected => "being collected",
+            Self::Bad => "bad",
+            Self::Retired => "given up",
+        }
+    }
+}
+
 /// The state of a block after a program into it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageEnd {

@@ -173,6 +173,11 @@ impl Cleaner {
         Ok(())
     }
 
+    /// The choice of blocks.
+    pub fn victims(&mut self) -> &mut Victims {
+        &mut self.victims
+    }
+
     /// The power comes back: what is drawn, and what is counted in memory, begins anew.
     pub fn power_on(&mut self, erases: u64) {
         self.victims.power_on(erases);

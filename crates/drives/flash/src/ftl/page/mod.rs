@@ -45,7 +45,7 @@ use super::{
 };
 use crate::buffer::NONE;
 use crate::kept::{KeptError, Reader, Writer};
-use crate::spec::{Planes, Precondition, Spec, SpecError};
+use crate::spec::{GcSpec, Planes, Precondition, Spec, SpecError};
 
 /// The page-mapped translation layer.
 #[derive(Debug)]
@@ -426,6 +426,48 @@ impl PageFtl {
 }
 
 impl Ftl for PageFtl {
+    fn entry(&self, offset: u64, context: &Context) -> Option<String> {
+        let unit = self.shape.units_of(offset, 1).0;
+        let buffered = match self.queue.buffer().holds(unit) {
+            true => "; a newer version waits in the write buffer",
+            false => "",
+        };
+        let begin = self.shape.offset(unit);
+        let which = format!("unit {unit}, {} bytes from {begin}", self.shape.unit);
+        let Some(slot) = self.placement.slot(unit) else {
+            return Some(format!("{which}: in no page{buffered}"));
+        };
+        let (at, block) = (self.shape.page(slot), self.shape.block_of(slot));
+        let blocks = self.placement.blocks();
+        let cells = if blocks.is_slc(block) { ", in SLC mode" } else { "" };
+        Some(format!(
+            "{which}: plane {}, block {}, page {}, part {} of {}{buffered}; the block is {}{cells}, \
+             {} of its {} units are valid, and it was erased {} times",
+            at.plane.0,
+            at.block,
+            at.page,
+            slot % self.shape.slots + 1,
+            self.shape.slots,
+            blocks.state(block).name(),
+            blocks.valid_in(block),
+            self.shape.block_slots,
+            context.array.erases(at.plane, at.block)
+        ))
+    }
+
+    fn waiting(&self) -> Option<String> {
+        Some(self.queue.buffer().told(|unit| self.shape.offset(unit), self.shape.unit))
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.cleaner.victims().reseed(seed);
+    }
+
+    fn set_policy(&mut self, gc: &GcSpec) -> bool {
+        self.cleaner.victims().set_policy(gc);
+        true
+    }
+
     fn expect(&self, request: &Request) {
         self.placement.prefetch_unit(self.shape.units_of(request.offset, request.length).0);
     }

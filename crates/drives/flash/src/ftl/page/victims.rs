@@ -81,6 +81,18 @@ impl Victims {
         self.idle_since = Some(0);
     }
 
+    /// Blocks are drawn by `seed` from now on.
+    pub fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+        self.policy = gc::build(&self.gc, seed);
+    }
+
+    /// Blocks are chosen by the policy of `gc` from now on.
+    pub fn set_policy(&mut self, gc: &GcSpec) {
+        (self.gc.policy, self.gc.choices) = (gc.policy.clone(), gc.choices);
+        self.policy = gc::build(&self.gc, self.seed);
+    }
+
     /// The host has a command in flight, or has none since `now`. When background collection
     /// begins, if it does.
     pub fn host_active(&mut self, now: Nanos, active: bool) -> Option<Nanos> {

@@ -56,6 +56,23 @@ impl WriteCache {
         (self.in_flight, self.bytes) = (None, 0);
     }
 
+    /// Its contents, in words for a person who looks.
+    pub(crate) fn told(&self) -> String {
+        /// Limit on the extents that are named.
+        const NAMED: usize = 64;
+        if self.bytes == 0 {
+            return "the cache is empty".to_owned();
+        }
+        let all = self.in_flight.iter().chain(self.extents());
+        let named: Vec<_> =
+            all.take(NAMED).map(|one| format!("{} to {}", one.start, one.end)).collect();
+        let more = match self.order.len() + usize::from(self.in_flight.is_some()) {
+            count if count > NAMED => ", and more",
+            _ => "",
+        };
+        format!("{} of {} bytes: from {}{more}", self.bytes, self.limit, named.join(", "))
+    }
+
     /// Capacity of the cache in bytes.
     pub(crate) fn limit(&self) -> u64 {
         self.limit

@@ -390,6 +390,14 @@ impl HardDisk {
 }
 
 impl Model for HardDisk {
+    fn waiting(&self, _: Nanos) -> Option<String> {
+        Some(self.cache.told())
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
+    }
+
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command) {
         self.run(now);
         let operation = match command.operation {

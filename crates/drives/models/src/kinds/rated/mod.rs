@@ -87,6 +87,10 @@ impl Rated {
 }
 
 impl Latency for Rated {
+    fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
+    }
+
     fn tells(&self) -> bool {
         true
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use stasis_block::Command;
-use stasis_drive::InFlight;
+use stasis_drive::{InFlight, Look};
 
 use super::super::timeline::Timeline;
 use super::super::vm::Machine;
@@ -17,6 +17,9 @@ monitor events      what comes next: timers, completions, packets
 monitor drives      each drive: its next event, and the insides of its model as JSON
 monitor queues      each drive's queue pairs: heads, tails, what waits
 monitor commands    each drive's commands in flight, and when they are delivered where that is known
+monitor ftl DRIVE LBA    where a flash drive holds a block: page, state, a newer version in the buffer
+monitor cache DRIVE      what waits in the drive's write cache or buffer
+monitor power-cut DRIVE  what a power cut at this moment can take of what the drive was given
 ";
 
 /// The answer to a `monitor` command.
@@ -72,11 +75,64 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
             }
         }
         "" | "help" => text.push_str(HELP),
-        other => {
-            let _ = write!(text, "there is no `monitor {other}`; there are:\n{HELP}");
-        }
+        other => match look(debuggee, other) {
+            Some(found) => text = found,
+            None => {
+                let _ = write!(text, "there is no `monitor {other}`; there are:\n{HELP}");
+            }
+        },
     }
     text
+}
+
+/// The answer to a command that names a drive; None where there is no such command.
+fn look(debuggee: &mut Debuggee, command: &str) -> Option<String> {
+    let mut words = command.split_whitespace();
+    let (word, name, place) = (words.next()?, words.next(), words.next());
+    let wants_place = match word {
+        "ftl" => true,
+        "cache" | "power-cut" => false,
+        _ => return None,
+    };
+    let now = debuggee.now;
+    let names = |machine: &Machine| -> Vec<String> {
+        machine.drives[..machine.own].iter().map(|drive| drive.name().to_owned()).collect()
+    };
+    let all: Vec<_> = debuggee.machines.iter().flat_map(names).collect();
+    let usage = match wants_place {
+        true => format!("monitor {word} DRIVE LBA"),
+        false => format!("monitor {word} DRIVE"),
+    };
+    let wrong = |why: &str| Some(format!("{why}: {usage}; there is {}\n", all.join(", ")));
+    let (Some(name), None, true) = (name, words.next(), wants_place == place.is_some()) else {
+        return wrong("a word is missing, or is too much");
+    };
+    let found = debuggee.machines.iter_mut().find_map(|machine| {
+        let index = (0..machine.own).find(|&index| machine.drives[index].name() == name)?;
+        Some((machine, index))
+    });
+    let Some((machine, index)) = found else { return wrong("there is no such drive") };
+    let at = match (word, place) {
+        ("cache", _) => Look::Cache,
+        ("power-cut", _) => Look::PowerCut,
+        (_, place) => {
+            let Some(block) = place.and_then(|place| place.parse::<u64>().ok()) else {
+                return wrong("the block is no number");
+            };
+            let (start, size, count) = machine.blocks_of(index);
+            if block >= count {
+                return Some(format!("the drive's first namespace has {count} blocks\n"));
+            }
+            Look::Entry(start + block * size)
+        }
+    };
+    let drive = &mut machine.drives[index];
+    let told = drive.control().look(now, at);
+    let told = told.unwrap_or_else(|| match at {
+        Look::Entry(_) => "its model knows no places of blocks".to_owned(),
+        _ => "its model has no write cache".to_owned(),
+    });
+    Some(format!("{told}\n"))
 }
 
 /// A command in flight, in a few words.

@@ -11,6 +11,7 @@ use std::io;
 use stasis_block::clock::Nanos;
 use stasis_run_events::{Instant, ProfileJob, SnapshotJob};
 
+use super::changes::ChangeConfig;
 use super::debug::{DebugConfig, MOMENT};
 
 /// The snapshots to take of a run.
@@ -26,7 +27,7 @@ pub struct SnapshotConfig {
 pub type TakeSnapshot = Box<dyn FnMut(&Instant) -> io::Result<Option<Resumed>>>;
 
 /// The wishes of a run that continues from a snapshot.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Resumed {
     /// The further snapshots, if any are taken.
     pub snapshots: Option<SnapshotJob>,
@@ -34,6 +35,8 @@ pub struct Resumed {
     pub debug: Option<DebugConfig>,
     /// The samples to take of the run, if any are.
     pub profile: Option<ProfileJob>,
+    /// The changes by which it becomes another run, if it does.
+    pub change: Option<ChangeConfig>,
 }
 
 /// Called when the commands begin: the snapshots to take of the run, if any are.

@@ -1,0 +1,93 @@
+//! Branches of a run: another seed, other faults and other drives from a moment on.
+
+use crate::support::Bench;
+
+const RUN: &str = r#"
+engine  = "exact"
+seed    = 7
+command = ["sh", "-c", "fio --name=m --filename=/dev/nvme0n1 --rw=randrw --bs=4k --direct=1 --size=32M --number_ios=300 --output-format=json --output=/results/fio.json; echo whole"]
+[[drive]]
+name   = "d"
+model  = { kind = "uniform", read = "60us-90us", write = "20us-40us" }
+medium = { ram = "64MiB" }
+"#;
+
+/// Each I/O of a run: all columns.
+fn ios(bench: &Bench, results: &str) -> Vec<String> {
+    let text = String::from_utf8(bench.bytes(&format!("{results}/ios.csv"))).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "runs a guest twelve times: make slow-test"]
+fn a_branch_is_the_run_up_to_its_moment_and_itself_each_time() {
+    let bench = Bench::new();
+    let write = |name: &str, text: &str| std::fs::write(bench.path(name), text).unwrap();
+    write("run.toml", RUN);
+    let slow = "[[fault]]\nkind = 'slow'\nfactor = 4.0\n";
+    write("slow.toml", &format!("{RUN}{slow}"));
+    write("fixed.toml", &RUN.replace("60us-90us", "200us-201us"));
+    write("large.toml", &RUN.replace("64MiB", "128MiB"));
+    write("early.toml", &format!("{RUN}[[fault]]\nkind = 'pause'\nbegin = '1us'\nend = '9us'\n"));
+    let run = |results: &str, more: &[&str]| {
+        let words = ["run", "run.toml", "--quiet", "--ios=csv", "--results", results];
+        bench.finish(bench.command(&[&words[..], more].concat()))
+    };
+    run("alone", &[]).expect(0);
+    let alone = ios(&bench, "alone");
+    let branch = |results: &str, what: &str| {
+        run(results, &["--from=12ms", "--branch", what]).expect(0);
+        ios(&bench, results)
+    };
+    // Without snapshots it begins at the beginning.
+    let eight = branch("begun", "seed=8");
+    run("kept", &["--snapshots=5ms"]).expect(0);
+    assert!(branch("same", "seed=7") == alone, "a branch that changes nothing is another run");
+    assert!(branch("again", "seed=8") == eight, "from a snapshot a branch is another one");
+    assert_ne!(eight, alone);
+    let common = eight.iter().zip(&alone).take_while(|(one, other)| one == other).count();
+    let summary = bench.json("again/summary.json");
+    let at = summary["branch"]["at_ns"].as_u64().unwrap();
+    assert!((12_000_000..17_000_000).contains(&at), "{at}");
+    assert_eq!(summary["branch"]["changes"][0]["key"], "seed", "{}", summary["branch"]);
+    let begun = (summary["boot_virtual_seconds"].as_f64().unwrap() * 1e9) as u64;
+    let columns: Vec<&str> = alone[0].split(',').collect();
+    let delivered = columns.iter().position(|column| *column == "delivered_ns").unwrap();
+    let first = eight[common].split(',').nth(delivered).unwrap().parse::<u64>().unwrap();
+    assert!(first >= begun + at, "{first} differs before {begun} + {at}");
+    // A fault, and another model.
+    let mean = |rows: &[String]| {
+        let delivered =
+            |row: &String| row.split(',').nth(delivered).unwrap().parse::<u64>().unwrap();
+        delivered(rows.last().unwrap()) - delivered(&rows[1])
+    };
+    let slow = branch("slow", "slow.toml");
+    assert!(mean(&slow) > 2 * mean(&alone), "{} and {}", mean(&slow), mean(&alone));
+    assert!(!bench.bytes("slow/faults.parquet").is_empty());
+    let fixed = branch("fixed", "fixed.toml");
+    assert!(mean(&fixed) > mean(&alone) && fixed[..common] == alone[..common]);
+    // Several side by side.
+    run("side", &["--from=12ms", "--branch=seed=8..9", "--branch=slow.toml"]).expect(0);
+    assert!(ios(&bench, "side/seed-8") == eight && ios(&bench, "side/slow") == slow);
+    let table = String::from_utf8(bench.bytes("side/branches.csv")).unwrap();
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.contains("\nseed-9,9,1"), "{table}");
+    for (words, why) in [
+        (&["--from=12ms", "--branch=large.toml"][..], "a branch cannot change drive.d.medium"),
+        (&["--from=12ms", "--branch=early.toml"], "a pause at 1us"),
+        (&["--from=12ms", "--branch=none.toml"], "none.toml"),
+        (&["--from=12ms", "--branch=seed=x"], "`x` is no seed"),
+        (&["--branch=seed=8"], "--from"),
+        (&["--from=io:x:3", "--branch=seed=8"], "there is no drive x"),
+    ] {
+        let refused = run("refused", words);
+        assert!(
+            refused.status != Some(0) && refused.stderr.contains(why),
+            "{words:?}: {refused:?}"
+        );
+    }
+    let never = run("never", &["--from=100s", "--branch=seed=8"]);
+    assert!(never.status == Some(125) && never.stderr.contains("has ended before"), "{never:?}");
+    let debug = bench.finish(bench.command(&["debug", "again", "--at=1ms"]));
+    assert!(debug.stderr.contains("is a branch"), "{debug:?}");
+}

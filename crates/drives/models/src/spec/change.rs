@@ -1,0 +1,139 @@
+//! The change of a drive's model while the drive works.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use stasis_block::Model;
+
+use super::table::flatten;
+use super::{BuildContext, ModelSpec};
+
+/// How a drive's model becomes another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelChange {
+    /// It takes over some values: [`stasis_block::Model::adapt`] with this description.
+    Adapts(String),
+    /// Another one takes its place for what is submitted from then on.
+    Replaces,
+}
+
+impl ModelSpec {
+    /// The change to `to` of a working drive of `capacity` bytes; none if both are alike but for
+    /// their names.
+    ///
+    /// # Errors
+    /// Names the key that cannot change, and why.
+    pub fn change(&self, to: &Self, capacity: u64) -> Result<Option<ModelChange>, String> {
+        if self.link != to.link {
+            return Err("model.link: a guest knows it since its boot".into());
+        }
+        let keys = |spec: &Self| {
+            let table = spec.kind.table().map_err(|error| error.to_string())?;
+            let mut keys = BTreeMap::new();
+            flatten("", &table.into(), &mut |key, value: Value| drop(keys.insert(key, value)));
+            Ok::<_, String>(keys)
+        };
+        let (before, after) = (keys(self)?, keys(to)?);
+        let same_kind = self.kind.name() == to.kind.name();
+        if same_kind && before == after {
+            return Ok(None);
+        }
+        if let (true, Some(adapts)) = (same_kind, self.kind.adapts()) {
+            let may = |key: &str| {
+                let below =
+                    |of: &&str| key.strip_prefix(*of).is_some_and(|rest| rest.starts_with('.'));
+                adapts.iter().any(|of| key == *of || below(of))
+            };
+            let mut differ = before.keys().chain(after.keys());
+            if let Some(key) = differ.find(|key| before.get(*key) != after.get(*key) && !may(key)) {
+                return Err(format!(
+                    "model.{key} cannot change while the drive works; {} can",
+                    adapts.join(", ")
+                ));
+            }
+            let table = to.kind.table().map_err(|error| error.to_string())?;
+            return Ok(Some(ModelChange::Adapts(Value::Object(table).to_string())));
+        }
+        for spec in [self, to] {
+            if spec.kind.adapts().is_some() {
+                let name = spec.kind.name();
+                return Err(format!(
+                    "model: one of kind `{name}` knows where the drive's contents lie: no other \
+                     can take its place, nor it that of another"
+                ));
+            }
+        }
+        let context = BuildContext { seed: 0, capacity, path: 0 };
+        let build = |spec: &Self| spec.build(&context).map_err(|error| format!("model: {error}"));
+        let (before, after) = (build(self)?, build(to)?);
+        let seen = |model: &dyn Model| (model.power_loss(), model.barrier());
+        if seen(&*before) != seen(&*after) {
+            return Err(
+                "model: the other one's cache, atomic unit or barrier is another, and the \
+                        guest has seen this one's"
+                    .into(),
+            );
+        }
+        Ok(Some(ModelChange::Replaces))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(word: &str) -> ModelSpec {
+        match word.starts_with('{') {
+            true => {
+                #[derive(serde::Deserialize, schemars::JsonSchema)]
+                struct Drive {
+                    model: ModelSpec,
+                }
+                toml::from_str::<Drive>(&format!("model = {word}")).unwrap().model
+            }
+            false => ModelSpec::parse(word).unwrap(),
+        }
+    }
+
+    fn change(from: &str, to: &str) -> Result<Option<ModelChange>, String> {
+        spec(from).change(&spec(to), 1 << 30)
+    }
+
+    #[test]
+    fn a_model_is_replaced_where_nobody_has_seen_the_difference() {
+        assert_eq!(change("fixed:1us", "fixed:1us"), Ok(None));
+        assert_eq!(change("fixed:1us", "uniform:1us-2us"), Ok(Some(ModelChange::Replaces)));
+        let cached =
+            r#"{ kind = "fixed", latency = "1us", cache = { size = "1MiB", drain = "1GB/s" } }"#;
+        let refused = change("fixed:1us", cached).unwrap_err();
+        assert!(refused.contains("cache"), "{refused}");
+        let linked = r#"{ kind = "fixed", latency = "1us", link = "PCIe 4.0 x4" }"#;
+        assert!(change("fixed:1us", linked).unwrap_err().starts_with("model.link"));
+    }
+
+    #[test]
+    fn a_flash_drive_adapts_and_keeps_its_contents() {
+        let of = |rest: &str| format!(r#"{{ base = "flash-tlc"{rest} }}"#);
+        for rest in [
+            r#", timing = { read = "99us" }"#,
+            r#", gc = { policy = "oldest" }"#,
+            r#", controller = "9us""#,
+        ] {
+            let changed = change("flash-tlc", &of(rest));
+            let Ok(Some(ModelChange::Adapts(table))) = changed else {
+                panic!("{rest}: {changed:?}")
+            };
+            assert!(table.starts_with('{'), "{table}");
+        }
+        for (rest, key) in [
+            (", channels = 2", "model.channels"),
+            (", gc = { foreground = 9 }", "model.gc.foreground"),
+        ] {
+            let refused = change("flash-tlc", &of(rest)).unwrap_err();
+            assert!(refused.starts_with(key), "{refused}");
+        }
+        for (from, to) in [("flash-tlc", "fixed:1us"), ("fixed:1us", "flash-tlc")] {
+            assert!(change(from, to).unwrap_err().contains("contents lie"));
+        }
+    }
+}

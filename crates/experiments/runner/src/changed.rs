@@ -1,0 +1,176 @@
+//! A run that is another one's branch: up to a moment it is that run, and its own experiment from there
+//! on.
+
+use std::path::Path;
+
+use anyhow::{bail, Context, Result};
+use serde_json::{json, Value};
+use stasis_experiment::{Engine, Experiment};
+use stasis_report::Drive;
+use stasis_run_events::Moment;
+
+use crate::debugged::At;
+
+/// The run that a branch begins as.
+#[derive(Debug, Clone)]
+pub struct Changed<'a> {
+    /// Its experiment.
+    pub of: &'a Experiment,
+    /// The folder at which that one's relative paths start.
+    pub base: &'a Path,
+    /// Until when the branch is that run; None where it begins, at the last snapshot.
+    pub at: Option<At>,
+}
+
+/// A value of an experiment that a branch has changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Its key, as `drive.d.model.read`.
+    pub key: String,
+    /// The run's value, null where it has none.
+    pub was: Value,
+    /// The branch's.
+    pub is: Value,
+}
+
+/// Keys that a branch may change, with all below them. Of drives it is the model ([`MODEL`]).
+const MAY: [&str; 6] = ["seed", "fault", "fault-space", "virtual-limit", "wall-limit", "results"];
+/// The key of a drive that may change: its model.
+const MODEL: &str = ".model";
+
+impl Changed<'_> {
+    /// The moment in a run of `drives`.
+    pub(crate) fn moment(&self, engine: Engine, drives: &[Drive]) -> Result<Option<Moment>> {
+        self.at.as_ref().map(|at| at.moment("a branch of a run", engine, drives)).transpose()
+    }
+
+    /// The values that `branch` has changed.
+    ///
+    /// # Errors
+    /// Names the key of one that a branch cannot change.
+    pub fn differences(&self, branch: &Experiment) -> Result<Vec<Difference>> {
+        let table = |experiment: &Experiment| {
+            serde_json::to_value(experiment).context("cannot write an experiment")
+        };
+        let (was, is) = (table(self.of)?, table(branch)?);
+        let mut all = Vec::new();
+        differ("", &was, &is, &mut all);
+        // Where the results go, and how long somebody waits for them, is no part of the run.
+        all.retain(|one| one.key != "results" && one.key != "wall-limit");
+        if let Some(one) = all.iter().find(|one| !may(&one.key)) {
+            let more = match one.key.rsplit('.').next() {
+                Some("command") => "; a command of its own runs in a branch by `stasis shell --at`",
+                _ => "",
+            };
+            bail!(
+                "a branch cannot change {} ({} in the run, {} here): the machines have begun with \
+                 it{more}. It can change the seed, faults, models of drives and limits of time",
+                one.key,
+                one.was,
+                one.is
+            );
+        }
+        Ok(all)
+    }
+
+    /// The branch in the results' words: of which run it is one, and what differs. `at`: the moment
+    /// that it became one (ns), if it did.
+    pub fn described(&self, branch: &Experiment, at: Option<u64>) -> Result<Value> {
+        let change = |one: Difference| json!({ "key": one.key, "was": one.was, "is": one.is });
+        let changes: Vec<_> = self.differences(branch)?.into_iter().map(change).collect();
+        Ok(json!({ "of_seed": self.of.seed, "at_ns": at, "changes": changes }))
+    }
+}
+
+/// Whether a branch may change the value of this key.
+fn may(key: &str) -> bool {
+    let below = |of: &str| {
+        key.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    MAY.iter().any(|of| below(of))
+        || key.split_once(MODEL).is_some_and(|(drive, rest)| {
+            (drive.starts_with("drive.") || drive.contains(".drive."))
+                && (rest.is_empty() || rest.starts_with('.'))
+        })
+}
+
+/// Adds the values that differ between two tables, by their keys below `path`. Of tables in a list, that
+/// of a drive or a machine is called by its name.
+fn differ(path: &str, was: &Value, is: &Value, all: &mut Vec<Difference>) {
+    if was == is {
+        return;
+    }
+    let below = |key: &str| match path {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
+    };
+    match (was, is) {
+        (Value::Object(before), Value::Object(after)) => {
+            let added = after.keys().filter(|key| !before.contains_key(*key));
+            for key in before.keys().chain(added) {
+                let of =
+                    |table: &serde_json::Map<_, _>| table.get(key).cloned().unwrap_or_default();
+                differ(&below(key), &of(before), &of(after), all);
+            }
+        }
+        (Value::Array(before), Value::Array(after))
+            if before.len() == after.len() && before.iter().all(Value::is_object) =>
+        {
+            for (index, (before, after)) in before.iter().zip(after).enumerate() {
+                let name = before.get("name").and_then(Value::as_str);
+                let name = name.map_or_else(|| index.to_string(), str::to_owned);
+                differ(&below(&name), before, after, all);
+            }
+        }
+        _ => all.push(Difference { key: path.to_owned(), was: was.clone(), is: is.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "command = ['true']\nseed = 3\n\
+        [[drive]]\nname = 'd'\nmodel = 'fixed:1us'\nmedium = { ram = '1MiB' }\n";
+
+    fn experiment(text: &str) -> Experiment {
+        let mut experiment: Experiment = stasis_config::read_text(text).unwrap();
+        experiment.finish().unwrap();
+        experiment
+    }
+
+    fn differences(from: &str, to: &str) -> Result<Vec<String>, String> {
+        let run = experiment(RUN);
+        let branch = experiment(&RUN.replacen(from, to, 1));
+        let changed = Changed { of: &run, base: Path::new("."), at: None };
+        let found = changed.differences(&branch).map_err(|error| error.to_string())?;
+        Ok(found.into_iter().map(|one| format!("{} {} {}", one.key, one.was, one.is)).collect())
+    }
+
+    #[test]
+    fn what_a_branch_changes_is_told_by_its_key() {
+        assert_eq!(differences("seed", "seed"), Ok(vec![]));
+        assert_eq!(differences("seed = 3", "seed = 4"), Ok(vec!["seed 3 4".into()]));
+        let model = differences("fixed:1us", "fixed:2us").unwrap();
+        assert!(model.iter().any(|one| one.starts_with("drive.d.model.")), "{model:?}");
+        let fault = differences("[[drive]]", "[[fault]]\nkind = 'slow'\nfactor = 2.0\n[[drive]]");
+        assert!(fault.unwrap()[0].starts_with("fault [] [{"));
+        assert_eq!(differences("seed", "results = 'r'\nwall-limit = '3s'\nseed"), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_the_machines_have_begun_with_is_refused_by_its_key() {
+        for (from, to, key) in [
+            ("1MiB", "2MiB", "drive.d.medium"),
+            ("name = 'd'", "name = 'd'\nqueues = 2", "drive.d.queues"),
+            ("[[drive]]", "[machine]\nvcpus = 2\n[[drive]]", "machine.vcpus"),
+            ("[[drive]]", "[guest]\npackages = ['jq']\n[[drive]]", "guest.packages"),
+            ("['true']", "['false']", "command"),
+            ("seed = 3", "seed = 3\nengine = 'kvm'", "engine"),
+        ] {
+            let refused = differences(from, to).unwrap_err();
+            assert!(refused.starts_with(&format!("a branch cannot change {key} ")), "{refused}");
+        }
+        assert!(differences("['true']", "['false']").unwrap_err().contains("stasis shell --at"));
+    }
+}

@@ -1,0 +1,55 @@
+//! When a run becomes another.
+
+use stasis_block::clock::Nanos;
+use stasis_run_events::Moment;
+
+use super::super::debug;
+use super::super::run::Run;
+use super::{Changes, CHANGE};
+use crate::error::Error;
+
+impl Run<'_> {
+    /// The commands have begun, or go on from a snapshot: the run may be about to become another.
+    fn changes_begin(&mut self) -> Result<(), Error> {
+        let Some(config) = self.change_source.take().and_then(|source| source()) else {
+            return Ok(());
+        };
+        let due = match &config.moment {
+            None | Some(Moment::Begin) => 0,
+            Some(Moment::At(time)) => *time,
+            Some(moment) => {
+                let trigger = debug::trigger(moment, CHANGE);
+                self.add_trigger(trigger.ok_or(Error::Internal("no moment of changes"))?)?;
+                Nanos::MAX
+            }
+        };
+        self.changes = Some(Box::new(Changes { due, change: config.change }));
+        Ok(())
+    }
+
+    /// Where all processors are idle until `next` (ticks): until when, as the changes may come
+    /// before.
+    pub(in super::super) fn idle_to_changes(&self, next: Option<u64>) -> Option<u64> {
+        let due = self.changes.as_ref().map(|changes| changes.due);
+        let Some(due) = due.filter(|due| *due != Nanos::MAX) else { return next };
+        let at = self.timeline.statistics.started_virtual.saturating_add(due);
+        Some(next.unwrap_or(u64::MAX).min(self.timeline.clock.scale().to_ticks(at)))
+    }
+
+    /// Becomes another run, if it is the moment.
+    pub(in super::super) fn change_if_due(&mut self) -> Result<(), Error> {
+        if !self.timeline.statistics.running {
+            return Ok(());
+        }
+        self.changes_begin()?;
+        let Some(changes) = &self.changes else { return Ok(()) };
+        let now = self.timeline.clock.now_ns();
+        let begun = self.timeline.statistics.started_virtual;
+        if now.saturating_sub(begun) < changes.due {
+            return Ok(());
+        }
+        let change = self.changes.take().map(|changes| changes.change);
+        self.has_changed = true;
+        change.map_or(Ok(()), |change| self.change(change))
+    }
+}

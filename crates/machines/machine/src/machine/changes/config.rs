@@ -1,0 +1,84 @@
+//! The changes by which a run becomes another.
+
+use stasis_block::clock::Nanos;
+use stasis_block::Model;
+use stasis_channel::ScheduledGuestFault;
+use stasis_drive::DriveFault;
+use stasis_network::NetworkFault;
+use stasis_run_events::Moment;
+
+use super::super::failures::Failure;
+use super::super::path_faults::PathFault;
+use super::super::pauses::Pause;
+use super::super::triggers::TriggerConfig;
+
+/// Changes of a run from a moment on.
+pub struct ChangeConfig {
+    /// The moment; None for this one.
+    pub moment: Option<Moment>,
+    /// The changes.
+    pub change: Change,
+}
+
+/// Called when the commands begin: the changes, if the run becomes another.
+pub type ChangeSource = Box<dyn FnOnce() -> Option<ChangeConfig>>;
+
+/// Parts of a run that are others from a moment on. Where nothing is given, all stays.
+#[derive(Default)]
+pub struct Change {
+    /// The seed of the run.
+    pub seed: Option<u64>,
+    /// The limit on the commands' virtual time (ns): none, or this.
+    pub virtual_limit: Option<Option<Nanos>>,
+    /// Each machine's.
+    pub machines: Vec<MachineChange>,
+    /// Each shared drive's.
+    pub shared: Vec<DriveChange>,
+    /// The faults' triggers.
+    pub triggers: Option<Vec<TriggerConfig>>,
+    /// Each network's faults.
+    pub network_faults: Option<Vec<Vec<NetworkFault>>>,
+    /// Numbers of the faults that the run had before: those of them whose time is over do not come.
+    pub known: Vec<u16>,
+}
+
+/// Changes of a machine.
+#[derive(Default)]
+pub struct MachineChange {
+    /// Its failures, pauses and faults inside its guest.
+    pub faults: Option<MachineFaults>,
+    /// Each of its drives'.
+    pub drives: Vec<DriveChange>,
+}
+
+/// The faults of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MachineFaults {
+    /// When it fails.
+    pub failures: Vec<Failure>,
+    /// When its processors stand still.
+    pub pauses: Vec<Pause>,
+    /// Faults that its agent brings about.
+    pub orders: Vec<ScheduledGuestFault>,
+}
+
+/// Changes of a drive.
+#[derive(Default)]
+pub struct DriveChange {
+    /// The seed that its model draws by.
+    pub seed: Option<u64>,
+    /// Its model.
+    pub model: Option<ModelChange>,
+    /// Its faults, and the seed that they draw by.
+    pub faults: Option<(Vec<DriveFault>, u64)>,
+    /// The faults of each of its paths.
+    pub paths: Option<Vec<Vec<(PathFault, Pause)>>>,
+}
+
+/// How a drive's model becomes another.
+pub enum ModelChange {
+    /// It takes over what can change from this description ([`Model::adapt`]).
+    Adapts(String),
+    /// This one takes its place.
+    Replaces(Box<dyn Model>),
+}
