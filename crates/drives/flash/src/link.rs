@@ -27,9 +27,10 @@ impl Link {
         Self { out, into, to_host: 0, to_drive: 0 }
     }
 
-    /// Another rate, for what is sent later.
-    pub fn set_rate(&mut self, rate: Option<Rate>) {
-        self.rate = Self::new(rate).rate;
+    /// Other rates, for what is sent later.
+    pub fn set_rates(&mut self, rates: [Option<Rate>; 2]) {
+        let Self { out, into, .. } = Self::of(rates);
+        (self.out, self.into) = (out, into);
     }
 
     /// When data that is ready at `now` has reached the host.

@@ -614,8 +614,8 @@ impl Model for Ssd {
         self.ftl.set_policy(&spec.gc);
         self.context.array.set_timing(timing);
         self.controller = spec.controller;
-        self.link.set_rate(spec.interface_rate);
-        self.memory.set_rate(spec.buffer_rate);
+        self.link.set_rates(spec.interface());
+        self.memory.set_rates([spec.buffer_rate; 2]);
         true
     }
 

@@ -213,7 +213,7 @@ impl Medium {
         let rate = if slc { 0.0 } else { errors.rate(block, erases, now) };
         let whole = slot.op.kind == OpKind::Copyback;
         let bytes = if whole { self.config.geometry.page_size } else { slot.op.bytes };
-        let end = errors.decode(bytes, rate, (self.config.seed, draw));
+        let end = errors.decode(bytes, rate, (self.draws, draw));
         slot.retries = end.step;
         if !end.corrected {
             slot.status = OpStatus::Uncorrectable;
