@@ -481,6 +481,11 @@ impl<'a> RunSetup<'a> {
 /// Opens the existing raw media and closes them again, so that their errors are reported before a
 /// guest is made, which takes time.
 pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
+    look_at_drives(experiment, base, false)
+}
+
+/// The same, where files are only `read` if so wished: to open them for writing changes their times.
+pub fn look_at_drives(experiment: &Experiment, base: &Path, read: bool) -> Result<()> {
     let machines = experiment.machine.several();
     let drives = experiment.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
     for (index, spec) in drives.enumerate() {
@@ -495,7 +500,10 @@ pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
                 _ => false,
             };
             if !made_later {
-                let held = OpenMedium::open(&medium, false, base)?;
+                let held = match (read, &medium) {
+                    (true, MediumSpec::File { .. }) => OpenMedium::below(&medium, base)?,
+                    _ => OpenMedium::open(&medium, false, base)?,
+                };
                 model.check(held.capacity)?;
             }
             anyhow::Ok(())

@@ -24,7 +24,7 @@ use crate::engine;
 use crate::event::{Observer, SharedObserver};
 use crate::input::{self, Input};
 use crate::keep::Keep;
-use crate::prepare::{check_drives, RunSetup};
+use crate::prepare::{look_at_drives, RunSetup};
 use crate::profiled::Profiled;
 use crate::provenance::Provenance;
 use crate::relay::Relay;
@@ -214,7 +214,7 @@ impl<'a> Runner<'a> {
                 "a branch cannot change guest.files: what they hold is another thing than in the run"
             );
         }
-        check_drives(experiment, self.base)?;
+        look_at_drives(experiment, self.base, self.snapshots.is_some())?;
         let engine = match (self.checked, experiment.engine) {
             (false, Engine::Kvm) => {
                 engine::usable(Engine::Kvm)?;

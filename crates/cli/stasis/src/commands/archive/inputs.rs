@@ -48,6 +48,10 @@ pub fn inputs(words: &[String], parse: Parse) -> Result<BTreeSet<PathBuf>> {
     words.iter().take_while(|word| *word != "--").try_for_each(|word| not_whole(word))?;
     match parse(words)? {
         Made::Run(run) => {
+            ensure!(
+                !run.snapshots.has_branches(),
+                "results of a branch are not archived: archive the run that it is one of"
+            );
             of_experiment(
                 run.experiment.clone(),
                 || crate::commands::run::joined(*run),

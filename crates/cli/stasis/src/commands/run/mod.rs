@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-use anyhow::{anyhow, Result};
+use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
 use stasis_experiment::{Engine, Experiment, ExperimentError};
@@ -62,6 +62,11 @@ fn whole(
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let interval = arguments.profile.as_deref().map(interval).transpose()?;
     let guest_times = arguments.guest_times;
+    ensure!(
+        !arguments.snapshots.has_branches(),
+        "a branch (--branch) is repeated by its own words, `stasis run`: an archive repeats the run \
+         that it is one of"
+    );
     let snapshots = arguments.snapshots.snapshotted()?;
     let (mut experiment, base) = joined(arguments)?;
     change(&mut experiment);
