@@ -17,6 +17,7 @@ use crate::Ssd;
 impl Ssd {
     /// The host reads: units that are there come from memory, those on their way are waited for,
     /// and the translation layer reads the others.
+    #[inline(never)]
     pub(crate) fn read_through(&mut self, now: Nanos, request: &Request) {
         let Some(mut cache) = self.cache.take() else {
             return self.ftl.read(now, request, &mut self.context);
@@ -105,6 +106,7 @@ impl Ssd {
 
     /// The translation layer has ended a request, which it did not copy on: what it read is there,
     /// and what it wrote is not, or is.
+    #[inline(never)]
     pub(crate) fn pass_cache(&mut self, now: Nanos, id: RequestId) {
         let Some(mut cache) = self.cache.take() else { return };
         let Open { request, fate, .. } = self.context.requests[id as usize];
@@ -158,6 +160,7 @@ impl Ssd {
     }
 
     /// The request whose data has left the cache's memory at this time, if it is the next.
+    #[inline(never)]
     pub(crate) fn left_cache(&mut self, at: Nanos) -> Option<RequestId> {
         let leaving = &mut self.cache.as_mut()?.leaving;
         leaving.front().filter(|(left, _)| *left == at)?;

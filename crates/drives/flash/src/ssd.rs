@@ -58,6 +58,8 @@ pub struct Ssd {
     /// Counts from before the measurement.
     before: Statistics,
     course: Course,
+    // When blocks are next visited; never where they are not.
+    visit_at: Nanos,
     // Steps of the correction of bit errors; 0 where there is none.
     ecc_steps: usize,
     // The drive in words, if its state is to be kept.
@@ -111,6 +113,7 @@ impl Ssd {
         } else if spec.initial() != Precondition::None {
             ftl.precondition(spec.initial(), &mut context);
         }
+        let visit_at = ftl.next_visit().unwrap_or(Nanos::MAX);
         Ok(Self {
             context,
             ftl,
@@ -134,6 +137,7 @@ impl Ssd {
             now: 0,
             before: Statistics::default(),
             course: Course::new(),
+            visit_at,
             ecc_steps: spec.ecc.as_ref().map_or(0, |ecc| ecc.steps.len()),
             words,
         })
@@ -314,22 +318,31 @@ impl Ssd {
         let mut next = self.ftl.next_event();
         let arriving = self.arriving.front().map(|(at, _)| *at);
         let leaving = self.leaving.front().map(|completion| completion.at);
-        let cached = self.cache.as_ref().and_then(|cache| cache.leaving.front()).map(|(at, _)| *at);
-        for at in [arriving, leaving, cached].into_iter().flatten() {
+        for at in [arriving, leaving].into_iter().flatten() {
             if next.is_none_or(|next| at < next) {
                 next = Some(at);
             }
         }
-        next
+        match &self.cache {
+            None => next,
+            Some(cache) => next.into_iter().chain(cache.leaving.front().map(|(at, _)| *at)).min(),
+        }
+    }
+
+    /// A block is visited.
+    #[cold]
+    fn visit(&mut self, at: Nanos, done: &mut Vec<Completion>) {
+        self.ftl.visit(at, &mut self.context);
+        self.visit_at = self.ftl.next_visit().unwrap_or(Nanos::MAX);
+        self.settle(at, done, None);
     }
 
     /// Makes the visits for which nobody woke the drive.
+    #[cold]
     fn catch_up(&mut self, now: Nanos) {
-        if self.ftl.next_visit().is_some_and(|at| at <= now) {
-            let mut done = Vec::new();
-            self.advance(now, &mut done);
-            debug_assert!(done.is_empty(), "nothing is in flight");
-        }
+        let mut done = Vec::new();
+        self.advance(now, &mut done);
+        debug_assert!(done.is_empty(), "nothing is in flight");
     }
 
     /// The tags of the commands in flight.
@@ -447,7 +460,9 @@ impl Model for Ssd {
         request.length = length.min(self.capacity - offset).min(self.capacity - request.offset);
         let id = self.context.begin(Open::new(tag, request, copy_to, now));
         if self.in_flight == 0 {
-            self.catch_up(now);
+            if self.visit_at <= now {
+                self.catch_up(now);
+            }
             self.ftl.host_active(now, true, &mut self.context);
         }
         self.in_flight += 1;
@@ -493,14 +508,14 @@ impl Model for Ssd {
             (Some(array), Some(own)) => array.min(own),
             (array, own) => array.or(own)?,
         };
-        Some(self.ftl.next_visit().map_or(next, |visit| visit.min(next)))
+        Some(self.visit_at.min(next))
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         loop {
             let own = self.next_own();
-            let visit = self.ftl.next_visit().filter(|&at| own.is_none_or(|own| at < own));
-            let own = visit.or(own).filter(|&at| at <= now);
+            let visits = self.visit_at <= now && own.is_none_or(|own| self.visit_at < own);
+            let own = if visits { Some(self.visit_at) } else { own.filter(|&at| at <= now) };
             if let Some(index) = self.context.array.pop_index(own.unwrap_or(now)) {
                 let ended = self.context.array.take_out(index);
                 #[cfg(test)]
@@ -510,7 +525,10 @@ impl Model for Ssd {
                 if self.course.is_due(ended.at) {
                     self.course.pass(ended.at, self.context.level(self.ftl.as_ref()));
                 }
-                self.context.statistics.ended(&ended);
+                self.context.statistics.ended(&ended.op);
+                if self.ecc_steps > 0 {
+                    self.context.statistics.decoded(&ended);
+                }
                 if ended.op.kind == OpKind::Erase {
                     let PageAddress { plane, block, .. } = ended.op.at;
                     let erases = self.context.array.erases(plane, block);
@@ -525,9 +543,8 @@ impl Model for Ssd {
                 continue;
             }
             let Some(at) = own else { break };
-            if visit.is_some() {
-                self.ftl.visit(at, &mut self.context);
-                self.settle(at, done, None);
+            if visits {
+                self.visit(at, done);
                 continue;
             }
             if self.leaving.front().is_some_and(|completion| completion.at == at) {
@@ -579,6 +596,7 @@ impl Model for Ssd {
         }
         self.ftl.power_on();
         self.ftl.resume_visits(self.now, None);
+        self.visit_at = self.ftl.next_visit().unwrap_or(Nanos::MAX);
         if let Some(cache) = &mut self.cache {
             cache.clear();
         }

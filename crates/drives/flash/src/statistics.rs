@@ -117,10 +117,13 @@ impl Statistics {
     }
 
     /// An operation has ended.
-    pub(crate) fn ended(&mut self, done: &OpDone) {
-        let kind = done.op.kind;
-        self.pages += u64::from(matches!(kind, OpKind::Program | OpKind::Copyback));
-        if matches!(kind, OpKind::Read | OpKind::Copyback) {
+    pub(crate) fn ended(&mut self, op: &Op) {
+        self.pages += u64::from(matches!(op.kind, OpKind::Program | OpKind::Copyback));
+    }
+
+    /// The same, where bit errors are corrected in steps.
+    pub(crate) fn decoded(&mut self, done: &OpDone) {
+        if matches!(done.op.kind, OpKind::Read | OpKind::Copyback) {
             if done.status == OpStatus::Uncorrectable {
                 self.uncorrectable += 1;
             } else {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use stasis_block::inside::ReadCacheInside;
-use stasis_block::{splitmix, Command, Operation};
+use stasis_block::{splitmix, Command, Model, Operation};
 use stasis_nand::OpKind;
 
 use super::basics::small;
@@ -167,6 +167,21 @@ proptest! {
             start = ssd.now_for_tests();
         }
     }
+}
+
+/// A read that begins and ends while a write of its unit is under way: what it kept leaves as the
+/// write ends.
+#[test]
+fn what_is_read_while_a_write_goes_on_leaves_with_its_end() {
+    let mut ssd = Ssd::new(&drive(ReadCacheSpec::of(1 << 20)), CAPACITY, 1).unwrap();
+    let mut done = Vec::new();
+    ssd.submit(0, 1, &on(Operation::Write, 5, 1));
+    ssd.submit(10_000, 2, &on(Operation::Read, 5, 1));
+    ssd.advance(20_000, &mut done);
+    assert_eq!((done.len(), done[0].tag), (1, 2), "the read has ended, and the write has not");
+    assert_eq!(inside(&ssd).held, 4096);
+    drain(&mut ssd);
+    assert_eq!(inside(&ssd).held, 0);
 }
 
 #[test]
