@@ -764,7 +764,7 @@ fn each_io_can_be_asked_why_it_took_so_long() {
     let told = why(&["flash"], 0);
     assert!(told.contains("nand ") && told.contains("the host's reads"), "{told}");
     assert!(told.contains("It ended with a read of block "), "{told}");
-    // What it waited for is of other I/Os, and in a steady drive of collections.
+    // It waited for other I/Os, and in a steady drive for collections.
     assert!(told.contains("the host's reads: I/O"), "{told}");
     bench.file("steady.toml", &format!("{STEADY}buffer = \"0\"\n"));
     let mixed = "[mixed]\nrw=randrw\nbs=4k\nioengine=libaio\niodepth=8\nnumber_ios=600\nsize=30m\n";

@@ -306,7 +306,7 @@ mod tests {
             (r#""key-value": {"segmnt": 1}"#, "did you mean `segment`?"),
             (r#""key-value": {}, "interface": "virtio-blk""#, "interface nvme"),
             (r#""key-value": {}, "ocssd": "4x2x64x1024""#, "exclude each other"),
-            (r#""programs": {"processors": 0}"#, "processors is 0, but must be 1 to 64"),
+            (r#""programs": {"processors": 0}"#, "not a whole number from 1 to 64"),
             (r#""programs": {"memory": "2GiB"}"#, "up to 1GiB"),
             (r#""programs": {"speed": 1}"#, "unknown key"),
             (r#""programs": {}, "interface": "virtio-blk""#, "interface nvme"),

@@ -126,6 +126,10 @@ mod tests {
                 assert!(!message.contains("unknown key"), "{key}: {message}");
                 continue;
             }
+            // A list of tables is of files only.
+            if key == "namespace" {
+                continue;
+            }
             let of_table = |listed: &Key| listed.path().next() == Some(key);
             assert!(keys.iter().any(of_table), "{key}");
         }

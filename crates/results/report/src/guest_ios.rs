@@ -1,6 +1,6 @@
 //! `guest-ios.parquet`: the time of I/Os in the guest's kernel, one row each.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
@@ -10,8 +10,7 @@ use stasis_run_events::{GuestIo, Submitter};
 
 use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind, Rows};
 use crate::ios::Footer;
-use crate::profile::Symbols;
-use crate::summary::DriveSummary;
+use crate::symbols::Symbols;
 use crate::{ReportError, GUEST_IOS_FILE};
 
 const COLUMNS: &[Column] = &[
@@ -187,22 +186,6 @@ pub(crate) fn read(
         }
     }
     Ok(Some(all))
-}
-
-/// Gives the slowest I/Os of drives their times in the guest, from a folder of results.
-pub(crate) fn join(folder: &Path, drives: &mut [DriveSummary]) -> Result<(), ReportError> {
-    let ios = drives
-        .iter()
-        .flat_map(|drive| drive.slowest.iter().map(|io| (drive.described.name.clone(), io.order)));
-    let slowest: BTreeSet<(String, u64)> = ios.collect();
-    let wanted = |drive: &str, order| slowest.contains(&(drive.to_owned(), order));
-    let Some(mut all) = read(folder, wanted)? else { return Ok(()) };
-    for drive in drives {
-        for io in &mut drive.slowest {
-            io.guest = all.remove(&(drive.described.name.clone(), io.order));
-        }
-    }
-    Ok(())
 }
 
 /// The times of a row; `None` if it cannot be one of a run's.

@@ -56,6 +56,7 @@ mod slowest;
 mod spans;
 mod statistics;
 mod summary;
+mod symbols;
 mod table;
 mod text;
 mod timeline;
@@ -76,7 +77,6 @@ pub use inputs::keep_inputs;
 pub use ios::{Ios, IosAsCsv, KeptIos};
 pub use jobs::JobSummary;
 pub use latency::{Latency, Method};
-pub use profile::Symbols;
 pub use provenance::section as provenance;
 pub use repeat::{InputFile, Repeat};
 pub use results_writer::ResultsWriter;
@@ -86,6 +86,7 @@ pub use spans::KeptSpans;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
 };
+pub use symbols::Symbols;
 pub use table::{Align, Column, Table, Tone};
 pub use text::{figures as latency_figures, text_summary};
 

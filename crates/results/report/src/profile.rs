@@ -10,44 +10,16 @@ use stasis_run_events::{Sample, MAX_NAMES, NAMED};
 use crate::late::Late;
 use crate::page::{Block, Flame, Resolution, Section};
 use crate::sample_file::{KeptSamples, SampleFile};
+use crate::symbols::Symbols;
 use crate::table::{Column, Table};
 use crate::{units, ReportError};
 
-/// Addresses of the kernel, and of its modules, whose functions have no names here (Linux,
-/// Documentation/arch/x86/x86_64/mm.rst).
-const KERNEL: u64 = 1 << 63;
-const MODULES: u64 = 0xffff_ffff_c000_0000;
 /// Stretches of time in which samples are counted; when there are twice as many, two become one.
 const STRETCHES: usize = 512;
 /// Functions in the table of the page.
 const HOTTEST: usize = 15;
 /// Parts of the whole that a stack must have to be drawn, in the finest resolution.
 const DRAWN: usize = 4096;
-
-/// The functions of a kernel.
-#[derive(Debug, Clone, Default)]
-pub struct Symbols(Vec<(u64, String)>);
-
-impl Symbols {
-    /// Of functions by their first address.
-    pub fn new(mut functions: Vec<(u64, String)>) -> Self {
-        functions.sort();
-        Self(functions)
-    }
-
-    /// The function of an instruction.
-    pub(crate) fn name(&self, address: u64) -> &str {
-        if address < KERNEL {
-            return "[program]";
-        }
-        let after = self.0.partition_point(|(first, _)| *first <= address);
-        match after.checked_sub(1).and_then(|place| self.0.get(place)) {
-            Some((_, name)) if address < MODULES => name,
-            _ if address >= MODULES => "[module]",
-            _ => "[kernel]",
-        }
-    }
-}
 
 /// A call of a function by another's.
 #[derive(Debug, Clone, Copy)]
@@ -389,6 +361,7 @@ mod tests {
     use proptest::prelude::*;
 
     const CODE: u64 = 0xffff_ffff_8100_0000;
+    const MODULES: u64 = 0xffff_ffff_c000_0000;
 
     fn profile() -> Profile {
         let functions = [(CODE + 512, "c"), (CODE + 256, "b"), (CODE, "a")];

@@ -1,6 +1,6 @@
 //! From a run's records to its results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -21,11 +21,12 @@ use crate::ios::{Footer, Ios, Rows};
 use crate::jobs::Jobs;
 use crate::page::{self, Page};
 use crate::pcapng::PacketFile;
-use crate::profile::{Profile, Symbols};
+use crate::profile::Profile;
 use crate::sample_file::{KeptSamples, SampleFile};
 use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
-use crate::summary::Summary;
+use crate::summary::{DriveSummary, Summary};
+use crate::symbols::Symbols;
 use crate::{late, run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 
 /// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
@@ -455,7 +456,7 @@ impl ResultsWriter {
         }
         if let Some(count) = guest_ios {
             summary.extra.insert("guest_ios".into(), count.into());
-            guest_ios::join(self.folder.path(), &mut summary.drives)?;
+            join(self.folder.path(), &mut summary.drives)?;
         }
         if let Some(timeline) = timeline {
             summary.extra.insert("timeline".into(), timeline);
@@ -491,4 +492,20 @@ impl ResultsWriter {
         page::write(self.folder.path(), REPORT_FILE, &html)?;
         Ok(summary)
     }
+}
+
+/// Gives the slowest I/Os of drives their times in the guest, from a folder of results.
+fn join(folder: &Path, drives: &mut [DriveSummary]) -> Result<(), ReportError> {
+    let ios = drives
+        .iter()
+        .flat_map(|drive| drive.slowest.iter().map(|io| (drive.described.name.clone(), io.order)));
+    let slowest: BTreeSet<(String, u64)> = ios.collect();
+    let wanted = |drive: &str, order| slowest.contains(&(drive.to_owned(), order));
+    let Some(mut all) = guest_ios::read(folder, wanted)? else { return Ok(()) };
+    for drive in drives {
+        for io in &mut drive.slowest {
+            io.guest = all.remove(&(drive.described.name.clone(), io.order));
+        }
+    }
+    Ok(())
 }

@@ -116,7 +116,7 @@ files = ["work.sh"]
 
 [[drive]]
 name   = "flash"
-model  = { base = "flash-tlc", precondition = "steady" }
+model  = { base = "flash-tlc", precondition = "steady", buffer = "0" }
 medium = { ram = "64MiB" }
 
 [[drive]]
@@ -126,8 +126,8 @@ interface = "virtio-blk"
 medium    = { ram = "64MiB" }
 "#;
     std::fs::write(bench.path("steady.toml"), steady).unwrap();
-    let work = "fio --name=w --filename=/dev/nvme0n1 --rw=randwrite --bs=4k --direct=1 \\
- --number_ios=600 --fsync=16 --name=r --filename=/dev/vda --rw=randread --bs=4k --direct=1 \\
+    let work = "fio --name=w --filename=/dev/nvme0n1 --rw=randrw --bs=4k --direct=1 \\
+ --ioengine=libaio --iodepth=4 --number_ios=2000 --name=r --filename=/dev/vda --rw=randread --bs=4k --direct=1 \\
  --ioengine=libaio --iodepth=4 --number_ios=300 --output=/results/fio.txt";
     std::fs::write(bench.path("work.sh"), work).unwrap();
     for (results, more) in [("plain", &[][..]), ("told", &["--guest-times", "--timeline"][..])] {
@@ -161,7 +161,7 @@ medium    = { ram = "64MiB" }
         collected += u64::from(io.parts.is_some_and(|parts| parts.gc + parts.buffer_gc > 0));
     }
     assert!(all > 900 && whole * 100 >= all * 99, "{whole} of {all} I/Os have their whole time");
-    assert!(slept * 2 > all, "{slept} of {all} threads slept");
+    assert!(slept > 100, "{slept} of {all} threads slept");
     assert!(collected > 0, "no I/O waited for a collection");
     let why = bench.finish(bench.command(&["why", "told", "disk:100"]));
     why.expect(0).says(&["fio", "from the system call until its thread ran again"]);

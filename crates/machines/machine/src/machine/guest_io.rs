@@ -68,7 +68,7 @@ pub(super) struct GuestIos {
     /// When each thread has entered its last system call, and when it last began to run.
     calls: HashMap<Thread, Nanos>,
     ran: HashMap<Thread, Nanos>,
-    /// What the block layer got and no drive has completed, by machine and first sector.
+    /// I/Os that the block layer got and no drive has completed, by machine and first sector.
     bios: BTreeMap<(u16, u64), VecDeque<Bio>>,
     bio_count: usize,
     /// Which drive each disk of a kernel's is, as far as that has come out.
@@ -417,8 +417,8 @@ mod tests {
         assert_eq!(all.open, 0);
     }
 
-    /// What another thread hands to the drive is that of the thread from which the block layer has it; what
-    /// was merged into it goes with it, and a disk of another drive's does not.
+    /// An I/O that another thread hands to the drive is of the thread from which the block layer has it;
+    /// one that was merged into it goes with it, and one of another drive's disk does not.
     #[test]
     fn an_io_is_of_the_thread_that_gave_it_to_the_block_layer() {
         let mut all = GuestIos::new(places(), Arc::default());

@@ -11,12 +11,13 @@ use super::super::timeline::Timeline;
 use super::super::vm::Machine;
 use super::linear::Linear;
 use super::orc::{Context, KERNEL};
-use super::BATCH;
 use crate::apic::{Delivery, Message};
 use crate::error::Error;
 use crate::memory::GuestMemory;
 use crate::vcpu::DebugVcpu;
 
+/// I/Os that go to the event stream together.
+const BATCH: usize = 512;
 /// The debug register of each place.
 const SYSTEM_CALL: u8 = 1;
 const WAKE_UP: u8 = 1 << 1;
