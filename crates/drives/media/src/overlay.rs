@@ -259,7 +259,7 @@ mod tests {
         };
         assert!(write(0).is_ok() && write(BLOCK).is_ok() && write(512).is_ok());
         let refused = write(2 * BLOCK).unwrap_err().to_string();
-        assert!(refused.contains("file:x") && refused.contains("8 KiB"), "{refused}");
+        assert!(refused.contains("file:x") && refused.contains("8KiB"), "{refused}");
         overlay.perform(&Command::new(Operation::Discard, 0, SIZE), &mut []).unwrap();
         assert!(overlay.blocks.is_empty() && overlay.zeroes.len() == 1);
         let command = Command::new(Operation::Write, 2 * BLOCK, 512);
