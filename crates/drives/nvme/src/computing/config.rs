@@ -113,7 +113,7 @@ mod tests {
             (Programs { processors: 0, ..usual }, "processors is 0, but must be 1 to 64"),
             (Programs { processors: 65, ..usual }, "processors is 65"),
             (Programs { max_instructions: 0, ..usual }, "max-instructions is 0"),
-            (Programs { memory: 6, ..usual }, "memory is 6, but must be a multiple of 4 bytes"),
+            (Programs { memory: 6, ..usual }, "memory is 6B, but must be a multiple of 4 bytes"),
             (Programs { memory: 2 << 30, ..usual }, "memory is 2GiB, but must be"),
         ] {
             assert!(text(wrong).contains(expected), "{}", text(wrong));

@@ -64,9 +64,9 @@ mod tests {
     fn each_device_has_a_slot_of_its_own() {
         let slots = Slots { drives: 3, ports: 2, further: vec![(1, 1), (1, 2), (2, 1)] };
         let of = |slot| slots.device(slot);
-        assert_eq!((of(1), of(10)), (None, Some(Device::Drive(2, 1))));
-        assert_eq!(of(11), None);
-        for slot in FIRST_DRIVE_SLOT..=10 {
+        assert_eq!((of(1), of(9)), (None, Some(Device::Drive(2, 1))));
+        assert_eq!(of(10), None);
+        for slot in FIRST_DRIVE_SLOT..=9 {
             let place = match slots.device(slot).unwrap() {
                 Device::Drive(drive, path) => slots.of_path(drive, path),
                 Device::Port(port) => slots.of_port(port),
