@@ -44,7 +44,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "Drive": {
         "model": {"kind": "fixed", "latency": "1us"}, "medium": {"ram": "1GiB"}, "interface": "nvme", "barrier": "1us",
         "delay": "1ms", "queues": 2, "doorbells": "lazy", "block_size": 4096, "namespaces": 1,
-        "controllers": 2, "placement": "none",
+        "controllers": 1, "placement": "none",
         "scheduler": "none", "serial": "S", "path": "2us", "state": "keep",
         "power_states": "8W/idle:50mW:2ms:1500us",
     },

@@ -335,7 +335,7 @@ class Machine(Table):
     name: Optional[str] = None
     command: list[str] = field(default_factory=list)
     #: Texts by name, for the command's environment and, as ``{{machine.NAME}}``, for templates.
-    variables: dict[str, str] = field(default_factory=dict)
+    variables: Optional[dict[str, str]] = None
     wait: Optional[bool] = None
     count: Optional[int] = None
     guest_scheduler: Optional[str] = None
