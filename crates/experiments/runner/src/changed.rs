@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_the_machines_have_begun_with_is_refused_by_its_key() {
         for (from, to, key) in [
-            ("1MiB", "2MiB", "drive.d.medium"),
+            ("1MiB", "2MiB", "drive.d.medium.ram"),
             ("name = 'd'", "name = 'd'\nqueues = 2", "drive.d.queues"),
             ("[[drive]]", "[machine]\nvcpus = 2\n[[drive]]", "machine.vcpus"),
             ("[[drive]]", "[guest]\npackages = ['jq']\n[[drive]]", "guest.packages"),

@@ -266,7 +266,11 @@ fn two_guests_have_one_drive_and_reserve_it() {
         let [mut one, mut other] = sockets.each_ref().map(|path| VfioHost::connect(path).unwrap());
         let [of_one, of_other] = [&mut one, &mut other].map(|host| host.identify().unwrap());
         assert_eq!((of_one[78], of_other[78]), (0, 1), "CNTLID");
-        assert_eq!((of_one[76], of_one[520] >> 5 & 1), (2, 1), "CMIC, ONCS: reservations");
+        assert_eq!(
+            (of_one[76], of_one[520] >> 5 & 1),
+            (2 | 8, 1),
+            "CMIC: several controllers, ANA; ONCS: reservations"
+        );
         assert_eq!(of_one[768..1024], of_other[768..1024], "one subsystem");
         assert_eq!(one.write(5, &[7; 4096]).unwrap(), 0);
         assert_eq!(other.read(5).unwrap(), [7; 4096]);

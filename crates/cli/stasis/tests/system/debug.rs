@@ -206,7 +206,10 @@ fn what_cannot_be_debugged_is_told() {
     let drive = "--drive=model=fixed:1us,medium=ram:64MiB";
     for (words, message) in [
         (&["--engine=softkvm"][..], "a debugger needs the engine exact"),
-        (&["--at-io", "other:1", drive][..], "there is no drive other in this run; there is drive0"),
+        (
+            &["--at-io", "other:1", drive][..],
+            "there is no drive other in this run; there is drive0",
+        ),
         (&["--at-function", "no_such_function"][..], "kernel has no no_such_function"),
         (&["--at", "soon"][..], "--at: "),
         (&["--at-output", "("][..], "--at-output"),
