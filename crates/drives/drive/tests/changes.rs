@@ -26,23 +26,7 @@ fn drive(word: &str, seed: u64) -> Box<dyn Layer> {
 }
 
 fn slow(number: u16, factor: f64, begin: u64) -> DriveFault {
-    DriveFault {
-        number,
-        controller: None,
-        kind: DriveFaultKind::Slow,
-        begin,
-        end: None,
-        rate: 1.0,
-        first: 0,
-        times: None,
-        offset: 0,
-        length: None,
-        operations: Vec::new(),
-        factor,
-        delay: 0,
-        space: None,
-        triggered: false,
-    }
+    DriveFault { begin, factor, ..DriveFault::new(number, DriveFaultKind::Slow) }
 }
 
 /// Reads at these times, and what is done at the time `at`; each read's number and end, in order.

@@ -248,63 +248,55 @@ impl<M: Memory> Machine<'_, M> {
     }
 }
 
-/// Arithmetic on 64 bits (section 4.1). Division by zero gives 0, and its remainder is the dividend.
-fn wide(operation: u8, left: u64, right: u64, offset: i16) -> u64 {
-    let signed = offset == 1;
-    match operation {
-        alu::ADD => left.wrapping_add(right),
-        alu::SUB => left.wrapping_sub(right),
-        alu::MUL => left.wrapping_mul(right),
-        alu::DIV if right == 0 => 0,
-        alu::DIV if signed => (left as i64).wrapping_div(right as i64) as u64,
-        alu::DIV => left / right,
-        alu::OR => left | right,
-        alu::AND => left & right,
-        alu::LSH => left << (right & 63),
-        alu::RSH => left >> (right & 63),
-        alu::NEG => left.wrapping_neg(),
-        alu::MOD if right == 0 => left,
-        alu::MOD if signed => (left as i64).wrapping_rem(right as i64) as u64,
-        alu::MOD => left % right,
-        alu::XOR => left ^ right,
-        alu::ARSH => ((left as i64) >> (right & 63)) as u64,
-        // MOV, and with the extension of a sign.
-        _ => match offset {
-            8 => i64::from(right as i8) as u64,
-            16 => i64::from(right as i16) as u64,
-            32 => i64::from(right as i32) as u64,
-            _ => right,
-        },
-    }
+/// Arithmetic on numbers of one width (section 4.1). Division by zero gives 0, and its remainder is
+/// the dividend.
+macro_rules! arithmetic {
+    ($(#[$about:meta])* $name:ident, $unsigned:ty, $signed:ty) => {
+        $(#[$about])*
+        fn $name(operation: u8, left: $unsigned, right: $unsigned, offset: i16) -> $unsigned {
+            let signed = offset == 1;
+            let shift = right & <$unsigned>::from(<$unsigned>::BITS as u8 - 1);
+            match operation {
+                alu::ADD => left.wrapping_add(right),
+                alu::SUB => left.wrapping_sub(right),
+                alu::MUL => left.wrapping_mul(right),
+                alu::DIV if right == 0 => 0,
+                alu::DIV if signed => {
+                    (left as $signed).wrapping_div(right as $signed) as $unsigned
+                }
+                alu::DIV => left / right,
+                alu::OR => left | right,
+                alu::AND => left & right,
+                alu::LSH => left << shift,
+                alu::RSH => left >> shift,
+                alu::NEG => left.wrapping_neg(),
+                alu::MOD if right == 0 => left,
+                alu::MOD if signed => {
+                    (left as $signed).wrapping_rem(right as $signed) as $unsigned
+                }
+                alu::MOD => left % right,
+                alu::XOR => left ^ right,
+                alu::ARSH => ((left as $signed) >> shift) as $unsigned,
+                // MOV, and with the extension of a sign.
+                _ => match offset {
+                    8 => <$signed>::from(right as i8) as $unsigned,
+                    16 => <$signed>::from(right as i16) as $unsigned,
+                    32 => <$signed>::from(right as i32) as $unsigned,
+                    _ => right,
+                },
+            }
+        }
+    };
 }
 
-/// The same on 32 bits: the upper half of the register becomes 0.
-fn narrow(operation: u8, left: u32, right: u32, offset: i16) -> u32 {
-    let signed = offset == 1;
-    match operation {
-        alu::ADD => left.wrapping_add(right),
-        alu::SUB => left.wrapping_sub(right),
-        alu::MUL => left.wrapping_mul(right),
-        alu::DIV if right == 0 => 0,
-        alu::DIV if signed => (left as i32).wrapping_div(right as i32) as u32,
-        alu::DIV => left / right,
-        alu::OR => left | right,
-        alu::AND => left & right,
-        alu::LSH => left << (right & 31),
-        alu::RSH => left >> (right & 31),
-        alu::NEG => left.wrapping_neg(),
-        alu::MOD if right == 0 => left,
-        alu::MOD if signed => (left as i32).wrapping_rem(right as i32) as u32,
-        alu::MOD => left % right,
-        alu::XOR => left ^ right,
-        alu::ARSH => ((left as i32) >> (right & 31)) as u32,
-        _ => match offset {
-            8 => i32::from(right as i8) as u32,
-            16 => i32::from(right as i16) as u32,
-            _ => right,
-        },
-    }
-}
+arithmetic!(
+    /// On 64 bits.
+    wide, u64, i64
+);
+arithmetic!(
+    /// On 32 bits: the upper half of the register becomes 0.
+    narrow, u32, i32
+);
 
 /// The lowest `bits` bits, with their bytes in the other order if they are to be `swapped`: programs
 /// are little-endian (section 4.2).

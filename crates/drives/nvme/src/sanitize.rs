@@ -148,7 +148,7 @@ impl Io {
     /// Begins an operation, whose command was checked.
     pub fn begin_sanitize(&mut self, dword10: u32, pattern: u32) {
         let nsids: Vec<u32> = self.namespaces.nsids_on_drive().collect();
-        // What programs work on is of the drive's contents.
+        // The memory of programs is of the drive's contents.
         self.computing.iter_mut().for_each(Device::clear);
         self.erasing_ends_self_test(&nsids, ended::BY_SANITIZE);
         let bytes: u64 = nsids.iter().map(|&nsid| self.namespaces.capacity(nsid)).sum();

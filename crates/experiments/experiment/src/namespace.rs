@@ -87,7 +87,7 @@ mod tests {
         let zoned = NamespaceSpec { zones: Some(Zones::new(1 << 20)), ..of(None) };
         let list = [of(Some(10_000)), of(None), zoned.clone()];
         let all = places(&list, 8 << 20).unwrap();
-        // What is left is some 4189304 bytes for each of the two.
+        // The rest is some 4189304 bytes for each of the two.
         assert_eq!(all, [(0, 8192), (8192, 4_186_112), (4_194_304, 3 << 20)]);
         assert_eq!(places(&[of(Some(8192))], 8192), Ok(vec![(0, 8192)]));
         let text = |list: &[NamespaceSpec], capacity| places(list, capacity).unwrap_err();

@@ -197,7 +197,7 @@ impl<T: Transport> Client<T> {
         self.call(kind::ORDERED, 4).map(drop)
     }
 
-    /// Says how the agent can be called when there are orders for it.
+    /// Tells the machine the way to call the agent when there are orders for it.
     ///
     /// # Errors
     /// The machine refuses.

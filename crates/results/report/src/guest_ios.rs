@@ -233,7 +233,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written is read, and the parts with the drive's time are the whole.
+        /// Rows are read as they were written, and the parts with the drive's time are the whole.
         #[test]
         fn parts_are_the_whole(
             raw in prop::collection::vec((any::<[u32; 7]>(), any::<bool>(), any::<bool>()), 1..40),

@@ -65,14 +65,9 @@ impl SampleFile {
 }
 
 /// The samples of a finished run, in the order in which they were taken of each processor.
+#[derive(Debug)]
 pub struct KeptSamples {
     rows: KeptRows,
-}
-
-impl std::fmt::Debug for KeptSamples {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptSamples").field("path", &self.rows.path()).finish_non_exhaustive()
-    }
 }
 
 impl KeptSamples {

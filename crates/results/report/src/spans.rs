@@ -122,15 +122,10 @@ impl SpanFile {
 }
 
 /// The spans of a finished run, in the order in which they were recorded.
+#[derive(Debug)]
 pub struct KeptSpans {
     rows: KeptRows,
     tracks: BTreeMap<u32, Track>,
-}
-
-impl std::fmt::Debug for KeptSpans {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptSpans").field("path", &self.rows.path()).finish_non_exhaustive()
-    }
 }
 
 impl KeptSpans {

@@ -5,7 +5,7 @@
 use crate::devices::{DriveDevice, NetworkDevice};
 use crate::layout::FIRST_DRIVE_SLOT;
 
-/// What is in a slot.
+/// The device in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Device {
     /// A drive, by one of its paths.

@@ -118,14 +118,9 @@ impl MomentFile {
 }
 
 /// The moments of a finished run, in the order in which they were recorded.
+#[derive(Debug)]
 pub struct KeptMoments {
     rows: KeptRows,
-}
-
-impl std::fmt::Debug for KeptMoments {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptMoments").field("path", &self.rows.path()).finish_non_exhaustive()
-    }
 }
 
 impl KeptMoments {

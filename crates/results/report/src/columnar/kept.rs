@@ -15,6 +15,12 @@ pub(crate) struct KeptRows {
     next: usize,
 }
 
+impl std::fmt::Debug for KeptRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeptRows").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl KeptRows {
     /// Opens the file `name` of a folder of results, which has these columns; `None` where there is
     /// none.

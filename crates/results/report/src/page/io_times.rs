@@ -11,7 +11,7 @@ use crate::units;
 pub struct IoTimes {
     /// Their numbers among the submissions to the drive.
     pub orders: Vec<u64>,
-    /// What they are: operation, number, time.
+    /// Operation, number, time.
     pub title: String,
     /// Each part of the time with its name, in the order of time where that is known (ns).
     pub parts: Vec<(&'static str, Nanos)>,
