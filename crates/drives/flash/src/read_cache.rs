@@ -116,6 +116,11 @@ impl ReadCache {
         }
     }
 
+    /// When data next leaves the memory; `Nanos::MAX`: never.
+    pub fn next_event(&self) -> Nanos {
+        self.leaving.front().map_or(Nanos::MAX, |(at, _)| *at)
+    }
+
     /// Units that it has room for.
     pub fn room(&self) -> u32 {
         self.room

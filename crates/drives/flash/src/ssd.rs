@@ -312,29 +312,46 @@ impl Ssd {
         }
     }
 
-    /// When the next thing happens besides the array's.
+    /// When the next thing happens besides the array's and visits; `Nanos::MAX`: never.
     #[inline]
-    fn next_own(&self) -> Option<Nanos> {
-        let mut next = self.ftl.next_event();
-        let arriving = self.arriving.front().map(|(at, _)| *at);
-        let leaving = self.leaving.front().map(|completion| completion.at);
-        for at in [arriving, leaving].into_iter().flatten() {
-            if next.is_none_or(|next| at < next) {
-                next = Some(at);
-            }
-        }
+    fn next_own(&self) -> Nanos {
+        let wakes = self.ftl.next_event().unwrap_or(Nanos::MAX);
+        let arrives = self.arriving.front().map_or(Nanos::MAX, |(at, _)| *at);
+        let leaves = self.leaving.front().map_or(Nanos::MAX, |completion| completion.at);
+        let next = wakes.min(arrives).min(leaves);
         match &self.cache {
             None => next,
-            Some(cache) => next.into_iter().chain(cache.leaving.front().map(|(at, _)| *at)).min(),
+            Some(cache) => next.min(cache.next_event()),
         }
+    }
+
+    /// The thing of this drive's own happens that is next, at `at`.
+    fn happen(&mut self, at: Nanos, done: &mut Vec<Completion>) {
+        if self.leaving.front().is_some_and(|completion| completion.at == at) {
+            if let Some(completion) = self.leaving.pop_front() {
+                self.complete(completion, done);
+            }
+            return;
+        }
+        if self.arriving.front().is_some_and(|(arrival, _)| *arrival == at) {
+            if let Some((_, id)) = self.arriving.pop_front() {
+                self.arrive(at, id);
+            }
+        } else if let Some(id) = self.left_cache(at) {
+            self.context.finish_ok(id);
+        } else if self.ftl.next_event() == Some(at) {
+            self.ftl.wake(at, &mut self.context);
+        } else {
+            self.visit(at);
+        }
+        self.settle(at, done, None);
     }
 
     /// A block is visited.
     #[cold]
-    fn visit(&mut self, at: Nanos, done: &mut Vec<Completion>) {
+    fn visit(&mut self, at: Nanos) {
         self.ftl.visit(at, &mut self.context);
         self.visit_at = self.ftl.next_visit().unwrap_or(Nanos::MAX);
-        self.settle(at, done, None);
     }
 
     /// Makes the visits for which nobody woke the drive.
@@ -504,19 +521,16 @@ impl Model for Ssd {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let next = match (self.context.array.next_event(), self.next_own()) {
-            (Some(array), Some(own)) => array.min(own),
-            (array, own) => array.or(own)?,
-        };
-        Some(self.visit_at.min(next))
+        let array = self.context.array.next_event().unwrap_or(Nanos::MAX);
+        let next = array.min(self.next_own());
+        (next < Nanos::MAX).then_some(next.min(self.visit_at))
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         loop {
-            let own = self.next_own();
-            let visits = self.visit_at <= now && own.is_none_or(|own| self.visit_at < own);
-            let own = if visits { Some(self.visit_at) } else { own.filter(|&at| at <= now) };
-            if let Some(index) = self.context.array.pop_index(own.unwrap_or(now)) {
+            // A plain drive has no visits, and this one comparison for all that it lacks.
+            let own = self.next_own().min(self.visit_at);
+            if let Some(index) = self.context.array.pop_index(own.min(now)) {
                 let ended = self.context.array.take_out(index);
                 #[cfg(test)]
                 if let Some(shadow) = &mut self.context.shadow {
@@ -542,27 +556,10 @@ impl Model for Ssd {
                 self.settle(ended.at, done, Some((ended.number, ended.op.priority)));
                 continue;
             }
-            let Some(at) = own else { break };
-            if visits {
-                self.visit(at, done);
-                continue;
+            if own > now || own == Nanos::MAX {
+                break;
             }
-            if self.leaving.front().is_some_and(|completion| completion.at == at) {
-                if let Some(completion) = self.leaving.pop_front() {
-                    self.complete(completion, done);
-                }
-            } else if self.arriving.front().is_some_and(|(arrival, _)| *arrival == at) {
-                if let Some((_, id)) = self.arriving.pop_front() {
-                    self.arrive(at, id);
-                    self.settle(at, done, None);
-                }
-            } else if let Some(id) = self.left_cache(at) {
-                self.context.finish_ok(id);
-                self.settle(at, done, None);
-            } else {
-                self.ftl.wake(at, &mut self.context);
-                self.settle(at, done, None);
-            }
+            self.happen(own, done);
         }
         self.now = self.now.max(now);
     }

@@ -36,6 +36,15 @@ pub(super) struct Medium {
     errors: Option<Box<Errors>>,
 }
 
+/// The page whose cells an operation's access needs: both halves of a copyback have their own.
+#[inline]
+fn accessed(op: &Op, access: Access) -> PageAddress {
+    match op.kind == OpKind::Copyback && access == Access::Read {
+        true => op.source,
+        false => op.at,
+    }
+}
+
 impl Medium {
     /// Of blocks that were never erased.
     pub fn new(config: ArrayConfig) -> Self {
@@ -141,9 +150,7 @@ impl Medium {
     /// operation's status.
     #[inline]
     pub fn access(&mut self, now: Nanos, slot: &mut Slot, access: Access) -> Nanos {
-        let (op, number) = (slot.op, slot.number);
-        let copies = op.kind == OpKind::Copyback && access == Access::Read;
-        let at = if copies { op.source } else { op.at };
+        let at = accessed(&slot.op, access);
         let page_type = self.config.cells.page_type(at.page);
         let mut time = match access {
             Access::Read => self.config.timing.read(page_type),
@@ -157,6 +164,21 @@ impl Medium {
         if self.plain {
             return time;
         }
+        self.access_of_its_own(now, slot, access, time)
+    }
+
+    /// The same of an array whose cells are not all as good as every other, where they take `time` by
+    /// their kind.
+    #[inline(never)]
+    fn access_of_its_own(
+        &mut self,
+        now: Nanos,
+        slot: &mut Slot,
+        access: Access,
+        mut time: Nanos,
+    ) -> Nanos {
+        let (op, number, at) = (slot.op, slot.number, accessed(&slot.op, access));
+        let copies = op.kind == OpKind::Copyback && access == Access::Read;
         let block = self.config.geometry.block_index(at.plane, at.block);
         let page = (access != Access::Erase).then_some(at.page);
         let place = CellAddress { lun: self.config.geometry.lun(at.plane), block, page };

@@ -107,8 +107,7 @@ impl PageFtl {
 
     fn host_read(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
-        context.reads(request.id, end - first, 0);
-        let mut run = PageRun::default();
+        let (mut run, mut unwritten) = (PageRun::default(), 0);
         for unit in first..end {
             let held = self.queue.buffer().holds(unit);
             let damage = if held { None } else { self.placement.damage(unit) };
@@ -122,7 +121,7 @@ impl PageFtl {
                 shadow.read(unit, self.queue.buffer().version(unit), slot);
             }
             let Some(slot) = slot else {
-                context.reads(request.id, 0, u32::from(!held));
+                unwritten += u32::from(!held);
                 continue;
             };
             let (page, bytes) = (
@@ -132,6 +131,7 @@ impl PageFtl {
             run.add(page, bytes, |read| self.read_page(now, request.id, read, context));
         }
         run.end(|read| self.read_page(now, request.id, read, context));
+        context.reads(request.id, end - first, unwritten);
     }
 
     fn read_page(&mut self, now: Nanos, id: RequestId, read: PageRead, context: &mut Context) {
