@@ -58,6 +58,8 @@ pub struct Ssd {
     /// Counts from before the measurement.
     before: Statistics,
     course: Course,
+    // When the next thing happens besides the array's and visits; `Nanos::MAX`: never.
+    own_at: Nanos,
     // When blocks are next visited; never where they are not.
     visit_at: Nanos,
     // Steps of the correction of bit errors; 0 where there is none.
@@ -114,7 +116,7 @@ impl Ssd {
             ftl.precondition(spec.initial(), &mut context);
         }
         let visit_at = ftl.next_visit().unwrap_or(Nanos::MAX);
-        Ok(Self {
+        let mut drive = Self {
             context,
             ftl,
             capacity,
@@ -137,10 +139,13 @@ impl Ssd {
             now: 0,
             before: Statistics::default(),
             course: Course::new(),
+            own_at: Nanos::MAX,
             visit_at,
             ecc_steps: spec.ecc.as_ref().map_or(0, |ecc| ecc.steps.len()),
             words,
-        })
+        };
+        drive.look_ahead();
+        Ok(drive)
     }
 
     /// The drive's size (bytes).
@@ -312,17 +317,17 @@ impl Ssd {
         }
     }
 
-    /// When the next thing happens besides the array's and visits; `Nanos::MAX`: never.
+    /// Something of this drive's own has happened, or has come: looks for what is next.
     #[inline]
-    fn next_own(&self) -> Nanos {
+    fn look_ahead(&mut self) {
         let wakes = self.ftl.next_event().unwrap_or(Nanos::MAX);
         let arrives = self.arriving.front().map_or(Nanos::MAX, |(at, _)| *at);
         let leaves = self.leaving.front().map_or(Nanos::MAX, |completion| completion.at);
         let next = wakes.min(arrives).min(leaves);
-        match &self.cache {
+        self.own_at = match &self.cache {
             None => next,
             Some(cache) => next.min(cache.next_event()),
-        }
+        };
     }
 
     /// The thing of this drive's own happens that is next, at `at`.
@@ -398,6 +403,7 @@ impl Ssd {
         }
         let mut cut = PowerCut { dropped: &dropped, lost: Vec::new() };
         self.ftl.power_cut(now, &mut cut, &mut self.context);
+        self.look_ahead();
         cut.lost
     }
 }
@@ -513,23 +519,24 @@ impl Model for Ssd {
         self.context.requests[id as usize].entered = at;
         if self.arriving.back().is_none_or(|(last, _)| *last <= at) {
             self.arriving.push_back((at, id));
-            return;
+        } else {
+            // Reads need nothing of the buffer's memory, and pass writes that wait for it.
+            let place = self.arriving.iter().rposition(|(earlier, _)| *earlier <= at);
+            self.arriving.insert(place.map_or(0, |place| place + 1), (at, id));
         }
-        // Reads need nothing of the buffer's memory, and pass writes that wait for it.
-        let place = self.arriving.iter().rposition(|(earlier, _)| *earlier <= at);
-        self.arriving.insert(place.map_or(0, |place| place + 1), (at, id));
+        self.look_ahead();
     }
 
     fn next_event(&self) -> Option<Nanos> {
         let array = self.context.array.next_event().unwrap_or(Nanos::MAX);
-        let next = array.min(self.next_own());
+        let next = array.min(self.own_at);
         (next < Nanos::MAX).then_some(next.min(self.visit_at))
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         loop {
             // A plain drive has no visits, and this one comparison for all that it lacks.
-            let own = self.next_own().min(self.visit_at);
+            let own = self.own_at.min(self.visit_at);
             if let Some(index) = self.context.array.pop_index(own.min(now)) {
                 let ended = self.context.array.take_out(index);
                 #[cfg(test)]
@@ -554,12 +561,14 @@ impl Model for Ssd {
                 }
                 self.ftl.done(ended.at, &ended, &mut self.context);
                 self.settle(ended.at, done, Some((ended.number, ended.op.priority)));
+                self.look_ahead();
                 continue;
             }
             if own > now || own == Nanos::MAX {
                 break;
             }
             self.happen(own, done);
+            self.look_ahead();
         }
         self.now = self.now.max(now);
     }
@@ -573,6 +582,7 @@ impl Model for Ssd {
         self.power_cut(now);
         self.in_flight = tags.len();
         self.leaving.extend(tags.into_iter().map(|tag| Completion::done(tag, now)));
+        self.look_ahead();
     }
 
     /// Commands under way end, the buffer's data goes to the cells, and an idle drive's work is done.
@@ -585,6 +595,7 @@ impl Model for Ssd {
         for flushes in [false, true] {
             if flushes {
                 self.ftl.shut_down(self.now, &mut self.context);
+                self.look_ahead();
             }
             while let Some(at) = self.next_event().filter(|&at| at <= until) {
                 self.advance(at, &mut done);
@@ -597,6 +608,7 @@ impl Model for Ssd {
         if let Some(cache) = &mut self.cache {
             cache.clear();
         }
+        self.look_ahead();
         let mut out = Writer::default();
         let (used, submitted, wear) = self.context.array.history(self.now);
         out.put(used);
