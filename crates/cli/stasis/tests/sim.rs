@@ -678,6 +678,10 @@ fn every_nanosecond_of_every_io_is_told() {
             let command = told.take("drive0", &io).map(|(_, command)| command);
             let latency = io.delivered - io.submit;
             assert!(command.is_some() || latency == 0, "{model}: nothing is told of {io:?}");
+            let number = command.as_ref().and_then(|command| command.number);
+            let is_flash = model.ends_with(".toml");
+            let expected = command.as_ref().filter(|_| is_flash).map(|_| io.order);
+            assert_eq!(number, expected, "{model}: {io:?}");
             let parts = SlowIo::told(&io, command.as_ref()).named();
             let sum: u64 = parts.iter().map(|(_, time)| time).sum();
             assert_eq!(sum, latency, "{model}: {io:?}: {parts:?}");
@@ -774,6 +778,19 @@ fn each_io_can_be_asked_why_it_took_so_long() {
     let each = (0..600).step_by(15).map(|order| why(&["steady", &format!("drive0:{order}")], 0));
     let told: String = each.collect();
     assert!(told.contains("the collection of block "), "{told}");
+    assert!(told.contains(": this I/O:"), "{told}");
+    // Pages of the write buffer have the data of several.
+    let gathers = STEADY.replace("4KiB", "16KiB").replace("= 32", "= 8");
+    bench.file("gathers.toml", &format!("{gathers}buffer = \"64KiB\"\n"));
+    bench.sim(&["gathers.toml", size, "--workload=mixed.fio", "--results=gathers", "--timeline"]);
+    let each = (0..600).step_by(15).map(|order| why(&["gathers", &format!("drive0:{order}")], 0));
+    let told: String = each.collect();
+    let gathered = |line: &str| {
+        let more =
+            line.split_once("the host's writes: I/O ").and_then(|(_, io)| io.split_once(" and "));
+        more.is_some_and(|(io, rest)| io.parse::<u64>().is_ok() && rest.contains(" more"))
+    };
+    assert!(told.lines().any(gathered), "{told}");
     let told = why(&["flash", "drive0:150"], 0);
     assert!(told.contains("controller") && !told.contains("are not kept"), "{told}");
     bench.sim(&["fixed:100us", "--size=1GiB", "--workload=job.fio", "--results=fixed"]);

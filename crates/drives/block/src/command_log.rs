@@ -4,7 +4,7 @@
 use crate::clock::Nanos;
 use crate::inside::SlowCommand;
 use crate::slowest::SlowestByOperation;
-use crate::timeline::{Cause, Span, Spans, Track, TrackKind, Tracks};
+use crate::timeline::{Cause, Span, Spans, Track, TrackKind, Tracks, Whom};
 use crate::Operation;
 
 /// The commands of a watched drive, as spans: of each its parts, one after the other, on a lane of
@@ -26,9 +26,9 @@ impl CommandSpans {
         Self { track, lanes: Vec::new(), spans: Spans::default() }
     }
 
-    /// Keeps a command; `after`: the NAND operation whose end completed it, by its number, and for
-    /// whom that was.
-    pub fn push(&mut self, command: &SlowCommand, after: Option<(u64, Cause)>) {
+    /// Keeps a command; `own`: its number among the submissions, where that is known. `after`: the
+    /// NAND operation whose end completed it, by its number, and for whom that was.
+    pub fn push(&mut self, command: &SlowCommand, own: Option<u64>, after: Option<(u64, Cause)>) {
         let SlowCommand { operation, offset, bytes, begin, end, parts } = *command;
         debug_assert_eq!(sum(command), end - begin, "{command:?}");
         let parts = parts.steps();
@@ -45,7 +45,8 @@ impl CommandSpans {
         let (number, cause) = after.unwrap_or((0, Cause::None));
         let lane = u16::try_from(lane).unwrap_or(u16::MAX);
         let whole = Span::new(self.track, operation.into(), begin, begin);
-        let whole = Span { lane, number, cause, bytes, offset, ..whole };
+        let whom = Whom { number: own.unwrap_or(0), commands: own.is_some().into(), ..whole.whom };
+        let whole = Span { lane, number, cause, bytes, offset, whom, ..whole };
         let mut at = begin;
         let spans = parts.into_iter().filter(|(_, time)| *time > 0).map(|(step, time)| {
             let from = at;
@@ -86,7 +87,7 @@ impl CommandLog {
             None => self.slowest.record(operation, time, command),
             Some(spans) => {
                 let command = command();
-                spans.push(&command, None);
+                spans.push(&command, None, None);
                 self.slowest.record(operation, time, || command);
             }
         }

@@ -4,6 +4,8 @@
 //! span is one thing that it did. A source of spans announces its tracks once ([`Tracks::add`]),
 //! and keeps its spans in a [`Spans`] until they are taken.
 
+use std::collections::VecDeque;
+
 use crate::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -317,6 +319,126 @@ impl Cause {
     }
 }
 
+/// Purpose of an operation of a NAND array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[repr(u8)]
+pub enum Purpose {
+    /// It is not known, or the span is no such operation.
+    #[default]
+    None,
+    /// The data of the host's commands.
+    Command,
+    /// A collection, a fold or a merge.
+    Collection,
+    /// A visit of a block, on a drive that is scrubbed.
+    Visit,
+    /// The map of a drive that keeps it in flash.
+    Map,
+    /// Data that the host may read next.
+    ReadAhead,
+    /// Data that a power cut left in the drive's memory, and pages that it left empty.
+    Recovery,
+}
+
+impl Purpose {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::None,
+        Self::Command,
+        Self::Collection,
+        Self::Visit,
+        Self::Map,
+        Self::ReadAhead,
+        Self::Recovery,
+    ];
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Command => "command",
+            Self::Collection => "collection",
+            Self::Visit => "visit",
+            Self::Map => "map",
+            Self::ReadAhead => "read-ahead",
+            Self::Recovery => "recovery",
+        }
+    }
+}
+
+/// The command or the collection that a span belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Whom {
+    /// Purpose of an operation of a NAND array.
+    pub purpose: Purpose,
+    /// The number of the first of the commands among the drive's submissions, or of the collection
+    /// among the drive's; 0 where there is none.
+    pub number: u64,
+    /// Number of commands: several where a page gathers the data of several.
+    pub commands: u32,
+}
+
+impl Whom {
+    /// One command.
+    pub fn command(number: u64) -> Self {
+        Self { purpose: Purpose::Command, number, commands: 1 }
+    }
+
+    /// A collection.
+    pub fn collection(number: u64) -> Self {
+        Self { purpose: Purpose::Collection, number, commands: 0 }
+    }
+
+    /// The first of its commands, if it is for any.
+    pub fn first_command(&self) -> Option<u64> {
+        (self.commands > 0).then_some(self.number)
+    }
+
+    /// Its collection, if it is for one.
+    pub fn its_collection(&self) -> Option<u64> {
+        (self.purpose == Purpose::Collection).then_some(self.number)
+    }
+}
+
+/// The numbers of what a part passes on, counted behind it and before it.
+///
+/// What it keeps back or adds makes the two differ.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    passed: u64,
+    /// From each number behind it on, the number before it; rising.
+    jumps: VecDeque<(u64, u64)>,
+}
+
+/// Limit on the places at which the two counts of [`Numbers`] part that are remembered.
+const MAX_JUMPS: usize = 1 << 16;
+
+impl Numbers {
+    /// So many have been passed on, with the same numbers on both sides.
+    pub fn after(passed: u64) -> Self {
+        Self { passed, jumps: VecDeque::from([(0, 0)]) }
+    }
+
+    /// The next that is passed on has the number `own` before it.
+    pub fn pass(&mut self, own: u64) {
+        if self.before(self.passed) != Some(own) {
+            if self.jumps.len() == MAX_JUMPS {
+                self.jumps.pop_front();
+            }
+            self.jumps.push_back((self.passed, own));
+        }
+        self.passed += 1;
+    }
+
+    /// The number before it of the one that has the number `behind` behind it; `None` of one that is
+    /// too long ago.
+    pub fn before(&self, behind: u64) -> Option<u64> {
+        let place = self.jumps.partition_point(|&(from, _)| from <= behind);
+        let &(from, own) = self.jumps.get(place.checked_sub(1)?)?;
+        Some(own + (behind - from))
+    }
+}
+
 /// One thing that a track did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
@@ -347,6 +469,9 @@ pub struct Span {
     pub bytes: u64,
     /// The first byte of a command.
     pub offset: u64,
+    /// Of a NAND operation for whom it is; of a command or a request its own number at the drive, and
+    /// of a collection its own.
+    pub whom: Whom,
 }
 
 impl Span {
@@ -354,7 +479,22 @@ impl Span {
     pub fn new(track: u32, what: What, begin: Nanos, end: Nanos) -> Self {
         let (step, cause) = (Step::None, Cause::None);
         let (lane, number, block, page, bytes, offset) = (0, 0, 0, 0, 0, 0);
-        Self { track, lane, what, step, cause, begin, end, number, block, page, bytes, offset }
+        let whom = Whom::default();
+        Self {
+            track,
+            lane,
+            what,
+            step,
+            cause,
+            begin,
+            end,
+            number,
+            block,
+            page,
+            bytes,
+            offset,
+            whom,
+        }
     }
 }
 
@@ -400,6 +540,18 @@ impl Spans {
         &self.kept
     }
 
+    /// Gives the commands of the spans behind the first `from` their numbers before a part
+    /// ([`Numbers::before`]); one without a number there is none's.
+    pub fn renumber(&mut self, from: usize, numbers: &Numbers) {
+        let whoms = self.kept.iter_mut().skip(from).map(|span| &mut span.whom);
+        for whom in whoms.filter(|whom| whom.commands > 0) {
+            match numbers.before(whom.number) {
+                Some(number) => whom.number = number,
+                None => (whom.number, whom.commands) = (0, 0),
+            }
+        }
+    }
+
     /// Number of spans beyond those that could be kept.
     pub fn lost(&self) -> u64 {
         self.lost
@@ -424,6 +576,34 @@ mod tests {
         assert!(What::ALL.iter().enumerate().all(|(number, what)| *what as usize == number));
         assert!(Step::ALL.iter().enumerate().all(|(number, step)| *step as usize == number));
         assert!(Cause::ALL.iter().enumerate().all(|(number, cause)| *cause as usize == number));
+        assert!(Purpose::ALL.iter().enumerate().all(|(number, one)| *one as usize == number));
+    }
+
+    #[test]
+    fn numbers_before_a_part_are_found_by_those_behind_it() {
+        let (mut numbers, mut spans) = (Numbers::default(), Spans::default());
+        assert_eq!(numbers.before(0), None);
+        let mut joined = Numbers::after(3);
+        [4, 5].into_iter().for_each(|own| joined.pass(own));
+        assert_eq!([0, 2, 3, 4].map(|behind| joined.before(behind).unwrap()), [0, 2, 4, 5]);
+        // The part keeps back its second and its fifth; the sixth comes twice.
+        let passed = [0, 2, 3, 5, 5, 6];
+        passed.iter().for_each(|&own| numbers.pass(own));
+        let before: Vec<_> = (0..6).map(|behind| numbers.before(behind).unwrap()).collect();
+        assert_eq!(before, passed);
+        let of = |whom| Span { whom, ..Span::new(0, What::Read, 0, 1) };
+        [Whom::command(1), Whom::command(1), Whom::collection(1)]
+            .into_iter()
+            .for_each(|whom| spans.push(of(whom)));
+        spans.renumber(1, &numbers);
+        let found: Vec<_> = spans.kept().iter().map(|span| span.whom.number).collect();
+        assert_eq!(found, [1, 2, 1]);
+        // Each jump is one too many, and the first is forgotten.
+        (0..MAX_JUMPS as u64).for_each(|number| numbers.pass(2 * number + 100));
+        assert_eq!((numbers.before(0), numbers.before(6 + 7)), (None, Some(114)));
+        spans.renumber(0, &numbers);
+        assert_eq!(spans.kept()[0].whom.first_command(), None);
+        assert_eq!(spans.kept()[2].whom.its_collection(), Some(1));
     }
 
     #[test]

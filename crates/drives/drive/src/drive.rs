@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
 use stasis_block::medium::{Medium, MediumError};
-use stasis_block::timeline::{Spans, Tracks};
+use stasis_block::timeline::{Numbers, Spans, Tracks};
 use stasis_block::{
     BlockLayout, CacheKind, Command, Fate, Health, Operation, Request, Status, Tag, VendorCommand,
     VendorError, SECTOR,
@@ -30,6 +30,8 @@ pub struct Drive {
     // Barriers under way, in the order of their times.
     barriers: VecDeque<Completion>,
     frozen: Duration,
+    // While the drive is watched: the numbers of the commands that the model gets.
+    numbers: Option<Box<Numbers>>,
 }
 
 impl Drive {
@@ -53,6 +55,7 @@ impl Drive {
             due: Vec::new(),
             barriers: VecDeque::new(),
             frozen: Duration::ZERO,
+            numbers: None,
         }
     }
 
@@ -144,6 +147,9 @@ impl Layer for Drive {
             let at = now.saturating_add(barrier.unwrap_or(0));
             self.barriers.push_back(Completion { tag: slot, at, fate });
             return;
+        }
+        if let Some(numbers) = &mut self.numbers {
+            numbers.pass(self.join.submitted());
         }
         let command = self.layout.of_data(&request.command);
         let start = self.host_clock.map(|clock| clock());
@@ -264,10 +270,15 @@ impl Control for Drive {
 
     fn watch(&mut self, tracks: &mut Tracks) {
         self.model.watch(&self.properties.name, tracks);
+        self.numbers.get_or_insert_default();
     }
 
     fn take_spans(&mut self, spans: &mut Spans) {
+        let from = spans.kept().len();
         self.model.take_spans(spans);
+        if let Some(numbers) = &self.numbers {
+            spans.renumber(from, numbers);
+        }
     }
 
     fn cut_power(&mut self, now: Nanos, _: Sampling) {

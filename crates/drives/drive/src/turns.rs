@@ -1,7 +1,7 @@
 //! Turns of a host's scheduler, and each tenant's requests at the drive, as spans.
 
 use stasis_block::clock::Nanos;
-use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
+use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What, Whom};
 use stasis_block::Command;
 
 /// An open turn: the requests that the scheduler sends for one tenant until it sends one of another
@@ -17,6 +17,8 @@ struct Turn {
 pub(crate) struct Sent {
     /// When it was sent (ns).
     at: Nanos,
+    /// Its number among all that were sent.
+    number: u64,
     /// One of those that no other request has meanwhile.
     lane: u16,
 }
@@ -29,6 +31,7 @@ pub(crate) struct Turns {
     turn: Option<Turn>,
     // Whether each lane is taken.
     lanes: Vec<bool>,
+    sent: u64,
     ended: Spans,
 }
 
@@ -42,7 +45,7 @@ impl Turns {
             let request = tracks.add(Track::new(TrackKind::Request, owner, name.clone()));
             own[*number] = Some((turn, request));
         }
-        Self { tracks: own, turn: None, lanes: Vec::new(), ended: Spans::default() }
+        Self { tracks: own, turn: None, lanes: Vec::new(), sent: 0, ended: Spans::default() }
     }
 
     fn tracks(&self, tenant: usize) -> Option<(u32, u32)> {
@@ -61,7 +64,9 @@ impl Turns {
             self.lanes.len() - 1
         });
         self.lanes[lane] = true;
-        Sent { at: now, lane: u16::try_from(lane).unwrap_or(u16::MAX) }
+        self.sent += 1;
+        let number = self.sent - 1;
+        Sent { at: now, number, lane: u16::try_from(lane).unwrap_or(u16::MAX) }
     }
 
     /// Ends the present turn: no tenant is served any more.
@@ -85,7 +90,8 @@ impl Turns {
         }
         if let Some((_, track)) = self.tracks(tenant) {
             let span = Span::new(track, command.operation.into(), sent.at, now);
-            self.ended.push(Span { lane: sent.lane, number, bytes: command.length, ..span });
+            let whom = Whom { number: sent.number, commands: 1, ..span.whom };
+            self.ended.push(Span { lane: sent.lane, number, bytes: command.length, whom, ..span });
         }
     }
 

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use self::table::Table;
 pub(crate) use crate::ftl::context::IN_FLIGHT;
 use crate::ftl::RequestId;
+use crate::owners::Owners;
 
 /// No entry, no request.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -151,6 +152,13 @@ impl Buffer {
         self.table.insert(unit, index);
         self.ready[usize::from(stream)].push_back(index);
         self.sequence
+    }
+
+    /// A request has written a unit, or with none a layer its map: whose its entry now is.
+    pub fn tell_owner(&self, unit: u32, id: Option<RequestId>, owners: &mut Owners) {
+        if let Some(entry) = self.table.get(unit) {
+            owners.fill_entry(entry, id);
+        }
     }
 
     /// Everything up to the newest write goes to the cells now.

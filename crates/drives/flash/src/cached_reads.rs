@@ -97,6 +97,7 @@ impl Ssd {
             let operation = Operation::Read;
             let request = Request { id: 0, operation, offset, length, stream: 0, fua: false };
             let id = self.context.begin(Open { ahead: true, ..Open::new(0, request, None, now) });
+            self.context.note(|owners| owners.begin_ahead(id));
             (first..next).for_each(|unit| cache.insert(unit, id));
             cache.counts.ahead += u64::from(next - first);
             self.ftl.read(now, &Request { id, ..request }, &mut self.context);

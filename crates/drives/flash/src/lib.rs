@@ -20,6 +20,7 @@ pub mod gc;
 pub mod kept;
 mod link;
 mod logical;
+mod owners;
 mod precondition;
 mod read_cache;
 #[cfg(test)]

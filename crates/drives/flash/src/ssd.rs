@@ -19,6 +19,7 @@ use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::kept::{KeptError, Reader, Writer};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
+use crate::owners::Owners;
 use crate::read_cache::{Counts, ReadCache};
 use crate::spec::{Precondition, Spec, SpecError};
 use crate::statistics::{Course, Sizes, Statistics, Temperature};
@@ -298,7 +299,7 @@ impl Ssd {
                 let (begin, end) = (since, at);
                 let command = SlowCommand { operation, offset, bytes, begin, end, parts };
                 let after = after.map(|(number, priority)| (number, watch::cause(priority)));
-                watch.commands.push(&command, after);
+                watch.commands.push(&command, watch.owners.command(id), after);
             }
             let completion = Completion { tag, at, fate };
             if at > now {
@@ -386,6 +387,7 @@ impl Ssd {
         if let Some(shadow) = &mut self.context.shadow {
             shadow.power_cut(&dropped);
         }
+        self.context.note(Owners::power_cut);
         self.arriving.clear();
         self.leaving.clear();
         self.context.requests.clear();
@@ -482,6 +484,7 @@ impl Model for Ssd {
         // No range of a hostile command leaves the drive.
         request.length = length.min(self.capacity - offset).min(self.capacity - request.offset);
         let id = self.context.begin(Open::new(tag, request, copy_to, now));
+        self.context.note(|owners| owners.begin(id));
         if self.in_flight == 0 {
             if self.visit_at <= now {
                 self.catch_up(now);
@@ -547,6 +550,7 @@ impl Model for Ssd {
                     self.course.pass(ended.at, self.context.level(self.ftl.as_ref()));
                 }
                 self.context.statistics.ended(&ended.op);
+                self.context.note(|owners| owners.end(ended.number));
                 if self.ecc_steps > 0 {
                     self.context.statistics.decoded(&ended);
                 }

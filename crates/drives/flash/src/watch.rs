@@ -5,6 +5,8 @@ use stasis_block::command_log::CommandSpans;
 use stasis_block::timeline::{Cause, Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_nand::{Activity, Array, OpKind, Part, PlaneId, Priority};
 
+use crate::owners::Owners;
+
 /// The tracks of a drive: its channels, then its planes or LUNs, then the collection of each
 /// plane.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct Watch {
     ended: Spans,
     /// The host's commands.
     pub(crate) commands: CommandSpans,
+    /// For whom each operation is.
+    pub(crate) owners: Owners,
 }
 
 impl Watch {
@@ -43,7 +47,8 @@ impl Watch {
             on_plane(TrackKind::Collection, plane, geometry.planes == 1)
         });
         let commands = CommandSpans::new(owner, tracks);
-        Self { channels, units, collections, ended: Spans::default(), commands }
+        let owners = Owners::new(geometry.total_planes(), array.submitted());
+        Self { channels, units, collections, ended: Spans::default(), commands, owners }
     }
 
     /// A block of a plane was emptied between two times.
@@ -58,13 +63,16 @@ impl Watch {
 
     fn emptied(&mut self, what: What, plane: u32, block: u32, (begin, end): (Nanos, Nanos)) {
         let span = Span::new(self.collections + plane, what, begin, end);
-        self.ended.push(Span { cause: Cause::Housekeeping, block, ..span });
+        let whom = self.owners.end_collection(plane);
+        self.ended.push(Span { cause: Cause::Housekeeping, block, whom, ..span });
     }
 
     /// Hands over the drive's spans.
     pub(crate) fn take(&mut self, array: &mut Array, spans: &mut Spans) {
+        self.owners.join(array);
         let lost = array.take_activities(|activity| spans.push(self.span(&activity)));
         spans.lose(lost);
+        self.owners.forget_ended();
         spans.append(&mut self.ended);
         self.commands.take(spans);
     }
@@ -87,6 +95,7 @@ impl Watch {
             block: activity.at.block,
             page: activity.at.page,
             bytes: activity.bytes.into(),
+            whom: self.owners.of(activity.number),
             ..Span::new(track, what, activity.begin, activity.end)
         }
     }

@@ -50,6 +50,8 @@ pub struct Activity {
 pub(super) struct Log {
     kept: Vec<Activity>,
     lost: u64,
+    /// Operations that run as a part of another: its number, and theirs.
+    joined: Vec<(u64, u64)>,
     /// Start of the current step of each unit (ns).
     began: Vec<Nanos>,
 }
@@ -57,13 +59,26 @@ pub(super) struct Log {
 impl Log {
     /// Of so many units, whose current steps count from `now` on.
     pub(super) fn new(units: usize, now: Nanos) -> Self {
-        Self { kept: Vec::new(), lost: 0, began: vec![now; units] }
+        let (kept, joined, began) = (Vec::new(), Vec::new(), vec![now; units]);
+        Self { kept, lost: 0, joined, began }
     }
 
     /// Hands over what is kept, and forgets it. Returns how many more there were.
     pub(super) fn take(&mut self, take: impl FnMut(Activity)) -> u64 {
         self.kept.drain(..).for_each(take);
         std::mem::take(&mut self.lost)
+    }
+
+    /// An operation of the number `mate` runs as a part of that of the number `leader`.
+    pub(super) fn join(&mut self, leader: u64, mate: u64) {
+        if self.joined.len() < MAX_WAITING {
+            self.joined.push((leader, mate));
+        }
+    }
+
+    /// Hands over which operations run as a part of another, and forgets them.
+    pub(super) fn take_joined(&mut self, mut take: impl FnMut(u64, u64)) {
+        self.joined.drain(..).for_each(|(leader, mate)| take(leader, mate));
     }
 
     /// The transfer of an operation on a channel ends now.

@@ -388,6 +388,20 @@ impl Array {
         self.parts
     }
 
+    /// Hands over which operations began as a part of a multi-plane operation since this was last
+    /// called, and forgets them: the number of its first one, and their own. Only of an array whose
+    /// activities are kept.
+    pub fn take_joined(&mut self, take: impl FnMut(u64, u64)) {
+        if let Some(log) = &mut self.log {
+            log.take_joined(take);
+        }
+    }
+
+    /// Number of operations submitted so far: the next one's.
+    pub fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
     /// Hands over the activities that ended since this was last called, those of each part in the
     /// order of time, and forgets them. Returns how many more there were than it could keep.
     pub fn take_activities(&mut self, take: impl FnMut(Activity)) -> u64 {

@@ -150,6 +150,9 @@ impl Array {
                 planes |= bit(mate.op);
                 let mate = self.slots.pop(queue);
                 self.slots[last].mate = mate;
+                if let Some(log) = &mut self.log {
+                    log.join(self.slots[leader].number, self.slots[mate].number);
+                }
                 (last, count) = (mate, count + 1);
             }
         }

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use crate::{Kind, Submitter, BLOCK, COLUMN_COUNT};
     use proptest::prelude::*;
-    use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
+    use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
 
     fn entries() -> impl Strategy<Value = RunEvent> {
         // Any value that a column can have; of a long number one that any scale permits.
@@ -262,16 +262,22 @@ mod tests {
             }
             IoRecord::from_numbers(&numbers).unwrap()
         });
-        let span = (any::<[u32; 3]>(), any::<u16>(), any::<[u64; 4]>(), any::<[u8; 3]>()).prop_map(
-            |([track, block, page], lane, [begin, end, number, bytes], [what, step, cause])| Span {
-                lane,
-                step: Step::ALL[usize::from(step) % Step::ALL.len()],
-                cause: Cause::ALL[usize::from(cause) % Cause::ALL.len()],
-                number,
-                block,
-                page,
-                bytes,
-                ..Span::new(track, What::ALL[usize::from(what) % What::ALL.len()], begin, end)
+        let span = (any::<[u32; 3]>(), any::<u16>(), any::<[u64; 4]>(), any::<[u8; 4]>()).prop_map(
+            |([track, block, page], lane, [begin, end, number, bytes], words)| {
+                let [what, step, cause, purpose] = words.map(usize::from);
+                let purpose = Purpose::ALL[purpose % Purpose::ALL.len()];
+                let whom = Whom { purpose, number: bytes, commands: page };
+                Span {
+                    lane,
+                    step: Step::ALL[step % Step::ALL.len()],
+                    cause: Cause::ALL[cause % Cause::ALL.len()],
+                    number,
+                    block,
+                    page,
+                    bytes,
+                    whom,
+                    ..Span::new(track, What::ALL[what % What::ALL.len()], begin, end)
+                }
             },
         );
         let track = (0..TrackKind::ALL.len(), ".*", ".*", any::<Option<u32>>()).prop_map(

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
-use stasis_block::timeline::{Spans, Tracks};
+use stasis_block::timeline::{Numbers, Spans, Tracks};
 use stasis_block::{Completion, Fate, Model, Operation, Status};
 
 use crate::{Io, TraceError, Workload};
@@ -55,6 +55,8 @@ pub struct Simulation<W> {
     barriers: VecDeque<Completion>,
     submitted: u64,
     now: Nanos,
+    /// While the model is watched: the numbers of the commands that it gets.
+    numbers: Option<Box<Numbers>>,
 }
 
 impl<W: Workload> Simulation<W> {
@@ -69,6 +71,7 @@ impl<W: Workload> Simulation<W> {
             barriers: VecDeque::new(),
             submitted: 0,
             now: 0,
+            numbers: None,
         }
     }
 
@@ -95,11 +98,16 @@ impl<W: Workload> Simulation<W> {
     /// As [`Model::watch`].
     pub fn watch(&mut self, owner: &str, tracks: &mut Tracks) {
         self.model.watch(owner, tracks);
+        self.numbers.get_or_insert_default();
     }
 
     /// As [`Model::take_spans`].
     pub fn take_spans(&mut self, spans: &mut Spans) {
+        let from = spans.kept().len();
         self.model.take_spans(spans);
+        if let Some(numbers) = &self.numbers {
+            spans.renumber(from, numbers);
+        }
     }
 
     /// The source.
@@ -171,6 +179,9 @@ impl<W: Workload> Simulation<W> {
             let at = now.saturating_add(cost);
             self.barriers.push_back(Completion { tag, at, fate });
             return;
+        }
+        if let Some(numbers) = &mut self.numbers {
+            numbers.pass(order);
         }
         self.model.submit(now, tag, &io.command);
     }

@@ -28,13 +28,16 @@ pub struct ToldCommand {
     pub parts: Parts<Nanos>,
     /// The NAND operation whose end completed it, by its number, and for whom that was.
     pub after: Option<(u64, Cause)>,
+    /// Its number among the drive's submissions, where the timeline has it.
+    pub number: Option<u64>,
 }
 
 impl ToldCommand {
     fn of(span: &Span) -> Self {
-        let &Span { what, offset, bytes, begin, end, number, cause, .. } = span;
+        let &Span { what, offset, bytes, begin, end, number, cause, whom, .. } = span;
         let after = (cause != Cause::None).then_some((number, cause));
-        Self { what, offset, bytes, begin, end, parts: Parts::default(), after }
+        let (parts, number) = (Parts::default(), whom.first_command());
+        Self { what, offset, bytes, begin, end, parts, after, number }
     }
 
     fn add(&mut self, span: &Span) {
@@ -77,13 +80,32 @@ impl Collector {
 /// ended.
 type Key = (u8, u64, Nanos);
 
+/// A request at a shared drive.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    /// Its number among the drive's submissions.
+    number: Option<u64>,
+    /// When it was sent (ns).
+    sent: Nanos,
+}
+
+impl Request {
+    /// Whether it is this command, of the same length and end.
+    fn is(&self, command: &ToldCommand) -> bool {
+        match (self.number, command.number) {
+            (Some(number), Some(other)) => number == other,
+            _ => command.begin == self.sent,
+        }
+    }
+}
+
 /// The commands of a whole timeline, to be found by their I/Os.
 #[derive(Debug, Default)]
 pub struct ToldCommands {
     drives: BTreeMap<String, BTreeMap<Key, VecDeque<ToldCommand>>>,
     /// The drive that served each request to a disk on a shared one, by the disk's name and the
-    /// request's number there, and when it was sent (ns).
-    requests: BTreeMap<(String, u64), (String, Nanos)>,
+    /// request's number there.
+    requests: BTreeMap<(String, u64), (String, Request)>,
 }
 
 impl ToldCommands {
@@ -106,7 +128,8 @@ impl ToldCommands {
         while let Some((track, span)) = spans.next_span()? {
             if track.kind == TrackKind::Request {
                 let of = (track.name.clone(), span.number);
-                all.requests.insert(of, (track.owner.clone(), span.begin));
+                let request = Request { number: span.whom.first_command(), sent: span.begin };
+                all.requests.insert(of, (track.owner.clone(), request));
             }
             if track.kind != TrackKind::Command {
                 continue;
@@ -133,14 +156,14 @@ impl ToldCommands {
     pub fn take(&mut self, drive: &str, io: &IoRecord) -> Option<(String, ToldCommand)> {
         let key = (What::from(io.operation) as u8, io.bytes, io.target);
         let request = self.requests.get(&(drive.to_owned(), io.order));
-        let (owner, sent) = match request {
-            Some((owner, sent)) => (owner.clone(), Some(*sent)),
+        let (owner, request) = match request {
+            Some((owner, request)) => (owner.clone(), Some(*request)),
             None => (drive.to_owned(), None),
         };
         let same = self.drives.get_mut(&owner)?.get_mut(&key)?;
-        let is = |command: &ToldCommand| match sent {
+        let is = |command: &ToldCommand| match &request {
             // The disk has its own offsets.
-            Some(sent) => command.begin == sent,
+            Some(request) => request.is(command),
             None => command.offset == io.offset && io.submit <= command.begin,
         };
         let place = same.iter().position(is)?;

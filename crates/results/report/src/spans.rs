@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
 use serde_json::{json, Value};
-use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
+use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
 use stasis_run_events::{Outcome, BLOCK};
 
 use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind, Rows};
@@ -34,6 +34,10 @@ const COLUMNS: &[Column] = &[
     Column::optional("block", Kind::Int, ""),
     Column::optional("page", Kind::Int, ""),
     Column::optional("lba", Kind::Long, ""),
+    Column::new("purpose", Kind::Word, ""),
+    Column::optional("command", Kind::Long, ""),
+    Column::optional("commands", Kind::Int, ""),
+    Column::optional("collection", Kind::Long, ""),
 ];
 
 /// The file, with the words that its rows refer to.
@@ -45,6 +49,7 @@ pub(crate) struct SpanFile {
     whats: [ByteArray; What::ALL.len()],
     steps: [ByteArray; Step::ALL.len()],
     causes: [ByteArray; Cause::ALL.len()],
+    purposes: [ByteArray; Purpose::ALL.len()],
     rows: u64,
 }
 
@@ -58,6 +63,7 @@ impl SpanFile {
             whats: What::ALL.map(|what| ByteArray::from(what.name())),
             steps: Step::ALL.map(|step| ByteArray::from(step.name())),
             causes: Cause::ALL.map(|cause| ByteArray::from(cause.name())),
+            purposes: Purpose::ALL.map(|purpose| ByteArray::from(purpose.name())),
             rows: 0,
         })
     }
@@ -78,6 +84,8 @@ impl SpanFile {
         let block = nand || track.kind == TrackKind::Collection;
         let page = nand && span.what != What::Erase;
         let or_none = |number: Option<u32>| number.map_or(Cell::Missing, Cell::Int);
+        let long = |number: Option<u64>| number.map_or(Cell::Missing, Cell::Long);
+        let Span { whom, .. } = *span;
         self.rows += 1;
         self.file.push(&[
             Cell::Word(&self.kinds[track.kind as usize]),
@@ -101,6 +109,10 @@ impl SpanFile {
                 TrackKind::Command => Cell::Long(span.offset / BLOCK),
                 _ => Cell::Missing,
             },
+            Cell::Word(&self.purposes[if nand { whom.purpose as usize } else { 0 }]),
+            long(whom.first_command()),
+            or_none((whom.commands > 0).then_some(whom.commands)),
+            long(whom.its_collection()),
         ])
     }
 
@@ -170,7 +182,15 @@ fn span(rows: &Rows, row: usize) -> Option<Span> {
     let word = |column| rows.word(column, row);
     let what = word(5)?;
     let step = word(6)?;
-    let cause = word(7)?;
+    let (cause, purpose) = (word(7)?, word(18)?);
+    let purpose = Purpose::ALL.into_iter().find(|one| one.name() == purpose)?;
+    let collection = rows.long(21, row);
+    let whom = Whom {
+        // The row of a collection is no operation.
+        purpose: if collection.is_some() { Purpose::Collection } else { purpose },
+        number: rows.long(19, row).or(collection).unwrap_or_default(),
+        commands: rows.int(20, row).unwrap_or_default(),
+    };
     let (begin, end) = (rows.long(8, row)?, rows.long(9, row)?);
     Some(Span {
         lane: rows.short(4, row)?,
@@ -181,6 +201,7 @@ fn span(rows: &Rows, row: usize) -> Option<Span> {
         block: rows.int(15, row).unwrap_or_default(),
         page: rows.int(16, row).unwrap_or_default(),
         offset: rows.long(17, row).unwrap_or_default() * BLOCK,
+        whom,
         ..Span::new(
             rows.int(2, row)?,
             What::ALL.into_iter().find(|one| one.name() == what)?,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use stasis_block::clock::Nanos;
-use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
+use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
 
-use crate::table::{Column, Table};
+use crate::table::{printable, Column, Table};
 use crate::why::whose;
 use crate::{units, KeptSpans, ReportError};
 
@@ -24,6 +24,55 @@ pub struct OperationStep {
     pub times: (Nanos, Nanos),
 }
 
+/// For whom an operation was, as far as the timeline has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForWhom {
+    /// On whose behalf.
+    pub cause: Cause,
+    /// Its commands, or its collection.
+    pub whom: Whom,
+    /// The I/O that its first command was, by its drive or disk and its number there.
+    pub io: Option<(String, u64)>,
+    /// The block that its collection emptied, and how.
+    pub emptied: Option<(What, u32)>,
+}
+
+impl ForWhom {
+    fn of(span: &Span) -> Self {
+        Self { cause: span.cause, whom: span.whom, io: None, emptied: None }
+    }
+
+    /// In words, for the answer about the I/O `order` of `drive`.
+    fn to_text(&self, drive: &str, order: u64) -> String {
+        let more = match self.whom.commands.saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let first = match (&self.io, self.whom.first_command()) {
+            (Some((of, io)), _) if of == drive && *io == order => Some("this I/O".to_owned()),
+            (Some((of, io)), _) if of == drive => Some(format!("I/O {io}")),
+            (Some((of, io)), _) => Some(format!("I/O {}:{io}", printable(of))),
+            (None, Some(number)) => Some(format!("the drive's command {number}")),
+            (None, None) => None,
+        };
+        match (self.whom.purpose, first) {
+            (Purpose::Collection, _) => match self.emptied {
+                Some((what, block)) => format!("the {} of block {block}", what.name()),
+                None => "a collection that did not end".to_owned(),
+            },
+            (Purpose::Map, Some(first)) => format!("the map, for {first}{more}"),
+            (Purpose::Map, None) => "the map".to_owned(),
+            (Purpose::Visit, _) => "the visit of a block".to_owned(),
+            (Purpose::ReadAhead, _) => "reading ahead".to_owned(),
+            (Purpose::Recovery, _) => "what a power cut left".to_owned(),
+            (Purpose::Command | Purpose::None, Some(first)) => {
+                format!("{}: {first}{more}", whose(self.cause))
+            }
+            (Purpose::Command | Purpose::None, None) => whose(self.cause).to_owned(),
+        }
+    }
+}
+
 /// Another operation that had the channel or the plane while this one waited for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Before {
@@ -34,28 +83,11 @@ pub struct Before {
     /// Its kind.
     pub what: What,
     /// For whom it was.
-    pub cause: Cause,
+    pub of: ForWhom,
     /// Its block.
     pub block: u32,
     /// For how long it kept this one waiting (ns).
     pub time: Nanos,
-    /// The block whose emptying it was part of.
-    pub emptied: Option<u32>,
-    /// The I/Os that ended with it, by their numbers.
-    pub ended: Vec<u64>,
-}
-
-impl Before {
-    /// For whom it was, in words.
-    fn whose(&self) -> String {
-        let orders: Vec<String> = self.ended.iter().map(u64::to_string).collect();
-        match (self.emptied, orders.len()) {
-            (Some(block), _) => format!("the collection of block {block}"),
-            (None, 0) => whose(self.cause).to_owned(),
-            (None, 1) => format!("{}: I/O {}", whose(self.cause), orders[0]),
-            _ => format!("{}: I/Os {}", whose(self.cause), orders.join(", ")),
-        }
-    }
 }
 
 /// The operation whose end completed an I/O.
@@ -66,7 +98,7 @@ pub struct Waited {
     /// Its kind.
     pub what: What,
     /// For whom it was.
-    pub cause: Cause,
+    pub of: ForWhom,
     /// Its block, and its page but of an erase.
     pub block: u32,
     /// See there.
@@ -119,17 +151,12 @@ impl Waited {
         let plane = plane.map(|(track, _)| (track.lun, track.plane));
         let waits = waits(&own, since);
         let (mut before, mut collections) = (BTreeMap::<(u32, u64), Before>::new(), Vec::new());
-        // Of collections and of housekeeping's operations the place and the times.
-        let (mut emptied, mut places) = (Vec::new(), BTreeMap::<u64, (Place, Nanos)>::new());
+        let mut emptied = BTreeMap::<u64, (What, u32)>::new();
         let Some(mut spans) = KeptSpans::open(folder)? else { return Ok(None) };
         while let Some((track, span)) = spans.next_span()? {
             let its = track.owner == drive && track.kind == TrackKind::Collection;
-            if its {
-                emptied.push(((track.lun, track.plane), span.block, (span.begin, span.end)));
-            }
-            let housekeeps = span.cause == Cause::Housekeeping && span.end > since;
-            if track.owner == drive && track.kind == TrackKind::Nand && housekeeps {
-                places.entry(span.number).or_insert(((track.lun, track.plane), span.begin));
+            if let Some(number) = span.whom.its_collection().filter(|_| its) {
+                emptied.insert(number, (span.what, span.block));
             }
             if its && span.begin < end && span.end > since {
                 let of = (track.lun, track.plane);
@@ -150,24 +177,12 @@ impl Waited {
                     track: named(track),
                     number: span.number,
                     what: span.what,
-                    cause: span.cause,
+                    of: ForWhom::of(&span),
                     block: span.block,
                     time: 0,
-                    emptied: None,
-                    ended: Vec::new(),
                 });
                 one.time += time;
             }
-        }
-        for one in before.values_mut() {
-            let Some(&(place, begin)) = places.get(&one.number) else { continue };
-            // An operation ends with its collection at the latest.
-            let its = |&&(of, _, (from, to)): &&(Place, u32, (Nanos, Nanos))| {
-                is_within(place, of) && (from..to).contains(&begin)
-            };
-            let mut all = emptied.iter().filter(its).map(|&(_, block, _)| block);
-            // Of several at once it is not known which one's it is.
-            one.emptied = all.next().filter(|_| all.next().is_none());
         }
         let mut before: Vec<_> = before.into_values().collect();
         before.sort_by(|a, b| b.time.cmp(&a.time).then(a.number.cmp(&b.number)));
@@ -177,13 +192,22 @@ impl Waited {
             track: named(track),
             times: (span.begin, span.end),
         };
-        let Span { what, cause, block, page, .. } = first;
-        let steps = own.iter().map(step).collect();
-        Ok(Some(Self { number, what, cause, block, page, steps, before, collections }))
+        let Span { what, block, page, .. } = first;
+        let (of, steps) = (ForWhom::of(&first), own.iter().map(step).collect());
+        let mut all = Self { number, what, of, block, page, steps, before, collections };
+        for of in all.whoms() {
+            of.emptied = of.whom.its_collection().and_then(|number| emptied.get(&number).copied());
+        }
+        Ok(Some(all))
     }
 
-    /// For a terminal.
-    pub(crate) fn to_text(&self) -> String {
+    /// For whom it and those before it were.
+    pub(crate) fn whoms(&mut self) -> impl Iterator<Item = &mut ForWhom> {
+        std::iter::once(&mut self.of).chain(self.before.iter_mut().map(|one| &mut one.of))
+    }
+
+    /// For a terminal, about the I/O `order` of `drive`.
+    pub(crate) fn to_text(&self, drive: &str, order: u64) -> String {
         let time = |ns: Nanos| units::duration(ns as f64);
         let page = match self.what {
             What::Erase => String::new(),
@@ -193,7 +217,7 @@ impl Waited {
             "It ended with a {} of block {}{page}, for {}:\n",
             self.what.name(),
             self.block,
-            whose(self.cause)
+            self.of.to_text(drive, order)
         );
         for OperationStep { step, track, times: (begin, end) } in &self.steps {
             let took = time(end - begin);
@@ -218,7 +242,7 @@ impl Waited {
             table.push(vec![
                 one.track.clone(),
                 one.what.name().to_owned(),
-                one.whose(),
+                one.of.to_text(drive, order),
                 one.block.to_string(),
                 time(one.time),
             ]);

@@ -12,7 +12,7 @@ use crate::commands::{Collector, ToldCommand, ToldCommands};
 use crate::guest_ios::{self, GuestTimes};
 use crate::slowest::SlowIo;
 use crate::table::{printable, Column, Table};
-pub use crate::waited::{Before, OperationStep, Waited};
+pub use crate::waited::{Before, ForWhom, OperationStep, Waited};
 use crate::{folder_of, units, KeptIos, KeptSpans, ReportError, Summary};
 
 /// Rows of what a drive did that are listed.
@@ -129,7 +129,7 @@ impl Why {
             _ => None,
         };
         if let (Some(operation), Some((owner, _))) = (&mut operation, &command) {
-            link(folder, owner, &drive, operation)?;
+            link(folder, owner, operation)?;
         }
         Ok(Self {
             parts: slow_io.timeline().into_iter().filter(|(_, time)| *time > 0).collect(),
@@ -190,7 +190,7 @@ impl Why {
         }
         text.push('\n');
         if let Some(operation) = &self.operation {
-            text.push_str(&operation.to_text());
+            text.push_str(&operation.to_text(drive, io.order));
             text.push('\n');
         }
         text.push_str(&self.others());
@@ -343,26 +343,20 @@ fn command(
     Ok(None)
 }
 
-/// Tells of the operations before one which I/Os ended with them, where the drive of the name `owner`
-/// is the I/Os' own.
-fn link(
-    folder: &Path,
-    owner: &str,
-    drive: &str,
-    operation: &mut Waited,
-) -> Result<(), ReportError> {
-    if owner != drive || operation.before.is_empty() {
-        return Ok(());
-    }
-    let numbers: BTreeSet<u64> = operation.before.iter().map(|one| one.number).collect();
-    let of_them = |after: Option<(u64, Cause)>| after.is_some_and(|(of, _)| numbers.contains(&of));
+/// Finds the I/Os that the commands of the drive `owner` were, for which an operation and those before
+/// it have worked.
+fn link(folder: &Path, owner: &str, operation: &mut Waited) -> Result<(), ReportError> {
+    let numbers: BTreeSet<u64> =
+        operation.whoms().filter_map(|of| of.whom.first_command()).collect();
+    let is_one =
+        |command: &ToldCommand| command.number.is_some_and(|number| numbers.contains(&number));
     // Those alike are told apart by their place among all.
     let mut keys = BTreeSet::new();
     let kept = folder_of(folder);
     let Some(mut spans) = KeptSpans::open(kept)? else { return Ok(()) };
     let mut collector = Collector::default();
     let mut note = |command: ToldCommand| {
-        if of_them(command.after) {
+        if is_one(&command) {
             keys.insert((command.end, command.bytes));
         }
     };
@@ -374,15 +368,20 @@ fn link(
     collector.rest().for_each(note);
     let alike = |command: &ToldCommand| keys.contains(&(command.end, command.bytes));
     let Some(mut told) = ToldCommands::read_those(kept, alike)? else { return Ok(()) };
+    let mut found = BTreeMap::new();
     let mut ios = KeptIos::open(folder)?;
     while let Some(io) = ios.next().transpose()? {
-        let is_alike = keys.contains(&(io.target, io.bytes));
-        if ios.drives()[usize::from(io.drive)] != drive || !is_alike {
+        if !keys.contains(&(io.target, io.bytes)) {
             continue;
         }
-        let after = told.take(drive, &io).and_then(|(_, command)| command.after);
-        let same = |one: &&mut Before| after.is_some_and(|(number, _)| one.number == number);
-        operation.before.iter_mut().filter(same).for_each(|one| one.ended.push(io.order));
+        let drive = ios.drives()[usize::from(io.drive)].clone();
+        let Some((at, command)) = told.take(&drive, &io) else { continue };
+        if let Some(number) = command.number.filter(|_| at == owner) {
+            found.insert(number, (drive, io.order));
+        }
+    }
+    for of in operation.whoms() {
+        of.io = of.whom.first_command().and_then(|number| found.get(&number).cloned());
     }
     Ok(())
 }

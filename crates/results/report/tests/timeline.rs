@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{json, Map};
-use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
+use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
 use stasis_report::{KeptSpans, ReportError, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome};
 
@@ -36,7 +36,11 @@ fn spans(count: u64) -> Vec<Span> {
             let small = number as u32 % 1000;
             match number * 7 % 5 {
                 0 => Span::new(2, What::Idle, begin, end),
-                1 => Span { block: small, ..Span::new(1, What::Collection, begin, end) },
+                1 => Span {
+                    block: small,
+                    whom: Whom::collection(number),
+                    ..Span::new(1, What::Collection, begin, end)
+                },
                 2 => Span { block: small, number, ..Span::new(0, What::Erase, begin, end) },
                 _ => Span {
                     lane: 3,
@@ -46,6 +50,12 @@ fn spans(count: u64) -> Vec<Span> {
                     block: u32::MAX - small,
                     page: small,
                     bytes: u64::MAX - number,
+                    whom: match number % 4 {
+                        0 => Whom { commands: small + 2, ..Whom::command(u64::MAX - number) },
+                        1 => Whom::collection(number),
+                        2 => Whom { purpose: Purpose::Map, ..Whom::command(number) },
+                        _ => Whom { purpose: Purpose::Recovery, ..Whom::default() },
+                    },
                     ..Span::new(0, What::Program, begin, end)
                 },
             }
@@ -112,11 +122,12 @@ fn rows_say_where_and_what() {
         told(0),
         "kind=\"vcpu\" owner=\"machine\" track=2 name=\"vCPU 0\" lane=0 what=\"idle\" step=\"\" \
          cause=\"\" begin_ns=0 end_ns=0 number=0 bytes=0 channel=null lun=null plane=null \
-         block=null page=null lba=null"
+         block=null page=null lba=null purpose=\"\" command=null commands=null \
+         collection=null"
     );
     let erase = told(1);
     assert!(erase.contains("what=\"erase\""), "{erase}");
-    assert!(erase.ends_with("channel=1 lun=5 plane=1 block=1 page=null lba=null"), "{erase}");
+    assert!(erase.contains("channel=1 lun=5 plane=1 block=1 page=null lba=null"), "{erase}");
     let units = file.metadata().file_metadata().key_value_metadata().unwrap();
     let units = units.iter().find(|entry| entry.key == "units").unwrap();
     assert!(units.value.as_deref().unwrap().contains("\"begin_ns\":\"ns\""));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use stasis_block::clock::Nanos;
+use stasis_block::timeline::{Numbers, Spans, Tracks};
 use stasis_block::{splitmix, Command, Delivery, Operation, Random, Request, Status, Tag, SECTOR};
 use stasis_run_events::FaultRecord;
 
@@ -35,6 +36,8 @@ pub struct Faults {
     /// The contents overwritten since the start, where a fault brings them back.
     old: Option<OldVersions>,
     from_lower: Vec<Done>,
+    /// While the drive is watched: the numbers of the commands that it gets.
+    numbers: Option<Box<Numbers>>,
 }
 
 /// A fault and its progress.
@@ -124,6 +127,7 @@ impl Faults {
             passed: 0,
             rotten: BTreeMap::new(),
             from_lower: Vec::new(),
+            numbers: None,
         }
     }
 
@@ -132,6 +136,8 @@ impl Faults {
     pub fn joining(lower: Box<dyn Layer>, submitted: u64, begun: Nanos) -> Self {
         let mut faults = Self::new(lower, Vec::new(), 0);
         faults.submitted = submitted;
+        // The drive may be watched.
+        faults.numbers = Some(Box::new(Numbers::after(submitted)));
         faults.control.begun = Some(begun);
         faults
     }
@@ -302,6 +308,14 @@ impl Faults {
         self.hold(done);
     }
 
+    /// The drive gets a command.
+    fn pass(&mut self, now: Nanos, order: u64, request: Request) {
+        if let Some(numbers) = &mut self.numbers {
+            numbers.pass(order);
+        }
+        self.lower.submit(now, request);
+    }
+
     fn hold(&mut self, done: Done) {
         self.held.insert((done.at, self.passed), done);
         self.passed += 1;
@@ -388,7 +402,7 @@ impl Decorator for Faults {
             if let Some(room) = &mut self.room {
                 room.note(&command);
             }
-            return self.lower.submit(now, request);
+            return self.pass(now, order, request);
         }
         self.rot(now);
         self.fill(now);
@@ -475,7 +489,7 @@ impl Decorator for Faults {
                 }
             }
         }
-        self.lower.submit(now, request);
+        self.pass(now, order, request);
         for (offset, data) in writes {
             self.poke(offset, data);
         }
@@ -532,6 +546,19 @@ impl Control for Faults {
             fault.since.get_or_insert(begun);
         }
         self.lower.control().start(now);
+    }
+
+    fn watch(&mut self, tracks: &mut Tracks) {
+        self.numbers.get_or_insert_default();
+        self.lower.control().watch(tracks);
+    }
+
+    fn take_spans(&mut self, spans: &mut Spans) {
+        let from = spans.kept().len();
+        self.lower.control().take_spans(spans);
+        if let Some(numbers) = &self.numbers {
+            spans.renumber(from, numbers);
+        }
     }
 
     fn set_faults(&mut self, change: FaultChange) -> Result<(), FaultChange> {

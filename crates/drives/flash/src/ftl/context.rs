@@ -9,6 +9,7 @@ use stasis_block::inside::Parts;
 use stasis_block::{Fate, Operation, Status, Tag};
 use stasis_nand::{Array, Breakdown, Op, OpDone, OpKind, OpStatus};
 
+use crate::owners::{Owner, Owners};
 use crate::statistics::{Statistics, Temperature};
 use crate::watch::Watch;
 
@@ -252,6 +253,30 @@ impl Context {
         }
         self.statistics.count(&op);
         self.array.submit(now, op);
+    }
+
+    /// The same, where `owner` tells of a watched drive for whom the operation is.
+    #[inline]
+    pub(crate) fn submit_for(
+        &mut self,
+        now: Nanos,
+        op: Op,
+        owner: impl FnOnce(&mut Owners) -> Owner,
+    ) {
+        let number = self.array.submitted();
+        self.note(|owners| {
+            let owner = owner(owners);
+            owners.submit(number, owner);
+        });
+        self.submit(now, op);
+    }
+
+    /// Tells the observer of a watched drive whose something is.
+    #[inline]
+    pub(crate) fn note(&mut self, note: impl FnOnce(&mut Owners)) {
+        if let Some(watch) = &mut self.watch {
+            note(&mut watch.owners);
+        }
     }
 
     /// Records that a block of a plane was emptied; `times`: when it was chosen, and when it was

@@ -11,6 +11,7 @@ mod front;
 mod hybrid;
 mod kept;
 pub mod load;
+mod owners;
 mod padding;
 mod read_cache;
 mod reclaim;

@@ -12,9 +12,9 @@ use super::load::{drain, roomy};
 use crate::spec::{Blocking, GcSpec, Order, Planes, Precondition};
 use crate::{Spec, Ssd};
 
-const CAPACITY: u64 = 8 << 20;
+pub(super) const CAPACITY: u64 = 8 << 20;
 
-fn specs() -> impl Strategy<Value = Spec> {
+pub(super) fn specs() -> impl Strategy<Value = Spec> {
     let ftl = prop_oneof![Just("page"), Just("dftl"), Just("hybrid")];
     let blocking =
         prop_oneof![Just(Blocking::None), Just(Blocking::Plane), Just(Blocking::Channel)];
@@ -35,9 +35,20 @@ fn specs() -> impl Strategy<Value = Spec> {
     )
 }
 
+/// The command of a number among those of [`work`].
+pub(super) fn command_of(seed: u64, number: u64) -> Command {
+    let bits = stasis_nand::hash::bits(seed, number);
+    let operation = if bits % 10 < 3 { Operation::Read } else { Operation::Write };
+    Command::new(operation, (bits >> 8) % (CAPACITY / 4096 - 4) * 4096, 4096 << (bits >> 4 & 1))
+}
+
 /// Reads and writes with 16 in flight; returns the completions, the spans taken meanwhile, and the
 /// commands in the order of time.
-fn work(ssd: &mut Ssd, seed: u64, count: u64) -> (Vec<Completion>, Vec<Span>, Vec<Told>) {
+pub(super) fn work(
+    ssd: &mut Ssd,
+    seed: u64,
+    count: u64,
+) -> (Vec<Completion>, Vec<Span>, Vec<Told>) {
     let (mut all, mut taken, mut spans) = (Vec::new(), Vec::new(), Spans::default());
     let mut take = |ssd: &mut Ssd| {
         ssd.take_spans(&mut spans);
@@ -45,11 +56,7 @@ fn work(ssd: &mut Ssd, seed: u64, count: u64) -> (Vec<Completion>, Vec<Span>, Ve
         taken.extend_from_slice(spans.kept());
         spans.clear();
     };
-    let command = |number: u64| {
-        let bits = stasis_nand::hash::bits(seed, number);
-        let operation = if bits % 10 < 3 { Operation::Read } else { Operation::Write };
-        Command::new(operation, (bits >> 8) % (CAPACITY / 4096 - 4) * 4096, 4096 << (bits >> 4 & 1))
-    };
+    let command = |number: u64| command_of(seed, number);
     let mut sent = 0;
     // The number of each tag's command, and when it was submitted.
     let mut under_way = [(0, 0); 16];
@@ -90,7 +97,7 @@ fn work(ssd: &mut Ssd, seed: u64, count: u64) -> (Vec<Completion>, Vec<Span>, Ve
 }
 
 /// A command's operation, first byte, length, and when it was submitted and completed.
-type Told = (What, u64, u64, u64, u64);
+pub(super) type Told = (What, u64, u64, u64, u64);
 
 /// The commands that these spans tell of: the parts of each touch, so that a part too much or too
 /// little is another end.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind};
+use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind};
 use stasis_report::KeptSpans;
 
 use super::packets::{Note, Trace};
@@ -84,7 +84,7 @@ fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Re
         Step::None | Step::Cells => what.to_owned(),
         step => format!("{what}: {}", step.name()),
     };
-    let mut notes = Vec::with_capacity(5);
+    let mut notes = Vec::with_capacity(8);
     let nand = matches!(kind, TrackKind::Channel | TrackKind::Nand);
     if span.cause != Cause::None {
         notes.push(Note::Text("cause", span.cause.name()));
@@ -97,6 +97,18 @@ fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Re
     }
     if nand && span.what != stasis_block::timeline::What::Erase {
         notes.push(Note::Number("page", span.page.into()));
+    }
+    if nand && span.whom.purpose != Purpose::None {
+        notes.push(Note::Text("purpose", span.whom.purpose.name()));
+    }
+    if let Some(command) = span.whom.first_command() {
+        notes.push(Note::Number("command", command));
+    }
+    if span.whom.commands > 1 {
+        notes.push(Note::Number("commands", span.whom.commands.into()));
+    }
+    if let Some(collection) = span.whom.its_collection() {
+        notes.push(Note::Number("collection", collection));
     }
     if span.bytes > 0 {
         notes.push(Note::Number("bytes", span.bytes));

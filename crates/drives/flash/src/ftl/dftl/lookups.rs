@@ -1,12 +1,14 @@
 //! Requests that wait until the entries of their units are in memory.
 
 use stasis_block::clock::Nanos;
+use stasis_block::timeline::Purpose;
 use stasis_block::Operation;
 use stasis_nand::{Breakdown, OpDone, OpStatus};
 
 use super::{Dftl, FETCH};
 use crate::buffer::NONE;
-use crate::ftl::{Context, Ftl, Request};
+use crate::ftl::{Context, Ftl, Request, RequestId};
+use crate::owners::{Owner, Owners};
 
 /// A request whose entries are looked up.
 #[derive(Debug, Clone, Copy)]
@@ -112,17 +114,20 @@ impl Dftl {
 
     /// Reads a unit of the map, or finds it in the buffer.
     fn fetch(&mut self, now: Nanos, home: u32, context: &mut Context) {
-        if !self.read_map(now, home, FETCH, context) {
+        let waiter = self.waiters.get(self.fetches[home as usize] as usize).copied();
+        let by = waiter.map(|waiter| self.lookups[waiter.lookup as usize].request.id);
+        if !self.read_map(now, home, (FETCH, by), context) {
             self.arrived(now, home, &Breakdown::default(), context);
         }
     }
 
-    /// Reads a unit of the map; false if it is in no page.
+    /// Reads a unit of the map, for which the request `by` waits, if one does; false if it is in no
+    /// page.
     pub(super) fn read_map(
         &mut self,
         now: Nanos,
         home: u32,
-        kind: u64,
+        (kind, by): (u64, Option<RequestId>),
         context: &mut Context,
     ) -> bool {
         let unit = self.unit(home);
@@ -133,7 +138,11 @@ impl Dftl {
             shadow.read(unit, None, Some(slot));
         }
         self.counts.reads += 1;
-        self.page.read_map_unit(now, slot, kind | u64::from(home), context);
+        let owner = |owners: &mut Owners| match by {
+            Some(id) => Owner::awaited(Purpose::Map, &owners.request(id)),
+            None => Owner::of(Purpose::Map),
+        };
+        self.page.read_map_unit(now, slot, kind | u64::from(home), owner, context);
         true
     }
 

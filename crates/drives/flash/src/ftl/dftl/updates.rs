@@ -108,7 +108,7 @@ impl Dftl {
             }
             *state = READ;
             self.updates.reading += 1;
-            if !self.read_map(now, home, UPDATE, context) {
+            if !self.read_map(now, home, (UPDATE, None), context) {
                 self.write_back(now, home, context);
             }
         }

@@ -40,7 +40,8 @@ impl Hybrid {
             let bytes = self.shape.overlap(unit, request.offset, request.length);
             let token = HOST_READ | u64::from(request.id);
             let (kind, priority) = (OpKind::Read, Priority::Read);
-            context.submit(now, Op { kind, at, source: at, bytes, priority, token, group: 0 });
+            let op = Op { kind, at, source: at, bytes, priority, token, group: 0 };
+            context.submit_for(now, op, |owners| owners.request(request.id));
         }
     }
 

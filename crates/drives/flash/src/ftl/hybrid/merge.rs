@@ -119,7 +119,8 @@ impl Hybrid {
     ) -> bool {
         let bytes = if kind == OpKind::Copyback { 0 } else { self.shape.geometry.page_size };
         let priority = Priority::Gc;
-        context.submit(now, Op { kind, at, source, bytes, priority, token, group: 0 });
+        let op = Op { kind, at, source, bytes, priority, token, group: 0 };
+        context.submit_for(now, op, |owners| owners.collection(at.plane.0));
         true
     }
 
@@ -217,7 +218,11 @@ impl Hybrid {
                 self.retired += 1;
             } else if full {
                 plane.dirty.push_back(log.block);
+                context.note(|owners| owners.leave(number, log.block));
             }
+        }
+        if let Some(old) = old {
+            context.note(|owners| owners.leave(number, old));
         }
         plane.dirty.extend(old);
         match (full, merge.copied) {

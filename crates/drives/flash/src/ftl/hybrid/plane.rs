@@ -194,7 +194,8 @@ impl Hybrid {
         let (kind, bytes, priority) = (OpKind::Read, self.shape.unit, Priority::Write);
         let token = OLD_READ;
         self.planes[number as usize].busy = true;
-        context.submit(now, Op { kind, at, source: at, bytes, priority, token, group: 0 });
+        let op = Op { kind, at, source: at, bytes, priority, token, group: 0 };
+        context.submit_for(now, op, |owners| owners.request(write.id));
         true
     }
 
@@ -237,10 +238,10 @@ impl Hybrid {
         if let Some(shadow) = &mut context.shadow {
             shadow.program(at, vec![(write.unit, self.sequence)]);
         }
-        let _ = write;
         let (kind, bytes, priority) =
             (OpKind::Program, self.shape.geometry.page_size, Priority::Write);
-        context.submit(now, Op { kind, at, source: at, bytes, priority, token: PROGRAM, group: 0 });
+        let op = Op { kind, at, source: at, bytes, priority, token: PROGRAM, group: 0 };
+        context.submit_for(now, op, |owners| owners.request(write.id));
     }
 
     pub(super) fn programmed(&mut self, number: u32, done: &OpDone, context: &mut Context) {
@@ -309,8 +310,8 @@ impl Hybrid {
         let Some(block) = plane.erasing else { return };
         let at = self.shape.address(block, 0);
         let (kind, priority) = (OpKind::Erase, Priority::Gc);
-        context
-            .submit(now, Op { kind, at, source: at, bytes: 0, priority, token: ERASE, group: 0 });
+        let op = Op { kind, at, source: at, bytes: 0, priority, token: ERASE, group: 0 };
+        context.submit_for(now, op, |owners| owners.erase_left(block));
     }
 
     pub(super) fn erased(&mut self, number: u32, done: &OpDone) {

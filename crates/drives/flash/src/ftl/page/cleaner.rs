@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
+use stasis_block::timeline::Purpose;
 use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, PlaneId, Priority, Scope};
 
 use super::blocks::{BlockState, Blocks, PageEnd};
@@ -19,6 +20,7 @@ use super::victims::{Need, Victims, Why};
 use crate::buffer::NONE;
 use crate::ftl::{Context, Shape};
 use crate::kept::{KeptError, Reader, Writer};
+use crate::owners::Owner;
 use crate::spec::{Blocking, Spec};
 
 /// Operations that one collection has under way at a time: enough that the
@@ -234,7 +236,7 @@ impl Cleaner {
             token: PATROL_READ | u64::from(plane),
             group: 0,
         };
-        moment.context.submit(moment.now, op);
+        moment.context.submit_for(moment.now, op, |_| Owner::of(Purpose::Visit));
     }
 
     /// The read of a visit has ended: a block whose errors are many is moved.
@@ -556,7 +558,7 @@ impl Cleaner {
             token: GC_READ | u64::from(plane),
             group: 0,
         };
-        moment.context.submit(moment.now, op);
+        moment.context.submit_for(moment.now, op, |owners| owners.collection(plane));
     }
 
     /// Programs pages of the gathered units, each of at least `least` units; false
@@ -619,7 +621,7 @@ impl Cleaner {
             token: if copies { GC_COPY } else { GC_PROGRAM } | u64::from(page),
             group: 0,
         };
-        moment.context.submit(moment.now, op);
+        moment.context.submit_for(moment.now, op, |owners| owners.collection(plane));
         true
     }
 
@@ -738,7 +740,7 @@ impl Cleaner {
             token: ERASE | u64::from(plane),
             group: 0,
         };
-        moment.context.submit(moment.now, op);
+        moment.context.submit_for(moment.now, op, |owners| owners.collection(plane));
     }
 
     /// The host's last read of a block has ended.
@@ -808,6 +810,7 @@ impl Cleaner {
         if job.held {
             moment.context.array.release(moment.now, self.scope(plane));
         }
+        moment.context.note(|owners| owners.abandon_collection(plane));
         self.jobs -= 1;
     }
 

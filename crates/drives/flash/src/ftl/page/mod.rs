@@ -45,6 +45,7 @@ use super::{
 };
 use crate::buffer::NONE;
 use crate::kept::{KeptError, Reader, Writer};
+use crate::owners::{Owner, Owners};
 use crate::spec::{GcSpec, Planes, Precondition, Spec, SpecError};
 
 /// The page-mapped translation layer.
@@ -136,15 +137,22 @@ impl PageFtl {
 
     fn read_page(&mut self, now: Nanos, id: RequestId, read: PageRead, context: &mut Context) {
         context.open(id);
-        self.submit_read(now, read.page, read.bytes, HOST_READ | u64::from(id), context);
+        let place = (read.page, read.bytes);
+        self.submit_read(
+            now,
+            place,
+            HOST_READ | u64::from(id),
+            |owners| owners.request(id),
+            context,
+        );
     }
 
     fn submit_read(
         &mut self,
         now: Nanos,
-        page: u32,
-        bytes: u32,
+        (page, bytes): (u32, u32),
         token: u64,
+        owner: impl FnOnce(&mut Owners) -> Owner,
         context: &mut Context,
     ) {
         let block = self.shape.block_of_page(page);
@@ -152,7 +160,8 @@ impl PageFtl {
         let at = self.shape.address(block, page - block * self.shape.geometry.pages);
         let (kind, priority) = (OpKind::Read, Priority::Read);
         let group = self.lockstep.group(now, at.plane.0);
-        context.submit(now, Op { kind, at, source: at, bytes, priority, token, group });
+        let op = Op { kind, at, source: at, bytes, priority, token, group };
+        context.submit_for(now, op, owner);
     }
 
     fn read_done(&mut self, now: Nanos, id: RequestId, done: &OpDone, context: &mut Context) {
@@ -185,7 +194,8 @@ impl PageFtl {
         let Some(completing) = self.queue.write(request, &self.placement) else { return };
         let token = PARTIAL_READ | u64::from(completing.number);
         for slot in completing.slots.into_iter().flatten() {
-            self.submit_read(now, self.shape.page_of(slot), self.shape.unit, token, context);
+            let place = (self.shape.page_of(slot), self.shape.unit);
+            self.submit_read(now, place, token, |owners| owners.request(request.id), context);
         }
     }
 
@@ -306,7 +316,9 @@ impl PageFtl {
                     shadow.program(page.at, contents.collect());
                 }
                 let group = self.lockstep.group(now, plane);
-                context.submit(now, Op { token: PROGRAM | page.token, group, ..page });
+                let contents = self.frontier.contents(page.token as u32);
+                let op = Op { token: PROGRAM | page.token, group, ..page };
+                context.submit_for(now, op, |owners| owners.gathered(contents));
             }
         }
     }
@@ -407,9 +419,11 @@ impl PageFtl {
         now: Nanos,
         slot: u32,
         token: u64,
+        owner: impl FnOnce(&mut Owners) -> Owner,
         context: &mut Context,
     ) {
-        self.submit_read(now, self.shape.page_of(slot), self.shape.unit, token, context);
+        let place = (self.shape.page_of(slot), self.shape.unit);
+        self.submit_read(now, place, token, owner, context);
     }
 
     /// A read no longer needs its block.

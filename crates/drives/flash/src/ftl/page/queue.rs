@@ -227,6 +227,7 @@ impl WriteQueue {
                     shadow.admit(next, version);
                 }
                 cursor.next += 1;
+                context.note(|owners| self.buffer.tell_owner(next, Some(id), owners));
                 continue;
             }
             if self.room > 0 && self.buffer.used() >= self.room {
@@ -243,6 +244,7 @@ impl WriteQueue {
             if let Some(shadow) = &mut context.shadow {
                 shadow.admit(next, _version);
             }
+            context.note(|owners| self.buffer.tell_owner(next, Some(id), owners));
             context.statistics.host_units += 1;
             if durable && next + 1 == end {
                 self.buffer.force();
@@ -268,7 +270,7 @@ impl WriteQueue {
         if self.buffer.merge(unit).is_none() {
             self.buffer.admit(unit, self.host_streams, NONE, self.protected);
         }
-        let _ = &context;
+        context.note(|owners| self.buffer.tell_owner(unit, None, owners));
         #[cfg(test)]
         if let (Some(shadow), Some(version)) = (&mut context.shadow, self.buffer.version(unit)) {
             shadow.admit(unit, version);

@@ -27,6 +27,7 @@ use super::{
     fate_of, Context, Dropped, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
 };
 use crate::buffer::{table::Table, NONE};
+use crate::owners::{Owner, Owners};
 use crate::spec::{Spec, SpecError};
 
 const READ: u64 = 1 << 56;
@@ -162,16 +163,17 @@ impl Zones {
     fn submit(
         &mut self,
         now: Nanos,
-        kind: OpKind,
+        (kind, bytes): (OpKind, u32),
         (block, page): (u32, u32),
-        bytes: u32,
         token: u64,
+        owner: impl FnOnce(&mut Owners) -> Owner,
         context: &mut Context,
     ) {
         self.blocks[block as usize].busy += 1;
         let at = self.shape.address(self.blocks[block as usize].number, page);
         let priority = if kind == OpKind::Read { Priority::Read } else { Priority::Write };
-        context.submit(now, Op { kind, at, source: at, bytes, priority, token, group: 0 });
+        let op = Op { kind, at, source: at, bytes, priority, token, group: 0 };
+        context.submit_for(now, op, owner);
     }
 
     fn read_units(&mut self, now: Nanos, request: &Request, context: &mut Context) {
@@ -207,7 +209,8 @@ impl Zones {
     fn read_page(&mut self, now: Nanos, id: RequestId, read: PageRead, context: &mut Context) {
         let (_, block, at) = self.layout.place(read.page);
         context.open(id);
-        self.submit(now, OpKind::Read, (block, at), read.bytes, READ | u64::from(id), context);
+        let (what, token) = ((OpKind::Read, read.bytes), READ | u64::from(id));
+        self.submit(now, what, (block, at), token, |owners| owners.request(id), context);
     }
 
     /// The block of a zone that an operation was for.

@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use stasis_block::clock::Nanos;
+use stasis_block::timeline::Purpose;
 use stasis_block::{Fate, Status};
 use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::write::Stage;
 use super::{Context, Dropped, PowerCut, Request, Zones, ERASE, KIND, NONE, PAD, PROGRAM};
+use crate::owners::{Owner, Owners};
 
 impl Zones {
     /// Erases every zone that lies in a range.
@@ -62,7 +64,13 @@ impl Zones {
             let entry = &self.blocks[block as usize];
             if entry.next > 0 && !entry.bad {
                 erasing = true;
-                self.submit(now, OpKind::Erase, (block, 0), 0, ERASE | u64::from(block), context);
+                let (what, token) = ((OpKind::Erase, 0), ERASE | u64::from(block));
+                let by = self.zones[zone as usize].waiters.first().copied();
+                let owner = |owners: &mut Owners| match by {
+                    Some(id) => owners.request(id),
+                    None => Owner::of(Purpose::Recovery),
+                };
+                self.submit(now, what, (block, 0), token, owner, context);
             }
         }
         if erasing {
@@ -184,6 +192,8 @@ impl Zones {
             shadow.program(self.shape.address(number, at), Vec::new());
         }
         let bytes = self.shape.geometry.page_size;
-        self.submit(now, OpKind::Program, (block, at), bytes, PAD, context);
+        let what = (OpKind::Program, bytes);
+        let owner = |_: &mut Owners| Owner::of(Purpose::Recovery);
+        self.submit(now, what, (block, at), PAD, owner, context);
     }
 }

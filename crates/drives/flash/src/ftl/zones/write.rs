@@ -107,7 +107,12 @@ impl Zones {
             return;
         }
         let page = unit / slots;
-        let index = self.table.get(page).unwrap_or_else(|| self.begin(page));
+        let index = self.table.get(page).unwrap_or_else(|| {
+            let index = self.begin(page);
+            context.note(|owners| owners.begin_page(index));
+            index
+        });
+        context.note(|owners| owners.fill_page(index, cursor.id));
         self.pages[index as usize].filled |= 1 << (unit % slots);
         #[cfg(test)]
         {
@@ -216,7 +221,8 @@ impl Zones {
         let entry = &mut self.pages[index as usize];
         (entry.state, entry.flight) = (Stage::Flying, self.sequence);
         let (bytes, token) = (self.shape.geometry.page_size, PROGRAM | u64::from(index));
-        self.submit(now, OpKind::Program, (block, at), bytes, token, context);
+        let what = (OpKind::Program, bytes);
+        self.submit(now, what, (block, at), token, |owners| owners.page(index), context);
     }
 
     /// A program of a page in memory has ended.
