@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::{Command, PowerLoss, SECTOR};
+use crate::{Command, PowerLoss, ZoneLayout, SECTOR};
 
 /// A part of a drive whose blocks have metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,17 +21,18 @@ pub struct Interleaved {
     pub stride: u64,
 }
 
-/// The layout of a drive: the parts whose blocks have metadata, in order.
+/// The layout of a drive: the parts whose blocks have metadata, in order, and its zones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockLayout {
     largest: u32,
     parts: Vec<Interleaved>,
+    zones: ZoneLayout,
 }
 
 impl Default for BlockLayout {
     /// That of a drive of sectors.
     fn default() -> Self {
-        Self { largest: SECTOR as u32, parts: Vec::new() }
+        Self { largest: SECTOR as u32, parts: Vec::new(), zones: ZoneLayout::default() }
     }
 }
 
@@ -39,7 +40,18 @@ impl BlockLayout {
     /// That of a drive whose largest blocks have `largest` bytes of data; `parts` do not overlap.
     pub fn new(largest: u32, mut parts: Vec<Interleaved>) -> Self {
         parts.sort_unstable_by_key(|part| part.start);
-        Self { largest, parts }
+        Self { largest, parts, zones: ZoneLayout::default() }
+    }
+
+    /// The same, of a drive with such zones.
+    #[must_use]
+    pub fn with_zones(self, zones: ZoneLayout) -> Self {
+        Self { zones, ..self }
+    }
+
+    /// The zones.
+    pub fn zones(&self) -> &ZoneLayout {
+        &self.zones
     }
 
     /// The largest logical block, in bytes of data.

@@ -22,6 +22,7 @@ pub mod slowest;
 pub mod splitmix;
 pub mod timeline;
 pub mod units;
+mod zone_layout;
 
 pub use block_layout::{AtomicUnits, BlockLayout, Interleaved};
 pub use delivery::Delivery;
@@ -32,6 +33,7 @@ pub use power::{CacheKind, PowerLoss, SECTOR};
 pub use random::Random;
 pub use rate::{Rate, RateError, TimePerByte};
 pub use request::Request;
+pub use zone_layout::{ZoneLayout, ZonedPart};
 
 /// Drives that a machine has at most: its PCI bus has 32 slots, of which the host bridge and the
 /// channel to the machine take two. A root that is read where it lies takes one more.

@@ -10,7 +10,7 @@ use stasis_block::{BlockLayout, Health, VendorCommand, VendorError};
 use stasis_models::Model;
 use stasis_run_events::FaultRecord;
 
-use crate::{FaultChange, InFlight, Sampling};
+use crate::{FaultChange, InFlight, Sampling, WritePointers};
 
 /// A part of a drive that a person looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,11 +129,10 @@ pub trait Control {
     /// The drive's power is cut at `now` (ns): what it holds from now on is one of the states that a
     /// power cut can leave, chosen by `sampling`, and its model has lost what a power cut destroys
     /// ([`stasis_models::Model::cut_power`]). Commands in flight end as any, and their ends mean
-    /// nothing. A drive that was not made for it ([`crate::PowerCuts`]) loses none of its bytes.
-    fn cut_power(&mut self, now: Nanos, sampling: Sampling) {
-        if let Some(lower) = self.lower() {
-            lower.cut_power(now, sampling);
-        }
+    /// nothing. Returns where the zones of a drive with zones end from now on. A drive that was not
+    /// made for it ([`crate::PowerCuts`]) loses none of its bytes, and returns nothing.
+    fn cut_power(&mut self, now: Nanos, sampling: Sampling) -> Option<WritePointers> {
+        self.lower()?.cut_power(now, sampling)
     }
 
     /// The logical blocks by which the host now addresses the drive lie so: a power cut tears none.

@@ -13,7 +13,7 @@ use stasis_block::{
 };
 use stasis_models::{Completion, Model};
 
-use crate::{Control, Done, InFlight, Join, Layer, Look, Properties, Sampling};
+use crate::{Control, Done, InFlight, Join, Layer, Look, Properties, Sampling, WritePointers};
 
 /// A model with a medium.
 pub struct Drive {
@@ -281,9 +281,10 @@ impl Control for Drive {
         }
     }
 
-    fn cut_power(&mut self, now: Nanos, _: Sampling) {
+    fn cut_power(&mut self, now: Nanos, _: Sampling) -> Option<WritePointers> {
         self.advance_models(now);
         self.model.cut_power(now);
+        None
     }
 
     fn set_layout(&mut self, layout: &BlockLayout) {

@@ -6,8 +6,8 @@ mod history;
 
 use common::{Latencies, Moody};
 use proptest::prelude::*;
-use stasis_block::{BlockLayout, Command, Operation, Request};
-use stasis_drive::{Drive, Layer, PowerCuts, Sampling};
+use stasis_block::{BlockLayout, Command, Operation, Request, ZoneLayout, ZonedPart};
+use stasis_drive::{Drive, Layer, PowerCuts, Sampling, WritePointers};
 use stasis_models::{BuildContext, ModelSpec};
 
 const SECTORS: u64 = 24;
@@ -170,5 +170,95 @@ fn what_a_model_holds_in_memory_goes_with_the_power() {
         };
         let [with, without] = [true, false].map(flush_takes);
         assert!(without > least && with < most, "{word}: {with} ns, without a cut {without} ns");
+    }
+}
+
+/// Sectors of a zone.
+const ZONE: u64 = 8;
+
+/// Zones as two commands after the other leave them: the tag of each written sector.
+type Zones = [Vec<u8>; 3];
+
+proptest! {
+    #[test]
+    fn zones_end_where_a_cut_has_left_them(
+        // The zone; how many sectors are written, or else that it is reset, or all are flushed;
+        // how long until the next command.
+        steps in prop::collection::vec((0..3usize, 0..7u64, any::<u16>()), 1..40),
+        before in prop::collection::vec(0..=ZONE, 3),
+        seed: u64,
+        which in 0u8..3,
+    ) {
+        let sampling = match which {
+            0 => Sampling::Least,
+            1 => Sampling::Most,
+            _ => Sampling::Random(seed),
+        };
+        let sector = common::SECTOR as u64;
+        let start = |zone: usize| zone as u64 * ZONE * sector;
+        let (medium, contents) = Moody::new(seed, CAPACITY);
+        let drive = Drive::new(0, "disk".into(), Latencies::new(seed, 50_000), Box::new(medium));
+        let ends = before.iter().enumerate().map(|(zone, sectors)| (start(zone), sectors * sector));
+        let mut layer = PowerCuts::new(Box::new(drive), 512, 1, false)
+            .with_pointers(WritePointers::new(ends));
+        let zoned = ZonedPart { start: 0, end: 3 * ZONE * sector, size: ZONE * sector };
+        let layout = BlockLayout::default().with_zones(ZoneLayout::new(vec![zoned]));
+        layer.control().set_layout(&layout);
+        let tags = |zone: &u64| vec![255; *zone as usize];
+        let mut zones: Zones = [0, 1, 2].map(|zone: usize| tags(&before[zone]));
+        for (zone, tags) in zones.iter().enumerate() {
+            let data = vec![255; tags.len() * common::SECTOR];
+            layer.instant(Command::new(Operation::Write, start(zone), data.len() as u64), data);
+        }
+        let (mut now, mut done) = (0, Vec::new());
+        // The states of all zones, and the one that the last flush has covered.
+        let (mut states, mut covered, mut flushes) = (vec![zones.clone()], 0, Vec::new());
+        for (number, &(zone, count, later)) in (0..).zip(&steps) {
+            let room = ZONE - zones[zone].len() as u64;
+            let (command, data) = match count {
+                5 => (Command::flush(), Vec::new()),
+                6 => (Command::new(Operation::Discard, start(zone), ZONE * sector), Vec::new()),
+                count => {
+                    let count = (count + 1).min(room);
+                    let at = start(zone) + zones[zone].len() as u64 * sector;
+                    let data = vec![number as u8 + 1; (count * sector) as usize];
+                    (Command::new(Operation::Write, at, count * sector), data)
+                }
+            };
+            match command.operation {
+                Operation::Flush => flushes.push((number, states.len() - 1)),
+                Operation::Discard => zones[zone].clear(),
+                _ if command.length == 0 => continue,
+                _ => zones[zone].extend(data.chunks(common::SECTOR).map(|sector| sector[0])),
+            }
+            states.push(zones.clone());
+            layer.submit(now, Request::new(number, command, data));
+            now += u64::from(later) * 4;
+            while let Some(at) = layer.next_event().filter(|at| *at <= now) {
+                layer.advance(at, &mut done);
+            }
+            for one in done.drain(..) {
+                let flush = flushes.iter().find(|(number, _)| *number == one.tag);
+                covered = covered.max(flush.map_or(0, |(_, state)| *state));
+            }
+        }
+        let ends = layer.control().cut_power(now, sampling).expect("it has zones");
+        let ends: std::collections::BTreeMap<u64, u64> = ends.bytes().collect();
+        let contents = &contents.lock().unwrap().now;
+        for zone in 0..3 {
+            let end = ends.get(&start(zone)).map_or(0, |bytes| bytes / sector) as usize;
+            let sectors = contents[start(zone) as usize..].chunks(common::SECTOR);
+            let there: Vec<u8> = sectors.take(end).map(|sector| sector[0]).collect();
+            // Some of what was written after a state that the zone had since the last flush.
+            let possible = states[covered..].windows(2).any(|pair| {
+                let (old, new) = (&pair[0][zone], &pair[1][zone]);
+                there == *old || (new.starts_with(&there) && there.len() >= old.len())
+            });
+            let last = &states[states.len() - 1][zone];
+            prop_assert!(possible || there == *last, "zone {zone} ends at {end}: {there:?}");
+            if which == 1 {
+                prop_assert_eq!(&there, last, "nothing is lost");
+            }
+        }
     }
 }

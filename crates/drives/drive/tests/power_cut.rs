@@ -7,8 +7,8 @@ use std::collections::HashSet;
 
 use permitted::{Medium, Permitted};
 use proptest::prelude::*;
-use stasis_block::{CacheKind, Command, Operation, PowerLoss};
-use stasis_drive::{Sampling, Survival, VolatileCache, ZoneLayout};
+use stasis_block::{CacheKind, Command, Operation, PowerLoss, ZoneLayout, ZonedPart};
+use stasis_drive::{Sampling, Survival, VolatileCache};
 
 const SECTORS: u64 = 4;
 
@@ -302,9 +302,10 @@ proptest! {
         strict in any::<bool>(),
         seeds in prop::collection::vec(any::<u64>(), 12),
     ) {
-        let layout = ZoneLayout { namespace: 2 * ZONE as u64 * 512, size: ZONE as u64 * 512 };
+        let (namespace, size) = (2 * ZONE as u64 * 512, ZONE as u64 * 512);
+        let layout = ZoneLayout::new(vec![ZonedPart { start: 0, end: namespace, size }]);
         let kind = PowerLoss::new(kind.cache, 512);
-        let mut cache = VolatileCache::new(kind, false).with_zones(Some(layout)).strict(strict);
+        let mut cache = VolatileCache::new(kind, false).with_zones(layout).strict(strict);
         let (mut commands, mut pointers) = (Vec::<Command>::new(), [0u64; 2]);
         let (mut in_flight, mut settled) = (Vec::new(), vec![0; 2 * ZONE]);
         for (what, count, fua, ends) in asked {
@@ -319,11 +320,11 @@ proptest! {
                 }
                 5 => {
                     pointers[zone] = 0;
-                    Command::new(Operation::Discard, start * 512, layout.size)
+                    Command::new(Operation::Discard, start * 512, size)
                 }
                 6 => {
                     pointers = [0; 2];
-                    Command::new(Operation::Discard, 0, layout.namespace)
+                    Command::new(Operation::Discard, 0, namespace)
                 }
                 _ => Command::flush(),
             };

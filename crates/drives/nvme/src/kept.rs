@@ -240,6 +240,39 @@ impl KeptState {
         }
     }
 
+    /// Of each zone that is not empty, its first byte on the drive, and the bytes before its write
+    /// pointer.
+    pub fn zone_ends(&self) -> Vec<(u64, u64)> {
+        let mut ends = Vec::new();
+        let created = self.created.iter().map(|created| &created.namespace);
+        for namespace in self.namespaces.iter().chain(created) {
+            let Some(zones) = &namespace.made.zoned else { continue };
+            let block = u64::from(namespace.block_size);
+            for kept in &namespace.zones {
+                let each = (kept.first..).take(usize::try_from(kept.count).unwrap_or(0));
+                let place = |index| namespace.made.start + index * zones.size;
+                ends.extend(each.map(|index| (place(index), kept.written * block)));
+            }
+        }
+        ends.retain(|(_, bytes)| *bytes > 0);
+        ends
+    }
+
+    /// A power cut has left zones so: `written` has of each zone that is not empty its first byte on
+    /// the drive, and the bytes before its write pointer.
+    pub fn cut_zones(&mut self, written: &[(u64, u64)]) {
+        let created = self.created.iter_mut().map(|created| &mut created.namespace);
+        for namespace in self.namespaces.iter_mut().chain(created) {
+            let Some(zones) = &namespace.made.zoned else { continue };
+            let block = u64::from(namespace.block_size.max(1));
+            let (start, end) =
+                (namespace.made.start, namespace.made.start + namespace.made.bytes());
+            let own = written.iter().filter(|(zone, _)| (start..end).contains(zone));
+            let ends = own.map(|(zone, bytes)| ((zone - start) / zones.size.max(1), bytes / block));
+            namespace.zones = KeptZones::after_power_cut(&namespace.zones, zones, block, ends);
+        }
+    }
+
     /// Whether a drive that is made anew is the same but for its contents.
     pub fn is_as_made(&self) -> bool {
         let as_made = self.namespaces.iter().all(KeptNamespace::is_as_made);

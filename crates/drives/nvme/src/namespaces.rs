@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use stasis_block::{BlockLayout, Interleaved, Operation, Status, SECTOR};
+use stasis_block::{BlockLayout, Interleaved, Operation, Status, ZoneLayout, ZonedPart, SECTOR};
 
 use crate::command::location;
 use crate::computing::Part;
@@ -235,7 +235,13 @@ impl Namespaces {
             block: namespace.block_size.into(),
             stride: namespace.stride().into(),
         });
-        BlockLayout::new(self.largest_block(), parts.collect())
+        let zoned = self.iter().filter_map(|(_, namespace)| {
+            let size = namespace.zoned.as_ref()?.size;
+            let (start, end) = (namespace.start, namespace.start + namespace.bytes());
+            Some(ZonedPart { start, end, size })
+        });
+        let zones = ZoneLayout::new(zoned.collect());
+        BlockLayout::new(self.largest_block(), parts.collect()).with_zones(zones)
     }
 
     /// Its size in bytes; 0 if there is no such namespace.

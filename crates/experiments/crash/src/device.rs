@@ -1,7 +1,7 @@
 //! The device that a drive was to the guest, which a check must find again.
 
 use serde::{Deserialize, Serialize};
-use stasis_drive::ZoneLayout;
+use stasis_block::{ZoneLayout, ZonedPart};
 use stasis_nvme::Zones;
 
 /// The kind of device that a drive is to the guest.
@@ -47,8 +47,15 @@ impl TracedDevice {
     }
 
     /// The zones by their places on the drive.
-    pub fn layout(&self) -> Option<ZoneLayout> {
-        self.zones.as_ref().map(|zones| ZoneLayout { namespace: self.namespace, size: zones.size })
+    pub fn layout(&self) -> ZoneLayout {
+        let Some(zones) = &self.zones else { return ZoneLayout::default() };
+        let namespaces = self.namespaces(u64::MAX).into_iter();
+        let part = |(start, length)| ZonedPart {
+            start,
+            end: start.saturating_add(length),
+            size: zones.size,
+        };
+        ZoneLayout::new(namespaces.map(part).collect())
     }
 
     /// The namespaces of a drive of `capacity` bytes: first byte and length of each.

@@ -1,15 +1,15 @@
 //! The crash-state enumerator: from cut point to cut point through a trace, the
 //! disks that a power cut can leave at each.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use stasis_block::splitmix::nth as hash;
-use stasis_drive::{Sampling, Survival, VolatileCache, ZoneLayout};
+use stasis_drive::{Sampling, Survival, VolatileCache, WritePointers};
 
 use crate::disk::WrittenSectors;
 use crate::sectors::Content;
-use crate::trace::{CutPoint, EventKind, Trace, TracedRequest};
+use crate::trace::{CutPoint, EventKind, Trace};
 
 /// A drive at the present instant.
 #[derive(Debug)]
@@ -17,32 +17,7 @@ struct Present {
     cache: VolatileCache,
     // Sectors that cannot be lost, together with all earlier ones.
     settled: WrittenSectors,
-    pointers: Pointers,
-}
-
-/// Write pointers by their zones' first sectors: how many sectors of a zone were written. Zones
-/// that are not here are empty.
-type Pointers = BTreeMap<u64, u64>;
-
-/// Moves the pointers by the surviving part of a change.
-fn move_pointers(
-    pointers: &mut Pointers,
-    zones: Option<ZoneLayout>,
-    request: &TracedRequest,
-    survival: &Survival,
-) {
-    let Some(zones) = zones.filter(|zones| zones.moves(&request.command)) else { return };
-    let sector = crate::sectors::SECTOR as u64;
-    let first = request.command.offset / sector;
-    let end = first + request.command.length / sector;
-    for (zone, from, to) in zones.parts(first, end) {
-        let there = (from..to).take_while(|at| survival.has((at - first) as usize)).count() as u64;
-        match there {
-            0 => {}
-            _ if zones.resets(&request.command) => drop(pointers.remove(&zone)),
-            _ => drop(pointers.insert(zone, from + there - zone)),
-        }
-    }
+    pointers: WritePointers,
 }
 
 /// The state of one drive after a power cut.
@@ -115,11 +90,9 @@ impl<'a> Enumerator<'a> {
         let drives = trace.drives.iter().enumerate().map(|(index, drive)| {
             let log = drive.cached();
             let cache = VolatileCache::new(log.power_loss, log.discard_zeroes);
-            let cache = cache.with_zones(log.zones).strict(strict);
+            let cache = cache.with_zones(log.zones.clone()).strict(strict);
             let written = trace.header.drives.get(index).map_or(&[][..], |one| &one.device.written);
-            let sectors = |bytes: u64| bytes / crate::sectors::SECTOR as u64;
-            let pointers =
-                written.iter().map(|(zone, written)| (sectors(*zone), sectors(*written))).collect();
+            let pointers = WritePointers::new(written.iter().copied());
             Present { cache, settled: WrittenSectors::default(), pointers }
         });
         Self { trace, point: 0, drives: drives.collect(), news: Vec::new() }
@@ -154,7 +127,7 @@ impl<'a> Enumerator<'a> {
                     let (news, well) = (&mut self.news, request.well_by(self.point + 1));
                     cache.ended(place, request.command.operation, well, |place| {
                         let settling = &log.requests[place];
-                        move_pointers(pointers, log.zones, settling, &Survival::Whole);
+                        pointers.apply(&log.zones, &settling.command, &Survival::Whole);
                         for (sector, content) in log.sectors(place) {
                             settled.set(sector, Some(content));
                             news.push((drive, sector, content));
@@ -258,9 +231,9 @@ impl<'a> Enumerator<'a> {
                     crashed.set(sector, content, &present.settled);
                 }
             }
-            move_pointers(&mut pointers, log.zones, &log.requests[place], &survival);
+            pointers.apply(&log.zones, &log.requests[place].command, &survival);
         }
-        crashed.pointers = pointers.into_iter().collect();
+        crashed.pointers = pointers.sectors().collect();
         for (zone, written) in &crashed.pointers {
             crashed.print ^= u128::from(hash(*zone, *written)) << 64;
         }

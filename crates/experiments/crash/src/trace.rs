@@ -5,8 +5,7 @@ mod loader;
 use std::io::{self, Read};
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Operation, PowerLoss};
-use stasis_drive::ZoneLayout;
+use stasis_block::{Command, Operation, PowerLoss, ZoneLayout};
 
 use self::loader::Loader;
 use crate::frame::Level;
@@ -46,7 +45,7 @@ pub struct RequestLog {
     /// Data that the drive can lose in a power cut.
     pub power_loss: PowerLoss,
     /// The zones, where the drive has some.
-    pub zones: Option<ZoneLayout>,
+    pub zones: ZoneLayout,
     /// Commands in the order of submission.
     pub requests: Vec<TracedRequest>,
     contents: Vec<Content>,
@@ -62,9 +61,7 @@ impl RequestLog {
     pub(crate) fn command_changes(&self, command: &Command) -> bool {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
-            Operation::Discard => {
-                self.discard_zeroes || self.zones.is_some_and(|zones| zones.resets(command))
-            }
+            Operation::Discard => self.discard_zeroes || self.zones.resets(command),
             _ => false,
         }
     }

@@ -230,6 +230,13 @@ impl DriveSpec {
         self.zones.is_some() || self.namespace.iter().any(|one| one.zones.is_some())
     }
 
+    /// Whether its zones have random write areas, or those of any of its namespaces.
+    pub fn has_random_write_areas(&self) -> bool {
+        let namespaces = self.namespace.iter().map(|one| &one.zones);
+        let zones = namespaces.chain([&self.zones]).flatten();
+        zones.into_iter().any(|zones| zones.zrwa.is_some())
+    }
+
     /// Whether it has pairs of keys and values, or any of its namespaces.
     pub fn has_pairs(&self) -> bool {
         self.key_value.is_some() || self.namespace.iter().any(|one| one.key_value.is_some())

@@ -10,6 +10,9 @@ pub(crate) fn missing<'a>(
     name: &str,
     names: impl Iterator<Item = &'a str> + Clone,
 ) -> String {
+    if names.clone().next().is_none() {
+        return format!("there is no {what} `{name}`: there is no {what} at all");
+    }
     let guess = guess(name, names.clone());
     format!("there is no {what} `{name}`; {guess}there are {}", listed(names))
 }

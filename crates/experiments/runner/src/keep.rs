@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use stasis_crash::TracedDevice;
 use stasis_experiment::{DriveSpec, Interface, StateSpec};
 use stasis_media::MediumSpec;
-use stasis_nvme::{Config, KeptState, KeptZones, Namespace, ZoneState};
+use stasis_nvme::{Config, KeptState, Namespace};
 
 /// Extension of a state file's name, after the medium's name.
 const EXTENSION: &str = "state";
@@ -318,17 +318,7 @@ pub fn leave_zones(
     let namespaces = device.namespaces(capacity).into_iter().map(made).collect();
     let config = Config { namespaces, ..Config::default() };
     let mut state = KeptState::as_made(&config);
-    for namespace in &mut state.namespaces {
-        let (start, end) = (namespace.made.start, namespace.made.start + namespace.made.bytes());
-        let own = written.iter().filter(|(zone, _)| (start..end).contains(zone));
-        namespace.zones = own
-            .map(|(zone, written)| {
-                let is_full = *written >= zones.capacity();
-                let kind = if is_full { ZoneState::Full } else { ZoneState::Closed };
-                KeptZones::one((zone - start) / zones.size.max(1), kind, written / block)
-            })
-            .collect();
-    }
+    state.cut_zones(written);
     stasis_nvme::Controller::with_state(config, &state)?;
     let file = medium::beside(image);
     let medium = medium::sample(image)?;

@@ -9,7 +9,7 @@ use anyhow::{anyhow, Context, Result};
 use stasis_crash::{FaultInjector, Level, TraceStream};
 use stasis_drive::{
     Drive, DriveFault, DriveFaultKind, Faults, Layer, LoadSpec, PowerCuts, Properties, Region,
-    SharedDrive,
+    SharedDrive, WritePointers,
 };
 use stasis_experiment::Interface;
 use stasis_machine::{Controller, DriveConfig, PathFault, Pause};
@@ -176,7 +176,9 @@ impl<'a> Drives<'a> {
         }
         if drive.cuts > 0 {
             let strict = self.plan.strict;
-            layer = Box::new(PowerCuts::new(layer, drive.block_size(), drive.cuts, strict));
+            let ends = drive.state.iter().flat_map(|state| state.zone_ends());
+            let cuts = PowerCuts::new(layer, drive.block_size(), drive.cuts, strict);
+            layer = Box::new(cuts.with_pointers(WritePointers::new(ends)));
         }
         if !drive.faults.is_empty() {
             let seed = seed ^ FAULTS;

@@ -221,7 +221,6 @@ pub fn check_followed(state: &KeptState) -> Result<()> {
 /// are written of it.
 fn written(state: &KeptState) -> Result<Vec<(u64, u64)>> {
     check_followed(state)?;
-    let mut written = Vec::new();
     for namespace in &state.namespaces {
         let block = namespace.block_size;
         if block != namespace.made.block_size {
@@ -231,7 +230,6 @@ fn written(state: &KeptState) -> Result<Vec<(u64, u64)>> {
                  `state = \"new\"`"
             );
         }
-        let Some(layout) = &namespace.made.zoned else { continue };
         for zones in &namespace.zones {
             if matches!(zones.state, ZoneState::ReadOnly | ZoneState::Offline) {
                 bail!(
@@ -240,13 +238,9 @@ fn written(state: &KeptState) -> Result<Vec<(u64, u64)>> {
                     zones.first
                 );
             }
-            let starts = (zones.first..).take(usize::try_from(zones.count)?);
-            let bytes = zones.written * u64::from(block);
-            let zone = |index: u64| (namespace.made.start + index * layout.size, bytes);
-            written.extend(starts.map(zone).filter(|(_, bytes)| *bytes > 0));
         }
     }
-    Ok(written)
+    Ok(state.zone_ends())
 }
 
 /// The header of the trace of a run.

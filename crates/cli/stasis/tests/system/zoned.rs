@@ -117,3 +117,59 @@ fn zones_of_a_file_are_there_in_the_next_run() {
     }
     assert!((bench.bytes("zoned.img"), bench.text("zoned.img.state")) == before);
 }
+
+/// A machine writes 32 blocks to the first zone and flushes, then 400 to the second and 30 more to the
+/// first without a flush, until its power is cut. It reports where its zones end then, goes on
+/// there, and fails to write before.
+const CUT: &str = r#"
+command = ["sh", "-ec", '''
+d=/dev/nvme0n1
+write() { dd if=/run/pages of=$d bs=4096 count=$1 seek=$2 oflag=direct $3 status=none; }
+seq 1 1000000 | head -c 2M >/run/pages
+if [ $STASIS_BOOT = 1 ]; then
+    write 32 0 conv=fsync
+    echo flushed
+    (write 400 1024; write 30 32)
+    sleep 100
+fi
+blkzone report --count 2 $d
+end=$((0x$(blkzone report --count 1 $d | sed 's/.*wptr 0x\([0-9a-f]*\).*/\1/') / 8))
+dd if=$d bs=4096 count=32 iflag=direct status=none | cmp -n 131072 - /run/pages
+! write 1 $((end - 1)) 2>/dev/null
+write 1 $end
+echo goes on at $end''']
+[[drive]]
+model  = "fixed:100us"
+medium = "ram:16MiB"
+zones  = { size = "4MiB" }
+[[fault]]
+kind      = "power-cut"
+at-output = "flushed"
+at        = "FROM"
+within    = "20ms"
+restart   = "100ms"
+"#;
+
+#[test]
+#[ignore = "boots a guest six times: make slow-test"]
+fn zones_end_where_a_power_cut_has_left_them() {
+    let bench = Bench::new();
+    let run = |from: &str, seed: &str| {
+        std::fs::write(bench.path("cut.toml"), CUT.replace("FROM", from)).unwrap();
+        let run = bench.run(&["cut.toml", "--engine=exact", "--results=r", "--seed", seed]);
+        run.expect(0);
+        let lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
+        assert!(lines[1].contains("zcond: 4(cl)"), "no zone is open: {lines:?}");
+        let end: u64 = lines[3].strip_prefix("goes on at ").unwrap().parse().unwrap();
+        assert!((32..=62).contains(&end), "{lines:?}");
+        let second = lines[2].split("wptr 0x").nth(1).and_then(|rest| rest.split(' ').next());
+        (end, u64::from_str_radix(second.unwrap(), 16).unwrap() / 8)
+    };
+    // All is written after some 43 ms; cuts at 5 to 25 ms, and after that.
+    let ends = [("5ms", "1"), ("5ms", "2"), ("60ms", "1"), ("60ms", "2"), ("60ms", "3")]
+        .map(|(from, seed)| run(from, seed));
+    assert_eq!(run("5ms", "1"), ends[0], "the same seed");
+    assert!(ends[..2].iter().all(|(_, second)| *second < 260), "{ends:?}");
+    assert!(ends.iter().any(|(_, second)| *second == 0), "all of it can be lost: {ends:?}");
+    assert!(ends.iter().any(|(_, second)| *second > 0), "or be there: {ends:?}");
+}

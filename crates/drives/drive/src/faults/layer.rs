@@ -11,7 +11,7 @@ use super::old_versions::{OldVersions, StaleSectors};
 use super::room::Room;
 use super::{changes, DriveFault, DriveFaultKind, FaultChange};
 use crate::join::flip;
-use crate::{Control, Decorator, Done, Layer, Sampling};
+use crate::{Control, Decorator, Done, Layer, Sampling, WritePointers};
 
 /// Limit on the sectors with a wrong bit.
 pub const MAX_ROTTEN: u64 = 4096;
@@ -575,12 +575,12 @@ impl Control for Faults {
         self.lower.control().begin_fault(number, now);
     }
 
-    fn cut_power(&mut self, now: Nanos, sampling: Sampling) {
+    fn cut_power(&mut self, now: Nanos, sampling: Sampling) -> Option<WritePointers> {
         // Overwritten contents may be there again: older versions are none.
         if let Some(old) = &mut self.old {
             old.forget(0..u64::MAX);
         }
-        self.lower.control().cut_power(now, sampling);
+        self.lower.control().cut_power(now, sampling)
     }
 
     fn take_faults(&mut self, faults: &mut Vec<FaultRecord>) {

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use stasis_block::clock::Nanos;
-use stasis_block::{BlockLayout, Command, Operation, Request, Status, Tag, SECTOR};
+use stasis_block::{BlockLayout, Command, Operation, Request, Status, Tag, ZoneLayout, SECTOR};
 
-use super::{Sampling, Survival, VolatileCache};
+use super::{Sampling, Survival, VolatileCache, WritePointers};
 use crate::{Control, Decorator, Done, Layer, Look};
 
 /// Limit on the bytes of changes that a power cut can still take from a [`PowerCuts`]. A drive that
@@ -21,19 +21,46 @@ pub struct PowerCuts {
     /// Power cuts to come: after the last one there is nothing to follow.
     left: usize,
     cache: VolatileCache,
-    /// The changes that are not settled, in the order of their places.
-    changes: VecDeque<Change>,
-    /// Bytes of those.
-    held: u64,
+    unsettled: Unsettled,
     /// Commands in flight: the place of each, and what it is.
     places: HashMap<Tag, (usize, Operation)>,
     next: usize,
 }
 
+/// The changes that are not settled, and where zones end without them.
+#[derive(Default)]
+struct Unsettled {
+    /// In the order of their places.
+    changes: VecDeque<Change>,
+    /// Bytes of those.
+    held: u64,
+    /// The zones, as the host has made them.
+    zones: ZoneLayout,
+    /// Where they end, with what is settled.
+    pointers: WritePointers,
+}
+
+impl Unsettled {
+    fn add(&mut self, change: Change) {
+        self.held += change.old.len() as u64;
+        self.changes.push_back(change);
+    }
+
+    /// The changes up to `place` are settled.
+    fn settle(&mut self, place: usize) {
+        let Self { changes, held, zones, pointers } = self;
+        while changes.front().is_some_and(|change| change.place <= place) {
+            let Some(change) = changes.pop_front() else { break };
+            *held -= change.old.len() as u64;
+            pointers.apply(zones, &change.command, &Survival::Whole);
+        }
+    }
+}
+
 /// A change that is not settled.
 struct Change {
     place: usize,
-    offset: u64,
+    command: Command,
     old: Vec<u8>,
     new: Vec<u8>,
 }
@@ -41,13 +68,14 @@ struct Change {
 impl Change {
     /// Overwrites what both hold of the range at `offset`.
     fn pin(&mut self, offset: u64, data: &[u8]) {
-        let (start, end) = (self.offset.max(offset), self.offset + self.old.len() as u64);
+        let own = self.command.offset;
+        let (start, end) = (own.max(offset), own + self.old.len() as u64);
         let end = end.min(offset + data.len() as u64);
         if start >= end {
             return;
         }
         let from = &data[(start - offset) as usize..(end - offset) as usize];
-        let place = (start - self.offset) as usize..(end - self.offset) as usize;
+        let place = (start - own) as usize..(end - own) as usize;
         self.old[place.clone()].copy_from_slice(from);
         self.new[place].copy_from_slice(from);
     }
@@ -65,11 +93,16 @@ impl PowerCuts {
             left: count,
             cache: empty.clone(),
             empty,
-            changes: VecDeque::new(),
-            held: 0,
+            unsettled: Unsettled::default(),
             places: HashMap::new(),
             next: 0,
         }
+    }
+
+    /// The same drive, whose zones end so.
+    #[must_use]
+    pub fn with_pointers(self, pointers: WritePointers) -> Self {
+        Self { unsettled: Unsettled { pointers, ..self.unsettled }, ..self }
     }
 
     /// The medium's bytes, after everything that was submitted.
@@ -102,9 +135,11 @@ impl PowerCuts {
         self.places.insert(request.tag, (place, command.operation));
         if command.length > MAX_UNSETTLED && self.cache.changes_disk(&command) {
             // More than is kept of all: it is on the medium at once, and everything before it.
-            while !self.changes.is_empty() {
+            while !self.unsettled.changes.is_empty() {
                 self.write_oldest();
             }
+            let Unsettled { zones, pointers, .. } = &mut self.unsettled;
+            pointers.apply(zones, &command, &Survival::Whole);
             return;
         }
         if self.cache.changes_disk(&command) {
@@ -115,33 +150,24 @@ impl PowerCuts {
                 _ => vec![0; length as usize],
             };
             let old = self.peek(offset, length);
-            self.held += length;
-            self.changes.push_back(Change { place, offset, old, new });
+            self.unsettled.add(Change { place, command, old, new });
         }
         self.cache.submitted(place, &command);
-        while self.held > MAX_UNSETTLED {
+        while self.unsettled.held > MAX_UNSETTLED {
             self.write_oldest();
         }
     }
 
     fn write_oldest(&mut self) {
-        let Self { cache, changes, held, .. } = self;
-        cache.write_oldest(|place| forget(changes, held, place));
+        let Self { cache, unsettled, .. } = self;
+        cache.write_oldest(|place| unsettled.settle(place));
     }
 
     fn ended(&mut self, done: &Done) {
         let Some((place, operation)) = self.places.remove(&done.tag) else { return };
-        let Self { cache, changes, held, .. } = self;
+        let Self { cache, unsettled, .. } = self;
         let well = done.status == Status::Ok;
-        cache.ended(place, operation, well, |place| forget(changes, held, place));
-    }
-}
-
-/// The change at `place` is settled.
-fn forget(changes: &mut VecDeque<Change>, held: &mut u64, place: usize) {
-    while changes.front().is_some_and(|change| change.place <= place) {
-        let settled = changes.pop_front();
-        *held -= settled.map_or(0, |change| change.old.len() as u64);
+        cache.ended(place, operation, well, |place| unsettled.settle(place));
     }
 }
 
@@ -170,9 +196,10 @@ impl Decorator for PowerCuts {
     /// A change outside of time is on the medium for good.
     fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>) {
         let result = self.lower.instant(command, data);
-        if self.cache.changes_disk(&command) && !self.changes.is_empty() {
+        if self.cache.changes_disk(&command) && !self.unsettled.changes.is_empty() {
             let data = self.peek(command.offset, command.length);
-            self.changes.iter_mut().for_each(|change| change.pin(command.offset, &data));
+            let changes = self.unsettled.changes.iter_mut();
+            changes.for_each(|change| change.pin(command.offset, &data));
         }
         result
     }
@@ -194,12 +221,12 @@ impl Control for PowerCuts {
         }
     }
 
-    fn cut_power(&mut self, now: Nanos, sampling: Sampling) {
+    fn cut_power(&mut self, now: Nanos, sampling: Sampling) -> Option<WritePointers> {
         let left: HashMap<usize, Survival> = self.cache.sample(sampling).into_iter().collect();
         let durable: HashMap<usize, bool> = self.cache.unsettled().collect();
-        let changes = std::mem::take(&mut self.changes);
+        let changes = std::mem::take(&mut self.unsettled.changes);
         for change in changes.iter().rev() {
-            self.poke(change.offset, &change.old);
+            self.poke(change.command.offset, &change.old);
         }
         for change in &changes {
             let whole = durable.get(&change.place).copied().unwrap_or(true);
@@ -210,19 +237,24 @@ impl Control for PowerCuts {
             };
             let has = |index: usize| survival.has(index);
             for (first, data) in runs(&change.new, has) {
-                self.poke(change.offset + first, data);
+                self.poke(change.command.offset + first, data);
             }
+            let Unsettled { zones, pointers, .. } = &mut self.unsettled;
+            pointers.apply(zones, &change.command, survival);
         }
-        (self.held, self.left) = (0, self.left.saturating_sub(1));
+        (self.unsettled.held, self.left) = (0, self.left.saturating_sub(1));
         self.places.clear();
         self.cache = self.empty.clone();
         self.lower.control().cut_power(now, sampling);
+        let Unsettled { zones, pointers, .. } = &self.unsettled;
+        (!zones.is_empty()).then(|| pointers.clone())
     }
 
     fn set_layout(&mut self, layout: &BlockLayout) {
         let power_loss = self.lower.properties().power_loss;
         self.cache.set_layout(power_loss, layout);
         self.empty.set_layout(power_loss, layout);
+        self.unsettled.zones.clone_from(layout.zones());
         self.lower.control().set_layout(layout);
     }
 }

@@ -27,12 +27,13 @@
 mod cuts;
 mod survivors;
 mod volatile_cache;
+mod write_pointers;
 mod zone_holes;
 
 pub use cuts::{PowerCuts, MAX_UNSETTLED};
 pub use survivors::Sampling;
 pub use volatile_cache::VolatileCache;
-pub use zone_holes::ZoneLayout;
+pub use write_pointers::WritePointers;
 
 /// Part of a change that survives.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use stasis_block::{AtomicUnits, BlockLayout, Command, Operation, PowerLoss, SECTOR};
+use stasis_block::{AtomicUnits, BlockLayout, Command, Operation, PowerLoss, ZoneLayout, SECTOR};
 
-use super::zone_holes::ZoneLayout;
 use super::Survival;
 
 /// Outcome of a change so far.
@@ -47,7 +46,7 @@ pub struct VolatileCache {
     power_loss: PowerLoss,
     units: AtomicUnits,
     discard_zeroes: bool,
-    pub(super) zones: Option<ZoneLayout>,
+    pub(super) zones: ZoneLayout,
     // Whether a flush covers only changes that had ended when it was submitted.
     strict: bool,
     changes: VecDeque<Change>,
@@ -78,7 +77,7 @@ impl VolatileCache {
             power_loss,
             units: AtomicUnits::of_sectors(power_loss.atomic_unit / SECTOR),
             discard_zeroes,
-            zones: None,
+            zones: ZoneLayout::default(),
             strict: false,
             changes: VecDeque::new(),
             newest: 0,
@@ -90,7 +89,7 @@ impl VolatileCache {
 
     /// The cache of a drive with such zones.
     #[must_use]
-    pub fn with_zones(self, zones: Option<ZoneLayout>) -> Self {
+    pub fn with_zones(self, zones: ZoneLayout) -> Self {
         Self { zones, ..self }
     }
 
@@ -116,6 +115,7 @@ impl VolatileCache {
     pub fn set_layout(&mut self, power_loss: PowerLoss, layout: &BlockLayout) {
         self.power_loss = power_loss.for_blocks(layout.largest().into());
         self.units = AtomicUnits::new(power_loss, layout);
+        self.zones.clone_from(layout.zones());
     }
 
     /// The loss that a power cut can cause, in words for a person who looks.
@@ -143,9 +143,7 @@ impl VolatileCache {
     pub(super) fn changes_disk(&self, command: &Command) -> bool {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
-            Operation::Discard => {
-                self.discard_zeroes || self.zones.is_some_and(|zones| zones.resets(command))
-            }
+            Operation::Discard => self.discard_zeroes || self.zones.resets(command),
             _ => false,
         }
     }
@@ -163,7 +161,7 @@ impl VolatileCache {
                 sectors: command.length / SECTOR,
                 epoch: self.epoch,
                 durable: false,
-                sequential: self.zones.is_some_and(|zones| zones.moves(command)),
+                sequential: self.zones.moves(command),
                 writes: command.operation != Operation::Discard,
                 data: matches!(command.operation, Operation::Write | Operation::Copy),
                 fua: command.fua,

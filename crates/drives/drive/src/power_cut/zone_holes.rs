@@ -2,59 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use stasis_block::{Command, Operation, SECTOR};
+use stasis_block::ZoneLayout;
 
 use super::survivors::Left;
 use super::volatile_cache::{Change, VolatileCache};
 use super::Survival;
-
-/// The zones of a drive: those of each of its namespaces, which are of one size and lie one
-/// behind the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ZoneLayout {
-    /// Size of a namespace in bytes.
-    pub namespace: u64,
-    /// From one zone's start to the next's, in bytes.
-    pub size: u64,
-}
-
-impl ZoneLayout {
-    /// The zone with this byte, by its first byte, and the byte behind it.
-    pub fn zone(&self, offset: u64) -> (u64, u64) {
-        let (namespace, size) = (self.namespace.max(SECTOR), self.size.max(SECTOR));
-        let base = offset / namespace * namespace;
-        let start = base + (offset - base) / size * size;
-        (start, (start + size).min(base + namespace))
-    }
-
-    /// Whether the command makes whole zones empty.
-    pub fn resets(&self, command: &Command) -> bool {
-        let end = command.offset.saturating_add(command.length);
-        command.operation == Operation::Discard
-            && command.length > 0
-            && self.zone(command.offset).0 == command.offset
-            && self.zone(end - 1).1 == end
-    }
-
-    /// Whether the command moves a write pointer.
-    pub fn moves(&self, command: &Command) -> bool {
-        let writes = [Operation::Write, Operation::WriteZeroes, Operation::Copy];
-        writes.contains(&command.operation) || self.resets(command)
-    }
-
-    /// The zones of sectors `first` to `end`, each by its first sector, with the part of them
-    /// that lies in it.
-    pub fn parts(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        let mut at = first;
-        std::iter::from_fn(move || {
-            let (start, behind) = self.zone(at * SECTOR);
-            let part = (start / SECTOR, at, end.min(behind / SECTOR));
-            let more = at < end && part.2 > at;
-            at = part.2;
-            more.then_some(part)
-        })
-    }
-}
 
 /// Repair of a choice that leaves holes in zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,8 +44,10 @@ impl VolatileCache {
     /// Changes `left` to a state that a drive with zones can leave: of each zone a beginning, and
     /// of a reset all or nothing.
     pub(super) fn mend(&self, left: &mut Left, holes: Holes) {
-        let Some(layout) = self.zones else { return };
-        for parts in self.zone_parts(&layout).into_values() {
+        if self.zones.is_empty() {
+            return;
+        }
+        for parts in self.zone_parts(&self.zones).into_values() {
             let has = |part: &Part, within: u64| self.has(left, part.change, within);
             // A reset begins anew: earlier data does not count.
             let begin = parts.iter().rposition(|part| part.reset && has(part, part.from));
@@ -144,8 +98,7 @@ impl VolatileCache {
     /// Whether no zone has a hole if exactly the sectors for which `there` is true are left of each
     /// change.
     pub(super) fn has_no_hole(&self, there: impl Fn(&Change, u64) -> bool) -> bool {
-        let Some(layout) = self.zones else { return true };
-        self.zone_parts(&layout).into_values().all(|parts| {
+        self.zone_parts(&self.zones).into_values().all(|parts| {
             let has = |part: &Part, at: u64| there(&self.changes()[part.change], at);
             let count = |part: &Part| (part.from..part.to).filter(|at| has(part, *at)).count();
             let whole = |part: &Part| count(part) as u64 == part.to - part.from;
@@ -166,12 +119,11 @@ impl VolatileCache {
 
     /// Makes changes durable that precede a durable one in the same zone.
     pub(super) fn settle_zones(&mut self) {
-        let Some(layout) = self.zones else { return };
         if !self.changes().iter().any(|change| change.durable && change.sequential) {
             return;
         }
         let mut behind: Vec<usize> = Vec::new();
-        for parts in self.zone_parts(&layout).into_values() {
+        for parts in self.zone_parts(&self.zones).into_values() {
             let newest = parts.iter().rposition(|part| self.changes()[part.change].durable);
             behind.extend(parts[..newest.unwrap_or(0)].iter().map(|part| part.change));
         }

@@ -45,7 +45,7 @@ impl<'a> Loader<'a> {
         match frame {
             Frame::Drive { drive, level, capacity, discard_zeroes, power_loss } => {
                 let traced = self.trace.header.drives.get(usize::from(drive));
-                let zones = traced.and_then(|traced| traced.device.layout());
+                let zones = traced.map(|traced| traced.device.layout()).unwrap_or_default();
                 let log = self.log(drive, level);
                 (log.capacity, log.discard_zeroes) = (capacity, discard_zeroes);
                 log.zones = zones;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use stasis_block::timeline::Tracks;
 use stasis_block::{splitmix, Doorbells, Link, MAX_DRIVES, SECTOR};
+use stasis_drive::WritePointers;
 use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::PciDevice;
@@ -375,12 +376,20 @@ impl Machine {
         }
     }
 
-    /// Brings all devices but the drives themselves into their state after power-on.
-    pub(super) fn reset_devices(&mut self) -> Result<(), Error> {
+    /// Brings all devices but the drives themselves into their state after power-on. `ends`: of each
+    /// drive where its zones end, if a power cut has changed that.
+    pub(super) fn reset_devices(&mut self, ends: &[Option<WritePointers>]) -> Result<(), Error> {
         let mut functions = Vec::new();
-        for (drive, controller) in self.drives.iter_mut().zip(&mut self.controllers) {
+        let ends = ends.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+        for ((drive, controller), ends) in
+            self.drives.iter_mut().zip(&mut self.controllers).zip(ends)
+        {
             if let Controller::Nvme { state, .. } = controller {
-                *state = drive.kept_state().map(Box::new);
+                let mut kept = drive.kept_state();
+                if let (Some(kept), Some(ends)) = (&mut kept, ends) {
+                    kept.cut_zones(&ends.bytes().collect::<Vec<_>>());
+                }
+                *state = kept.map(Box::new);
             }
             let Plugged { device, function, link } = plug(controller, drive.name())?;
             drive.replace(device);

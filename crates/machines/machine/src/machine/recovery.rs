@@ -51,15 +51,16 @@ impl Machine {
             match failure.kind {
                 FailureKind::PowerCut => {
                     self.stop_processors();
+                    let mut ends = Vec::with_capacity(self.drives.len());
                     for (index, drive) in self.drives.iter_mut().enumerate() {
                         let seed = splitmix::nth(failure.seed, index as u64);
-                        drive.control().cut_power(now, sampling(seed));
+                        ends.push(drive.control().cut_power(now, sampling(seed)));
                     }
-                    self.reset_devices()?;
+                    self.reset_devices(&ends)?;
                 }
                 FailureKind::Reset => {
                     self.stop_processors();
-                    self.reset_devices()?;
+                    self.reset_devices(&[])?;
                 }
                 FailureKind::Hang => self.stop_processors(),
                 FailureKind::Panic => self.interrupt_for_panic(timeline.clock.now()),
@@ -76,7 +77,7 @@ impl Machine {
     pub(super) fn crash(&mut self, now: Nanos) -> Result<(), Error> {
         self.failures.panicked(now);
         self.stop_processors();
-        self.reset_devices()
+        self.reset_devices(&[])
     }
 
     fn stop_processors(&mut self) {
@@ -107,7 +108,7 @@ impl Machine {
         self.channel.restart();
         self.wanting = None;
         self.stop_processors();
-        self.reset_devices()?;
+        self.reset_devices(&[])?;
         self.stop_helping(timeline);
         self.orders.be_callable(false);
         timeline.triggers.forget_lines(self.number);

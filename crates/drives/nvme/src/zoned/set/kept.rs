@@ -1,9 +1,12 @@
 //! Zones as they outlive the controller.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::intervals::end_of_run;
 
+use super::super::config::Zones;
 use super::{ZoneSet, ZoneState, EXTENSION_VALID, ZRWA_VALID};
 
 /// Zones that follow one another and are alike, but empty ones.
@@ -30,6 +33,40 @@ impl KeptZones {
     /// One zone, without a random write area and an extension.
     pub fn one(index: u64, state: ZoneState, written: u64) -> Self {
         Self { first: index, count: 1, state, written, zrwa: false, extension: None }
+    }
+
+    /// The zones of a namespace after a power cut, where they were `before`, with where it has left
+    /// their ends: of each that is not empty its index, and its blocks before the write pointer. A
+    /// zone that has lost nothing keeps its descriptor extension, and is full if it was; another
+    /// one has none, and is closed. Where as many zones are active as can be, a zone is full.
+    pub fn after_power_cut(
+        before: &[Self],
+        zones: &Zones,
+        block: u64,
+        ends: impl Iterator<Item = (u64, u64)>,
+    ) -> Vec<Self> {
+        let (capacity, mut free) = (zones.capacity() / block, zones.max_active.unwrap_or(u32::MAX));
+        let mut ends: BTreeMap<u64, u64> = ends.collect();
+        let mut after = BTreeMap::new();
+        let each = |kept: &Self| (kept.first..).take(usize::try_from(kept.count).unwrap_or(0));
+        for (index, kept) in before.iter().flat_map(|kept| each(kept).map(move |at| (at, kept))) {
+            let failed = matches!(kept.state, ZoneState::ReadOnly | ZoneState::Offline);
+            let written = ends.get(&index).map_or(0, |written| (*written).min(capacity));
+            if !failed && (written != kept.written || (written == 0 && kept.extension.is_none())) {
+                continue;
+            }
+            ends.remove(&index);
+            free = free.saturating_sub(u32::from(kept.after_power_cycle() == ZoneState::Closed));
+            after.insert(index, Self { first: index, count: 1, ..kept.clone() });
+        }
+        for (index, written) in ends {
+            let written = written.min(capacity);
+            let closed = written < capacity && free > 0;
+            free -= u32::from(closed);
+            let state = if closed { ZoneState::Closed } else { ZoneState::Full };
+            after.insert(index, Self::one(index, state, written));
+        }
+        after.into_values().collect()
     }
 
     /// The state after a power cycle: an open zone is closed, or empty where nothing is in it
@@ -127,5 +164,53 @@ impl ZoneSet {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_after_a_power_cut() {
+        let mut zones = Zones::new(64 * 512);
+        (zones.max_active, zones.extension_size) = (Some(4), 64);
+        let one = KeptZones::one;
+        let extension = Some(vec![7; 64]);
+        let before = [
+            KeptZones { count: 2, ..one(0, ZoneState::Full, 64) },
+            one(2, ZoneState::Full, 10),
+            KeptZones { extension: extension.clone(), ..one(3, ZoneState::Closed, 9) },
+            KeptZones { extension: extension.clone(), ..one(4, ZoneState::Closed, 0) },
+            one(5, ZoneState::ReadOnly, 3),
+            one(6, ZoneState::Offline, 0),
+            one(7, ZoneState::ImplicitlyOpen, 12),
+            one(8, ZoneState::ImplicitlyOpen, 5),
+            KeptZones { extension, ..one(9, ZoneState::ExplicitlyOpen, 8) },
+        ];
+        // Zone 1 has lost its end, 7 its beginning, 9 something; 5 what it could not write; and the
+        // reset of 20 and 21 is lost.
+        let ends = [(0, 64), (1, 60), (2, 10), (3, 9), (8, 5), (9, 7), (20, 64), (21, 1)];
+        let after = KeptZones::after_power_cut(&before, &zones, 512, ends.into_iter());
+        let seen: Vec<_> = after
+            .iter()
+            .map(|zone| (zone.first, zone.state, zone.written, zone.extension.is_some()))
+            .collect();
+        let expected = [
+            (0, ZoneState::Full, 64, false),
+            (1, ZoneState::Closed, 60, false),
+            (2, ZoneState::Full, 10, false),
+            (3, ZoneState::Closed, 9, true),
+            (4, ZoneState::Closed, 0, true),
+            (5, ZoneState::ReadOnly, 3, false),
+            (6, ZoneState::Offline, 0, false),
+            (8, ZoneState::ImplicitlyOpen, 5, false),
+            (9, ZoneState::Full, 7, false),
+            (20, ZoneState::Full, 64, false),
+            (21, ZoneState::Full, 1, false),
+        ];
+        assert_eq!(seen, expected, "four are active, and as many can be");
+        let mut set = ZoneSet::new(&zones, 64 * 30, 512);
+        set.restore(&after).expect("zones that can be");
     }
 }
