@@ -151,6 +151,12 @@ pub enum MediumError {
         /// Limit on the changes in bytes.
         most: u64,
     },
+    /// A disk image could not be opened again after a power cut.
+    #[error("the image cannot be used after the power cut: {cause}")]
+    Image {
+        /// The reason.
+        cause: String,
+    },
     /// A fault that was asked for.
     #[error("{} at {offset}: an injected fault", operation.name())]
     Injected {

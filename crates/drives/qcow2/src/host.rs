@@ -89,6 +89,17 @@ impl Shared {
 }
 
 impl State {
+    /// Begins anew with these tables and a file of `length` bytes: what was submitted and not sent is
+    /// not sent any more. Nobody waits for anything.
+    pub(crate) fn start_again(&mut self, length: u64, tables: Tables) {
+        for slot in self.queue.drain(..) {
+            self.slots[slot as usize] = Slot::Free;
+            self.free.push(slot);
+        }
+        self.flushes.clear();
+        (self.length, self.tables, self.written) = (length, tables, false);
+    }
+
     fn count(&mut self, command: &Command) {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Discard | Operation::Copy => {

@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
+use stasis_block::medium::MediumError;
 use stasis_block::{
-    Command, Delivery, Operation, Request, Status, Tag, VendorCommand, VendorError,
+    BlockLayout, Command, Delivery, Operation, Request, Status, Tag, VendorCommand, VendorError,
+    ZoneLayout,
 };
-use stasis_drive::{Control, Done, Layer, Properties};
+use stasis_drive::{Control, Done, Layer, Properties, Sampling, WritePointers};
 
 use crate::core::{lock, Core};
 use crate::host::Shared;
+use crate::open::Files;
 use crate::tasks::Tasks;
 use crate::{Counters, ImageError};
 
@@ -36,6 +39,11 @@ pub struct Image {
     before: Counters,
     // Commands submitted so far.
     submitted: u64,
+    // Its files, if it is written.
+    files: Option<Files>,
+    // Whether it could not start again after a power cut, and the reason until that is taken.
+    broken: bool,
+    reason: Option<String>,
     closed: bool,
 }
 
@@ -46,7 +54,7 @@ impl Image {
         tasks: Tasks,
         path: PathBuf,
         size: u64,
-        writable: bool,
+        files: Option<Files>,
     ) -> Self {
         let shared = Arc::clone(&core.shared);
         let of_drive = lower.properties().clone();
@@ -63,7 +71,10 @@ impl Image {
             in_flight: Arc::default(),
             before: Counters::default(),
             submitted: 0,
-            closed: !writable,
+            closed: files.is_none(),
+            files,
+            broken: false,
+            reason: None,
         }
     }
 
@@ -87,7 +98,7 @@ impl Image {
     /// # Errors
     /// An [`ImageError`] if the layer below could not write it.
     pub fn close(&mut self) -> Result<(), ImageError> {
-        if std::mem::replace(&mut self.closed, true) {
+        if std::mem::replace(&mut self.closed, true) || self.broken {
             return Ok(());
         }
         let core = Arc::clone(&self.core);
@@ -123,6 +134,19 @@ impl Image {
         let ended = self.instantly(future);
         let ended = ended.unwrap_or_else(|| Err(std::io::Error::other("it waits for something")));
         ended.map_err(|source| ImageError::Format { path: self.path.clone(), source })
+    }
+
+    /// Starts again from what a power cut has left of the files below.
+    fn start_again(&mut self) -> Result<(), ImageError> {
+        // Commands under way mean nothing any more.
+        self.tasks = Tasks::default();
+        lock(&self.done).clear();
+        self.in_flight = Arc::default();
+        if let Some(files) = &self.files {
+            let core = files.start_again(&mut *self.lower, &mut self.tasks, &self.core)?;
+            self.core = Arc::new(core);
+        }
+        Ok(())
     }
 
     /// Runs the tasks that can run at `now`, and submits their operations to the drive below.
@@ -239,6 +263,13 @@ impl Layer for Image {
                 Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery };
             lock(&finished).push_back(done);
         };
+        if self.broken {
+            let status = match command.operation {
+                Operation::Read | Operation::Verify => Status::ReadError,
+                _ => Status::WriteError,
+            };
+            return end(tag, status, data, now);
+        }
         self.tasks.spawn(async move {
             let early = std::cell::Cell::new(false);
             let acknowledge = || {
@@ -271,6 +302,9 @@ impl Layer for Image {
     }
 
     fn instant(&mut self, command: Command, mut data: Vec<u8>) -> (Status, Vec<u8>) {
+        if self.broken {
+            return (Status::WriteError, data);
+        }
         let core = Arc::clone(&self.core);
         let outcome = self.instantly(async move {
             let status = core.run(command, &mut data, &|| {}).await;
@@ -292,6 +326,26 @@ impl Control for Image {
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         self.catch_up(now);
         self.lower.control().vendor(now, command)
+    }
+
+    /// Zones of the disk are none of its files'.
+    fn set_layout(&mut self, layout: &BlockLayout) {
+        let below = layout.clone().with_zones(ZoneLayout::default());
+        self.lower.control().set_layout(&below);
+    }
+
+    fn cut_power(&mut self, now: Nanos, sampling: Sampling) -> Option<WritePointers> {
+        self.catch_up(now);
+        let ends = self.lower.control().cut_power(now, sampling);
+        if let Err(error) = self.start_again() {
+            (self.broken, self.reason) = (true, Some(error.to_string()));
+        }
+        ends
+    }
+
+    fn take_error(&mut self) -> Option<MediumError> {
+        let broken = self.reason.take().map(|cause| MediumError::Image { cause });
+        broken.or_else(|| self.lower.control().take_error())
     }
 
     fn start(&mut self, now: Nanos) {

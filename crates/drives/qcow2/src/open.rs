@@ -140,9 +140,7 @@ fn find_for(
     let mut lengths = Vec::new();
     let mut files = Vec::new();
     for link in &found.links {
-        let os = |source| ImageError::Os { path: link.path.clone(), what: "read it", source };
-        let file = std::fs::File::open(&link.path).map_err(os)?;
-        lengths.push(Source::new(&file).map_err(os)?.length);
+        lengths.push(length(&link.path)?);
         files.push(HostFile { path: link.path.clone(), room: 0, writable: false });
     }
     if let (Some(file), true) = (files.first_mut(), writable) {
@@ -157,24 +155,63 @@ fn find_for(
             let what = "a bitmap of changed blocks".to_owned();
             return Err(ImageError::Unsupported { path: found.links[0].path.clone(), what });
         }
-        let mut changed = redo_log::recover(&found.links[0].path, &found.header)?;
-        if changed {
-            found = chain::inspect(found.links)?;
-        }
-        if found.header.dirty() || !repair::reaches(&found.header, places[0].1) {
-            repair::refcounts(&found, places[0].1)?;
-            found = chain::inspect(found.links)?;
-            changed = true;
-        }
-        if changed {
-            let os =
-                |source| ImageError::Os { path: files[0].path.clone(), what: "read it", source };
-            let file = std::fs::File::open(&files[0].path).map_err(os)?;
-            lengths[0] = Source::new(&file).map_err(os)?.length;
+        if recover(&mut found, places[0].1)? {
+            lengths[0] = length(&found.links[0].path)?;
         }
     }
     let kill_safe = false;
     Ok((Opening { found, places, lengths, writable, kill_safe }, Box::new(medium)))
+}
+
+/// Length of a file in bytes.
+fn length(path: &Path) -> Result<u64, ImageError> {
+    let os = |source| ImageError::Os { path: path.to_owned(), what: "read it", source };
+    let file = std::fs::File::open(path).map_err(os)?;
+    Ok(Source::new(&file).map_err(os)?.length)
+}
+
+/// Repairs an image that was not closed, whose file may have `room` bytes; whether its file has
+/// changed.
+fn recover(found: &mut Found, room: u64) -> Result<bool, ImageError> {
+    let mut changed = redo_log::recover(&found.links[0].path, &found.header)?;
+    if changed {
+        *found = chain::inspect(found.links.clone())?;
+    }
+    if found.header.dirty() || !repair::reaches(&found.header, room) {
+        repair::refcounts(found, room)?;
+        *found = chain::inspect(found.links.clone())?;
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// The files of an image that is open, by which it starts again after a power cut.
+pub(crate) struct Files {
+    links: Vec<Link>,
+    places: Vec<(u64, u64)>,
+}
+
+impl Files {
+    /// Starts the image again from what its files hold on `lower`: nothing of it is in memory any
+    /// more, and nothing waits for what was under way.
+    pub(crate) fn start_again(
+        &self,
+        lower: &mut dyn Layer,
+        tasks: &mut Tasks,
+        core: &Core,
+    ) -> Result<Core, ImageError> {
+        let mut found = chain::inspect(self.links.clone())?;
+        recover(&mut found, self.places[0].1)?;
+        let lengths: Result<_, _> = self.links.iter().map(|link| length(&link.path)).collect();
+        let places = self.places.clone();
+        let again = Opening { found, places, lengths: lengths?, writable: true, kill_safe: false };
+        let tables = again.tables(lower)?;
+        core.shared.lock().start_again(again.lengths[0], tables);
+        let access = again.attach(lower, tasks, &core.shared, Role::Tables, true)?;
+        let (shared, barriers) = (Arc::clone(&core.shared), lower.properties().barrier.is_some());
+        let zeroes = again.found.header.version > 2;
+        Ok(Core::new(access, shared, core.settings, KillSafety::default(), zeroes, barriers))
+    }
 }
 
 impl Opening {
@@ -230,12 +267,8 @@ impl Opening {
         if settings.durability != Durability::Flush && lower.properties().barrier.is_none() {
             return Err(ImageError::NoBarrier(settings.durability.name()));
         }
+        let tables = self.tables(&mut *lower)?;
         let header = &self.found.header;
-        let lazy = header.lazy_refcounts();
-        let mut tables = Tables::new(header.cluster_bits, header.refcount_order, lazy);
-        if self.writable {
-            self.load(&mut *lower, &mut tables)?;
-        }
         let (role, size) = match snapshot {
             Some(name) => self.snapshot(&mut *lower, name)?,
             None => (Role::Tables, header.size),
@@ -243,10 +276,45 @@ impl Opening {
         let writable = self.writable && snapshot.is_none();
         let shared = Shared::new(self.places[0].1, self.lengths[0], tables);
         let mut tasks = Tasks::default();
+        let access = self.attach(&mut *lower, &mut tasks, &shared, role, writable)?;
+        let barriers = lower.properties().barrier.is_some();
+        let kill_safety = match self.kill_safe && writable {
+            true => KillSafety::everything(&self.path(), header.version > 2),
+            false => KillSafety::default(),
+        };
+        if kill_safety.is_logged() {
+            self.mark(&mut *lower, &shared)?;
+        }
+        let core = Core::new(access, shared, settings, kill_safety, header.version > 2, barriers);
+        let path = self.path();
+        let files = writable.then_some(Files { links: self.found.links, places: self.places });
+        Ok(Image::new(lower, Arc::new(core), tasks, path, size, files))
+    }
+
+    /// The tables, with those that have to be known from the beginning.
+    fn tables(&self, lower: &mut dyn Layer) -> Result<Tables, ImageError> {
+        let header = &self.found.header;
+        let lazy = header.lazy_refcounts();
+        let mut tables = Tables::new(header.cluster_bits, header.refcount_order, lazy);
+        if self.writable {
+            self.load(lower, &mut tables)?;
+        }
+        Ok(tables)
+    }
+
+    /// Opens the files by the library, outside of time.
+    fn attach(
+        &self,
+        lower: &mut dyn Layer,
+        tasks: &mut Tasks,
+        shared: &Arc<Shared>,
+        role: Role,
+        writable: bool,
+    ) -> Result<FormatAccess<Handle>, ImageError> {
         let (links, places) = (self.found.links.clone(), self.places.clone());
         let lengths = self.lengths.clone();
-        let files = Arc::clone(&shared);
-        let opened = instantly(&mut tasks, &shared, &mut *lower, async move {
+        let files = Arc::clone(shared);
+        let opened = instantly(tasks, shared, lower, async move {
             let mut below: Option<FormatAccess<Handle>> = None;
             for (index, link) in links.iter().enumerate().skip(1).rev() {
                 let file = Handle::new(&files, Role::Below(places[index].0, lengths[index]));
@@ -269,19 +337,9 @@ impl Opening {
                 image.open(DenyImplicitOpenGate::default()).await?,
             ))
         });
-        let access = opened
+        opened
             .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
-            .map_err(|source| ImageError::Format { path: self.path(), source })?;
-        let barriers = lower.properties().barrier.is_some();
-        let kill_safety = match self.kill_safe && writable {
-            true => KillSafety::everything(&self.path(), header.version > 2),
-            false => KillSafety::default(),
-        };
-        if kill_safety.is_logged() {
-            self.mark(&mut *lower, &shared)?;
-        }
-        let core = Core::new(access, shared, settings, kill_safety, header.version > 2, barriers);
-        Ok(Image::new(lower, Arc::new(core), tasks, self.path(), size, writable))
+            .map_err(|source| ImageError::Format { path: self.path(), source })
     }
 
     fn read(&self, lower: &mut dyn Layer, offset: u64, length: u64) -> Result<Vec<u8>, ImageError> {

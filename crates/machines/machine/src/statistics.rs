@@ -21,6 +21,8 @@ pub struct Statistics {
     pub turns: u32,
     /// Virtual time (ticks) at the last of these looks.
     pub looked: u64,
+    /// The interval of virtual time in which records were last sent.
+    pub sent: u64,
     /// Whether the command runs.
     pub running: bool,
     /// Virtual time when the command began (ns).
@@ -79,6 +81,7 @@ impl Statistics {
             reported: born,
             turns: 0,
             looked: 0,
+            sent: 0,
             running: false,
             started_virtual: 0,
             skipped: 0,

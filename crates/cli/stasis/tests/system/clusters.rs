@@ -43,7 +43,7 @@ impl Example {
             let happened = summary["faults"].as_array().unwrap();
             assert_eq!(happened.len(), self.text.matches("kind = \"").count());
             assert!(happened.iter().all(|fault| fault["happened"] == 1), "{happened:?}");
-            ["net0.pcapng", "ios.csv", "faults.parquet"]
+            ["net0.pcapng", "ios.csv", "faults.parquet", "cluster.parquet"]
                 .map(|name| std::fs::read(bench.path(&format!("results/{name}"))).unwrap())
         });
         assert!(kept[0] == kept[1], "one seed, two results");

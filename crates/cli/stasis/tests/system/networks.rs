@@ -295,7 +295,7 @@ fn a_machine_whose_power_is_cut_comes_back_with_what_it_flushed() {
     let first = run("c1", "1");
     assert_eq!(first, run("c2", "1"));
     let kept = |name: &str| std::fs::read(bench.path(name)).unwrap();
-    for name in ["ios.csv", "faults.parquet", "lan.pcapng"] {
+    for name in ["ios.csv", "faults.parquet", "lan.pcapng", "cluster.parquet"] {
         assert_eq!(kept(&format!("c1/{name}")), kept(&format!("c2/{name}")), "{name}");
     }
     // Acknowledged data that was not flushed is there, or not.

@@ -410,13 +410,16 @@ impl Experiment {
                     "what a power cut leaves of its zones' random write areas is not modelled: take \
                      `zrwa` out"
                 }
+                () if cut && drive.has_zones() && image => {
+                    "what a power cut leaves of zones on an image is not modelled: take a medium `ram` \
+                     or `file`"
+                }
                 () if cut && drive.ocssd.is_some() => "it is an Open-Channel drive",
                 () if drive.has_pairs() => "it has key-value pairs",
                 () if cut && shared => {
                     "others share it, or its scheduler is the host's, and it keeps its power: take \
                      `reset`"
                 }
-                () if cut && image => "it is an image: take a medium `ram` or `file`",
                 () => continue,
             };
             return Err(format!("drive {name} cannot fail with its machine: {why}"));

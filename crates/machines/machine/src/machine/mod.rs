@@ -70,6 +70,9 @@ pub use triggers::{Trigger, TriggerConfig};
 /// After so many ticks of virtual time the user and the limits are looked at, in any sequence of
 /// turns.
 const LOOKED_AFTER: u64 = 10_000_000;
+/// At each multiple of so many ticks of virtual time what was recorded is sent, however few records
+/// there are: the order of events must not follow from the wall clock.
+const SENT_AFTER: u64 = 100_000_000;
 /// Interval of progress events (wall clock).
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -207,6 +210,10 @@ impl Run<'_> {
         // virtual time, as a turn of a guest that only computes takes long.
         timeline.statistics.turns = timeline.statistics.turns.wrapping_add(1);
         let now = timeline.clock.now();
+        if now / SENT_AFTER != timeline.statistics.sent {
+            timeline.statistics.sent = now / SENT_AFTER;
+            timeline.flush_records()?;
+        }
         let long = now.saturating_sub(timeline.statistics.looked) >= LOOKED_AFTER;
         if long || timeline.statistics.turns.is_multiple_of(64) {
             timeline.statistics.looked = now;
@@ -219,7 +226,6 @@ impl Run<'_> {
             }
             if now - timeline.statistics.reported >= PROGRESS {
                 timeline.statistics.reported = now;
-                timeline.flush_records()?;
                 timeline.emit(RunEvent::Progress(timeline.clock.now_ns()))?;
                 self.debug_poll();
             }

@@ -154,7 +154,6 @@ fn wrong_faults_are_refused_by_name() {
     for (from, to, expected) in [
         ("at = '1s'\n", "", "say when it happens"),
         ("restart = '2s'\n", "", "give the fault a `restart`"),
-        ("'ram:1MiB'", "'qcow2:x'", "drive disk cannot fail with its machine: it is an image"),
         ("name = 'b'\n", "name = 'b'\nrewind = true\n", "rewind"),
         ("at = '1s'", "at = '1s'\nend = '2s'", "end means nothing for the kind `power-cut`"),
         ("at = '1s'", "at = '1s'\ndrive = 'disk'", "drive means nothing"),
@@ -164,7 +163,24 @@ fn wrong_faults_are_refused_by_name() {
         assert!(message.contains(expected), "{from} -> {to}: {message}");
     }
     let reset = cut.replace("power-cut", "reset").replace("restart = '2s'\n", "");
-    assert!(finish(&reset.replace("ram:1MiB", "qcow2:x")).is_ok());
+    let with = |text: &str, keys: &str| text.replace("'ram:1MiB'\n", &format!("{keys}\n"));
+    let ram = "'ram:8MiB'\nzones = { size = '1MiB' }";
+    for keys in ["'qcow2:x'", ram] {
+        assert!(finish(&with(cut, keys)).is_ok() && finish(&with(&reset, keys)).is_ok(), "{keys}");
+    }
+    let areas = "'ram:8MiB'\nzones = { size = '1MiB', max-active = 2, \
+                 zrwa = { size = '64KiB', granularity = '16KiB', count = 2 } }";
+    let chunks = "'ram:4MiB'\nblock-size = 4096\nocssd = '2x2x4x64'";
+    let image = ram.replace("ram:8MiB", "qcow2:x");
+    for (keys, why) in
+        [(areas, "random write areas"), (chunks, "Open-Channel"), (&image, "an image")]
+    {
+        let message = finish(&with(cut, keys)).unwrap_err();
+        assert!(message.contains(why), "{keys}: {message}");
+        assert!(finish(&with(&reset, keys)).is_ok(), "{keys}");
+    }
+    let pairs = with(&reset, "'ram:8MiB'\nkey-value = {}");
+    assert!(finish(&pairs).unwrap_err().contains("key-value pairs"));
     let none = "command = ['true']\n[[fault]]\nkind = 'stall'\n";
     assert!(finish(none).unwrap_err().contains("no drive that it can befall"));
 }

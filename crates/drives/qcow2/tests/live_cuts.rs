@@ -1,0 +1,135 @@
+//! The power of a drive is cut while its image is in use, and the image goes on.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::*;
+use stasis_block::{Command, Operation, Request, Status};
+use stasis_drive::{Drive, Layer, PowerCuts, Sampling};
+use stasis_qcow2::{Durability, Settings};
+
+const SECTOR: u64 = 512;
+const DISK: u64 = 1 << 20;
+
+/// What each sector can hold: numbers of writes, of which 0 is before the first.
+struct Possible(Vec<BTreeSet<u8>>);
+
+impl Possible {
+    fn of(&mut self, command: &Command) -> &mut [BTreeSet<u8>] {
+        let first = (command.offset / SECTOR) as usize;
+        &mut self.0[first..first + (command.length / SECTOR) as usize]
+    }
+
+    /// After a power cut: the image holds one of them. Returns how many sectors had a choice.
+    fn check(&mut self, image: &mut dyn Layer, what: &str) -> usize {
+        let choices = self.0.iter().filter(|possible| possible.len() > 1).count();
+        let read = Command::new(Operation::Read, 0, DISK);
+        let (status, data) = image.instant(read, vec![1; DISK as usize]);
+        assert_eq!(status, Status::Ok, "{what}");
+        for (index, (sector, possible)) in data.chunks(SECTOR as usize).zip(&mut self.0).enumerate()
+        {
+            let value = sector[0];
+            assert!(sector.iter().all(|byte| *byte == value), "{what}: sector {index} is torn");
+            assert!(possible.contains(&value), "{what}: sector {index}: {value} of {possible:?}");
+            *possible = [value].into();
+        }
+        choices
+    }
+}
+
+fn cuts(options: &str, durability: Durability, seeds: std::ops::Range<u64>) {
+    let folder = folder();
+    let path = name(&folder, "disk.qcow2");
+    let (mut lost, mut in_flight) = (0, 0);
+    for seed in seeds {
+        let text = path.to_str().unwrap();
+        qemu_img(&["create", "-q", "-f", "qcow2", "-o", options, text, "1M"]);
+        let (opening, medium) = open_files(&path, true, &common::options()).unwrap();
+        let drive = Drive::new(0, "d".into(), Latencies::new(seed), medium);
+        let cuts = PowerCuts::new(Box::new(drive), 512, usize::MAX, false);
+        let settings = Settings { durability, ..Settings::default() };
+        let mut image = opening.open(Box::new(cuts), settings).unwrap();
+        let mut possible = Possible(vec![[0].into(); (DISK / SECTOR) as usize]);
+        let mut random = random(seed);
+        let (mut now, mut tag, mut done) = (0, 0, Vec::new());
+        for cut in 0..6 {
+            let what = format!("{options} {durability:?} seed {seed} cut {cut}");
+            let mut unflushed: Vec<(Command, u8)> = Vec::new();
+            // Writes one after the other, so that the newest of a sector is known, and flushes; then
+            // some that are under way at the cut.
+            let rounds = random(40);
+            for round in 0..rounds + 4 {
+                tag += 1;
+                if round < rounds && random(8) == 0 {
+                    image.submit(now, Request::new(tag, Command::flush(), Vec::new()));
+                    settle(&mut image, &mut now, &mut done, tag);
+                    for (command, value) in unflushed.drain(..) {
+                        possible.of(&command).iter_mut().for_each(|one| *one = [value].into());
+                    }
+                    continue;
+                }
+                let length = (1 + random(16)) * SECTOR;
+                let offset = random((DISK - length) / SECTOR) * SECTOR;
+                let command = Command::new(Operation::Write, offset, length);
+                let value = (1 + random(255)) as u8;
+                possible.of(&command).iter_mut().for_each(|one| one.extend([value]));
+                unflushed.push((command, value));
+                let data = vec![value; length as usize];
+                image.submit(now, Request::new(tag, command, data));
+                if round < rounds {
+                    settle(&mut image, &mut now, &mut done, tag);
+                }
+            }
+            in_flight += image.in_flight();
+            let sampling = match random(4) {
+                0 => Sampling::Least,
+                1 => Sampling::Most,
+                _ => Sampling::Random(random(u64::MAX)),
+            };
+            assert!(image.control().cut_power(now, sampling).is_none());
+            assert!(image.control().take_error().is_none(), "{what}");
+            assert_eq!(image.in_flight(), 0, "{what}");
+            lost += possible.check(&mut image, &what);
+        }
+        let mut last = possible.0.iter().map(|one| *one.first().unwrap());
+        image.close().unwrap();
+        drop(image);
+        qemu_finds_sound(&path);
+        let contents = qemu_contents(&path);
+        assert!(contents.chunks(512).all(|sector| Some(sector[0]) == last.next()), "seed {seed}");
+    }
+    assert!(lost > 1000 && in_flight > 40, "{lost} sectors to lose, {in_flight} commands");
+}
+
+/// Goes on until the command has ended.
+fn settle(image: &mut dyn Layer, now: &mut u64, done: &mut Vec<stasis_drive::Done>, tag: u32) {
+    loop {
+        image.advance(*now, done);
+        if done.drain(..).any(|one| {
+            assert_eq!(one.status, Status::Ok);
+            one.tag == tag
+        }) {
+            return;
+        }
+        *now = image.next_event().expect("it is under way").max(*now);
+    }
+}
+
+/// Numbers below a limit.
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut place = 0;
+    move |below| {
+        place += 1;
+        stasis_block::splitmix::nth(seed, place) % below.max(1)
+    }
+}
+
+#[test]
+fn an_image_goes_on_from_what_a_cut_has_left() {
+    for durability in Durability::ALL {
+        cuts("cluster_size=4096", durability, 0..6);
+        cuts("cluster_size=512,refcount_bits=1", durability, 6..9);
+        cuts("cluster_size=65536,lazy_refcounts=on", durability, 9..12);
+    }
+}
