@@ -174,3 +174,42 @@ fn a_host_without_room_is_an_error_to_the_guest_until_there_is_room() {
         drop(small);
     }
 }
+
+#[test]
+#[ignore = "boots a guest four times: make slow-test"]
+fn an_image_starts_again_after_a_power_cut() {
+    let bench = Bench::new();
+    let text = r#"
+command = ["sh", "-ec", '''
+d=/dev/nvme0n1
+if [ $STASIS_BOOT = 1 ]; then
+    mkfs.ext4 -q $d; mount $d /mnt; seq 1 100000 >/mnt/kept; sync; echo synced
+    i=0; while :; do i=$((i+1)); head -c 64k /dev/urandom >/mnt/$i; done
+fi
+mount $d /mnt; seq 1 100000 | cmp - /mnt/kept; echo kept; umount /mnt; fsck.ext4 -fn $d >&2''']
+[[drive]]
+model  = "samsung-980-pro"
+medium = "qcow2:disk.qcow2"
+[[fault]]
+kind      = "power-cut"
+at-output = "synced"
+within    = "200ms"
+restart   = "100ms"
+"#;
+    std::fs::write(bench.path("image.toml"), text).unwrap();
+    let run = |seed: &str| {
+        let image = bench.path("disk.qcow2").to_str().unwrap().to_owned();
+        said("qemu-img", &["create", "-q", "-f", "qcow2", &image, "64M"]);
+        let results = format!("r{seed}");
+        let run =
+            bench.run(&["image.toml", "--engine=exact", "--seed", seed, "--results", &results]);
+        assert_eq!(run.expect(0).stdout, "synced\nkept\n", "seed {seed}");
+        let check = Command::new("qemu-img").arg("check").arg(image).output();
+        let code = check.expect("qemu-img is installed").status.code();
+        assert!(matches!(code, Some(0 | 3)), "sound but for leaks: {code:?}");
+        bench.bytes(&format!("{results}/ios.csv"))
+    };
+    let first = run("1");
+    assert_eq!(run("1"), first);
+    run("2");
+}
