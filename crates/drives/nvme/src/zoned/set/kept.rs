@@ -51,7 +51,7 @@ impl KeptZones {
         let each = |kept: &Self| (kept.first..).take(usize::try_from(kept.count).unwrap_or(0));
         for (index, kept) in before.iter().flat_map(|kept| each(kept).map(move |at| (at, kept))) {
             let failed = matches!(kept.state, ZoneState::ReadOnly | ZoneState::Offline);
-            let written = ends.get(&index).map_or(0, |written| (*written).min(capacity));
+            let written = ends.get(&index).copied().unwrap_or(0);
             if !failed && (written != kept.written || (written == 0 && kept.extension.is_none())) {
                 continue;
             }
@@ -60,7 +60,6 @@ impl KeptZones {
             after.insert(index, Self { first: index, count: 1, ..kept.clone() });
         }
         for (index, written) in ends {
-            let written = written.min(capacity);
             let closed = written < capacity && free > 0;
             free -= u32::from(closed);
             let state = if closed { ZoneState::Closed } else { ZoneState::Full };
