@@ -86,6 +86,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system no_clock_goes_backwards -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
 	$(TEST) --test system key_values -- --ignored --nocapture
+	$(TEST) --test system endurance_groups -- --ignored --nocapture
 	$(TEST) --test system records_are_filtered -- --ignored --nocapture
 	$(TEST) --test key_value million -- --ignored --nocapture
 	$(TEST) --test system out_of_its_slot -- --ignored --nocapture

@@ -92,7 +92,9 @@ VALUES: dict[str, dict[str, Any]] = {
         "reads_cross_zones": True,
     },
     "KeyValue": {"segment": "1MiB", "spare_percent": 20, "max_keys": 1000},
-    "Namespace": {"size": "64MiB", "block_size": 4096},
+    "Namespace": {
+        "size": "64MiB", "block_size": 4096, "endurance_group": 1, "nvm_set": 1, "placement": "fdp:8x64MiB",
+    },
     "Programs": {
         "processors": 2, "instructions_per_second": 500_000_000, "memory": "16MiB", "memory_rate": "1GB/s",
         "max_instructions": 1000,

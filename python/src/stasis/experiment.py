@@ -206,6 +206,9 @@ class Namespace(Table):
     block_size: Optional[Size] = None
     zones: Optional[Zones] = _table("Zones")
     key_value: Optional[KeyValue] = _table("KeyValue")
+    endurance_group: Optional[int] = None
+    nvm_set: Optional[int] = None
+    placement: Optional[str] = None
 
 
 @dataclass

@@ -236,6 +236,8 @@ fn what_is_wrong_is_not_valid() {
         (of_drive("programs = { processors = 'many' }"), false),
         (of_drive("namespace = [{ size = '1GiB' }, { zones = { size = '1MiB' } }, { key-value = {} }]"), true),
         (of_drive("namespace = [{ sise = '1GiB' }]"), false),
+        (of_drive("namespace = [{ endurance-group = 1, nvm-set = 2, placement = 'fdp:8x64MiB' }]"), true),
+        (of_drive("namespace = [{ endurance-group = 'one' }]"), false),
         (of_drive("physical = '4x2x64x1024'"), true),
         (of_drive("scheduler = { kind = 'bfq', help_share = 0.5 }"), true),
         ("[machine]\nslice = '20us'\nguest-scheduler = 'bfq'".into(), true),

@@ -25,6 +25,11 @@ pub enum Inside {
     },
     /// Of a flash SSD.
     Flash(Box<FlashInside>),
+    /// Of a drive whose parts have flash of their own.
+    Parts {
+        /// The parts, in the order of bytes.
+        parts: Vec<PartInside>,
+    },
     /// Of a model that only tells where the time of its slowest commands went.
     Slowest {
         /// The host's slowest commands of each operation, the slowest first.
@@ -40,7 +45,7 @@ impl Inside {
         match self {
             Self::Flash(flash) => Some(flash),
             Self::Image { below, .. } => below.as_ref()?.flash(),
-            Self::Slowest { .. } | Self::Other(_) => None,
+            Self::Parts { .. } | Self::Slowest { .. } | Self::Other(_) => None,
         }
     }
 
@@ -55,6 +60,15 @@ impl Inside {
                 *below = drive.map(Box::new);
                 slowest
             }
+            Some(Self::Parts { parts }) => {
+                let mut all = Vec::new();
+                for PartInside { start, inside } in parts {
+                    let moved = |of: SlowCommand| SlowCommand { offset: of.offset + *start, ..of };
+                    all.extend(Self::take_slowest(inside).into_iter().map(moved));
+                }
+                all.sort_by_key(|of| std::cmp::Reverse(of.end.saturating_sub(of.begin)));
+                all
+            }
             Some(Self::Slowest { slowest }) => {
                 let slowest = std::mem::take(slowest);
                 *inside = None;
@@ -64,13 +78,28 @@ impl Inside {
         }
     }
 
+    /// That of a drive of such parts: each with its first byte.
+    pub fn of_parts(parts: Vec<(u64, Option<Self>)>) -> Self {
+        let part = |(start, inside)| PartInside { start, inside };
+        Self::Parts { parts: parts.into_iter().map(part).collect() }
+    }
+
     /// That of a disk image, if one is on top.
     pub fn image(&self) -> Option<&ImageCounters> {
         match self {
             Self::Image { image, .. } => Some(image),
-            Self::Flash(_) | Self::Slowest { .. } | Self::Other(_) => None,
+            Self::Flash(_) | Self::Parts { .. } | Self::Slowest { .. } | Self::Other(_) => None,
         }
     }
+}
+
+/// A part of a drive with flash of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartInside {
+    /// Its first byte on the drive.
+    pub start: u64,
+    /// Its internal activity.
+    pub inside: Option<Inside>,
 }
 
 /// Counters of the guest's flushes, and of the other operations at the drive below.

@@ -81,6 +81,20 @@ impl Default for Health {
     }
 }
 
+impl Health {
+    /// That of two media together: as little spare and as much wear as the worse one.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            available_spare: self.available_spare.min(other.available_spare),
+            percentage_used: self.percentage_used.max(other.percentage_used),
+            media_bytes_written: self.media_bytes_written.saturating_add(other.media_bytes_written),
+            media_bytes_erased: self.media_bytes_erased.saturating_add(other.media_bytes_erased),
+            read_only: self.read_only || other.read_only,
+        }
+    }
+}
+
 /// A vendor's own admin command, as the drive gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VendorCommand {
@@ -170,6 +184,12 @@ pub trait Model: Send {
     /// Content of the drive's SMART log.
     fn health(&self) -> Health {
         Health::default()
+    }
+
+    /// The health of each part of the drive that has flash of its own, in the order of bytes; none of a
+    /// drive without such parts.
+    fn parts_health(&self) -> Vec<Health> {
+        Vec::new()
     }
 
     /// Carries out a vendor's admin command at `now`; returns Dword 0 of its

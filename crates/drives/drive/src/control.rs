@@ -34,6 +34,11 @@ pub trait Control {
         self.lower().map(Control::health).unwrap_or_default()
     }
 
+    /// The health of each part with flash of its own ([`Model::parts_health`]).
+    fn parts_health(&mut self) -> Vec<Health> {
+        self.lower().map(Control::parts_health).unwrap_or_default()
+    }
+
     /// Carries out a vendor's admin command at `now` (ns).
     ///
     /// # Errors

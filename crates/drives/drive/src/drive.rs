@@ -211,6 +211,10 @@ impl Control for Drive {
         self.model.health()
     }
 
+    fn parts_health(&mut self) -> Vec<Health> {
+        self.model.parts_health()
+    }
+
     fn vendor(&mut self, now: Nanos, command: &mut VendorCommand) -> Result<u32, VendorError> {
         self.advance_models(now);
         self.model.vendor(now, command)

@@ -25,6 +25,7 @@ mod empirical;
 pub mod kinds;
 mod latency;
 mod named;
+mod parted;
 mod pipeline;
 pub mod profile;
 mod sheet;
@@ -42,6 +43,7 @@ pub use kinds::{
 };
 pub use latency::{Independent, Latency, Spans};
 pub use named::{find, NamedModel, NAMED};
+pub use parted::{seeds, Part, Parted};
 pub use profile::Profile;
 pub use sheet::{Figures, Sheet};
 pub use span::{Span, SpanError};

@@ -28,6 +28,8 @@ pub enum Change {
     Sanitize { ended: bool },
     /// The slots of firmware; whether a revision becomes active at once.
     Firmware { starts: bool },
+    /// Critical warnings of an endurance group that begin to hold.
+    Endurance(u16, u8),
     /// Telemetry that the controller has captured waits to be read.
     Telemetry,
 }
@@ -42,6 +44,7 @@ impl Change {
             | Self::Access(_)
             | Self::Sanitize { .. }
             | Self::Firmware { .. }
+            | Self::Endurance(..)
             | Self::Telemetry => None,
         }
     }

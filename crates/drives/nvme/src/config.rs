@@ -5,6 +5,7 @@ use stasis_block::{Doorbells, Operation};
 
 use crate::atomicity::DEFAULT_UNIT;
 use crate::computing::{self, Part, Programs, ProgramsError};
+use crate::endurance::EnduranceGroup;
 use crate::identity::subsystem_name;
 use crate::key_value::{self, KeyValue, KeyValueError};
 use crate::metadata::{
@@ -18,6 +19,11 @@ use crate::zoned::{self, Zones, ZonesError};
 
 /// Command Set Identifier of the NVM command set.
 pub(crate) const NVM_COMMAND_SET: u8 = 0;
+
+/// Whether a namespace is in no group, or in no set.
+fn is_none(identifier: &u16) -> bool {
+    *identifier == 0
+}
 
 /// A namespace, which the guest sees as one block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +52,12 @@ pub struct Namespace {
     /// values lie on the drive.
     #[serde(default, deserialize_with = "older::layout")]
     pub key_value: Option<KeyValue>,
+    /// Its endurance group; 0 on a drive that is made without any.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub endurance_group: u16,
+    /// Its NVM set; 0 on a drive without any.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub nvm_set: u16,
     /// Which part of computational programs it is, if it lies in the controller's memory: of none that
     /// a configuration names.
     #[serde(skip)]
@@ -57,8 +69,20 @@ impl Namespace {
     /// written.
     pub fn new(blocks: u64, block_size: u32) -> Self {
         let (metadata, zoned, ocssd, key_value, computing) = (None, None, None, None, None);
-        let (start, read_only) = (0, false);
-        Self { start, blocks, block_size, metadata, read_only, zoned, ocssd, key_value, computing }
+        let (start, read_only, endurance_group, nvm_set) = (0, false, 0, 0);
+        Self {
+            start,
+            blocks,
+            block_size,
+            metadata,
+            read_only,
+            zoned,
+            ocssd,
+            key_value,
+            endurance_group,
+            nvm_set,
+            computing,
+        }
     }
 
     /// How its blocks are formatted.
@@ -123,8 +147,12 @@ pub struct Config {
     /// Whether discarded blocks read as zeroes afterwards; otherwise a
     /// secure erase writes zeroes.
     pub discard_zeroes: bool,
-    /// How a guest can mark related data.
+    /// How a guest can mark related data: by Flexible Data Placement only where the drive has no
+    /// endurance groups, of which each has its own.
     pub placement: Placement,
+    /// Endurance groups, of which each namespace is in one; none by default. One of Flexible Data
+    /// Placement is there without being named.
+    pub endurance_groups: Vec<EnduranceGroup>,
     /// The unit that a power cut does not tear, in bytes: units lie side by side from the drive's
     /// first byte on. Namespaces tell of it where their blocks are smaller.
     pub atomic_unit: u64,
@@ -163,6 +191,7 @@ impl Default for Config {
             interrupt_coalescing: false,
             discard_zeroes: false,
             placement: Placement::None,
+            endurance_groups: Vec::new(),
             atomic_unit: DEFAULT_UNIT,
             metadata: false,
             power_states: PowerStates::default(),
@@ -241,6 +270,9 @@ pub enum ConfigError {
         /// The reason.
         reason: String,
     },
+    /// Endurance groups or NVM sets that cannot be.
+    #[error("NVMe {0}")]
+    Groups(String),
     /// A namespace of two kinds.
     #[error("NVMe namespace {nsid} is two of zoned, Open-Channel and key-value; leave one")]
     Both {
@@ -276,21 +308,9 @@ impl Config {
         let least = self.largest_request() as u64;
         let expected = "at least max_transfer, twice that with metadata";
         number("max_in_flight_bytes", held, least..=u64::MAX, expected)?;
-        match self.placement {
-            Placement::None => {}
-            Placement::Streams { max } => {
-                number("count of streams", max.into(), 1..=STREAMS.into(), "1 to 1024")?;
-            }
-            Placement::Fdp { reclaim_groups, handles, reclaim_unit } => {
-                let (groups, most) = (reclaim_groups.into(), RECLAIM_GROUPS.into());
-                number("reclaim groups", groups, 1..=most, "1 to 64")?;
-                number("reclaim unit handles", handles.into(), 1..=HANDLES.into(), "1 to 128")?;
-                let (field, expected) = ("reclaim unit", "a multiple of 4096 bytes");
-                number(field, reclaim_unit, UNIT_STEP..=1 << 62, expected)?;
-                if !reclaim_unit.is_multiple_of(UNIT_STEP) {
-                    return Err(ConfigError::Number { field, value: reclaim_unit, expected });
-                }
-            }
+        check_placement(self.placement)?;
+        for group in &self.endurance_groups {
+            check_placement(group.placement)?;
         }
         let count = self.namespaces.len() as u64;
         let most = MAX_NAMESPACES as u64;
@@ -338,7 +358,7 @@ impl Config {
                 return wrong("start", namespace.start, "apart from the namespaces before it");
             }
         }
-        Ok(())
+        self.check_groups()
     }
 
     /// Whether any namespace is zoned.
@@ -511,4 +531,24 @@ fn number(
         return Ok(());
     }
     Err(ConfigError::Number { field, value, expected })
+}
+
+fn check_placement(placement: Placement) -> Result<(), ConfigError> {
+    match placement {
+        Placement::None => {}
+        Placement::Streams { max } => {
+            number("count of streams", max.into(), 1..=STREAMS.into(), "1 to 1024")?;
+        }
+        Placement::Fdp { reclaim_groups, handles, reclaim_unit } => {
+            let (groups, most) = (reclaim_groups.into(), RECLAIM_GROUPS.into());
+            number("reclaim groups", groups, 1..=most, "1 to 64")?;
+            number("reclaim unit handles", handles.into(), 1..=HANDLES.into(), "1 to 128")?;
+            let (field, expected) = ("reclaim unit", "a multiple of 4096 bytes");
+            number(field, reclaim_unit, UNIT_STEP..=1 << 62, expected)?;
+            if !reclaim_unit.is_multiple_of(UNIT_STEP) {
+                return Err(ConfigError::Number { field, value: reclaim_unit, expected });
+            }
+        }
+    }
+    Ok(())
 }

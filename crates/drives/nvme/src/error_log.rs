@@ -1,6 +1,7 @@
 //! The log of errors (NVMe 1.4 section 5.14.1.1).
 
 use crate::command::CommandId;
+use crate::config::MAX_NAMESPACES;
 use crate::controller_id::ControllerId;
 
 /// Entries of the error log: Error Log Page Entries, plus one.
@@ -19,11 +20,18 @@ pub struct ErrorLog {
     next: usize,
     /// Entries ever made.
     count: u64,
+    /// Of them, those of each namespace, from the first on.
+    of_namespaces: Vec<u64>,
 }
 
 impl Default for ErrorLog {
     fn default() -> Self {
-        Self { entries: Box::new([[0; ERROR_ENTRY]; ERROR_LOG_ENTRIES]), next: 0, count: 0 }
+        Self {
+            entries: Box::new([[0; ERROR_ENTRY]; ERROR_LOG_ENTRIES]),
+            next: 0,
+            count: 0,
+            of_namespaces: Vec::new(),
+        }
     }
 }
 
@@ -39,6 +47,13 @@ impl ErrorLog {
         lba: u64,
     ) {
         self.count += 1;
+        if let Some(index) = (nsid as usize).checked_sub(1).filter(|index| *index < MAX_NAMESPACES)
+        {
+            if self.of_namespaces.len() <= index {
+                self.of_namespaces.resize(index + 1, 0);
+            }
+            self.of_namespaces[index] += 1;
+        }
         let entry = &mut self.entries[self.next];
         entry[0..8].copy_from_slice(&self.count.to_le_bytes());
         entry[8..10].copy_from_slice(&id.sq.to_le_bytes());
@@ -53,6 +68,12 @@ impl ErrorLog {
     /// Entries ever made.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Of them, those of a namespace.
+    pub fn count_of(&self, nsid: u32) -> u64 {
+        let index = (nsid as usize).checked_sub(1);
+        index.and_then(|index| self.of_namespaces.get(index)).copied().unwrap_or(0)
     }
 
     /// The entries in words, the latest first: a line for each.

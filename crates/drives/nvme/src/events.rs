@@ -82,6 +82,9 @@ impl Event {
     /// Firmware Activation Starting (section 5.2.1, "Notice").
     pub const FIRMWARE_ACTIVATION: Self = Self::notice(1, log_page::FIRMWARE_SLOTS);
 
+    /// Endurance Group Event Aggregate Log Page Change (the same section).
+    pub const GROUP_EVENTS: Self = Self::notice(6, log_page::GROUP_EVENTS);
+
     /// Telemetry Log Changed (the same section): the controller has captured its state.
     pub const TELEMETRY: Self = Self::notice(2, log_page::TELEMETRY_OF_CONTROLLER);
 
@@ -126,6 +129,8 @@ pub struct Events {
     warned: u8,
     /// Namespaces that changed since their log was read.
     changed: BTreeSet<u32>,
+    /// Endurance groups that had events since their log was read.
+    groups: BTreeSet<u16>,
 }
 
 impl Events {
@@ -190,6 +195,25 @@ impl Events {
     /// The log that belongs to `kind` was read.
     pub fn unmask(&mut self, kind: EventType) {
         self.masked[kind as usize] = false;
+    }
+
+    /// An endurance group has an event; whether it had none that was not read.
+    pub fn group_event(&mut self, group: u16) -> bool {
+        self.groups.insert(group)
+    }
+
+    /// The log of an endurance group was read.
+    pub fn clear_group(&mut self, group: u16) {
+        self.groups.remove(&group);
+    }
+
+    /// Endurance Group Event Aggregate (NVMe 2.0 section 5.16.1.16).
+    pub fn groups_page(&self) -> Vec<u8> {
+        let mut log = (self.groups.len() as u64).to_le_bytes().to_vec();
+        log.extend(self.groups.iter().flat_map(|group| group.to_le_bytes()));
+        // Logs are read in dwords.
+        log.resize(log.len().next_multiple_of(4), 0);
+        log
     }
 
     /// The Identify data of a namespace has changed.

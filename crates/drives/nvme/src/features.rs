@@ -1,5 +1,6 @@
 //! The values of the features that a host sets (NVMe 1.4 section 5.21).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use stasis_block::clock::Nanos;
@@ -18,6 +19,8 @@ const ACCESS_CHANGES: u32 = 1 << 11;
 const FIRMWARE_ACTIVATIONS: u32 = 1 << 9;
 /// Telemetry Log Notices, in Asynchronous Event Configuration: LPA tells that there are some.
 const TELEMETRY: u32 = 1 << 10;
+/// Endurance Group Event Aggregate Log Page Change Notices, in the same places.
+const GROUP_EVENTS: u32 = 1 << 14;
 /// Zone Descriptor Changed Notices, in the Asynchronous Event Configuration
 /// feature and in OAES (ZNS 1.1 section 4.1.1).
 const ZONE_CHANGES: u32 = 1 << 27;
@@ -46,6 +49,8 @@ pub struct Features {
     pub retries: bool,
     /// LBA Format Extension Enable: namespaces with guards of more than 16 bits can be accessed.
     pub extended_formats: bool,
+    /// Endurance Group Event Configuration: critical warnings by group.
+    group_events: BTreeMap<u16, u8>,
 }
 
 impl Features {
@@ -65,6 +70,7 @@ impl Features {
             timestamp_was_set: false,
             retries: false,
             extended_formats: false,
+            group_events: BTreeMap::new(),
         }
     }
 
@@ -86,6 +92,21 @@ impl Features {
     /// Whether the host requested events of telemetry that the controller has captured.
     pub fn reports_telemetry(&self) -> bool {
         self.events & TELEMETRY != 0
+    }
+
+    /// Whether the host requested events of the log of endurance groups' events.
+    pub fn reports_group_events(&self) -> bool {
+        self.events & GROUP_EVENTS != 0
+    }
+
+    /// The critical warnings of an endurance group of which the host requested events.
+    pub fn group_events(&self, group: u16) -> u8 {
+        self.group_events.get(&group).copied().unwrap_or(0)
+    }
+
+    /// Sets them.
+    pub fn set_group_events(&mut self, group: u16, warnings: u8) {
+        self.group_events.insert(group, warnings);
     }
 
     /// Whether the host requested events of changed namespaces.
@@ -195,7 +216,8 @@ impl FeaturesByController {
 pub fn notices(config: &Config, transport: Transport) -> u32 {
     let zones = if config.has_zones() { ZONE_CHANGES } else { 0 };
     let access = if transport.is_shared() { ACCESS_CHANGES } else { 0 };
-    NAMESPACE_NOTICES | FIRMWARE_ACTIVATIONS | zones | access
+    let groups = if config.has_groups() { GROUP_EVENTS } else { 0 };
+    NAMESPACE_NOTICES | FIRMWARE_ACTIVATIONS | zones | access | groups
 }
 
 /// The notices that a host can request of a controller on `transport`.

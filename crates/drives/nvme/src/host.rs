@@ -339,6 +339,11 @@ impl Host {
                     self.event(memory, Event::FIRMWARE_ACTIVATION);
                 }
             }
+            Change::Endurance(group, warnings) => {
+                if features.group_events(group) & warnings != 0 {
+                    self.group_event(memory, group, features);
+                }
+            }
             Change::Telemetry => {
                 if features.reports_telemetry() {
                     self.event(memory, Event::TELEMETRY);
@@ -354,6 +359,13 @@ impl Host {
                     self.event(memory, Event::RESERVATION);
                 }
             }
+        }
+    }
+
+    /// An endurance group has an event that the host asked for.
+    pub fn group_event(&mut self, memory: &dyn Memory, group: u16, features: &Features) {
+        if self.events.group_event(group) && features.reports_group_events() {
+            self.event(memory, Event::GROUP_EVENTS);
         }
     }
 

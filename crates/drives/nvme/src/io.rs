@@ -13,6 +13,7 @@ use crate::computing::Device;
 use crate::condition::Condition;
 use crate::config::{Config, Namespace};
 use crate::controller_id::ControllerId;
+use crate::endurance::Endurance;
 use crate::event_log::{EventLog, HardwareError, Occurrence};
 use crate::extent::Extent;
 use crate::features::{Features, FeaturesByController};
@@ -58,6 +59,8 @@ pub struct Io {
     pub placement: PlacementState,
     pub features: FeaturesByController,
     pub condition: Condition,
+    /// The endurance groups.
+    pub endurance: Endurance,
     pub cache: WriteCache,
     pub reservations: Reservations,
     /// The access to the namespaces on each path.
@@ -106,6 +109,7 @@ impl Io {
             placement: PlacementState::new(&config),
             features: FeaturesByController::new(),
             condition: Condition::default(),
+            endurance: Endurance::new(&config),
             cache: WriteCache::default(),
             reservations: Reservations::default(),
             ana: Ana::default(),
@@ -255,17 +259,19 @@ impl Io {
         }
     }
 
-    /// Creates a namespace, of that many blocks of that format, for a host, or that on PCIe.
+    /// Creates a namespace, of that many blocks of that format, in an endurance group and an NVM set
+    /// (0: any), for a host, or that on PCIe.
     ///
     /// # Errors
     /// There is no room for it, or no NSID.
     pub fn create_namespace(
         &mut self,
         size: (u64, BlockFormat),
+        home: (u16, u16),
         shared: bool,
         host: Option<&str>,
     ) -> Result<u32, StatusCode> {
-        let nsid = self.namespaces.create(size, shared, host.map(str::to_owned))?;
+        let nsid = self.namespaces.create(size, home, shared, host.map(str::to_owned))?;
         self.attachments.create(host, nsid, shared);
         self.changes.add(Change::Namespace(nsid));
         Ok(nsid)
@@ -454,8 +460,10 @@ impl Io {
     /// The stream of a write of `length` bytes, by which the drive receives the host's grouping of
     /// data.
     pub fn place(&mut self, command: &SubmissionEntry, length: u64) -> Result<u16, Failure> {
+        let group = self.namespaces.endurance_group(command.nsid);
         let Self { placement, features, now, .. } = self;
-        placement.place(command, length, || features.of(command.controller).timestamp_at(*now))
+        placement
+            .place(command, group, length, || features.of(command.controller).timestamp_at(*now))
     }
 
     /// Whether a write is durable when it is acknowledged: because it asks so,
@@ -479,7 +487,11 @@ impl Io {
 
     /// Hands a flush to the drive.
     pub fn request_flush(&mut self, queue: u16, nsid: u32, owner: Owner) {
-        let command = Command::flush();
+        let mut command = Command::flush();
+        // Of a namespace in a part with flash of its own, that part is flushed.
+        if !self.endurance.parts().is_empty() {
+            command.offset = self.namespaces.get(nsid).map_or(0, |namespace| namespace.start);
+        }
         self.request(queue, Slot::new(owner, &command, nsid, 0), command);
     }
 

@@ -45,6 +45,9 @@ pub struct KeptState {
     /// Flexible Data Placement, where the drive was made with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fdp: Option<KeptFdp>,
+    /// The same of each endurance group that has it, where the drive was made with groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<KeptGroup>,
     /// The last sanitize operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sanitize: Option<KeptSanitize>,
@@ -122,6 +125,21 @@ pub struct KeptFdp {
     pub media_written: u64,
     /// Bytes that the medium has erased.
     pub media_erased: u64,
+    /// Whether a host has disabled it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub disabled: bool,
+}
+
+/// State of an endurance group that outlasts the loss of power.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptGroup {
+    /// Its identifier.
+    pub id: u16,
+    /// How it was made to place data.
+    pub placement: Placement,
+    /// Its Flexible Data Placement.
+    pub fdp: KeptFdp,
 }
 
 /// State that a reclaim unit handle keeps while the power is off.
@@ -234,6 +252,7 @@ impl KeptState {
             detached: Vec::new(),
             placement: config.placement,
             fdp: None,
+            groups: Vec::new(),
             sanitize: None,
             firmware: None,
             events: Vec::new(),
@@ -280,6 +299,7 @@ impl KeptState {
             && self.creations == 0
             && self.detached.is_empty()
             && self.fdp.is_none()
+            && self.groups.is_empty()
             && self.sanitize.is_none()
             && self.firmware.is_none()
             && self.events.is_empty()
@@ -346,6 +366,12 @@ fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> 
     }
     if kept.bytes() != now.bytes() {
         return differs(|one| format!("a namespace of {}", format_size(one.bytes())));
+    }
+    let home = |one: &Namespace| (one.endurance_group, one.nvm_set);
+    if home(kept) != home(now) {
+        return differs(|one| {
+            format!("endurance group {}, NVM set {}", one.endurance_group, one.nvm_set)
+        });
     }
     if kept.start != now.start {
         return differs(|one| format!("a namespace from byte {} on", one.start));

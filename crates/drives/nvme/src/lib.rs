@@ -42,6 +42,7 @@ mod connect;
 mod context;
 mod controller;
 mod controller_id;
+mod endurance;
 mod error_log;
 mod event_log;
 mod events;
@@ -97,9 +98,10 @@ pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
 pub use context::ControllerMut;
 pub use controller::{Controller, Ended};
 pub use controller_id::{ControllerId, MAX_CONTROLLERS};
+pub use endurance::{EnduranceGroup, MediaPart};
 pub use kept::{
-    KeptCreated, KeptFdp, KeptFirmware, KeptHandle, KeptNamespace, KeptSanitize, KeptState,
-    Standing, StateError, STATE_VERSION,
+    KeptCreated, KeptFdp, KeptFirmware, KeptGroup, KeptHandle, KeptNamespace, KeptSanitize,
+    KeptState, Standing, StateError, STATE_VERSION,
 };
 pub use key_value::{KeyValue, KeyValueError};
 pub use metadata::{BlockFormat, Guard, Metadata, MetadataNumber, Protection};

@@ -4,7 +4,6 @@
 //! [`get_log_page`](crate::admin). The log of supported pages follows from it.
 
 use crate::config::Config;
-use crate::placement::Placement;
 use crate::transport::Transport;
 
 /// Supported Log Pages (NVMe 2.0 section 5.16.1.1).
@@ -24,6 +23,8 @@ pub const ENDURANCE_GROUP: u8 = 0x09;
 pub const ANA: u8 = 0x0c;
 /// Persistent Event Log (NVMe 2.0 section 5.16.1.14).
 pub const PERSISTENT_EVENTS: u8 = 0x0d;
+/// Endurance Group Event Aggregate (NVMe 2.0 section 5.16.1.16).
+pub const GROUP_EVENTS: u8 = 0x0f;
 /// LBA Status Information (NVM Command Set 1.0 section 4.1.4.1).
 pub const LBA_STATUS: u8 = 0x0e;
 /// Feature Identifiers Supported and Effects (NVMe 2.0 section 5.16.1.17).
@@ -88,7 +89,12 @@ pub fn of_command_sets(config: &Config, _transport: Transport) -> bool {
 
 /// Only drives with Flexible Data Placement.
 pub fn of_placement(config: &Config, _transport: Transport) -> bool {
-    matches!(config.placement, Placement::Fdp { .. })
+    config.has_fdp()
+}
+
+/// Only drives with endurance groups.
+pub fn of_groups(config: &Config, _transport: Transport) -> bool {
+    config.has_groups()
 }
 
 /// Only drives that are not Open-Channel ones.
@@ -107,7 +113,7 @@ fn of_chunks(config: &Config, _transport: Transport) -> bool {
 }
 
 /// Every page of a controller for I/O, and which controllers have it.
-const PAGES: [(u8, Offered); 24] = [
+const PAGES: [(u8, Offered); 25] = [
     (SUPPORTED_PAGES, everywhere),
     (ERROR_INFORMATION, everywhere),
     (HEALTH, everywhere),
@@ -117,7 +123,8 @@ const PAGES: [(u8, Offered); 24] = [
     (SELF_TEST, everywhere),
     (TELEMETRY, everywhere),
     (TELEMETRY_OF_CONTROLLER, everywhere),
-    (ENDURANCE_GROUP, of_placement),
+    (ENDURANCE_GROUP, of_groups),
+    (GROUP_EVENTS, of_groups),
     (ANA, where_shared),
     (PERSISTENT_EVENTS, everywhere),
     (LBA_STATUS, without_chunks),

@@ -8,6 +8,7 @@ use stasis_block::{BlockLayout, Interleaved, Operation, Status, ZoneLayout, Zone
 use crate::command::location;
 use crate::computing::Part;
 use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET};
+use crate::endurance::{MediaPart, ONLY_GROUP};
 use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
 use crate::intervals::Intervals;
@@ -42,6 +43,9 @@ pub struct Namespaces {
     past_changes: u64,
     // Those that are being formatted.
     formatting: Vec<u32>,
+    // The parts with flash of their own; or the group that all are in, 0 without one.
+    parts: Vec<MediaPart>,
+    only_group: u16,
 }
 
 #[derive(Debug)]
@@ -126,7 +130,21 @@ impl Namespaces {
         let (formatting, creations, past_changes) = (Vec::new(), 0, 0);
         let step = config.atomic_unit.next_multiple_of(STEP);
         let formats = config.formats().len();
-        Self { serial, states, total, step, transfer, formats, creations, past_changes, formatting }
+        let parts = config.media_parts();
+        let only_group = if parts.is_empty() && config.has_groups() { ONLY_GROUP } else { 0 };
+        Self {
+            serial,
+            states,
+            total,
+            step,
+            transfer,
+            formats,
+            creations,
+            past_changes,
+            formatting,
+            parts,
+            only_group,
+        }
     }
 
     fn state(&self, nsid: u32) -> Option<&NamespaceState> {
@@ -257,6 +275,30 @@ impl Namespaces {
     /// The part of it that no namespace has, in bytes (UNVMCAP).
     pub fn unallocated(&self) -> u64 {
         self.total - self.there().map(|(_, state)| state.capacity).sum::<u64>().min(self.total)
+    }
+
+    /// The endurance group of one; 0 if it has none, or if there is no such namespace.
+    pub fn endurance_group(&self, nsid: u32) -> u16 {
+        match self.only_group {
+            0 => self.get(nsid).map_or(0, |of| of.endurance_group),
+            group => group,
+        }
+    }
+
+    /// The bytes that no namespace has of those that `of` selects.
+    pub fn unallocated_of(&self, of: impl Fn(&MediaPart) -> bool) -> u64 {
+        let is_in = |place: &Range<u64>, part: &MediaPart| {
+            part.start <= place.start && place.end <= part.end
+        };
+        let free = |part: &MediaPart| {
+            let inside = self.there().map(|(_, state)| state.place());
+            let taken: u64 = inside
+                .filter(|place| is_in(place, part))
+                .map(|place| place.end - place.start)
+                .sum();
+            part.bytes().saturating_sub(taken)
+        };
+        self.parts.iter().filter(|part| of(part)).map(free).sum()
     }
 
     /// How often what is kept of them has changed.
@@ -520,14 +562,15 @@ impl Namespaces {
 
 /// Creation and deletion (NVMe 2.0 section 8.12).
 impl Namespaces {
-    /// A host creates a namespace of `blocks` blocks, where the drive has room for it in one piece;
-    /// returns its NSID.
+    /// A host creates a namespace of `blocks` blocks, where the drive has room for it in one piece, in
+    /// an endurance group and an NVM set, of which 0 is any; returns its NSID.
     ///
     /// # Errors
     /// There is no such room, or no NSID.
     pub fn create(
         &mut self,
         (blocks, format): (u64, BlockFormat),
+        (group, set): (u16, u16),
         shared: bool,
         host: Option<String>,
     ) -> Result<u32, StatusCode> {
@@ -535,11 +578,23 @@ impl Namespaces {
         let nsid = (1..=MAX_NAMESPACES as u32).find(free);
         let nsid = nsid.ok_or(StatusCode::NamespaceIdentifierUnavailable)?;
         let bytes = blocks.checked_mul(format.stride().into());
-        let start = bytes.and_then(|bytes| self.room_for(bytes));
-        let start = start.ok_or(StatusCode::NamespaceInsufficientCapacity)?;
+        let mut parts = self
+            .parts
+            .iter()
+            .filter(|part| (group == 0 || part.group == group) && (set == 0 || part.set == set));
+        let place = bytes.and_then(|bytes| match self.parts.is_empty() {
+            true => Some((self.room_for(bytes, 0..self.total)?, 0, 0)),
+            false => parts.find_map(|part| {
+                let start = self.room_for(bytes, part.start..part.end)?;
+                Some((start, part.group, part.set))
+            }),
+        });
+        let (start, endurance_group, nvm_set) =
+            place.ok_or(StatusCode::NamespaceInsufficientCapacity)?;
         self.creations += 1;
         let BlockFormat { size, metadata } = format;
-        let namespace = Namespace { start, metadata, ..Namespace::new(blocks, size) };
+        let plain = Namespace::new(blocks, size);
+        let namespace = Namespace { start, metadata, endurance_group, nvm_set, ..plain };
         let created = Creation { number: self.creations, shared, host };
         self.put(nsid, &namespace, created);
         Ok(nsid)
@@ -558,18 +613,19 @@ impl Namespaces {
         ));
     }
 
-    /// The first place on the drive where `bytes` bytes are free in one piece.
-    fn room_for(&self, bytes: u64) -> Option<u64> {
+    /// The first place within a part of the drive where `bytes` bytes are free in one piece.
+    fn room_for(&self, bytes: u64, within: Range<u64>) -> Option<u64> {
         let mut taken: Vec<_> = self.there().map(|(_, state)| state.place()).collect();
+        taken.retain(|place| within.start <= place.start && place.end <= within.end);
         taken.sort_by_key(|place| place.start);
-        let mut start = 0u64;
+        let mut start = within.start;
         for place in taken {
             if start.checked_add(bytes)? <= place.start {
                 return Some(start);
             }
             start = start.max(place.end.checked_next_multiple_of(self.step)?);
         }
-        (start.checked_add(bytes)? <= self.total).then_some(start)
+        (start.checked_add(bytes)? <= within.end).then_some(start)
     }
 
     /// A namespace is no more.
@@ -640,6 +696,15 @@ impl Namespaces {
         let bytes = made.blocks.checked_mul(made.stride().into());
         let end = bytes.and_then(|bytes| made.start.checked_add(bytes));
         let end = end.filter(|&end| end <= self.total).ok_or("it lies outside the drive")?;
+        let is_home = |part: &MediaPart| {
+            let home = (part.group, part.set) == (made.endurance_group, made.nvm_set);
+            home && part.start <= made.start && end <= part.end
+        };
+        let without_home = made.endurance_group == 0 && made.nvm_set == 0;
+        let has_none = self.parts.is_empty() && without_home;
+        if !has_none && !self.parts.iter().any(is_home) {
+            return Err("it lies outside its endurance group");
+        }
         let overlaps = |place: Range<u64>| place.start < end && made.start < place.end;
         if self.there().any(|(_, state)| overlaps(state.place())) {
             return Err("it overlaps another one");

@@ -3,7 +3,6 @@
 use crate::condition::SPARE_THRESHOLD;
 use crate::host::Host;
 use crate::io::Io;
-use crate::placement::endurance_group_warnings;
 use crate::statistics::{Statistics, POWER_CYCLES, UNSAFE_SHUTDOWNS};
 
 /// The log of a controller, by its byte offsets.
@@ -18,7 +17,7 @@ pub fn health_page(io: &Io, host: &Host) -> Vec<u8> {
     log[3] = io.condition.health().available_spare;
     log[4] = SPARE_THRESHOLD;
     log[5] = io.condition.health().percentage_used;
-    log[6] = endurance_group_warnings(io, host.id);
+    log[6] = io.endurance.all_warnings();
     let minutes = u128::from(io.statistics.busy / NANOS_PER_MINUTE);
     let hours = u128::from(io.statistics.powered_on / (60 * NANOS_PER_MINUTE));
     let counts = [

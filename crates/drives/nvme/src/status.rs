@@ -32,6 +32,8 @@ pub enum StatusCode {
     SanitizeInProgress = 0x01d,
     NamespaceWriteProtected = 0x020,
     TransientTransportError = 0x022,
+    /// Flexible Data Placement is off in the endurance group (NVMe TP4146).
+    FdpDisabled = 0x029,
     InvalidCommandSet = 0x02c,
     LbaOutOfRange = 0x080,
     CapacityExceeded = 0x081,

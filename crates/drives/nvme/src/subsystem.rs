@@ -11,13 +11,14 @@ use crate::config::{Config, ConfigError};
 use crate::context::ControllerMut;
 use crate::controller::Ended;
 use crate::controller_id::{ControllerId, MAX_CONTROLLERS};
+use crate::endurance::{MediaPart, ONLY_GROUP};
 use crate::event_log::{HardwareError, Occurrence};
 use crate::formatting::Formatting;
 use crate::host::Host;
 use crate::io::Io;
 use crate::kept::{KeptState, StateError};
 use crate::ocssd::Notifications;
-use crate::placement::{kept_fdp, PlacementState};
+use crate::placement::{kept_groups, PlacementState};
 use crate::queues::QueuePair;
 use crate::reservations::HostId;
 use crate::statistics::Statistics;
@@ -75,8 +76,13 @@ impl Subsystem {
         }
         io.namespaces.restore_creations(state.creations);
         io.restore_attachments(&state.detached);
-        if let (PlacementState::Fdp(fdp), Some(kept)) = (&mut io.placement, &state.fdp) {
-            if state.placement == io.config.placement {
+        let of_drive = state.fdp.iter().map(|kept| (ONLY_GROUP, state.placement, kept));
+        let of_groups = state.groups.iter().map(|kept| (kept.id, kept.placement, &kept.fdp));
+        let made = io.config.groups();
+        for (id, placement, kept) in of_drive.chain(of_groups) {
+            let same = made.iter().any(|made| (made.id, made.placement) == (id, placement));
+            let PlacementState::Fdp(groups) = &mut io.placement else { continue };
+            if let Some(fdp) = groups.of_mut(id).filter(|_| same) {
                 fdp.restore(kept).map_err(|reason| damaged(1, reason))?;
             }
         }
@@ -96,12 +102,15 @@ impl Subsystem {
     /// Zones are as they are now; a write in flight has moved its zone's pointer.
     pub fn kept_state(&self) -> KeptState {
         let config = &self.io.config;
+        let mut groups = kept_groups(&self.io);
+        let of_drive = config.endurance_groups.is_empty().then(|| groups.pop()).flatten();
         KeptState {
             namespaces: self.io.namespaces.kept(&config.namespaces),
             created: self.io.namespaces.kept_created(),
             creations: self.io.namespaces.creations(),
             detached: self.io.detached(),
-            fdp: kept_fdp(&self.io),
+            fdp: of_drive.map(|group| group.fdp),
+            groups,
             sanitize: self.io.sanitize.kept(),
             firmware: self.io.firmware.kept(),
             events: self.io.event_log.kept(),
@@ -375,6 +384,9 @@ impl Subsystem {
     pub fn set_health(&mut self, health: Health) -> bool {
         let before = self.io.condition.warnings();
         let news = self.io.condition.set_health(health);
+        if let Some((group, warnings)) = self.io.endurance.set_drive_health(health) {
+            self.io.changes.add(Change::Endurance(group, warnings));
+        }
         let new = self.io.condition.warnings() & !before;
         if new != 0 {
             let error = HardwareError::CriticalWarning(new);
@@ -384,6 +396,28 @@ impl Subsystem {
             self.hosts.iter_mut().flatten().for_each(|host| host.has_news = true);
         }
         news
+    }
+
+    /// The parts of the drive that have flash of their own, in the order of their bytes; none unless it
+    /// has endurance groups of its own.
+    pub fn media_parts(&self) -> &[MediaPart] {
+        self.io.endurance.parts()
+    }
+
+    /// Sets the health of each of [`Subsystem::media_parts`], in that order, beside the drive's as a
+    /// whole ([`Subsystem::set_health`]): that of their endurance groups. Controllers are to be attended
+    /// to.
+    pub fn set_parts_health(&mut self, parts: &[Health]) {
+        let ids: Vec<u16> = self.io.endurance.ids().collect();
+        for id in ids {
+            let of = self.io.endurance.parts().iter().zip(parts);
+            let of = of.filter(|(part, _)| part.group == id).map(|(_, health)| *health);
+            // It has as little left as the worst of its sets.
+            let Some(health) = of.reduce(|one, other| one.and(&other)) else { continue };
+            if let Some((group, warnings)) = self.io.endurance.set_health(id, health) {
+                self.io.changes.add(Change::Endurance(group, warnings));
+            }
+        }
     }
 
     /// Counts since the subsystem was made.

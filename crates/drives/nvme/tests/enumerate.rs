@@ -7,7 +7,7 @@ mod support;
 
 use offered::table;
 use stasis_block::VendorError;
-use stasis_nvme::{Config, KeyValue, Namespace, Ocssd, Placement, Programs, Zones};
+use stasis_nvme::{Config, EnduranceGroup, KeyValue, Namespace, Ocssd, Placement, Programs, Zones};
 use support::*;
 
 const ABORTED_OPCODE: u16 = 0x001;
@@ -32,6 +32,8 @@ fn drives() -> Vec<(&'static str, Config)> {
                 ..config()
             },
         ),
+        ("groups", grouped(&[1], false)),
+        ("sets", grouped(&[1, 2], true)),
         ("streams", Config { placement: Placement::Streams { max: 4 }, ..config() }),
         ("metadata", Config { metadata: true, ..config() }),
         ("Open-Channel", Config { namespaces: vec![chunks], ..config() }),
@@ -44,6 +46,21 @@ fn drives() -> Vec<(&'static str, Config)> {
             },
         ),
     ]
+}
+
+/// A drive with a namespace in each of these endurance groups, in sets of their numbers or in none.
+fn grouped(groups: &[u16], with_sets: bool) -> Config {
+    let namespace = |(index, &endurance_group): (u64, &u16)| {
+        let nvm_set = if with_sets { endurance_group } else { 0 };
+        let plain = Namespace::new(1024, 512);
+        Namespace { start: index * 1024 * 512, endurance_group, nvm_set, ..plain }
+    };
+    let group = |&id: &u16| EnduranceGroup { id, placement: Placement::None };
+    Config {
+        namespaces: (0..).zip(groups).map(namespace).collect(),
+        endurance_groups: groups.iter().map(group).collect(),
+        ..config()
+    }
 }
 
 /// The command set of a drive's namespace.

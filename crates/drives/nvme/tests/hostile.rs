@@ -33,20 +33,12 @@ proptest! {
     }
 }
 
-/// Makes of a script one of a drive with computational programs.
-fn with_programs(mut script: Vec<u8>) -> Vec<u8> {
-    if let Some(flags) = script.first_mut() {
-        *flags = *flags & !hostile::OTHERS | hostile::PAIRS | hostile::PROGRAMS;
-    }
-    script
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(1_500)))]
 
     #[test]
     fn no_driver_breaks_computational_programs(script in inputs(known(), 12_000)) {
-        hostile::run(&with_programs(script));
+        hostile::run(&hostile::with_programs(script));
     }
 }
 

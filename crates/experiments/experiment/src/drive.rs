@@ -13,7 +13,7 @@ use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
 use crate::error::ExperimentError;
 use crate::guest_drive::guest_drive;
-use crate::namespace::NamespaceSpec;
+use crate::namespace::{endurance_groups, NamespaceSpec};
 
 /// Device interface through which the guest accesses the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -269,7 +269,34 @@ impl DriveSpec {
         for (number, one) in self.namespace.iter().enumerate() {
             one.check().map_err(|problem| format!("namespace[{number}].{problem}"))?;
         }
-        Ok(())
+        self.check_groups()
+    }
+
+    fn check_groups(&self) -> Result<(), String> {
+        let groups = endurance_groups(&self.namespace, self.placement)?;
+        if groups.is_empty() {
+            return Ok(());
+        }
+        if let Some(number) = self.namespace.iter().position(|one| one.endurance_group.is_none()) {
+            return Err(format!(
+                "namespace[{number}] has no endurance-group, and others have: say it for each, or for \
+                 none"
+            ));
+        }
+        if matches!(self.placement, Placement::Streams { .. })
+            && groups.iter().any(|group| group.placement != Placement::None)
+        {
+            return Err("streams and data placement by endurance group exclude each other".into());
+        }
+        let possible = [
+            (self.model.kind().state_file().is_none(), "whose model keeps no state"),
+            (!matches!(self.medium, MediumSpec::Qcow2 { .. }), "that is no disk image"),
+            (self.scheduler.is_none() && self.limits.is_none(), "without scheduler and limits"),
+        ];
+        match possible.iter().find(|(possible, _)| !possible) {
+            Some((_, what)) => Err(format!("endurance-group is possible on a drive {what}")),
+            None => Ok(()),
+        }
     }
 
     fn check_metadata(&self, metadata: &Metadata) -> Result<(), String> {
@@ -324,6 +351,23 @@ mod tests {
             (r#""namespace": [{}], "namespaces": 2"#, "leave `namespaces` or `namespace` out"),
             (r#""namespace": [{}], "zones": {"size": "1MiB"}"#, "leave `zones` or"),
             (r#""namespace": [{}], "interface": "virtio-blk""#, "interface nvme"),
+            (r#""namespace": [{"endurance-group": 1}, {}]"#, "namespace[1] has no endurance-group"),
+            (r#""namespace": [{"nvm-set": 1}]"#, "say endurance-group too"),
+            (
+                r#""namespace": [{"endurance-group": 1, "placement": "none"},
+                    {"endurance-group": 1, "placement": "fdp:8x64MiB"}]"#,
+                "different placements",
+            ),
+            (
+                r#""namespace": [{"endurance-group": 1, "placement": "streams:2"}]"#,
+                "which are of the drive",
+            ),
+            (
+                r#""namespace": [{"endurance-group": 1, "placement": "fdp:8x64MiB"}],
+                    "placement": "streams:2""#,
+                "exclude each other",
+            ),
+            (r#""namespace": [{"endurance-group": 1}], "scheduler": "bfq""#, "without scheduler"),
             (r#""power-states": "8W/50mW:2ms""#, "idle:50mW:2ms:1500us"),
             (r#""power-states": "8W/idle:1W", "interface": "virtio-blk""#, "interface nvme"),
         ] {

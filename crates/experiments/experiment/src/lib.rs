@@ -30,7 +30,7 @@ pub use error::ExperimentError;
 pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
 pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use names::distinct_serials;
-pub use namespace::{places, NamespaceSpec};
+pub use namespace::{endurance_groups, places, NamespaceSpec};
 pub use networks::host_name;
 pub use serve::{Polling, ServeSpec};
 pub use speed::CpuSpeed;

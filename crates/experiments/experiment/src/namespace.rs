@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
-use stasis_nvme::{KeyValue, Zones};
+use stasis_nvme::{EnduranceGroup, KeyValue, Placement, Zones};
 
 /// A namespace of a drive whose namespaces are not all alike.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +22,18 @@ pub struct NamespaceSpec {
     /// Pairs of keys and values in place of blocks, for one of the Key Value command set.
     #[serde(default)]
     pub key_value: Option<KeyValue>,
+    /// Its endurance group, 1 to 65534, which has flash of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65534))]
+    pub endurance_group: Option<u16>,
+    /// Its NVM set, 1 to 65534: a part of its endurance group with flash of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65534))]
+    pub nvm_set: Option<u16>,
+    /// Data placement of its endurance group: Flexible Data Placement, or none. By default the
+    /// drive's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
 }
 
 /// Namespaces begin at multiples of so many bytes.
@@ -36,6 +48,18 @@ impl NamespaceSpec {
         if self.zones.is_some() && self.key_value.is_some() {
             return Err("zones and key-value exclude each other; leave one".into());
         }
+        if self.endurance_group.is_none() {
+            for (is_set, key) in
+                [(self.nvm_set.is_some(), "nvm-set"), (self.placement.is_some(), "placement")]
+            {
+                if is_set {
+                    return Err(format!("{key} is of an endurance group: say endurance-group too"));
+                }
+            }
+        }
+        if matches!(self.placement, Some(Placement::Streams { .. })) {
+            return Err("placement is streams, which are of the drive: say fdp:8x64MiB, say".into());
+        }
         Ok(())
     }
 
@@ -44,6 +68,43 @@ impl NamespaceSpec {
         let step = self.zones.as_ref().map_or(STEP, |zones| zones.size.max(1));
         bytes / step * step
     }
+}
+
+/// The endurance groups of such namespaces, in the order of their first ones, of a drive with this
+/// placement: none if none is in a group.
+///
+/// # Errors
+/// Namespaces of a group say different things of its placement.
+pub fn endurance_groups(
+    namespaces: &[NamespaceSpec],
+    placement: Placement,
+) -> Result<Vec<EnduranceGroup>, String> {
+    let mut groups: Vec<(u16, Option<Placement>)> = Vec::new();
+    for one in namespaces {
+        let Some(id) = one.endurance_group else { continue };
+        let Some((_, known)) = groups.iter_mut().find(|(other, _)| *other == id) else {
+            groups.push((id, one.placement));
+            continue;
+        };
+        match (*known, one.placement) {
+            (Some(known), Some(other)) if known != other => {
+                return Err(format!(
+                    "namespaces of endurance group {id} have different placements: say one"
+                ));
+            }
+            (None, other) => *known = other,
+            _ => {}
+        }
+    }
+    let of_drive = match placement {
+        Placement::Fdp { .. } => placement,
+        _ => Placement::None,
+    };
+    let group = |(id, own): (u16, Option<Placement>)| EnduranceGroup {
+        id,
+        placement: own.unwrap_or(of_drive),
+    };
+    Ok(groups.into_iter().map(group).collect())
 }
 
 /// First byte and length of each namespace on a drive of `capacity` bytes.

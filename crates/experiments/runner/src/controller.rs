@@ -1,9 +1,10 @@
 //! NVMe controllers, made from the descriptions of drives.
 
 use anyhow::{bail, Result};
-use stasis_experiment::{places, DriveSpec, NamespaceSpec};
+use stasis_experiment::{endurance_groups, places, DriveSpec, NamespaceSpec};
 use stasis_media::MediumSpec;
-use stasis_nvme::{BlockFormat, Config, Namespace};
+use stasis_models::{seeds, BuildContext, BuildError, Model, Parted};
+use stasis_nvme::{BlockFormat, Config, MediaPart, Namespace, Placement};
 
 /// The NVMe controller of a drive of `capacity` bytes, not checked yet.
 pub fn config(
@@ -13,12 +14,16 @@ pub fn config(
     capacity: u64,
     discard_zeroes: bool,
 ) -> Config {
+    // The experiment's check has seen that a group's namespaces agree.
+    let endurance_groups = endurance_groups(&spec.namespace, spec.placement).unwrap_or_default();
+    let of_groups = !endurance_groups.is_empty() && matches!(spec.placement, Placement::Fdp { .. });
     Config {
         serial,
         queue_pairs,
         shadow: spec.doorbells,
         namespaces: namespaces(capacity, spec),
-        placement: spec.placement,
+        placement: if of_groups { Placement::None } else { spec.placement },
+        endurance_groups,
         // An image, or a scheduler, does not know where metadata lies.
         metadata: spec.scheduler.is_none() && !matches!(spec.medium, MediumSpec::Qcow2 { .. }),
         power_states: spec.power_states.clone(),
@@ -27,6 +32,44 @@ pub fn config(
         discard_zeroes,
         ..Default::default()
     }
+}
+
+/// The parts of a drive of `capacity` bytes that have flash of their own; none if it is one.
+fn media_parts(spec: &DriveSpec, capacity: u64) -> Vec<MediaPart> {
+    match spec.namespace.iter().any(|one| one.endurance_group.is_some()) {
+        true => config(spec, String::new(), 1, capacity, false).media_parts(),
+        false => Vec::new(),
+    }
+}
+
+/// The model of a drive in `context`: one for each part with flash of its own, if it has such.
+///
+/// # Errors
+/// As of [`stasis_models::ModelSpec::build`].
+pub fn model(spec: &DriveSpec, context: &BuildContext) -> Result<Box<dyn Model>, BuildError> {
+    let parts = media_parts(spec, context.capacity);
+    if parts.is_empty() {
+        return spec.model.build(context);
+    }
+    let build = |(part, seed): (MediaPart, u64)| {
+        let context = BuildContext { seed, capacity: part.bytes(), ..*context };
+        Ok((part.start, spec.model.build(&context)?))
+    };
+    let parts: Result<Vec<_>, BuildError> =
+        parts.into_iter().zip(seeds(context.seed)).map(build).collect();
+    Ok(Box::new(Parted::new(parts?)))
+}
+
+/// Checks that the model of a drive can be made for a medium of `capacity` bytes.
+///
+/// # Errors
+/// As of [`stasis_models::ModelSpec::check`].
+pub fn check_model(spec: &DriveSpec, capacity: u64) -> Result<(), BuildError> {
+    let parts = media_parts(spec, capacity);
+    if parts.is_empty() {
+        return spec.model.check(capacity);
+    }
+    parts.iter().try_for_each(|part| spec.model.check(part.bytes()))
 }
 
 /// Checks that a medium of `capacity` bytes has room for a drive's namespaces.
@@ -42,6 +85,10 @@ pub fn check_room(spec: &DriveSpec, capacity: u64) -> Result<()> {
         );
     }
     places(&spec.namespace, capacity).map_err(anyhow::Error::msg)?;
+    if spec.namespace.iter().any(|one| one.endurance_group.is_some()) {
+        // What only the places of namespaces can tell.
+        config(spec, "S".into(), 1, capacity, false).check()?;
+    }
     Ok(())
 }
 
@@ -78,6 +125,8 @@ fn listed(capacity: u64, spec: &DriveSpec) -> Vec<Namespace> {
             start,
             zoned: one.zones.clone(),
             key_value: one.key_value,
+            endurance_group: one.endurance_group.unwrap_or(0),
+            nvm_set: one.nvm_set.unwrap_or(0),
             ..Namespace::new(bytes / u64::from(block_size), block_size)
         }
     };

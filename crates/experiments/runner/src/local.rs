@@ -245,7 +245,7 @@ fn change(
                 ModelChange::Replaces => {
                     let context =
                         BuildContext { seed: draws, capacity: drive.capacity, path: other.path };
-                    let model = other.spec.model.build(&context).ok()?;
+                    let model = crate::controller::model(&other.spec, &context).ok()?;
                     Some(stasis_machine::ModelChange::Replaces(model))
                 }
             }),

@@ -159,7 +159,8 @@ impl<'a> Drives<'a> {
         let capacity = medium.capacity();
         let drive_index = drive.number;
         let seed = drive_seed(self.plan.seed, drive_index);
-        let model = drive.spec.model.build(&BuildContext { seed, capacity, path: drive.path })?;
+        let context = BuildContext { seed, capacity, path: drive.path };
+        let model = crate::controller::model(&drive.spec, &context)?;
         let mut layer = Drive::new(drive_index, drive.name.clone(), model, medium)
             .with_host_clock(Instant::now);
         if let Some(cost) = drive.spec.barrier {

@@ -436,7 +436,7 @@ impl<'a> RunSetup<'a> {
             self.observer.warning(warning)?;
         }
         held.check_blocks(spec.block_size)?;
-        resolved.model.check(medium.capacity())?;
+        crate::controller::check_model(&resolved, medium.capacity())?;
         crate::controller::check_room(spec, capacity)?;
         resolved.medium = absolute(&place, self.base)?;
         let mut drive = PlannedDrive {
@@ -504,7 +504,8 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path, read: bool) -> Resul
                     (true, MediumSpec::File { .. }) => OpenMedium::below(&medium, base)?,
                     _ => OpenMedium::open(&medium, false, base)?,
                 };
-                model.check(held.capacity)?;
+                let resolved = DriveSpec { model, ..spec.clone() };
+                crate::controller::check_model(&resolved, held.capacity)?;
             }
             anyhow::Ok(())
         };

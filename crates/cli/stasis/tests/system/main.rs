@@ -14,6 +14,7 @@ mod crash;
 mod debug;
 mod drives;
 mod ends;
+mod endurance;
 mod examples;
 mod expected;
 mod fabric;

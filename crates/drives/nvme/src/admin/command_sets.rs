@@ -75,10 +75,11 @@ pub fn identify_by_command_set(
         structure::INDEPENDENT_NAMESPACE => {
             // Namespace Status: ready.
             const READY: u8 = 1;
-            let Common { nmic, rescap, anagrpid, nsattr, endgid } =
+            let Common { nmic, rescap, anagrpid, nsattr, endgid, nvmsetid } =
                 Common::of(controller, nsid, namespace()?);
             (page[1], page[2], page[8]) = (nmic, rescap, nsattr);
             put(page, 4, &anagrpid.to_le_bytes());
+            put(page, 10, &nvmsetid.to_le_bytes());
             put(page, 12, &endgid.to_le_bytes());
             page[14] = READY;
         }
@@ -109,10 +110,11 @@ fn fill_namespace(
     let pairs = namespaces.key_value(nsid).zip(namespaces.identity(nsid));
     if let Some((pairs, identity)) = pairs.filter(|_| set == key_value::CSI) {
         key_value::fill_key_value_namespace(page, &pairs.store, identity);
-        let Common { nmic, rescap, anagrpid, nsattr, endgid } =
+        let Common { nmic, rescap, anagrpid, nsattr, endgid, nvmsetid } =
             Common::of(controller, nsid, namespace);
         (page[26], page[27], page[43]) = (nmic, rescap, nsattr);
         put(page, 36, &anagrpid.to_le_bytes());
+        put(page, 44, &nvmsetid.to_le_bytes());
         put(page, 46, &endgid.to_le_bytes());
         return Ok(());
     }

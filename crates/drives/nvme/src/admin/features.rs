@@ -5,13 +5,14 @@ use stasis_block::clock::MILLISECOND;
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{Config, MAX_NAMESPACES};
 use crate::context::ControllerMut;
+use crate::endurance::GROUP_WARNINGS;
 use crate::event_log::Occurrence;
 use crate::features::{requestable, Features};
 use crate::io::Io;
 use crate::keep_alive::KeepAlive;
 use crate::log_page::{
-    everywhere, of_command_sets, of_pairs, of_placement, on_fabrics, on_pcie, where_shared,
-    with_power_states, Offered,
+    everywhere, of_command_sets, of_groups, of_pairs, of_placement, on_fabrics, on_pcie,
+    where_shared, with_power_states, Offered,
 };
 use crate::placement::{feature as placement, get_placement_feature, set_placement_feature};
 use crate::registered::{OF_CONTROLLER, OF_ENDURANCE_GROUP, OF_NAMESPACE, SUPPORTED};
@@ -42,6 +43,8 @@ mod feature {
     pub const HOST_IDENTIFIER: u8 = 0x81;
     pub const RESERVATION_MASK: u8 = 0x82;
     pub const RESERVATION_PERSISTENCE: u8 = 0x83;
+    /// Endurance Group Event Configuration (NVMe 2.0 section 5.27.1.19).
+    pub const GROUP_EVENTS: u8 = 0x18;
     /// I/O Command Set Profile.
     pub const COMMAND_SET_PROFILE: u8 = 0x19;
     /// Key Value Configuration (KV 1.0 section 4.1.3).
@@ -68,7 +71,7 @@ const fn some(identifier: u8, offered: Offered, scope: u32) -> Feature {
 }
 
 /// Every feature.
-static FEATURES: [Feature; 21] = [
+static FEATURES: [Feature; 22] = [
     of_all(feature::ARBITRATION),
     of_all(feature::POWER_MANAGEMENT),
     of_all(feature::TEMPERATURE_THRESHOLD),
@@ -83,6 +86,7 @@ static FEATURES: [Feature; 21] = [
     some(feature::AUTONOMOUS_TRANSITIONS, with_power_states, OF_CONTROLLER),
     of_all(feature::TIMESTAMP),
     some(feature::KEEP_ALIVE_TIMER, on_fabrics, OF_CONTROLLER),
+    some(feature::GROUP_EVENTS, of_groups, OF_ENDURANCE_GROUP),
     some(feature::COMMAND_SET_PROFILE, of_command_sets, OF_CONTROLLER),
     some(feature::KEY_VALUE, of_pairs, OF_NAMESPACE),
     some(placement::PLACEMENT, of_placement, OF_ENDURANCE_GROUP),
@@ -254,6 +258,10 @@ fn feature(
             0
         }
         feature::KEEP_ALIVE_TIMER => controller.host.keep_alive.timeout(),
+        feature::GROUP_EVENTS => {
+            let group = event_group(controller, command)?;
+            u32::from(features.group_events(group)) << 16 | u32::from(group)
+        }
         // There is one combination.
         feature::COMMAND_SET_PROFILE => 0,
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
@@ -289,7 +297,20 @@ fn set_features(
         if !controller.io.flushes_nothing(command.controller)
             && controller.io.slots.requests.has_room(1)
         {
-            controller.io.request_flush(0, 1, Owner::Command(command.id()));
+            let io = &mut *controller.io;
+            if io.endurance.parts().is_empty() {
+                io.request_flush(0, 1, Owner::Command(command.id()));
+                return Ok(Outcome::Pending);
+            }
+            // The flash of each namespace.
+            let nsids: Vec<u32> = io.namespaces.nsids_on_drive().collect();
+            if nsids.is_empty() || !io.slots.requests.has_room(nsids.len()) {
+                return Ok(Outcome::Done(0));
+            }
+            let group = io.slots.insert_group(command.id(), nsids.len() as u32, false);
+            for (part, nsid) in (0..).zip(nsids) {
+                io.request_flush(0, nsid, Owner::Part { group, part });
+            }
             return Ok(Outcome::Pending);
         }
     }
@@ -395,6 +416,7 @@ fn set_feature(
             let features = controller.features_mut();
             (features.retries, features.extended_formats) = (data[0] == 1, data[2] == 1);
         }
+        feature::GROUP_EVENTS => set_group_events(controller, memory, command)?,
         feature::COMMAND_SET_PROFILE if value & 0x1ff != 0 => {
             return Err(StatusCode::CommandSetCombinationRejected.at(location::CDW11));
         }
@@ -414,6 +436,32 @@ fn namespace_index(
         0 | ALL_NAMESPACES => Ok(0),
         nsid => controller.io.namespaces.existing(nsid).map(|_| nsid as usize - 1),
     }
+}
+
+/// The endurance group whose events are meant, which there is.
+fn event_group(controller: &ControllerMut, command: &SubmissionEntry) -> Result<u16, Failure> {
+    let group = controller.io.endurance.group(command.cdw11 as u16);
+    group.map(|group| group.id).ok_or(StatusCode::InvalidField.at(location::CDW11))
+}
+
+/// Which critical warnings of an endurance group are events: those that hold already are at once.
+fn set_group_events(
+    controller: &mut ControllerMut,
+    memory: &dyn Memory,
+    command: &SubmissionEntry,
+) -> Result<(), Failure> {
+    let group = event_group(controller, command)?;
+    let warnings = (command.cdw11 >> 16) as u8;
+    if warnings & !GROUP_WARNINGS != 0 {
+        return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
+    }
+    let before = controller.features().group_events(group);
+    controller.features_mut().set_group_events(group, warnings);
+    let ControllerMut { host, io, .. } = controller;
+    if io.endurance.warnings(group) & warnings & !before != 0 {
+        host.group_event(memory, group, io.features.of(host.id));
+    }
+    Ok(())
 }
 
 /// The namespace of a mask of notices; of all namespaces the first.

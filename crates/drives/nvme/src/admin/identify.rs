@@ -12,7 +12,6 @@ use crate::features::notices;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::log_page::with_power_states;
 use crate::metadata::Metadata;
-use crate::placement::{Placement, ENDURANCE_GROUP};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -34,6 +33,8 @@ mod structure {
     pub const CONTROLLERS_OF_NAMESPACE: u8 = 0x12;
     pub const CONTROLLERS: u8 = 0x13;
     pub const ENDURANCE_GROUPS: u8 = 0x19;
+    /// Of endurance groups (section 5.15.2.4).
+    pub const NVM_SETS: u8 = 0x04;
 }
 
 type Page = [u8; PAGE_SIZE];
@@ -68,7 +69,7 @@ fn identify(
             }
             let apart = !controller.host.transport.has_capsules();
             fill_namespace(&mut page, (namespace, &controller.io.config), identity, apart);
-            let Common { nmic, rescap, anagrpid, nsattr, endgid } =
+            let Common { nmic, rescap, anagrpid, nsattr, endgid, nvmsetid } =
                 Common::of(controller, nsid, namespace);
             put(&mut page, 48, &u128::from(namespaces.capacity(nsid)).to_le_bytes()); // NVMCAP
             if let Some(of) = Atomicity::of(namespace, controller.io.config.atomic_unit) {
@@ -76,6 +77,7 @@ fn identify(
             }
             (page[30], page[31], page[99]) = (nmic, rescap, nsattr);
             put(&mut page, 92, &anagrpid.to_le_bytes());
+            put(&mut page, 100, &nvmsetid.to_le_bytes());
             put(&mut page, 102, &endgid.to_le_bytes());
             page[33] = deallocation(&controller.io.config);
         }
@@ -119,12 +121,19 @@ fn identify(
             let identity = controller.io.namespaces.identity(nsid).ok_or(unknown)?;
             fill_descriptors(&mut page, identity, set);
         }
-        structure::ENDURANCE_GROUPS if has_fdp(&controller.io.config) => {
+        structure::ENDURANCE_GROUPS if controller.io.config.has_groups() => {
             // Those of an identifier not less than the one asked from.
-            if command.cdw11 as u16 <= ENDURANCE_GROUP {
-                put(&mut page, 0, &1u16.to_le_bytes());
-                put(&mut page, 2, &ENDURANCE_GROUP.to_le_bytes());
+            let asked = command.cdw11 as u16;
+            let listed = controller.io.endurance.ids().filter(|&id| id >= asked);
+            let mut count = 0u16;
+            for (entry, id) in page[2..].chunks_exact_mut(2).zip(listed) {
+                entry.copy_from_slice(&id.to_le_bytes());
+                count += 1;
             }
+            put(&mut page, 0, &count.to_le_bytes());
+        }
+        structure::NVM_SETS if controller.io.config.has_sets() => {
+            fill_sets(&mut page, controller, command.cdw11 as u16);
         }
         _ if controller.io.config.has_set_structures() => {
             identify_by_command_set(controller, command, &mut page)?
@@ -144,6 +153,7 @@ pub(super) struct Common {
     /// Whether it cannot be written now, for whatever reason.
     pub nsattr: u8,
     pub endgid: u16,
+    pub nvmsetid: u16,
 }
 
 impl Common {
@@ -156,7 +166,8 @@ impl Common {
             rescap: if reserves { reservations::CAPABILITIES } else { 0 },
             anagrpid: if is_shared { ana::GROUP } else { 0 },
             nsattr: (namespace.read_only || io.condition.health().read_only).into(),
-            endgid: if has_fdp(&io.config) { ENDURANCE_GROUP } else { 0 },
+            endgid: io.namespaces.endurance_group(nsid),
+            nvmsetid: namespace.nvm_set,
         }
     }
 }
@@ -203,6 +214,7 @@ pub(super) fn fill_any_controller(page: &mut Page, controller: &ControllerMut) {
 fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     // Controller Attributes.
     const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
+    const CTRATT_NVM_SETS: u32 = 1 << 2;
     const CTRATT_FDP: u32 = 1 << 19;
     const CTRATT_LONG_HOST_ID: u32 = 1;
     // Guards of 32 and 64 bits.
@@ -246,9 +258,18 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
         page[1803] = MSDBD;
     }
     put(page, 256, &commands.admin.identify(config).to_le_bytes()); // OACS
-    if has_fdp(config) {
-        attributes |= CTRATT_ENDURANCE_GROUPS | CTRATT_FDP;
-        put(page, 340, &ENDURANCE_GROUP.to_le_bytes()); // ENDGIDMAX
+    if config.has_groups() {
+        attributes |= CTRATT_ENDURANCE_GROUPS;
+        let highest = io.endurance.ids().max().unwrap_or(0);
+        put(page, 340, &highest.to_le_bytes()); // ENDGIDMAX
+    }
+    if config.has_sets() {
+        attributes |= CTRATT_NVM_SETS;
+        let highest = io.endurance.parts().iter().map(|part| part.set).max().unwrap_or(0);
+        put(page, 338, &highest.to_le_bytes()); // NSETIDMAX
+    }
+    if config.has_fdp() {
+        attributes |= CTRATT_FDP;
     }
     if config.offers_metadata() {
         attributes |= CTRATT_EXTENDED_FORMATS;
@@ -347,8 +368,22 @@ fn put_atomicity(page: &mut Page, Atomicity { unit, offset }: Atomicity) {
     }
 }
 
-fn has_fdp(config: &Config) -> bool {
-    matches!(config.placement, Placement::Fdp { .. })
+/// NVM Set List (section 5.15.2.4): those of an identifier not less than `first`.
+fn fill_sets(page: &mut Page, controller: &ControllerMut, first: u16) {
+    const ENTRY: usize = 128;
+    let io = &*controller.io;
+    let listed = io.endurance.sets().into_iter().filter(|set| set.set >= first);
+    let mut count = 0u8;
+    for (entry, part) in page[ENTRY..].chunks_exact_mut(ENTRY).zip(listed) {
+        entry[0..2].copy_from_slice(&part.set.to_le_bytes());
+        entry[2..4].copy_from_slice(&part.group.to_le_bytes());
+        // Typical times of reads and an optimal size of writes are not reported (0).
+        let free = io.namespaces.unallocated_of(|other| other.set == part.set);
+        entry[16..32].copy_from_slice(&u128::from(part.bytes()).to_le_bytes());
+        entry[32..48].copy_from_slice(&u128::from(free).to_le_bytes());
+        count += 1;
+    }
+    page[0] = count;
 }
 
 /// DLFEAT (section 5.15.2.1): the values that deallocated blocks read as.

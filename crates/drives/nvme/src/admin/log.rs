@@ -7,7 +7,7 @@ use crate::events::EventType;
 use crate::io::Io;
 use crate::log_page as page;
 use crate::ocssd::chunk_information;
-use crate::placement::placement_page;
+use crate::placement::{endurance_page, placement_page};
 use crate::registered::{Registered, OF_CONTROLLER, OF_NAMESPACE, SUPPORTED};
 use crate::smart::health_page;
 use crate::statistics::POWER_CYCLES;
@@ -124,7 +124,9 @@ fn get_log_page(
             return Ok(Outcome::Done(0));
         }
         page::CHUNK_NOTIFICATIONS => controller.chunk_notifications.to_page(),
-        _ => placement_page(controller.io, controller.host.errors.count(), command)?,
+        page::ENDURANCE_GROUP => endurance_page(controller.io, &controller.host.errors, command)?,
+        page::GROUP_EVENTS => controller.host.events.groups_page(),
+        _ => placement_page(controller.io, command)?,
     };
     part.send(controller, memory, command, &log)?;
 
@@ -144,6 +146,14 @@ fn get_log_page(
                 controller.host.events.unmask(EventType::Notice);
             }
             page::FIRMWARE_SLOTS => {
+                controller.host.events.forget(identifier, 0);
+                controller.host.events.unmask(EventType::Notice);
+            }
+            // The group's entry in the other log goes with its own.
+            page::ENDURANCE_GROUP => {
+                controller.host.events.clear_group((command.cdw11 >> 16) as u16);
+            }
+            page::GROUP_EVENTS => {
                 controller.host.events.forget(identifier, 0);
                 controller.host.events.unmask(EventType::Notice);
             }

@@ -10,7 +10,6 @@ use crate::config::NVM_COMMAND_SET;
 use crate::context::{AdminCommand, ControllerMut};
 use crate::formatting::{Then, MANAGEMENT_DELETE};
 use crate::metadata::BlockFormat;
-use crate::placement::{PlacementState, ENDURANCE_GROUP};
 use crate::registered::{always, CHANGES_CONTENTS, CHANGES_INVENTORY, OF_SUBSYSTEM, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{ana, Memory, PAGE_SIZE};
@@ -46,6 +45,8 @@ fn manage(
 struct Wanted {
     blocks: u64,
     format: BlockFormat,
+    /// The endurance group and the NVM set; 0: any.
+    home: (u16, u16),
     shared: bool,
 }
 
@@ -73,14 +74,19 @@ impl Wanted {
             return Err(StatusCode::AnaGroupIdentifierInvalid.into());
         }
         let (set, group) = (word(100), word(102));
-        let has_groups = matches!(controller.io.placement, PlacementState::Fdp(_));
-        let groups = [0, if has_groups { ENDURANCE_GROUP } else { 0 }];
+        let endurance = &controller.io.endurance;
+        // A set is named with its group; either can be left to the controller (section 8.12.1).
+        let is_home = match (group, set) {
+            (0, 0) => true,
+            (group, 0) => endurance.group(group).is_some(),
+            _ => endurance.parts().iter().any(|part| (part.group, part.set) == (group, set)),
+        };
         // Logical Block Storage Tag Mask, and of Flexible Data Placement the count of handles: every
         // namespace has all of them.
-        if set != 0 || !groups.contains(&group) || long(384) != 0 || word(392) != 0 {
+        if !is_home || long(384) != 0 || word(392) != 0 {
             return Err(StatusCode::InvalidField.into());
         }
-        Ok(Self { blocks: size, format, shared: sharing == 1 })
+        Ok(Self { blocks: size, format, home: (group, set), shared: sharing == 1 })
     }
 }
 
@@ -97,10 +103,10 @@ fn create(
     }
     let mut page = [0; PAGE_SIZE];
     controller.io.receive(memory, command, &mut page)?;
-    let Wanted { blocks, format, shared } = Wanted::parse(&page, controller)?;
+    let Wanted { blocks, format, home, shared } = Wanted::parse(&page, controller)?;
     let ControllerMut { io, host, .. } = &mut *controller;
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
-    let nsid = io.create_namespace((blocks, format), shared, nqn)?;
+    let nsid = io.create_namespace((blocks, format), home, shared, nqn)?;
     if let Some(event) = io.namespace_event(CREATE, nsid) {
         io.log_event(host.id, &event);
     }

@@ -119,7 +119,7 @@ impl ControllerMut<'_> {
             Status::WriteError => Some(StatusCode::WriteFault),
             Status::NoSpace => Some(StatusCode::CapacityExceeded),
         };
-        self.io.statistics.media_errors += u128::from(status == Status::ReadError);
+        self.count_media_error(slot.nsid, status == Status::ReadError);
         // The first block known to have failed: in the source, for a copy that cannot read.
         let namespaces = &self.io.namespaces;
         let mut place = match (slot.operation, status) {
@@ -145,7 +145,7 @@ impl ControllerMut<'_> {
                     failure = Some(code);
                     place = self.io.namespaces.lba_of(slot.nsid, slot.offset + offset);
                     if slot.purpose == Purpose::Deliver && code.is_protection() {
-                        self.io.statistics.media_errors += 1;
+                        self.count_media_error(slot.nsid, true);
                     }
                 }
                 // A comparison that finds a difference has been carried out.
@@ -153,6 +153,10 @@ impl ControllerMut<'_> {
                     let data = |of: Passage| of.data_in(slot.bytes);
                     let bytes = slot.passage.map_or(slot.bytes, data);
                     self.io.statistics.count(slot.operation, bytes);
+                    let group = self.io.namespaces.endurance_group(slot.nsid);
+                    if let Some(group) = self.io.endurance.group_mut(group) {
+                        group.statistics.count(slot.operation, bytes);
+                    }
                 }
             }
         }
@@ -200,6 +204,16 @@ impl ControllerMut<'_> {
         }
         self.fused_compared(memory, command, failure.is_none());
         ended
+    }
+
+    /// Counts a request whose data the medium could not give back.
+    fn count_media_error(&mut self, nsid: u32, happened: bool) {
+        let count = u128::from(happened);
+        self.io.statistics.media_errors += count;
+        let group = self.io.namespaces.endurance_group(nsid);
+        if let Some(group) = self.io.endurance.group_mut(group) {
+            group.statistics.media_errors += count;
+        }
     }
 
     /// The medium has failed: notes the block that could not be read, and logs the error.

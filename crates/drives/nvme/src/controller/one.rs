@@ -208,8 +208,17 @@ impl Controller {
     /// for that.
     pub fn set_health(&mut self, memory: &dyn Memory, health: Health) {
         if self.0.set_health(health) {
-            self.with(|of| of.check_warnings(memory));
+            self.with(|of| {
+                of.check_warnings(memory);
+                of.report_changes(memory);
+            });
         }
+    }
+
+    /// As [`Subsystem::set_parts_health`].
+    pub fn set_parts_health(&mut self, memory: &dyn Memory, parts: &[Health]) {
+        self.0.set_parts_health(parts);
+        self.with(|of| of.report_changes(memory));
     }
 
     /// Attaches a namespace, or detaches it; a host that asked for it has an event.

@@ -1,6 +1,7 @@
 //! Directive Send and Receive (NVMe 1.4 sections 5.10, 5.9 and 9).
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::config::Config;
 use crate::context::AdminCommand;
 use crate::context::ControllerMut;
 use crate::registered::{OF_NAMESPACE, SUPPORTED};
@@ -22,6 +23,11 @@ const ALLOCATE: u8 = 3;
 const RELEASE_IDENTIFIER: u8 = 1;
 const RELEASE_RESOURCES: u8 = 2;
 
+/// Whether a drive has directives.
+fn has_directives(config: &Config, _set: u8) -> bool {
+    config.placement != Placement::None || config.has_fdp()
+}
+
 /// A directive command's fields: type, operation, and the specific field.
 fn fields(command: &SubmissionEntry) -> (u8, u8, u16) {
     ((command.cdw11 >> 8) as u8, command.cdw11 as u8, (command.cdw11 >> 16) as u16)
@@ -30,7 +36,7 @@ fn fields(command: &SubmissionEntry) -> (u8, u8, u16) {
 pub const DIRECTIVE_SEND: AdminCommand = AdminCommand {
     opcode: 0x19,
     effects: SUPPORTED | OF_NAMESPACE,
-    announced: |config, _| config.placement != Placement::None,
+    announced: has_directives,
     identify: 1 << 5,
     counts_as: None,
     during_sanitize: false,
@@ -40,7 +46,7 @@ pub const DIRECTIVE_SEND: AdminCommand = AdminCommand {
 pub const DIRECTIVE_RECEIVE: AdminCommand = AdminCommand {
     opcode: 0x1a,
     effects: SUPPORTED | OF_NAMESPACE,
-    announced: |config, _| config.placement != Placement::None,
+    announced: has_directives,
     identify: 1 << 5,
     counts_as: None,
     during_sanitize: false,
@@ -59,11 +65,12 @@ fn directive_receive(
     }
     let index = (command.nsid as usize).wrapping_sub(1);
     let (kind, operation, _) = fields(command);
+    let group = controller.io.namespaces.endurance_group(command.nsid);
     let data = match (&mut controller.io.placement, kind, operation) {
         (PlacementState::None, ..) => {
             return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
         }
-        (placement, directive::IDENTIFY, RETURN_PARAMETERS) => parameters(placement, index),
+        (placement, directive::IDENTIFY, RETURN_PARAMETERS) => parameters(placement, index, group),
         (PlacementState::Streams(streams), directive::STREAMS, STREAM_PARAMETERS) => {
             // In blocks; none is better than another.
             const WRITE_SIZE: u32 = 1;
@@ -156,8 +163,9 @@ fn directive_send(
     Ok(Outcome::Done(0))
 }
 
-/// Which directives are supported, and which enabled, a bit for each.
-fn parameters(placement: &PlacementState, index: usize) -> Vec<u8> {
+/// Which directives are supported, and which enabled, a bit for each, of the namespace of an index in
+/// an endurance group.
+fn parameters(placement: &PlacementState, index: usize, group: u16) -> Vec<u8> {
     let mut data = vec![0; PAGE_SIZE];
     let (supported, enabled) = match placement {
         PlacementState::None => (0, 0),
@@ -165,7 +173,10 @@ fn parameters(placement: &PlacementState, index: usize) -> Vec<u8> {
             let enabled = streams.namespaces.get(index).is_some_and(|own| own.enabled);
             (1 << directive::STREAMS, u8::from(enabled) << directive::STREAMS)
         }
-        PlacementState::Fdp(_) => (1 << directive::DATA_PLACEMENT, 1 << directive::DATA_PLACEMENT),
+        PlacementState::Fdp(groups) => {
+            let enabled = u8::from(groups.enabled(group).is_ok());
+            (1 << directive::DATA_PLACEMENT, enabled << directive::DATA_PLACEMENT)
+        }
     };
     data[0] = 1 << directive::IDENTIFY | supported;
     data[32] = 1 << directive::IDENTIFY | enabled;

@@ -1,14 +1,11 @@
 //! Flexible Data Placement: reclaim groups, reclaim unit handles, and the writes through them (NVMe
 //! TP4146).
 //!
-//! There is one endurance group, and every namespace can use all handles.
+//! Each endurance group has its own, and every namespace of a group can use all its handles.
 
 use crate::kept::{KeptFdp, KeptHandle};
 
 use super::events::{EventLog, FdpEvent, INVALID_PLACEMENT, NOT_FULLY_WRITTEN};
-
-/// The one endurance group's identifier.
-pub const ENDURANCE_GROUP: u16 = 1;
 
 /// A reclaim unit handle.
 #[derive(Debug, Clone, Default)]
@@ -27,8 +24,11 @@ pub struct Totals {
     pub media_erased: u64,
 }
 
+/// Flexible Data Placement of an endurance group.
 #[derive(Debug)]
 pub struct Fdp {
+    /// Whether it is enabled, as it is at first.
+    enabled: bool,
     pub groups: u16,
     /// Reclaim unit handles.
     pub handles: Vec<Handle>,
@@ -57,6 +57,7 @@ impl Fdp {
         Self {
             groups,
             handles: vec![Handle::default(); handles.into()],
+            enabled: true,
             unit,
             room: vec![unit; usize::from(groups) * usize::from(handles)],
             host_written: 0,
@@ -64,6 +65,22 @@ impl Fdp {
             host_events: EventLog::default(),
             changes: 0,
         }
+    }
+
+    /// Whether it is enabled.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Enables or disables it. Enabled anew, no handle was used, and each has an empty unit.
+    pub fn set_enabled(&mut self, enabled: bool) {
+        if enabled && !self.enabled {
+            self.handles.fill(Handle::default());
+            self.room.fill(self.unit);
+            self.host_events = EventLog::default();
+        }
+        self.changes += u64::from(self.enabled != enabled);
+        self.enabled = enabled;
     }
 
     /// How often what is kept has changed, but for the bytes counted in a reclaim unit that was begun
@@ -89,6 +106,7 @@ impl Fdp {
             host_written: self.host_written,
             media_written,
             media_erased,
+            disabled: !self.enabled,
         }
     }
 
@@ -106,6 +124,7 @@ impl Fdp {
         let handle = |&KeptHandle { used, events }: &KeptHandle| Handle { used, events };
         self.handles = kept.handles.iter().map(handle).collect();
         self.room.clone_from(&kept.room);
+        self.enabled = !kept.disabled;
         self.host_written = kept.host_written;
         let KeptFdp { host_written, media_written, media_erased, .. } = *kept;
         self.before = Totals { host_written, media_written, media_erased };

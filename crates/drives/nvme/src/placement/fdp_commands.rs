@@ -6,7 +6,6 @@ use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::config::Placement;
 use super::state::PlacementState;
 
 /// Management operations, in Dword 10 of I/O Management Receive and Send.
@@ -16,7 +15,7 @@ const RECLAIM_UNITS: u8 = 1;
 pub const IO_MANAGEMENT_RECEIVE: IoCommand = IoCommand {
     opcode: 0x12,
     effects: SUPPORTED,
-    announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
+    announced: |config, _| config.has_fdp(),
     identify: 0,
     counts_as: None,
     during_sanitize: false,
@@ -26,7 +25,7 @@ pub const IO_MANAGEMENT_RECEIVE: IoCommand = IoCommand {
 pub const IO_MANAGEMENT_SEND: IoCommand = IoCommand {
     opcode: 0x1d,
     effects: SUPPORTED,
-    announced: |config, _| matches!(config.placement, Placement::Fdp { .. }),
+    announced: |config, _| config.has_fdp(),
     identify: 0,
     counts_as: None,
     during_sanitize: false,
@@ -40,9 +39,11 @@ fn io_management_receive(
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let block_size = io.namespace(command.nsid)?.block_size;
-    let PlacementState::Fdp(fdp) = &mut io.placement else {
+    let group = io.namespaces.endurance_group(command.nsid);
+    let PlacementState::Fdp(groups) = &mut io.placement else {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     };
+    let fdp = groups.enabled_mut(group)?;
     let data = match command.cdw10 as u8 {
         NO_ACTION => return Ok(Outcome::Done(0)),
         RECLAIM_UNITS => fdp.status(block_size),
@@ -61,10 +62,11 @@ fn io_management_send(
 ) -> Result<Outcome, Failure> {
     let nsid = command.nsid;
     io.writable_namespace(nsid)?;
-    let PlacementState::Fdp(fdp) = &io.placement else {
+    let group = io.namespaces.endurance_group(nsid);
+    let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     };
-    let places = fdp.places();
+    let places = groups.enabled(group)?.places();
     match command.cdw10 as u8 {
         NO_ACTION => return Ok(Outcome::Done(0)),
         RECLAIM_UNITS => {}
@@ -78,7 +80,8 @@ fn io_management_send(
     let mut raw = vec![0; count * 2];
     io.receive(memory, command, &mut raw)?;
     let now = io.features(command.controller).timestamp_at(io.now);
-    let PlacementState::Fdp(fdp) = &mut io.placement else { return Err(invalid) };
+    let PlacementState::Fdp(groups) = &mut io.placement else { return Err(invalid) };
+    let fdp = groups.enabled_mut(group)?;
     let identifiers = raw.chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
     if identifiers.clone().any(|identifier| !fdp.is_place(identifier)) {
         return Err(invalid);

@@ -6,7 +6,6 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
 use super::events::{bit, EVENT_TYPES};
-use super::fdp::ENDURANCE_GROUP;
 use super::state::PlacementState;
 
 /// Feature identifiers.
@@ -17,6 +16,14 @@ pub mod feature {
     pub const EVENTS: u8 = 0x1e;
 }
 
+/// What one of these features is of.
+enum Of {
+    /// An endurance group.
+    Group(u16),
+    /// A reclaim unit handle of a group.
+    Handle(u16, usize),
+}
+
 /// Get Features, of one of these; `defaults` instead of the current values.
 pub fn get_placement_feature(
     io: &mut Io,
@@ -24,13 +31,17 @@ pub fn get_placement_feature(
     command: &SubmissionEntry,
     defaults: bool,
 ) -> Result<Outcome, Failure> {
-    let events = placement_events(io, command)?;
-    let Some(handle) = events else {
-        // Enabled, by the configuration of index 0.
-        return Ok(Outcome::Done(1));
+    let (group, handle) = match subject(io, command)? {
+        // Enabled at first, by the configuration of index 0, where the group has it.
+        Of::Group(group) => {
+            let PlacementState::Fdp(groups) = &io.placement else { return Ok(Outcome::Done(0)) };
+            let enabled = groups.of(group).is_some_and(|fdp| defaults || fdp.is_enabled());
+            return Ok(Outcome::Done(enabled.into()));
+        }
+        Of::Handle(group, handle) => (group, handle),
     };
-    let PlacementState::Fdp(fdp) = &io.placement else { return Ok(Outcome::Done(0)) };
-    let enabled = if defaults { 0 } else { fdp.handles[handle].events };
+    let PlacementState::Fdp(groups) = &io.placement else { return Ok(Outcome::Done(0)) };
+    let enabled = if defaults { 0 } else { groups.enabled(group)?.handles[handle].events };
     // As many descriptors as the host has room for.
     let room = (command.cdw11 >> 16 & 0xff) as usize;
     let descriptors: Vec<u8> = EVENT_TYPES
@@ -48,9 +59,9 @@ pub fn set_placement_feature(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let Some(handle) = placement_events(io, command)? else {
-        // Only while the endurance group has no namespaces.
-        return Err(StatusCode::CommandSequenceError.into());
+    let (group, handle) = match subject(io, command)? {
+        Of::Group(group) => return set_enabled(io, group, command),
+        Of::Handle(group, handle) => (group, handle),
     };
     let mut kinds = [0; 0xff];
     let kinds = &mut kinds[..(command.cdw11 >> 16 & 0xff) as usize];
@@ -59,27 +70,48 @@ pub fn set_placement_feature(
     for &kind in kinds.iter() {
         bits |= bit(kind).ok_or(StatusCode::InvalidField.at(location::CDW11 + 2))?;
     }
-    if let PlacementState::Fdp(fdp) = &mut io.placement {
-        fdp.enable_events(handle, bits, command.cdw12 & 1 != 0);
+    if let PlacementState::Fdp(groups) = &mut io.placement {
+        groups.enabled_mut(group)?.enable_events(handle, bits, command.cdw12 & 1 != 0);
     }
     Ok(Outcome::Done(0))
 }
 
-/// Whether these features are there and the command names what they are
-/// of: the handle for the events.
-fn placement_events(io: &Io, command: &SubmissionEntry) -> Result<Option<usize>, Failure> {
+/// Enables Flexible Data Placement of an endurance group by its one configuration, or disables it:
+/// while the group has no namespaces.
+fn set_enabled(io: &mut Io, group: u16, command: &SubmissionEntry) -> Result<Outcome, Failure> {
+    if io.namespaces.nsids().any(|nsid| io.namespaces.endurance_group(nsid) == group) {
+        return Err(StatusCode::CommandSequenceError.into());
+    }
+    let enables = command.cdw12 & 1 != 0;
+    if enables && (command.cdw12 >> 8) as u8 != 0 {
+        return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
+    }
+    let PlacementState::Fdp(groups) = &mut io.placement else {
+        return Err(StatusCode::InvalidField.at(location::CDW10));
+    };
+    match groups.of_mut(group) {
+        Some(fdp) => fdp.set_enabled(enables),
+        None if enables => return Err(StatusCode::InvalidField.at(location::CDW11)),
+        None => {}
+    }
+    Ok(Outcome::Done(0))
+}
+
+/// What the command names of these features: a group that there is, or a handle.
+fn subject(io: &Io, command: &SubmissionEntry) -> Result<Of, Failure> {
     let invalid = StatusCode::InvalidField.at(location::CDW11);
-    let PlacementState::Fdp(fdp) = &io.placement else {
+    let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     };
     let of = command.cdw11 as u16;
     if command.cdw10 as u8 == feature::PLACEMENT {
-        return if of == ENDURANCE_GROUP { Ok(None) } else { Err(invalid) };
+        return io.endurance.group(of).map(|group| Of::Group(group.id)).ok_or(invalid);
     }
     io.namespace(command.nsid)?;
+    let group = io.namespaces.endurance_group(command.nsid);
     // Placement handles are numbered as the reclaim unit handles are.
     match usize::from(of) {
-        handle if handle < fdp.handles.len() => Ok(Some(handle)),
+        handle if handle < groups.enabled(group)?.handles.len() => Ok(Of::Handle(group, handle)),
         _ => Err(invalid),
     }
 }

@@ -1,103 +1,128 @@
-//! Log pages of Flexible Data Placement and of its endurance group (NVMe
-//! TP4146; NVMe 1.4 section 5.14.1.9).
+//! Log pages of endurance groups, and of Flexible Data Placement in them (NVMe TP4146; NVMe 1.4
+//! section 5.14.1.9).
 
 use crate::command::{location, SubmissionEntry};
 use crate::condition::SPARE_THRESHOLD;
-use crate::controller_id::ControllerId;
+use crate::endurance::GroupState;
+use crate::error_log::ErrorLog;
 use crate::io::Io;
-use crate::kept::KeptFdp;
+use crate::kept::{KeptFdp, KeptGroup};
 use crate::log_page as page;
 use crate::status::{Failure, StatusCode};
 
 use super::events::EventLog;
-use super::fdp::{Fdp, ENDURANCE_GROUP};
+use super::fdp::Fdp;
 use super::state::PlacementState;
 
-/// The log page that `command` asks for, if it is one of these; the
-/// endurance group is in Dword 11.
-pub fn placement_page(io: &Io, errors: u64, command: &SubmissionEntry) -> Result<Vec<u8>, Failure> {
-    let PlacementState::Fdp(fdp) = &io.placement else {
+/// The endurance group of a log page: in Dword 11.
+fn group_of<'a>(io: &'a Io, command: &SubmissionEntry) -> Result<&'a GroupState, Failure> {
+    let group = io.endurance.group((command.cdw11 >> 16) as u16);
+    group.ok_or(StatusCode::InvalidField.at(location::CDW11 + 2))
+}
+
+/// The log page of Flexible Data Placement that `command` asks for, if it is one of these.
+pub fn placement_page(io: &Io, command: &SubmissionEntry) -> Result<Vec<u8>, Failure> {
+    let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidLogPage.at(location::CDW10));
     };
     let identifier = command.cdw10 as u8;
-    if command.cdw11 >> 16 != u32::from(ENDURANCE_GROUP) {
-        return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
+    let group = group_of(io, command)?;
+    if identifier == page::FDP_CONFIGURATIONS {
+        // That of a group that has none cannot be told: they are counted from one on.
+        let fdp = groups.of(group.id);
+        return fdp.map(configurations).ok_or(StatusCode::InvalidField.at(location::CDW11 + 2));
     }
+    let fdp = groups.enabled(group.id)?;
     // Log Specific Field: bit 0 for the host's events. The controller does
     // nothing by itself that there is an event for.
     let host_events = command.cdw10 & 1 << 8 != 0;
     Ok(match identifier {
-        page::ENDURANCE_GROUP => endurance_page(io, command.controller, errors),
-        page::FDP_CONFIGURATIONS => configurations(fdp),
         page::FDP_HANDLE_USAGE => usage(fdp),
-        page::FDP_STATISTICS => placement_statistics(io, fdp),
+        page::FDP_STATISTICS => placement_statistics(group, fdp),
         _ if host_events => fdp.host_events.to_page(),
         _ => EventLog::default().to_page(),
     })
 }
 
 /// FDP Statistics: bytes that the host wrote and that the medium took.
-fn placement_statistics(io: &Io, fdp: &Fdp) -> Vec<u8> {
+fn placement_statistics(group: &GroupState, fdp: &Fdp) -> Vec<u8> {
     let mut log = vec![0; 64];
     log[0..8].copy_from_slice(&fdp.host_written.to_le_bytes());
-    log[16..24].copy_from_slice(&media_written(io, fdp).to_le_bytes());
-    log[32..40].copy_from_slice(&media_erased(io, fdp).to_le_bytes());
+    log[16..24].copy_from_slice(&media_written(group, fdp).to_le_bytes());
+    log[32..40].copy_from_slice(&media_erased(group, fdp).to_le_bytes());
     log
 }
 
 /// Bytes written to the medium since the drive was made (MBMW). A drive that reports none has no
 /// internal writes: the host's bytes count.
-fn media_written(io: &Io, fdp: &Fdp) -> u64 {
+fn media_written(group: &GroupState, fdp: &Fdp) -> u64 {
     let since = fdp.host_written - fdp.before.host_written.min(fdp.host_written);
-    fdp.before.media_written.saturating_add(io.condition.media_written().unwrap_or(since))
+    fdp.before.media_written.saturating_add(group.condition.media_written().unwrap_or(since))
 }
 
 /// Bytes that the medium erased since the drive was made (MBE); of a drive with nothing inside
 /// none.
-fn media_erased(io: &Io, fdp: &Fdp) -> u64 {
-    fdp.before.media_erased.saturating_add(io.condition.media_erased())
+fn media_erased(group: &GroupState, fdp: &Fdp) -> u64 {
+    fdp.before.media_erased.saturating_add(group.condition.media_erased())
 }
 
-/// The state that Flexible Data Placement keeps; `None` for a drive without it.
-pub fn kept_fdp(io: &Io) -> Option<KeptFdp> {
-    let PlacementState::Fdp(fdp) = &io.placement else { return None };
-    Some(fdp.kept(media_written(io, fdp), media_erased(io, fdp)))
+/// The state that Flexible Data Placement keeps, by endurance group.
+pub fn kept_groups(io: &Io) -> Vec<KeptGroup> {
+    let PlacementState::Fdp(groups) = &io.placement else { return Vec::new() };
+    let kept = |(id, fdp): (u16, &Fdp)| -> Option<KeptGroup> {
+        let group = io.endurance.group(id)?;
+        let fdp: KeptFdp = fdp.kept(media_written(group, fdp), media_erased(group, fdp));
+        let made = io.config.groups().into_iter().find(|made| made.id == id)?;
+        Some(KeptGroup { id, placement: made.placement, fdp })
+    };
+    groups.iter().filter_map(kept).collect()
 }
 
-/// Critical warnings of the endurance group: spare capacity and read-only media of those that
-/// hold; none without a group.
-pub fn endurance_group_warnings(io: &Io, controller: ControllerId) -> u8 {
-    match io.placement {
-        PlacementState::Fdp(_) => io.features(controller).critical_warning(&io.condition) & 0b1101,
-        _ => 0,
-    }
-}
-
-/// Endurance Group Information.
-fn endurance_page(io: &Io, controller: ControllerId, errors: u64) -> Vec<u8> {
+/// Endurance Group Information. `errors`: those of the command's controller.
+pub fn endurance_page(
+    io: &Io,
+    errors: &ErrorLog,
+    command: &SubmissionEntry,
+) -> Result<Vec<u8>, Failure> {
     // Data is counted in thousands of millions of bytes, rounded up.
     const UNIT: u128 = 1_000_000_000;
+    let group = group_of(io, command)?;
+    let GroupState { id, condition, statistics } = group;
+    let health = condition.health();
     let mut log = vec![0; 512];
-    log[0] = endurance_group_warnings(io, controller);
-    log[3] = io.condition.health().available_spare;
+    log[0] = io.endurance.warnings(*id);
+    log[3] = health.available_spare;
     log[4] = SPARE_THRESHOLD;
-    log[5] = io.condition.health().percentage_used;
-    let health = io.condition.health();
+    log[5] = health.percentage_used;
     let media = u128::from(health.media_bytes_written);
-    let capacity: u64 = io.namespaces.total_capacity();
+    let capacity = io.endurance.capacity(*id, io.namespaces.total_capacity());
+    let allocated: u64 = {
+        let of = io.namespaces.nsids().filter(|&nsid| io.namespaces.endurance_group(nsid) == *id);
+        of.map(|nsid| io.namespaces.capacity(nsid)).sum()
+    };
+    // Errors that no namespace has are the drive's, and so of its only group.
+    let errors = match io.config.endurance_groups.is_empty() {
+        true => errors.count(),
+        false => {
+            let of = io.namespaces.nsids();
+            let of = of.filter(|&nsid| io.namespaces.endurance_group(nsid) == *id);
+            of.map(|nsid| errors.count_of(nsid)).sum()
+        }
+    };
     for (at, value) in [
-        (48, io.statistics.bytes_read.div_ceil(UNIT)),
-        (64, io.statistics.bytes_written.div_ceil(UNIT)),
+        (48, statistics.bytes_read.div_ceil(UNIT)),
+        (64, statistics.bytes_written.div_ceil(UNIT)),
         (80, media.div_ceil(UNIT)),
-        (96, io.statistics.read_commands),
-        (112, io.statistics.write_commands),
-        (128, io.statistics.media_errors),
+        (96, statistics.read_commands),
+        (112, statistics.write_commands),
+        (128, statistics.media_errors),
         (144, errors.into()),
         (160, capacity.into()),
+        (176, capacity.saturating_sub(allocated).into()),
     ] {
         log[at..at + 16].copy_from_slice(&u128::to_le_bytes(value));
     }
-    log
+    Ok(log)
 }
 
 /// FDP Configurations: the only one.

@@ -13,8 +13,7 @@ mod streams;
 
 pub use config::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
 pub use directives::{DIRECTIVE_RECEIVE, DIRECTIVE_SEND};
-pub use fdp::ENDURANCE_GROUP;
 pub use fdp_commands::{IO_MANAGEMENT_RECEIVE, IO_MANAGEMENT_SEND};
 pub use fdp_features::{feature, get_placement_feature, set_placement_feature};
-pub use fdp_logs::{endurance_group_warnings, kept_fdp, placement_page};
+pub use fdp_logs::{endurance_page, kept_groups, placement_page};
 pub use state::PlacementState;

@@ -2,6 +2,7 @@
 
 use crate::command::{location, SubmissionEntry};
 use crate::config::{Config, MAX_NAMESPACES};
+use crate::endurance::EnduranceGroup;
 use crate::status::{Failure, StatusCode};
 
 use super::config::Placement;
@@ -20,17 +21,62 @@ pub mod directive {
 pub enum PlacementState {
     None,
     Streams(Streams),
-    Fdp(Fdp),
+    Fdp(FdpGroups),
+}
+
+/// Flexible Data Placement of the endurance groups that have it, by identifier.
+#[derive(Debug)]
+pub struct FdpGroups(Vec<(u16, Fdp)>);
+
+impl FdpGroups {
+    /// That of a group.
+    pub fn of(&self, group: u16) -> Option<&Fdp> {
+        self.0.iter().find(|(id, _)| *id == group).map(|(_, fdp)| fdp)
+    }
+
+    /// The same, to change it.
+    pub fn of_mut(&mut self, group: u16) -> Option<&mut Fdp> {
+        self.0.iter_mut().find(|(id, _)| *id == group).map(|(_, fdp)| fdp)
+    }
+
+    /// That of a group where it is enabled.
+    ///
+    /// # Errors
+    /// FDP Disabled.
+    pub fn enabled(&self, group: u16) -> Result<&Fdp, StatusCode> {
+        self.of(group).filter(|fdp| fdp.is_enabled()).ok_or(StatusCode::FdpDisabled)
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Errors
+    /// FDP Disabled.
+    pub fn enabled_mut(&mut self, group: u16) -> Result<&mut Fdp, StatusCode> {
+        self.of_mut(group).filter(|fdp| fdp.is_enabled()).ok_or(StatusCode::FdpDisabled)
+    }
+
+    /// All of them, with their groups.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &Fdp)> {
+        self.0.iter().map(|(id, fdp)| (*id, fdp))
+    }
 }
 
 impl PlacementState {
     pub fn new(config: &Config) -> Self {
-        match config.placement {
-            Placement::None => Self::None,
-            Placement::Streams { max } => Self::Streams(Streams::new(max, MAX_NAMESPACES)),
+        if let Placement::Streams { max } = config.placement {
+            return Self::Streams(Streams::new(max, MAX_NAMESPACES));
+        }
+        let places = |group: EnduranceGroup| match group.placement {
             Placement::Fdp { reclaim_groups, handles, reclaim_unit } => {
-                Self::Fdp(Fdp::new(reclaim_groups, handles, reclaim_unit))
+                Some((group.id, Fdp::new(reclaim_groups, handles, reclaim_unit)))
             }
+            _ => None,
+        };
+        let groups: Vec<_> = config.groups().into_iter().filter_map(places).collect();
+        if groups.is_empty() {
+            Self::None
+        } else {
+            Self::Fdp(FdpGroups(groups))
         }
     }
 
@@ -44,7 +90,7 @@ impl PlacementState {
     /// How often what is kept of it has changed, but for the bytes counted.
     pub fn changes(&self) -> u64 {
         match self {
-            Self::Fdp(fdp) => fdp.changes(),
+            Self::Fdp(groups) => groups.iter().map(|(_, fdp)| fdp.changes()).sum(),
             _ => 0,
         }
     }
@@ -57,10 +103,11 @@ impl PlacementState {
     }
 
     /// The stream that a write asks for: DTYPE in Dword 12, DSPEC in Dword 13. `length` bytes
-    /// will be written there. `timestamp`: the Timestamp feature's value.
+    /// will be written there, in an endurance group. `timestamp`: the Timestamp feature's value.
     pub fn place(
         &mut self,
         command: &SubmissionEntry,
+        group: u16,
         length: u64,
         timestamp: impl FnOnce() -> u64,
     ) -> Result<u16, Failure> {
@@ -72,7 +119,10 @@ impl PlacementState {
             Self::Streams(streams) if kind == directive::STREAMS => {
                 streams.open(command.nsid, specific).ok_or(unknown)
             }
-            Self::Fdp(fdp) => {
+            Self::Fdp(groups) => {
+                let Ok(fdp) = groups.enabled_mut(group) else {
+                    return if kind == 0 { Ok(0) } else { Err(unknown) };
+                };
                 let identifier = match kind {
                     0 => 0,
                     directive::DATA_PLACEMENT => specific,

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use stasis_block::{Doorbells, Health, Operation, Request, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, KeptState, KeyValue, Memory, Metadata, Namespace, Ocssd, OutOfMemoryRange,
-    Placement, Programs, Protection, VendorRequest, Zones, Zrwa,
+    Config, Controller, EnduranceGroup, KeptState, KeyValue, Memory, Metadata, Namespace, Ocssd,
+    OutOfMemoryRange, Placement, Programs, Protection, VendorRequest, Zones, Zrwa,
 };
 
 #[path = "../../../block/tests/common/hostile.rs"]
@@ -90,6 +90,14 @@ enum Kind {
     Others,
 }
 
+/// Makes of a script one of a drive with pairs and computational programs.
+pub fn with_programs(mut script: Vec<u8>) -> Vec<u8> {
+    if let Some(flags) = script.first_mut() {
+        *flags = *flags & !OTHERS | PAIRS | PROGRAMS;
+    }
+    script
+}
+
 /// Carries out `script`.
 ///
 /// # Panics
@@ -123,6 +131,15 @@ pub fn run(script: &[u8]) {
         },
         ..Config::default()
     };
+    // Each in an endurance group of its own, of which one places data.
+    if kind == Kind::Blocks && flags >> 3 & 3 == 2 {
+        let placement = Placement::Fdp { reclaim_groups: 2, handles: 3, reclaim_unit: 8192 };
+        for (namespace, id) in config.namespaces.iter_mut().zip(1..) {
+            (namespace.endurance_group, namespace.nvm_set) = (id, 3 - id);
+            let placement = if id == 1 { placement } else { Placement::None };
+            config.endurance_groups.push(EnduranceGroup { id, placement });
+        }
+    }
     if kind == Kind::Others {
         config.namespaces.extend(white_box(flags));
     } else if matches!(kind, Kind::Pairs | Kind::Programs) {
@@ -197,7 +214,7 @@ pub fn run(script: &[u8]) {
 /// The kept state, but for the bytes that Flexible Data Placement counts.
 fn kept(controller: &Controller) -> KeptState {
     let mut state = controller.kept_state();
-    if let Some(fdp) = &mut state.fdp {
+    for fdp in state.fdp.iter_mut().chain(state.groups.iter_mut().map(|group| &mut group.fdp)) {
         fdp.room.clear();
         (fdp.host_written, fdp.media_written, fdp.media_erased) = (0, 0, 0);
     }
@@ -314,6 +331,7 @@ fn step(
             let health =
                 Health { available_spare, percentage_used, read_only, ..Health::default() };
             controller.set_health(ram, health);
+            controller.set_parts_health(ram, &[Health::default(), health]);
         }
         17 => {
             if let Some(VendorRequest { tag, command }) = controller.pop_vendor() {
@@ -457,7 +475,7 @@ fn command(
     }
     match raw[4] {
         _ if queue == 0 && choice >= 220 => tool(script, &mut raw),
-        3 if kind == Kind::Pairs && queue != 0 && script.u8() < 240 => {
+        3 if matches!(kind, Kind::Pairs | Kind::Programs) && queue != 0 && script.u8() < 240 => {
             pair_command(script, &mut raw)
         }
         MEMORY | COMPUTE if kind == Kind::Programs && script.u8() < 240 => {

@@ -49,6 +49,8 @@ pub fn table(heading: &str) -> BTreeMap<u8, Row> {
             "key-value",
             "metadata",
             "programs",
+            "groups",
+            "sets",
         ];
         let of = |place: &String| place.trim_start_matches("not ").to_owned();
         assert!(here.iter().map(of).all(|place| known.contains(&place.as_str())), "{line}");

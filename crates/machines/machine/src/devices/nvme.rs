@@ -73,6 +73,14 @@ impl NvmeController {
         }
     }
 
+    /// Asks the drive for its health.
+    fn ask_health(&mut self, drive: &mut dyn Layer) {
+        self.subsystem.set_health(drive.control().health());
+        if !self.subsystem.media_parts().is_empty() {
+            self.subsystem.set_parts_health(&drive.control().parts_health());
+        }
+    }
+
     /// Tells the drive how its blocks lie, which a format changes.
     fn tell_layout(&mut self, drive: &mut dyn Layer) {
         let changes = self.subsystem.state_changes();
@@ -139,7 +147,7 @@ impl DriveController for NvmeController {
         data: &[u8],
     ) {
         if stasis_nvme::Controller::is_admin_doorbell(offset) {
-            self.subsystem.set_health(drive.control().health());
+            self.ask_health(drive);
         }
         self.with(path, |controller| controller.write_register(memory, offset, data));
         self.attend(memory);
@@ -222,7 +230,7 @@ impl DriveController for NvmeController {
         self.since_health += 1;
         if done.status != Status::Ok || self.since_health >= HEALTH_INTERVAL {
             self.since_health = 0;
-            self.subsystem.set_health(drive.control().health());
+            self.ask_health(drive);
         }
         let ended =
             Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
@@ -314,20 +322,148 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_format_tells_the_drive_its_blocks() {
-        let memory = GuestMemory::new(1 << 20, 0).unwrap();
-        let block_sizes = Rc::default();
-        let properties = Properties {
+    fn properties(name: &str) -> Properties {
+        Properties {
             index: 0,
-            name: "disk".into(),
+            name: name.into(),
             capacity: 1 << 20,
             discard_zeroes: true,
             barrier: None,
             power_loss: PowerLoss::default(),
+        }
+    }
+
+    /// The driver of a path: its queues lie one behind the other, the admin queues first.
+    struct Driver<'a> {
+        memory: &'a GuestMemory,
+        path: usize,
+        base: u64,
+        tails: [u32; 2],
+        heads: [u64; 2],
+    }
+
+    impl<'a> Driver<'a> {
+        const DATA: u64 = 0x4000;
+
+        /// With a pair of I/O queues.
+        fn new(device: &mut DriveDevice, memory: &'a GuestMemory, path: usize) -> Self {
+            let base = 0x1_0000 * (path as u64 + 1);
+            let registers =
+                [(0x24, 0x1f_001f), (0x28, base), (0x30, base + 0x1000), (0x14, 0x46_0001)];
+            for (at, value) in registers {
+                device.write(memory, 0, (path, at), &(value as u32).to_le_bytes());
+            }
+            let mut driver = Self { memory, path, base, tails: [0; 2], heads: [0; 2] };
+            for (opcode, at, flags) in [(5, 0x3000, 1), (1, 0x2000, 1 << 16 | 1)] {
+                let dwords = [31 << 16 | 1, flags];
+                assert_eq!(driver.run(device, 0, (opcode, 0), base + at, dwords), Some((0, 0)));
+            }
+            driver
+        }
+
+        /// Submits a command; returns Dword 0 and the status of its completion, if it ends.
+        fn run(
+            &mut self,
+            device: &mut DriveDevice,
+            queue: usize,
+            (opcode, nsid): (u8, u8),
+            prp1: u64,
+            dwords: [u32; 2],
+        ) -> Option<(u32, u16)> {
+            let mut entry = [0; 64];
+            (entry[0], entry[4]) = (opcode, nsid);
+            entry[24..32].copy_from_slice(&prp1.to_le_bytes());
+            for (at, dword) in [40, 44].into_iter().zip(dwords) {
+                entry[at..at + 4].copy_from_slice(&dword.to_le_bytes());
+            }
+            let tail = u64::from(self.tails[queue]);
+            self.memory.write(self.base + queue as u64 * 0x2000 + tail * 64, &entry).unwrap();
+            self.tails[queue] += 1;
+            let doorbell = 0x1000 + queue as u64 * 8;
+            device.write(self.memory, 0, (self.path, doorbell), &self.tails[queue].to_le_bytes());
+            while let Some(at) = device.next_event() {
+                device.advance(self.memory, at, false, |_| ());
+            }
+            self.end(queue)
+        }
+
+        /// The next completion of a queue, if there is one.
+        fn end(&mut self, queue: usize) -> Option<(u32, u16)> {
+            let at = self.base + 0x1000 + queue as u64 * 0x2000 + self.heads[queue] * 16;
+            let mut raw = [0; 16];
+            self.memory.read(at, &mut raw).unwrap();
+            let status = u16::from_le_bytes([raw[14], raw[15]]);
+            (status & 1 == 1).then(|| {
+                self.heads[queue] += 1;
+                (u32::from_le_bytes(raw[..4].try_into().unwrap()), status >> 1 & 0x7ff)
+            })
+        }
+
+        /// A reservation command with two keys; returns its status.
+        fn reserve(
+            &mut self,
+            device: &mut DriveDevice,
+            opcode: u8,
+            action: u32,
+            keys: [u64; 2],
+        ) -> u16 {
+            let data = self.base + Self::DATA;
+            self.memory.write(data, &keys.map(u64::to_le_bytes).concat()).unwrap();
+            self.run(device, 1, (opcode, 1), data, [action, 0]).unwrap().1
+        }
+
+        /// The status of a write.
+        fn write(&mut self, device: &mut DriveDevice) -> u16 {
+            self.run(device, 1, (1, 1), self.base + Self::DATA, [0, 0]).unwrap().1
+        }
+    }
+
+    /// Each controller of a drive is a host of its own to reservations: what one reserves the other
+    /// cannot write, and who loses a reservation has a notice.
+    #[test]
+    fn controllers_of_a_drive_reserve_it() {
+        const REGISTER: u8 = 0x0d;
+        const ACQUIRE: u8 = 0x11;
+        const WRITE_EXCLUSIVE: u32 = 1 << 8;
+        const PREEMPT: u32 = 1;
+        const CONFLICT: u16 = 0x083;
+        let memory = GuestMemory::new(1 << 20, 0).unwrap();
+        let drive = Drive {
+            properties: properties("shared"),
+            submitted: Vec::new(),
+            block_sizes: Rc::default(),
         };
-        let drive =
-            Drive { properties, submitted: Vec::new(), block_sizes: Rc::clone(&block_sizes) };
+        let namespaces = vec![stasis_nvme::Namespace::new(2048, 512)];
+        let config = stasis_nvme::Config { namespaces, ..Default::default() };
+        let controller = Box::new(NvmeController::new(Subsystem::new(config).unwrap(), 2));
+        let mut device = DriveDevice::new(controller, Box::new(drive), None, false);
+        let device = &mut device;
+        let mut first = Driver::new(device, &memory, 0);
+        let mut second = Driver::new(device, &memory, 1);
+        // A request for an event of the first.
+        assert_eq!(first.run(device, 0, (0x0c, 0), 0, [0, 0]), None);
+        assert_eq!((first.write(device), second.write(device)), (0, 0));
+        assert_eq!(first.reserve(device, REGISTER, 0, [0, 11]), 0);
+        assert_eq!(first.reserve(device, ACQUIRE, WRITE_EXCLUSIVE, [11, 0]), 0);
+        assert_eq!((first.write(device), second.write(device)), (0, CONFLICT));
+        assert_eq!(second.reserve(device, ACQUIRE, WRITE_EXCLUSIVE, [22, 0]), CONFLICT);
+        assert_eq!(second.reserve(device, REGISTER, 0, [0, 22]), 0);
+        assert_eq!(second.reserve(device, ACQUIRE, WRITE_EXCLUSIVE | PREEMPT, [22, 11]), 0);
+        assert_eq!((first.write(device), second.write(device)), (CONFLICT, 0));
+        // Reservation Log Page Available, which names the log 80h.
+        assert_eq!(first.end(0), Some((0x80_0006, 0)));
+        assert_eq!(second.end(0), None);
+    }
+
+    #[test]
+    fn a_format_tells_the_drive_its_blocks() {
+        let memory = GuestMemory::new(1 << 20, 0).unwrap();
+        let block_sizes = Rc::default();
+        let drive = Drive {
+            properties: properties("disk"),
+            submitted: Vec::new(),
+            block_sizes: Rc::clone(&block_sizes),
+        };
         let namespaces = vec![stasis_nvme::Namespace::new(2048, 512)];
         let config = stasis_nvme::Config { namespaces, ..Default::default() };
         let subsystem = Subsystem::new(config).unwrap();

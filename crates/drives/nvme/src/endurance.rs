@@ -1,0 +1,278 @@
+//! Endurance groups, and the NVM sets in them (NVMe 2.0 sections 3.2.2 and 3.2.3): parts of the drive
+//! that wear by themselves.
+//!
+//! A drive with Flexible Data Placement and no groups of its own has one, of all its namespaces. Else
+//! each namespace is made in a group, and in a set if there are any. A set, or a group without sets,
+//! is one part of the drive's bytes, which the carrier times by a model of its own and reports by
+//! [`Subsystem::set_group_health`](crate::Subsystem::set_group_health).
+
+use serde::{Deserialize, Serialize};
+use stasis_block::Health;
+
+use crate::condition::{Condition, WARNING_READ_ONLY, WARNING_SPARE};
+use crate::config::{Config, ConfigError, Namespace};
+use crate::placement::Placement;
+use crate::statistics::Statistics;
+
+/// The identifier of the group of a drive that has one for Flexible Data Placement alone.
+pub const ONLY_GROUP: u16 = 1;
+/// The highest identifier of a group, and of a set: FFFFh is none (NVMe 2.0 figure 276).
+const MAX_IDENTIFIER: u16 = 0xfffe;
+/// Critical warnings that a group can have (NVMe 2.0 section 5.16.1.10): spare capacity, reliability,
+/// and a medium that can only be read.
+pub const GROUP_WARNINGS: u8 = WARNING_SPARE | 1 << 2 | WARNING_READ_ONLY;
+
+/// An endurance group that a drive is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnduranceGroup {
+    /// Its identifier, from 1 on.
+    pub id: u16,
+    /// How data is placed in it: not at all, or by Flexible Data Placement.
+    pub placement: Placement,
+}
+
+/// Bytes of a drive that have flash of their own: an NVM set, or an endurance group without sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MediaPart {
+    /// The endurance group.
+    pub group: u16,
+    /// The NVM set; 0 where there are none.
+    pub set: u16,
+    /// Its first byte on the drive.
+    pub start: u64,
+    /// Its end on the drive.
+    pub end: u64,
+}
+
+impl MediaPart {
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    fn is_of(&self, namespace: &Namespace) -> bool {
+        (self.group, self.set) == (namespace.endurance_group, namespace.nvm_set)
+    }
+}
+
+/// The parts of a drive with such namespaces, in order: none if it has no endurance groups.
+fn parts(namespaces: &[Namespace]) -> Vec<MediaPart> {
+    let mut parts: Vec<MediaPart> = Vec::new();
+    for of in namespaces.iter().filter(|of| of.endurance_group != 0) {
+        let end = of.start.saturating_add(of.bytes());
+        match parts.last_mut().filter(|part| part.is_of(of)) {
+            Some(part) => part.end = end,
+            None => {
+                let (group, set) = (of.endurance_group, of.nvm_set);
+                parts.push(MediaPart { group, set, start: of.start, end });
+            }
+        }
+    }
+    parts
+}
+
+impl Config {
+    /// The endurance groups that a drive has, that for Flexible Data Placement alone among them.
+    pub(crate) fn groups(&self) -> Vec<EnduranceGroup> {
+        match self.placement {
+            Placement::Fdp { .. } => {
+                vec![EnduranceGroup { id: ONLY_GROUP, placement: self.placement }]
+            }
+            _ => self.endurance_groups.clone(),
+        }
+    }
+
+    /// Whether it has endurance groups.
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.endurance_groups.is_empty() || matches!(self.placement, Placement::Fdp { .. })
+    }
+
+    /// Whether any of its groups has Flexible Data Placement.
+    pub(crate) fn has_fdp(&self) -> bool {
+        let places = |group: &EnduranceGroup| group.placement != Placement::None;
+        matches!(self.placement, Placement::Fdp { .. }) || self.endurance_groups.iter().any(places)
+    }
+
+    /// Whether it has NVM sets.
+    pub(crate) fn has_sets(&self) -> bool {
+        self.namespaces.iter().any(|namespace| namespace.nvm_set != 0)
+    }
+
+    /// The parts of the drive that have flash of their own, in the order of their bytes; none of a
+    /// drive without endurance groups of its own.
+    pub fn media_parts(&self) -> Vec<MediaPart> {
+        parts(&self.namespaces)
+    }
+
+    /// Checks the endurance groups and NVM sets.
+    ///
+    /// # Errors
+    /// Returns the invalid field.
+    pub(crate) fn check_groups(&self) -> Result<(), ConfigError> {
+        let wrong = |reason: String| Err(ConfigError::Groups(reason));
+        let groups = &self.endurance_groups;
+        for (index, &EnduranceGroup { id, placement }) in groups.iter().enumerate() {
+            if !(1..=MAX_IDENTIFIER).contains(&id) {
+                return wrong(format!("endurance group {id} must have a number from 1 to 65534"));
+            }
+            if groups[..index].iter().any(|other| other.id == id) {
+                return wrong(format!("endurance group {id} is given twice"));
+            }
+            if matches!(placement, Placement::Streams { .. }) {
+                return wrong(format!("endurance group {id} has streams, which are of the drive"));
+            }
+            if placement != Placement::None && self.placement != Placement::None {
+                return wrong(format!(
+                    "endurance group {id} places data, and so does the drive: leave one"
+                ));
+            }
+            if !self.namespaces.iter().any(|of| of.endurance_group == id) {
+                return wrong(format!("no namespace is in endurance group {id}"));
+            }
+        }
+        if matches!(self.placement, Placement::Fdp { .. }) && !groups.is_empty() {
+            return wrong("data placement is of each endurance group where there are some".into());
+        }
+        let has_sets = self.has_sets();
+        for (index, of) in self.namespaces.iter().enumerate() {
+            let Namespace { endurance_group, nvm_set, .. } = *of;
+            let known = groups.iter().any(|group| group.id == endurance_group);
+            if known == groups.is_empty() || !known && endurance_group != 0 {
+                return wrong(format!(
+                    "namespace {} is in endurance group {endurance_group}, which is none",
+                    index + 1
+                ));
+            }
+            if has_sets && !(1..=MAX_IDENTIFIER).contains(&nvm_set) || nvm_set != 0 && !known {
+                return wrong(format!(
+                    "namespace {} is in NVM set {nvm_set}, but must be in one from 1 to 65534, as \
+                     the others are, and in an endurance group",
+                    index + 1
+                ));
+            }
+            if known && of.ocssd.is_some() {
+                return wrong("a drive with chunks has no endurance groups".into());
+            }
+        }
+        let parts = self.media_parts();
+        for (index, part) in parts.iter().enumerate() {
+            let again = |other: &&MediaPart| match has_sets {
+                true => other.set == part.set,
+                false => other.group == part.group,
+            };
+            if parts[..index].iter().any(|other| again(&other)) {
+                let MediaPart { group, set, .. } = part;
+                let what = if has_sets { "NVM set" } else { "endurance group" };
+                let number = if has_sets { set } else { group };
+                return wrong(format!(
+                    "the namespaces of {what} {number} must lie one behind the other, in one \
+                     endurance group"
+                ));
+            }
+            if parts[..index].iter().any(|other| other.end > part.start) {
+                return wrong("namespaces in groups must be given in the order of bytes".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The state of an endurance group.
+#[derive(Debug)]
+pub struct GroupState {
+    pub id: u16,
+    /// Its health: of the drive's if that has one group only.
+    pub condition: Condition,
+    /// Counts of its namespaces.
+    pub statistics: Statistics,
+}
+
+/// The endurance groups of a drive.
+#[derive(Debug)]
+pub struct Endurance {
+    groups: Vec<GroupState>,
+    parts: Vec<MediaPart>,
+    /// Whether the drive's health is that of its group.
+    of_drive: bool,
+}
+
+impl Endurance {
+    /// As the drive is made.
+    pub fn new(config: &Config) -> Self {
+        let mut ids: Vec<u16> = config.groups().iter().map(|group| group.id).collect();
+        ids.sort_unstable();
+        let state = |id| GroupState {
+            id,
+            condition: Condition::default(),
+            statistics: Statistics::default(),
+        };
+        Self {
+            groups: ids.into_iter().map(state).collect(),
+            parts: config.media_parts(),
+            of_drive: config.endurance_groups.is_empty(),
+        }
+    }
+
+    /// Their identifiers, in order.
+    pub fn ids(&self) -> impl Iterator<Item = u16> + '_ {
+        self.groups.iter().map(|group| group.id)
+    }
+
+    /// The parts of the drive with flash of their own, in the order of bytes.
+    pub fn parts(&self) -> &[MediaPart] {
+        &self.parts
+    }
+
+    /// The sets, with their groups, in the order of their identifiers.
+    pub fn sets(&self) -> Vec<MediaPart> {
+        let mut sets: Vec<_> = self.parts.iter().filter(|part| part.set != 0).copied().collect();
+        sets.sort_unstable_by_key(|part| part.set);
+        sets
+    }
+
+    /// The group of an identifier, if it is one.
+    pub fn group(&self, id: u16) -> Option<&GroupState> {
+        self.groups.iter().find(|group| group.id == id)
+    }
+
+    /// The same, to change it.
+    pub fn group_mut(&mut self, id: u16) -> Option<&mut GroupState> {
+        self.groups.iter_mut().find(|group| group.id == id)
+    }
+
+    /// The drive's health was reported: that of the group, if there is one for the whole drive.
+    /// Returns the group that has new warnings, and those.
+    pub fn set_drive_health(&mut self, health: Health) -> Option<(u16, u8)> {
+        let id = self.of_drive.then(|| self.groups.first().map(|group| group.id)).flatten()?;
+        self.set_health(id, health)
+    }
+
+    /// The health of a group was reported. Returns it with the warnings that begin to hold, if any
+    /// do.
+    pub fn set_health(&mut self, id: u16, health: Health) -> Option<(u16, u8)> {
+        let group = self.group_mut(id)?;
+        let before = group.condition.warnings();
+        group.condition.set_health(health);
+        let new = group.condition.warnings() & !before & GROUP_WARNINGS;
+        (new != 0).then_some((id, new))
+    }
+
+    /// The critical warnings of a group that hold.
+    pub fn warnings(&self, id: u16) -> u8 {
+        self.group(id).map_or(0, |group| group.condition.warnings() & GROUP_WARNINGS)
+    }
+
+    /// Those of any group.
+    pub fn all_warnings(&self) -> u8 {
+        self.ids().fold(0, |all, id| all | self.warnings(id))
+    }
+
+    /// The size of a group in bytes, of a drive of `total` bytes.
+    pub fn capacity(&self, id: u16, total: u64) -> u64 {
+        if self.of_drive {
+            return total;
+        }
+        self.parts.iter().filter(|part| part.group == id).map(MediaPart::bytes).sum()
+    }
+}
