@@ -86,7 +86,7 @@ pub fn check_room(spec: &DriveSpec, capacity: u64) -> Result<()> {
     }
     places(&spec.namespace, capacity).map_err(anyhow::Error::msg)?;
     if spec.namespace.iter().any(|one| one.endurance_group.is_some()) {
-        // What only the places of namespaces can tell.
+        // Groups and sets lie apart or not as the places of namespaces have it.
         config(spec, "S".into(), 1, capacity, false).check()?;
     }
     Ok(())
