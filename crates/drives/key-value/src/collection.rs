@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::layout::RESERVE;
 use crate::log::Writer;
-use crate::store::{Place, Store};
+use crate::store::{Content, Place, Store};
 
 /// Maximum number of copies under way.
 const MAX_COPIES: usize = 8;
@@ -21,6 +21,14 @@ pub enum Task {
         /// Its new place.
         to: u64,
         /// How many.
+        length: u64,
+    },
+    /// A page of the index is to be written; then [`Store::page_written`]. Its bytes are of no use to
+    /// the store.
+    WritePage {
+        /// Its place.
+        offset: u64,
+        /// Its bytes.
         length: u64,
     },
     /// Bytes are needed no more; then [`Store::discarded`]. Where writes are volatile, those that
@@ -64,6 +72,9 @@ impl Store {
     /// The next work for the drive, if there is some now. To be asked after each call that changes
     /// the store, until there is none.
     pub fn next_task(&mut self) -> Option<Task> {
+        if let Some(write) = self.next_page() {
+            return Some(write);
+        }
         loop {
             let Some(Victim { segment, next, failed, discards }) = self.collection.victim else {
                 if self.log.free() > RESERVE {
@@ -114,9 +125,38 @@ impl Store {
         }
     }
 
+    /// The next page of the index that is to be written, if there is room for it.
+    fn next_page(&mut self) -> Option<Task> {
+        let length = self.layout.index?.page;
+        let pages = self.pages.as_mut()?;
+        if !pages.leaves() {
+            return None;
+        }
+        let offset = self.log.take(Writer::Host, length)?;
+        pages.begin_write(offset);
+        self.statistics.index_written += length;
+        Some(Task::WritePage { offset, length })
+    }
+
+    /// The write of a page of the index to `offset` has ended; whether there was one.
+    pub fn page_written(&mut self, offset: u64, done: bool) -> bool {
+        let Some(index) = self.layout.index else { return false };
+        let Some(pages) = self.pages.as_mut() else { return false };
+        self.log.end_write(offset);
+        if let Some((page, before)) = pages.end_write(offset, done) {
+            if let Some(before) = before {
+                self.values.remove(&before);
+                self.log.remove(before, index.page);
+            }
+            self.values.insert(offset, Content::Page(page));
+            self.log.add(offset, index.page);
+        }
+        true
+    }
+
     /// The first run of values that pairs have, and that one copy takes: its first byte and length.
     fn run(&self, range: std::ops::Range<u64>) -> Option<(u64, u64)> {
-        let most = COPY.max(self.layout.rounded(self.layout.max_value));
+        let most = COPY.max(self.layout.largest());
         let mut values = self.values(range);
         let (from, first) = values.next()?;
         let mut length = first;

@@ -1,5 +1,7 @@
 //! How a store lies on its bytes.
 
+use crate::index_pages::{ENTRY, PAGE};
+
 /// Minimum number of segments of a log: below, most of them would be open or in reserve.
 pub const MIN_SEGMENTS: u64 = 8;
 /// Segments that hold no pairs when a store is full: two that are open, and those in reserve.
@@ -22,6 +24,19 @@ pub struct Layout {
     pub max_keys: u32,
     /// Bytes that the values of all pairs can have together, each rounded up to units.
     pub capacity: u64,
+    /// The pages of the index; none where all of it is in memory.
+    pub index: Option<Index>,
+}
+
+/// The pages of an index of which memory holds a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Index {
+    /// Bytes of a page.
+    pub page: u64,
+    /// Pages.
+    pub pages: u32,
+    /// Pages that memory has room for.
+    pub cached: u32,
 }
 
 /// Why there can be no such store.
@@ -54,6 +69,14 @@ pub enum LayoutError {
         segment: u64,
         /// How many segments that is.
         count: u64,
+    },
+    /// The pages of the index leave no room.
+    #[error("the index takes {index} bytes of the log's {capacity}; take fewer keys")]
+    Index {
+        /// Bytes of the index.
+        index: u64,
+        /// Bytes that pairs could have without it.
+        capacity: u64,
     },
     /// There would be no key.
     #[error("a store has at least one key")]
@@ -93,7 +116,37 @@ impl Layout {
         // the emptiest of the full segments has more free bytes than it takes to move its pairs.
         let most = (count - APART) * (segment - value);
         let capacity = asked.min(most) / unit * unit;
-        Ok(Self { segment, segments, unit, max_value, max_keys, capacity })
+        Ok(Self { segment, segments, unit, max_value, max_keys, capacity, index: None })
+    }
+
+    /// The same with memory of `cache` bytes for pages of its index, which are in the log then, beside
+    /// values: as many as have three quarters of their room taken by [`Layout::max_keys`].
+    ///
+    /// # Errors
+    /// The value that cannot be.
+    pub fn with_index(self, cache: u64) -> Result<Self, LayoutError> {
+        let page = PAGE.next_multiple_of(self.unit);
+        if page.saturating_mul(4) > self.segment {
+            return Err(LayoutError::Value { segment: self.segment, value: page });
+        }
+        let entries = page / ENTRY;
+        let pages = (u64::from(self.max_keys) * 4).div_ceil(entries * 3) as u32;
+        let cached = (cache / page).clamp(1, pages.into()) as u32;
+        let index = u64::from(pages) * page;
+        // As in `new`: a page may be what finds no room at the end of a segment.
+        let most = (u64::from(self.segments) - APART) * (self.segment - page);
+        let capacity = self.capacity.min(most);
+        if index >= capacity {
+            return Err(LayoutError::Index { index, capacity });
+        }
+        let index = Index { page, pages, cached };
+        let taken = u64::from(pages) * page;
+        Ok(Self { capacity: (capacity - taken) / self.unit * self.unit, index: Some(index), ..self })
+    }
+
+    /// Bytes of the largest thing in the log.
+    pub(crate) fn largest(&self) -> u64 {
+        self.rounded(self.max_value).max(self.index.map_or(0, |index| index.page))
     }
 
     /// The bytes that a value of `length` bytes takes.
@@ -135,5 +188,19 @@ mod tests {
         let expected = LayoutError::Segments { bytes: 8 << 20, segment: 2 << 20, count: 4 };
         assert_eq!(wrong, Err(expected));
         assert_eq!(layout(64 << 20, 1 << 20, 1, 0), Err(LayoutError::Keys));
+    }
+
+    #[test]
+    fn an_index_takes_its_pages_of_the_log() {
+        let layout = Layout::new(64 << 20, 1 << 20, 512, (65_536, 960), 100).unwrap();
+        // 128 entries of a page, three quarters of them taken.
+        let indexed = layout.with_index(10_000).unwrap();
+        assert_eq!(indexed.index, Some(Index { page: 4096, pages: 10, cached: 2 }));
+        assert_eq!(indexed.capacity, layout.capacity - 10 * 4096);
+        let large = Layout { unit: 16_384, ..layout }.with_index(1).unwrap();
+        assert_eq!(large.index, Some(Index { page: 16_384, pages: 3, cached: 1 }));
+        let many = Layout { max_keys: 2 << 20, ..layout }.with_index(1);
+        let index = 4096 * (4u64 * (2 << 20)).div_ceil(384);
+        assert_eq!(many, Err(LayoutError::Index { index, capacity: layout.capacity }));
     }
 }

@@ -9,17 +9,23 @@
 //! - Pure: no threads, no wall clock, no I/O, no randomness. The same calls have the same results.
 //! - A pair that was stored is there until it is stored anew or deleted. A store takes effect when
 //!   its value is written, whole or not at all; collection changes no pair.
+//! - Pages of an index that the drive's memory does not hold are read before what needs them, and
+//!   written as they leave it ([`Store::look_up`], [`Layout::with_index`]).
 //! - Memory is bounded by [`Layout::max_keys`] and by the number of segments, whatever is stored.
 //! - Space: whatever the order of stores and deletions, pairs of [`Layout::capacity`] bytes together
 //!   have room, once collection has done its work.
 
 mod collection;
+mod config;
+mod index_pages;
 mod key;
 mod layout;
 mod log;
 mod store;
 
 pub use collection::Task;
+pub use config::{KeyValue, KeyValueError};
+pub use index_pages::PageRead;
 pub use key::{Key, MAX_KEY};
-pub use layout::{Layout, LayoutError, MIN_SEGMENTS};
+pub use layout::{Index, Layout, LayoutError, MIN_SEGMENTS};
 pub use store::{Condition, Place, Refusal, Statistics, Store, Value};

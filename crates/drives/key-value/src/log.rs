@@ -134,7 +134,7 @@ impl Log {
     /// The full segment with the fewest bytes in use, the first of those, if its collection gives
     /// more than it takes.
     pub fn emptiest(&self) -> Option<u32> {
-        let most = self.layout.segment - self.layout.rounded(self.layout.max_value);
+        let most = self.layout.segment - self.layout.largest();
         let full = self.segments.iter().zip(0..).filter(|(of, _)| of.state == State::Full);
         // Bytes that are being written are not in use yet.
         let written = full.filter(|(of, _)| of.writes == 0 && of.live < most);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
 use crate::collection::Collection;
+use crate::index_pages::{IndexPages, PageRead};
 use crate::key::Key;
 use crate::layout::Layout;
 use crate::log::{Log, Writer};
@@ -60,6 +61,21 @@ pub struct Statistics {
     pub collected: u64,
     /// Segments that it has made free.
     pub segments_collected: u64,
+    /// Commands that found the page of their key in memory.
+    pub index_hits: u64,
+    /// Bytes of pages of the index that were read for commands.
+    pub index_read: u64,
+    /// Bytes of pages of the index that were written.
+    pub index_written: u64,
+}
+
+/// The content of bytes of the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content {
+    /// The value of a key.
+    Value(Key),
+    /// A page of the index.
+    Page(u32),
 }
 
 impl Statistics {
@@ -67,7 +83,20 @@ impl Statistics {
     pub fn write_amplification(&self) -> f64 {
         match self.stored {
             0 => 1.0,
-            stored => (stored + self.collected) as f64 / stored as f64,
+            stored => (stored + self.collected + self.index_written) as f64 / stored as f64,
+        }
+    }
+
+    /// The counts since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            stored: self.stored - before.stored,
+            collected: self.collected - before.collected,
+            segments_collected: self.segments_collected - before.segments_collected,
+            index_hits: self.index_hits - before.index_hits,
+            index_read: self.index_read - before.index_read,
+            index_written: self.index_written - before.index_written,
         }
     }
 }
@@ -77,8 +106,10 @@ impl Statistics {
 pub struct Store {
     pub(crate) layout: Layout,
     index: BTreeMap<Key, Place>,
-    // The keys by the first bytes of their values, but of empty ones.
-    values: BTreeMap<u64, Key>,
+    // What the log has, by first bytes; empty values are nowhere.
+    pub(crate) values: BTreeMap<u64, Content>,
+    // Where memory does not hold all of the index.
+    pub(crate) pages: Option<IndexPages>,
     // Bytes that pairs have, in units.
     live: u64,
     // Values of hosts that are being written.
@@ -95,6 +126,7 @@ impl Store {
             layout,
             index: BTreeMap::new(),
             values: BTreeMap::new(),
+            pages: layout.index.map(|index| IndexPages::new(index.pages, index.cached)),
             live: 0,
             writes: 0,
             log: Log::new(layout),
@@ -142,6 +174,36 @@ impl Store {
     /// Length of a key's value in bytes, if it is there.
     pub fn length(&self, key: &Key) -> Option<u32> {
         self.index.get(key).map(|place| place.length)
+    }
+
+    /// A command on a key needs its page of the index: `Some` if that is to be read first, and then
+    /// [`Store::page_read`].
+    pub fn look_up(&mut self, key: &Key) -> Option<PageRead> {
+        let (index, pages) = (self.layout.index?, self.pages.as_mut()?);
+        let page = pages.page_of(key);
+        let Some(offset) = pages.ask(page) else {
+            self.statistics.index_hits += 1;
+            return None;
+        };
+        self.statistics.index_read += index.page;
+        self.log.begin_read(offset);
+        Some(PageRead { page, offset, length: index.page })
+    }
+
+    /// A page of the index has been read, or could not be: the store's own index has what it says.
+    pub fn page_read(&mut self, page: u32, offset: u64) {
+        self.log.end_read(offset);
+        if let Some(pages) = &mut self.pages {
+            pages.arrive(page);
+        }
+    }
+
+    /// The entry of a key has changed.
+    fn change(&mut self, key: &Key) {
+        if let Some(pages) = &mut self.pages {
+            let page = pages.page_of(key);
+            pages.change(page);
+        }
     }
 
     /// The value of a key, of which at most `most` bytes are wanted. `None`: the key is not there.
@@ -207,11 +269,12 @@ impl Store {
         }
         self.abandon(place);
         self.check(&key, place.length, condition)?;
-        self.delete(&key);
+        self.remove(&key);
+        self.change(&key);
         self.index.insert(key, place);
         if place.is_written() {
             let bytes = self.layout.rounded(place.length);
-            self.values.insert(place.offset, key);
+            self.values.insert(place.offset, Content::Value(key));
             self.live += bytes;
             self.log.add(place.offset, bytes);
         }
@@ -228,6 +291,14 @@ impl Store {
 
     /// Deletes a key; whether it was there.
     pub fn delete(&mut self, key: &Key) -> bool {
+        let was_there = self.remove(key);
+        if was_there {
+            self.change(key);
+        }
+        was_there
+    }
+
+    fn remove(&mut self, key: &Key) -> bool {
         let Some(place) = self.index.remove(key) else { return false };
         if place.is_written() {
             let bytes = self.layout.rounded(place.length);
@@ -238,20 +309,35 @@ impl Store {
         true
     }
 
-    /// Values that pairs have within bytes: the first byte of each, and how many in units.
+    /// What is in use within bytes, values and pages of the index: the first byte of each, and how
+    /// many in units.
     pub(crate) fn values(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.values.range(range).map(|(&offset, key)| {
-            (offset, self.index.get(key).map_or(0, |place| self.layout.rounded(place.length)))
-        })
+        let length = |content: &Content| match content {
+            Content::Value(key) => {
+                self.index.get(key).map_or(0, |place| self.layout.rounded(place.length))
+            }
+            Content::Page(_) => self.layout.index.map_or(0, |index| index.page),
+        };
+        self.values.range(range).map(move |(&offset, content)| (offset, length(content)))
     }
 
-    /// A value lies in another place now.
+    /// A value, or a page of the index, lies in another place now.
     pub(crate) fn relocate(&mut self, from: u64, to: u64, bytes: u64) {
-        let Some(key) = self.values.remove(&from) else { return };
-        if let Some(place) = self.index.get_mut(&key) {
-            place.offset = to;
+        let Some(content) = self.values.remove(&from) else { return };
+        match content {
+            Content::Value(key) => {
+                if let Some(place) = self.index.get_mut(&key) {
+                    place.offset = to;
+                }
+                self.change(&key);
+            }
+            Content::Page(page) => {
+                if let Some(pages) = &mut self.pages {
+                    pages.relocate(page, to);
+                }
+            }
         }
-        self.values.insert(to, key);
+        self.values.insert(to, content);
         self.log.remove(from, bytes);
         self.log.add(to, bytes);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 use stasis_block::Random;
-use stasis_key_value::{Condition, Key, Layout, Place, Refusal, Store, Task};
+use stasis_key_value::{Condition, Key, Layout, PageRead, Place, Refusal, Store, Task};
 
 const UNIT: u64 = 512;
 
@@ -15,6 +15,8 @@ enum Pending {
     Write { key: Key, place: Place, condition: Condition, value: Vec<u8>, fails: bool },
     Copy { from: u64, to: u64, length: u64, fails: bool, done: bool },
     Discard { offset: u64 },
+    Page { read: PageRead, then: Option<(Key, u32)> },
+    WritePage { offset: u64, fails: bool },
 }
 
 struct Machine {
@@ -78,7 +80,19 @@ impl Machine {
         let checked = self.store.check(&key, value.len() as u32, condition);
         assert_eq!(checked.err(), self.refusal(&key, &value, condition));
         if checked.is_ok() {
+            if let Some(read) = self.store.look_up(&key) {
+                self.pending.push(Pending::Page { read, then: None });
+            }
             self.waiting.push_back((key, condition, value));
+        }
+        self.go_on();
+    }
+
+    /// Retrieves a value once the page of its key is there.
+    fn ask(&mut self, key: Key, most: u32) {
+        match self.store.look_up(&key) {
+            None => self.retrieve(key, most),
+            Some(read) => self.pending.push(Pending::Page { read, then: Some((key, most)) }),
         }
         self.go_on();
     }
@@ -134,6 +148,11 @@ impl Machine {
                     }
                     self.pending.push(Pending::Copy { from, to, length, fails, done: early });
                 }
+                Some(Task::WritePage { offset, length }) => {
+                    self.bytes[offset as usize..(offset + length) as usize].fill(0xcc);
+                    let fails = self.below(100) < self.failures;
+                    self.pending.push(Pending::WritePage { offset, fails });
+                }
                 Some(Task::Discard { offset, length }) => {
                     // At once: nobody may read it any more.
                     self.bytes[offset as usize..(offset + length) as usize].fill(0xdd);
@@ -175,6 +194,18 @@ impl Machine {
                 self.store.copied(to, true);
             }
             Pending::Discard { offset } => self.store.discarded(offset),
+            Pending::Page { read: PageRead { page, offset, length }, then } => {
+                // A page that is being read is not written over.
+                let bytes = &self.bytes[offset as usize..(offset + length) as usize];
+                assert!(bytes.iter().all(|&byte| byte == 0xcc), "page {page} at {offset}");
+                self.store.page_read(page, offset);
+                if let Some((key, most)) = then {
+                    self.retrieve(key, most);
+                }
+            }
+            Pending::WritePage { offset, fails, .. } => {
+                assert!(self.store.page_written(offset, !fails));
+            }
         }
         self.go_on();
         assert_eq!(self.store.used(), self.used());
@@ -212,8 +243,19 @@ fn key(number: u64) -> Key {
     Key::new(&bytes).unwrap()
 }
 
-fn run(seed: u64, steps: u32, failures: u64, spare: u16) -> Machine {
-    let layout = Layout::new(1 << 20, 16 << 10, UNIT, (4096, 300), spare).unwrap();
+fn layout(spare: u16) -> Layout {
+    Layout::new(1 << 20, 16 << 10, UNIT, (4096, 300), spare).unwrap()
+}
+
+/// With room for so many pages of the index; 0: for all of it.
+fn indexed(spare: u16, pages: u64) -> Layout {
+    match pages {
+        0 => layout(spare),
+        pages => layout(spare).with_index(pages * 4096).unwrap(),
+    }
+}
+
+fn run(seed: u64, steps: u32, failures: u64, layout: Layout) -> Machine {
     let mut machine = Machine::new(layout, seed, failures);
     for step in 0..steps {
         let key = key(machine.below(400));
@@ -232,9 +274,12 @@ fn run(seed: u64, steps: u32, failures: u64, spare: u16) -> Machine {
             }
             5..=6 => {
                 let most = machine.below(5000) as u32;
-                machine.retrieve(key, most);
+                machine.ask(key, most);
             }
             7 => {
+                if let Some(read) = machine.store.look_up(&key) {
+                    machine.pending.push(Pending::Page { read, then: None });
+                }
                 assert_eq!(machine.store.delete(&key), machine.map.remove(&key).is_some());
                 machine.go_on();
             }
@@ -254,23 +299,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_store_is_a_map(seed in any::<u64>(), spare in 0u16..400) {
-        run(seed, 4_000, 0, spare);
+    fn a_store_is_a_map(seed in any::<u64>(), spare in 0u16..400, pages in 0u64..4) {
+        run(seed, 4_000, 0, indexed(spare, pages));
     }
 
     #[test]
-    fn writes_and_copies_that_fail_lose_no_pair(seed in any::<u64>()) {
-        run(seed, 1_500, 5, 0);
+    fn writes_and_copies_that_fail_lose_no_pair(seed in any::<u64>(), pages in 0u64..4) {
+        run(seed, 1_500, 5, indexed(0, pages));
     }
 }
 
 /// The runs above reach what they are there for.
 #[test]
 fn runs_fill_the_store_and_collect() {
-    let machine = run(1, 6_000, 0, 0);
+    let machine = run(1, 6_000, 0, layout(0));
     let statistics = machine.store.statistics();
     assert!(statistics.segments_collected > 500, "{statistics:?}");
     assert!(statistics.write_amplification() > 1.5, "{statistics:?}");
     assert!(machine.used() > machine.store.layout().capacity * 9 / 10);
     assert!(machine.refused > 0, "no store was refused at its end");
+    assert_eq!((statistics.index_read, statistics.index_written), (0, 0));
+    // Of four pages two are in memory.
+    let statistics = run(1, 6_000, 0, indexed(0, 2)).store.statistics();
+    assert!(statistics.index_read > 1_000 * 4096, "{statistics:?}");
+    assert!(statistics.index_written > 500 * 4096, "{statistics:?}");
+    assert!(statistics.index_hits > 1_000, "{statistics:?}");
 }

@@ -2,7 +2,7 @@
 //! the way from a command to the requests that it becomes.
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Command, Operation, Request, Status};
+use stasis_block::{Command, Operation, Request, Status, Tag};
 
 use crate::ana::Ana;
 use crate::attachments::Attachments;
@@ -526,7 +526,27 @@ impl Io {
     }
 
     /// Hands a request with its data, or room for it, to the drive.
-    pub fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) {
+    pub fn send_request(
+        &mut self,
+        queue: u16,
+        slot: Slot,
+        command: Command,
+        data: Vec<u8>,
+    ) -> Tag {
+        let request = self.make_request(queue, slot, command, data);
+        let tag = request.tag;
+        self.outgoing.send(request);
+        tag
+    }
+
+    /// The same of a request that the drive gets later.
+    pub fn make_request(
+        &mut self,
+        queue: u16,
+        slot: Slot,
+        command: Command,
+        data: Vec<u8>,
+    ) -> Request {
         let namespace = slot.nsid;
         let slot = Slot { covers: self.cache.sent(&command, &self.slots), ..slot };
         let reads = matches!(command.operation, Operation::Verify | Operation::Flush);
@@ -546,7 +566,7 @@ impl Io {
             command.source += start;
         }
         let tag = self.slots.requests.insert(slot);
-        self.outgoing.send(Request { queue, ..Request::new(tag, command, data) });
+        Request { queue, ..Request::new(tag, command, data) }
     }
 
     /// Copies the data of a command from the guest into all of `data`.

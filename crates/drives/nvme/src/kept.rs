@@ -415,10 +415,13 @@ fn describe_zones(zones: &Zones) -> String {
 }
 
 /// Pairs in words.
-fn describe_pairs(KeyValue { segment, spare_percent, max_keys }: KeyValue) -> String {
+fn describe_pairs(KeyValue { segment, spare_percent, max_keys, index_cache }: KeyValue) -> String {
     let segment = format_size(segment.unwrap_or(0));
+    let cache = index_cache.map_or(String::new(), |cache| {
+        format!(", with {} for pages of their index", format_size(cache))
+    });
     format!(
-        "pairs of {max_keys} keys in segments of {segment}, of which {spare_percent} % are spare"
+        "pairs of {max_keys} keys in segments of {segment}, of which {spare_percent} % are spare{cache}"
     )
 }
 

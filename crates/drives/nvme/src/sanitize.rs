@@ -239,7 +239,8 @@ impl Io {
             }
             let purpose = Purpose::Format;
             let slot = Slot { purpose, bytes, ..Slot::new(Owner::Sanitize, &command, nsid, 0) };
-            return self.send_request(0, slot, command, data);
+            self.send_request(0, slot, command, data);
+            return;
         }
         match running.nsids.first() {
             Some(&nsid) => {

@@ -1,10 +1,10 @@
 //! The requests that the drive holds, and which commands they belong to.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 use stasis_block::memory::{PendingRequest, Requests, Segment};
-use stasis_block::{Command, Operation, Tag};
+use stasis_block::{Command, Operation, Request, Tag};
 
 use crate::command::CommandId;
 use crate::computing::Work;
@@ -62,6 +62,9 @@ pub enum Purpose {
     /// A copy: the data read goes to the controller's memory, from byte `at` of the memory namespace
     /// on.
     ToMemory { at: u64 },
+    /// A page of the index of pairs; and why the command that asks for nothing else is refused then,
+    /// if it is.
+    Page { page: u32, refusal: Option<StatusCode> },
     /// A piece of a format, or of a self-test: zones and chunks stay as they are meanwhile.
     Format,
 }
@@ -164,12 +167,24 @@ pub struct Slots {
     groups: Slab<Group>,
     // In the order in which they came.
     stores: VecDeque<WaitingStore>,
+    // Requests that follow others, by the tags of those.
+    held: BTreeMap<Tag, Request>,
     /// Commands of computational programs, which end by themselves.
     pub work: Work,
 }
 
-/// Stores that wait.
+/// Stores that wait, and requests that wait for a page of the index.
 impl Slots {
+    /// A request follows another one, which the drive has.
+    pub fn hold(&mut self, tag: Tag, request: Request) {
+        self.held.insert(tag, request);
+    }
+
+    /// The request that follows one that has ended, if there is one.
+    pub fn follower(&mut self, tag: Tag) -> Option<Request> {
+        self.held.remove(&tag)
+    }
+
     /// One waits behind the others.
     pub fn wait(&mut self, store: WaitingStore) {
         self.stores.push_back(store);

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stasis_block::{Operation, Random, Request, Status};
+use stasis_block::{Command, Operation, Random, Request, Status};
 use stasis_nvme::{
     Config, ConfigError, Controller, KeptState, KeyValue, KeyValueError, Namespace, StateError,
     Zones,
@@ -40,7 +40,7 @@ const MAX_VALUE: u32 = 16 << 10;
 const PAIRS: u32 = 2;
 
 fn pairs(max_keys: u32) -> Config {
-    let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys };
+    let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys, index_cache: None };
     let start = BLOCKS * 512;
     let namespace = Namespace { start, ..Namespace::new(SEGMENTS * SEGMENT / 512, 512) };
     let namespaces =
@@ -50,6 +50,14 @@ fn pairs(max_keys: u32) -> Config {
 
 fn driver() -> Driver {
     Driver::with_queues(pairs(1000), 2, 64)
+}
+
+/// The same with memory for one page of the index, of 11.
+fn indexed() -> Driver {
+    let mut config = pairs(1000);
+    let of = &mut config.namespaces[PAIRS as usize - 1];
+    of.key_value = of.key_value.map(|log| KeyValue { index_cache: Some(4096), ..log });
+    Driver::with_queues(config, 2, 64)
 }
 
 /// A command on a pair, with its data at [`DATA`].
@@ -482,6 +490,94 @@ fn a_segment_is_not_discarded_before_the_cache_is_flushed() {
             assert_eq!(found.0, vec![number as u8; 8192]);
         }
     }
+}
+
+/// Where memory does not hold the index, a command's page of it is read before what needs it, and a
+/// changed one is written.
+#[test]
+fn pages_of_the_index_are_read_and_written() {
+    let mut driver = indexed();
+    let mut map = BTreeMap::new();
+    let mut random = Random::new(3);
+    for step in 0..600u32 {
+        let key = (random.below(50) as u16).to_be_bytes();
+        match random.below(4) {
+            0 | 1 => {
+                let value = vec![step as u8; 1 + random.below(3000) as usize];
+                assert_eq!(store(&mut driver, &key, &value, 0), 0);
+                map.insert(key, value);
+            }
+            2 => {
+                let expected = match map.remove(&key) {
+                    Some(_) => 0,
+                    None => KEY_DOES_NOT_EXIST,
+                };
+                assert_eq!(status(&mut driver, EXIST, &key), expected);
+                assert_eq!(status(&mut driver, DELETE, &key), 0);
+            }
+            _ => {
+                let found = retrieve(&mut driver, &key, MAX_VALUE);
+                let expected = map.get(&key).map(|value| (value.clone(), value.len() as u32));
+                assert_eq!(found, expected.ok_or(KEY_DOES_NOT_EXIST));
+            }
+        }
+    }
+    // Values are shorter.
+    let pages = |operation| {
+        let of = |asked: &&Command| asked.operation == operation && asked.length == 4096;
+        driver.asked.iter().filter(of).collect::<Vec<_>>()
+    };
+    let (read, written) = (pages(Operation::Read), pages(Operation::Write));
+    assert!(read.len() > 300 && written.len() > 200, "{}, {}", read.len(), written.len());
+    assert!(written.iter().all(|write| write.fua));
+    // A value is read behind its page.
+    let key = map.keys().next().unwrap().to_owned();
+    let other = map.keys().nth(1).unwrap().to_owned();
+    retrieve(&mut driver, &other, 512).unwrap();
+    driver.asked.clear();
+    retrieve(&mut driver, &key, 512).unwrap();
+    let [page, value] = driver.asked[..] else { panic!("{:?}", driver.asked) };
+    assert_eq!((page.length, value.length), (4096, 512));
+    driver.asked.clear();
+    retrieve(&mut driver, &key, 512).unwrap();
+    assert_eq!(driver.asked.len(), 1, "the page is in memory");
+}
+
+/// Commands that wait for a page of the index end with it, whatever becomes of it, and can be aborted.
+#[test]
+fn commands_wait_for_pages_of_the_index() {
+    let mut driver = indexed();
+    for number in 0..40u8 {
+        assert_eq!(store(&mut driver, &[number], &[number; 512], 0), 0);
+    }
+    let waiting: Vec<u16> =
+        (0..40).map(|number| driver.submit(1, command(RETRIEVE, &[number], 512, 0))).collect();
+    let mut held: Vec<Request> = std::iter::from_fn(|| driver.controller.pop_request()).collect();
+    let pages = held.iter().filter(|request| request.queue == 0).count();
+    assert!(pages > 10, "{pages} of 40 wait for a page");
+    assert!(held.len() < 44, "their values are not read yet");
+    assert_eq!(driver.reap(1), []);
+    let abort =
+        Sqe { opcode: 8, cdw10: u32::from(waiting[39]) << 16 | 1, ..Default::default() };
+    assert_eq!(driver.admin(abort).result & 1, 0, "aborted");
+    assert_eq!(driver.reap(1)[0].status, ABORT_REQUESTED);
+    // Pages that cannot be read: the controller knows what they say.
+    for mut request in held.drain(..) {
+        let status = if request.queue == 0 { Status::ReadError } else { Status::Ok };
+        if status == Status::Ok {
+            driver.perform(&mut request);
+        }
+        driver.controller.complete(&driver.ram, request.tag, status, request.data);
+    }
+    driver.serve();
+    let ends = driver.reap(1);
+    assert_eq!(ends.len(), 39);
+    assert!(ends.iter().all(|end| (end.status, end.result) == (0, 512)), "{ends:?}");
+    // A reset forgets them.
+    (0..40).for_each(|number| drop(driver.submit(1, command(EXIST, &[number], 0, 0))));
+    driver.disable();
+    driver.serve();
+    driver.write32(0x14, 4 << 20 | 6 << 16 | 6 << 4 | 1);
 }
 
 /// A store that waits for room can be aborted.

@@ -49,6 +49,9 @@ impl ControllerMut<'_> {
                 Purpose::Format => None,
                 _ => self.leave(memory, &slot, ended.status, &mut data),
             };
+            if let Some(request) = self.io.slots.follower(tag) {
+                self.io.outgoing.send(request);
+            }
             match slot.owner {
                 Owner::SelfTest => {
                     self.io.self_test_piece_done(&slot, ended.status, ended.failed_at);
@@ -148,8 +151,10 @@ impl ControllerMut<'_> {
                         self.count_media_error(slot.nsid, true);
                     }
                 }
-                // A comparison that finds a difference has been carried out.
-                if matches!(failure, None | Some(StatusCode::CompareFailure)) {
+                // A page of the index is no I/O of a host's. A comparison that finds a difference has
+                // been carried out.
+                let is_page = matches!(slot.purpose, Purpose::Page { .. });
+                if !is_page && matches!(failure, None | Some(StatusCode::CompareFailure)) {
                     let data = |of: Passage| of.data_in(slot.bytes);
                     let bytes = slot.passage.map_or(slot.bytes, data);
                     self.io.statistics.count(slot.operation, bytes);
@@ -264,6 +269,7 @@ impl ControllerMut<'_> {
                 let sent = stasis_block::memory::scatter(memory, &slot.segments, data);
                 sent.err().map(|_| (StatusCode::DataTransferError, 0))
             }
+            Purpose::Page { .. } => None,
             Purpose::ToMemory { at } => {
                 let place = self.io.computing.as_mut();
                 match place.and_then(|device| device.bytes(at, data.len() as u64)) {

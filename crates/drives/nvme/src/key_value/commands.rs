@@ -11,8 +11,8 @@ use crate::slots::{Owner, Slot, WaitingStore};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::config::CSI;
 use super::namespace::{status_of, Pair};
+use super::CSI;
 
 const fn command(opcode: u8, changes: u32, counts_as: Operation, execute: IoExecute) -> IoCommand {
     IoCommand {
@@ -77,6 +77,11 @@ fn store(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
     let length = command.cdw10;
     let pairs = io.pairs(command.nsid)?;
     pairs.store.check(&key, length, condition).map_err(refused)?;
+    // The page of its key is read beside: the entry changes in memory.
+    if let Some(page) = pairs.store.look_up(&key) {
+        io.read_page(page, command.nsid, Owner::Collection, (0, None));
+    }
+    let pairs = io.pairs(command.nsid)?;
     if length == 0 {
         let place = pairs.store.place(0).ok_or(StatusCode::InternalError)?;
         pairs.store.store(key, place, condition).map_err(refused)?;
@@ -115,10 +120,12 @@ fn retrieve(
     if room > io.config.max_transfer {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
-    let length = io.pairs(command.nsid)?.store.length(&key).ok_or_else(no_such_key)?;
+    let store = &mut io.pairs(command.nsid)?.store;
+    let (page, length) = (store.look_up(&key), store.length(&key));
+    let Some(length) = length else { return io.end_after(page, command, Err(no_such_key())) };
     let wanted = length.min(room);
     if wanted == 0 {
-        return Ok(Outcome::Done(length.into()));
+        return io.end_after(page, command, Ok(length));
     }
     let segments = io.buffers.segments_of(memory, command, wanted as usize)?;
     let value = io.pairs(command.nsid)?.store.retrieve(&key, wanted);
@@ -131,11 +138,18 @@ fn retrieve(
     // The completion tells the length.
     let owner = Owner::Telling(command.id());
     let slot = Slot::new(owner, &read, command.nsid, length.into());
-    io.send_request(command.sq, Slot { bytes: bytes as usize, segments, ..slot }, read, data);
+    let slot = Slot { bytes: bytes as usize, segments, ..slot };
+    match page {
+        None => {
+            io.send_request(command.sq, slot, read, data);
+        }
+        Some(page) => io.send_behind(page, command.sq, slot, read, data),
+    }
     Ok(Outcome::Pending)
 }
 
-/// Deletes a pair (section 3.2.1): the index forgets it, and the drive is asked nothing.
+/// Deletes a pair (section 3.2.1): the index forgets it, and the drive is asked for no more than a page
+/// of that.
 fn delete(
     io: &mut Io,
     _memory: &dyn Memory,
@@ -143,21 +157,20 @@ fn delete(
 ) -> Result<Outcome, Failure> {
     io.writable_namespace(command.nsid)?;
     let key = key(command)?;
-    let was_there = io.pairs(command.nsid)?.store.delete(&key);
+    let store = &mut io.pairs(command.nsid)?.store;
+    let (page, was_there) = (store.look_up(&key), store.delete(&key));
+    let refused = !was_there && io.features(command.controller).reports_missing_keys(command.nsid);
+    let ended = io.end_after(page, command, if refused { Err(no_such_key()) } else { Ok(0) });
     io.go_on_key_value();
-    if !was_there && io.features(command.controller).reports_missing_keys(command.nsid) {
-        return Err(no_such_key());
-    }
-    Ok(Outcome::Done(0))
+    ended
 }
 
 /// Whether a key is there (section 3.2.2).
 fn exist(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
     let key = key(command)?;
-    match io.pairs(command.nsid)?.store.contains(&key) {
-        true => Ok(Outcome::Done(0)),
-        false => Err(no_such_key()),
-    }
+    let store = &mut io.pairs(command.nsid)?.store;
+    let (page, is_there) = (store.look_up(&key), store.contains(&key));
+    io.end_after(page, command, if is_there { Ok(0) } else { Err(no_such_key()) })
 }
 
 /// Lists as many keys as the host has room for, in the order of their bytes (section 3.2.3): from

@@ -9,12 +9,14 @@
 //! was durable.
 
 mod commands;
-mod config;
 mod identify;
 mod namespace;
 mod requests;
 
 pub use commands::{DELETE, EXIST, LIST, RETRIEVE, STORE};
-pub use config::{KeyValue, KeyValueError, CSI};
 pub use identify::fill_key_value_namespace;
 pub use namespace::{KeyValueNamespace, Pair};
+pub use stasis_key_value::{KeyValue, KeyValueError};
+
+/// Command Set Identifier of the Key Value command set.
+pub const CSI: u8 = 1;

@@ -6,7 +6,7 @@ use stasis_block::{Command, Operation, Status};
 use stasis_key_value::{Condition, Key, Place, Refusal, Store, Task};
 
 use crate::config::Namespace;
-use crate::slots::{Owner, Slot};
+use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
 
 /// A pair that is to be stored, without its value.
@@ -70,6 +70,9 @@ impl KeyValueNamespace {
                 let copy = Command::new(Operation::Copy, to, length);
                 Some(Command { source: from, fua: true, ..copy })
             }
+            Task::WritePage { offset, length } => {
+                Some(Command { fua: true, ..Command::new(Operation::Write, offset, length) })
+            }
             // The pairs that have replaced its own are durable first.
             Task::Discard { offset, length } => {
                 self.discard = Some((offset, length, false));
@@ -83,7 +86,7 @@ impl KeyValueNamespace {
     pub fn leave(&mut self, slot: &Slot, status: Status) -> Option<StatusCode> {
         let done = status == Status::Ok;
         match slot.operation {
-            Operation::Write => {
+            Operation::Write if self.writes.contains_key(&slot.offset) => {
                 let (pair, place) = self.writes.remove(&slot.offset)?;
                 if !done {
                     self.store.abandon(place);
@@ -92,7 +95,16 @@ impl KeyValueNamespace {
                 let stored = self.store.store(pair.key, place, pair.condition);
                 return stored.err().map(status_of);
             }
-            Operation::Read => self.store.end_read(slot.offset),
+            Operation::Write => {
+                self.store.page_written(slot.offset, done);
+            }
+            Operation::Read => match slot.purpose {
+                Purpose::Page { page, refusal } => {
+                    self.store.page_read(page, slot.offset);
+                    return refusal;
+                }
+                _ => self.store.end_read(slot.offset),
+            },
             Operation::Copy => self.store.copied(slot.offset, done),
             Operation::Discard => self.store.discarded(slot.offset),
             Operation::Flush if slot.owner == Owner::Collection => self.end_flush(done),

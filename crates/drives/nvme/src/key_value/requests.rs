@@ -1,12 +1,12 @@
 //! From pairs to requests of the drive: values that are written, and the work of collection.
 
-use stasis_block::{Command, Operation};
-use stasis_key_value::Place;
+use stasis_block::{Command, Operation, Tag};
+use stasis_key_value::{PageRead, Place};
 
-use crate::command::{location, CommandId};
+use crate::command::{location, CommandId, SubmissionEntry};
 use crate::io::Io;
-use crate::slots::{Owner, Slot, WaitingStore};
-use crate::status::{Failure, StatusCode};
+use crate::slots::{Owner, Purpose, Slot, WaitingStore};
+use crate::status::{Failure, Outcome, StatusCode};
 
 use super::namespace::{KeyValueNamespace, Pair};
 
@@ -50,7 +50,16 @@ impl Io {
             }
         }
         if let Some(command) = pairs.next_command() {
-            self.request(0, Slot::new(Owner::Collection, &command, nsid, 0), command);
+            let slot = Slot::new(Owner::Collection, &command, nsid, 0);
+            if command.operation != Operation::Write {
+                self.request(0, slot, command);
+                return true;
+            }
+            // A page of the index: what counts is in the controller's memory.
+            let bytes = command.length as usize;
+            let mut data = self.buffers.take(bytes);
+            data.fill(0);
+            self.send_request(0, Slot { bytes, ..slot }, command, data);
             return true;
         }
         if pairs.store.can_make_room() {
@@ -63,6 +72,57 @@ impl Io {
         self.buffers.give(data);
         self.ended.push((command, StatusCode::CapacityExceeded));
         true
+    }
+
+    /// Reads a page of the index from the drive, for an owner: `ended` is what its completion tells, or
+    /// why it is refused.
+    pub fn read_page(
+        &mut self,
+        page: PageRead,
+        nsid: u32,
+        owner: Owner,
+        (told, refusal): (u64, Option<StatusCode>),
+    ) -> Tag {
+        let PageRead { page, offset, length } = page;
+        let read = Command::new(Operation::Read, offset, length);
+        let bytes = length as usize;
+        let data = self.buffers.take(bytes);
+        let purpose = Purpose::Page { page, refusal };
+        let slot = Slot { purpose, bytes, ..Slot::new(owner, &read, nsid, told) };
+        self.send_request(0, slot, read, data)
+    }
+
+    /// A command that needs nothing of the drive but a page of the index, if one: ends with its
+    /// result once that has been read.
+    pub fn end_after(
+        &mut self,
+        page: Option<PageRead>,
+        command: &SubmissionEntry,
+        result: Result<u32, Failure>,
+    ) -> Result<Outcome, Failure> {
+        let Some(page) = page else { return result.map(|told| Outcome::Done(told.into())) };
+        let (told, refusal) = match result {
+            Ok(told) => (told.into(), None),
+            Err(_) => (0, Some(StatusCode::KeyDoesNotExist)),
+        };
+        let owner = Owner::Telling(command.id());
+        self.read_page(page, command.nsid, owner, (told, refusal));
+        Ok(Outcome::Pending)
+    }
+
+    /// A request that the drive gets once it has read a page of the index.
+    pub fn send_behind(
+        &mut self,
+        page: PageRead,
+        queue: u16,
+        slot: Slot,
+        command: Command,
+        data: Vec<u8>,
+    ) {
+        let nsid = slot.nsid;
+        let request = self.make_request(queue, slot, command, data);
+        let tag = self.read_page(page, nsid, Owner::Collection, (0, None));
+        self.slots.hold(tag, request);
     }
 
     fn write_value(&mut self, store: WaitingStore, place: Place) {

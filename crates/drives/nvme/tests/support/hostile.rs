@@ -143,7 +143,7 @@ pub fn run(script: &[u8]) {
     if kind == Kind::Others {
         config.namespaces.extend(white_box(flags));
     } else if matches!(kind, Kind::Pairs | Kind::Programs) {
-        let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys: 40 };
+        let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys: 40, index_cache: Some(1) };
         // Few segments, so that a script comes to their collection.
         let namespace = Namespace { start: STARTS[2], ..Namespace::new(10 * SEGMENT / 512, 512) };
         config.namespaces.push(Namespace { key_value: Some(log), ..namespace });

@@ -1,13 +1,12 @@
-//! Configuration of a key-value namespace, as users write it.
+//! Configuration of a store, as users write it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units::{self, format_size};
-use stasis_key_value::{Layout, LayoutError};
 
-/// Command Set Identifier of the Key Value command set.
-pub const CSI: u8 = 1;
-/// Limit on the keys of a namespace: its index stays below some 8 GiB.
+use crate::layout::{Layout, LayoutError};
+
+/// Limit on the keys of a store: its index stays below some 8 GiB.
 const MAX_KEYS: u32 = 1 << 26;
 /// Segments of a log, about, and the bytes of one.
 const USUAL_SEGMENTS: u64 = 256;
@@ -29,11 +28,15 @@ pub struct KeyValue {
     /// Maximum number of keys. The index takes some 100 bytes of the host's memory for each that is
     /// there.
     pub max_keys: u32,
+    /// The drive's memory for pages of its index, which are read from the log and written to it, 32
+    /// bytes for each of `max-keys` and a third more. By default memory holds all of the index.
+    #[serde(with = "units::size_option", skip_serializing_if = "Option::is_none")]
+    pub index_cache: Option<u64>,
 }
 
 impl Default for KeyValue {
     fn default() -> Self {
-        Self { segment: None, spare_percent: 7, max_keys: 1 << 22 }
+        Self { segment: None, spare_percent: 7, max_keys: 1 << 22, index_cache: None }
     }
 }
 
@@ -56,7 +59,7 @@ pub enum KeyValueError {
 
 impl KeyValue {
     /// Bytes of a segment of the log of a namespace of `bytes` bytes.
-    pub(crate) fn segment(&self, bytes: u64) -> u64 {
+    pub fn segment(&self, bytes: u64) -> u64 {
         let (least, most) = USUAL_SEGMENT.into_inner();
         let usual = (bytes / USUAL_SEGMENTS).clamp(least, most);
         self.segment.unwrap_or(1 << usual.ilog2())
@@ -67,7 +70,7 @@ impl KeyValue {
     ///
     /// # Errors
     /// There can be no such log.
-    pub(crate) fn layout(
+    pub fn layout(
         &self,
         bytes: u64,
         block: u32,
@@ -87,7 +90,10 @@ impl KeyValue {
         }
         let spare = u16::from(self.spare_percent) * 10;
         let layout = Layout::new(bytes, segment, block, (most, self.max_keys), spare)?;
-        Ok(layout)
+        Ok(match self.index_cache {
+            Some(cache) => layout.with_index(cache)?,
+            None => layout,
+        })
     }
 }
 
@@ -105,6 +111,8 @@ mod tests {
         assert_eq!([64 << 20, 1 << 30, 5 << 30].map(segment), [1 << 20, 4 << 20, 16 << 20]);
         let small = KeyValue { segment: Some(64 << 10), ..KeyValue::default() };
         assert_eq!(of(small, 1 << 20).unwrap().max_value, 16 << 10);
+        let cached = KeyValue { index_cache: Some(64 << 10), max_keys: 960, ..small };
+        assert_eq!(of(cached, 1 << 20).unwrap().index.map(|index| index.cached), Some(10));
         let text = |of: Result<Layout, KeyValueError>| of.unwrap_err().to_string();
         for (wrong, expected) in [
             (KeyValue { max_keys: 0, ..small }, "max-keys is 0, but must be 1 to 67108864"),
@@ -112,6 +120,7 @@ mod tests {
             (KeyValue { segment: Some(1024), ..small }, "segment is 1KiB, but must be four blocks"),
             (KeyValue { segment: Some(70_000), ..small }, "no multiple of 512"),
             (KeyValue { segment: Some(256 << 10), ..small }, "are 4 segments of 262144"),
+            (KeyValue { index_cache: Some(4096), ..small }, "the index takes 178958336 bytes of"),
         ] {
             assert!(text(of(wrong, 1 << 20)).contains(expected), "{}", text(of(wrong, 1 << 20)));
         }
