@@ -91,7 +91,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "size": "64MiB", "capacity": "48MiB", "max_open": 1, "max_active": 2, "extension_size": 64,
         "reads_cross_zones": True,
     },
-    "KeyValue": {"segment": "1MiB", "spare_percent": 20, "max_keys": 1000},
+    "KeyValue": {"segment": "1MiB", "spare_percent": 20, "max_keys": 1000, "index_cache": "64KiB"},
     "Namespace": {
         "size": "64MiB", "block_size": 4096, "endurance_group": 1, "nvm_set": 1, "placement": "fdp:8x64MiB",
     },

@@ -194,6 +194,7 @@ class KeyValue(Table):
     segment: Optional[Size] = None
     spare_percent: Optional[int] = None
     max_keys: Optional[int] = None
+    index_cache: Optional[Size] = None
 
 
 @dataclass

@@ -231,6 +231,7 @@ fn what_is_wrong_is_not_valid() {
         (of_drive("metadata = { size = 8, protection = 1, guard = 16 }"), true),
         (of_drive("ocssd = '4x2x64x1024'"), true),
         (of_drive("key-value = { segment = '1MiB', spare-percent = 20, max-keys = 1000 }"), true),
+        (of_drive("key-value = { index-cache = '64KiB' }"), true),
         (of_drive("key-value = { segment = 'all' }"), false),
         (of_drive("programs = { processors = 4, memory = '16MiB', memory-rate = '1GB/s' }"), true),
         (of_drive("programs = { processors = 'many' }"), false),

@@ -807,3 +807,63 @@ fn each_io_can_be_asked_why_it_took_so_long() {
     }
     assert!(why(&["results", "drive0"], 2).contains("such as drive0:100"));
 }
+
+/// A load of pairs: every value is compared, and the log, its index and the drive below are counted.
+#[test]
+fn pairs_are_stored_and_retrieved_on_zones() {
+    let bench = Bench::new();
+    let text = "[pairs]\nkeys = 2000\nvalue-size = '1KiB'\noverwrites = 4000\nretrieves = 3000\n\
+                log = { segment = '64KiB', spare-percent = 0, index-cache = '32KiB' }\n";
+    bench.file("pairs.toml", text);
+    let model = |zone| {
+        format!("{{ kind = 'flash', ftl = 'zoned', zone_size = '{zone}', mapping_unit = '1KiB' }}")
+    };
+    let words = |model: &str| {
+        let words = [model, "--workload", "pairs.toml", "--size", "3MiB", "--seed", "3"];
+        words.map(str::to_owned)
+    };
+    let call = words(&model("64KiB"));
+    let summary = bench.sim(&call.each_ref().map(String::as_str));
+    let pairs = &summary["pairs"];
+    assert_eq!((pairs["wrong"].as_u64(), pairs["failed"].as_u64()), (Some(0), Some(0)));
+    let number = |phase: &str, key: &str| pairs["phases"][phase][key].as_f64().unwrap();
+    for (phase, count) in [("store", 2000.0), ("overwrite", 4000.0), ("retrieve", 3000.0)] {
+        assert_eq!(number(phase, "count"), count);
+        assert!(number(phase, "per_second") > 0.0);
+    }
+    assert_eq!(number("overwrite", "stored_bytes"), 4000.0 * 1024.0);
+    assert!(number("overwrite", "write_amplification") > 1.5, "{pairs}");
+    // 21 pages of the index, of which 8 are in memory.
+    assert_eq!(
+        (pairs["index_pages"].as_u64(), pairs["index_pages_in_memory"].as_u64()),
+        (Some(21), Some(8))
+    );
+    assert!(number("retrieve", "index_read_bytes") > 1000.0 * 4096.0, "{pairs}");
+    assert_eq!(number("retrieve", "stored_bytes"), 0.0);
+    let inside = &summary["drives"][0]["inside"];
+    let below = inside["write_amplification"].as_f64().unwrap();
+    assert!((below - 1.0).abs() < 0.06, "values fill pages: {below}");
+    // The rows are the drive's commands: those of the host have queue 0.
+    let host = bench.column("queue").iter().filter(|queue| **queue == 0).count();
+    assert!((9000..12_000).contains(&host), "{host}: values, and pages that retrieves wait for");
+    let again = bench.text("results/ios.csv");
+    bench.sim(&call.each_ref().map(String::as_str));
+    assert_eq!(bench.text("results/ios.csv"), again);
+
+    // Segments that are no whole zones are refused, as is what has no room.
+    let call = words(&model("128KiB"));
+    let error = bench.failure(&call.each_ref().map(String::as_str), 125);
+    assert!(error.contains("give log.segment = \"128KiB\""), "{error}");
+    let error = bench.failure(&["fixed:1us", "--workload", "pairs.toml", "--size", "2MiB"], 125);
+    assert!(error.contains("have no room in"), "{error}");
+    let error = bench.failure(&["fixed:1us", "--workload", "pairs.toml"], 125);
+    assert!(error.contains("Give --size"), "{error}");
+    bench.file("wrong.toml", "[pairs]\nkeys = 10\nvalue-sise = 3\n");
+    let error = bench.failure(&["fixed:1us", "--workload", "wrong.toml", "--size", "1GiB"], 125);
+    assert!(error.contains("value-size"), "{error}");
+    // A medium that gives wrong data is found by the values' bytes.
+    let faulty = "{ kind = 'flash', faults = [{ kind = 'corrupt', rate = 0.01 }] }";
+    let call = ["--workload", "pairs.toml", "--size", "64MiB"];
+    let summary = bench.ended(125, &[&[faulty][..], &call].concat());
+    assert!(summary["pairs"]["wrong"].as_u64().unwrap() > 0, "{}", summary["pairs"]);
+}

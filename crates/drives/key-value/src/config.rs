@@ -70,12 +70,7 @@ impl KeyValue {
     ///
     /// # Errors
     /// There can be no such log.
-    pub fn layout(
-        &self,
-        bytes: u64,
-        block: u32,
-        transfer: u32,
-    ) -> Result<Layout, KeyValueError> {
+    pub fn layout(&self, bytes: u64, block: u32, transfer: u32) -> Result<Layout, KeyValueError> {
         let block = u64::from(block);
         if !(1..=MAX_KEYS).contains(&self.max_keys) {
             return Err(KeyValueError::Keys(self.max_keys));

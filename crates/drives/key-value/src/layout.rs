@@ -141,7 +141,11 @@ impl Layout {
         }
         let index = Index { page, pages, cached };
         let taken = u64::from(pages) * page;
-        Ok(Self { capacity: (capacity - taken) / self.unit * self.unit, index: Some(index), ..self })
+        Ok(Self {
+            capacity: (capacity - taken) / self.unit * self.unit,
+            index: Some(index),
+            ..self
+        })
     }
 
     /// Bytes of the largest thing in the log.

@@ -326,10 +326,11 @@ impl Store {
         let Some(content) = self.values.remove(&from) else { return };
         match content {
             Content::Value(key) => {
+                // Its page of the index is not changed for that: where collection has moved values is
+                // kept in memory until a store or a deletion changes the page.
                 if let Some(place) = self.index.get_mut(&key) {
                     place.offset = to;
                 }
-                self.change(&key);
             }
             Content::Page(page) => {
                 if let Some(pages) = &mut self.pages {

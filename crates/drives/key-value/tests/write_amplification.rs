@@ -7,7 +7,18 @@ use reference::{reference, Lengths, Load, UNIT};
 use stasis_block::Random;
 use stasis_key_value::{Condition, Key, Layout, Store, Task};
 
-/// The store, with a drive that does everything at once.
+/// A drive that does everything at once.
+fn go_on(store: &mut Store) {
+    while let Some(task) = store.next_task() {
+        match task {
+            Task::Copy { to, .. } => store.copied(to, true),
+            Task::Discard { offset, .. } => store.discarded(offset),
+            Task::WritePage { offset, .. } => assert!(store.page_written(offset, true)),
+        }
+    }
+}
+
+/// The store, with such a drive.
 fn measured(load: Load) -> f64 {
     let mut random = Random::new(6);
     let most = 8 * UNIT as u32;
@@ -22,12 +33,7 @@ fn measured(load: Load) -> f64 {
         store.check(&key, length, Condition::Always).unwrap();
         let place = store.place(length).unwrap();
         store.store(key, place, Condition::Always).unwrap();
-        while let Some(task) = store.next_task() {
-            match task {
-                Task::Copy { to, .. } => store.copied(to, true),
-                Task::Discard { offset, .. } => store.discarded(offset),
-            }
-        }
+        go_on(&mut store);
         if step + 1 == load.keys {
             before = store.statistics();
         }
@@ -83,5 +89,55 @@ fn write_amplification_is_that_of_the_closed_form() {
         let measured = measured(load);
         let error = measured / expected - 1.0;
         assert!(error.abs() < 0.05, "{share}: {measured} for {expected}");
+    }
+}
+
+/// Uniform keys find their page in memory as often as memory holds it, and a page that a store has
+/// changed is written when it leaves: each page that is read for a store has another one written.
+#[test]
+fn traffic_of_the_index_is_that_of_the_closed_form() {
+    let keys = 20_000u64;
+    for share in [0.25, 0.9] {
+        let layout = Layout::new(64 << 20, 256 << 10, UNIT, (4096, keys as u32), 0).unwrap();
+        let pages = layout.with_index(0).unwrap().index.unwrap().pages;
+        assert_eq!(pages, 209, "128 entries each, three quarters of them taken");
+        let cached = (f64::from(pages) * share).round();
+        let mut store = Store::new(layout.with_index(cached as u64 * 4096).unwrap());
+        let mut random = Random::new(8);
+        let put = |store: &mut Store, key: u64| {
+            let key = Key::new(&key.to_be_bytes()).unwrap();
+            if let Some(read) = store.look_up(&key) {
+                store.page_read(read.page, read.offset);
+            }
+            let place = store.place(1024).unwrap();
+            store.store(key, place, Condition::Always).unwrap();
+            go_on(store);
+        };
+        (0..keys).for_each(|key| put(&mut store, key));
+        let before = store.statistics();
+        let count = 3 * keys;
+        (0..count).for_each(|_| put(&mut store, random.below(keys)));
+        let stores = store.statistics().since(&before);
+        assert!(stores.segments_collected > 30, "{stores:?}");
+        // Collection moves pages of the index, too, and reads none.
+        let missed = 1.0 - cached / f64::from(pages);
+        for bytes in [stores.index_read, stores.index_written] {
+            let of_store = bytes as f64 / 4096.0 / count as f64;
+            assert!((of_store - missed).abs() < 0.03 * missed, "{of_store} for {missed}");
+        }
+        assert_eq!(stores.index_hits + stores.index_read / 4096, count);
+        // Retrieves change nothing: a page that stores have changed is written, once.
+        let before = store.statistics();
+        for _ in 0..count {
+            let key = Key::new(&random.below(keys).to_be_bytes()).unwrap();
+            if let Some(read) = store.look_up(&key) {
+                store.page_read(read.page, read.offset);
+            }
+            go_on(&mut store);
+        }
+        let retrieves = store.statistics().since(&before);
+        assert!(retrieves.index_written <= u64::from(pages) * 4096, "{retrieves:?}");
+        let of_retrieve = retrieves.index_read as f64 / 4096.0 / count as f64;
+        assert!((of_retrieve - missed).abs() < 0.03 * missed, "{of_retrieve} for {missed}");
     }
 }

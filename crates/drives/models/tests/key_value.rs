@@ -1,4 +1,5 @@
-//! A key-value store on a flash drive: a million pairs, stored, overwritten and retrieved.
+//! A load of pairs on flash drives: stored, overwritten and retrieved, every byte compared; and what
+//! the log and the drive below it write, against a log-structured reference.
 
 #[path = "../../key-value/tests/support/reference.rs"]
 #[allow(dead_code)] // it has loads of lengths that differ, too
@@ -6,218 +7,159 @@ mod reference;
 
 use reference::{reference, Lengths, Load};
 use stasis_block::clock::Nanos;
-use stasis_block::{splitmix, Command, Completion, Fate, Operation, Random};
-use stasis_key_value::{Condition, Key, Layout, Place, Store, Task};
-use stasis_models::{BuildContext, Model, ModelSpec};
+use stasis_block::units::format_size;
+use stasis_key_value::KeyValue;
+use stasis_models::{BuildContext, ModelSpec};
+use stasis_workload::{PairCounts, PairLoad, PairsSpec, Pause, PhaseCounts, Simulation};
 
-const KEYS: u64 = 1_000_000;
-const VALUE: u32 = 1024;
-const OVERWRITES: u64 = 4_000_000;
-const SEGMENT: u64 = 4 << 20;
-const SEGMENTS: u64 = 310;
-/// Commands of the host under way.
-const DEPTH: usize = 32;
+const VALUE: u64 = 1024;
 
-/// A command that the drive has.
-enum Job {
-    Store { number: u64, version: u64, place: Place },
-    Retrieve { number: u64, offset: u64 },
-    Copy { from: u64, to: u64, length: u64 },
-    Flush { offset: u64, length: u64 },
-    Discard { offset: u64 },
+/// So many keys with four overwrites each, on so many segments of a flash drive.
+struct Setup {
+    keys: u32,
+    segment: u64,
+    segments: u64,
+    index_cache: Option<u64>,
+    /// Keys of the model.
+    ftl: String,
 }
 
-/// The store, the drive's times, and its bytes.
-struct Drive {
-    store: Store,
-    model: Box<dyn Model>,
-    bytes: Vec<u8>,
-    jobs: Vec<Option<Job>>,
-    free: Vec<u32>,
-    of_host: usize,
-    /// The version that each pair has.
-    versions: Vec<u64>,
-    now: Nanos,
-    done: Vec<Completion>,
+/// Counts of the load, and bytes that the drive has programmed for each that it was asked to write.
+fn run(setup: &Setup) -> (PairCounts, f64) {
+    let Setup { keys, segment, segments, index_cache, ftl } = setup;
+    let bytes = segment * segments;
+    let table = format!("model = {{ kind = 'flash', capacity = {bytes}, plp = true, {ftl} }}");
+    let mut table: toml::Table = toml::from_str(&table).unwrap();
+    let spec: ModelSpec = table.remove("model").unwrap().try_into().unwrap();
+    let model = spec.build(&BuildContext { seed: 1, capacity: bytes, path: 0 }).unwrap();
+    let log = KeyValue {
+        segment: Some(*segment),
+        spare_percent: 0,
+        index_cache: *index_cache,
+        ..KeyValue::default()
+    };
+    let (overwrites, retrieves) = (4 * u64::from(*keys), 2 * u64::from(*keys));
+    let least_value_size = None;
+    let (key_size, value_size, depth) = (16, VALUE, 32);
+    let spec = PairsSpec {
+        keys: *keys,
+        key_size,
+        value_size,
+        least_value_size,
+        overwrites,
+        retrieves,
+        depth,
+        log,
+    };
+    let load = PairLoad::new(&spec, (bytes, 512), 7, 0).unwrap();
+    let mut simulation = Simulation::new(model, load);
+    let mut done = Vec::new();
+    while simulation.run(Nanos::MAX, 4096, &mut done).unwrap() != Pause::Over {
+        done.clear();
+    }
+    assert!(simulation.workload().is_over());
+    let counts = simulation.workload().counts().clone();
+    let counted: Vec<u64> = counts.phases.iter().map(|(_, phase)| phase.count).collect();
+    assert_eq!(counted, [u64::from(*keys), overwrites, retrieves]);
+    assert_eq!((counts.wrong, counts.failed), (0, 0));
+    let inside = serde_json::to_value(simulation.model().inside(simulation.now())).unwrap();
+    (counts, inside["write_amplification"].as_f64().unwrap())
 }
 
-fn key(number: u64) -> Key {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&splitmix::mix(number).to_be_bytes());
-    bytes[8..].copy_from_slice(&number.to_be_bytes());
-    Key::new(&bytes).unwrap()
+/// The reference's write amplification of the overwrites.
+fn expected(setup: &Setup) -> f64 {
+    let keys = u64::from(setup.keys);
+    let (segments, segment) = (setup.segments, setup.segment);
+    reference(Load {
+        segments,
+        segment,
+        keys,
+        overwrites: 4 * keys,
+        lengths: Lengths::Fixed(VALUE / 512),
+    })
 }
 
-fn value(number: u64, version: u64) -> [u8; VALUE as usize] {
-    let mut value = [0; VALUE as usize];
-    for (part, index) in value.chunks_exact_mut(8).zip(0..) {
-        part.copy_from_slice(&splitmix::nth(number ^ version << 32, index).to_le_bytes());
-    }
-    value
+fn overwritten(counts: &PairCounts) -> &PhaseCounts {
+    &counts.phases[1].1
 }
 
-impl Drive {
-    fn new() -> Self {
-        let bytes = SEGMENT * SEGMENTS;
-        let table = format!("model = {{ kind = 'flash', capacity = {bytes}, plp = true }}");
-        let mut table: toml::Table = toml::from_str(&table).unwrap();
-        let spec: ModelSpec = table.remove("model").unwrap().try_into().unwrap();
-        let context = BuildContext { seed: 1, capacity: bytes, path: 0 };
-        let layout = Layout::new(bytes, SEGMENT, 512, (VALUE, KEYS as u32), 0).unwrap();
-        Self {
-            store: Store::new(layout),
-            model: spec.build(&context).unwrap(),
-            bytes: vec![0; bytes as usize],
-            jobs: Vec::new(),
-            free: Vec::new(),
-            of_host: 0,
-            versions: vec![0; KEYS as usize],
-            now: 0,
-            done: Vec::new(),
-        }
-    }
+/// Zones of the log's segments, in units of a value's bytes: whole pages, and no second collection.
+fn zones(segment: u64) -> String {
+    format!("ftl = 'zoned', zone_size = '{}', mapping_unit = '1KiB'", format_size(segment))
+}
 
-    fn submit(&mut self, job: Job, command: Command) {
-        let tag = self.free.pop().unwrap_or_else(|| {
-            self.jobs.push(None);
-            self.jobs.len() as u32 - 1
-        });
-        self.of_host += usize::from(matches!(job, Job::Store { .. } | Job::Retrieve { .. }));
-        self.jobs[tag as usize] = Some(job);
-        self.model.submit(self.now, tag, &command);
-    }
+/// The drive and its reference, for a small drive.
+fn small(index_cache: Option<u64>) -> Setup {
+    let segment = 64 << 10;
+    Setup { keys: 12_000, segment, segments: 240, index_cache, ftl: zones(segment) }
+}
 
-    /// Hands to the drive what collection asks for.
-    fn collect(&mut self) {
-        while let Some(task) = self.store.next_task() {
-            match task {
-                Task::Copy { from, to, length } => {
-                    let copy = Command::new(Operation::Copy, to, length);
-                    let job = Job::Copy { from, to, length };
-                    self.submit(job, Command { source: from, fua: true, ..copy });
-                }
-                Task::Discard { offset, length } => {
-                    // As the NVMe controller does.
-                    self.submit(Job::Flush { offset, length }, Command::flush());
-                }
-            }
-        }
-    }
+#[test]
+fn values_fill_pages_of_zones_and_are_collected_as_the_reference() {
+    let setup = small(None);
+    let (counts, below) = run(&setup);
+    let (measured, expected) = (overwritten(&counts).log.write_amplification(), expected(&setup));
+    assert!((measured / expected - 1.0).abs() < 0.05, "{measured} for {expected}");
+    // Pages that were begun are in the drive's memory.
+    assert!((below - 1.0).abs() < 0.02, "{below}: each page is programmed once, when it is full");
+}
 
-    fn range(offset: u64, length: u64) -> std::ops::Range<usize> {
-        offset as usize..(offset + length) as usize
+#[test]
+fn pages_of_the_index_are_read_and_written_by_the_drive() {
+    let setup = small(Some(64 << 10));
+    let (counts, below) = run(&setup);
+    // 125 pages, of which memory has 16.
+    let missed = 1.0 - 16.0 / 125.0;
+    let each = |bytes: u64, phase: &PhaseCounts| bytes as f64 / 4096.0 / phase.count as f64;
+    // A page that is asked for again before it is written stays in memory: there are more then.
+    let (stores, retrieves) = (overwritten(&counts), &counts.phases[2].1);
+    for (bytes, phase) in [
+        (stores.log.index_read, stores),
+        (stores.log.index_written, stores),
+        (retrieves.log.index_read, retrieves),
+    ] {
+        let share = each(bytes, phase) / missed;
+        assert!(share > 0.8 && share < 1.02, "{share}");
     }
-
-    /// Goes on to the next time at which the drive has done something.
-    fn advance(&mut self) {
-        self.now = self.model.next_event().expect("commands are under way");
-        let mut done = std::mem::take(&mut self.done);
-        self.model.advance(self.now, &mut done);
-        for completion in done.drain(..) {
-            assert_eq!(completion.fate, Fate::Done);
-            let job = self.jobs[completion.tag as usize].take().unwrap();
-            self.free.push(completion.tag);
-            self.of_host -= usize::from(matches!(job, Job::Store { .. } | Job::Retrieve { .. }));
-            match job {
-                Job::Store { number, version, place } => {
-                    let range = Self::range(place.offset, VALUE.into());
-                    self.bytes[range].copy_from_slice(&value(number, version));
-                    self.store.store(key(number), place, Condition::Always).unwrap();
-                    self.versions[number as usize] = version;
-                }
-                Job::Retrieve { number, offset } => {
-                    let expected = value(number, self.versions[number as usize]);
-                    assert!(self.bytes[Self::range(offset, VALUE.into())] == expected, "{number}");
-                    self.store.end_read(offset);
-                }
-                Job::Copy { from, to, length } => {
-                    self.bytes.copy_within(Self::range(from, length), to as usize);
-                    self.store.copied(to, true);
-                }
-                Job::Flush { offset, length } => {
-                    let discard = Command::new(Operation::Discard, offset, length);
-                    self.submit(Job::Discard { offset }, discard);
-                }
-                Job::Discard { offset } => {
-                    self.bytes[Self::range(offset, SEGMENT)].fill(0xdd);
-                    self.store.discarded(offset);
-                }
-            }
-        }
-        self.done = done;
-        self.collect();
-    }
-
-    fn put(&mut self, number: u64, version: u64) {
-        self.store.check(&key(number), VALUE, Condition::Always).unwrap();
-        while self.of_host >= DEPTH {
-            self.advance();
-        }
-        let place = loop {
-            match self.store.place(VALUE) {
-                Some(place) => break place,
-                None => self.advance(),
-            }
-        };
-        let write = Command::new(Operation::Write, place.offset, VALUE.into());
-        self.submit(Job::Store { number, version, place }, write);
-        self.collect();
-    }
-
-    fn get(&mut self, number: u64) {
-        while self.of_host >= DEPTH {
-            self.advance();
-        }
-        let found = self.store.retrieve(&key(number), VALUE).unwrap();
-        let (offset, length) = found.read.unwrap();
-        let read = Command::new(Operation::Read, offset, length);
-        self.submit(Job::Retrieve { number, offset }, read);
-    }
-
-    fn drain(&mut self) {
-        while self.of_host > 0 {
-            self.advance();
-        }
-    }
+    assert!((below - 1.0).abs() < 0.02, "{below}");
+    let without = run(&small(None)).0;
+    let rate = |counts: &PairCounts| {
+        let PhaseCounts { count, from, until, .. } = counts.phases[2].1;
+        count as f64 / (until - from) as f64
+    };
+    let share = rate(&counts) / rate(&without);
+    assert!(share < 0.75, "a retrieve reads a page of the index first: {share}");
 }
 
 #[test]
 #[ignore = "a million pairs and six million commands: make slow-test"]
 fn a_million_pairs_on_flash_are_as_written_and_collected_as_the_reference() {
-    let mut drive = Drive::new();
-    let mut random = Random::new(7);
-    (0..KEYS).for_each(|number| drive.put(number, 1));
-    drive.drain();
-    let stored = drive.now;
-    let before = drive.store.statistics();
-    drive.model.start(stored);
-    for version in 0..OVERWRITES {
-        drive.put(random.below(KEYS), 2 + version);
+    let segment = 4 << 20;
+    let setup = |ftl: String, index_cache| Setup {
+        keys: 1_000_000,
+        segment,
+        segments: 310,
+        index_cache,
+        ftl,
+    };
+    let rate = |phase: &PhaseCounts| phase.count as f64 / ((phase.until - phase.from) as f64 / 1e9);
+    let mut expectation = None;
+    for (name, setup) in
+        [("zones", setup(zones(segment), None)), ("pages", setup("ftl = 'page'".into(), None))]
+    {
+        let expected = *expectation.get_or_insert_with(|| expected(&setup));
+        let (counts, below) = run(&setup);
+        let measured = overwritten(&counts).log.write_amplification();
+        let [store, overwrite, retrieve] =
+            [0, 1, 2].map(|phase: usize| rate(&counts.phases[phase].1));
+        println!(
+            "{name}: write amplification of the log {measured:.3}, of the reference \
+             {expected:.3}; of the drive below {below:.3}; stores a second: first {store:.0}, \
+             overwriting {overwrite:.0}; retrieves {retrieve:.0}",
+        );
+        assert!((measured / expected - 1.0).abs() < 0.05, "{measured} for {expected}");
+        if name == "zones" {
+            assert!((below - 1.0).abs() < 0.01, "{below}");
+        }
     }
-    drive.drain();
-    let (after, overwritten) = (drive.store.statistics(), drive.now);
-    let inside = serde_json::to_value(drive.model.inside(overwritten)).unwrap();
-    for number in 0..KEYS {
-        drive.get(splitmix::mix(number) % KEYS);
-        drive.get(number);
-    }
-    drive.drain();
-    assert_eq!(drive.store.len() as u64, KEYS);
-
-    let host = after.stored - before.stored;
-    let measured = (host + after.collected - before.collected) as f64 / host as f64;
-    let lengths = Lengths::Fixed(u64::from(VALUE) / 512);
-    let (segments, segment) = (SEGMENTS, SEGMENT);
-    let load = Load { segments, segment, keys: KEYS, overwrites: OVERWRITES, lengths };
-    let expected = reference(load);
-    let rate = |count: u64, from: Nanos, to: Nanos| count as f64 / ((to - from) as f64 / 1e9);
-    println!(
-        "write amplification of the log {measured:.3}, of the reference {expected:.3}; of the drive \
-         below {}; stores a second: first {:.0}, overwriting {:.0}; retrieves {:.0}",
-        inside["write_amplification"],
-        rate(KEYS, 0, stored),
-        rate(OVERWRITES, stored, overwritten),
-        rate(2 * KEYS, overwritten, drive.now),
-    );
-    assert!((measured / expected - 1.0).abs() < 0.05, "{measured} for {expected}");
 }

@@ -526,13 +526,7 @@ impl Io {
     }
 
     /// Hands a request with its data, or room for it, to the drive.
-    pub fn send_request(
-        &mut self,
-        queue: u16,
-        slot: Slot,
-        command: Command,
-        data: Vec<u8>,
-    ) -> Tag {
+    pub fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) -> Tag {
         let request = self.make_request(queue, slot, command, data);
         let tag = request.tag;
         self.outgoing.send(request);

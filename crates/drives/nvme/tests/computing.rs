@@ -579,3 +579,150 @@ fn both_namespaces_are_told_and_are_no_part_of_the_drive() {
     driver.serve();
     assert_eq!(read_memory(&mut driver, 0, 4), [0; 4]);
 }
+
+/// Commands by their opcodes, as nvme-cli's libnvme names them (enum nvme_admin_opcode), the base
+/// specification 2.1 lists those of the admin queue, and a public implementation of both command sets
+/// in a copy of SPDK defines the others; the sets are libnvme's NVME_CSI_SLM and NVME_CSI_CP.
+const ADMIN: [(&str, u8); 3] = [
+    ("Load Program", 0x85),
+    ("Program Activation Management", 0x88),
+    ("Memory Range Set Management", 0x89),
+];
+const OF_MEMORY: (u32, [(&str, u8); 4]) = (
+    3,
+    [("Memory Copy", 0x01), ("Memory Read", 0x02), ("Memory Fill", 0x04), ("Memory Write", 0x05)],
+);
+const OF_COMPUTE: (u32, [(&str, u8); 1]) = (4, [("Execute Program", 0x01)]);
+
+/// Status codes as the base specification 2.2 names them (figure 104), and xNVMe prints them, with
+/// the constants that the other tests expect.
+const STATUSES: [(&str, u16, u16); 16] = [
+    ("Command Size Limit Exceeded", 0x183, TOO_LONG),
+    ("Incompatible Namespace or Format", 0x185, INCOMPATIBLE_NAMESPACE),
+    ("Fast Copy Not Possible", 0x186, FAST_COPY),
+    ("Overlapping I/O Range", 0x187, OVERLAPPING_RANGE),
+    ("Invalid Memory Namespace", 0x18b, INVALID_MEMORY_NAMESPACE),
+    ("Invalid Memory Range Set", 0x18c, INVALID_SET),
+    ("Invalid Memory Range Set Identifier", 0x18d, INVALID_SET_ID),
+    ("Invalid Program Data", 0x18e, INVALID_PROGRAM_DATA),
+    ("Invalid Program Index", 0x18f, INVALID_PROGRAM_INDEX),
+    ("Invalid Program Type", 0x190, INVALID_PROGRAM_TYPE),
+    ("Maximum Memory Ranges Exceeded", 0x191, RANGES_EXCEEDED),
+    ("Maximum Memory Range Sets Exceeded", 0x192, SETS_EXCEEDED),
+    ("Maximum Program Bytes Exceeded", 0x194, BYTES_EXCEEDED),
+    ("Memory Range Set In Use", 0x195, SET_IN_USE),
+    ("No Program", 0x196, NO_PROGRAM),
+    ("Overlapping Memory Ranges", 0x197, OVERLAPPING_RANGES),
+];
+const MORE_STATUSES: [(&str, u16, u16); 3] = [
+    ("Program Not Activated", 0x198, NOT_ACTIVATED),
+    ("Program In Use", 0x199, PROGRAM_IN_USE),
+    ("Program Too Big", 0x19b, TOO_BIG),
+];
+
+#[test]
+fn commands_and_statuses_have_their_public_numbers() {
+    let mut driver = driver();
+    let mut told = |set: u32| {
+        let cdw10 = 5 | (4096 / 4 - 1) << 16;
+        let log = Sqe { opcode: 2, prp1: SCRATCH, cdw10, cdw14: set << 24, ..Default::default() };
+        assert_eq!(driver.admin(log).status, 0);
+        let log = driver.ram.get(SCRATCH, 4096);
+        let supported = |from: usize| -> Vec<u8> {
+            let dwords = log[from..from + 1024].chunks_exact(4);
+            dwords.zip(0..).filter(|(dword, _)| dword[0] & 1 == 1).map(|(_, code)| code).collect()
+        };
+        (supported(0), supported(1024))
+    };
+    let numbers = |table: &[(&str, u8)]| table.iter().map(|(_, code)| *code).collect::<Vec<u8>>();
+    let (admin, memory) = told(OF_MEMORY.0);
+    assert_eq!(memory, numbers(&OF_MEMORY.1));
+    assert_eq!(told(OF_COMPUTE.0).1, numbers(&OF_COMPUTE.1));
+    for (name, code) in ADMIN {
+        assert!(admin.contains(&code), "{name}");
+    }
+    for (name, code, expected) in STATUSES.into_iter().chain(MORE_STATUSES) {
+        assert_eq!(expected, code, "{name}");
+    }
+}
+
+/// A field of a command: its name, its first bit from the entry's begin, its bits, and a value.
+type Field = (&'static str, usize, usize, u64);
+
+/// The entry that fields make, of an opcode for the compute namespace.
+fn entry(opcode: u8, fields: &[Field]) -> [u8; 64] {
+    let mut raw = Sqe { opcode, nsid: COMPUTE, prp1: OUT, ..Default::default() }.to_bytes();
+    for &(name, from, bits, value) in fields {
+        assert!(bits == 64 || value >> bits == 0, "{name}");
+        for bit in 0..bits {
+            let byte = &mut raw[(from + bit) / 8];
+            assert_eq!(*byte >> ((from + bit) % 8) & 1, 0, "{name} overlaps another");
+            *byte |= ((value >> bit & 1) as u8) << ((from + bit) % 8);
+        }
+    }
+    raw
+}
+
+/// The first bit of a field: its dword, and its bit there.
+const fn bit(dword: usize, bit: usize) -> usize {
+    dword * 32 + bit
+}
+
+/// The places of fields as the named implementation has them, with the figures of the Computational
+/// Programs command set 1.1 that it cites: the commands of the other tests are made so.
+#[test]
+fn fields_have_their_public_places() {
+    let with_data = |sqe: Sqe| Sqe { prp1: OUT, ..sqe }.to_bytes();
+    // Figures 39 to 44.
+    let fields = |unload, size, piece, offset| {
+        [
+            ("program index", bit(10, 0), 16, 7),
+            ("program type", bit(10, 16), 8, if unload == 1 { 0 } else { 0xc0 }),
+            ("select: unload", bit(10, 24), 1, unload),
+            ("program identifier type", bit(10, 25), 3, 1 - unload),
+            ("program size", bit(11, 0), 32, size),
+            ("program identifier", bit(12, 0), 64, if unload == 1 { 0 } else { 0x1234 }),
+            ("number of bytes", bit(14, 0), 32, piece),
+            ("load offset", bit(15, 0), 32, offset),
+        ]
+    };
+    assert_eq!(with_data(load(7, 4096, 512, 256)), entry(0x85, &fields(0, 4096, 256, 512)));
+    assert_eq!(with_data(unload(7)), entry(0x85, &fields(1, 0, 0, 0)));
+    // Figure 52: deactivation is 0.
+    for active in [0, 1] {
+        let fields =
+            [("program index", bit(10, 0), 16, 7), ("select", bit(10, 16), 4, u64::from(active))];
+        assert_eq!(with_data(activation(7, active)), entry(0x88, &fields));
+    }
+    // Figures 46 to 48: creation is 0.
+    let fields = [("select: delete", bit(10, 0), 4, 1), ("memory range set", bit(10, 16), 16, 9)];
+    assert_eq!(with_data(delete_set(9)), entry(0x89, &fields));
+    // Figures 16 to 22.
+    let fields = [
+        ("program index", bit(2, 0), 16, 7),
+        ("memory range set", bit(2, 16), 16, 9),
+        ("number of memory ranges", bit(3, 0), 32, 0),
+        ("data length", bit(4, 0), 32, 0),
+        ("parameter 1", bit(10, 0), 64, 1 << 40 | 5),
+        ("parameter 2", bit(12, 0), 64, 1 << 50 | 6),
+    ];
+    assert_eq!(with_data(execute(7, 9, [1 << 40 | 5, 1 << 50 | 6])), entry(0x01, &fields));
+
+    // The descriptor of a range (figure 34): what it names is read and written by a program.
+    let mut driver = driver();
+    let mut raw = [0; 32];
+    raw[0..4].copy_from_slice(&MEMORY.to_le_bytes());
+    raw[4..8].copy_from_slice(&16u32.to_le_bytes());
+    raw[8..16].copy_from_slice(&64u64.to_le_bytes());
+    driver.ram.set(OUT, &raw);
+    let create = [("number of memory ranges", bit(11, 0), 8, 1)];
+    let create = Sqe { opcode: 0x89, nsid: COMPUTE, prp1: OUT, cdw11: 1, ..Default::default() }
+        .to_bytes()
+        == entry(0x89, &create);
+    assert!(create);
+    let set = set_of(&mut driver, &[(MEMORY, 64, 16)]);
+    assert_eq!(driver.ram.get(OUT, 32), raw, "as the other tests make it");
+    write_memory(&mut driver, 64, &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    install(&mut driver, 0, &sum());
+    assert_eq!(result(one(&mut driver, execute(0, set.result, [0, 0]))), 3);
+}

@@ -557,8 +557,7 @@ fn commands_wait_for_pages_of_the_index() {
     assert!(pages > 10, "{pages} of 40 wait for a page");
     assert!(held.len() < 44, "their values are not read yet");
     assert_eq!(driver.reap(1), []);
-    let abort =
-        Sqe { opcode: 8, cdw10: u32::from(waiting[39]) << 16 | 1, ..Default::default() };
+    let abort = Sqe { opcode: 8, cdw10: u32::from(waiting[39]) << 16 | 1, ..Default::default() };
     assert_eq!(driver.admin(abort).result & 1, 0, "aborted");
     assert_eq!(driver.reap(1)[0].status, ABORT_REQUESTED);
     // Pages that cannot be read: the controller knows what they say.
@@ -574,7 +573,9 @@ fn commands_wait_for_pages_of_the_index() {
     assert_eq!(ends.len(), 39);
     assert!(ends.iter().all(|end| (end.status, end.result) == (0, 512)), "{ends:?}");
     // A reset forgets them.
-    (0..40).for_each(|number| drop(driver.submit(1, command(EXIST, &[number], 0, 0))));
+    for number in 0..40 {
+        driver.submit(1, command(EXIST, &[number], 0, 0));
+    }
     driver.disable();
     driver.serve();
     driver.write32(0x14, 4 << 20 | 6 << 16 | 6 << 4 | 1);

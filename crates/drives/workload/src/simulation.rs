@@ -199,7 +199,7 @@ impl<W: Workload> Simulation<W> {
             self.free.push(tag);
             let &Slot { io, order, submit } = slot;
             done.push(Finished { io, order, submit, at, fate });
-            self.workload.complete(at, &slot.io);
+            self.workload.complete(at, &slot.io, fate);
         }
         self.due.clear();
     }

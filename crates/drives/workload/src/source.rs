@@ -1,7 +1,7 @@
 //! Interface of a source of I/Os.
 
 use stasis_block::clock::Nanos;
-use stasis_block::Command;
+use stasis_block::{Command, Fate};
 
 use crate::TraceError;
 
@@ -33,8 +33,8 @@ pub trait Workload {
     /// [`TraceError`] where it cannot be read.
     fn take(&mut self) -> Result<Option<Io>, TraceError>;
 
-    /// An I/O that was taken has completed at `at` (ns).
-    fn complete(&mut self, at: Nanos, io: &Io);
+    /// An I/O that was taken has completed at `at` (ns), with its fate.
+    fn complete(&mut self, at: Nanos, io: &Io, fate: Fate);
 
     /// Part of it that has been taken, from 0 to 1, where that is known.
     fn fraction(&self, now: Nanos) -> Option<f64>;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use stasis_block::Fate;
 use stasis_workload::trace::{Merged, Pace, Placed, Reader, Replay, ReplayOptions};
 use stasis_workload::{TraceError, Workload};
 
@@ -29,7 +30,7 @@ fn replayed(
             (None, None) => return (seen, replay.placed()),
             (next, Some((end, number))) if next.is_none_or(|next| end <= next) => {
                 flying.pop_first();
-                replay.complete(end, &ios[&number]);
+                replay.complete(end, &ios[&number], Fate::Done);
             }
             (next, _) => {
                 let at = next.unwrap();
@@ -188,7 +189,7 @@ proptest! {
             match flying.first().copied().filter(|(end, _)| *end <= at) {
                 Some((end, io)) => {
                     flying.remove(0);
-                    replay.complete(end, &io);
+                    replay.complete(end, &io, Fate::Done);
                 }
                 None => {
                     let Ok(io) = replay.take() else { break };

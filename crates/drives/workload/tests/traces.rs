@@ -1,7 +1,7 @@
 //! Traces of every format, from whole files to noise.
 
 use proptest::prelude::*;
-use stasis_block::{Command, Operation};
+use stasis_block::{Command, Fate, Operation};
 use stasis_workload::trace::{
     Format, LeftOut, Merged, Pace, Placed, Reader, Record, Replay, ReplayOptions,
 };
@@ -61,7 +61,8 @@ fn replayed(
             (next, Some(end)) if next.is_none_or(|next| end <= next) => {
                 flying.pop_front();
                 let command = Command::flush();
-                replay.complete(end, &Io { thread: 0, early: false, number: 0, command });
+                let io = Io { thread: 0, early: false, number: 0, command };
+                replay.complete(end, &io, Fate::Done);
             }
             (next, _) => {
                 let at = next.unwrap();

@@ -1,6 +1,7 @@
 //! NVMe controllers, made from the descriptions of drives.
 
 use anyhow::{bail, Result};
+use stasis_block::units::format_size;
 use stasis_experiment::{endurance_groups, places, DriveSpec, NamespaceSpec};
 use stasis_media::MediumSpec;
 use stasis_models::{seeds, BuildContext, BuildError, Model, Parted};
@@ -72,10 +73,11 @@ pub fn check_model(spec: &DriveSpec, capacity: u64) -> Result<(), BuildError> {
     parts.iter().try_for_each(|part| spec.model.check(part.bytes()))
 }
 
-/// Checks that a medium of `capacity` bytes has room for a drive's namespaces.
+/// Checks that a medium of `capacity` bytes has room for a drive's namespaces, and that segments of pairs
+/// are zones of a model that has some.
 ///
 /// # Errors
-/// It has none.
+/// It has none, or they are not.
 pub fn check_room(spec: &DriveSpec, capacity: u64) -> Result<()> {
     if capacity / u64::from(spec.namespaces) < 4096 {
         bail!(
@@ -88,6 +90,29 @@ pub fn check_room(spec: &DriveSpec, capacity: u64) -> Result<()> {
     if spec.namespace.iter().any(|one| one.endurance_group.is_some()) {
         // Groups and sets lie apart or not as the places of namespaces have it.
         config(spec, "S".into(), 1, capacity, false).check()?;
+    }
+    check_segments(spec, capacity)
+}
+
+/// Checks that segments of pairs are zones of a model that has some. Of namespaces in groups the model
+/// says so as values are written.
+fn check_segments(spec: &DriveSpec, capacity: u64) -> Result<()> {
+    if spec.namespace.iter().any(|one| one.endurance_group.is_some()) {
+        return Ok(());
+    }
+    let Some(zone) = spec.model.kind().zone(capacity) else { return Ok(()) };
+    for (namespace, nsid) in namespaces(capacity, spec).iter().zip(1..) {
+        let Some(log) = namespace.key_value else { continue };
+        let segment = log.segment(namespace.bytes());
+        if !segment.is_multiple_of(zone) || !namespace.start.is_multiple_of(zone) {
+            let (zone, segment) = (format_size(zone), format_size(segment));
+            bail!(
+                "namespace {nsid} has pairs in segments of {segment} from byte {} on, but the model \
+                 has zones of {zone}, which are written in order and discarded as a whole: give \
+                 key-value.segment = \"{zone}\", and the other namespaces sizes of whole zones",
+                namespace.start
+            );
+        }
     }
     Ok(())
 }

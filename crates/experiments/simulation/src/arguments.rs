@@ -18,6 +18,7 @@ TOML file with a [model] table or one [[drive]].
 Examples:
   stasis sim fixed:100us --workload job.fio
   stasis sim jpt39c --trace sdb.blkparse.txt --results replay
+  stasis sim flash-tlc --workload pairs.toml --size 2GiB
   stasis sim my-ssd.toml --workload job.fio --size 1TiB --ios none
   stasis sim samsung-980-pro jpt39c --workload job.fio --seed 1-10 --results both
 
@@ -33,7 +34,8 @@ pub struct Arguments {
     /// The model, or several
     #[arg(value_name = "MODEL", required = true)]
     pub model: Vec<String>,
-    /// The synthetic load of a fio job file; again for another
+    /// The synthetic load of a fio job file, or of a TOML file with [pairs], keys and values; again for
+    /// another
     #[arg(long, value_name = "JOB.fio")]
     pub workload: Vec<PathBuf>,
     /// A trace: blktrace's events, blkparse's text, CSV of MSR Cambridge, Alibaba or Tencent,

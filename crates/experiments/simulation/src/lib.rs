@@ -1,4 +1,5 @@
-//! Simulations: a drive's model, driven by a job file's load or a trace, without a guest.
+//! Simulations: a drive's model, driven by a job file's load, by pairs of keys and values, or by a
+//! trace, without a guest.
 //!
 //! [`main`] is `stasis sim`: one simulation, or each of several models with each load and each
 //! seed, as many at a time as there are processors. Results are those of a run, and the same
@@ -6,6 +7,7 @@
 
 mod arguments;
 mod model;
+mod pairs;
 mod points;
 mod several;
 mod work;
@@ -43,6 +45,8 @@ const BATCH: usize = 4096;
 /// Completions that are recorded together with a timeline: fewer, since the model holds the
 /// timeline between two batches.
 const WATCHED_BATCH: usize = 64;
+/// Exit status of a simulation whose values are wrong, as of one that cannot be.
+const FAILED: u8 = 125;
 /// Interval between two updates of the progress on the terminal.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -148,6 +152,17 @@ impl SimulationSetup {
         if capacity.is_none() && spec.kind().needs_capacity() {
             bail!("how large is the drive? Give --size");
         }
+        let zone = capacity.and_then(|capacity| spec.kind().zone(capacity));
+        if let (Some(zone), Some(segment)) = (zone, work.segment()) {
+            if !segment.is_multiple_of(zone) {
+                let (zone, segment) = (units::format_size(zone), units::format_size(segment));
+                bail!(
+                    "{}: the log has segments of {segment}, but the model has zones of {zone}, which \
+                     are written in order and discarded as a whole: give log.segment = \"{zone}\"",
+                    point.source.display()
+                );
+            }
+        }
         let context = BuildContext {
             seed: stasis_runner::drive_seed(point.seed, work::drive_index(arguments, point)),
             capacity: capacity.unwrap_or(u64::MAX),
@@ -155,7 +170,7 @@ impl SimulationSetup {
         };
         let mut reads = point.inputs();
         // A trace includes nothing.
-        if !arguments.workload.is_empty() {
+        if !arguments.workload.is_empty() && !pairs::is_file(point.source) {
             reads.extend(stasis_runner::job_file::included(point.source));
         }
         Ok(Self {
@@ -224,6 +239,8 @@ impl Ready {
         let measured = measured.unwrap_or(end);
         let remark = simulation.workload().remark().map(|remark| format!("{source}: {remark}"));
         let statistics = simulation.workload().statistics();
+        let pairs = simulation.workload().pairs();
+        let wrong = pairs.as_ref().map_or(0, |pairs| pairs["wrong"].as_u64().unwrap_or(0));
         let lost = simulation.in_flight();
         let message = match ending {
             Ending::VirtualLimit => {
@@ -231,6 +248,10 @@ impl Ready {
                 Some(format!("the limit of {limit} of virtual time was reached"))
             }
             Ending::Cancelled => Some("stopped; the results so far are kept".into()),
+            _ if wrong > 0 => Some(format!("{wrong} values were not those stored")),
+            _ if simulation.workload().is_stuck() => {
+                Some("stores wait for room: the drive has failed to make any".into())
+            }
             _ if lost > 0 => Some(format!("{lost} I/Os were never completed by the model")),
             _ => None,
         };
@@ -244,7 +265,8 @@ impl Ready {
                 stasis_runner::keep_model(file, &state)?;
             }
         }
-        let summary = finish(
+        let failed = wrong > 0 || simulation.workload().is_stuck();
+        let mut summary = finish(
             writer,
             &outcome,
             &setup.label,
@@ -257,8 +279,12 @@ impl Ready {
                 ("path_ns", setup.path.into()),
                 ("unfinished", lost.into()),
                 ("trace", statistics.unwrap_or_default()),
+                ("pairs", pairs.unwrap_or_default()),
             ],
         )?;
+        if failed && summary.exit_status == 0 {
+            summary.exit_status = FAILED.into();
+        }
         Ok(Run { summary, remark, message, wall })
     }
 }
@@ -273,7 +299,9 @@ fn finish<const N: usize>(
     fields: [(&str, Value); N],
 ) -> Result<Summary> {
     let mut extra = provenance.fields();
-    let fields = fields.into_iter().filter(|(name, value)| *name != "trace" || !value.is_null());
+    let fields = fields
+        .into_iter()
+        .filter(|(name, value)| !matches!(*name, "trace" | "pairs") || !value.is_null());
     extra.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     extra.insert("title".into(), format!("{label}: {source}").into());
     extra.insert("workload".into(), source.into());

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
+use stasis_block::Fate;
 use stasis_report::units::count;
 use stasis_report::{KeptIos, Summary, SUMMARY_FILE};
 use stasis_runner::job_file;
 use stasis_workload::trace::{
     Format, LeftOut, Merged, Pace, Placed, Reader, Replay, ReplayOptions,
 };
-use stasis_workload::{Io, Load, TraceError, Workload};
+use stasis_workload::{Io, Load, PairLoad, TraceError, Workload};
 use zstd::stream::read::Decoder;
 
 use crate::points::Point;
-use crate::Arguments;
+use crate::{pairs, Arguments};
 
 /// Length of a piece of a trace that is read at once (bytes).
 const PIECE: usize = 1 << 20;
@@ -29,6 +30,8 @@ type Input = Box<dyn BufRead>;
 pub enum IoSource {
     /// A job file's load.
     Load(Load),
+    /// A load of key-value pairs.
+    Pairs(Box<PairLoad>),
     /// A trace.
     Replay(Box<Replay<Input>>),
 }
@@ -37,6 +40,7 @@ impl Workload for IoSource {
     fn next_at(&self) -> Option<Nanos> {
         match self {
             Self::Load(load) => load.next_at(),
+            Self::Pairs(pairs) => pairs.next_at(),
             Self::Replay(replay) => replay.next_at(),
         }
     }
@@ -44,20 +48,23 @@ impl Workload for IoSource {
     fn take(&mut self) -> Result<Option<Io>, TraceError> {
         match self {
             Self::Load(load) => load.take(),
+            Self::Pairs(pairs) => pairs.take(),
             Self::Replay(replay) => replay.take(),
         }
     }
 
-    fn complete(&mut self, at: Nanos, io: &Io) {
+    fn complete(&mut self, at: Nanos, io: &Io, fate: Fate) {
         match self {
-            Self::Load(load) => load.complete(at, io),
-            Self::Replay(replay) => replay.complete(at, io),
+            Self::Load(load) => load.complete(at, io, fate),
+            Self::Pairs(pairs) => pairs.complete(at, io, fate),
+            Self::Replay(replay) => replay.complete(at, io, fate),
         }
     }
 
     fn fraction(&self, now: Nanos) -> Option<f64> {
         match self {
             Self::Load(load) => load.fraction(now),
+            Self::Pairs(pairs) => pairs.fraction(now),
             Self::Replay(replay) => replay.fraction(now),
         }
     }
@@ -68,8 +75,25 @@ impl IoSource {
     pub fn jobs(&self) -> Option<&[(String, usize)]> {
         match self {
             Self::Load(load) => Some(load.jobs()),
-            Self::Replay(_) => None,
+            Self::Pairs(_) | Self::Replay(_) => None,
         }
+    }
+
+    /// Bytes of a segment of the log of pairs.
+    pub fn segment(&self) -> Option<u64> {
+        let Self::Pairs(pairs) = self else { return None };
+        Some(pairs.layout().segment)
+    }
+
+    /// Whether a load of pairs has not ended: stores wait for room.
+    pub fn is_stuck(&self) -> bool {
+        matches!(self, Self::Pairs(pairs) if !pairs.is_over())
+    }
+
+    /// Counts of a load of pairs.
+    pub fn pairs(&self) -> Option<Value> {
+        let Self::Pairs(pairs) = self else { return None };
+        Some(pairs::counts(pairs))
     }
 
     /// Remark for the user after the replay.
@@ -140,7 +164,10 @@ pub struct Opened {
 /// Opens the load or trace that the arguments name.
 pub fn open(arguments: &Arguments, point: &Point, drive: DriveInfo) -> Result<Opened> {
     if !arguments.workload.is_empty() {
-        return jobs(point.source, drive, point.seed);
+        return match pairs::is_file(point.source) {
+            true => pairs::open(point.source, drive, point.seed),
+            false => jobs(point.source, drive, point.seed),
+        };
     }
     let replay = replay(point.source, arguments, drive)
         .with_context(|| format!("the trace {}", point.source.display()))?;

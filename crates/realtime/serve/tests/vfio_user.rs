@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stasis_nvme::{Config, Namespace, Subsystem};
+use stasis_nvme::{Config, Namespace, Programs, Subsystem};
 use stasis_serve::{FollowState, NewDrive, NewNvme, Poll, Server, VfioUser};
 use support::{counts, drive, until};
 use vfio_host::{memory, Client, VfioHost, MEMORY};
@@ -65,6 +65,63 @@ fn a_driver_reads_what_it_has_written() {
         assert!(host.client.read(7, 0, 4).is_err(), "the drive has ended");
         assert!(!path.exists());
     }
+}
+
+/// A program is loaded, activated and run on a range of the drive's memory, by messages and queues of a
+/// client: Dword 0 of the completion is the sum of what the client has written there.
+#[test]
+fn a_program_runs_in_a_drive_on_a_socket() {
+    const ALL_COMMAND_SETS: u32 = 6;
+    let folder = tempfile::tempdir().unwrap();
+    let mut new = drive("d", folder.path(), "ram:16MiB", None);
+    new.vfio_user = Some(VfioUser {
+        mapped: true,
+        further: vec![],
+        subsystem: Box::new(move |capacity, _| {
+            let namespaces = vec![Namespace::new(capacity / 512, 512)];
+            let programs = Some(Programs { memory: 1 << 20, ..Programs::default() });
+            let config = Config { namespaces, programs, ..Config::default() };
+            let nvme = Subsystem::new(config).map_err(|error| error.to_string())?;
+            Ok(NewNvme { nvme, keep: None, follow: None })
+        }),
+    });
+    let server = Arc::new(Server::new(1, Poll::Adaptive).unwrap());
+    server.attach(new).unwrap();
+    let path = folder.path().join("d.sock");
+    let mut host = VfioHost::connect_for(ALL_COMMAND_SETS, &path).unwrap();
+    let entry = |opcode, nsid: u32, dwords: &[(usize, u32)]| {
+        let mut entry = [0; 64];
+        entry[0] = opcode;
+        entry[4..8].copy_from_slice(&nsid.to_le_bytes());
+        for (dword, value) in dwords {
+            entry[4 * dword..4 * dword + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        entry
+    };
+    let (memory, compute) = (2, 3);
+    let write = entry(0x05, memory, &[(10, 64), (12, 16)]);
+    let numbers = [40u64, 2].map(u64::to_le_bytes).concat();
+    assert_eq!(host.run(1, write, &numbers).unwrap().1, 0);
+    // r2 = the address of the first range; r0 = its two numbers added.
+    let code: [[u8; 8]; 5] = [
+        [0x79, 0x12, 40, 0, 0, 0, 0, 0],
+        [0x79, 0x20, 0, 0, 0, 0, 0, 0],
+        [0x79, 0x23, 8, 0, 0, 0, 0, 0],
+        [0x0f, 0x30, 0, 0, 0, 0, 0, 0],
+        [0x95, 0, 0, 0, 0, 0, 0, 0],
+    ];
+    let size = code.len() as u32 * 8;
+    let load = entry(0x85, compute, &[(10, 0xc0 << 16), (11, size), (14, size)]);
+    assert_eq!(host.run(0, load, &code.concat()).unwrap().1, 0);
+    let activate = entry(0x88, compute, &[(10, 1 << 16)]);
+    assert_eq!(host.run(0, activate, &[]).unwrap().1, 0);
+    let mut range = [0; 32];
+    (range[0], range[4], range[8]) = (memory as u8, 16, 64);
+    let (set, status) = host.run(0, entry(0x89, compute, &[(11, 1)]), &range).unwrap();
+    assert_eq!(status, 0);
+    let execute = entry(0x01, compute, &[(2, set << 16)]);
+    assert_eq!(host.run(1, execute, &[]).unwrap(), (42, 0));
+    server.stop().unwrap();
 }
 
 #[test]

@@ -104,6 +104,8 @@ fn prepared() -> tempfile::TempDir {
         \"title\": \"p99\", \"x\": {\"label\": \"depth\"}, \"y\": {\"label\": \"latency\", \"quantity\": \"time\"},\
         \"series\": [{\"name\": \"read\", \"points\": [[1, 81000], [2, 83000]]}]}}]}]}]}";
     std::fs::write(at("page.json"), page).unwrap();
+    let pairs = "[pairs]\nkeys = 1000\noverwrites = 1000\nretrieves = 1000\n";
+    std::fs::write(at("pairs.toml"), pairs).unwrap();
     for name in [".config", ".local/share/bash-completion/completions"] {
         std::fs::create_dir_all(at(name)).unwrap();
     }

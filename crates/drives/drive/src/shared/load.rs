@@ -1,7 +1,7 @@
 //! A host workload on a shared drive, and its service.
 
 use stasis_block::clock::{Nanos, SECOND};
-use stasis_block::{Operation, Request, Status};
+use stasis_block::{Fate, Operation, Request, Status};
 use stasis_run_events::{Limited, Service, WorkloadOutcome};
 use stasis_workload::{Io, JobError, Load, Workload};
 
@@ -118,7 +118,11 @@ impl HostLoad {
         }
         let started = self.started.unwrap_or(0);
         let io = Io { thread: queue, early: false, number: 0, command };
-        self.load.complete(at.saturating_sub(started), &io);
+        let fate = match status {
+            Status::Ok => Fate::Done,
+            status => Fate::failed(status),
+        };
+        self.load.complete(at.saturating_sub(started), &io, fate);
         let latency = at.saturating_sub(submit);
         (self.ios, self.latency) = (self.ios + 1, self.latency + u128::from(latency));
         self.longest = self.longest.max(latency);

@@ -21,7 +21,7 @@ pub struct ErrorsSpec {
 }
 
 impl Default for ErrorsSpec {
-    /// Those of a 72-layer TLC chip: Kim, Choi and Min, FAST 2019, table 2.
+    /// Those of a 72-layer TLC chip, as two public programs have them (`docs/reference/flash.md`).
     fn default() -> Self {
         Self {
             base: 1.48e-3,

@@ -18,6 +18,10 @@ impl Parameters for Spec {
         true
     }
 
+    fn zone(&self, capacity: u64) -> Option<u64> {
+        (self.ftl == "zoned").then(|| Spec::zone(self, capacity))
+    }
+
     fn state_file(&self) -> Option<&str> {
         self.state.as_deref()
     }

@@ -51,6 +51,11 @@ impl ModelKind {
         self.0.seeks()
     }
 
+    /// [`Parameters::zone`].
+    pub fn zone(&self, capacity: u64) -> Option<u64> {
+        self.0.zone(capacity)
+    }
+
     /// [`Parameters::state_file`].
     pub fn state_file(&self) -> Option<&Path> {
         self.0.state_file().map(Path::new)
@@ -90,6 +95,7 @@ trait AnyModel: AnyParameters {
     fn capacity(&self) -> Option<u64>;
     fn needs_capacity(&self) -> bool;
     fn seeks(&self) -> bool;
+    fn zone(&self, capacity: u64) -> Option<u64>;
     fn state_file(&self) -> Option<&str>;
     fn resolved(&self, base: &Path) -> Result<ModelKind, ResolveError>;
     fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError>;
@@ -115,6 +121,10 @@ impl<P: Parameters> AnyModel for P {
 
     fn seeks(&self) -> bool {
         Parameters::seeks(self)
+    }
+
+    fn zone(&self, capacity: u64) -> Option<u64> {
+        Parameters::zone(self, capacity)
     }
 
     fn state_file(&self) -> Option<&str> {

@@ -104,6 +104,12 @@ pub trait Parameters:
         Ok(())
     }
 
+    /// Bytes of a zone of a drive of `capacity` bytes, if it has zones that are written in order and
+    /// discarded as a whole.
+    fn zone(&self, _capacity: u64) -> Option<u64> {
+        None
+    }
+
     /// The file that keeps the model's state between runs, if there is to be one: what
     /// [`stasis_block::Model::shut_down`] returns goes there. [`Parameters::resolve`] has made it
     /// absolute.

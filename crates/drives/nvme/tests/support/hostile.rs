@@ -29,7 +29,7 @@ const CAPACITY: u64 = 12;
 const ZONED: u8 = 3;
 const OCSSD: u8 = 4;
 /// Bytes of a segment of the key-value namespace's log.
-const SEGMENT: u64 = 4096;
+const SEGMENT: u64 = 16_384;
 const MAX_TRANSFER: u32 = 32 << 10;
 const MAX_IN_FLIGHT: usize = 128 << 10;
 const QUEUES: u16 = 3;
@@ -143,7 +143,9 @@ pub fn run(script: &[u8]) {
     if kind == Kind::Others {
         config.namespaces.extend(white_box(flags));
     } else if matches!(kind, Kind::Pairs | Kind::Programs) {
-        let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys: 40, index_cache: Some(1) };
+        // With few keys, or with memory for one page of their index.
+        let (max_keys, index_cache) = if flags & 32 == 0 { (40, None) } else { (200, Some(1)) };
+        let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys, index_cache };
         // Few segments, so that a script comes to their collection.
         let namespace = Namespace { start: STARTS[2], ..Namespace::new(10 * SEGMENT / 512, 512) };
         config.namespaces.push(Namespace { key_value: Some(log), ..namespace });

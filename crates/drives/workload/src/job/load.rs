@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use stasis_block::clock::Nanos;
+use stasis_block::Fate;
 
 use super::thread::{Next, Thread};
 use super::{ExitWhat, Job, JobFile};
@@ -240,7 +241,7 @@ impl Workload for Load {
     }
 
     #[inline]
-    fn complete(&mut self, at: Nanos, io: &Io) {
+    fn complete(&mut self, at: Nanos, io: &Io, _: Fate) {
         let index = usize::from(io.thread);
         self.threads[index].complete(&io.command);
         self.go_on(index, at.saturating_add(self.path));

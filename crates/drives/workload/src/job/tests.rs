@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use stasis_block::Fate;
+
 use super::*;
 
 fn parse(text: &str) -> Result<JobFile, JobError> {
@@ -192,7 +194,7 @@ proptest! {
                 let Some(at) = load.next_at() else { break };
                 if let Ok(Some(io)) = load.take() {
                     prop_assert!(io.command.offset + io.command.length <= 1 << 20);
-                    load.complete(at, &io);
+                    load.complete(at, &io, Fate::Done);
                 }
             }
         }

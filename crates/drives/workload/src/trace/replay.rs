@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use stasis_block::clock::Nanos;
-use stasis_block::Operation;
+use stasis_block::{Fate, Operation};
 
 use super::think::ThinkTimes;
 use super::{Entry, Format, LeftOut, Merged, Record};
@@ -264,7 +264,7 @@ impl<R: BufRead> Workload for Replay<R> {
         Ok(Some(Io { thread, early, number: self.placed.submitted, command }))
     }
 
-    fn complete(&mut self, at: Nanos, io: &Io) {
+    fn complete(&mut self, at: Nanos, io: &Io, _: Fate) {
         if let Some(think) = &mut self.think {
             self.at = self.at.max(at);
             think.complete(at, io.number);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use stasis_block::Operation;
+use stasis_block::{Fate, Operation};
 use stasis_workload::{JobFile, Load, Workload};
 
 /// Bytes of the drive.
@@ -128,7 +128,7 @@ pub fn each_io(
             (None, None) => return Ok(true),
             (next, Some((end, io))) if next.is_none_or(|next| end <= next) => {
                 flying.pop_front();
-                load.complete(end, &io);
+                load.complete(end, &io, Fate::Done);
             }
             (next, _) => {
                 let Some(io) = load.take().map_err(|error| error.to_string())? else { continue };
@@ -287,7 +287,7 @@ pub fn depths(text: &str, batch: usize) -> Result<Vec<f64>, String> {
             levels[flying.len().ilog2().min(6) as usize] += submitted as u64;
         }
         let Some((at, io)) = flying.pop_front() else { break };
-        load.complete(at, &io);
+        load.complete(at, &io, Fate::Done);
     }
     let all = levels.iter().sum::<u64>().max(1) as f64;
     Ok(levels.iter().map(|level| 100.0 * *level as f64 / all).collect())

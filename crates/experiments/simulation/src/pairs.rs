@@ -1,0 +1,71 @@
+//! Loads of key-value pairs: their file, and their counts for results.
+
+use std::path::Path;
+
+use anyhow::{anyhow, Context, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{json, Map, Value};
+use stasis_workload::{PairCounts, PairLoad, PairsSpec, PhaseCounts};
+
+use crate::work::{DriveInfo, IoSource, Opened};
+
+/// A file of a load.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct File {
+    pairs: PairsSpec,
+}
+
+/// Whether a file of `--workload` has a load of pairs: others are fio's.
+pub fn is_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "toml")
+}
+
+/// Opens a load.
+pub fn open(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
+    let shown = || path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown()))?;
+    let File { pairs } = stasis_config::read_text(&text).with_context(shown)?;
+    let capacity = drive
+        .capacity
+        .ok_or_else(|| anyhow!("{}: how large is the drive? Give --size", shown()))?;
+    let load = PairLoad::new(&pairs, (capacity, drive.block_size), seed, drive.path);
+    let work = IoSource::Pairs(Box::new(load.with_context(shown)?));
+    Ok(Opened { work, capacity: Some(capacity), warnings: Vec::new() })
+}
+
+/// The counts of a load, for `summary.json`.
+pub fn counts(load: &PairLoad) -> Value {
+    let PairCounts { phases, wrong, failed } = load.counts();
+    let layout = load.layout();
+    let mut of = Map::new();
+    for (name, PhaseCounts { count, from, until, log }) in phases {
+        let seconds = until.saturating_sub(*from) as f64 / 1e9;
+        let each = if seconds > 0.0 { *count as f64 / seconds } else { 0.0 };
+        let phase = json!({
+            "count": count,
+            "seconds": seconds,
+            "per_second": each,
+            "stored_bytes": log.stored,
+            "collected_bytes": log.collected,
+            "collected_segments": log.segments_collected,
+            "write_amplification": log.write_amplification(),
+            "index_hits": log.index_hits,
+            "index_read_bytes": log.index_read,
+            "index_written_bytes": log.index_written,
+        });
+        of.insert((*name).to_owned(), phase);
+    }
+    json!({
+        "keys": layout.max_keys,
+        "segment_bytes": layout.segment,
+        "segments": layout.segments,
+        "capacity": layout.capacity,
+        "index_pages": layout.index.map(|index| index.pages),
+        "index_pages_in_memory": layout.index.map(|index| index.cached),
+        "phases": of,
+        "wrong": wrong,
+        "failed": failed,
+    })
+}
