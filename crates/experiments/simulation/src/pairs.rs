@@ -17,9 +17,14 @@ struct File {
     pairs: PairsSpec,
 }
 
-/// Whether a file of `--workload` has a load of pairs: others are fio's.
+/// Whether a file of `--workload` has a load of pairs: it ends with `.toml` and has their table. Others
+/// are fio's.
 pub fn is_file(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "toml")
+    let has_table = || {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().any(|line| line.trim() == "[pairs]")
+    };
+    path.extension().is_some_and(|extension| extension == "toml") && has_table()
 }
 
 /// Opens a load.
