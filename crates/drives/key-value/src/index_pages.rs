@@ -267,7 +267,7 @@ mod tests {
                 if list.len() > room as usize {
                     list.remove(0);
                 }
-                // What leaves is written at once.
+                // A page that leaves is written at once.
                 while pages.leaves() {
                     next += 1;
                     pages.begin_write(next);
@@ -276,7 +276,7 @@ mod tests {
                     prop_assert!(!list.contains(&page));
                     log.insert(page, (next, version[page as usize]));
                 }
-                // What is away, and not behind, is in the log as it is.
+                // A page that is away, and not behind, is in the log as it is.
                 for page in 0..8u32 {
                     let of = pages.pages[page as usize];
                     let stored = log.get(&page).map_or(0, |old| old.1);

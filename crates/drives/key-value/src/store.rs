@@ -106,7 +106,7 @@ impl Statistics {
 pub struct Store {
     pub(crate) layout: Layout,
     index: BTreeMap<Key, Place>,
-    // What the log has, by first bytes; empty values are nowhere.
+    // The log's contents, by first bytes; empty values are nowhere.
     pub(crate) values: BTreeMap<u64, Content>,
     // Where memory does not hold all of the index.
     pub(crate) pages: Option<IndexPages>,
@@ -309,7 +309,7 @@ impl Store {
         true
     }
 
-    /// What is in use within bytes, values and pages of the index: the first byte of each, and how
+    /// Contents in use within bytes, values and pages of the index: the first byte of each, and how
     /// many in units.
     pub(crate) fn values(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
         let length = |content: &Content| match content {

@@ -121,7 +121,8 @@ fn pages_of_the_index_are_read_and_written_by_the_drive() {
         let share = each(bytes, phase) / missed;
         assert!(share > 0.8 && share < 1.02, "{share}");
     }
-    assert!((below - 1.0).abs() < 0.02, "{below}");
+    // Pages that are not full at the end are in memory.
+    assert!((below - 1.0).abs() < 0.05, "{below}");
     let without = run(&small(None)).0;
     let rate = |counts: &PairCounts| {
         let PhaseCounts { count, from, until, .. } = counts.phases[2].1;
