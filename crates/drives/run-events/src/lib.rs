@@ -28,7 +28,10 @@ pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
 };
 pub use packet::PacketRecord;
-pub use profile::{Modules, Orc, ProfileJob, Sample, Threads, MAX_NAMES, NAMED};
+pub use profile::{
+    MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, ProfileJob, Sample, Threads,
+    MAX_NAMES, NAMED,
+};
 pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 
 use stasis_block::clock::Nanos;

@@ -27,6 +27,50 @@ pub struct Threads {
     pub current: u64,
     /// Offset of `comm` in `struct task_struct`.
     pub comm: u64,
+    /// Where it has the files that programs are mapped from; without them a program's functions have
+    /// no names.
+    pub maps: Option<Maps>,
+}
+
+/// Where a kernel of Linux 6.1 or newer has the mappings of a thread's program: offsets (bytes) on
+/// the way from its `struct task_struct` to the name of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Maps {
+    /// `mm` in `struct task_struct`.
+    pub space: u64,
+    /// `mm_mt.ma_root` in `struct mm_struct`.
+    pub root: u64,
+    /// In the leaves and in inner nodes without gaps, `struct maple_range_64`.
+    pub ranges: MapleNode,
+    /// In `struct maple_arange_64`.
+    pub gaps: MapleNode,
+    /// `vm_start` in `struct vm_area_struct`.
+    pub begin: u64,
+    /// `vm_end` there.
+    pub end: u64,
+    /// `vm_flags` there.
+    pub flags: u64,
+    /// `vm_pgoff` there.
+    pub page: u64,
+    /// `vm_file` there.
+    pub file: u64,
+    /// `f_path.dentry` in `struct file`.
+    pub entry: u64,
+    /// `d_parent` in `struct dentry`.
+    pub parent: u64,
+    /// `d_name.hash_len` there.
+    pub hash: u64,
+    /// `d_name.name` there.
+    pub name: u64,
+}
+
+/// Where a node of a maple tree has what it knows (Linux, Documentation/core-api/maple_tree.rst).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapleNode {
+    /// The last index of each slot but the last one: `pivot`.
+    pub pivots: u64,
+    /// `slot`, behind them.
+    pub slots: u64,
 }
 
 /// Where a kernel has its modules: a list of `struct module`, of which these are offsets (bytes).
@@ -42,6 +86,34 @@ pub struct Modules {
     pub base: u64,
     /// The number of bytes of that, of 32 bits.
     pub size: u64,
+    /// Where a module has its symbols; without them its functions have no names.
+    pub symbols: Option<ModuleSymbols>,
+    /// Where it has its tables for unwinding stacks; without them a stack ends at its frame.
+    pub orc: Option<ModuleOrc>,
+}
+
+/// Where a module has its symbols: offsets (bytes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleSymbols {
+    /// `kallsyms` in `struct module`: a pointer to a `struct mod_kallsyms`.
+    pub list: u64,
+    /// `symtab` there.
+    pub table: u64,
+    /// `num_symtab` there, of 32 bits.
+    pub count: u64,
+    /// `strtab` there.
+    pub strings: u64,
+}
+
+/// Where a module has its tables for unwinding stacks: offsets in `struct module` (bytes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleOrc {
+    /// `arch.num_orcs`, of 32 bits.
+    pub count: u64,
+    /// `arch.orc_unwind_ip`.
+    pub addresses: u64,
+    /// `arch.orc_unwind`.
+    pub entries: u64,
 }
 
 /// Where a kernel has its tables for unwinding stacks (Linux, Documentation/arch/x86/orc-unwinder.rst),
@@ -59,10 +131,12 @@ pub struct Orc {
 }
 
 /// Frames from there on, which are no addresses, have names by their numbers: those of
-/// [`crate::RunEvent::SampleNames`], in the order in which they come.
+/// [`crate::RunEvent::SampleNames`], in the order in which they come. A name that begins with `/` is a
+/// place in a program's file: its path in the guest, `+`, and bytes from its begin in hexadecimal
+/// (`/usr/bin/fio+0x1f0`).
 pub const NAMED: u64 = 1 << 63;
 /// Limit on the names.
-pub const MAX_NAMES: u64 = 1 << 14;
+pub const MAX_NAMES: u64 = 1 << 17;
 
 /// Samples of a processor that have one stack.
 #[derive(Debug, Clone, PartialEq, Eq)]

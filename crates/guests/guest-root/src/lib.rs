@@ -44,6 +44,18 @@ use sha2::{Digest, Sha256};
 
 use content::{ReadAt, Span};
 
+/// The bytes of a file in an image of a root, at most `most`; None where the image has none of this
+/// path, or cannot be read.
+pub fn read_from_image(image: &Path, path: &str, most: u64) -> Option<Vec<u8>> {
+    let file = Span::whole(fs::File::open(image).ok()?).ok()?;
+    let source: Arc<dyn ReadAt> = Arc::new(file);
+    let limits = Limits { bytes: most, ..Limits::default() };
+    match ext4::read::FileSystem::open(&source, 0, limits) {
+        Ok(ext4::read::Opened::Known(system)) => system.file(path, most).ok()?,
+        _ => None,
+    }
+}
+
 /// The word for this machine's own root.
 pub const HOST: &str = "host";
 

@@ -86,7 +86,7 @@ pub use spans::KeptSpans;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
 };
-pub use symbols::Symbols;
+pub use symbols::{Programs, Symbols};
 pub use table::{Align, Column, Table, Tone};
 pub use text::{figures as latency_figures, text_summary};
 

@@ -34,7 +34,7 @@ struct Node {
 pub(crate) struct Profile {
     symbols: Symbols,
     interval: Nanos,
-    /// Of programs and modules, by their numbers.
+    /// Of threads, and of functions of programs and modules, by their numbers.
     given: Vec<String>,
     names: Vec<String>,
     name_of: HashMap<String, u32>,
@@ -87,9 +87,9 @@ impl Profile {
         number
     }
 
-    /// Further names of programs and modules.
+    /// Further names of threads, of modules' functions, and of places in programs.
     pub(crate) fn add_names(&mut self, names: Vec<String>) {
-        self.given.extend(names);
+        self.given.extend(names.into_iter().map(|name| self.symbols.told(name)));
     }
 
     fn call(&mut self, parent: u32, address: u64) -> u32 {

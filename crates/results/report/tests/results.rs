@@ -334,6 +334,33 @@ fn the_page_says_where_results_come_from_and_what_the_models_were() {
 }
 
 #[test]
+fn the_page_of_a_branch_says_of_which_run_it_is_one_and_since_when() {
+    let page = |branch: Value| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
+        writer.record(&[record(20)]).unwrap();
+        let extra = [("branch".to_owned(), branch)].into_iter().collect();
+        writer.finish(&outcome(1), "exact", Duration::ZERO, extra).unwrap();
+        fs::read_to_string(folder.path().join("report.html")).unwrap()
+    };
+    let change = |key: &str, was: Value, is: Value| json!({ "key": key, "was": was, "is": is });
+    let seed = change("seed", json!(7), json!(8));
+    let model = change("drive.a.model.read", Value::Null, json!("2<us>"));
+    let told = page(json!({ "of_seed": 7, "at_ns": 12_345_678, "changes": [seed, model] }));
+    let expected =
+        "A branch: for 12.346 ms of its commands' time the run with seed 7, from there on \
+                    with seed 8 (was 7), drive.a.model.read 2&lt;us&gt; (was none) changed.";
+    let plain = told.replace("&#39;", "'").replace("&#x27;", "'");
+    assert!(plain.contains(expected), "{}", &plain[..plain.len().min(6000)]);
+    let many: Vec<Value> = (0..9).map(|n| change(&format!("k{n}"), json!(0), json!(1))).collect();
+    let told = page(json!({ "of_seed": 7, "at_ns": 1_000, "changes": many }));
+    assert!(told.contains("k5 1 (was 0), 3 more changed.") && !told.contains("k6 1"));
+    let told = page(json!({ "of_seed": 7, "at_ns": null, "changes": [] }));
+    assert!(told.contains("ended before the branch"), "{}", &told[..told.len().min(6000)]);
+    assert!(!page(Value::Null).contains("A branch of the run"));
+}
+
+#[test]
 fn jobs_and_those_who_share_a_drive_have_their_sections() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();

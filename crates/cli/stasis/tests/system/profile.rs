@@ -101,6 +101,66 @@ fn shares_are_those_of_known_programs() {
     assert!(samples > 500 && reads > 0.8, "{reads} of {samples} in read_zero");
 }
 
+/// Two functions that execute known numbers of instructions, of a program that keeps frame pointers.
+const KNOWN: &str = r#"
+#define LOOP(n) __asm__ volatile("mov %0, %%rcx\n1: dec %%rcx\njnz 1b" : : "i"(n) : "rcx", "cc")
+__attribute__((noinline)) void thrice(void) { LOOP(300000); }
+__attribute__((noinline)) void once(void) { LOOP(100000); }
+__attribute__((noinline)) void work(void) { for (int i = 0; i < 500; i++) { thrice(); once(); } }
+int main(void) { work(); return 0; }
+"#;
+
+#[test]
+#[ignore = "measures a run: make slow-test"]
+fn shares_are_those_of_the_instructions_of_a_programs_functions() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("known.c"), KNOWN).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-O0", "-static"])
+        .args(["-o", "known", "known.c"])
+        .current_dir(bench.path("."))
+        .status();
+    assert!(built.unwrap().success());
+    // A length that no loop's is a multiple of.
+    let words = ["run", "--quiet", "--engine=exact", "--profile=7919ns", "--file", "known"];
+    let rest = ["--results=known-results", "--", "/root/known"];
+    bench.finish(bench.command(&[&words[..], &rest[..]].concat())).expect(0);
+    let stacks = stacks(&bench, "known-results");
+    let of = |end: &str| -> u64 {
+        let its = |stack: &str| stack.contains(";[known];") && stack.ends_with(end);
+        stacks.iter().filter(|(stack, _)| its(stack)).map(|(_, count)| count).sum()
+    };
+    let [thrice, once] = [of(";main;work;thrice"), of(";main;work;once")].map(|count| count as f64);
+    // 400 million instructions, five a nanosecond.
+    let all = thrice + once;
+    assert!((all / (400e6 / 5.0 / 7919.0) - 1.0).abs() < 0.01, "{all} samples: {stacks:?}");
+    let error = 3.0 * (0.75 * 0.25 / all).sqrt();
+    assert!((thrice / all - 0.75).abs() < error, "{thrice} and {once} samples");
+    println!("{thrice} and {once} samples: {} of 0.75", thrice / all);
+}
+
+/// The file system of the root is a module: its functions have names, and stacks reach through them.
+#[test]
+#[ignore = "measures a run: make slow-test"]
+fn stacks_reach_through_modules() {
+    let bench = Bench::new();
+    let words = ["run", "--quiet", "--engine=exact", "--profile=3us", "--results=modules"];
+    let rest = ["--", "sh", "-c", "ls -lR /usr/share/doc > /dev/null"];
+    bench.finish(bench.command(&[&words[..], &rest].concat())).expect(0);
+    let stacks = stacks(&bench, "modules");
+    let through = |stack: &&String| {
+        let place = stack.find(" [overlay];");
+        place.is_some_and(|place| {
+            let before = &stack[..place];
+            before.contains(";[ls];") && before.contains(";do_syscall_64;")
+        })
+    };
+    let samples: u64 = stacks.values().sum();
+    let within: Vec<_> = stacks.keys().filter(through).collect();
+    assert!(within.len() > 10, "{within:?} of {samples} samples");
+    assert!(!stacks.keys().any(|stack| stack.contains("[module]")), "{stacks:?}");
+}
+
 /// The run is the run without, and each I/O's parts are its time from its system call to its thread, to
 /// the nanosecond: of a flash drive with collection, and of one on virtio.
 #[test]

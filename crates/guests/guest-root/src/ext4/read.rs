@@ -134,6 +134,30 @@ impl FileSystem {
         Ok(names.iter().any(|(name, _)| matches!(name.as_slice(), b"bin" | b"usr")))
     }
 
+    /// The bytes of a file, of which there are at most `most`; None where it has none of this path.
+    pub(crate) fn file(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
+        let mut inode = self.inode(ROOT_INODE)?;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            if inode.mode & kind::MASK != kind::FOLDER {
+                return Ok(None);
+            }
+            let names = self.names(&inode)?;
+            let found = names.iter().find(|(other, _)| other.as_slice() == name.as_bytes());
+            let Some((_, number)) = found else { return Ok(None) };
+            inode = self.inode(*number)?;
+        }
+        if inode.mode & kind::MASK != kind::FILE || inode.size > most {
+            return Ok(None);
+        }
+        let mut bytes = Vec::with_capacity(inode.size as usize);
+        let mut write = |part: &[u8]| {
+            bytes.extend_from_slice(part);
+            Ok(())
+        };
+        self.content(&inode)?.copy(&mut write).map_err(unread)?;
+        Ok(Some(bytes))
+    }
+
     /// Everything in it.
     pub(crate) fn tree(
         &self,

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -130,8 +130,8 @@ pub(crate) fn write_changed(digests: &mut Digests, ram: &File, folder: &Path) ->
     Ok(bytes)
 }
 
-/// Calls `put` with the offset and the bytes of all pages that differ from the base after the
-/// snapshots in `folders`, of which each was taken after the next.
+/// Calls `put` with the offset and the bytes of pages that follow one another, for all that differ
+/// from the base after the snapshots in `folders`, of which each was taken after the next.
 pub(crate) fn read_all<'a>(
     folders: impl Iterator<Item = &'a Path>,
     mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
@@ -139,20 +139,36 @@ pub(crate) fn read_all<'a>(
     let mut seen = HashSet::new();
     for folder in folders {
         let numbers = std::fs::read(folder.join(NUMBERS))?;
-        let mut pages = File::open(folder.join(BYTES))?;
+        let pages = File::open(folder.join(BYTES))?;
         let mut piece = vec![0; PIECE];
         let (numbers, rest) = numbers.as_chunks::<{ size_of::<u64>() }>();
         if !rest.is_empty() {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        for numbers in numbers.chunks(PIECE / PAGE) {
-            let piece = &mut piece[..numbers.len() * PAGE];
-            pages.read_exact(piece)?;
-            for (number, page) in numbers.iter().zip(piece.chunks_exact(PAGE)) {
-                let number = u64::from_le_bytes(*number);
-                if seen.insert(number) {
-                    put(number.saturating_mul(PAGE as u64), page)?;
+        for (place, numbers) in numbers.chunks(PIECE / PAGE).enumerate() {
+            // Pages that have changed again since are not read: of a long chain most are such.
+            let is_new = |number: &[u8; 8]| !seen.contains(&u64::from_le_bytes(*number));
+            let Some(first) = numbers.iter().position(is_new) else { continue };
+            let end = numbers.iter().rposition(is_new).map_or(first, |last| last + 1);
+            let piece = &mut piece[..(end - first) * PAGE];
+            pages.read_exact_at(piece, (place * PIECE + first * PAGE) as u64)?;
+            let mut at = first;
+            while at < end {
+                let begin = u64::from_le_bytes(numbers[at]);
+                let mut next = at;
+                // Pages that follow one another are put at once.
+                while next < end {
+                    let number = u64::from_le_bytes(numbers[next]);
+                    if number != begin.wrapping_add((next - at) as u64) || !seen.insert(number) {
+                        break;
+                    }
+                    next += 1;
                 }
+                if next > at {
+                    let pages = &piece[(at - first) * PAGE..(next - first) * PAGE];
+                    put(begin.saturating_mul(PAGE as u64), pages)?;
+                }
+                at = next.max(at + 1);
             }
         }
     }
@@ -198,7 +214,7 @@ mod tests {
                 folders.insert(0, own);
                 let mut memory = std::fs::read(&path).unwrap();
                 read_all(folders.iter().map(|folder| folder.as_path()), |at, page| {
-                    memory[at as usize..][..PAGE].copy_from_slice(page);
+                    memory[at as usize..][..page.len()].copy_from_slice(page);
                     Ok(())
                 }).unwrap();
                 let mut now = vec![0; LENGTH];

@@ -1,5 +1,6 @@
 //! The head of a run's page, with all drives in its table.
 
+use serde_json::Value;
 use stasis_block::inside::Inside;
 use stasis_block::Operation;
 
@@ -45,12 +46,45 @@ pub(super) fn head(summary: &Summary, kind: Kind, time: &Time) -> Head {
         None => (tile, tone, sentence),
     };
     let mut head = Head::new((tile, tone), sentence, tiles).with(caption, drives(summary, kind));
-    head.notes = slowest(summary);
+    head.notes = branch(summary).into_iter().chain(slowest(summary)).collect();
     head.notes.extend(ways(summary));
     head.repeat = Repeat::of(&summary.extra);
     let untrusted = |warning: &String| format!("Not to be trusted: {warning}.");
     head.remarks = summary.warnings.iter().map(untrusted).collect();
     head
+}
+
+/// Of a branch, which run it was until when, and what it has changed.
+fn branch(summary: &Summary) -> Option<String> {
+    /// Changes that are told; the rest is counted.
+    const TOLD: usize = 6;
+    let branch = summary.extra.get("branch").filter(|branch| branch.is_object())?;
+    let of = match branch.get("of_seed").and_then(Value::as_u64) {
+        Some(seed) => format!("the run with seed {seed}"),
+        None => "another run".to_owned(),
+    };
+    let Some(at) = branch.get("at_ns").and_then(Value::as_u64) else {
+        return Some(format!("A branch of {of}, which ended before the branch's moment."));
+    };
+    let none = Vec::new();
+    let changes = branch.get("changes").and_then(Value::as_array).unwrap_or(&none);
+    let one = |change: &Value| {
+        let value = |key: &str| match change.get(key) {
+            None | Some(Value::Null) => "none".to_owned(),
+            Some(Value::String(word)) => word.clone(),
+            Some(value) => value.to_string(),
+        };
+        format!("{} {} (was {})", value("key"), value("is"), value("was"))
+    };
+    let mut told: Vec<String> = changes.iter().take(TOLD).map(one).collect();
+    if changes.len() > TOLD {
+        told.push(format!("{} more", changes.len() - TOLD));
+    }
+    let told = if told.is_empty() { "nothing".to_owned() } else { told.join(", ") };
+    let at = units::duration(at as f64);
+    Some(format!(
+        "A branch: for {at} of its commands' time {of}, from there on with {told} changed."
+    ))
 }
 
 /// The verdict in a word or two, whether it is good, and in a sentence.

@@ -2,6 +2,7 @@
 //! `/proc/kallsyms`, as an ELF file that has nothing else.
 
 mod btf;
+mod programs;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,10 +13,13 @@ use anyhow::{bail, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::Ios;
-use stasis_run_events::{BioPlaces, KernelPlaces, Modules, Orc, Threads};
+use stasis_run_events::{
+    BioPlaces, KernelPlaces, MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, Threads,
+};
 use stasis_runner::{Event, Runner};
 
 use btf::Btf;
+use programs::Programs;
 
 /// Files beside the guest's kernel: what the kernel lists, and the same for gdb.
 const LIST: &str = "kallsyms";
@@ -28,6 +32,8 @@ pub struct Symbols {
     pub file: PathBuf,
     /// The kernel, with its type information where it carries any.
     vmlinux: PathBuf,
+    /// The functions of the guest's programs.
+    programs: Arc<Programs>,
     release: String,
     all: Vec<Symbol>,
 }
@@ -37,7 +43,8 @@ impl Symbols {
     pub fn functions(&self) -> stasis_report::Symbols {
         let code = |symbol: &&Symbol| matches!(symbol.kind.to_ascii_lowercase(), 't' | 'w');
         let pair = |symbol: &Symbol| (symbol.address, symbol.name.clone());
-        stasis_report::Symbols::new(self.all.iter().filter(code).map(pair).collect())
+        let kernel = self.all.iter().filter(code).map(pair).collect();
+        stasis_report::Symbols::new(kernel).with_programs(Arc::clone(&self.programs) as _)
     }
 
     /// Where the kernel has its tables for unwinding stacks, if it has any.
@@ -61,7 +68,8 @@ impl Symbols {
         let offset = |structure: &str, member: &str| btf.as_ref()?.offset(structure, member);
         let current = self.current(&offset);
         let threads = |(current, _): &(u64, u64)| {
-            Some(Threads { current: *current, comm: offset("task_struct", "comm")? })
+            let comm = offset("task_struct", "comm")?;
+            Some(Threads { current: *current, comm, maps: maps(&offset) })
         };
         let modules = || {
             // Linux 6.4 has parts by kind, of which the first is the code.
@@ -75,6 +83,8 @@ impl Symbols {
                 name: offset("module", "name")?,
                 base: member + offset(of, "base")?,
                 size: member + offset(of, "size")?,
+                symbols: module_symbols(&offset),
+                orc: module_orc(&offset),
             })
         };
         Ok(Layout {
@@ -146,6 +156,51 @@ impl Symbols {
     }
 }
 
+/// Where a kernel has the mappings of programs, from Linux 6.1 on.
+fn maps(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<Maps> {
+    let node = |structure: &str| {
+        Some(MapleNode { pivots: offset(structure, "pivot")?, slots: offset(structure, "slot")? })
+    };
+    let mapping = |member: &str| offset("vm_area_struct", member);
+    let name = offset("dentry", "d_name")?;
+    Some(Maps {
+        space: offset("task_struct", "mm")?,
+        root: offset("mm_struct", "mm_mt")? + offset("maple_tree", "ma_root")?,
+        ranges: node("maple_range_64")?,
+        gaps: node("maple_arange_64")?,
+        begin: mapping("vm_start")?,
+        end: mapping("vm_end")?,
+        flags: mapping("vm_flags")?,
+        page: mapping("vm_pgoff")?,
+        file: mapping("vm_file")?,
+        entry: offset("file", "f_path")? + offset("path", "dentry")?,
+        parent: offset("dentry", "d_parent")?,
+        hash: name + offset("qstr", "hash_len")?,
+        name: name + offset("qstr", "name")?,
+    })
+}
+
+/// Where a module has its symbols.
+fn module_symbols(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleSymbols> {
+    Some(ModuleSymbols {
+        list: offset("module", "kallsyms")?,
+        table: offset("mod_kallsyms", "symtab")?,
+        count: offset("mod_kallsyms", "num_symtab")?,
+        strings: offset("mod_kallsyms", "strtab")?,
+    })
+}
+
+/// Where a module has its tables for unwinding stacks.
+fn module_orc(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleOrc> {
+    let own = offset("module", "arch")?;
+    let of = |member: &str| Some(own + offset("mod_arch_specific", member)?);
+    Some(ModuleOrc {
+        count: of("num_orcs")?,
+        addresses: of("orc_unwind_ip")?,
+        entries: of("orc_unwind")?,
+    })
+}
+
 /// Where a kernel has what samples and the time of I/Os in it are told by.
 #[derive(Debug)]
 pub struct Layout {
@@ -197,7 +252,13 @@ pub fn of_guest(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) ->
     if !file.exists() {
         keep(&file, &elf(&all))?;
     }
-    Ok(Symbols { file, vmlinux: guest.vmlinux, release: guest.kernel_release, all })
+    // They lie in /root there.
+    let files = experiment.guest.files.iter().map(|file| {
+        let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
+        (format!("/root/{name}"), base.join(file))
+    });
+    let programs = Arc::new(Programs::new(guest.root, files.collect()));
+    Ok(Symbols { file, vmlinux: guest.vmlinux, programs, release: guest.kernel_release, all })
 }
 
 /// Whole, or not at all.

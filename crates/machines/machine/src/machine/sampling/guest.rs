@@ -9,7 +9,7 @@ use stasis_run_events::{BioPlaces, GuestIo, IoStatus, KernelPlaces, RunEvent, BL
 use super::super::guest_io::{Caller, GuestIos};
 use super::super::timeline::Timeline;
 use super::super::vm::Machine;
-use super::linear::Linear;
+use super::linear::{Linear, Words};
 use super::orc::{Context, KERNEL};
 use crate::apic::{Delivery, Message};
 use crate::error::Error;

@@ -13,13 +13,32 @@ pub(in super::super) struct Linear<'a> {
     page: Option<(u64, u64)>,
 }
 
+/// Memory that is read by linear addresses.
+pub(in super::super) trait Words {
+    /// Fills `into` from `start` on; whether all was there.
+    fn read(&mut self, start: u64, into: &mut [u8]) -> bool;
+
+    /// The eight bytes at `at`.
+    fn quad(&mut self, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// The four bytes at `at`.
+    fn long(&mut self, at: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        self.read(at, &mut bytes).then(|| u32::from_le_bytes(bytes))
+    }
+}
+
 impl<'a> Linear<'a> {
     pub(in super::super) fn new(vcpu: &'a mut dyn DebugVcpu, memory: &'a GuestMemory) -> Self {
         Self { vcpu, memory, page: None }
     }
+}
 
-    /// Fills `into` from `start` on; whether all was there.
-    pub(in super::super) fn read(&mut self, start: u64, into: &mut [u8]) -> bool {
+impl Words for Linear<'_> {
+    fn read(&mut self, start: u64, into: &mut [u8]) -> bool {
         let mut done = 0;
         while done < into.len() {
             let at = start.wrapping_add(done as u64);
@@ -35,17 +54,5 @@ impl<'a> Linear<'a> {
             done += length;
         }
         true
-    }
-
-    /// The eight bytes at `at`.
-    pub(in super::super) fn quad(&mut self, at: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.read(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
-    }
-
-    /// The four bytes at `at`.
-    pub(in super::super) fn long(&mut self, at: u64) -> Option<u32> {
-        let mut bytes = [0; 4];
-        self.read(at, &mut bytes).then(|| u32::from_le_bytes(bytes))
     }
 }

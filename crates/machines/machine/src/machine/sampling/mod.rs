@@ -5,6 +5,8 @@
 
 mod guest;
 mod linear;
+mod maps;
+mod modules;
 mod names;
 pub(super) mod orc;
 
@@ -22,9 +24,9 @@ use crate::error::Error;
 use crate::exit::{DebugEvent, Exit};
 use crate::freeze::Scale;
 use crate::vcpu::{SliceEnd, MAX_SLICE};
-use linear::Linear;
+use linear::{Linear, Words};
 use names::Names;
-use orc::{Context, Tables, KERNEL};
+use orc::{Context, Tables};
 
 /// Samples that go to the event stream together.
 const BATCH: usize = 512;
@@ -87,17 +89,23 @@ impl Sampler {
         let Machine { vcpus, memory, number, .. } = machine;
         let Some(vcpu) = vcpus[index].debug() else { return };
         let registers = vcpu.registers();
-        let mut memory = Linear::new(vcpu, memory);
-        let mut frames = match registers.rip & KERNEL {
-            0 => vec![registers.rip],
-            _ => {
-                let [rsp, rbp] = [4, 5].map(|number| registers.general[number]);
-                let context = Context { rip: registers.rip, rsp, rbp };
-                self.tables.unwind(context, |at| memory.quad(at))
+        let (memory, machine) = (&mut Linear::new(vcpu, memory), usize::from(*number));
+        let [rsp, rbp] = [4, 5].map(|number| registers.general[number]);
+        let context = Context { rip: registers.rip, rsp, rbp };
+        let (mut frames, program) = loop {
+            let modules = &self.names.modules(machine).modules;
+            let found = self.tables.unwind_through(modules, context, |at| memory.quad(at));
+            // A stack ends at a module that is not known.
+            match found.0.last() {
+                Some(&at) if self.names.learn(machine, at, memory) => {}
+                _ => break found,
             }
         };
-        let gs = [registers.gs_base, registers.kernel_gs_base];
-        self.names.name(usize::from(*number), gs, &mut frames, &mut memory);
+        self.names.name_modules(machine, &mut frames, memory);
+        if let Some(program) = program {
+            let gs = [registers.gs_base, registers.kernel_gs_base];
+            self.names.add_program(machine, (program, gs), &mut frames, memory);
+        }
         let sample = self.sample(place, self.next[place], frames);
         self.next[place] += 1;
         self.push(sample);
@@ -118,6 +126,7 @@ impl Run<'_> {
             (Some(orc), Some(machine)) => Tables::read(orc, |at, into| copy(machine, at, into)),
             _ => None,
         };
+        let from_6_4 = job.orc.is_some_and(|orc| orc.from_6_4);
         let now = self.timeline.clock.now_ns();
         let tables = Arc::new(tables.unwrap_or_default());
         let watched = job.places.as_ref().map(guest::watched).unwrap_or_default();
@@ -127,7 +136,7 @@ impl Run<'_> {
             interval: job.interval.map(|interval| interval.max(1)),
             tables,
             watched,
-            names: Names::new(job.threads, job.modules),
+            names: Names::new(job.threads, job.modules, from_6_4),
             scale: self.timeline.clock.scale(),
             begun: now,
             next: vec![0; self.processors.len()],

@@ -1,26 +1,28 @@
-//! The names of programs and of modules of the kernel in samples.
+//! The names of samples: of programs' threads and functions, and of functions of the kernel's modules.
 
 use std::collections::HashMap;
 
 use stasis_run_events::{Modules, Threads, MAX_NAMES, NAMED, THREAD_NAME};
 
-use super::linear::Linear;
-use super::orc::KERNEL;
+use super::linear::Words;
+use super::maps::{Files, Place};
+use super::modules::{plain, Loaded, MODULES};
+use super::orc::{Context, KERNEL};
 
-/// From there on addresses are those of modules (Linux, Documentation/arch/x86/x86_64/mm.rst).
-const MODULES: u64 = 0xffff_ffff_c000_0000;
-/// Bytes of a module's name (Linux, MODULE_NAME_LEN on 64 bits).
-const MODULE_NAME: usize = 56;
-/// Limit on the modules of a kernel.
-const MAX_MODULES: usize = 1024;
+/// Limit on the frames of a program in a stack.
+const MAX_FRAMES: usize = 64;
+/// The largest frame of a function (bytes); a chain of frames that leaps farther is none.
+const MAX_FRAME: u64 = 1 << 20;
 
-/// The modules of a machine, as they were read last.
-#[derive(Debug, Default)]
-struct Loaded {
-    /// First address, the address after the last, and the name's number.
-    ranges: Vec<(u64, u64, u64)>,
-    /// Addresses that were in none.
-    missed: u64,
+/// The key of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    /// A thread or a function of a module, by its name.
+    Word(String),
+    /// A place in a program's file.
+    Place(usize, u64),
+    /// A place in a module, by its machine.
+    Module(usize, u64),
 }
 
 /// The names that have come up.
@@ -28,7 +30,11 @@ struct Loaded {
 pub(super) struct Names {
     threads: Option<Threads>,
     modules: Option<Modules>,
-    numbers: HashMap<String, u64>,
+    from_6_4: bool,
+    files: Option<Files>,
+    /// The number of each, which is known by several keys.
+    numbers: HashMap<Key, u64>,
+    count: u64,
     /// By machine.
     loaded: HashMap<usize, Loaded>,
     /// Names that have not been told.
@@ -36,8 +42,9 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(threads: Option<Threads>, modules: Option<Modules>) -> Self {
-        Self { threads, modules, ..Self::default() }
+    pub(super) fn new(threads: Option<Threads>, modules: Option<Modules>, from_6_4: bool) -> Self {
+        let files = threads.and_then(|threads| threads.maps).map(Files::new);
+        Self { threads, modules, from_6_4, files, ..Self::default() }
     }
 
     /// Names that have come up since the last call.
@@ -45,87 +52,122 @@ impl Names {
         std::mem::take(&mut self.new)
     }
 
-    /// The frame of a name; None where there are too many.
-    fn frame(&mut self, name: &[u8]) -> Option<u64> {
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        // A folded stack has semicolons and lines of its own.
-        let plain = |c: char| if c == ';' || c.is_control() { '_' } else { c };
-        let name: String = String::from_utf8_lossy(&name[..end]).chars().map(plain).collect();
-        let next = self.numbers.len() as u64;
-        if let Some(&known) = self.numbers.get(&name) {
+    /// The modules of a machine, as far as they are known.
+    pub(super) fn modules(&mut self, machine: usize) -> &Loaded {
+        self.loaded.entry(machine).or_default()
+    }
+
+    /// Learns the module of an address of the kernel's; whether there is more to know now.
+    pub(super) fn learn(&mut self, machine: usize, at: u64, memory: &mut impl Words) -> bool {
+        let Some(places) = &self.modules else { return false };
+        self.loaded.entry(machine).or_default().learn(at, (places, self.from_6_4), memory)
+    }
+
+    /// The frame of a name that `make` makes where it is new; None where there are too many.
+    fn frame(&mut self, key: Key, make: impl FnOnce() -> String) -> Option<u64> {
+        if let Some(&known) = self.numbers.get(&key) {
             return Some(NAMED + known);
         }
-        if next >= MAX_NAMES {
+        if self.count >= MAX_NAMES {
             return None;
         }
-        self.new.push(format!("[{name}]"));
-        self.numbers.insert(name, next);
-        Some(NAMED + next)
+        let number = self.count;
+        self.count += 1;
+        self.new.push(make());
+        self.numbers.insert(key, number);
+        Some(NAMED + number)
     }
 
-    /// Puts names in the place of a stack's addresses that are no function's of the kernel. `gs`:
-    /// the processor's bases of GS, the one in use first.
-    pub(super) fn name(
+    /// The frame of a name in brackets.
+    fn word(&mut self, name: String) -> Option<u64> {
+        self.frame(Key::Word(name.clone()), || format!("[{name}]"))
+    }
+
+    /// Puts names in the place of a stack's addresses that are a module's.
+    pub(super) fn name_modules(
         &mut self,
         machine: usize,
-        gs: [u64; 2],
         frames: &mut [u64],
-        memory: &mut Linear<'_>,
+        memory: &mut impl Words,
     ) {
-        for frame in frames {
-            let named = match *frame {
-                at if at & KERNEL == 0 => self.program(gs, memory),
-                at if at >= MODULES => self.module(machine, at, memory),
-                _ => None,
-            };
-            *frame = named.unwrap_or(*frame);
+        for frame in frames.iter_mut().filter(|frame| **frame >= MODULES) {
+            let at = *frame;
+            let key = Key::Module(machine, at);
+            if let Some(&known) = self.numbers.get(&key) {
+                *frame = NAMED + known;
+                continue;
+            }
+            let loaded = self.loaded.entry(machine).or_default();
+            let Some(module) = loaded.known(at) else { continue };
+            let name = module.function(at, memory);
+            let Some(named) = self.frame(Key::Word(name.clone()), || name) else { continue };
+            self.numbers.insert(key, named - NAMED);
+            *frame = named;
         }
     }
 
-    fn program(&mut self, gs: [u64; 2], memory: &mut Linear<'_>) -> Option<u64> {
-        let Threads { current, comm } = self.threads?;
+    /// Appends the frames of the program that a processor runs, the innermost first, and its thread. `gs`:
+    /// the processor's bases of GS, the one in use first.
+    pub(super) fn add_program(
+        &mut self,
+        machine: usize,
+        (context, gs): (Context, [u64; 2]),
+        frames: &mut Vec<u64>,
+        memory: &mut impl Words,
+    ) {
+        // Without a name it is a program's address.
+        let fallback = context.rip;
+        let Some((thread, name)) = self.thread(gs, memory) else { return frames.push(fallback) };
+        for Place { file, offset } in self.places(machine, thread, context, memory) {
+            let key = Key::Place(file, offset);
+            let named = match (self.numbers.get(&key), &self.files) {
+                (Some(&known), _) => Some(NAMED + known),
+                (None, Some(files)) => {
+                    let name = format!("{}+{offset:#x}", files.path(file));
+                    self.frame(key, || name)
+                }
+                (None, None) => None,
+            };
+            frames.extend(named);
+        }
+        frames.push(self.word(name).unwrap_or(fallback));
+    }
+
+    /// The thread that a processor runs, and its name.
+    fn thread(&self, gs: [u64; 2], memory: &mut impl Words) -> Option<(u64, String)> {
+        let Threads { current, comm, .. } = self.threads?;
         let base = gs.into_iter().find(|base| base & KERNEL != 0)?;
         let thread = memory.quad(base.wrapping_add(current))?;
         let mut name = [0; THREAD_NAME];
-        memory.read(thread.wrapping_add(comm), &mut name).then(|| self.frame(&name))?
+        memory.read(thread.wrapping_add(comm), &mut name).then(|| (thread, plain(&name)))
     }
 
-    fn module(&mut self, machine: usize, at: u64, memory: &mut Linear<'_>) -> Option<u64> {
-        let loaded = self.loaded.entry(machine).or_default();
-        let find = |loaded: &Loaded| {
-            let its = |&&(first, end, _): &&(u64, u64, u64)| (first..end).contains(&at);
-            loaded.ranges.iter().find(its).map(|&(_, _, name)| name)
-        };
-        if let Some(known) = find(loaded) {
-            return Some(known);
-        }
-        // Code that is no module's, such as BPF's, is never found: the list is read seldom then.
-        loaded.missed += 1;
-        if loaded.missed.is_power_of_two() {
-            let ranges = self.read(memory).unwrap_or_default();
-            self.loaded.entry(machine).or_default().ranges = ranges;
-        }
-        find(self.loaded.get(&machine)?)
-    }
-
-    /// The modules that the kernel lists.
-    fn read(&mut self, memory: &mut Linear<'_>) -> Option<Vec<(u64, u64, u64)>> {
-        let modules = self.modules?;
-        let mut ranges = Vec::new();
-        let mut entry = memory.quad(modules.head)?;
-        while entry != modules.head && ranges.len() < MAX_MODULES {
-            let module = entry.wrapping_sub(modules.list);
-            let mut name = [0; MODULE_NAME];
-            let base = memory.quad(module.wrapping_add(modules.base))?;
-            let size = memory.long(module.wrapping_add(modules.size))?;
-            if !memory.read(module.wrapping_add(modules.name), &mut name) {
-                return None;
+    /// The places of a program's instruction and of the calls that led to it, as far as functions keep
+    /// frame pointers (System V ABI for x86-64, 3.2.2).
+    fn places(
+        &mut self,
+        machine: usize,
+        thread: u64,
+        context: Context,
+        memory: &mut impl Words,
+    ) -> Vec<Place> {
+        let mut places = Vec::new();
+        let Some(files) = &mut self.files else { return places };
+        let Context { rip, rsp, rbp } = context;
+        let (mut at, mut frame, mut above) = (rip, rbp, rsp);
+        while let Some(place) = files.place(machine, thread, at, memory) {
+            places.push(place);
+            let is_frame =
+                frame % 8 == 0 && (above..above.saturating_add(MAX_FRAME)).contains(&frame);
+            if !is_frame || places.len() == MAX_FRAMES {
+                break;
             }
-            let end = base.saturating_add(size.into());
-            ranges.extend(self.frame(&name).map(|name| (base, end, name)));
-            entry = memory.quad(entry)?;
+            let returns = memory.quad(frame.wrapping_add(8)).filter(|at| *at != 0);
+            let (Some(returns), Some(next)) = (returns, memory.quad(frame)) else { break };
+            // The call is before the instruction that it returns to.
+            (at, above, frame) = (returns - 1, frame + 16, next);
         }
-        Some(ranges)
+        places
     }
 }
 
@@ -134,16 +176,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_once_and_fit_a_folded_stack() {
+    fn names_are_told_once_and_have_a_limit() {
         let mut names = Names::default();
-        assert_eq!(names.frame(b"fio\0rest"), Some(NAMED));
-        assert_eq!(names.frame(b"a;b\n"), Some(NAMED + 1));
-        assert_eq!(names.frame(b"fio"), Some(NAMED));
+        let word = |names: &mut Names, name: &str| names.word(name.to_owned());
+        assert_eq!(word(&mut names, "fio"), Some(NAMED));
+        assert_eq!(word(&mut names, &plain(b"a;b\n\0rest")), Some(NAMED + 1));
+        assert_eq!(word(&mut names, "fio"), Some(NAMED));
         assert_eq!(names.take(), ["[fio]", "[a_b_]"]);
         for number in 2..MAX_NAMES {
-            assert_eq!(names.frame(number.to_string().as_bytes()), Some(NAMED + number));
+            assert_eq!(word(&mut names, &number.to_string()), Some(NAMED + number));
         }
-        assert_eq!(names.frame(b"one too many"), None);
-        assert_eq!(names.frame(b"7"), Some(NAMED + 7));
+        assert_eq!(word(&mut names, "one too many"), None);
+        assert_eq!(word(&mut names, "7"), Some(NAMED + 7));
     }
 }

@@ -5,6 +5,8 @@
 
 use stasis_run_events::Orc;
 
+use super::modules::{Module, MODULES};
+
 /// Limit on the frames of a stack.
 pub(in super::super) const MAX_FRAMES: usize = 64;
 /// Limit on the entries of a kernel's table; Debian's 6.1 has 370,000.
@@ -79,7 +81,8 @@ impl Tables {
         })
     }
 
-    fn find(&self, address: u64) -> Option<&[u8; ENTRY]> {
+    /// The entry of an instruction.
+    pub(super) fn find(&self, address: u64) -> Option<&[u8; ENTRY]> {
         let after = self.addresses.partition_point(|first| *first <= address);
         self.entries.get(after.checked_sub(1)?)
     }
@@ -99,6 +102,7 @@ impl Tables {
         &self,
         context: Context,
         exact: bool,
+        modules: &[Module],
         read: &mut impl FnMut(u64) -> Option<u64>,
     ) -> Option<(Context, bool)> {
         const UNDEFINED: u8 = 0;
@@ -107,7 +111,11 @@ impl Tables {
         const SP: u8 = 5;
         const BP_INDIRECT: u8 = 8;
         const SP_INDIRECT: u8 = 9;
-        let entry = self.find(if exact { context.rip } else { context.rip - 1 })?;
+        let at = if exact { context.rip } else { context.rip - 1 };
+        let entry = match at >= MODULES {
+            true => modules.iter().find(|module| module.has(at))?.tables.find(at)?,
+            false => self.find(at)?,
+        };
         let offset = |at: usize| i64::from(i16::from_le_bytes([entry[at], entry[at + 1]]));
         let (sp_offset, bp_offset) = (offset(0), offset(2));
         let sp = match entry[4] & 0xf {
@@ -137,26 +145,39 @@ impl Tables {
     }
 
     /// The instruction of `context` and the calls that led to it, the innermost first, up to a
-    /// program's instruction; `read` reads eight bytes.
+    /// program's instruction or a module's; `read` reads eight bytes.
     pub(in super::super) fn unwind(
         &self,
+        context: Context,
+        read: impl FnMut(u64) -> Option<u64>,
+    ) -> Vec<u64> {
+        let (mut frames, program) = self.unwind_through(&[], context, read);
+        frames.extend(program.map(|context| context.rip));
+        frames
+    }
+
+    /// The same through the functions of these modules, and the context of the program's instruction,
+    /// which is none of the frames.
+    pub(super) fn unwind_through(
+        &self,
+        modules: &[Module],
         mut context: Context,
         mut read: impl FnMut(u64) -> Option<u64>,
-    ) -> Vec<u64> {
+    ) -> (Vec<u64>, Option<Context>) {
         let mut frames = Vec::new();
         let mut exact = true;
         while frames.len() < MAX_FRAMES && context.rip != 0 {
+            if context.rip & KERNEL == 0 {
+                return (frames, Some(context));
+            }
             // An instruction that has been called is before where its call returns to.
             frames.push(if exact { context.rip } else { context.rip - 1 });
-            if context.rip & KERNEL == 0 {
-                break;
-            }
-            match self.caller(context, exact, &mut read) {
+            match self.caller(context, exact, modules, &mut read) {
                 Some(caller) => (context, exact) = caller,
                 None => break,
             }
         }
-        frames
+        (frames, None)
     }
 }
 

@@ -1,0 +1,205 @@
+//! The functions of a guest's programs and libraries, for profiles: from the files that the guest's root
+//! has on this machine.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+
+/// The largest file that is read.
+const MAX_FILE: u64 = 512 << 20;
+
+/// Files of a guest.
+pub struct Programs {
+    /// The root's image.
+    image: PathBuf,
+    /// Others, by their paths in the guest.
+    files: Vec<(String, PathBuf)>,
+    known: Mutex<HashMap<String, Option<Functions>>>,
+}
+
+impl fmt::Debug for Programs {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Programs").field("image", &self.image).finish_non_exhaustive()
+    }
+}
+
+impl Programs {
+    /// Those of the image of a root, and files that the experiment puts into the guest.
+    pub fn new(image: PathBuf, files: Vec<(String, PathBuf)>) -> Self {
+        Self { image, files, known: Mutex::default() }
+    }
+
+    fn read(&self, path: &str) -> Option<Functions> {
+        // A file system that lies over another one has its files in a folder of its own.
+        let own = self.files.iter().find(|(own, _)| path.ends_with(own));
+        let bytes = match own {
+            Some((_, file)) => read(file)?,
+            None => stasis_guest_root::read_from_image(&self.image, path, MAX_FILE)?,
+        };
+        Functions::of(&bytes)
+    }
+}
+
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let small = std::fs::metadata(path).is_ok_and(|meta| meta.len() <= MAX_FILE);
+    small.then(|| std::fs::read(path).ok())?
+}
+
+impl stasis_report::Programs for Programs {
+    fn function(&self, path: &str, offset: u64) -> Option<String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(path) {
+            known.insert(path.to_owned(), self.read(path));
+        }
+        let name = path.rsplit('/').next().unwrap_or(path);
+        known.get(path)?.as_ref()?.function(name, offset)
+    }
+}
+
+/// The functions of a file.
+#[derive(Debug, Default)]
+struct Functions {
+    /// Parts of the file that are mapped: from where, how long, and to which address.
+    parts: Vec<(u64, u64, u64)>,
+    /// Named ones: the first address, that after the last, and the name.
+    named: Vec<(u64, u64, String)>,
+    /// The first addresses of all that can be unwound, which those without names are as well.
+    begins: Vec<u64>,
+}
+
+impl Functions {
+    /// Of an ELF file's symbols, or where it was stripped of those that others link with.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let file = object::File::parse(bytes).ok()?;
+        let part = |part: object::Segment<'_, '_>| {
+            let (from, length) = part.file_range();
+            (from, length, part.address())
+        };
+        let mut named: Vec<_> = file.symbols().filter_map(|symbol| function(&symbol)).collect();
+        if named.is_empty() {
+            named = file.dynamic_symbols().filter_map(|symbol| function(&symbol)).collect();
+        }
+        // Of several names of one place that which looks least like the library's own.
+        let own = |name: &str| name.len() - name.trim_start_matches('_').len();
+        named.sort_by(|a, b| (a.0, own(&a.2), &a.2).cmp(&(b.0, own(&b.2), &b.2)));
+        named.dedup_by_key(|(begin, ..)| *begin);
+        let begins = file
+            .section_by_name(".eh_frame_hdr")
+            .and_then(|section| begins(section.address(), section.data().ok()?));
+        let parts = file.segments().map(part).collect();
+        Some(Self { parts, named, begins: begins.unwrap_or_default() })
+    }
+
+    /// The name of the function at a byte of the file; of one without a name, where it begins in
+    /// `file`.
+    fn function(&self, file: &str, offset: u64) -> Option<String> {
+        let its = |&&(from, length, _): &&(u64, u64, u64)| {
+            offset.checked_sub(from).is_some_and(|behind| behind < length)
+        };
+        let &(from, _, at) = self.parts.iter().find(its)?;
+        let address = at + (offset - from);
+        let after = self.named.partition_point(|(begin, ..)| *begin <= address);
+        let named = after.checked_sub(1).and_then(|place| self.named.get(place));
+        if let Some((_, _, name)) = named.filter(|(_, end, _)| address < *end) {
+            return Some(name.clone());
+        }
+        let after = self.begins.partition_point(|begin| *begin <= address);
+        let begin = self.begins.get(after.checked_sub(1)?)?;
+        Some(format!("[{file}+{begin:#x}]"))
+    }
+}
+
+/// The place and the name of a symbol that is a function.
+fn function<'a>(symbol: &impl ObjectSymbol<'a>) -> Option<(u64, u64, String)> {
+    let is = symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0;
+    let name = symbol.name().ok().filter(|name| is && !name.is_empty())?;
+    let plain = |c: char| if c == ';' || c.is_control() { '_' } else { c };
+    let end = symbol.address().checked_add(symbol.size())?;
+    Some((symbol.address(), end, name.chars().map(plain).collect()))
+}
+
+/// The first addresses in the table of what can be unwound, a section at `address` (Linux Standard
+/// Base, 10.6.2): of the encoding that linkers write.
+fn begins(address: u64, section: &[u8]) -> Option<Vec<u64>> {
+    /// Version 1; pointers relative to themselves, 32-bit numbers, entries relative to the section.
+    const HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+    let word = |at: usize| section.get(at..)?.first_chunk().map(|word| i32::from_le_bytes(*word));
+    if section.get(..4)? != HEAD {
+        return None;
+    }
+    let count = usize::try_from(word(8)?).ok()?;
+    let begin = |number: usize| {
+        word(12 + 8 * number).map(|offset| address.wrapping_add_signed(offset.into()))
+    };
+    (0..count).map(begin).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stasis_report::Programs as _;
+    use std::process::Command;
+
+    #[inline(never)]
+    fn a_function_of_this_test(number: u64) -> u64 {
+        std::hint::black_box(number) + 1
+    }
+
+    /// Where a function of this program is in its file, as the kernel has mapped it.
+    fn place() -> (String, u64) {
+        let at = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
+        assert_eq!(a_function_of_this_test(1), 2);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            let (range, _, offset) = (words.next()?, words.next()?, words.next()?);
+            let hex = |word: &str| u64::from_str_radix(word, 16).unwrap();
+            let (begin, end) = range.split_once('-').map(|(a, b)| (hex(a), hex(b)))?;
+            let path = words.nth(2)?.to_owned();
+            (begin..end).contains(&at).then(|| (path, hex(offset) + at - begin))
+        });
+        line.expect("the function is in a file")
+    }
+
+    #[test]
+    fn a_function_has_its_name_and_one_without_its_place() {
+        let (path, offset) = place();
+        let folder = tempfile::tempdir().unwrap();
+        let stripped = folder.path().join("stripped");
+        let strip = Command::new("strip").arg("-o").args([&stripped, Path::new(&path)]).status();
+        assert!(strip.unwrap().success());
+        let files = vec![("/root/whole".into(), path.into()), ("/root/bare".into(), stripped)];
+        let programs = Programs::new(folder.path().join("none"), files);
+        let named = |file: &str, at: u64| programs.function(file, at);
+        let own = |name: Option<String>| {
+            // As the compiler has mangled it.
+            assert!(
+                name.as_ref().is_some_and(|name| name.contains("a_function_of_this_test")),
+                "{name:?}"
+            );
+        };
+        own(named("/root/whole", offset));
+        own(named("/upper/root/whole", offset + 1));
+        let bare = named("/root/bare", offset + 1).unwrap();
+        assert_eq!(Some(&bare), named("/root/bare", offset).as_ref());
+        assert!(bare.starts_with("[bare+0x"), "{bare}");
+        assert_eq!(named("/root/whole", u64::MAX), None);
+        assert_eq!(named("/root/other", offset), None, "there is no image");
+    }
+
+    #[test]
+    fn what_is_no_program_has_no_functions() {
+        assert!(Functions::of(b"#!/bin/sh\n").is_none());
+        let (path, _) = place();
+        let whole = std::fs::read(path).unwrap();
+        for cut in (0..4096.min(whole.len())).step_by(7) {
+            if let Some(functions) = Functions::of(&whole[..cut]) {
+                functions.function("x", 64);
+            }
+        }
+        assert!(begins(0, &[1, 0x1b, 0x03, 0x3b, 0, 0, 0, 0, 255, 255, 255, 127]).is_none());
+    }
+}
