@@ -52,6 +52,7 @@ run() {
     done
 }
 
+of_arrays() { grep --files-with-matches '^test_device_array()' "$@" | sed 's|^tests/||'; }
 of_drives() { grep --files-with-matches '^test_device()' "$@" | sed 's|^tests/||'; }
 
 # Over NVMe/TCP: tests of a drive, and those of the group nvme that take another target than the kernel's.
@@ -85,17 +86,26 @@ if [ "$way" = tcp ]; then
 fi
 
 # shellcheck disable=SC2046
-choose $(of_drives tests/block/[0-9][0-9][0-9] tests/nvme/[0-9][0-9][0-9] tests/zbd/[0-9][0-9][0-9])
-plain=() zoned=() whole=()
+choose $(of_drives tests/block/[0-9][0-9][0-9] tests/nvme/[0-9][0-9][0-9] tests/zbd/[0-9][0-9][0-9]) \
+    $(of_arrays tests/md/[0-9][0-9][0-9])
+plain=() zoned=() whole=() metadata=() arrays=()
 for test in "${tests[@]}"; do
     case $test in
         # It looks for a zone whose capacity is its size.
         zbd/004) whole+=("$test") ;;
         zbd/*) zoned+=("$test") ;;
-        *) plain+=("$test") ;;
+        *)
+            if grep -q '^\s*_test_dev_has_metadata' "tests/$test"; then
+                metadata+=("$test")
+            elif grep -q '^test_device_array()' "tests/$test"; then
+                arrays+=("$test")
+            else
+                plain+=("$test")
+            fi
+            ;;
     esac
 done
-# of_name NAME ELSE: the drive whose serial number is its name, as by vfio-user, where Linux numbers drives as they answer.
+# of_name NAME ELSE: the drive whose serial number is its name, because Linux numbers drives as they answer.
 of_name() {
     local controller
     for controller in /sys/class/nvme/nvme*; do
@@ -106,4 +116,10 @@ of_name() {
 run "$(of_name plain nvme0)" "${plain[@]}"
 run "$(of_name zoned nvme1)" "${zoned[@]}"
 run "$(of_name whole nvme2)" "${whole[@]}"
+run "$(of_name metadata nvme3)" "${metadata[@]}"
+for test in "${arrays[@]}"; do
+    array=$(for number in 1 2 3 4; do of_name "atomic$number" "nvme$((number + 3))"; done)
+    printf 'TEST_CASE_DEV_ARRAY[%s]="%s"\n' "$test" "$(echo $array)" >>config
+done
+run "" "${arrays[@]}"
 cp -r results /results/
