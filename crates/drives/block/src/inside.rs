@@ -472,6 +472,9 @@ pub struct FlashInside {
     /// Pages that scrubbing read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub scrub_reads: u64,
+    /// Empty pages that filled up word lines, where those are programmed in two passes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub line_padding: u64,
     /// Mean time of a collection (ns).
     pub collection_time: f64,
     /// Operations of the array: reads, programs, erases, copybacks.

@@ -166,6 +166,16 @@ impl Buffer {
         self.force = self.sequence;
     }
 
+    /// The number of the newest write that goes to the cells now.
+    pub fn forced(&self) -> u64 {
+        self.force
+    }
+
+    /// The number of an entry's write.
+    pub fn sequence_of(&self, index: u32) -> u64 {
+        self.entries[index as usize].sequence
+    }
+
     /// Whether a page of `slots` units of a stream goes to the cells now.
     pub fn wants_page(&mut self, stream: u16, slots: u32) -> bool {
         loop {

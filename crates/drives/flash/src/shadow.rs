@@ -149,6 +149,11 @@ impl Shadow {
         }
     }
 
+    /// Pages of a block up to this one are not programmed.
+    pub fn skip(&mut self, block: u32, page: u32) {
+        self.pages[block as usize] = page;
+    }
+
     fn clear(&mut self, block: usize) {
         let first = self.shape.slot(block as u32, 0);
         for slot in first..first + self.shape.block_slots {

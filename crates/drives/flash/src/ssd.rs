@@ -100,6 +100,7 @@ impl Ssd {
             seed,
             slc: spec.slc_times(),
             ecc: spec.array_ecc(),
+            two_pass: spec.array_two_pass(geometry.pages),
             ..ArrayConfig::new(geometry, pattern, timing)
         };
         let array = Array::new(config, spec.options());
@@ -420,9 +421,13 @@ pub(crate) fn in_words(spec: &Spec, capacity: u64) -> String {
         let (fixed, open) = spec.cache_blocks(capacity, geometry.pages);
         format!(", {fixed} blocks of a plane in SLC mode and {open} open")
     });
+    let bad = match spec.bad_blocks {
+        0 => String::new(),
+        bad => format!(", {bad} blocks of each LUN bad from the factory"),
+    };
     format!(
         "{} bytes, {}x{}x{} planes of {} blocks, {} pages of {} bytes, units of {}, cells {}, {} \
-         streams{cache}",
+         streams{cache}{bad}",
         capacity,
         geometry.channels,
         geometry.luns,

@@ -68,6 +68,8 @@ pub struct Statistics {
     pub refreshes: u64,
     /// Pages that visits read.
     pub scrub_reads: u64,
+    /// Empty pages that filled up word lines.
+    pub line_padding: u64,
     /// Reads of pages, copybacks included, by the step of the correction that ended them.
     pub decoded: [u64; MAX_ECC_STEPS],
     /// Those that gave no data.
@@ -105,6 +107,7 @@ impl Statistics {
         since.reclaims -= before.reclaims;
         since.refreshes -= before.refreshes;
         since.scrub_reads -= before.scrub_reads;
+        since.line_padding -= before.line_padding;
         for (count, before) in since.decoded.iter_mut().zip(before.decoded) {
             *count -= before;
         }

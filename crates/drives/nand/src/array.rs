@@ -8,8 +8,11 @@ use super::event_queue::EventQueue;
 use super::operation_latency::Medium;
 use super::slots::{List, Slots, NONE};
 use super::unit::Unit;
-use super::{ArrayConfig, ArrayOptions, Op, OpDone, PlaneMode, Priority, Scope, Usage};
-use crate::{FaultRule, Geometry, PlaneId, Timing};
+use super::word_lines::{Fine, Line, WordLines};
+use super::{
+    ArrayConfig, ArrayOptions, Op, OpDone, OpKind, OpStatus, PlaneMode, Priority, Scope, Usage,
+};
+use crate::{FaultRule, Geometry, PageAddress, PlaneId, Timing};
 
 /// A NAND array; see the [crate](crate).
 #[derive(Debug)]
@@ -29,7 +32,9 @@ pub struct Array {
     // An end that is not its unit's `until` was suspended.
     pub(super) due: EventQueue,
     pub(super) finished: List,
-    submitted: u64,
+    pub(super) submitted: u64,
+    // Word lines under way, where they have two passes.
+    pub(super) word_lines: Option<Box<WordLines>>,
     pub(super) channel_usage: Usage,
     pub(super) lun_usage: Usage,
     // Busy planes of each LUN, and since when; not yet in `lun_usage`.
@@ -65,6 +70,7 @@ impl Array {
             due: EventQueue::new(events),
             finished: List::EMPTY,
             submitted: 0,
+            word_lines: config.two_pass.map(|two_pass| Box::new(WordLines::new(two_pass))),
             channel_usage: Usage::new(geometry.channels),
             lun_usage: Usage::new(geometry.total_luns()),
             busy: vec![(0, 0); geometry.total_luns() as usize],
@@ -80,9 +86,7 @@ impl Array {
     pub fn submit(&mut self, now: Nanos, op: Op) {
         debug_assert!(self.medium.geometry().contains(op.at), "{op:?}");
         debug_assert!(
-            op.group == 0 || op.kind != super::OpKind::Copyback || {
-                op.source.plane == op.at.plane
-            }
+            op.group == 0 || op.kind != OpKind::Copyback || { op.source.plane == op.at.plane }
         );
         self.settle(now);
         let unit = self.unit_of(op.at.plane);
@@ -204,6 +208,9 @@ impl Array {
     /// An operation ends now.
     pub(super) fn finish(&mut self, index: u32) {
         debug_assert_eq!(self.slots[index].since, self.now);
+        if self.word_lines.is_some() && self.end_in_line(index) {
+            return;
+        }
         self.slots.push_ready(&mut self.finished, index);
     }
 
@@ -406,5 +413,168 @@ impl Array {
     /// order of time, and forgets them. Returns how many more there were than it could keep.
     pub fn take_activities(&mut self, take: impl FnMut(Activity)) -> u64 {
         self.log.as_mut().map_or(0, |log| log.take(take))
+    }
+}
+
+/// Word lines in two passes ([`WordLines`]).
+impl Array {
+    /// An operation ends now: whether it is held, or was a fine pass, which ends what it held.
+    #[inline(never)]
+    pub(super) fn end_in_line(&mut self, index: u32) -> bool {
+        let Some(mut lines) = self.word_lines.take() else { return false };
+        let held = if self.slots[index].fine {
+            self.end_fine(index, &mut lines);
+            true
+        } else {
+            self.hold_page(index, &mut lines)
+        };
+        self.word_lines = Some(lines);
+        held
+    }
+
+    fn hold_page(&mut self, index: u32, lines: &mut WordLines) -> bool {
+        let slot = &self.slots[index];
+        let (at, status) = (slot.op.at, slot.status);
+        let programs = matches!(slot.op.kind, OpKind::Program | OpKind::Copyback);
+        if !programs || self.medium.is_slc(at.plane, at.block) {
+            return false;
+        }
+        if lines.failed.contains(&(at.plane, at.block)) {
+            self.fail_page(index, at, lines);
+            return true;
+        }
+        if status == OpStatus::ProgramFailed {
+            self.fail_line(at, lines);
+            self.fail_page(index, at, lines);
+            return true;
+        }
+        let pages = self.geometry().pages;
+        let ends = lines.two_pass.ends_line(at.page, pages);
+        let place = lines.line(at);
+        let empty = if ends { lines.list() } else { Vec::new() };
+        let line = &mut lines.open[place];
+        line.filling.push(index);
+        line.ended = at.page;
+        if ends {
+            let filled = std::mem::replace(&mut line.filling, empty);
+            let before = std::mem::replace(&mut line.coarse, filled);
+            let closes = line.closes.is_some_and(|page| at.page >= page);
+            self.begin_fine(before, lines);
+            if closes || at.page + 1 == pages {
+                self.close_line(place, at.page + 1 == pages, lines);
+            }
+        }
+        true
+    }
+
+    /// The word line of a block that is programmed coarsely has its fine pass now. `ends`: no page
+    /// follows.
+    fn close_line(&mut self, place: usize, ends: bool, lines: &mut WordLines) {
+        let list = lines.list();
+        let line = &mut lines.open[place];
+        line.closes = None;
+        let coarse = std::mem::replace(&mut line.coarse, list);
+        self.begin_fine(coarse, lines);
+        if ends {
+            let Line { filling, coarse, .. } = lines.open.swap_remove(place);
+            lines.give(filling);
+            lines.give(coarse);
+        }
+    }
+
+    /// Begins the fine pass of a word line whose pages are held, if it has any.
+    fn begin_fine(&mut self, held: Vec<u32>, lines: &mut WordLines) {
+        let Some(&last) = held.last() else { return lines.give(held) };
+        let op = self.slots[last].op;
+        let bytes = self.geometry().page_size.saturating_mul(held.len() as u32);
+        let op = Op { kind: OpKind::Program, source: op.at, bytes, token: 0, group: 0, ..op };
+        let unit = self.unit_of(op.at.plane);
+        let this = &mut self.units[unit as usize];
+        let mark = this.housekeeping.at(self.now);
+        let index = self.slots.insert(self.now, self.submitted, mark, op);
+        self.submitted += 1;
+        self.slots[index].fine = true;
+        self.slots.push(&mut this.queues[op.priority as usize], index);
+        self.touch(unit);
+        let failed = lines.list();
+        lines.fine.push(Fine { index, at: op.at, held, failed });
+        lines.passes += 1;
+    }
+
+    /// A fine pass has ended, and with it its pages.
+    fn end_fine(&mut self, index: u32, lines: &mut WordLines) {
+        let fine = self.slots.remove(index);
+        let place = lines.fine.iter().position(|fine| fine.index == index);
+        let Some(ended) = place.map(|place| lines.fine.remove(place)) else { return };
+        for &page in &ended.held {
+            // It has waited for the pass, and then with it.
+            let (times, gap) = self.slots.spent(page, fine.at);
+            times.queue += gap - fine.times.total();
+            *times += fine.times;
+            if fine.status == OpStatus::ProgramFailed {
+                self.slots[page].status = OpStatus::ProgramFailed;
+            }
+            self.slots.push_ready(&mut self.finished, page);
+        }
+        if fine.status == OpStatus::ProgramFailed {
+            self.fail_line(fine.op.at, lines);
+        }
+        for &page in &ended.failed {
+            self.fail_page(page, ended.at, lines);
+        }
+        lines.give(ended.held);
+        lines.give(ended.failed);
+    }
+
+    /// A program into a block has failed: pages of its unfinished word line have too; a whole one can
+    /// still have its fine pass.
+    fn fail_line(&mut self, at: PageAddress, lines: &mut WordLines) {
+        if !lines.failed.contains(&(at.plane, at.block)) {
+            lines.failed.push((at.plane, at.block));
+        }
+        let Some(place) = lines.place(at.plane, at.block) else { return };
+        let Line { filling, coarse, .. } = lines.open.swap_remove(place);
+        self.begin_fine(coarse, lines);
+        for &page in &filling {
+            self.fail_page(page, at, lines);
+        }
+        lines.give(filling);
+    }
+
+    /// A page of a block has failed: it ends behind the fine passes of the block that are under way.
+    fn fail_page(&mut self, page: u32, at: PageAddress, lines: &mut WordLines) {
+        self.slots[page].status = OpStatus::ProgramFailed;
+        let of_block = |fine: &&mut Fine| (fine.at.plane, fine.at.block) == (at.plane, at.block);
+        if let Some(fine) = lines.fine.iter_mut().rfind(of_block) {
+            return fine.failed.push(page);
+        }
+        let (times, gap) = self.slots.spent(page, self.now);
+        times.queue += gap;
+        self.slots.push_ready(&mut self.finished, page);
+    }
+
+    /// No page of a block follows `page`, the last of its word line, for now: its word lines up to
+    /// there have their fine passes without the next one's coarse one. Of no effect where programs have
+    /// one pass.
+    pub fn close_lines(&mut self, now: Nanos, at: PageAddress) {
+        self.settle(now);
+        let Some(mut lines) = self.word_lines.take() else { return };
+        if lines.failed.contains(&(at.plane, at.block)) {
+            self.word_lines = Some(lines);
+            return;
+        }
+        let place = lines.line(at);
+        let line = &mut lines.open[place];
+        line.closes = Some(at.page);
+        let has_ended = line.ended >= at.page && at.page > 0;
+        if has_ended && line.filling.is_empty() {
+            self.close_line(place, false, &mut lines);
+        }
+        self.word_lines = Some(lines);
+    }
+
+    /// Fine passes so far.
+    pub fn fine_passes(&self) -> u64 {
+        self.word_lines.as_ref().map_or(0, |lines| lines.passes)
     }
 }

@@ -38,6 +38,7 @@ mod unit;
 mod usage;
 mod variation;
 mod wear;
+mod word_lines;
 
 pub use activity::{Activity, Part};
 pub use array::Array;
@@ -45,7 +46,9 @@ pub use cells::{CellPattern, PageType, PatternError};
 pub use ecc::{Ecc, EccError, EccStep, ErrorRate, MAX_ECC_STEPS};
 pub use faults::{Fault, FaultError, FaultRule, Faults};
 pub use op::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority, Scope};
-pub use options::{ArrayConfig, ArrayOptions, ChannelOrder, PlaneMode, Scheduling, SlcTimes};
+pub use options::{
+    ArrayConfig, ArrayOptions, ChannelOrder, PlaneMode, Scheduling, SlcTimes, TwoPass,
+};
 pub use prefetch::prefetch;
 pub use stasis_block::inside::geometry::{Geometry, GeometryError, PageAddress, PlaneId};
 pub use timing_parameters::{BusRate, Timing};

@@ -69,6 +69,12 @@ impl Medium {
         }
     }
 
+    /// Whether a block is in SLC mode.
+    pub fn is_slc(&self, plane: PlaneId, block: u32) -> bool {
+        let block = self.config.geometry.block_index(plane, block);
+        self.slc.as_ref().is_some_and(|slc| slc.is_set(block))
+    }
+
     /// The parts of the array.
     #[inline]
     pub fn geometry(&self) -> &Geometry {
@@ -161,10 +167,29 @@ impl Medium {
             let block = self.config.geometry.block_index(at.plane, at.block);
             time = slc.time(block, access).unwrap_or(time);
         }
+        if self.config.two_pass.is_some() {
+            time = self.time_in_line(slot, access, time);
+        }
         if self.plain {
             return time;
         }
         self.access_of_its_own(now, slot, access, time)
+    }
+
+    /// The time of an access that takes `time` where word lines have one pass.
+    #[inline(never)]
+    fn time_in_line(&self, slot: &Slot, access: Access, time: Nanos) -> Nanos {
+        let at = slot.op.at;
+        match &self.config.two_pass {
+            Some(two_pass) if access == Access::Program && !self.is_slc(at.plane, at.block) => {
+                if slot.fine {
+                    two_pass.fine
+                } else {
+                    two_pass.time(at.page, self.config.geometry.pages)
+                }
+            }
+            _ => time,
+        }
     }
 
     /// The same of an array whose cells are not all as good as every other, where they take `time` by

@@ -13,6 +13,34 @@ pub struct SlcTimes {
     pub program: Nanos,
 }
 
+/// How word lines are programmed in two passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TwoPass {
+    /// Pages of a word line: the bits of a cell.
+    pub pages: u32,
+    /// The coarse pass (ns).
+    pub coarse: Nanos,
+    /// The fine pass (ns), behind the transfer of the word line's data.
+    pub fine: Nanos,
+}
+
+impl TwoPass {
+    /// The time of the cells for a page of a block of so many pages: the last of its word line
+    /// carries the coarse pass.
+    pub(super) fn time(&self, page: u32, pages: u32) -> Nanos {
+        if self.ends_line(page, pages) {
+            self.coarse
+        } else {
+            0
+        }
+    }
+
+    /// Whether a page is the last of its word line.
+    pub(super) fn ends_line(&self, page: u32, pages: u32) -> bool {
+        (page + 1).is_multiple_of(self.pages) || page + 1 == pages
+    }
+}
+
 /// The cells of an array: their arrangement, times, differences and faults.
 #[derive(Debug, Clone)]
 pub struct ArrayConfig {
@@ -32,13 +60,16 @@ pub struct ArrayConfig {
     pub slc: Option<SlcTimes>,
     /// Bit errors and their correction; none where every read is right.
     pub ecc: Option<Ecc>,
+    /// Passes in which word lines are programmed; none where each page is by itself.
+    pub two_pass: Option<TwoPass>,
 }
 
 impl ArrayConfig {
     /// Cells that are all alike and have no faults.
     pub fn new(geometry: Geometry, cells: CellPattern, timing: Timing) -> Self {
         let (variation, faults) = (Variation::default(), Faults::default());
-        Self { geometry, cells, timing, variation, faults, seed: 1, slc: None, ecc: None }
+        let (slc, ecc, two_pass) = (None, None, None);
+        Self { geometry, cells, timing, variation, faults, seed: 1, slc, ecc, two_pass }
     }
 }
 

@@ -37,8 +37,13 @@ impl Array {
             changing.push(ended);
             ended = self.slots[ended].next;
         }
-        for index in self.slots.by_number() {
-            dropped(self.slots[index].op, changing.contains(&index));
+        for index in self.slots.by_number().into_iter().filter(|&index| !self.slots[index].fine) {
+            // Pages held between two passes can no more be read.
+            let held = self.word_lines.as_ref().is_some_and(|lines| lines.holds(index));
+            dropped(self.slots[index].op, held || changing.contains(&index));
+        }
+        if let Some(lines) = &mut self.word_lines {
+            lines.clear();
         }
         for (lun, (planes, since)) in self.busy.iter_mut().enumerate() {
             if *planes > 0 {

@@ -37,6 +37,8 @@ pub(super) struct Slot {
     pub status: OpStatus,
     pub retries: u8,
     pub phase: Phase,
+    /// It is the fine pass of a word line.
+    pub fine: bool,
     /// There is nothing to transfer: the cells did not answer.
     pub silent: bool,
     /// The next of its multi-plane operation.
@@ -104,6 +106,7 @@ impl Slots {
             status: OpStatus::Ok,
             retries: 0,
             phase: Phase::Command,
+            fine: false,
             silent: false,
             mate: NONE,
             next: NONE,

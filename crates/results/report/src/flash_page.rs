@@ -155,7 +155,11 @@ fn facts(inside: &FlashInside) -> Vec<(String, String)> {
         ("Spare left", format!("{} %", health.available_spare)),
         ("Endurance used", format!("{} %", health.percentage_used)),
     ];
-    let caches = read_cache(inside).into_iter().chain(slc_cache(inside)).chain(scrubbing(inside));
+    let caches = read_cache(inside)
+        .into_iter()
+        .chain(slc_cache(inside))
+        .chain(scrubbing(inside))
+        .chain(padding(inside));
     let facts = array(inside).into_iter().chain(facts).chain(caches);
     facts.map(|(name, value)| (name.to_owned(), value)).chain(ecc(inside)).collect()
 }
@@ -169,6 +173,12 @@ fn scrubbing(inside: &FlashInside) -> Vec<(&'static str, String)> {
         ("Blocks that scrubbing moved", units::count(inside.refreshes)),
         ("Pages that scrubbing read", units::count(inside.scrub_reads)),
     ]
+}
+
+/// Empty pages that filled up word lines, if there were any.
+fn padding(inside: &FlashInside) -> Option<(&'static str, String)> {
+    let pages = inside.line_padding;
+    (pages > 0).then(|| ("Empty pages that filled up word lines", units::count(pages)))
 }
 
 /// The steps of the correction of bit errors, if there are any.

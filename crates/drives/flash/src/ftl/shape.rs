@@ -44,6 +44,8 @@ pub struct Shape {
     pub slots: u32,
     /// Slots of a block.
     pub block_slots: u32,
+    /// Pages of a word line that is programmed in two passes; 1 where each page is by itself.
+    pub line: u32,
     /// The SLC cache.
     pub(crate) cache: Option<CacheShape>,
     shift: u32,
@@ -65,6 +67,7 @@ impl Shape {
             units: u32::try_from(capacity.div_ceil(spec.mapping_unit.max(1))).unwrap_or(u32::MAX),
             slots,
             block_slots: slots * geometry.pages,
+            line: spec.line_pages(geometry.pages),
             cache: spec.cache_shape(capacity, geometry.pages),
             shift: spec.mapping_unit.trailing_zeros(),
             by_slots: Divisor::new(slots),

@@ -1,7 +1,7 @@
 //! The SLC cache of a drive of some size in blocks, and its conditions on a description.
 
 use stasis_block::units::format_size;
-use stasis_nand::{CellPattern, SlcTimes};
+use stasis_nand::{CellPattern, SlcTimes, TwoPass};
 
 use super::slc_cache::{CacheSize, WhenFull};
 use super::{Spec, SpecError};
@@ -36,7 +36,7 @@ impl CacheShape {
 
 impl Spec {
     /// Bits of a cell: as many as the pattern has page types, if it is one.
-    fn bits(&self, pages: u32) -> Option<u32> {
+    pub(super) fn bits(&self, pages: u32) -> Option<u32> {
         Some(CellPattern::parse(&self.cells, pages).ok()?.letters().len() as u32)
     }
 
@@ -62,6 +62,13 @@ impl Spec {
     /// always in SLC mode, and of the others those that are open.
     pub(crate) fn cache_blocks(&self, capacity: u64, pages: u32) -> (u32, u32) {
         self.cache_shape(capacity, pages).map_or((0, 0), |cache| (cache.fixed, cache.open()))
+    }
+
+    /// The passes as an array of blocks of so many pages has them.
+    pub(crate) fn array_two_pass(&self, pages: u32) -> Option<TwoPass> {
+        let passes = self.two_pass?;
+        let (coarse, fine) = (passes.coarse, passes.fine);
+        Some(TwoPass { pages: self.line_pages(pages), coarse, fine })
     }
 
     /// Times of pages in SLC mode, if any are.

@@ -3,7 +3,8 @@
 use stasis_block::units::format_size;
 use stasis_nand::Faults;
 
-use super::{Precondition, Spec, SpecError};
+use super::geometry::MIN_LINES;
+use super::{Blocking, Precondition, Spec, SpecError};
 use crate::{ftl, gc};
 
 /// The smallest unit of mapping (bytes).
@@ -47,6 +48,11 @@ impl Spec {
         self.check_read_cache(capacity)?;
         self.check_ecc()?;
         self.check_scrub()?;
+        self.check_two_pass(capacity)?;
+        if self.bad_blocks > 0 && !matches!(self.ftl.as_str(), "page" | "dftl") {
+            let reason = "`bad_blocks` are passed over where units lie anywhere";
+            return Err(SpecError::value("ftl", format!("\"{}\"", self.ftl), reason, "\"page\""));
+        }
         self.check_front()?;
         self.check_zones(capacity)?;
         self.check_hybrid(capacity)?;
@@ -83,7 +89,40 @@ impl Spec {
                 0 => reason,
                 _ => format!("{reason}, {fixed} of them for `slc_cache.static`"),
             };
+            let reason = match self.bad_blocks {
+                0 => reason,
+                bad => format!("{reason}, {bad} of them as they may be bad"),
+            };
             return Err(SpecError::value("blocks", geometry.blocks, reason, least));
+        }
+        Ok(())
+    }
+
+    /// Whether the drive can have them.
+    fn check_two_pass(&self, capacity: u64) -> Result<(), SpecError> {
+        if self.two_pass.is_none() {
+            return Ok(());
+        }
+        if !matches!(self.ftl.as_str(), "page" | "dftl") {
+            let reason = "`two_pass` is part of page mapping (`page`, `dftl`)";
+            return Err(SpecError::value("ftl", format!("\"{}\"", self.ftl), reason, "\"page\""));
+        }
+        if !matches!(self.cells.as_str(), "mlc" | "tlc" | "qlc") {
+            let reason = "`two_pass` programs word lines of two bits or more: `mlc`, `tlc`, `qlc`";
+            let value = format!("\"{}\"", self.cells);
+            return Err(SpecError::value("cells", value, reason, "\"qlc\""));
+        }
+        // Each collection fills up a word line.
+        let pages = self.pages(capacity);
+        let (least, line) = (self.least_pages(pages), self.line_pages(pages));
+        if pages < least {
+            let reason =
+                format!("blocks of `two_pass` have {MIN_LINES} word lines of {line} at least");
+            return Err(SpecError::value("pages", pages, reason, least));
+        }
+        if self.gc.copyback.unwrap_or(self.gc.blocking == Blocking::Plane) {
+            let reason = "the fine pass of `two_pass` needs the data in the controller";
+            return Err(SpecError::value("gc.copyback", true, reason, false));
         }
         Ok(())
     }

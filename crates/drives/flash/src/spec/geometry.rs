@@ -20,7 +20,26 @@ pub(crate) fn map_units(units: u64, unit: u64) -> u64 {
     units.div_ceil((unit / MAP_ENTRY).max(1))
 }
 
+/// Word lines of a block, of which a collection fills up one.
+pub(super) const MIN_LINES: u32 = 4;
+
 impl Spec {
+    /// Pages of a word line whose passes are modelled; 1 where each page is programmed by itself.
+    pub(crate) fn line_pages(&self, pages: u32) -> u32 {
+        match self.two_pass {
+            Some(_) => self.bits(pages).unwrap_or(1).max(1),
+            None => 1,
+        }
+    }
+
+    /// Pages that a block has at least; `pages`: those that it is to have.
+    pub(super) fn least_pages(&self, pages: u32) -> u32 {
+        match self.two_pass {
+            Some(_) => MIN_LINES * self.line_pages(pages),
+            None => 1,
+        }
+    }
+
     /// Pages of each block of a drive of `capacity` bytes: as given, else 256.
     /// A small drive, whose over-provisioning is less than the blocks that are open
     /// and free, has smaller blocks: the largest power of two from 8 on with
@@ -31,7 +50,10 @@ impl Spec {
             return self.pages.unwrap_or(PAGES);
         }
         let mut pages = PAGES;
-        let halves = |pages: u32| pages > MIN_PAGES && self.pattern(pages / 2).is_ok();
+        let halves = |pages: u32| {
+            let half = pages / 2;
+            pages > MIN_PAGES && half >= self.least_pages(half) && self.pattern(half).is_ok()
+        };
         while halves(pages) && !self.has_room(capacity, pages) {
             pages /= 2;
         }
@@ -87,6 +109,12 @@ impl Spec {
         }
         let data = capacity.saturating_add(self.map_bytes(capacity));
         let data = data.div_ceil(planes.saturating_mul(block).max(1));
+        // Of some block so much has to be invalid that moving the rest leaves a word line, also where
+        // another plane holds less.
+        let line = u64::from(self.line_pages(pages));
+        let all = u64::from(pages);
+        let gain = all.saturating_sub(2 * line).max(1);
+        let data = if line > 1 { data.saturating_mul(all).div_ceil(gain) } else { data };
         if let Some(working) = self.hybrid_blocks() {
             return u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX);
         }
@@ -97,6 +125,8 @@ impl Spec {
             + u64::from(self.gc.foreground)
             + u64::from(fixed)
             + u64::from(open)
+            // All of a LUN's may be in one plane.
+            + u64::from(self.bad_blocks)
             + 2;
         u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX)
     }
@@ -159,7 +189,8 @@ impl Spec {
 
     /// Whether the over-provisioning that is asked for is enough to work with.
     fn has_room(&self, capacity: u64, pages: u32) -> bool {
-        self.asked_blocks(capacity, pages) >= self.least_blocks(capacity, pages)
+        let has_lines = pages >= self.least_pages(pages);
+        has_lines && self.asked_blocks(capacity, pages) >= self.least_blocks(capacity, pages)
     }
 
     /// Blocks of each plane by the over-provisioning that is asked for.

@@ -16,6 +16,7 @@ mod read_cache;
 mod scrub;
 mod slc_cache;
 mod timing;
+mod two_pass;
 mod variation;
 mod zones;
 
@@ -34,6 +35,7 @@ pub use self::read_cache::{CachedWrites, ReadCacheSpec, Replacement};
 pub use self::scrub::ScrubSpec;
 pub use self::slc_cache::{CacheSize, SlcCacheSpec, WhenFull};
 pub use self::timing::{ByLetter, Duration, TimingSpec};
+pub use self::two_pass::TwoPassSpec;
 pub use self::variation::{RetrySpec, VariationSpec};
 use crate::{ftl, gc};
 pub use stasis_block::Rate;
@@ -287,10 +289,22 @@ pub struct Spec {
     /// Visits of blocks that move old data; none if not given. With `ftl` = `page` or `dftl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scrub: Option<ScrubSpec>,
+    /// Passes in which word lines are programmed; each page is by itself if not given. With `ftl` =
+    /// `page` or `dftl`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub two_pass: Option<TwoPassSpec>,
+    /// Blocks of each LUN that are bad from the factory; in which of its planes, the seed says. With
+    /// `ftl` = `page` or `dftl`.
+    #[serde(skip_serializing_if = "no_blocks")]
+    pub bad_blocks: u32,
     /// How cells differ.
     pub variation: VariationSpec,
     /// Faults of the drive.
     pub faults: Vec<FaultSpec>,
+}
+
+fn no_blocks(count: &u32) -> bool {
+    *count == 0
 }
 
 fn is_none(time: &Nanos) -> bool {
@@ -352,6 +366,8 @@ impl Default for Spec {
             timing: TimingSpec::default(),
             ecc: None,
             scrub: None,
+            two_pass: None,
+            bad_blocks: 0,
             variation: VariationSpec::default(),
             faults: Vec::new(),
         }

@@ -120,6 +120,7 @@ impl Context {
             read_reclaims: counted.reclaims,
             refreshes: counted.refreshes,
             scrub_reads: counted.scrub_reads,
+            line_padding: counted.line_padding,
             collection_time: (counted.collecting / counted.collections.max(1)) as f64,
             operations: operations.into(),
             latency: done.map(|(operation, sums)| (operation.name().into(), means(sums))).collect(),

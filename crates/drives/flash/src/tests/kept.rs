@@ -9,7 +9,8 @@ use stasis_block::{Command, Completion, Fate, Model, Operation};
 use super::agree::{faulty, spec, CAPACITY};
 use super::load::{on, roomy, run};
 use crate::spec::{
-    CacheSize, EccSpec, ErrorsSpec, Precondition, RetrySpec, ScrubSpec, SlcCacheSpec, VariationSpec,
+    CacheSize, EccSpec, ErrorsSpec, Precondition, RetrySpec, ScrubSpec, SlcCacheSpec, TwoPassSpec,
+    VariationSpec,
 };
 use crate::{Spec, Ssd};
 
@@ -60,6 +61,8 @@ proptest! {
         reclaims: bool,
         errs: bool,
         scrubs: bool,
+        passes: bool,
+        bad in 0..3u32,
     ) {
         let precondition =
             [Precondition::None, Precondition::Sequential, Precondition::Steady][state];
@@ -83,6 +86,14 @@ proptest! {
             spec.slc_cache = Some(SlcCacheSpec { dynamic, ..SlcCacheSpec::default() });
             spec = kept(Spec { over_provisioning: None, ..spec });
         }
+        if passes {
+            spec.cells = if caches { spec.cells } else { "qlc".into() };
+            spec.cells = if spec.cells == "slc" { "mlc".into() } else { spec.cells };
+            spec.two_pass = Some(TwoPassSpec { coarse: 700_000, fine: 1_900_000 });
+            spec.gc.copyback = Some(false);
+            (spec.pages, spec.over_provisioning) = (Some(24), Some(1.6));
+        }
+        spec = kept(Spec { bad_blocks: bad, ..spec });
         let mut once = drive(&spec);
         let (mut now, mut text) = (0, None::<String>);
         for (number, count) in [counts.0, counts.1, counts.2].into_iter().enumerate() {

@@ -1,6 +1,7 @@
 //! The whole drive against the shadow array.
 
 mod agree;
+mod bad_blocks;
 pub mod basics;
 mod broken;
 mod caches;
@@ -17,5 +18,6 @@ mod read_cache;
 mod reclaim;
 mod scrub;
 mod steady;
+mod two_pass;
 mod watched;
 mod zones;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Health, Refused, Request, Tag};
+use stasis_block::{Refused, Request, Tag};
 use stasis_drive::{put_before, Control, Done, FaultChange, Faults, Layer, TenantHandle};
 use stasis_nvme::AnaState;
 use stasis_run_events::IoRecord;
@@ -22,9 +22,9 @@ pub trait DriveController {
     /// Whether a write to `offset` announces commands.
     fn is_doorbell(&self, offset: u64) -> bool;
 
-    /// The state that the drive keeps beside its bytes if its power is off from now on, with the
-    /// medium's `health`; `None` if it keeps none.
-    fn kept_state(&mut self, _health: Health) -> Option<stasis_nvme::KeptState> {
+    /// The state that the drive keeps beside its bytes if its power is off from now on, with its
+    /// medium's health at this instant; `None` if it keeps none.
+    fn kept_state(&mut self, _drive: &mut dyn Layer) -> Option<stasis_nvme::KeptState> {
         None
     }
 
@@ -229,9 +229,7 @@ impl DriveDevice {
     /// The state that the drive keeps beside its bytes if its power is off from now on; `None` for
     /// a controller that keeps none.
     pub fn kept_state(&mut self) -> Option<stasis_nvme::KeptState> {
-        // The counters of the medium in it are of this instant.
-        let health = self.drive.control().health();
-        self.controller.kept_state(health)
+        self.controller.kept_state(&mut *self.drive)
     }
 
     /// Whether a write to `offset` announces commands.

@@ -1,7 +1,7 @@
 //! NVMe controllers on the PCI bus.
 
 use stasis_block::clock::Nanos;
-use stasis_block::{BlockLayout, Health, Refused, Request, Status};
+use stasis_block::{BlockLayout, Refused, Request, Status};
 use stasis_drive::{Done, Layer};
 use stasis_nvme::{
     AnaState, ControllerId, ControllerMut, Ended, Memory, OutOfMemoryRange, QueuePair, Subsystem,
@@ -119,8 +119,8 @@ impl DriveController for NvmeController {
         stasis_nvme::Controller::is_doorbell(offset)
     }
 
-    fn kept_state(&mut self, health: Health) -> Option<stasis_nvme::KeptState> {
-        self.subsystem.set_health(health);
+    fn kept_state(&mut self, drive: &mut dyn Layer) -> Option<stasis_nvme::KeptState> {
+        self.ask_health(drive);
         Some(self.subsystem.kept_state())
     }
 

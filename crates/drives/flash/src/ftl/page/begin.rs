@@ -86,10 +86,14 @@ impl Beginning {
         let fixed = self.shape.cache.map_or(0, |cache| cache.fixed);
         let full = geometry.blocks - fixed - self.foreground - 2 - self.map_blocks();
         let order = Order::new(self.shape.units, self.seed);
-        let most = u64::from(full) * u64::from(slots);
+        let bad: Vec<u32> =
+            (0..self.shape.planes).map(|plane| placement.blocks().bad_in(plane)).collect();
+        let least = full - bad.iter().max().copied().unwrap_or(0);
+        let most = u64::from(least) * u64::from(slots);
         let units = u64::from(self.shape.units);
         let shares = plane_shares(units, self.shape.planes, most, self.seed);
-        let used = units as f64 / (most as f64 * f64::from(self.shape.planes));
+        let good: u64 = bad.iter().map(|&bad| u64::from(full - bad)).sum();
+        let used = units as f64 / (good as f64 * f64::from(slots));
         let distribution = fixed_point(slots, self.choices, used.min(1.0));
         let mut place = 0;
         for (plane, share) in (0..).zip(shares) {
@@ -101,7 +105,7 @@ impl Beginning {
             });
             let heights = heights.map(|pages| pages * u64::from(self.shape.slots));
             left -= heights.iter().sum::<u64>();
-            for valid in valid_counts(&distribution, full, left) {
+            for valid in valid_counts(&distribution, full - bad[plane as usize], left) {
                 let Some(block) = placement.blocks_mut().open(plane) else { return };
                 let first = self.shape.slot(block, 0);
                 for slot in choose(slots, valid, self.seed ^ (u64::from(block) << 20)) {

@@ -83,8 +83,10 @@ struct Block {
 /// A plane's pool.
 #[derive(Debug, Clone, Default)]
 struct Plane {
-    // Blocks that were never used: all from here on.
+    // Blocks that were never used: all from here to those that are bad from the factory, the last of
+    // the usual ones.
     fresh: u32,
+    good: u32,
     // Those that were, by rank.
     used: BinaryHeap<Reverse<(u32, u32)>>,
     rank: u32,
@@ -142,6 +144,7 @@ impl Blocks {
         let regular = per_plane - shape.cache.map_or(0, |cache| cache.fixed.min(per_plane));
         let plane = |number| Plane {
             free: regular,
+            good: regular,
             used: BinaryHeap::with_capacity(per_plane.min(64) as usize),
             slc_free: (regular..per_plane)
                 .map(|block| Reverse((0, shape.block(number, block))))
@@ -160,6 +163,36 @@ impl Blocks {
             spares: Spares::new(spare, endurance),
             cache: Cache { regular, ..Cache::default() },
         }
+    }
+
+    /// The same, of which so many of each plane are bad from the factory.
+    #[must_use]
+    pub fn with_bad(mut self, bad: &[u32]) -> Self {
+        for (number, (pool, &bad)) in (0..).zip(self.planes.iter_mut().zip(bad)) {
+            pool.good -= bad;
+            (pool.free, pool.retired) = (pool.good, bad);
+            for block in pool.good..pool.good + bad {
+                let block = self.shape.block(number, block);
+                self.blocks[block as usize].state = BlockState::Retired;
+            }
+        }
+        self
+    }
+
+    /// Blocks that are bad from the factory.
+    pub fn bad_in_all(&self) -> u64 {
+        self.planes.iter().map(|pool| u64::from(self.cache.regular - pool.good)).sum()
+    }
+
+    /// Those of a plane.
+    pub fn bad_in(&self, plane: u32) -> u32 {
+        self.cache.regular - self.planes[plane as usize].good
+    }
+
+    /// Whether a block is one of them.
+    fn is_bad(&self, block: u32) -> bool {
+        let pool = &self.planes[self.shape.plane_of(block) as usize];
+        (pool.good..self.cache.regular).contains(&(block % self.shape.geometry.blocks))
     }
 
     /// The number, counted through the array, of a block of a plane.
@@ -231,6 +264,21 @@ impl Blocks {
         }
     }
 
+    /// Pages of a block whose programs have begun.
+    pub fn begun(&self, block: u32) -> u32 {
+        self.blocks[block as usize].next
+    }
+
+    /// After a power cut pages go on with the next word line, of so many pages: one of which a part
+    /// is programmed takes no more. Returns the next page.
+    pub fn skip_line(&mut self, block: u32, line: u32) -> u32 {
+        let pages = self.pages_of(block);
+        let entry = &mut self.blocks[block as usize];
+        entry.next = entry.next.next_multiple_of(line).min(pages);
+        entry.ended = entry.next;
+        entry.next
+    }
+
     /// A program into a block has ended. A block in which one failed takes no more pages.
     pub fn page_ended(&mut self, block: u32, failed: bool) -> PageEnd {
         let entry = &mut self.blocks[block as usize];
@@ -285,7 +333,9 @@ impl Blocks {
     /// Whether moving a block's units takes fewer pages than it has.
     pub fn gains(&self, block: u32) -> bool {
         let valid = self.blocks[block as usize].valid;
-        valid.div_ceil(self.shape.slots) < self.shape.geometry.pages
+        // Word lines are filled up at the end.
+        let pages = valid.div_ceil(self.shape.slots).next_multiple_of(self.shape.line);
+        pages < self.shape.geometry.pages
     }
 
     /// A block's entry will soon be needed.
@@ -300,7 +350,7 @@ impl Blocks {
     /// Takes a free block, the least worn, and opens it.
     pub fn open(&mut self, plane: u32) -> Option<u32> {
         let pool = &mut self.planes[plane as usize];
-        let block = if pool.fresh < self.cache.regular {
+        let block = if pool.fresh < pool.good {
             pool.fresh += 1;
             self.shape.block(plane, pool.fresh - 1)
         } else {
@@ -613,7 +663,7 @@ impl Blocks {
                     (full, next) = (full + 1, self.blocks[block as usize].after);
                 }
             }
-            let fresh = self.cache.regular - pool.fresh;
+            let fresh = pool.good - pool.fresh;
             assert_eq!(pool.free, fresh + pool.used.len() as u32);
             let free = pool.free + pool.slc_free.len() as u32;
             assert_eq!((free, pool.retired, pool.valid, full), counted, "plane {number}");
@@ -699,7 +749,7 @@ impl Blocks {
             self.restore_block(number, from, map)?;
         }
         let retired = |block: &&Block| block.state == BlockState::Retired;
-        let retired = self.blocks.iter().filter(retired).count() as u64;
+        let retired = self.blocks.iter().filter(retired).count() as u64 - self.bad_in_all();
         self.spares.restore(retired, self.spares.erases());
         (0..self.shape.planes).try_for_each(|plane| self.restore_plane(plane, from))
     }
@@ -720,6 +770,10 @@ impl Blocks {
         let slc = tag & 8 != 0;
         let allowed = self.shape.cache.is_some() && !matches!(state, Free | Retired);
         if slc && !allowed || !slc && self.is_fixed(number) && allowed {
+            return Err(KeptError::Damaged(WRONG));
+        }
+        let bad = self.is_bad(number);
+        if bad && state != Retired {
             return Err(KeptError::Damaged(WRONG));
         }
         let erases = from.within(0..1 << 32, WRONG)?;
@@ -745,7 +799,7 @@ impl Blocks {
         let fixed = self.is_fixed(number);
         let pool = &mut self.planes[self.shape.plane_of(number) as usize];
         pool.valid += valid;
-        pool.retired += u32::from(state == Retired);
+        pool.retired += u32::from(state == Retired && !bad);
         if slc {
             pool.dynamic += u32::from(!fixed);
             self.cache.valid += u64::from(valid);
@@ -792,7 +846,7 @@ impl Blocks {
         let wrong = KeptError::Damaged(WRONG);
         let first = self.shape.block(plane, 0);
         let here = u64::from(first)..u64::from(first + self.shape.geometry.blocks);
-        let regular = self.cache.regular;
+        let regular = self.planes[plane as usize].good;
         let fresh = from.within(0..u64::from(regular) + 1, WRONG)?;
         let (rank, filled) = (from.within(0..1 << 32, WRONG)?, from.within(0..1 << 32, WRONG)?);
         // Every free block is fresh, or in one of the two heaps; every full one in a list.

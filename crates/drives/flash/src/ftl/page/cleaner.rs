@@ -55,8 +55,9 @@ struct Collector {
     job: Option<Job>,
     // Slots that were read and move next.
     gathered: Vec<u32>,
-    // The block that units move to.
+    // The block that units move to, and whether pages of it wait for their fine pass.
     open: u32,
+    waits: bool,
     // Blocks that are to be emptied because a program failed.
     bad: VecDeque<u32>,
     // Blocks that were read too often.
@@ -75,6 +76,7 @@ impl Collector {
             // Slots read are added to a remainder that does not fill a page.
             gathered: Vec::with_capacity((slots * (WINDOW + 2)) as usize),
             open: NONE,
+            waits: false,
             bad: VecDeque::new(),
             disturbed: VecDeque::new(),
             aged: VecDeque::new(),
@@ -102,6 +104,8 @@ pub(super) struct Cleaner {
     jobs: u32,
     blocking: Blocking,
     copyback: bool,
+    // Operations that a collection has under way: more where pages wait for others.
+    window: u32,
     // Pages of moved units that are under way.
     programs: Programs,
     // The host's reads that are under way, by block.
@@ -125,6 +129,7 @@ impl Cleaner {
             jobs: 0,
             blocking: spec.gc.blocking,
             copyback: spec.gc.copyback.unwrap_or(spec.gc.blocking == Blocking::Plane),
+            window: if shape.line > 1 { WINDOW + 2 * shape.line } else { WINDOW },
             programs: Programs::new(shape.slots),
             reads: vec![0; shape.blocks() as usize],
             background_at: None,
@@ -472,7 +477,7 @@ impl Cleaner {
             if job.abandoned {
                 return self.abandon(plane, moment);
             }
-            if job.page == pages || job.reads + job.programs >= WINDOW {
+            if job.page == pages || job.reads + job.programs >= self.window {
                 break;
             }
             let page = (job.victim, job.page);
@@ -486,6 +491,9 @@ impl Cleaner {
             return;
         }
         if !self.write_gathered(plane, 1, moment) {
+            return;
+        }
+        if self.collectors[plane as usize].waits && !self.close_line(plane, moment) {
             return;
         }
         let Some(job) = self.collectors[plane as usize].job else { return };
@@ -580,6 +588,30 @@ impl Cleaner {
         true
     }
 
+    /// Nothing more moves for now: the word line of the last pages is filled up with empty ones and
+    /// has its fine pass. False if the job was given up.
+    fn close_line(&mut self, plane: u32, moment: &mut Moment) -> bool {
+        loop {
+            let block = self.collectors[plane as usize].open;
+            if block == NONE {
+                break;
+            }
+            let begun = moment.placement.blocks().begun(block);
+            if begun.is_multiple_of(self.shape.line) {
+                moment.context.array.close_lines(moment.now, self.shape.address(block, begun - 1));
+                break;
+            }
+            let page = self.programs.begin();
+            let nowhere = PageAddress { plane: PlaneId(plane), ..PageAddress::default() };
+            moment.context.statistics.line_padding += 1;
+            if !self.move_to((OpKind::Program, nowhere), page, moment) {
+                return false;
+            }
+        }
+        self.collectors[plane as usize].waits = false;
+        true
+    }
+
     /// Submits a page of moved units of the plane of `source`; false if there is no room and the
     /// job was given up.
     fn move_to(
@@ -604,6 +636,7 @@ impl Cleaner {
         if at.page + 1 == self.shape.geometry.pages {
             collector.open = NONE;
         }
+        collector.waits = self.shape.line > 1 && collector.open != NONE;
         #[cfg(test)]
         if let Some(shadow) = &mut moment.context.shadow {
             shadow.moved(at, self.programs.contents(page));
@@ -706,7 +739,7 @@ impl Cleaner {
             job.programs -= 1;
         }
         if failed && collector.open == block {
-            collector.open = NONE;
+            (collector.open, collector.waits) = (NONE, false);
         }
         let end = moment.placement.blocks_mut().page_ended(block, failed);
         self.block_ended((block, end), moment);
@@ -823,7 +856,7 @@ impl Cleaner {
         let blocks = placement.blocks_mut();
         for collector in &mut self.collectors {
             collector.gathered.clear();
-            collector.starved = false;
+            (collector.starved, collector.waits) = (false, false);
             if let Some(job) = collector.job.take() {
                 if blocks.state(job.victim) == BlockState::Bad {
                     collector.bad.push_front(job.victim);
@@ -839,6 +872,14 @@ impl Cleaner {
         let bad = &mut self.collectors[plane as usize].bad;
         if !bad.contains(&block) {
             bad.push_back(block);
+        }
+    }
+
+    /// A block takes no more pages.
+    pub fn forget(&mut self, plane: u32, block: u32) {
+        let open = &mut self.collectors[plane as usize].open;
+        if *open == block {
+            *open = NONE;
         }
     }
 

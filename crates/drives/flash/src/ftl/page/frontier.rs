@@ -2,9 +2,11 @@
 //! and the pages on their way.
 //!
 //! Invariants: a block is open for one plane and stream at most, in state `Open`, and has pages
-//! left; pages go round the planes in one order; each page under way is in [`Programs`] once.
+//! left; pages go round the planes in one order; each page under way is in [`Programs`] once; where
+//! word lines have two passes, a page waits ([`Waiting`]) unless its fine pass follows from what is
+//! under way.
 
-use stasis_nand::{Op, OpKind, Priority};
+use stasis_nand::{Op, OpKind, PageAddress, Priority};
 
 use super::blocks::{Blocks, PageEnd};
 use super::placement::Placement;
@@ -27,6 +29,30 @@ pub(super) struct Choice {
     pub lane: u32,
 }
 
+/// Pages of an open block whose fine pass waits for more pages.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waiting {
+    // Of the word line that is being filled, and of that before it.
+    filling: u32,
+    before: u32,
+    // The oldest write that lies in them.
+    oldest: u64,
+    oldest_before: u64,
+}
+
+impl Waiting {
+    fn pages(&self) -> u32 {
+        self.filling + self.before
+    }
+
+    fn oldest(&self) -> u64 {
+        match self.before {
+            0 => self.oldest,
+            _ => self.oldest.min(self.oldest_before),
+        }
+    }
+}
+
 /// The open blocks and the programs under way; see the [module](self).
 #[derive(Debug)]
 pub(super) struct Frontier {
@@ -41,6 +67,9 @@ pub(super) struct Frontier {
     turn: usize,
     programs: Programs,
     under_way: u32,
+    // By open block, where word lines have two passes; and the pages of all.
+    waiting: Vec<Waiting>,
+    all_waiting: u32,
 }
 
 impl Frontier {
@@ -56,6 +85,11 @@ impl Frontier {
             turn: 0,
             programs: Programs::new(shape.slots),
             under_way: 0,
+            waiting: match shape.line {
+                1 => Vec::new(),
+                _ => vec![Waiting::default(); (shape.planes * lanes) as usize],
+            },
+            all_waiting: 0,
         }
     }
 
@@ -159,16 +193,29 @@ impl Frontier {
         placement: &mut Placement,
     ) -> Op {
         let open = (choice.plane * self.lanes + choice.lane) as usize;
-        let block = self.open[open];
         let page = self.programs.begin();
+        let mut oldest = u64::MAX;
         for _ in 0..self.shape.slots {
             let Some(entry) = buffer.take(stream as u16) else { break };
             self.programs.push(page, entry);
             placement.prefetch_old(buffer.unit_of(entry));
+            if self.shape.line > 1 {
+                oldest = oldest.min(buffer.sequence_of(entry));
+            }
         }
+        self.put(open, page, oldest, placement)
+    }
+
+    /// Puts a page, whose oldest write is `oldest`, into an open block: the program.
+    fn put(&mut self, open: usize, page: u32, oldest: u64, placement: &mut Placement) -> Op {
+        let block = self.open[open];
         let at = self.shape.address(block, placement.blocks_mut().next_page(block));
-        if at.page + 1 == placement.blocks().pages_of(block) {
+        let last = at.page + 1 == placement.blocks().pages_of(block);
+        if last {
             self.open[open] = NONE;
+        }
+        if self.shape.line > 1 && !placement.blocks().is_slc(block) {
+            self.wait(open, at.page, last, oldest);
         }
         self.under_way += 1;
         Op {
@@ -182,14 +229,73 @@ impl Frontier {
         }
     }
 
+    /// A page goes to an open block: it waits for its fine pass, as do those before it, unless what
+    /// is under way brings that about.
+    fn wait(&mut self, open: usize, page: u32, last: bool, oldest: u64) {
+        let waiting = &mut self.waiting[open];
+        waiting.oldest = if waiting.filling == 0 { oldest } else { waiting.oldest.min(oldest) };
+        waiting.filling += 1;
+        self.all_waiting += 1;
+        if last {
+            self.all_waiting -= waiting.pages();
+            *waiting = Waiting::default();
+        } else if (page + 1).is_multiple_of(self.shape.line) {
+            self.all_waiting -= waiting.before;
+            (waiting.before, waiting.oldest_before) = (waiting.filling, waiting.oldest);
+            waiting.filling = 0;
+        }
+    }
+
+    /// Whether programs are under way of which none ends by itself.
+    pub fn is_waiting(&self) -> bool {
+        self.under_way > 0 && self.all_waiting == self.under_way
+    }
+
+    /// An open block in whose waiting pages a write up to number `forced` lies.
+    pub fn waiting_for(&self, forced: u64) -> Option<usize> {
+        if self.all_waiting == 0 {
+            return None;
+        }
+        let waits = |waiting: &Waiting| waiting.pages() > 0 && waiting.oldest() <= forced;
+        self.waiting.iter().position(waits)
+    }
+
+    /// An empty page that fills up the word line of an open block; `None` once it is full.
+    pub fn pad(&mut self, open: usize, placement: &mut Placement) -> Option<Op> {
+        let block = self.open[open];
+        let full = |begun: u32| begun.is_multiple_of(self.shape.line);
+        if block == NONE || full(placement.blocks().begun(block)) {
+            return None;
+        }
+        let page = self.programs.begin();
+        Some(self.put(open, page, u64::MAX, placement))
+    }
+
+    /// No page of an open block waits any more; returns its last page.
+    pub fn close(&mut self, open: usize, blocks: &Blocks) -> Option<PageAddress> {
+        self.forget_waiting(open);
+        let block = self.open[open];
+        (block != NONE).then(|| self.shape.address(block, blocks.begun(block).saturating_sub(1)))
+    }
+
+    fn forget_waiting(&mut self, open: usize) {
+        if let Some(waiting) = self.waiting.get_mut(open) {
+            self.all_waiting -= waiting.pages();
+            *waiting = Waiting::default();
+        }
+    }
+
     /// The program of a page into a block has ended.
     pub fn ended(&mut self, page: u32, block: u32, failed: bool, blocks: &mut Blocks) -> PageEnd {
         self.under_way -= 1;
         self.programs.end(page);
         if failed {
-            let plane = self.shape.plane_of(block);
-            for open in self.open_of(plane).iter_mut().filter(|open| **open == block) {
-                *open = NONE;
+            let first = (self.shape.plane_of(block) * self.lanes) as usize;
+            for open in first..first + self.lanes as usize {
+                if self.open[open] == block {
+                    self.open[open] = NONE;
+                    self.forget_waiting(open);
+                }
             }
         }
         blocks.page_ended(block, failed)
@@ -205,6 +311,8 @@ impl Frontier {
     pub fn power_cut(&mut self) {
         self.programs.clear();
         self.under_way = 0;
+        self.waiting.fill(Waiting::default());
+        self.all_waiting = 0;
     }
 
     /// A block has pages left after a power cut: it is open again; false if it would need the place
@@ -218,6 +326,12 @@ impl Frontier {
         }
         let free = open.iter_mut().find(|open| **open == NONE);
         free.map(|open| *open = block).is_some()
+    }
+
+    /// A block takes no more pages.
+    pub fn forget(&mut self, plane: u32, block: u32) {
+        let open = self.open_of(plane).iter_mut().filter(|open| **open == block);
+        open.for_each(|open| *open = NONE);
     }
 
     /// Writes the open blocks, and where the next page goes.

@@ -26,6 +26,7 @@ mod victims;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Health, Operation, PowerLoss, Status};
+use stasis_nand::hash::bits;
 use stasis_nand::{Breakdown, Op, OpDone, OpKind, OpStatus, PageAddress, Priority};
 
 pub(super) use self::above::{Above, Change, Event};
@@ -70,6 +71,21 @@ pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
     Ok(Box::new(PageFtl::new(spec, capacity, seed, Above::Nothing)?))
 }
 
+/// Blocks of each plane that are bad from the factory: each of a LUN's is in any of its planes.
+fn bad_blocks(spec: &Spec, shape: &Shape, seed: u64) -> Vec<u32> {
+    /// Stream of the seed.
+    const FACTORY: u64 = 0x6661_6374_6f72_7900;
+    let mut bad = vec![0; shape.planes as usize];
+    let planes = shape.geometry.planes;
+    for lun in 0..shape.planes / planes {
+        for number in 0..spec.bad_blocks {
+            let draw = bits(seed ^ FACTORY, u64::from(lun) << 32 | u64::from(number));
+            bad[(lun * planes) as usize + (draw % u64::from(planes)) as usize] += 1;
+        }
+    }
+    bad
+}
+
 impl PageFtl {
     /// With a layer above, or none.
     pub(super) fn new(
@@ -85,8 +101,10 @@ impl PageFtl {
         let data = u64::from(units.div_ceil(shape.block_slots));
         let cache = shape.cache.map_or(0, |cache| cache.fixed + cache.open());
         let working = u64::from(shape.planes) * u64::from(streams + 1 + RESERVE + cache);
-        let spare = u64::from(shape.blocks()).saturating_sub(data + working);
-        let blocks = Blocks::new(shape, spec.wear_levelling, spare, spec.endurance);
+        let bad = bad_blocks(spec, &shape, seed);
+        let lost: u64 = bad.iter().map(|&bad| u64::from(bad)).sum();
+        let spare = u64::from(shape.blocks()).saturating_sub(data + working + lost);
+        let blocks = Blocks::new(shape, spec.wear_levelling, spare, spec.endurance).with_bad(&bad);
         Ok(Self {
             shape,
             capacity,
@@ -242,12 +260,43 @@ impl PageFtl {
         self.queue.finish_flushes(context);
         self.make_room(now, context);
         self.retry_past_cache(now, context);
-        if self.is_stuck() {
+        if self.shape.line > 1 {
+            self.close_lines(now, context);
+        }
+        // With word lines to fill up, packing takes more pages than it gives back.
+        if self.is_stuck() && self.shape.line == 1 {
             self.cleaner.pack_all(&mut Moment { now, placement: &mut self.placement, context });
         }
         self.full |= self.is_stuck();
         if self.is_read_only() {
             self.queue.refuse(context);
+        }
+    }
+
+    /// Where a flush waits for pages between their two passes, or nothing else is under way and writes
+    /// wait, their word lines are filled up with empty pages and have their fine passes.
+    fn close_lines(&mut self, now: Nanos, context: &mut Context) {
+        let waits = self.queue.waits() || self.placement.blocks().exhausted();
+        if waits && self.frontier.is_waiting() {
+            self.queue.buffer_mut().force();
+            self.dispatch(now, context);
+        }
+        let forced = match waits && self.frontier.is_waiting() {
+            true => u64::MAX,
+            false => self.queue.buffer().forced(),
+        };
+        while let Some(open) = self.frontier.waiting_for(forced) {
+            while let Some(page) = self.frontier.pad(open, &mut self.placement) {
+                #[cfg(test)]
+                if let Some(shadow) = &mut context.shadow {
+                    shadow.program(page.at, Vec::new());
+                }
+                context.statistics.line_padding += 1;
+                context.submit(now, Op { token: PROGRAM | page.token, ..page });
+            }
+            if let Some(at) = self.frontier.close(open, self.placement.blocks()) {
+                context.array.close_lines(now, at);
+            }
         }
     }
 
@@ -569,7 +618,11 @@ impl Ftl for PageFtl {
         self.placement.blocks_mut().set_exhausted(false);
         let (frontier, cleaner, placement) =
             (&mut self.frontier, &mut self.cleaner, &mut self.placement);
-        recover::give_back_pages(&shape, cut.dropped, frontier, cleaner, placement);
+        let _skipped = recover::give_back_pages(&shape, cut.dropped, frontier, cleaner, placement);
+        #[cfg(test)]
+        if let Some(shadow) = &mut context.shadow {
+            _skipped.into_iter().for_each(|(block, page)| shadow.skip(block, page));
+        }
         cleaner.power_cut(placement);
         let first = cut.lost.len();
         let lost = &mut cut.lost;
@@ -658,7 +711,7 @@ impl Ftl for PageFtl {
 
     fn occupancy(&self) -> Option<Occupancy> {
         let blocks = self.placement.blocks();
-        let room = self.shape.room_without(blocks.spares().given_up());
+        let room = self.shape.room_without(blocks.spares().given_up() + blocks.bad_in_all());
         Some(Occupancy::new(self.shape.unit, blocks.valid_in_all(), room))
     }
 
@@ -670,7 +723,7 @@ impl Ftl for PageFtl {
 
     fn report(&self, _context: &Context) -> serde_json::Value {
         let blocks = self.placement.blocks();
-        serde_json::json!({
+        let mut report = serde_json::json!({
             "units": self.shape.units,
             "blocks": self.shape.blocks(),
             "free_blocks": blocks.free_in_all(),
@@ -679,7 +732,11 @@ impl Ftl for PageFtl {
             // Full blocks, by how many sixteenths of them are valid.
             "valid": blocks.validity(),
             "buffered_units": self.queue.buffer().used(),
-        })
+        });
+        if blocks.bad_in_all() > 0 {
+            report["factory_bad_blocks"] = blocks.bad_in_all().into();
+        }
+        report
     }
 
     fn check(&self) {

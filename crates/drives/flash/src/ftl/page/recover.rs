@@ -14,14 +14,16 @@ use crate::ftl::{Dropped, Shape};
 
 /// Pages whose program had not begun are free to be programmed again; those
 /// whose had hold nothing. Blocks with pages left are open again where they were; if another has
-/// that place, they count as full.
+/// that place, they count as full. Where word lines have two passes, one of which a part was programmed
+/// takes no more: returns the blocks in which pages are passed over, and their next ones.
 pub(super) fn give_back_pages(
     shape: &Shape,
     dropped: &[Dropped],
     frontier: &mut Frontier,
     cleaner: &mut Cleaner,
     placement: &mut Placement,
-) {
+) -> Vec<(u32, u32)> {
+    let mut skipped = Vec::new();
     let blocks = placement.blocks_mut();
     let programs =
         dropped.iter().filter(|d| matches!(d.op.kind, OpKind::Program | OpKind::Copyback));
@@ -31,6 +33,9 @@ pub(super) fn give_back_pages(
     }
     for dropped in programs {
         let (plane, block) = (dropped.op.at.plane.0, block_of(dropped));
+        if shape.line > 1 && blocks.state(block) == BlockState::Open && !blocks.is_slc(block) {
+            skipped.push((block, blocks.skip_line(block, shape.line)));
+        }
         let takes_pages = blocks.takes_pages(block);
         match blocks.state(block) {
             BlockState::Bad => cleaner.found_bad(plane, block),
@@ -43,12 +48,16 @@ pub(super) fn give_back_pages(
                         frontier.reopen(plane, block, blocks.is_slc(block))
                     };
                 if !open {
+                    // It may have had pages left until some were passed over.
+                    frontier.forget(plane, block);
+                    cleaner.forget(plane, block);
                     blocks.fill(block);
                 }
             }
             _ => {}
         }
     }
+    skipped
 }
 
 /// Joins ranges, from the `first` on, that touch or overlap.
