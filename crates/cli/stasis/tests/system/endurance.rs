@@ -18,7 +18,7 @@ nvme id-nvmset /dev/nvme0 --nvmset_id=2 | grep -E '^nid|total' > sets
 dd if=/dev/urandom of=/dev/nvme0n3 bs=1M count=30 oflag=direct
 for i in 1 2 3 4; do dd if=/dev/nvme0n3 of=/dev/nvme0n3 bs=1M count=20 seek=8 oflag=direct conv=notrunc; done
 for n in 1 2; do nvme endurance-log /dev/nvme0 --group-id=$n > log$n; done
-nvme endurance-log /dev/nvme0 --group-id=3 > none && exit 1
+nvme endurance-log /dev/nvme0 --group-id=3 > none 2>&1 && exit 1
 nvme fdp configs /dev/nvme0 --endgrp-id=1 > configurations
 nvme get-feature /dev/nvme0 --feature-id=0x1d --cdw11=2 > feature
 """]
