@@ -33,6 +33,14 @@ fn command((kind, first, length, fua, _): Step) -> Command {
     }
 }
 
+fn sampling(which: u8, seed: u64) -> Sampling {
+    match which {
+        0 => Sampling::Least,
+        1 => Sampling::Most,
+        _ => Sampling::Random(seed),
+    }
+}
+
 proptest! {
     #[test]
     fn a_cut_leaves_what_the_history_says_it_leaves(
@@ -40,11 +48,7 @@ proptest! {
         seed: u64,
         which in 0u8..3,
     ) {
-        let sampling = match which {
-            0 => Sampling::Least,
-            1 => Sampling::Most,
-            _ => Sampling::Random(seed),
-        };
+        let sampling = sampling(which, seed);
         let (medium, contents) = Moody::new(seed, CAPACITY);
         let model = Latencies::new(seed, 50_000);
         let drive = Drive::new(0, "disk".into(), model, Box::new(medium));
@@ -189,11 +193,7 @@ proptest! {
         seed: u64,
         which in 0u8..3,
     ) {
-        let sampling = match which {
-            0 => Sampling::Least,
-            1 => Sampling::Most,
-            _ => Sampling::Random(seed),
-        };
+        let sampling = sampling(which, seed);
         let sector = common::SECTOR as u64;
         let start = |zone: usize| zone as u64 * ZONE * sector;
         let (medium, contents) = Moody::new(seed, CAPACITY);
