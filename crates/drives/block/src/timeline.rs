@@ -402,7 +402,7 @@ impl Whom {
 
 /// The numbers of what a part passes on, counted behind it and before it.
 ///
-/// What it keeps back or adds makes the two differ.
+/// Commands that it keeps back or adds make the two differ.
 #[derive(Debug, Default)]
 pub struct Numbers {
     passed: u64,

@@ -268,9 +268,8 @@ impl KeptState {
             let Some(zones) = &namespace.made.zoned else { continue };
             let block = u64::from(namespace.block_size);
             for kept in &namespace.zones {
-                let each = (kept.first..).take(usize::try_from(kept.count).unwrap_or(0));
                 let place = |index| namespace.made.start + index * zones.size;
-                ends.extend(each.map(|index| (place(index), kept.written * block)));
+                ends.extend(kept.indexes().map(|index| (place(index), kept.written * block)));
             }
         }
         ends.retain(|(_, bytes)| *bytes > 0);

@@ -12,7 +12,7 @@ use stasis_qcow2::{Durability, Settings};
 const SECTOR: u64 = 512;
 const DISK: u64 = 1 << 20;
 
-/// What each sector can hold: numbers of writes, of which 0 is before the first.
+/// The possible contents of each sector: numbers of writes, of which 0 is before the first.
 struct Possible(Vec<BTreeSet<u8>>);
 
 impl Possible {

@@ -160,7 +160,7 @@ proptest! {
             let most = if lockstep { 2 } else { 1 };
             prop_assert!(span.whom.commands <= most << slots);
         }
-        // What does not fill a page stays in memory.
+        // Data that does not fill a page stays in memory.
         prop_assert!((512 - (1 << slots)..=512).contains(&next), "{next}");
     }
 }

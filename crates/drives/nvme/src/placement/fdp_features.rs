@@ -16,7 +16,7 @@ pub mod feature {
     pub const EVENTS: u8 = 0x1e;
 }
 
-/// What one of these features is of.
+/// The subject of one of these features.
 enum Of {
     /// An endurance group.
     Group(u16),
@@ -97,7 +97,7 @@ fn set_enabled(io: &mut Io, group: u16, command: &SubmissionEntry) -> Result<Out
     Ok(Outcome::Done(0))
 }
 
-/// What the command names of these features: a group that there is, or a handle.
+/// The subject that a command of these features names: a group that there is, or a handle.
 fn subject(io: &Io, command: &SubmissionEntry) -> Result<Of, Failure> {
     let invalid = StatusCode::InvalidField.at(location::CDW11);
     let PlacementState::Fdp(groups) = &io.placement else {

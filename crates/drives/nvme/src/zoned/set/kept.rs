@@ -35,6 +35,11 @@ impl KeptZones {
         Self { first: index, count: 1, state, written, zrwa: false, extension: None }
     }
 
+    /// Their indexes.
+    pub fn indexes(&self) -> impl Iterator<Item = u64> {
+        (self.first..).take(usize::try_from(self.count).unwrap_or(0))
+    }
+
     /// The zones of a namespace after a power cut, where they were `before`, with where it has left
     /// their ends: of each that is not empty its index, and its blocks before the write pointer. A
     /// zone that has lost nothing keeps its descriptor extension, and is full if it was; another
@@ -48,8 +53,8 @@ impl KeptZones {
         let (capacity, mut free) = (zones.capacity() / block, zones.max_active.unwrap_or(u32::MAX));
         let mut ends: BTreeMap<u64, u64> = ends.collect();
         let mut after = BTreeMap::new();
-        let each = |kept: &Self| (kept.first..).take(usize::try_from(kept.count).unwrap_or(0));
-        for (index, kept) in before.iter().flat_map(|kept| each(kept).map(move |at| (at, kept))) {
+        for (index, kept) in before.iter().flat_map(|kept| kept.indexes().map(move |at| (at, kept)))
+        {
             let failed = matches!(kept.state, ZoneState::ReadOnly | ZoneState::Offline);
             let written = ends.get(&index).copied().unwrap_or(0);
             if !failed && (written != kept.written || (written == 0 && kept.extension.is_none())) {
