@@ -50,6 +50,8 @@ fn without_changes(base: &RunPlan, mut to: RunPlan) -> RunPlan {
         other.guest_faults = machine.guest_faults.clone();
         let (job, own) = (&mut other.job, &machine.job);
         (job.seed, job.prompt_output) = (own.seed, own.prompt_output);
+        job.command.clone_from(&own.command);
+        other.spec.command.clone_from(&machine.spec.command);
         (job.asks, job.ordered) = (own.asks, own.ordered);
         other.spec.kernel_command_line.clone_from(&machine.spec.kernel_command_line);
         machine.drives.iter().zip(&mut other.drives).for_each(|(one, other)| drive(one, other));

@@ -226,7 +226,7 @@ fn trigger(plan: &RunPlan, trigger: &FaultTrigger) -> Result<TriggerConfig> {
 /// The changes by which a run of `base` becomes another, whose plan has been checked.
 fn change(
     base: &RunPlan,
-    PlannedChange { moment, known, plan: to }: PlannedChange,
+    PlannedChange { moment, known, call, plan: to }: PlannedChange,
 ) -> ChangeConfig {
     let is_other = base.seed != to.seed;
     let seed = is_other.then_some(to.seed);
@@ -265,6 +265,18 @@ fn change(
             drives: drives.map(|(drive, other)| of_drive(drive, other)).collect(),
         }
     };
+    let commands = base.machines.iter().zip(&to.machines).enumerate();
+    let command = |(number, (machine, other)): (usize, (&PlannedMachine, &PlannedMachine))| {
+        let is_other = machine.job.command != other.job.command;
+        let call = call.filter(|_| is_other)?;
+        // The guest is set up already.
+        let job = Job {
+            environment: other.job.environment.clone(),
+            prompt_output: other.job.prompt_output,
+            ..Job::new(other.job.command.clone())
+        };
+        Some(Branch { machine: number, job, call })
+    };
     let shared = base.shared.iter().zip(&to.shared);
     let triggers = (base.triggers != to.triggers)
         .then(|| to.triggers.iter().map(|each| trigger(&to, each)).collect::<Result<Vec<_>>>());
@@ -272,6 +284,7 @@ fn change(
         seed,
         virtual_limit: (base.virtual_limit != to.virtual_limit).then_some(to.virtual_limit),
         machines: base.machines.iter().zip(&to.machines).map(of_machine).collect(),
+        commands: commands.filter_map(command).collect(),
         shared: shared.map(|(drive, other)| of_drive(drive, other)).collect(),
         triggers: triggers.and_then(Result::ok),
         network_faults: (base.network_faults != to.network_faults)

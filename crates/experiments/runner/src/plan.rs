@@ -110,6 +110,9 @@ pub struct PlannedChange {
     pub moment: Option<Moment>,
     /// How many faults the run had: the first ones of the plan.
     pub known: usize,
+    /// How the guests' agents are called where commands differ.
+    #[serde(default)]
+    pub call: Option<stasis_channel::Call>,
     /// The other run.
     pub plan: RunPlan,
 }

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use stasis_report::Ios;
-use stasis_runner::{Branched, Call, Results, Runner};
+use stasis_runner::{Branched, Results, Runner};
 use stasis_terminal::{stop_on_signals, Interactive, Terminal};
 
 use super::archive::{Made, Parse};
 use super::run;
 use super::stopped::Stopped;
-use super::symbols::{self, Symbols};
+use super::symbols;
 use crate::arguments::{MachineArguments, RunArguments, ShellArguments};
 
 /// The default command: bash, or the guest's /bin/sh where its root has no bash.
@@ -109,7 +109,7 @@ fn branch(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<ExitCo
         at: moment.moment(Some(&symbols))?,
         machine: on,
         command: command_or_shell(command),
-        call: call(&symbols)?,
+        call: symbols.call()?,
         terminal: None,
     };
     let start = |branched: &Branched, observer: &mut dyn stasis_runner::Observer| {
@@ -141,14 +141,4 @@ fn branch(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<ExitCo
         true => Ok(ExitCode::from(run.status)),
         false => bail!("the moment has not come: the run ended before, with status {}", run.status),
     }
-}
-
-/// The places in the guest's kernel by which its agent is called.
-fn call(symbols: &Symbols) -> Result<Call> {
-    let of = |name: &str| {
-        symbols.address(name).with_context(|| {
-            format!("the guest's kernel has no {name} (/proc/kallsyms): no branch can begin in it")
-        })
-    };
-    Ok(Call { callback: of(Call::CALLBACK)?, function: of(Call::FUNCTION)? })
 }

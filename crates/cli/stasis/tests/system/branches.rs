@@ -92,3 +92,85 @@ fn a_branch_is_the_run_up_to_its_moment_and_itself_each_time() {
     let debug = bench.finish(bench.command(&["debug", "again", "--at=1ms"]));
     assert!(debug.stderr.contains("is a branch"), "{debug:?}");
 }
+
+/// Two machines: one prepares its drive, the other waits.
+const PAIR: &str = r#"
+engine  = "exact"
+seed    = 7
+[[machine]]
+name    = "a"
+command = ["sh", "-c", "dd if=/dev/zero of=/dev/nvme0n1 bs=4k count=20 oflag=direct 2>&1; echo p >/results/p; echo ready; sleep 0.3; echo late"]
+drive   = [{ name = "d", model = "fixed:90us", medium = { ram = "16MiB" } }]
+[[machine]]
+name    = "b"
+command = ["sleep", "0.2"]
+"#;
+
+#[test]
+#[ignore = "runs guests ten times: make slow-test"]
+fn a_branch_runs_commands_of_its_own_beside_what_runs() {
+    let bench = Bench::new();
+    let write = |name: &str, text: &str| std::fs::write(bench.path(name), text).unwrap();
+    write("run.toml", PAIR);
+    let begins = PAIR.find("[\"sh\"").unwrap();
+    let ends = PAIR.find("\ndrive").unwrap();
+    let own = |command: &str| PAIR.replace(&PAIR[begins..ends], command);
+    let reads = r#"["sh", "-c", "cat /results/p; dd if=/dev/nvme0n1 of=/dev/null bs=4k count=30 iflag=direct 2>/dev/null; pgrep -x sleep; exit 3"]"#;
+    write("reads.toml", &own(reads));
+    let asleep = r#"["sh", "-c", "echo other; sleep 0.05"]"#;
+    write("both.toml", &own(reads).replace(r#"["sleep", "0.2"]"#, asleep));
+    write("none.toml", &own(r#"["no-such-program"]"#));
+    let run = |results: &str, more: &[&str]| {
+        let words = ["run", "run.toml", "--quiet", "--ios=csv", "--results", results];
+        bench.finish(bench.command(&[&words[..], more].concat()))
+    };
+    let alone = run("alone", &["--snapshots=output:^ready"]);
+    alone.expect(0);
+    assert!(alone.stdout.ends_with("[a] ready\n[a] late\n"), "{alone:?}");
+    let from = ["--from=output:^ready", "--branch"];
+    let branch = |results: &str, file: &str| run(results, &[&from[..], &[file]].concat());
+    let reads = branch("reads", "reads.toml");
+    reads.expect(3);
+    // The run's own command sleeps on beside, and is not heard.
+    let lines: Vec<_> = reads.stdout.lines().collect();
+    let at = lines.iter().position(|line| *line == "[a] ready").unwrap();
+    assert_eq!(lines[at + 1], "[a] p", "{reads:?}");
+    assert!(
+        lines[at + 2].trim_start_matches("[a] ").parse::<u32>().is_ok() && lines.len() == at + 3,
+        "{reads:?}"
+    );
+    let (before, after) = (ios(&bench, "alone"), ios(&bench, "reads"));
+    let column = before[0].split(',').position(|name| name == "operation").unwrap();
+    let count = |rows: &[String], operation: &str| {
+        rows.iter().filter(|row| row.split(',').nth(column) == Some(operation)).count()
+    };
+    assert_eq!(
+        after.iter().zip(&before).take_while(|(one, other)| one == other).count(),
+        before.len()
+    );
+    assert_eq!(count(&after, "read") - count(&before, "read"), 30);
+    let summary = bench.json("reads/summary.json");
+    assert_eq!(summary["branch"]["changes"][0]["key"], "machine.a.command", "{summary:#}");
+    // The same without a snapshot, and beside another.
+    std::fs::remove_dir_all(bench.path("alone")).unwrap();
+    let both = branch("both", "both.toml");
+    both.expect(3);
+    assert!(both.stdout.contains("[b] other\n"), "{both:?}");
+    run("side", &[&from[..], &["reads.toml", "--branch=both.toml"]].concat()).expect(3);
+    assert!(ios(&bench, "side/reads") == after && ios(&bench, "side/both") == ios(&bench, "both"));
+    branch("none", "none.toml").expect(127).says(&["no-such-program: command not found"]);
+    // After a power cut a machine begins with the branch's command.
+    let cut = |at: &str| {
+        format!("[[fault]]\nkind = 'power-cut'\nmachine = 'a'\nat = '{at}'\nrestart = '10ms'\n")
+    };
+    write("run.toml", &format!("{PAIR}{}", cut("1000s")));
+    let boots = r#"["sh", "-c", "echo boot $STASIS_BOOT; test $STASIS_BOOT = 2 || sleep 9"]"#;
+    write("cut.toml", &format!("{}{}", own(boots), cut("250ms")));
+    let boots = branch("cut", "cut.toml");
+    boots.expect(0);
+    assert!(boots.stdout.ends_with("[a] boot 1\n[a] boot 2\n"), "{boots:?}");
+    write("run.toml", PAIR);
+    // A machine whose command is over takes none.
+    let late = run("late", &["--from=250ms", "--branch=both.toml"]);
+    late.expect(125).says(&["the guest of b runs no command at this moment"]);
+}

@@ -75,6 +75,8 @@ pub struct ChannelDevice {
     set_up: Job,
     job: Job,
     command: CommandSource,
+    /// The command in place of the source's, if the run has become another.
+    other: Option<Job>,
     /// Whether the guest has been given its command since its boot.
     commanded: bool,
     /// Which of the guest's boots it is, from 1 on; in its job's environment where there can be
@@ -120,6 +122,7 @@ impl ChannelDevice {
             set_up: job.clone(),
             job,
             command,
+            other: None,
             commanded: false,
             boot: None,
             greeted: None,
@@ -182,11 +185,27 @@ impl ChannelDevice {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Bytes(text));
     }
 
+    /// The guest has `job`'s command from now on, where it has been given none since its boot, and
+    /// at later boots. Whether it has been given one.
+    pub fn begin_with(&mut self, job: &Job) -> bool {
+        self.other = Some(job.clone());
+        self.commanded
+    }
+
     /// Answers the request for what is to run beside the command; from now on that is the command.
     pub fn give_branch(&mut self, job: &Job) {
         self.host.branch();
         self.job.terminal = job.terminal;
-        Host::respond(&mut MailboxMemory(&self.mailbox), Response::Job(job));
+        let job = self.numbered(job.clone());
+        Host::respond(&mut MailboxMemory(&self.mailbox), Response::Job(&job));
+    }
+
+    /// The same job, whose command knows which boot it is in, where there can be several.
+    fn numbered(&self, mut job: Job) -> Job {
+        if let Some(boot) = self.boot {
+            job.environment.insert(BOOT.into(), boot.to_string());
+        }
+        job
     }
 
     /// Answers the command's end: the agent is to ask for what runs next.
@@ -206,10 +225,12 @@ impl ChannelDevice {
     pub fn give_command(&mut self) -> Result<(), Error> {
         if !std::mem::replace(&mut self.commanded, true) {
             let command = (self.command)().map_err(Error::Input)?;
-            (self.job, self.input) = (command.job, command.input);
-            if let Some(boot) = self.boot {
-                self.job.environment.insert(BOOT.into(), boot.to_string());
+            let mut job = command.job;
+            if let Some(other) = &self.other {
+                job.command.clone_from(&other.command);
+                job.environment.clone_from(&other.environment);
             }
+            (self.job, self.input) = (self.numbered(job), command.input);
         }
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Job(&self.job));
         Ok(())

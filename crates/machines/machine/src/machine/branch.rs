@@ -1,4 +1,5 @@
 //! A branch of a run: from a moment on a command of its own runs in a guest, beside the run's own.
+//! Several guests can have one each.
 //!
 //! The guest's agent sleeps while its command runs, and does not look whether something is wanted of
 //! it: that would cost every run time. So the machine calls it by an interrupt of the guest's kernel
@@ -29,19 +30,17 @@ pub(super) struct Branching {
 }
 
 impl Branching {
-    /// Becomes of a run of these machines at `now` (ns), when it is the moment. `is_end`: the
-    /// machine's own command has just ended, and its agent is in a call.
+    /// Becomes of `machine` at `now` (ns), when it is the moment. `is_end`: the machine's own command
+    /// has just ended, and its agent is in a call.
     ///
     /// # Errors
     /// If the machine's guest has no command under way, or cannot be called.
     pub(super) fn begin(
-        machines: &mut [Machine],
+        machine: &mut Machine,
         branch: Branch,
         is_end: bool,
         now: Nanos,
     ) -> Result<Self, Error> {
-        let number = branch.machine;
-        let machine = machines.get_mut(number).ok_or(Error::Internal("no such machine"))?;
         let runs = machine.started.is_some() && machine.ended.is_none() && !machine.finished;
         if !runs || machine.failures.is_off() {
             let name = match machine.name.as_str() {
@@ -58,10 +57,6 @@ impl Branching {
             }
             false => Some(machine.call(branch.call)?),
         };
-        // The branch ends with its command: it waits for nobody else.
-        for (other, machine) in machines.iter_mut().enumerate() {
-            machine.waited = other == number;
-        }
         Ok(Self { branch, until: now.saturating_add(PATIENCE), called, has_asked: false })
     }
 

@@ -159,7 +159,7 @@ impl<'j> Run<'j> {
             timeline,
             pool,
             debug_source: config.debug,
-            branching: None,
+            branching: Vec::new(),
             debug: None,
             snapshot_source: config.snapshots,
             snapshots: None,

@@ -140,12 +140,12 @@ impl Run<'_> {
                         self.check_branch(true)?;
                         return Ok(Ending::Hung);
                     };
-                    let branched = self.branching.is_some();
+                    let branches = self.branching.len();
                     if let Some(ending) = self.debug_idle(next)? {
                         return Ok(ending);
                     }
                     // A call ends the idle time.
-                    if self.branching.is_some() == branched && !self.attend(next)? {
+                    if self.branching.len() == branches && !self.attend(next)? {
                         self.idle_until(next);
                     }
                     None
@@ -236,7 +236,7 @@ impl Run<'_> {
     /// A guest that is called answers in time, even where all is `idle`.
     fn check_branch(&self, idle: bool) -> Result<(), Error> {
         let now = self.timeline.clock.now_ns();
-        self.branching.as_ref().map_or(Ok(()), |branching| branching.check(now, idle))
+        self.branching.iter().try_for_each(|branching| branching.check(now, idle))
     }
 
     /// All processors are idle: time passes at once, or, with rewind, goes back

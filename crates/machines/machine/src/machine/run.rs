@@ -51,8 +51,8 @@ pub(super) struct Run<'j> {
     pub(super) debug_source: Option<DebugSource>,
     /// The debugger, while there is one.
     pub(super) debug: Option<Box<Debug>>,
-    /// The branch that the run has become, if it has.
-    pub(super) branching: Option<Box<Branching>>,
+    /// The branches of machines, where they have begun.
+    pub(super) branching: Vec<Branching>,
     /// Tells when the commands begin which snapshots are taken, if any are.
     pub(super) snapshot_source: Option<SnapshotSource>,
     /// The snapshots, while they are taken.

@@ -41,13 +41,15 @@ impl Run<'_> {
             | AgentEvent::WantsOrders
             | AgentEvent::Callable(_)
             | AgentEvent::Ordered(_) => {}
-            AgentEvent::WantsBranch => match &mut self.branching {
-                Some(branching) if branching.waits_for(number) => {
-                    branching.give(&mut self.machines[number]);
-                    self.timeline.emit(RunEvent::Stage(Stage::Branching))?;
+            AgentEvent::WantsBranch => {
+                match self.branching.iter_mut().find(|branching| branching.waits_for(number)) {
+                    Some(branching) => {
+                        branching.give(machine);
+                        self.timeline.emit(RunEvent::Stage(Stage::Branching))?;
+                    }
+                    None => machine.channel.no_branch(),
                 }
-                _ => machine.channel.no_branch(),
-            },
+            }
             AgentEvent::WantsCommand => self.give_commands()?,
             AgentEvent::Started => {
                 machine.prepare(&mut self.timeline);
@@ -81,8 +83,8 @@ impl Run<'_> {
                 let debug = self.debug.as_mut();
                 if let Some(branch) = debug.and_then(|debug| debug.take_branch_at_end(number)) {
                     self.debug = None;
-                    self.branch_off(branch, true)?;
-                } else if self.branching.as_ref().is_some_and(|one| one.waits_for(number)) {
+                    self.become_branch(branch, true)?;
+                } else if self.branching.iter().any(|one| one.waits_for(number)) {
                     self.machines[number].channel.something_is_to_run();
                 } else {
                     self.ended(number, Ending::Exited(status))?;
@@ -103,14 +105,26 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// The moment of a branch has come: the run becomes another. `is_end`: the machine's own command
-    /// has just ended.
-    pub(super) fn branch_off(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
-        let now = self.timeline.clock.now_ns();
-        let branching = Branching::begin(&mut self.machines, branch, is_end, now)?;
-        self.branching = Some(Box::new(branching));
+    /// The moment of a branch has come: the run becomes one of that command alone. `is_end`: the
+    /// machine's own command has just ended.
+    pub(super) fn become_branch(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
+        let number = branch.machine;
+        self.branch_off(branch, is_end)?;
+        // The run ends with that command, and waits for nobody else.
+        for (other, machine) in self.machines.iter_mut().enumerate() {
+            machine.waited = other == number;
+        }
         // It takes the time of its own command.
         self.virtual_limit = None;
+        Ok(())
+    }
+
+    /// A machine's guest runs the branch's command from now on.
+    pub(super) fn branch_off(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
+        let now = self.timeline.clock.now_ns();
+        let machine = self.machines.get_mut(branch.machine);
+        let machine = machine.ok_or(Error::Internal("no such machine"))?;
+        self.branching.push(Branching::begin(machine, branch, is_end, now)?);
         Ok(())
     }
 

@@ -93,7 +93,7 @@ impl Run<'_> {
                 let now = due.max(self.instant);
                 debug.come();
                 let ending = self.stop_at(self.current, Cause::Moment, (Part::Within, now))?;
-                if self.branching.is_some() {
+                if !self.branching.is_empty() {
                     self.instant = now;
                 }
                 Ok(ending)
@@ -160,7 +160,7 @@ impl Run<'_> {
         if let Some(branch) = debug.branch.take() {
             debug.debuggee.release();
             debug.debuggee.end(&mut self.machines);
-            self.branch_off(branch, false)?;
+            self.become_branch(branch, false)?;
             return Ok(None);
         }
         debug.debuggee.times(scale.to_ns(now), self.timeline.statistics.started_virtual);

@@ -15,6 +15,7 @@ use stasis_runner::{Changed, Results, Runner};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::{ensure_guest, stop_on_signals, Terminal};
 
+use super::super::symbols;
 use super::snapshots::{BranchWord, Branches};
 use super::{finished, joined};
 use crate::arguments::RunArguments;
@@ -63,10 +64,15 @@ pub fn main(arguments: &RunArguments, wish: &Branches, quiet: bool) -> Result<Ex
         branches.push(branch);
     }
     let stop = stop_on_signals()?;
-    let changed = Changed { of: &run, base: &base, at: wish.at.clone() };
+    let mut changed = Changed { of: &run, base: &base, at: wish.at.clone(), call: None };
     // All of them are checked before any is run.
+    let mut has_commands = false;
     for branch in &branches {
-        changed.differences(&branch.experiment).with_context(|| branch.name.clone())?;
+        let own = changed.has_commands(&branch.experiment);
+        has_commands |= own.with_context(|| branch.name.clone())?;
+    }
+    if has_commands {
+        changed.call = Some(symbols::of_guest(&run, &base, &stop)?.call()?);
     }
     let one = Making { changed: &changed, wish, arguments, given: given.as_deref(), stop: &stop };
     if let [branch] = &mut branches[..] {

@@ -16,7 +16,7 @@ use stasis_report::Ios;
 use stasis_run_events::{
     BioPlaces, KernelPlaces, MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, Threads,
 };
-use stasis_runner::{Event, Runner};
+use stasis_runner::{Call, Event, Runner};
 
 use btf::Btf;
 use programs::Programs;
@@ -45,6 +45,21 @@ impl Symbols {
         let pair = |symbol: &Symbol| (symbol.address, symbol.name.clone());
         let kernel = self.all.iter().filter(code).map(pair).collect();
         stasis_report::Symbols::new(kernel).with_programs(Arc::clone(&self.programs) as _)
+    }
+
+    /// The places in the guest's kernel by which its agent is called.
+    ///
+    /// # Errors
+    /// Names the place that the kernel does not have.
+    pub fn call(&self) -> Result<Call> {
+        let of = |name: &str| {
+            self.address(name).with_context(|| {
+                format!(
+                    "the guest's kernel has no {name} (/proc/kallsyms): no branch can begin in it"
+                )
+            })
+        };
+        Ok(Call { callback: of(Call::CALLBACK)?, function: of(Call::FUNCTION)? })
     }
 
     /// Where the kernel has its tables for unwinding stacks, if it has any.

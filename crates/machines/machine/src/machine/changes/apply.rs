@@ -21,8 +21,8 @@ impl Run<'_> {
         let now = self.timeline.clock.now_ns();
         let begun = self.timeline.statistics.started_virtual;
         self.timeline.emit(RunEvent::Changed(now.saturating_sub(begun)))?;
-        let Change { seed, virtual_limit, machines, shared, triggers, network_faults, known } =
-            change;
+        let Change { seed, virtual_limit, machines, commands, .. } = change;
+        let Change { shared, triggers, network_faults, known, .. } = change;
         if let Some(limit) = virtual_limit {
             self.virtual_limit = limit;
         }
@@ -56,6 +56,15 @@ impl Run<'_> {
                     "{what}{name} at {at}: the run becomes another at {since}, and does not go back; \
                      give it a later time"
                 )));
+            }
+        }
+        for branch in commands {
+            let machine = self.machines.get_mut(branch.machine);
+            let machine = machine.ok_or(Error::Internal("no such machine"))?;
+            // One that is off, or boots, begins with it.
+            let is_commanded = machine.channel.begin_with(&branch.job);
+            if is_commanded && !machine.failures.is_off() {
+                self.branch_off(branch, false)?;
             }
         }
         Ok(())

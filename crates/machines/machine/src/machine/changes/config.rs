@@ -2,7 +2,7 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::Model;
-use stasis_channel::ScheduledGuestFault;
+use stasis_channel::{Branch, ScheduledGuestFault};
 use stasis_drive::DriveFault;
 use stasis_network::NetworkFault;
 use stasis_run_events::Moment;
@@ -32,6 +32,8 @@ pub struct Change {
     pub virtual_limit: Option<Option<Nanos>>,
     /// Each machine's.
     pub machines: Vec<MachineChange>,
+    /// Commands that run from then on in guests, beside those that run there.
+    pub commands: Vec<Branch>,
     /// Each shared drive's.
     pub shared: Vec<DriveChange>,
     /// The faults' triggers.

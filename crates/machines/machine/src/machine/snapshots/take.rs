@@ -27,7 +27,7 @@ impl Run<'_> {
         let scale = self.timeline.clock.scale();
         let begun = self.timeline.statistics.started_virtual;
         let at = scale.to_ns(self.instant).saturating_sub(begun);
-        let is_disturbed = self.debug.is_some() || self.branching.is_some() || self.has_changed;
+        let is_disturbed = self.debug.is_some() || !self.branching.is_empty() || self.has_changed;
         if at < snapshots.due || is_disturbed || !self.timeline.statistics.running {
             return Ok(None);
         }
