@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use stasis_block::{Command, Operation, Request};
 
+use crate::overlay::{Overlay, MAX_OVERLAY};
 use crate::spec::delayed;
 use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
@@ -13,6 +14,18 @@ use crate::{open, Execution, Finished, HostMedium, Medium, MediumError, OpenErro
 /// Alignment of the files' beginnings on the drive (bytes).
 const STEP: u64 = 1 << 20;
 
+/// The use that is made of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It is read, and others may read it at the same time.
+    Read,
+    /// It is read and written, by nobody else.
+    Write,
+    /// It is read, beside others; what is written stays in memory, at most [`MAX_OVERLAY`], and is
+    /// gone with the medium.
+    Keep,
+}
+
 /// A file of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFile {
@@ -20,8 +33,8 @@ pub struct HostFile {
     pub path: PathBuf,
     /// Limit on the file's size (bytes); never less than its present size.
     pub room: u64,
-    /// Whether it is written; otherwise others may read it at the same time.
-    pub writable: bool,
+    /// The use that is made of it.
+    pub access: Access,
 }
 
 /// Files side by side. A part of a file that was never written reads as zeroes.
@@ -40,15 +53,21 @@ impl HostFiles {
     pub fn open(files: &[HostFile], options: &OpenOptions) -> Result<Self, OpenError> {
         let mut opened = Vec::new();
         let mut capacity = 0;
-        for HostFile { path, room, writable } in files {
+        for HostFile { path, room, access } in files {
             let path = options.base.join(path);
             let label = format!("file:{}", path.display());
-            let backing = open::host_file(&path, &label, *room, *writable)?;
+            let backing = open::host_file(&path, &label, *room, *access == Access::Write)?;
             let size = backing.capacity();
-            let medium = match options.execution {
-                Execution::Synchronous => delayed(Synchronous::of(InPlace::new(backing)), options),
-                Execution::Asynchronous => delayed(Workers::new(backing), options),
-                Execution::Polled => crate::uring::polled(backing)?,
+            let medium = match (access, options.execution) {
+                (Access::Keep, _) => {
+                    let overlay = Overlay::new(InPlace::new(backing), label.into(), MAX_OVERLAY);
+                    delayed(Synchronous::of(overlay), options)
+                }
+                (_, Execution::Synchronous) => {
+                    delayed(Synchronous::of(InPlace::new(backing)), options)
+                }
+                (_, Execution::Asynchronous) => delayed(Workers::new(backing), options),
+                (_, Execution::Polled) => crate::uring::polled(backing)?,
             };
             opened.push((capacity, medium));
             capacity += size.next_multiple_of(STEP);

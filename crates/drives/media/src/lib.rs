@@ -39,7 +39,7 @@ mod workers;
 pub use boot::boot;
 pub use error::{OpenError, SpecError};
 pub use faults::{FaultPlan, Faults};
-pub use host::{HostFile, HostFiles};
+pub use host::{Access, HostFile, HostFiles};
 pub use image::{Durability, ImageSettings};
 pub use medium::{Execution, HostMedium, MIN_CAPACITY, SECTOR};
 pub use overlay::MAX_OVERLAY;

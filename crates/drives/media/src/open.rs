@@ -108,6 +108,25 @@ pub(crate) fn host_file(
     Ok(backing)
 }
 
+/// Refuses a block device that is mounted, or that another program has to itself: what it holds
+/// changes.
+pub(crate) fn check_unused(path: &Path) -> Result<(), OpenError> {
+    /// Another that only reads the device may be at this check at the same time.
+    const LOOKS: u32 = 40;
+    let mut looks = 0;
+    loop {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match open(path, options, false, OFlags::EXCL, OpenError::MissingDevice) {
+            Err(OpenError::Busy(_)) if looks < LOOKS => {
+                looks += 1;
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            outcome => return outcome.map(drop),
+        }
+    }
+}
+
 /// Opens a block device that nobody else uses.
 pub(crate) fn device(path: &Path, label: &str, direct: bool) -> Result<Backing, OpenError> {
     let os = |what| move |source| OpenError::Os { path: path.into(), what, source };

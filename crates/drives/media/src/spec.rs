@@ -197,7 +197,10 @@ impl MediumSpec {
     pub fn open_below(&self, options: &OpenOptions) -> Result<Box<dyn HostMedium>, OpenError> {
         let (path, size) = match self {
             Self::File { path, size, .. } => (path, *size),
-            Self::Device { path, .. } => (path, None),
+            Self::Device { path, .. } => {
+                open::check_unused(&options.base.join(path))?;
+                (path, None)
+            }
             _ => return self.open(options),
         };
         let (label, path) = (self.label(), options.base.join(path));

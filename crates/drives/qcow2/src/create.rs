@@ -9,7 +9,7 @@ use imago::qcow2::Qcow2;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder, FormatDriverBuilder};
 use stasis_block::{Command, Operation};
 use stasis_drive::{Control, Drive};
-use stasis_media::{Execution, HostFile, HostFiles, OpenOptions};
+use stasis_media::{Access, Execution, HostFile, HostFiles, OpenOptions};
 
 use crate::chain::{self, Format};
 use crate::header::{Source, LAZY_REFCOUNTS, MAX_L1};
@@ -130,7 +130,7 @@ fn write(
     backing: Backing,
 ) -> Result<(), ImageError> {
     let format = |source| ImageError::Format { path: path.into(), source };
-    let file = HostFile { path: path.into(), room: 1 << 50, writable: true };
+    let file = HostFile { path: path.into(), room: 1 << 50, access: Access::Write };
     let open = OpenOptions {
         execution: Execution::Synchronous,
         delay: Duration::ZERO,

@@ -79,6 +79,13 @@ pub enum ImageError {
         .0.display()
     )]
     Dirty(PathBuf),
+    /// The image is only read, and would have to be changed before it is written.
+    #[error(
+        "{}: it was not closed, or its refcount table is too short for all that may be written; \
+         here its file is only read: opening it for writing repairs it",
+        .0.display()
+    )]
+    Unrepaired(PathBuf),
     /// There is no internal snapshot of that name.
     #[error("{}: there is no snapshot `{name}`; there {}", path.display(), present(names))]
     NoSnapshot {

@@ -43,7 +43,10 @@ pub use create::{create, CreateOptions};
 pub use error::ImageError;
 pub use layer::Image;
 pub use map::{Extent, Kind};
-pub use open::{find as open_files, find_links as open_links, grow, make_room, trim, Opening};
+pub use open::{
+    find as open_files, find_kept as open_kept, find_links as open_links, grow, largest_length,
+    make_room, trim, Opening,
+};
 pub use stasis_block::inside::ImageCounters as Counters;
 pub use stasis_qcow2_format::check::Report;
 pub use stasis_qcow2_format::{Header, Snapshot};

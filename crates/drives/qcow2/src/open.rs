@@ -10,7 +10,7 @@ use imago::raw::Raw;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::{Drive, Layer};
-use stasis_media::{Execution, HostFile, HostFiles, HostMedium, OpenOptions};
+use stasis_media::{Access, Execution, HostFile, HostFiles, HostMedium, OpenOptions};
 
 use crate::chain::{self, Format, Found, Link};
 use crate::core::Core;
@@ -37,7 +37,7 @@ pub struct Opening {
     places: Vec<(u64, u64)>,
     // Length of each file.
     lengths: Vec<u64>,
-    writable: bool,
+    access: Access,
     kill_safe: bool,
 }
 
@@ -83,7 +83,7 @@ pub fn grow(path: &Path, size: u64) -> Result<(), ImageError> {
     };
     let links = chain::links(path)?;
     check_growth(&chain::inspect(links.clone())?, size)?;
-    let (opening, medium) = find_for(links, true, &options, size)?;
+    let (opening, medium) = find_for(links, Access::Write, &options, size)?;
     let model = Box::new(ZeroLatency::default());
     let drive = Box::new(Drive::new(0, "image".into(), model, medium));
     let mut image = opening.open(drive, Settings::default())?;
@@ -126,13 +126,26 @@ pub fn find_links(
     writable: bool,
     options: &OpenOptions,
 ) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
-    find_for(links, writable, options, 0)
+    find_for(links, if writable { Access::Write } else { Access::Read }, options, 0)
+}
+
+/// The same, where the files are only read: what is written stays in memory, and is gone with the
+/// medium.
+///
+/// # Errors
+/// An [`ImageError`] that names the file and the remedy, also where opening the image for writing
+/// would change its file.
+pub fn find_kept(
+    links: Vec<Link>,
+    options: &OpenOptions,
+) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
+    find_for(links, Access::Keep, options, 0)
 }
 
 /// The same, with room for a disk of `size` bytes if it is smaller.
 fn find_for(
     links: Vec<Link>,
-    writable: bool,
+    access: Access,
     options: &OpenOptions,
     size: u64,
 ) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
@@ -141,26 +154,32 @@ fn find_for(
     let mut files = Vec::new();
     for link in &found.links {
         lengths.push(length(&link.path)?);
-        files.push(HostFile { path: link.path.clone(), room: 0, writable: false });
+        files.push(HostFile { path: link.path.clone(), room: 0, access: Access::Read });
     }
-    if let (Some(file), true) = (files.first_mut(), writable) {
-        file.writable = true;
+    if let (Some(file), Access::Write | Access::Keep) = (files.first_mut(), access) {
+        file.access = access;
         file.room = room(&found, lengths[0], size.max(found.header.size));
     }
     // The paths are complete: their base is in them.
     let medium = HostFiles::open(&files, &OpenOptions { base: Path::new(""), ..*options })?;
     let places: Vec<_> = medium.places().collect();
-    if writable {
+    if access != Access::Read {
         if found.header.bitmaps() {
             let what = "a bitmap of changed blocks".to_owned();
             return Err(ImageError::Unsupported { path: found.links[0].path.clone(), what });
         }
-        if recover(&mut found, places[0].1)? {
+        if access == Access::Keep {
+            if needs_recovery(&found, places[0].1) {
+                return Err(ImageError::Unrepaired(found.links[0].path.clone()));
+            }
+            // As that of a file that is given its room beforehand ([`make_room`]).
+            lengths[0] = places[0].1;
+        } else if recover(&mut found, places[0].1)? {
             lengths[0] = length(&found.links[0].path)?;
         }
     }
     let kill_safe = false;
-    Ok((Opening { found, places, lengths, writable, kill_safe }, Box::new(medium)))
+    Ok((Opening { found, places, lengths, access, kill_safe }, Box::new(medium)))
 }
 
 /// Length of a file in bytes.
@@ -168,6 +187,12 @@ fn length(path: &Path) -> Result<u64, ImageError> {
     let os = |source| ImageError::Os { path: path.to_owned(), what: "read it", source };
     let file = std::fs::File::open(path).map_err(os)?;
     Ok(Source::new(&file).map_err(os)?.length)
+}
+
+/// Whether [`recover`] changes the image's file, which may have `room` bytes.
+fn needs_recovery(found: &Found, room: u64) -> bool {
+    let header = &found.header;
+    redo_log::is_marked(header) || header.dirty() || !repair::reaches(header, room)
 }
 
 /// Repairs an image that was not closed, whose file may have `room` bytes; whether its file has
@@ -204,7 +229,8 @@ impl Files {
         recover(&mut found, self.places[0].1)?;
         let lengths: Result<_, _> = self.links.iter().map(|link| length(&link.path)).collect();
         let places = self.places.clone();
-        let again = Opening { found, places, lengths: lengths?, writable: true, kill_safe: false };
+        let access = Access::Write;
+        let again = Opening { found, places, lengths: lengths?, access, kill_safe: false };
         let tables = again.tables(lower)?;
         core.shared.lock().start_again(again.lengths[0], tables);
         let access = again.attach(lower, tasks, &core.shared, Role::Tables, true)?;
@@ -215,6 +241,11 @@ impl Files {
 }
 
 impl Opening {
+    /// Whether the disk can be written.
+    fn is_writable(&self) -> bool {
+        self.access != Access::Read
+    }
+
     /// Size of the disk in bytes.
     pub fn size(&self) -> u64 {
         self.found.header.size
@@ -273,7 +304,7 @@ impl Opening {
             Some(name) => self.snapshot(&mut *lower, name)?,
             None => (Role::Tables, header.size),
         };
-        let writable = self.writable && snapshot.is_none();
+        let writable = self.is_writable() && snapshot.is_none();
         let shared = Shared::new(self.places[0].1, self.lengths[0], tables);
         let mut tasks = Tasks::default();
         let access = self.attach(&mut *lower, &mut tasks, &shared, role, writable)?;
@@ -287,7 +318,9 @@ impl Opening {
         }
         let core = Core::new(access, shared, settings, kill_safety, header.version > 2, barriers);
         let path = self.path();
-        let files = writable.then_some(Files { links: self.found.links, places: self.places });
+        // One that is kept does not start again from its file, which is as it was.
+        let starts_again = writable && self.access == Access::Write;
+        let files = starts_again.then_some(Files { links: self.found.links, places: self.places });
         Ok(Image::new(lower, Arc::new(core), tasks, path, size, files))
     }
 
@@ -296,7 +329,7 @@ impl Opening {
         let header = &self.found.header;
         let lazy = header.lazy_refcounts();
         let mut tables = Tables::new(header.cluster_bits, header.refcount_order, lazy);
-        if self.writable {
+        if self.is_writable() {
             self.load(lower, &mut tables)?;
         }
         Ok(tables)
@@ -402,6 +435,16 @@ impl Opening {
         }
         Ok((Role::Snapshot(head.into()), snapshot.size))
     }
+}
+
+/// Limit on the length of the file of an image in bytes. `links` are its files, from the top.
+///
+/// # Errors
+/// An [`ImageError`] that names the file.
+pub fn largest_length(links: &[Link]) -> Result<u64, ImageError> {
+    let found = chain::inspect(links.to_vec())?;
+    let length = length(&found.links[0].path)?;
+    Ok(room(&found, length, found.header.size))
 }
 
 /// Makes the file of an image as long as it may become, for it to be used as a

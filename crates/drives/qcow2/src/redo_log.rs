@@ -191,6 +191,11 @@ fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
+/// Whether the image's header says that there is a log.
+pub(crate) fn is_marked(header: &Header) -> bool {
+    header.autoclear & LOGGED != 0
+}
+
 /// Carries the changes that a killed program left beside the image into its file; returns whether
 /// there were any. Nobody else may have the image open.
 ///
@@ -202,7 +207,7 @@ pub(crate) fn recover(image: &Path, header: &Header) -> Result<bool, ImageError>
         let path = path.to_owned();
         move |source| ImageError::Os { path, what, source }
     };
-    let logged = header.autoclear & LOGGED != 0;
+    let logged = is_marked(header);
     let log = match File::options().read(true).write(true).open(&path) {
         Ok(log) => Some(log),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -7,7 +7,10 @@ use std::path::Path;
 use common::*;
 use stasis_block::Status;
 use stasis_drive::{Drive, Layer};
-use stasis_qcow2::{create, CreateOptions, Durability, Format, Kind, ZeroLatency};
+use rand_xoshiro::rand_core::RngCore;
+use stasis_qcow2::{
+    create, open_kept, CreateOptions, Durability, Format, ImageError, Kind, ZeroLatency,
+};
 
 const CLUSTER: usize = 64 << 10;
 
@@ -96,6 +99,62 @@ fn a_file_below_is_read_and_never_written() {
         assert_same(&qemu_contents(&top), &disk, "as qemu-img reads it");
         assert_same(&std::fs::read(&base).unwrap(), &below, "the file below");
     }
+}
+
+/// An image whose file is only read: what is written stays in memory.
+fn kept(path: &Path) -> Result<Driver<stasis_qcow2::Image>, ImageError> {
+    let (opening, medium) = open_kept(stasis_qcow2::links(path)?, &options())?;
+    let drive = Drive::new(0, "d".into(), Latencies::new(7), medium);
+    Ok(Driver::new(opening.open(Box::new(drive), settings(Durability::Flush))?))
+}
+
+#[test]
+fn an_image_that_is_kept_is_the_image_and_its_file_stays_as_it_is() {
+    let folder = folder();
+    let [below, path, copy] = ["below", "disk.qcow2", "copy.qcow2"].map(|n| name(&folder, n));
+    std::fs::write(&below, vec![5; 8 << 20]).unwrap();
+    let backing = Some(("below".into(), None));
+    create(&path, &CreateOptions { backing, ..CreateOptions::default() }).unwrap();
+    assert_eq!(driver(&path).write(1 << 20, vec![1; 3 * CLUSTER]), Status::Ok);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&copy, &bytes).unwrap();
+    // A device's file has its room beforehand.
+    stasis_qcow2::make_room(&stasis_qcow2::links(&copy).unwrap()).unwrap();
+    let (opening, medium) = open_files(&copy, true, &options()).unwrap();
+    let drive = Drive::new(0, "d".into(), Latencies::new(7), medium);
+    let mut other =
+        Driver::new(opening.open(Box::new(drive), settings(Durability::Flush)).unwrap());
+    let mut image = kept(&path).unwrap();
+    let mut random = random(3);
+    for round in 0..300u64 {
+        let at = random.next_u64() % ((8 << 20) - (70 << 10)) / 512 * 512;
+        let length = (random.next_u64() % 140 + 1) * 512;
+        let data = vec![round as u8; length as usize];
+        match random.next_u64() % 3 {
+            0 => assert_same(&image.read(at, length), &other.read(at, length), "a part"),
+            _ => assert_eq!(image.write(at, data.clone()), other.write(at, data)),
+        }
+        assert_eq!(image.now, other.now, "they take the same time");
+    }
+    assert_same(&image.read(0, 8 << 20), &other.read(0, 8 << 20), "the whole");
+    drop(image);
+    assert_same(&std::fs::read(&path).unwrap(), &bytes, "the file");
+}
+
+#[test]
+fn an_image_that_has_to_be_repaired_is_not_kept() {
+    let folder = folder();
+    let [path, copy] = ["disk.qcow2", "copy.qcow2"].map(|n| name(&folder, n));
+    let lazy = CreateOptions { lazy_refcounts: true, size: Some(1 << 20), ..Default::default() };
+    create(&path, &lazy).unwrap();
+    let mut image = driver(&path);
+    assert_eq!(image.write(0, vec![1; 512]), Status::Ok);
+    image.flush();
+    std::fs::copy(&path, &copy).unwrap();
+    let message = kept(&copy).map(drop).unwrap_err().to_string();
+    assert!(message.contains("it was not closed"), "{message}");
+    drop(image);
+    assert!(kept(&path).is_ok());
 }
 
 #[test]

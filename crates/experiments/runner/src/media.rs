@@ -10,7 +10,7 @@ use stasis_media::{
     Durability, Execution, HostMedium, ImageSettings, Medium, MediumSpec, OpenOptions,
 };
 use stasis_models::BuildContext;
-use stasis_qcow2::ImageError;
+use stasis_qcow2::{ImageError, Opening};
 
 use crate::keep;
 use crate::plan::PlannedDrive;
@@ -33,37 +33,52 @@ impl OpenMedium {
         let options =
             OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base };
         if let MediumSpec::Qcow2 { path, .. } = medium {
-            let (opening, medium) = stasis_qcow2::open_files(path, written, &options)?;
-            let newer = opening.found().newer_below()?;
-            let warnings = newer.iter().map(|path| stasis_qcow2::newer_below(path)).collect();
-            let mut links = opening.found().links.clone();
-            for link in &mut links {
-                link.path = whole(&link.path)?;
-            }
-            return Ok(Self { medium, capacity: opening.size(), links, warnings });
+            return Self::of_image(stasis_qcow2::open_files(path, written, &options)?);
         }
         let medium = medium.open(&options)?;
         Ok(Self { capacity: medium.capacity(), medium, links: Vec::new(), warnings: Vec::new() })
     }
 
-    /// Opens a file to be read only, and makes it where it is missing: what is written is kept
-    /// elsewhere.
+    fn of_image((opening, medium): (Opening, Box<dyn HostMedium>)) -> Result<Self> {
+        let newer = opening.found().newer_below()?;
+        let warnings = newer.iter().map(|path| stasis_qcow2::newer_below(path)).collect();
+        let mut links = opening.found().links.clone();
+        for link in &mut links {
+            link.path = whole(&link.path)?;
+        }
+        Ok(Self { medium, capacity: opening.size(), links, warnings })
+    }
+
+    /// Opens a file, an image or a device to be read only, and makes a file where it is missing: what
+    /// is written is kept elsewhere.
     pub fn below(medium: &MediumSpec, base: &Path) -> Result<Self> {
+        let options =
+            OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base };
+        if let MediumSpec::Qcow2 { path, .. } = medium {
+            let links = stasis_qcow2::links(&base.join(path))?;
+            return Self::of_image(stasis_qcow2::open_kept(links, &options)?);
+        }
         if medium.path().is_some_and(|path| !base.join(path).exists()) {
             drop(Self::open(medium, true, base)?);
         }
-        let options =
-            OpenOptions { execution: Execution::Synchronous, delay: Duration::ZERO, base };
         let medium = medium.open_below(&options)?;
         Ok(Self { capacity: medium.capacity(), medium, links: Vec::new(), warnings: Vec::new() })
     }
 
-    /// Opens the image of a virtual disk, if it is one.
-    pub fn image(disk: &DiskSpec, base: &Path, owners: &mut MediumOwners) -> Result<Option<Self>> {
+    /// Opens the image of a virtual disk, if it is one, to be written, or to be `kept`: only read.
+    pub fn image(
+        disk: &DiskSpec,
+        kept: bool,
+        base: &Path,
+        owners: &mut MediumOwners,
+    ) -> Result<Option<Self>> {
         let Some(medium) = disk.medium() else { return Ok(None) };
         let name = disk.name.as_deref().unwrap_or_default();
         owners.add(&medium, format!("disk {name}"))?;
         keep::check_plain(&medium, base, StateSpec::Keep)?;
+        if kept {
+            return Self::below(&medium, base).map(Some);
+        }
         // If opening repairs the image, its file is longer afterwards, and so is its place on the
         // drive.
         drop(Self::open(&medium, true, base)?);

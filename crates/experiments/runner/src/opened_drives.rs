@@ -102,8 +102,8 @@ impl<'a> Drives<'a> {
             if place.drive != number {
                 continue;
             }
-            let (opening, medium) = stasis_qcow2::open_links(disk.links.clone(), true, &options)
-                .with_context(|| format!("disk {}", disk.name))?;
+            let (opening, medium) =
+                image(disk, &options).with_context(|| format!("disk {}", disk.name))?;
             pieces.push((place.offset, medium));
             self.images.insert(index, (opening, *settings));
         }
@@ -146,8 +146,7 @@ impl<'a> Drives<'a> {
         let options = self.options(drive);
         let (image, mut medium) = match &drive.spec.medium {
             MediumSpec::Qcow2 { settings, .. } => {
-                let (opening, medium) =
-                    stasis_qcow2::open_links(drive.links.clone(), true, &options)?;
+                let (opening, medium) = image(drive, &options)?;
                 (Some((opening, *settings)), medium)
             }
             medium if drive.overlay => (None, medium.open_below(&options)?),
@@ -193,6 +192,15 @@ impl<'a> Drives<'a> {
         }
         Ok(layer)
     }
+}
+
+/// Opens the files of an image.
+fn image(drive: &PlannedDrive, options: &OpenOptions) -> Result<(Opening, Box<dyn HostMedium>)> {
+    let links = drive.links.clone();
+    Ok(match drive.overlay {
+        true => stasis_qcow2::open_kept(links, options)?,
+        false => stasis_qcow2::open_links(links, true, options)?,
+    })
 }
 
 /// The faults of each path to a drive.

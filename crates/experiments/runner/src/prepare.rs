@@ -172,10 +172,18 @@ impl<'a> RunSetup<'a> {
             for disk in &machine.disks {
                 let serial = disk.serial_number(experiment.drives.len() + shown.len());
                 let name = disk.name.as_deref().unwrap_or_default();
-                let image = OpenMedium::image(disk, self.base, &mut owners);
+                let image = OpenMedium::image(disk, self.keeps_media(), self.base, &mut owners);
                 let of = || format!("disk {name}");
                 let image = image.with_context(of)?;
                 let drive = sharing.disk(machine, disk, serial, image.as_ref()).with_context(of)?;
+                let overlay = match image {
+                    Some(_) => self.keeps_media(),
+                    None => drive.overlay,
+                };
+                let drive = PlannedDrive { overlay, ..drive };
+                if drive.overlay && image.is_some() {
+                    self.tell_kept(&of(), &drive.spec.medium)?;
+                }
                 keeps.push(None);
                 shown.push(sharing.show(&drive, disk));
                 drives.push(drive);
@@ -260,6 +268,19 @@ impl<'a> RunSetup<'a> {
             bail!("two drives' models have one `state`, {}: give each its own", pair[0].display());
         }
         Ok(Prepared { setup: self, plan, base, shown, root, outside, media, keeps, copies, traced })
+    }
+
+    /// Whether media stay as they are: what is written is a part of snapshots.
+    fn keeps_media(&self) -> bool {
+        self.snapshots.is_some() && self.engine == Engine::Exact
+    }
+
+    fn tell_kept(&self, owner: &str, medium: &MediumSpec) -> Result<()> {
+        self.observer.warning(&format!(
+            "{owner}: {} stays as it is: what the run writes is kept in memory, for its snapshots",
+            medium.label()
+        ))?;
+        Ok(())
     }
 
     /// The plan of the run that this one is a branch of.
@@ -416,19 +437,13 @@ impl<'a> RunSetup<'a> {
         resolved.model.resolve(self.base)?;
         let place = spec.medium.or_size(resolved.model.capacity(), self.base);
         let before = Before::look(&place, self.base)?;
-        let overlay = self.snapshots.is_some()
-            && self.engine == Engine::Exact
-            && matches!(place, MediumSpec::File { .. });
+        let overlay = self.keeps_media() && is_kept(&place);
         let held = match overlay {
             true => OpenMedium::below(&place, self.base)?,
             false => OpenMedium::open(&place, self.trace.is_none(), self.base)?,
         };
         if overlay {
-            self.observer.warning(&format!(
-                "drive {name}: {} stays as it is: what the run writes is kept in memory, for its \
-                 snapshots",
-                place.label()
-            ))?;
+            self.tell_kept(&format!("drive {name}"), &place)?;
         }
         let OpenMedium { medium, capacity, links, warnings } = &held;
         let capacity = *capacity;
@@ -478,6 +493,12 @@ impl<'a> RunSetup<'a> {
     }
 }
 
+/// Whether a medium can be kept: its file or device is only read, and what is written stays in memory.
+fn is_kept(medium: &MediumSpec) -> bool {
+    use MediumSpec::{Device, File, Qcow2};
+    matches!(medium, File { .. } | Qcow2 { .. } | Device { .. })
+}
+
 /// Opens the existing raw media and closes them again, so that their errors are reported before a
 /// guest is made, which takes time.
 pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
@@ -500,9 +521,9 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path, read: bool) -> Resul
                 _ => false,
             };
             if !made_later {
-                let held = match (read, &medium) {
-                    (true, MediumSpec::File { .. }) => OpenMedium::below(&medium, base)?,
-                    _ => OpenMedium::open(&medium, false, base)?,
+                let held = match read && is_kept(&medium) {
+                    true => OpenMedium::below(&medium, base)?,
+                    false => OpenMedium::open(&medium, false, base)?,
                 };
                 let resolved = DriveSpec { model, ..spec.clone() };
                 crate::controller::check_model(&resolved, held.capacity)?;

@@ -95,7 +95,11 @@ impl Passed {
                 passed.ram += 2 * MAX_OLD_BYTES;
             }
             if drive.overlay {
-                passed.ram += drive.capacity.min(MAX_OVERLAY);
+                let most = match drive.links.is_empty() {
+                    true => drive.capacity,
+                    false => stasis_qcow2::largest_length(&drive.links)?,
+                };
+                passed.ram += most.min(MAX_OVERLAY);
             }
             let place = match &drive.spec.medium {
                 MediumSpec::Ram { size } => {
@@ -104,10 +108,13 @@ impl Passed {
                 }
                 MediumSpec::Qcow2 { .. } => {
                     // A device inside does not grow.
-                    stasis_qcow2::make_room(&drive.links)
-                        .context("cannot make room in an image")?;
+                    if !drive.overlay {
+                        stasis_qcow2::make_room(&drive.links)
+                            .context("cannot make room in an image")?;
+                    }
+                    let read_only = |depth| depth > 0 || drive.overlay;
                     let links = drive.links.iter().enumerate();
-                    links.map(|(depth, link)| passed.place(&link.path, depth > 0)).collect()
+                    links.map(|(depth, link)| passed.place(&link.path, read_only(depth))).collect()
                 }
                 MediumSpec::File { path, .. }
                 | MediumSpec::Ordered { path, .. }
@@ -196,8 +203,9 @@ pub fn run(
         snapshot: true,
         log: None,
     };
+    let written = plan.media().filter(|drive| !drive.overlay);
     let images: Vec<PathBuf> =
-        plan.media().filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
+        written.filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
     let (moment, profile) = (plan.debug.take(), plan.profile.take());
     let (branch, change) = (plan.branch.take(), plan.change.take());
     let snapshots = plan.snapshots.take();

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -45,14 +45,46 @@ impl Key {
     }
 
     /// A file, by its name, its length, and when it and its inode were changed last: a file that
-    /// was written to or replaced is another one.
+    /// was written to or replaced is another one. A block device, by its attachment and by how much
+    /// has been written to it since.
     pub(crate) fn file(&mut self, path: &Path) -> Result<(), Error> {
         let metadata = fs::metadata(path).map_err(Error::io("cannot read", path))?;
         self.part(path.as_os_str().as_bytes());
+        if metadata.file_type().is_block_device() {
+            self.device(path, metadata.rdev())
+                .map_err(Error::io("cannot tell the state of", path))?;
+        }
         let inode = (metadata.dev(), metadata.ino());
         let written = (metadata.mtime(), metadata.mtime_nsec());
         let changed = (metadata.ctime(), metadata.ctime_nsec());
         self.part(format!("{inode:?} {} {written:?} {changed:?}", metadata.len()).as_bytes());
+        Ok(())
+    }
+
+    /// A block device of this number: Linux, Documentation/ABI/stable/sysfs-block, `diskseq`, `stat`
+    /// (sectors written and discarded) and `loop/backing_file`.
+    fn device(&mut self, path: &Path, number: u64) -> io::Result<()> {
+        // What was written to it and not to the medium is not counted yet.
+        File::open(path)?.sync_all()?;
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        // A partition is in the folder of its disk, which has a number of its attachment.
+        let disk = match device.join("partition").exists() {
+            true => device.join(".."),
+            false => device.clone(),
+        };
+        self.part(&fs::read("/proc/sys/kernel/random/boot_id")?);
+        self.part(&fs::read(disk.join("diskseq"))?);
+        let stat = fs::read_to_string(device.join("stat"))?;
+        let counts: Vec<&str> = stat.split_whitespace().collect();
+        for place in [6, 13] {
+            self.part(counts.get(place).unwrap_or(&"").as_bytes());
+        }
+        if let Ok(file) = fs::read_to_string(disk.join("loop/backing_file")) {
+            let metadata = fs::metadata(file.trim_end_matches('\n'))?;
+            let written = (metadata.mtime(), metadata.mtime_nsec());
+            self.part(format!("{written:?}").as_bytes());
+        }
         Ok(())
     }
 

@@ -85,43 +85,167 @@ fn a_run_from_a_snapshot_is_the_run() {
     assert!(refused.stderr.contains("are for `stasis run`"), "{refused:?}");
 }
 
-/// Writes of a run to a medium on a file are in its snapshots, and not in the file.
+/// A loop device, which ends with its owner.
+struct Loop(String);
+
+impl Loop {
+    /// Over `file`; None where this user or machine has none.
+    fn of(file: &std::path::Path) -> Option<Self> {
+        let mut command = std::process::Command::new("losetup");
+        let made = command.args(["--find", "--show"]).arg(file).output().ok()?;
+        let name = String::from_utf8(made.stdout).ok()?;
+        made.status.success().then(|| Self(name.trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+/// Writes of a run to a medium on a file, an image or a device are in its snapshots, and not there.
 #[test]
-#[ignore = "runs a guest five times: make slow-test"]
-fn a_medium_on_a_file_is_read_and_stays_as_it_is() {
+#[ignore = "runs a guest fifteen times: make slow-test"]
+fn a_medium_that_lasts_is_read_and_stays_as_it_is() {
     let bench = Bench::new();
     let bytes: Vec<u8> = (0..16u32 << 20).map(|at| (at >> 12) as u8).collect();
-    std::fs::write(bench.path("base.img"), &bytes).unwrap();
-    std::fs::copy(bench.path("base.img"), bench.path("d.img")).unwrap();
+    let fresh = |name: &str| std::fs::write(bench.path(name), &bytes).unwrap();
+    for name in ["base.img", "d.img", "below.img", "device.img", "written.img"] {
+        fresh(name);
+    }
+    for name in ["base.qcow2", "d.qcow2"] {
+        let words = ["image", "create", "--backing", "below.img", name];
+        bench.finish(bench.command(&words)).expect(0);
+    }
+    let mut cases = vec![
+        ("file:d.img".to_owned(), "file:base.img".to_owned(), "base.img"),
+        ("qcow2:d.qcow2".into(), "qcow2:base.qcow2".into(), "base.qcow2"),
+    ];
+    let devices = ["written.img", "device.img"].map(|name| Loop::of(&bench.path(name)));
+    match &devices {
+        [Some(written), Some(read)] => cases.push((
+            format!("device:{}", written.0),
+            format!("device:{}", read.0),
+            "device.img",
+        )),
+        _ => eprintln!("no loop device: devices are left out"),
+    }
+    for (written, read, file) in &cases {
+        stays_as_it_is(&bench, written, read, file);
+    }
+    // A mounted device changes under the run.
+    if let [Some(written), _] = &devices {
+        let mounted = bench.path("mounted");
+        std::fs::create_dir(&mounted).unwrap();
+        let shell = |line: String| {
+            std::process::Command::new("sh").args(["-ec", &line]).status().unwrap().success()
+        };
+        let at = mounted.display();
+        if shell(format!("mkfs.ext4 -qF {0}; mount {0} {at}", written.0)) {
+            let drive = format!("--drive=name=d,model=fixed:50us,medium=device:{}", written.0);
+            let words =
+                ["run", "--quiet", "--engine=exact", "--snapshots=1s", &drive, "--", "true"];
+            let refused = bench.finish(bench.command(&words));
+            shell(format!("umount {at}"));
+            assert!(refused.stderr.contains("the device is in use"), "{refused:?}");
+        }
+    }
+}
+
+/// Runs on `written`, and on the same bytes in `read`, which `file` of the bench holds.
+#[track_caller]
+fn stays_as_it_is(bench: &Bench, written: &str, read: &str, file: &str) {
     let script = "md5sum /dev/nvme0n1; mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt; \
                   dd if=/dev/urandom of=/mnt/f bs=64k count=40 2>/dev/null; sync; \
                   umount /mnt; e2fsck -fn /dev/nvme0n1; md5sum /dev/nvme0n1";
-    let run = |results: &str, file: &str, more: &[&str]| {
-        let drive = format!("--drive=name=d,model=fixed:50us,medium=file:{file}");
+    let words = |results: &str, medium: &str, more: &[&str]| {
+        // Its times follow from where the bytes lie.
+        let drive = format!("--drive=name=d,model=jpt39c,medium={medium}");
         let words = ["run", "--quiet", "--ios=csv", "--engine=exact", "--results", results, &drive];
         let words = [&words[..], more, &["--", "sh", "-c", script]].concat();
-        bench.finish(bench.command(&words)).expect(0).stdout.clone()
+        words.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
-    let alone = run("alone", "d.img", &[]);
-    assert!(std::fs::read(bench.path("d.img")).unwrap() != bytes, "a plain run writes to its file");
-    let kept = run("kept", "base.img", &["--snapshots=20ms"]);
-    assert_eq!(kept, alone);
+    let run = |results: &str, medium: &str, more: &[&str]| {
+        let words = words(results, medium, more);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        bench.finish(bench.command(&words))
+    };
+    let name = |what: &str| format!("{file}.{what}");
+    let bytes = || std::fs::read(bench.path(file)).unwrap();
+    let before = bytes();
+    let alone = run(&name("alone"), written, &[]).expect(0).stdout.clone();
+    let kept = run(&name("kept"), read, &["--snapshots=20ms"]);
+    kept.expect(0);
+    assert!(kept.stdout == alone, "{file}: {kept:?}, {alone}");
+    assert!(run(&name("from"), read, &["--from=last"]).expect(0).stdout == alone, "{file}");
     for results in ["kept", "from"] {
-        if results == "from" {
-            assert_eq!(run("from", "base.img", &["--from=last"]), alone);
-        }
-        same_ios(&bench, "alone", results);
-        assert!(
-            std::fs::read(bench.path("base.img")).unwrap() == bytes,
-            "{results}: the file is another"
-        );
+        same_ios(bench, &name("alone"), &name(results));
+        assert!(bytes() == before, "{file}: {results} has changed it");
     }
-    // A file that has changed makes another run, which has no snapshots.
-    std::fs::write(bench.path("base.img"), &bytes).unwrap();
-    let drive = "--drive=name=d,model=fixed:50us,medium=file:base.img";
-    let words = ["run", "--quiet", "--engine=exact", "--results=other", "--from=last", drive];
-    let other = bench.finish(bench.command(&[&words[..], &["--", "sh", "-c", script]].concat()));
-    assert!(other.stderr.contains("there is no snapshot of this run"), "{other:?}");
+    // One that has changed makes another run, which has no snapshots.
+    match read.strip_prefix("device:") {
+        Some(device) => {
+            use std::io::Write;
+            let mut device = std::fs::File::options().write(true).open(device).unwrap();
+            device.write_all(&before[..4096]).unwrap();
+        }
+        None => std::fs::write(bench.path(file), &before).unwrap(),
+    }
+    let other = run(&name("other"), read, &["--from=last"]);
+    assert!(other.stderr.contains("there is no snapshot of this run"), "{file}: {other:?}");
+}
+
+/// Images on a shared drive, and what an image in snapshots cannot do.
+#[test]
+#[ignore = "runs two guests four times: make slow-test"]
+fn images_on_a_shared_drive_stay_as_they_are() {
+    let bench = Bench::new();
+    let machine = |name: &str| {
+        format!(
+            "[[machine]]\nname = '{name}'\nmemory = '256MiB'\ncommand = ['sh', '-c', \
+             'dd if=/dev/urandom of=/dev/vda bs=4k count=60 oflag=direct; md5sum /dev/vda']\n\
+             [[machine.disk]]\non = 'd'\nimage = '{name}.qcow2'\noffset = '{}'\n",
+            if name == "one" { "0" } else { "64MiB" }
+        )
+    };
+    let text = format!(
+        "engine = 'exact'\n[[drive]]\nname = 'd'\nmodel = 'jpt39c'\nmedium = {{ ram = '256MiB' }}\n\
+         scheduler = 'bfq'\n{}{}",
+        machine("one"),
+        machine("two")
+    );
+    std::fs::write(bench.path("run.toml"), text).unwrap();
+    let create = || {
+        for name in ["one.qcow2", "two.qcow2"] {
+            let _ = std::fs::remove_file(bench.path(name));
+            let words = ["image", "create", name, "16MiB"];
+            bench.finish(bench.command(&words)).expect(0);
+        }
+    };
+    let images = || ["one.qcow2", "two.qcow2"].map(|name| std::fs::read(bench.path(name)).unwrap());
+    let run = |results: &str, more: &[&str]| {
+        let words = ["run", "run.toml", "--quiet", "--ios=csv", "--results", results];
+        bench.finish(bench.command(&[&words[..], more].concat())).expect(0).stdout.clone()
+    };
+    create();
+    let before = images();
+    let alone = run("alone", &[]);
+    assert!(images() != before);
+    create();
+    let before = images();
+    assert_eq!(run("kept", &["--snapshots=20ms"]), alone);
+    assert_eq!(run("from", &["--from=last"]), alone);
+    assert!(images() == before, "an image has changed");
+    same_ios(&bench, "alone", "kept");
+    same_ios(&bench, "alone", "from");
+    // A power cut starts an image again from its file.
+    let cut = "engine = 'exact'\ncommand = ['true']\n[[drive]]\nname = 'd'\nmodel = 'fixed:9us'\n\
+               medium = { qcow2 = 'one.qcow2' }\n\
+               [[fault]]\nkind = 'power-cut'\nat = '1s'\nrestart = '1ms'\n";
+    std::fs::write(bench.path("cut.toml"), cut).unwrap();
+    let refused = bench.finish(bench.command(&["run", "cut.toml", "--snapshots=1s"]));
+    assert!(refused.stderr.contains("an image starts again from its file"), "{refused:?}");
 }
 
 /// Two runs have had the same I/Os.
