@@ -5,9 +5,9 @@ mod common;
 use std::path::Path;
 
 use common::*;
+use rand_xoshiro::rand_core::RngCore;
 use stasis_block::Status;
 use stasis_drive::{Drive, Layer};
-use rand_xoshiro::rand_core::RngCore;
 use stasis_qcow2::{
     create, open_kept, CreateOptions, Durability, Format, ImageError, Kind, ZeroLatency,
 };
