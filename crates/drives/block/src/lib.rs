@@ -109,6 +109,10 @@ impl Operation {
     }
 }
 
+/// Streams from this number on are the ends of the log of pairs, in a drive that has one: the first
+/// takes the host's values, the second those that collection moves.
+pub const LOG_STREAM: u16 = u16::MAX - 1;
+
 /// A command as drives see it, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
@@ -123,7 +127,7 @@ pub struct Command {
     /// First byte of the range that a copy takes its contents from; otherwise 0.
     pub source: u64,
     /// Stream or placement identifier of a write, as the host numbers them: writes with the same
-    /// one belong together; 0 for none.
+    /// one belong together; 0 for none. From [`LOG_STREAM`] on: an end of a log in the drive.
     pub stream: u16,
     /// I/O priority as Linux numbers it: the class in bits 15:13, real-time,
     /// best-effort, idle from 1 on, and a level within it; 0 for none

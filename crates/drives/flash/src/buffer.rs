@@ -35,6 +35,8 @@ struct Entry {
     // Whether the write was acknowledged to the host.
     acknowledged: bool,
     sequence: u64,
+    // Bytes of the unit that have not come: it waits for them, in no queue.
+    lacks: u32,
 }
 
 /// How a unit's program ended.
@@ -62,6 +64,8 @@ pub(crate) struct Buffer {
     sequence: u64,
     // Entries up to this sequence number are programmed even if they do not fill a page.
     force: u64,
+    // Entries that wait for the rest of their unit, and are in no queue.
+    held: u32,
 }
 
 impl Buffer {
@@ -77,6 +81,7 @@ impl Buffer {
             ready: (0..streams).map(|_| VecDeque::with_capacity(IN_FLIGHT)).collect(),
             sequence: 0,
             force: 0,
+            held: 0,
         }
     }
 
@@ -115,6 +120,41 @@ impl Buffer {
         merges.then_some(entry.sequence)
     }
 
+    /// A unit that was just admitted lacks so many bytes: it waits for them, unless it is forced.
+    pub fn hold(&mut self, unit: u32, lacks: u32) {
+        let Some(index) = self.table.get(unit) else { return };
+        let entry = &mut self.entries[index as usize];
+        let queue = &mut self.ready[usize::from(entry.stream)];
+        if queue.back() == Some(&index) {
+            queue.pop_back();
+            entry.lacks = lacks;
+            self.held += 1;
+        }
+    }
+
+    /// So many bytes more of a unit have come, which may wait for them.
+    pub fn complete(&mut self, unit: u32, bytes: u32) {
+        let Some(index) = self.table.get(unit).filter(|_| self.held > 0) else { return };
+        let entry = &mut self.entries[index as usize];
+        if entry.lacks > 0 {
+            entry.lacks = entry.lacks.saturating_sub(bytes);
+            if entry.lacks == 0 {
+                self.release_held(index);
+            }
+        }
+    }
+
+    /// An entry waits no longer: it is ready, among the others by its number.
+    fn release_held(&mut self, index: u32) {
+        let Entry { stream, sequence, .. } = self.entries[index as usize];
+        self.entries[index as usize].lacks = 0;
+        self.held -= 1;
+        let entries = &self.entries;
+        let queue = &mut self.ready[usize::from(stream)];
+        let at = queue.partition_point(|&other| entries[other as usize].sequence < sequence);
+        queue.insert(at, index);
+    }
+
     /// Takes over a unit that a request writes; `waiter` waits until it is
     /// durable. Its number.
     pub fn admit(&mut self, unit: u32, stream: u16, waiter: RequestId, acknowledged: bool) -> u64 {
@@ -132,6 +172,7 @@ impl Buffer {
             dead: false,
             acknowledged,
             sequence: self.sequence,
+            lacks: 0,
         };
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
         if index as usize == self.entries.len() {
@@ -164,6 +205,13 @@ impl Buffer {
     /// Everything up to the newest write goes to the cells now.
     pub fn force(&mut self) {
         self.force = self.sequence;
+        let mut index = self.oldest;
+        while self.held > 0 && index != NONE {
+            if self.entries[index as usize].lacks > 0 {
+                self.release_held(index);
+            }
+            index = self.entries[index as usize].after;
+        }
     }
 
     /// The number of the newest write that goes to the cells now.
@@ -254,8 +302,11 @@ impl Buffer {
     fn kill(&mut self, mut index: u32) {
         while index != NONE {
             let entry = &mut self.entries[index as usize];
-            let older = entry.older;
+            let (older, held) = (entry.older, entry.lacks > 0);
             (entry.dead, entry.older, entry.newer) = (true, NONE, NONE);
+            if held {
+                self.release_held(index);
+            }
             index = older;
         }
     }
@@ -353,6 +404,7 @@ impl Buffer {
         self.table.clear();
         (self.oldest, self.newest, self.used) = (NONE, NONE, 0);
         self.ready.iter_mut().for_each(VecDeque::clear);
+        self.held = 0;
         let admit = |(unit, stream)| (unit, self.admit(unit, stream, NONE, true));
         kept.into_iter().map(admit).collect()
     }

@@ -14,7 +14,8 @@ const COPY: u64 = 128 << 10;
 /// Work that a store asks its drive for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// Bytes are to be copied within the drive; then [`Store::copied`].
+    /// Bytes are to be copied within the drive, at the end of the log that collection writes; then
+    /// [`Store::copied`].
     Copy {
         /// The first byte.
         from: u64,
@@ -23,16 +24,20 @@ pub enum Task {
         /// How many.
         length: u64,
     },
-    /// A page of the index is to be written; then [`Store::page_written`]. Its bytes are of no use to
-    /// the store.
-    WritePage {
-        /// Its place.
+    /// Bytes are to be written that are of no use to the store, a page of the index or what stays
+    /// empty; then [`Store::written`].
+    Write {
+        /// The end of the log that they lie at.
+        writer: Writer,
+        /// The first byte.
         offset: u64,
-        /// Its bytes.
+        /// How many.
         length: u64,
     },
-    /// Bytes are needed no more; then [`Store::discarded`]. Where writes are volatile, those that
-    /// have ended are to be durable before.
+    /// All that was written is to be durable; then [`Store::flushed`]. Nothing is to be done where
+    /// writes are durable as they end.
+    Flush,
+    /// Bytes are needed no more; then [`Store::discarded`].
     Discard {
         /// The first byte.
         offset: u64,
@@ -47,6 +52,8 @@ pub(crate) struct Collection {
     victim: Option<Victim>,
     /// Copies under way by their new places: their first byte and length.
     copies: BTreeMap<u64, (u64, u64)>,
+    /// Copies that have ended, and are not durable: first byte, new place, and length.
+    copied: Vec<(u64, u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,9 +61,23 @@ struct Victim {
     segment: u32,
     /// The first byte that was not looked at.
     next: u64,
+    /// A copy has failed.
     failed: bool,
-    /// Whether its discard is under way.
-    discards: bool,
+    /// Writes that had ended are durable.
+    flushed: bool,
+    stage: Stage,
+}
+
+/// The work of a collection at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Copies,
+    /// Copies are about to be made durable: until then pairs lie where they were.
+    BeforeFlush,
+    Flush,
+    /// Pairs are in their new places; those who read the old ones are waited for.
+    Reads,
+    Discard,
 }
 
 impl Collection {
@@ -66,31 +87,64 @@ impl Collection {
             victim.failed = true;
         }
     }
+
+    fn enter(&mut self, stage: Stage) {
+        if let Some(victim) = &mut self.victim {
+            victim.stage = stage;
+        }
+    }
 }
 
 impl Store {
     /// The next work for the drive, if there is some now. To be asked after each call that changes
     /// the store, until there is none.
     pub fn next_task(&mut self) -> Option<Task> {
-        if let Some(write) = self.next_page() {
-            return Some(write);
-        }
         loop {
-            let Some(Victim { segment, next, failed, discards }) = self.collection.victim else {
+            if let Some(write) = self.next_page().or_else(|| self.next_fill()) {
+                return Some(write);
+            }
+            let Some(Victim { segment, next, failed, flushed, stage }) = self.collection.victim
+            else {
                 if self.log.free() > RESERVE {
                     return None;
                 }
                 let segment = self.log.emptiest()?;
                 self.log.begin_collection(segment);
-                let next = self.layout.start(segment);
-                let (failed, discards) = (false, false);
-                self.collection.victim = Some(Victim { segment, next, failed, discards });
+                self.collection.victim = Some(Victim {
+                    segment,
+                    next: self.layout.start(segment),
+                    failed: false,
+                    flushed: false,
+                    stage: Stage::Copies,
+                });
                 continue;
             };
-            if discards {
-                return None;
-            }
             let (start, end) = (self.layout.start(segment), self.layout.start(segment + 1));
+            match stage {
+                Stage::Flush | Stage::Discard => return None,
+                Stage::BeforeFlush => {
+                    self.collection.enter(Stage::Flush);
+                    return Some(Task::Flush);
+                }
+                // A copy has failed, or the flush.
+                Stage::Reads if self.log.live(segment) > 0 => {
+                    self.log.keep(segment);
+                    self.collection.victim = None;
+                    continue;
+                }
+                Stage::Reads if self.log.is_read(segment) => return None,
+                // Without a flush nothing is discarded: what is there is written over.
+                Stage::Reads if !flushed => {
+                    self.log.give_back(segment);
+                    self.collection.victim = None;
+                    continue;
+                }
+                Stage::Reads => {
+                    self.collection.enter(Stage::Discard);
+                    return Some(Task::Discard { offset: start, length: self.layout.segment });
+                }
+                Stage::Copies => {}
+            }
             if let Some((from, length)) = self.run(next..end).filter(|_| !failed) {
                 if self.collection.copies.len() >= MAX_COPIES {
                     return None;
@@ -110,19 +164,17 @@ impl Store {
             if !self.collection.copies.is_empty() {
                 return None;
             }
-            if failed {
-                self.log.keep(segment);
-                self.collection.victim = None;
-                continue;
-            }
-            if self.log.is_read(segment) {
-                return None;
-            }
-            if let Some(victim) = &mut self.collection.victim {
-                victim.discards = true;
-            }
-            return Some(Task::Discard { offset: start, length: self.layout.segment });
+            // Pairs that hosts have stored anew are durable before the old ones are discarded.
+            self.log.fill_pages();
+            self.collection.enter(Stage::BeforeFlush);
         }
+    }
+
+    /// The next bytes that are written empty.
+    fn next_fill(&mut self) -> Option<Task> {
+        let (writer, offset, length) = self.log.next_fill()?;
+        self.statistics.filled += length;
+        Some(Task::Write { writer, offset, length })
     }
 
     /// The next page of the index that is to be written, if there is room for it.
@@ -135,14 +187,13 @@ impl Store {
         let offset = self.log.take(Writer::Host, length)?;
         pages.begin_write(offset);
         self.statistics.index_written += length;
-        Some(Task::WritePage { offset, length })
+        Some(Task::Write { writer: Writer::Host, offset, length })
     }
 
-    /// The write of a page of the index to `offset` has ended; whether there was one.
-    pub fn page_written(&mut self, offset: u64, done: bool) -> bool {
-        let Some(index) = self.layout.index else { return false };
-        let Some(pages) = self.pages.as_mut() else { return false };
+    /// The write of a page of the index to `offset`, or of what stays empty, has ended.
+    pub fn written(&mut self, offset: u64, done: bool) {
         self.log.end_write(offset);
+        let (Some(index), Some(pages)) = (self.layout.index, self.pages.as_mut()) else { return };
         if let Some((page, before)) = pages.end_write(offset, done) {
             if let Some(before) = before {
                 self.values.remove(&before);
@@ -151,7 +202,6 @@ impl Store {
             self.values.insert(offset, Content::Page(page));
             self.log.add(offset, index.page);
         }
-        true
     }
 
     /// The first run of values that pairs have, and that one copy takes: its first byte and length.
@@ -183,17 +233,35 @@ impl Store {
         Some((self.log.take(Writer::Collection, fits)?, fits))
     }
 
-    /// The copy to `to` has ended. `done`: whether the bytes are there. Pairs that were stored anew
-    /// or deleted meanwhile are where they are, or gone.
+    /// The copy to `to` has ended. `done`: whether the bytes are there.
     pub fn copied(&mut self, to: u64, done: bool) {
         let Some((from, length)) = self.collection.copies.remove(&to) else { return };
-        self.log.end_write(to);
         if !done {
+            self.log.end_write(to);
             return self.collection.fail();
         }
-        let moved: Vec<(u64, u64)> = self.values(from..from + length).collect();
-        for (offset, bytes) in moved {
-            self.relocate(offset, to + (offset - from), bytes);
+        self.collection.copied.push((from, to, length));
+    }
+
+    /// The flush of [`Task::Flush`] has ended. `done`: whether all that was written is durable. Then
+    /// pairs lie in their new places; those that were stored anew or deleted meanwhile are where they
+    /// are, or gone.
+    pub fn flushed(&mut self, done: bool) {
+        if self.collection.victim.is_none_or(|victim| victim.stage != Stage::Flush) {
+            return;
+        }
+        for (from, to, length) in std::mem::take(&mut self.collection.copied) {
+            self.log.end_write(to);
+            if !done {
+                continue;
+            }
+            let moved: Vec<(u64, u64)> = self.values(from..from + length).collect();
+            for (offset, bytes) in moved {
+                self.relocate(offset, to + (offset - from), bytes);
+            }
+        }
+        if let Some(victim) = &mut self.collection.victim {
+            (victim.flushed, victim.stage) = (done, Stage::Reads);
         }
     }
 
@@ -201,7 +269,12 @@ impl Store {
     /// changes nothing: what is there is written over.
     pub fn discarded(&mut self, offset: u64) {
         let segment = self.layout.segment_of(offset);
-        if self.collection.victim.as_ref().is_some_and(|of| of.discards && of.segment == segment) {
+        if self
+            .collection
+            .victim
+            .as_ref()
+            .is_some_and(|of| of.stage == Stage::Discard && of.segment == segment)
+        {
             self.collection.victim = None;
             self.statistics.segments_collected += 1;
             self.log.give_back(segment);

@@ -11,6 +11,8 @@ const MAX_KEYS: u32 = 1 << 26;
 /// Segments of a log, about, and the bytes of one.
 const USUAL_SEGMENTS: u64 = 256;
 const USUAL_SEGMENT: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
+/// Segments that are whole multiples of what a drive erases, at least.
+const MIN_WHOLE: u64 = 32;
 /// Limit on the share that is left to collection (percent).
 const MAX_SPARE: u8 = 90;
 
@@ -19,7 +21,8 @@ const MAX_SPARE: u8 = 90;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct KeyValue {
     /// Bytes of a segment of the log, which is collected as a whole. A value has a fourth of it at
-    /// most. By default some 256th of the namespace, 1 MiB to 16 MiB.
+    /// most. By default some 256th of the namespace, 1 MiB to 16 MiB, in whole multiples of what flash
+    /// with page mapping erases together.
     #[serde(with = "units::size_option")]
     pub segment: Option<u64>,
     /// Share of the namespace that pairs cannot have, so that collection finds segments that are
@@ -32,11 +35,14 @@ pub struct KeyValue {
     /// bytes for each of `max-keys` and a third more. By default memory holds all of the index.
     #[serde(with = "units::size_option", skip_serializing_if = "Option::is_none")]
     pub index_cache: Option<u64>,
+    /// Of the drive below: [`Layout::with_page`].
+    #[serde(skip)]
+    pub page: Option<u64>,
 }
 
 impl Default for KeyValue {
     fn default() -> Self {
-        Self { segment: None, spare_percent: 7, max_keys: 1 << 22, index_cache: None }
+        Self { segment: None, spare_percent: 7, max_keys: 1 << 22, index_cache: None, page: None }
     }
 }
 
@@ -65,6 +71,16 @@ impl KeyValue {
         self.segment.unwrap_or(1 << usual.ilog2())
     }
 
+    /// The log of `bytes` bytes on a drive that erases `erased` bytes together, and that programs
+    /// `page` bytes at once, or fewer before a flush: its segments are whole multiples, unless they
+    /// are given or would be few.
+    #[must_use]
+    pub fn on_flash(self, bytes: u64, (erased, page): (u64, Option<u64>)) -> Self {
+        let whole = self.segment(bytes).checked_next_multiple_of(erased);
+        let whole = whole.filter(|whole| bytes / whole >= MIN_WHOLE);
+        Self { segment: self.segment.or(whole), page, ..self }
+    }
+
     /// The log on `bytes` bytes in blocks of `block` bytes, for values that a command of `transfer`
     /// bytes moves.
     ///
@@ -85,10 +101,11 @@ impl KeyValue {
         }
         let spare = u16::from(self.spare_percent) * 10;
         let layout = Layout::new(bytes, segment, block, (most, self.max_keys), spare)?;
-        Ok(match self.index_cache {
+        let layout = match self.index_cache {
             Some(cache) => layout.with_index(cache)?,
             None => layout,
-        })
+        };
+        Ok(self.page.map_or(layout, |page| layout.with_page(page)))
     }
 }
 
@@ -108,6 +125,11 @@ mod tests {
         assert_eq!(of(small, 1 << 20).unwrap().max_value, 16 << 10);
         let cached = KeyValue { index_cache: Some(64 << 10), max_keys: 960, ..small };
         assert_eq!(of(cached, 1 << 20).unwrap().index.map(|index| index.cached), Some(10));
+        let on_flash = |of: KeyValue, erased| of.on_flash(1 << 30, (erased, Some(16384))).segment;
+        assert_eq!(on_flash(KeyValue::default(), 6 << 20), Some(6 << 20));
+        assert_eq!(on_flash(KeyValue::default(), 3 << 20), Some(6 << 20));
+        assert_eq!(on_flash(KeyValue::default(), 33 << 20), None, "there would be 31");
+        assert_eq!(on_flash(small, 6 << 20), small.segment);
         let text = |of: Result<Layout, KeyValueError>| of.unwrap_err().to_string();
         for (wrong, expected) in [
             (KeyValue { max_keys: 0, ..small }, "max-keys is 0, but must be 1 to 67108864"),

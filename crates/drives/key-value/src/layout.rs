@@ -8,6 +8,8 @@ pub const MIN_SEGMENTS: u64 = 8;
 const APART: u64 = 2 + RESERVE as u64;
 /// Free segments below which collection begins. Hosts leave one of them to it.
 pub(crate) const RESERVE: usize = 2;
+/// Pages of a segment below which the log does not fill them up.
+const PAGES: u64 = 32;
 
 /// How a store lies on its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,9 @@ pub struct Layout {
     pub max_keys: u32,
     /// Bytes that the values of all pairs can have together, each rounded up to units.
     pub capacity: u64,
+    /// Bytes that the drive programs at once, if a flush makes it program fewer: before one, the log
+    /// fills its ends up to a multiple.
+    pub page: Option<u64>,
     /// The pages of the index; none where all of it is in memory.
     pub index: Option<Index>,
 }
@@ -116,7 +121,7 @@ impl Layout {
         // the emptiest of the full segments has more free bytes than it takes to move its pairs.
         let most = (count - APART) * (segment - value);
         let capacity = asked.min(most) / unit * unit;
-        Ok(Self { segment, segments, unit, max_value, max_keys, capacity, index: None })
+        Ok(Self { segment, segments, unit, max_value, max_keys, capacity, page: None, index: None })
     }
 
     /// The same with memory of `cache` bytes for pages of its index, which are in the log then, beside
@@ -146,6 +151,26 @@ impl Layout {
             index: Some(index),
             ..self
         })
+    }
+
+    /// The same on a drive that programs `page` bytes at once, or fewer before a flush: the log's ends
+    /// are filled up to pages then. Where segments have few pages, they are not.
+    #[must_use]
+    pub fn with_page(self, page: u64) -> Self {
+        if page == 0 || page.saturating_mul(PAGES) > self.segment {
+            return self;
+        }
+        let page = page.next_multiple_of(self.unit);
+        let filled = Self { page: Some(page), ..self };
+        // Each collection gains more than what it fills.
+        let most = (u64::from(self.segments) - APART) * filled.most_collected();
+        Self { capacity: self.capacity.min(most) / self.unit * self.unit, ..filled }
+    }
+
+    /// Bytes in use of a segment whose collection gives more than it takes: there are fewer.
+    pub(crate) fn most_collected(&self) -> u64 {
+        let filled = self.page.map_or(0, |page| 2 * page);
+        self.segment.saturating_sub(self.largest() + filled)
     }
 
     /// Bytes of the largest thing in the log.

@@ -28,4 +28,5 @@ pub use config::{KeyValue, KeyValueError};
 pub use index_pages::PageRead;
 pub use key::{Key, MAX_KEY};
 pub use layout::{Index, Layout, LayoutError, MIN_SEGMENTS};
+pub use log::Writer;
 pub use store::{Condition, Place, Refusal, Statistics, Store, Value};

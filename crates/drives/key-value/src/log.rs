@@ -6,9 +6,16 @@ use crate::layout::{Layout, RESERVE};
 
 /// Who writes at an end of the log: pairs of one writer are of one age, and lie together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Writer {
+pub enum Writer {
+    /// Values of hosts, and pages of the index.
     Host = 0,
+    /// Values that are moved.
     Collection = 1,
+}
+
+impl Writer {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Host, Self::Collection];
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +47,9 @@ pub(crate) struct Log {
     free: VecDeque<u32>,
     /// The open segment of each writer, and the bytes of it that are written.
     ends: [Option<(u32, u64)>; 2],
+    /// Bytes that stay empty, and are to be written all the same: who writes there, the first, and
+    /// how many.
+    fills: VecDeque<(Writer, u64, u64)>,
 }
 
 impl Log {
@@ -50,6 +60,7 @@ impl Log {
             segments: vec![empty; layout.segments as usize],
             free: (0..layout.segments).collect(),
             ends: [None; 2],
+            fills: VecDeque::new(),
         }
     }
 
@@ -83,8 +94,9 @@ impl Log {
             return None;
         }
         let next = self.free.pop_front()?;
-        if let Some((full, _)) = self.ends[writer as usize].replace((next, 0)) {
+        if let Some((full, written)) = self.ends[writer as usize].replace((next, 0)) {
             self.segments[full as usize].state = State::Full;
+            self.leave_empty(writer, full, written, self.layout.segment);
         }
         self.segments[next as usize].state = State::Open;
         Some(self.layout.segment)
@@ -98,6 +110,31 @@ impl Log {
         *written += bytes;
         self.segments[*segment as usize].writes += 1;
         Some(offset)
+    }
+
+    /// Bytes of a segment, from one on and up to another, stay empty. They are written, so that what
+    /// the drive programs and erases as a whole is of one segment.
+    fn leave_empty(&mut self, writer: Writer, segment: u32, from: u64, until: u64) {
+        if from < until {
+            self.segments[segment as usize].writes += 1;
+            self.fills.push_back((writer, self.layout.start(segment) + from, until - from));
+        }
+    }
+
+    /// Fills both ends up to whole pages, where the drive has such.
+    pub fn fill_pages(&mut self) {
+        let Some(page) = self.layout.page else { return };
+        for writer in Writer::ALL {
+            let Some((segment, written)) = self.ends[writer as usize] else { continue };
+            let end = written.next_multiple_of(page).min(self.layout.segment);
+            self.ends[writer as usize] = Some((segment, end));
+            self.leave_empty(writer, segment, written, end);
+        }
+    }
+
+    /// The next bytes that are written empty.
+    pub fn next_fill(&mut self) -> Option<(Writer, u64, u64)> {
+        self.fills.pop_front()
     }
 
     /// A read of bytes begins.
@@ -134,7 +171,7 @@ impl Log {
     /// The full segment with the fewest bytes in use, the first of those, if its collection gives
     /// more than it takes.
     pub fn emptiest(&self) -> Option<u32> {
-        let most = self.layout.segment - self.layout.largest();
+        let most = self.layout.most_collected();
         let full = self.segments.iter().zip(0..).filter(|(of, _)| of.state == State::Full);
         // Bytes that are being written are not in use yet.
         let written = full.filter(|(of, _)| of.writes == 0 && of.live < most);
@@ -151,10 +188,14 @@ impl Log {
         self.segments[segment as usize].reads > 0
     }
 
+    /// Bytes of a segment that pairs have.
+    pub fn live(&self, segment: u32) -> u64 {
+        self.segments[segment as usize].live
+    }
+
     /// A segment could not be collected: what is left of it stays.
     pub fn keep(&mut self, segment: u32) {
-        let of = &mut self.segments[segment as usize];
-        of.state = if of.live == 0 { State::Full } else { State::Stuck };
+        self.segments[segment as usize].state = State::Stuck;
     }
 
     /// A segment is free again.

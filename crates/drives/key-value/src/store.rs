@@ -67,6 +67,8 @@ pub struct Statistics {
     pub index_read: u64,
     /// Bytes of pages of the index that were written.
     pub index_written: u64,
+    /// Bytes that were written empty: the rest of a segment, or of a page before a flush.
+    pub filled: u64,
 }
 
 /// The content of bytes of the log.
@@ -83,7 +85,10 @@ impl Statistics {
     pub fn write_amplification(&self) -> f64 {
         match self.stored {
             0 => 1.0,
-            stored => (stored + self.collected + self.index_written) as f64 / stored as f64,
+            stored => {
+                let written = stored + self.collected + self.index_written + self.filled;
+                written as f64 / stored as f64
+            }
         }
     }
 
@@ -97,6 +102,7 @@ impl Statistics {
             index_hits: self.index_hits - before.index_hits,
             index_read: self.index_read - before.index_read,
             index_written: self.index_written - before.index_written,
+            filled: self.filled - before.filled,
         }
     }
 }

@@ -13,7 +13,8 @@ fn go_on(store: &mut Store) {
         match task {
             Task::Copy { to, .. } => store.copied(to, true),
             Task::Discard { offset, .. } => store.discarded(offset),
-            Task::WritePage { offset, .. } => assert!(store.page_written(offset, true)),
+            Task::Write { offset, .. } => store.written(offset, true),
+            Task::Flush => store.flushed(true),
         }
     }
 }

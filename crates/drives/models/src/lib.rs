@@ -38,8 +38,8 @@ pub use kinds::card::{Card, CardSpec};
 pub use kinds::disk::{DiskSpec, HardDisk, Queue};
 pub use kinds::rated::{Rated, RatedLatency, RatedSpec, Rating};
 pub use kinds::{
-    FixedSpec, ModelKind, NullSpec, Parameters, ProfileSpec, Registered, SpansSpec, UniformSpec,
-    KINDS,
+    FixedSpec, LogShape, ModelKind, NullSpec, Parameters, ProfileSpec, Registered, SpansSpec,
+    UniformSpec, KINDS,
 };
 pub use latency::{Independent, Latency, Spans};
 pub use named::{find, NamedModel, NAMED};

@@ -414,7 +414,8 @@ fn describe_zones(zones: &Zones) -> String {
 }
 
 /// Pairs in words.
-fn describe_pairs(KeyValue { segment, spare_percent, max_keys, index_cache }: KeyValue) -> String {
+fn describe_pairs(log: KeyValue) -> String {
+    let KeyValue { segment, spare_percent, max_keys, index_cache, page: _ } = log;
     let segment = format_size(segment.unwrap_or(0));
     let cache = index_cache.map_or(String::new(), |cache| {
         format!(", with {} for pages of their index", format_size(cache))

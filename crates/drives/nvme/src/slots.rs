@@ -154,8 +154,6 @@ pub struct WaitingStore {
     pub command: CommandId,
     pub nsid: u32,
     pub pair: Pair,
-    /// The stream of the write.
-    pub stream: u16,
     /// The value, up to whole units.
     pub data: Vec<u8>,
 }

@@ -38,7 +38,7 @@ proptest! {
 
     #[test]
     fn no_driver_breaks_computational_programs(script in inputs(known(), 12_000)) {
-        hostile::run(&hostile::with_programs(script));
+        hostile::run(&hostile::of_kind("programs", script).expect("a kind"));
     }
 }
 

@@ -5,7 +5,7 @@ use stasis_block::units::format_size;
 use stasis_experiment::{endurance_groups, places, DriveSpec, NamespaceSpec};
 use stasis_media::MediumSpec;
 use stasis_models::{seeds, BuildContext, BuildError, Model, Parted};
-use stasis_nvme::{BlockFormat, Config, MediaPart, Namespace, Placement};
+use stasis_nvme::{BlockFormat, Config, KeyValue, MediaPart, Namespace, Placement};
 
 /// The NVMe controller of a drive of `capacity` bytes, not checked yet.
 pub fn config(
@@ -59,6 +59,28 @@ pub fn model(spec: &DriveSpec, context: &BuildContext) -> Result<Box<dyn Model>,
     let parts: Result<Vec<_>, BuildError> =
         parts.into_iter().zip(seeds(context.seed)).map(build).collect();
     Ok(Box::new(Parted::new(parts?)))
+}
+
+/// A drive of `capacity` bytes that has pairs gets a model that knows of their log, and segments that
+/// its flash erases as a whole.
+pub fn fit_pairs(spec: &mut DriveSpec, capacity: u64) {
+    if !spec.has_pairs() {
+        return;
+    }
+    spec.model.for_pairs();
+    let (all, parts) = (namespaces(capacity, spec), media_parts(spec, capacity));
+    let model = spec.model.clone();
+    let fitted = |log: KeyValue, of: &Namespace| {
+        let part = parts.iter().rfind(|part| part.start <= of.start);
+        let shape = model.kind().log_shape(part.map_or(capacity, MediaPart::bytes));
+        shape.map_or(log, |shape| log.on_flash(of.bytes(), (shape.erased, shape.page)))
+    };
+    if let (Some(log), Some(first)) = (&mut spec.key_value, all.first()) {
+        *log = fitted(*log, first);
+    }
+    for (one, of) in spec.namespace.iter_mut().zip(&all) {
+        one.key_value = one.key_value.map(|log| fitted(log, of));
+    }
 }
 
 /// Checks that the model of a drive can be made for a medium of `capacity` bytes.

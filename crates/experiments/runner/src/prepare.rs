@@ -451,6 +451,7 @@ impl<'a> RunSetup<'a> {
             self.observer.warning(warning)?;
         }
         held.check_blocks(spec.block_size)?;
+        crate::controller::fit_pairs(&mut resolved, medium.capacity());
         crate::controller::check_model(&resolved, medium.capacity())?;
         crate::controller::check_room(spec, capacity)?;
         resolved.medium = absolute(&place, self.base)?;
@@ -525,7 +526,8 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path, read: bool) -> Resul
                     true => OpenMedium::below(&medium, base)?,
                     false => OpenMedium::open(&medium, false, base)?,
                 };
-                let resolved = DriveSpec { model, ..spec.clone() };
+                let mut resolved = DriveSpec { model, ..spec.clone() };
+                crate::controller::fit_pairs(&mut resolved, held.capacity);
                 crate::controller::check_model(&resolved, held.capacity)?;
             }
             anyhow::Ok(())

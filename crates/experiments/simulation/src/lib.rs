@@ -141,13 +141,17 @@ impl SimulationSetup {
         if !matches!(block_size, 512 | 4096) {
             bail!("--block-size is {block_size}, but must be 512 or 4096");
         }
-        let spec = model::read(point.model)?;
+        let mut spec = model::read(point.model)?;
+        if !arguments.workload.is_empty() && pairs::is_file(point.source) {
+            spec.for_pairs();
+        }
         let given = arguments.size.as_ref().map(|word| size(word, "--size")).transpose()?;
         if given.is_some_and(|size| size == 0 || size % block_size != 0) {
             bail!("--size must be a multiple of the block size {block_size}, and not 0");
         }
         let own = given.or(spec.capacity());
-        let drive = work::DriveInfo { capacity: own, block_size, path };
+        let log = own.and_then(|capacity| spec.kind().log_shape(capacity));
+        let drive = work::DriveInfo { capacity: own, block_size, path, log };
         let work::Opened { work, capacity, warnings } = work::open(arguments, point, drive)?;
         if capacity.is_none() && spec.kind().needs_capacity() {
             bail!("how large is the drive? Give --size");

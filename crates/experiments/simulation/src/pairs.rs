@@ -6,6 +6,7 @@ use anyhow::{anyhow, Context, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
+use stasis_models::LogShape;
 use stasis_workload::{PairCounts, PairLoad, PairsSpec, PhaseCounts};
 
 use crate::work::{DriveInfo, IoSource, Opened};
@@ -31,10 +32,13 @@ pub fn is_file(path: &Path) -> bool {
 pub fn open(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
     let shown = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown()))?;
-    let File { pairs } = stasis_config::read_text(&text).with_context(shown)?;
+    let File { mut pairs } = stasis_config::read_text(&text).with_context(shown)?;
     let capacity = drive
         .capacity
         .ok_or_else(|| anyhow!("{}: how large is the drive? Give --size", shown()))?;
+    if let Some(LogShape { erased, page }) = drive.log {
+        pairs.log = pairs.log.on_flash(capacity, (erased, page));
+    }
     let load = PairLoad::new(&pairs, (capacity, drive.block_size), seed, drive.path);
     let work = IoSource::Pairs(Box::new(load.with_context(shown)?));
     Ok(Opened { work, capacity: Some(capacity), warnings: Vec::new() })
@@ -56,6 +60,7 @@ pub fn counts(load: &PairLoad) -> Value {
             "collected_bytes": log.collected,
             "collected_segments": log.segments_collected,
             "write_amplification": log.write_amplification(),
+            "filled_bytes": log.filled,
             "index_hits": log.index_hits,
             "index_read_bytes": log.index_read,
             "index_written_bytes": log.index_written,

@@ -8,6 +8,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::Fate;
+use stasis_models::LogShape;
 use stasis_report::units::count;
 use stasis_report::{KeptIos, Summary, SUMMARY_FILE};
 use stasis_runner::job_file;
@@ -149,6 +150,8 @@ pub struct DriveInfo {
     pub block_size: u64,
     /// Time that software adds to each I/O (ns).
     pub path: Nanos,
+    /// Properties that a log of pairs gains by.
+    pub log: Option<LogShape>,
 }
 
 /// A source of I/Os that is open.
@@ -267,7 +270,7 @@ fn replay(path: &Path, arguments: &Arguments, drive: DriveInfo) -> Result<Replay
         (false, Some(depth)) => Pace::Closed(depth),
         (false, None) => Pace::Open(arguments.scale),
     };
-    let DriveInfo { capacity, block_size, path } = drive;
+    let DriveInfo { capacity, block_size, path, .. } = drive;
     if arguments.wrap && capacity.is_none() {
         bail!("--wrap needs to know where the drive ends: give --size");
     }

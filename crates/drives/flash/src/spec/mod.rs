@@ -153,6 +153,9 @@ pub enum Precondition {
     Steady,
 }
 
+/// Ends of the log of pairs.
+const LOG_ENDS: u32 = 2;
+
 /// A flash SSD's description.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -301,6 +304,9 @@ pub struct Spec {
     pub variation: VariationSpec,
     /// Faults of the drive.
     pub faults: Vec<FaultSpec>,
+    /// Whether there is a log of pairs on it: [`Spec::for_pairs`].
+    #[serde(skip)]
+    pub pairs: bool,
 }
 
 fn no_blocks(count: &u32) -> bool {
@@ -370,6 +376,7 @@ impl Default for Spec {
             bad_blocks: 0,
             variation: VariationSpec::default(),
             faults: Vec::new(),
+            pairs: false,
         }
     }
 }
@@ -420,9 +427,26 @@ impl Spec {
         }
     }
 
-    /// Streams that blocks are open for: the host's, each hot and cold.
+    /// Streams that blocks are open for: the host's, and the ends of the log of pairs.
     pub fn open_streams(&self) -> u32 {
+        self.host_streams() + if self.pairs { LOG_ENDS } else { 0 }
+    }
+
+    /// Those of the host, each hot and cold.
+    pub(crate) fn host_streams(&self) -> u32 {
         u32::from(self.streams.max(1)) * if self.hot_cold { 2 } else { 1 }
+    }
+
+    /// The same drive with a log of pairs on it, of which nothing is written, unless `precondition`
+    /// says so. What its ends write has open blocks of its own, and waits in the buffer until it
+    /// fills units.
+    #[must_use]
+    pub fn for_pairs(self) -> Self {
+        if !matches!(self.ftl.as_str(), "page" | "dftl") {
+            return self;
+        }
+        let precondition = Some(self.precondition.unwrap_or(Precondition::None));
+        Self { precondition, pairs: true, ..self }
     }
 }
 

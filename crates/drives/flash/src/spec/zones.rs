@@ -15,6 +15,11 @@ impl Spec {
         self.zone_size.unwrap_or(whole).clamp(1, capacity.max(1))
     }
 
+    /// Bytes that are erased together where a stream's writes go round all planes: a block of each.
+    pub fn superblock(&self, capacity: u64) -> u64 {
+        self.block_bytes(self.pages(capacity)).saturating_mul(self.total_planes())
+    }
+
     /// Groups of channels that zones go round: each zone lies in one.
     pub(crate) fn zone_groups(&self) -> u32 {
         self.zone_channels.map_or(1, |channels| (self.channels / channels.max(1)).max(1))

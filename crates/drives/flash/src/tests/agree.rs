@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stasis_block::{Command, Fate, Model, Operation, Status};
+use stasis_block::{Command, Fate, Model, Operation, Status, LOG_STREAM};
 
 use super::basics::small;
 use super::load::shadowed;
@@ -51,6 +51,7 @@ pub fn spec(choices: u64) -> Spec {
         scrub: [None, None, Some(scrub())][pick(50, 3) as usize].clone(),
         read_cache: [None, None, Some(read_cache(choices))][pick(40, 3) as usize].clone(),
         gc,
+        pairs: pick(52, 4) == 0,
         ..small()
     }
 }
@@ -95,6 +96,8 @@ pub struct Rack {
     // Tags in flight.
     flying: BTreeMap<u32, Operation>,
     pub failed: BTreeSet<Operation>,
+    // Whether there is a log of pairs.
+    pairs: bool,
 }
 
 impl Rack {
@@ -123,7 +126,10 @@ impl Rack {
         let source = self.draw((CAPACITY - length) / 512 + 1) * 512;
         Command {
             fua: self.draw(8) == 0,
-            stream: self.draw(4) as u16,
+            stream: match self.draw(4) as u16 {
+                end @ 2.. if self.pairs => LOG_STREAM + end - 2,
+                stream => stream,
+            },
             source,
             ..Command::new(operation, offset, length)
         }
@@ -184,7 +190,8 @@ pub fn torture(spec: &Spec, seed: u64, steps: u32, cuts: bool) -> Rack {
     let random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let ssd = shadowed(spec, CAPACITY, seed);
     let (flying, failed) = (BTreeMap::new(), BTreeSet::new());
-    let mut rack = Rack { ssd, random, now: 0, tag: 0, flying, failed };
+    let pairs = spec.pairs;
+    let mut rack = Rack { ssd, random, now: 0, tag: 0, flying, failed, pairs };
     for step in 0..steps {
         let hot = rack.draw(2) == 0;
         let command = rack.command(hot);

@@ -1,7 +1,7 @@
 //! Each thing that can be chosen makes the difference that it should.
 
 use stasis_block::inside::{Inside, Parts};
-use stasis_block::{Command, Completion, Model, Operation};
+use stasis_block::{Command, Completion, Model, Operation, LOG_STREAM};
 use stasis_nand::OpKind;
 
 use super::basics::small;
@@ -395,4 +395,39 @@ fn the_effective_over_provisioning_follows_what_is_valid() {
             assert_eq!(same, whole, "{ftl}: {effective} {}", inside.over_provisioning);
         }
     }
+}
+
+/// Parts of units that the ends of a log of pairs write wait in the buffer until units are whole; a
+/// flush takes them as they are.
+#[test]
+fn parts_of_units_of_a_log_are_gathered() {
+    let spec = Spec { buffer: 1 << 20, page_size: 16_384, precondition: None, ..small() };
+    let spec = spec.for_pairs();
+    assert_eq!(spec.initial(), Precondition::None);
+    let mut ssd = shadowed(&spec, 16 * MIB, 1);
+    let part = |offset, stream| Command { stream, ..Command::new(Operation::Write, offset, 1024) };
+    let programs = |ssd: &mut Ssd, commands: Vec<Command>| {
+        let before = ssd.context.statistics.programmed_units;
+        let now = ssd.now_for_tests();
+        run(ssd, now, 1, commands.len() as u64, |number| commands[number as usize]);
+        drain(ssd);
+        ssd.context.statistics.programmed_units - before
+    };
+    let slots = u64::from(spec.slots());
+    let unit = spec.mapping_unit;
+    // All but the last part of each unit, of twice as many units as a page has; then these.
+    let parts = |last: bool| {
+        let of = move |unit_number: u64| {
+            let parts = if last { 3..4 } else { 0..3 };
+            parts.map(move |part_number| part(unit_number * unit + part_number * 1024, LOG_STREAM))
+        };
+        (0..2 * slots).flat_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(programs(&mut ssd, parts(false)), 0);
+    assert_eq!(programs(&mut ssd, parts(true)), 2 * slots);
+    assert_eq!(programs(&mut ssd, vec![part(MIB, LOG_STREAM + 1)]), 0);
+    assert_eq!(programs(&mut ssd, vec![Command::flush()]), 1);
+    // Others are programmed as soon as they are a page's.
+    let others = (0..slots).map(|number| on(Operation::Write, 1024 + number, 1)).collect();
+    assert_eq!(programs(&mut ssd, others), slots);
 }

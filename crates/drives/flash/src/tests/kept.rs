@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stasis_block::{Command, Completion, Fate, Model, Operation};
+use stasis_block::{Command, Completion, Fate, Model, Operation, LOG_STREAM};
 
 use super::agree::{faulty, spec, CAPACITY};
 use super::load::{on, roomy, run};
@@ -32,7 +32,7 @@ fn command(random: &mut Xoshiro256PlusPlus) -> Command {
         18 => on(Operation::WriteZeroes, unit, length),
         _ => Command::flush(),
     };
-    let stream = draw(3) as u16;
+    let stream = [0, 1, LOG_STREAM][draw(3) as usize];
     Command { stream, ..command }
 }
 

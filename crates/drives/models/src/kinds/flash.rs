@@ -6,7 +6,7 @@ use std::path::Path;
 use stasis_block::Model;
 use stasis_flash::{Spec, Ssd};
 
-use super::Parameters;
+use super::{LogShape, Parameters};
 use crate::spec::{BuildContext, BuildError, ResolveError};
 
 /// A flash SSD is checked where its size is known.
@@ -20,6 +20,17 @@ impl Parameters for Spec {
 
     fn zone(&self, capacity: u64) -> Option<u64> {
         (self.ftl == "zoned").then(|| Spec::zone(self, capacity))
+    }
+
+    fn for_pairs(self) -> Self {
+        Spec::for_pairs(self)
+    }
+
+    fn log_shape(&self, capacity: u64) -> Option<LogShape> {
+        matches!(self.ftl.as_str(), "page" | "dftl").then(|| LogShape {
+            erased: self.superblock(capacity),
+            page: (!self.plp || self.buffer == 0).then_some(self.page_size),
+        })
     }
 
     fn state_file(&self) -> Option<&str> {

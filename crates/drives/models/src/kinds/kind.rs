@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use stasis_block::Model;
 use stasis_config::{self as config, tagged, AnyParameters, Erased, Tag};
 
-use super::Parameters;
+use super::{LogShape, Parameters};
 use crate::spec::{BuildContext, BuildError, ResolveError, SpecError};
 
 /// A kind of model with its parameters.
@@ -56,6 +56,17 @@ impl ModelKind {
         self.0.zone(capacity)
     }
 
+    /// [`Parameters::for_pairs`].
+    #[must_use]
+    pub(crate) fn for_pairs(&self) -> Self {
+        self.0.for_pairs()
+    }
+
+    /// [`Parameters::log_shape`].
+    pub fn log_shape(&self, capacity: u64) -> Option<LogShape> {
+        self.0.log_shape(capacity)
+    }
+
     /// [`Parameters::state_file`].
     pub fn state_file(&self) -> Option<&Path> {
         self.0.state_file().map(Path::new)
@@ -96,6 +107,8 @@ trait AnyModel: AnyParameters {
     fn needs_capacity(&self) -> bool;
     fn seeks(&self) -> bool;
     fn zone(&self, capacity: u64) -> Option<u64>;
+    fn for_pairs(&self) -> ModelKind;
+    fn log_shape(&self, capacity: u64) -> Option<LogShape>;
     fn state_file(&self) -> Option<&str>;
     fn resolved(&self, base: &Path) -> Result<ModelKind, ResolveError>;
     fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError>;
@@ -125,6 +138,14 @@ impl<P: Parameters> AnyModel for P {
 
     fn zone(&self, capacity: u64) -> Option<u64> {
         Parameters::zone(self, capacity)
+    }
+
+    fn for_pairs(&self) -> ModelKind {
+        ModelKind::of(Parameters::for_pairs(self.clone()))
+    }
+
+    fn log_shape(&self, capacity: u64) -> Option<LogShape> {
+        Parameters::log_shape(self, capacity)
     }
 
     fn state_file(&self) -> Option<&str> {

@@ -45,6 +45,16 @@ pub const KINDS: &[Registered] = &[
     Registered::of::<tape::TapeSpec>(),
 ];
 
+/// Properties of a drive that a log of pairs on it gains by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogShape {
+    /// Bytes that are erased together: segments of whole multiples leave nothing to be moved below
+    /// them.
+    pub erased: u64,
+    /// Bytes that are programmed at once, if a flush makes the drive program fewer.
+    pub page: Option<u64>,
+}
+
 /// The keys of a kind of model, besides those that every model has.
 ///
 /// The struct's fields are the keys of the table `{ kind = "...", ... }`; their comments are what
@@ -107,6 +117,17 @@ pub trait Parameters:
     /// Bytes of a zone of a drive of `capacity` bytes, if it has zones that are written in order and
     /// discarded as a whole.
     fn zone(&self, _capacity: u64) -> Option<u64> {
+        None
+    }
+
+    /// The same model with a log of pairs on it; the same where that makes no difference.
+    #[must_use]
+    fn for_pairs(self) -> Self {
+        self
+    }
+
+    /// Properties of a drive of `capacity` bytes that a log of pairs gains by, if there are any.
+    fn log_shape(&self, _capacity: u64) -> Option<LogShape> {
         None
     }
 

@@ -120,6 +120,11 @@ impl ModelSpec {
         self.kind.resolve(base)
     }
 
+    /// The model of a drive that has a log of pairs on it.
+    pub fn for_pairs(&mut self) {
+        self.kind = self.kind.for_pairs();
+    }
+
     /// Whether [`ModelSpec::build`] could make the model for a drive of
     /// `capacity` bytes, as far as that can be said without making it.
     ///

@@ -95,16 +95,13 @@ fn store(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
     // Directives are of the NVM command set: the dwords that they stand in are reserved here.
     let plain = SubmissionEntry { cdw12: 0, cdw13: 0, ..*command };
     let placed = gathered.map_err(Failure::from).and_then(|()| io.place(&plain, bytes as u64));
-    let stream = match placed {
-        Ok(stream) => stream,
-        Err(failure) => {
-            io.buffers.give(data);
-            return Err(failure);
-        }
-    };
+    if let Err(failure) = placed {
+        io.buffers.give(data);
+        return Err(failure);
+    }
     let pair = Pair { key, condition, length };
     let nsid = command.nsid;
-    io.store_pair(WaitingStore { command: command.id(), nsid, pair, stream, data });
+    io.store_pair(WaitingStore { command: command.id(), nsid, pair, data });
     Ok(Outcome::Pending)
 }
 

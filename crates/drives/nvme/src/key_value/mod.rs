@@ -4,8 +4,8 @@
 //! The crate `key-value` has the pairs' index and their log; here is the way of commands to it, and
 //! of its work to the drive. The index is the controller's memory, as that of a drive whose memory
 //! outlasts the loss of power. Values are as durable as blocks are: a Flush makes them so, or their
-//! writes do where the host has turned the volatile write cache off. Copies are written with forced
-//! unit access, and before a segment is discarded the drive's cache is flushed: no pair is lost that
+//! writes do where the host has turned the volatile write cache off. What collection has copied is
+//! flushed before pairs lie there, and before their old segment is discarded: no pair is lost that
 //! was durable.
 
 mod commands;

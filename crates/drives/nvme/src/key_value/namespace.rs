@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use stasis_block::{Command, Operation, Status};
-use stasis_key_value::{Condition, Key, Place, Refusal, Store, Task};
+use stasis_block::{Command, Operation, Status, LOG_STREAM};
+use stasis_key_value::{Condition, Key, Place, Refusal, Store, Task, Writer};
 
 use crate::config::Namespace;
 use crate::slots::{Owner, Purpose, Slot};
@@ -24,8 +24,11 @@ pub struct KeyValueNamespace {
     pub store: Store,
     // Pairs whose values are being written, by the values' first bytes.
     writes: BTreeMap<u64, (Pair, Place)>,
-    // A segment that is to be discarded: its first byte and length, and whether the cache is flushed.
-    discard: Option<(u64, u64, bool)>,
+}
+
+/// The stream of what is written at an end of the log.
+pub fn stream_of(writer: Writer) -> u16 {
+    LOG_STREAM + writer as u16
 }
 
 /// The status of a pair that is not stored (KV 1.0 section 3.2.5).
@@ -44,14 +47,13 @@ impl KeyValueNamespace {
     pub fn new(namespace: &Namespace, transfer: u32) -> Option<Self> {
         let key_value = namespace.key_value.as_ref()?;
         let layout = key_value.layout(namespace.bytes(), namespace.block_size, transfer).ok()?;
-        Some(Self { store: Store::new(layout), writes: BTreeMap::new(), discard: None })
+        Some(Self { store: Store::new(layout), writes: BTreeMap::new() })
     }
 
     /// All pairs are gone, with the bytes of their values.
     pub fn clear(&mut self) {
         self.store = Store::new(*self.store.layout());
         self.writes.clear();
-        self.discard = None;
     }
 
     /// The value of a pair goes to its place.
@@ -61,24 +63,18 @@ impl KeyValueNamespace {
 
     /// The next command of collection for the drive, if there is one now.
     pub fn next_command(&mut self) -> Option<Command> {
-        if let Some((offset, length, true)) = self.discard {
-            self.discard = None;
-            return Some(Command::new(Operation::Discard, offset, length));
-        }
-        match self.store.next_task()? {
+        Some(match self.store.next_task()? {
             Task::Copy { from, to, length } => {
                 let copy = Command::new(Operation::Copy, to, length);
-                Some(Command { source: from, fua: true, ..copy })
+                Command { source: from, stream: stream_of(Writer::Collection), ..copy }
             }
-            Task::WritePage { offset, length } => {
-                Some(Command { fua: true, ..Command::new(Operation::Write, offset, length) })
+            Task::Write { writer, offset, length } => {
+                let write = Command::new(Operation::Write, offset, length);
+                Command { stream: stream_of(writer), ..write }
             }
-            // The pairs that have replaced its own are durable first.
-            Task::Discard { offset, length } => {
-                self.discard = Some((offset, length, false));
-                Some(Command::flush())
-            }
-        }
+            Task::Flush => Command::flush(),
+            Task::Discard { offset, length } => Command::new(Operation::Discard, offset, length),
+        })
     }
 
     /// The drive has done a request, or failed; or it never gets it. Returns why a pair is not
@@ -95,9 +91,7 @@ impl KeyValueNamespace {
                 let stored = self.store.store(pair.key, place, pair.condition);
                 return stored.err().map(status_of);
             }
-            Operation::Write => {
-                self.store.page_written(slot.offset, done);
-            }
+            Operation::Write => self.store.written(slot.offset, done),
             Operation::Read => match slot.purpose {
                 Purpose::Page { page, refusal } => {
                     self.store.page_read(page, slot.offset);
@@ -107,22 +101,9 @@ impl KeyValueNamespace {
             },
             Operation::Copy => self.store.copied(slot.offset, done),
             Operation::Discard => self.store.discarded(slot.offset),
-            Operation::Flush if slot.owner == Owner::Collection => self.end_flush(done),
+            Operation::Flush if slot.owner == Owner::Collection => self.store.flushed(done),
             _ => {}
         }
         None
-    }
-
-    /// The flush before a discard has ended: where it has failed, nothing is discarded, and the
-    /// segment is written over as it is.
-    fn end_flush(&mut self, done: bool) {
-        match &mut self.discard {
-            Some((_, _, flushed)) if done => *flushed = true,
-            Some((offset, ..)) => {
-                self.store.discarded(*offset);
-                self.discard = None;
-            }
-            None => {}
-        }
     }
 }

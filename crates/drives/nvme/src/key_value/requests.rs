@@ -1,14 +1,14 @@
 //! From pairs to requests of the drive: values that are written, and the work of collection.
 
 use stasis_block::{Command, Operation, Tag};
-use stasis_key_value::{PageRead, Place};
+use stasis_key_value::{PageRead, Place, Writer};
 
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::io::Io;
 use crate::slots::{Owner, Purpose, Slot, WaitingStore};
 use crate::status::{Failure, Outcome, StatusCode};
 
-use super::namespace::{KeyValueNamespace, Pair};
+use super::namespace::{stream_of, KeyValueNamespace, Pair};
 
 impl Io {
     /// The pairs of a namespace, for a command on them.
@@ -55,7 +55,7 @@ impl Io {
                 self.request(0, slot, command);
                 return true;
             }
-            // A page of the index: what counts is in the controller's memory.
+            // A page of the index, or what stays empty: what counts is in the controller's memory.
             let bytes = command.length as usize;
             let mut data = self.buffers.take(bytes);
             data.fill(0);
@@ -126,12 +126,12 @@ impl Io {
     }
 
     fn write_value(&mut self, store: WaitingStore, place: Place) {
-        let WaitingStore { command, nsid, pair: Pair { .. }, stream, data } = store;
+        let WaitingStore { command, nsid, pair: Pair { .. }, data } = store;
         let CommandId { sq, .. } = command;
         let bytes = data.len();
         let write = Command::new(Operation::Write, place.offset, bytes as u64);
         let fua = !self.has_write_cache(command.controller);
-        let write = Command { fua, stream, ..write };
+        let write = Command { fua, stream: stream_of(Writer::Host), ..write };
         let slot = Slot { bytes, ..Slot::new(Owner::Command(command), &write, nsid, 0) };
         self.send_request(sq, slot, write, data);
     }

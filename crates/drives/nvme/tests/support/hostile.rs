@@ -90,12 +90,23 @@ enum Kind {
     Others,
 }
 
-/// Makes of a script one of a drive with pairs and computational programs.
-pub fn with_programs(mut script: Vec<u8>) -> Vec<u8> {
+/// Makes of a script one of a drive of a kind: `pairs`, `programs` (pairs, and computational
+/// programs), or `protection` (metadata with protection information). Of another kind: `None`.
+pub fn of_kind(kind: &str, mut script: Vec<u8>) -> Option<Vec<u8>> {
+    let (without, with) = match kind {
+        "pairs" => (OTHERS | PROGRAMS, PAIRS),
+        "programs" => (OTHERS, PAIRS | PROGRAMS),
+        "protection" => (OTHERS | PAIRS, 0),
+        _ => return None,
+    };
     if let Some(flags) = script.first_mut() {
-        *flags = *flags & !OTHERS | PAIRS | PROGRAMS;
+        *flags = *flags & !without | with;
+        // Of the bits that choose metadata and its protection, one at least.
+        if kind == "protection" && *flags & 3 == 0 {
+            *flags |= 1;
+        }
     }
-    script
+    Some(script)
 }
 
 /// Carries out `script`.
@@ -145,7 +156,8 @@ pub fn run(script: &[u8]) {
     } else if matches!(kind, Kind::Pairs | Kind::Programs) {
         // With few keys, or with memory for one page of their index.
         let (max_keys, index_cache) = if flags & 32 == 0 { (40, None) } else { (200, Some(1)) };
-        let log = KeyValue { segment: Some(SEGMENT), spare_percent: 0, max_keys, index_cache };
+        let (segment, page) = (Some(SEGMENT), None);
+        let log = KeyValue { segment, spare_percent: 0, max_keys, index_cache, page };
         // Few segments, so that a script comes to their collection.
         let namespace = Namespace { start: STARTS[2], ..Namespace::new(10 * SEGMENT / 512, 512) };
         config.namespaces.push(Namespace { key_value: Some(log), ..namespace });

@@ -14,8 +14,8 @@ mod spec;
 use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
-use stasis_block::{splitmix, Command, Fate, Operation, Random};
-use stasis_key_value::{Condition, Key, Layout, PageRead, Place, Statistics, Store, Task};
+use stasis_block::{splitmix, Command, Fate, Operation, Random, LOG_STREAM};
+use stasis_key_value::{Condition, Key, Layout, PageRead, Place, Statistics, Store, Task, Writer};
 
 pub use self::spec::{PairsError, PairsSpec};
 
@@ -27,6 +27,11 @@ use crate::{Io, TraceError, Workload};
 const HOST: u16 = 0;
 /// The submitter of those that collection and the index need.
 const DRIVE: u16 = 1;
+
+/// The stream of what is written at an end of the log.
+fn stream_of(writer: Writer) -> u16 {
+    LOG_STREAM + writer as u16
+}
 
 /// A command that the drive has.
 #[derive(Debug, Clone, Copy)]
@@ -45,10 +50,7 @@ enum Job {
         to: u64,
         length: u64,
     },
-    Flush {
-        offset: u64,
-        length: u64,
-    },
+    Flush,
     Discard {
         offset: u64,
     },
@@ -57,7 +59,7 @@ enum Job {
         read: PageRead,
         retrieves: Option<u64>,
     },
-    WritePage {
+    Write {
         offset: u64,
     },
 }
@@ -250,16 +252,18 @@ impl PairLoad {
         match task {
             Task::Copy { from, to, length } => {
                 let copy = Command::new(Operation::Copy, to, length);
-                let copy = Command { source: from, fua: true, ..copy };
+                let copy = Command { source: from, stream: stream_of(Writer::Collection), ..copy };
                 self.submit(Job::Copy { from, to, length }, copy);
             }
-            Task::WritePage { offset, length } => {
+            Task::Write { writer, offset, length } => {
                 let write = Command::new(Operation::Write, offset, length);
-                self.submit(Job::WritePage { offset }, Command { fua: true, ..write });
+                let stream = stream_of(writer);
+                self.submit(Job::Write { offset }, Command { stream, ..write });
             }
-            // As the controller does: the pairs that have replaced its own are durable first.
+            Task::Flush => self.submit(Job::Flush, Command::flush()),
             Task::Discard { offset, length } => {
-                self.submit(Job::Flush { offset, length }, Command::flush());
+                let discard = Command::new(Operation::Discard, offset, length);
+                self.submit(Job::Discard { offset }, discard);
             }
         }
     }
@@ -332,7 +336,8 @@ impl PairLoad {
         self.waiting = None;
         let bytes = self.layout().rounded(length);
         let write = Command::new(Operation::Write, place.offset, bytes);
-        self.submit(Job::Store { number, version, place }, write);
+        let stream = stream_of(Writer::Host);
+        self.submit(Job::Store { number, version, place }, Command { stream, ..write });
         true
     }
 
@@ -389,10 +394,7 @@ impl PairLoad {
                 }
                 self.store.copied(to, done);
             }
-            Job::Flush { offset, length } => {
-                let discard = Command::new(Operation::Discard, offset, length);
-                self.submit(Job::Discard { offset }, discard);
-            }
+            Job::Flush => self.store.flushed(done),
             Job::Discard { offset } => {
                 self.bytes.forget(offset);
                 self.store.discarded(offset);
@@ -403,9 +405,7 @@ impl PairLoad {
                     self.retrieve(number);
                 }
             }
-            Job::WritePage { offset } => {
-                self.store.page_written(offset, done);
-            }
+            Job::Write { offset } => self.store.written(offset, done),
         }
     }
 

@@ -210,7 +210,7 @@ impl Targets {
                 planned.new.name
             );
         }
-        let (spec, before) = (planned.spec.clone(), planned.before.take());
+        let (mut spec, before) = (planned.spec.clone(), planned.before.take());
         let (name, serial) = (planned.new.name.clone(), spec.serial_number(index));
         planned.new.nvme_tcp = Some(NvmeTcp {
             listeners,
@@ -221,6 +221,7 @@ impl Targets {
             subsystem: Box::new(move |capacity, discard_zeroes| {
                 let queues = queues(&spec);
                 controller::check_room(&spec, capacity).map_err(|error| failure::told(&error))?;
+                controller::fit_pairs(&mut spec, capacity);
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 let config =
                     Config { queue_entries: QUEUE_ENTRIES, interrupt_coalescing: false, ..made };

@@ -116,6 +116,9 @@ fn checked(
     how.check(spec)?;
     let mut model = spec.model.clone();
     model.resolve(base)?;
+    if spec.has_pairs() {
+        model.for_pairs();
+    }
     let medium = spec.medium.or_size(model.capacity(), base);
     let (discard, before) = match how {
         How::Plain => (keep::check_plain(&medium, base, spec.state)?, None),
@@ -127,6 +130,7 @@ fn checked(
         seed: stasis_runner::drive_seed(seed, u16::try_from(index)?),
         path: spec.path.unwrap_or(0),
         lasting: !matches!(medium, MediumSpec::Ram { .. }),
+        pairs: spec.has_pairs(),
         base: base.to_owned(),
         model,
     };
@@ -190,6 +194,8 @@ struct Described {
     /// Which of a shared drive's paths it is.
     path: u64,
     lasting: bool,
+    /// Whether it has pairs of keys and values.
+    pairs: bool,
 }
 
 impl Description for Described {
@@ -210,6 +216,9 @@ impl Description for Described {
         let read = || -> Result<ModelSpec> {
             let mut model: ModelSpec = stasis_config::read_table(model).context("the model")?;
             model.resolve(&self.base)?;
+            if self.pairs {
+                model.for_pairs();
+            }
             Ok(model)
         };
         let model = read().map_err(|error| failure::told(&error))?;

@@ -122,7 +122,7 @@ impl Devices {
         // There is at least one.
         new.path = sockets.next().unwrap_or_default();
         let further = sockets.collect();
-        let (spec, before) = (planned.spec.clone(), planned.before.take());
+        let (mut spec, before) = (planned.spec.clone(), planned.before.take());
         let (name, serial) = (new.name.clone(), spec.serial_number(index));
         new.vfio_user = Some(VfioUser {
             mapped: self.mapped,
@@ -130,6 +130,7 @@ impl Devices {
             subsystem: Box::new(move |capacity, discard_zeroes| {
                 let queues = queues(&spec);
                 controller::check_room(&spec, capacity).map_err(|error| failure::told(&error))?;
+                controller::fit_pairs(&mut spec, capacity);
                 let made = controller::config(&spec, serial, queues, capacity, discard_zeroes);
                 // Doorbells in mapped memory need no shadows.
                 let config = stasis_nvme::Config { shadow_doorbells: false, ..made };

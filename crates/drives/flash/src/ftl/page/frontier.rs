@@ -6,6 +6,8 @@
 //! word lines have two passes, a page waits ([`Waiting`]) unless its fine pass follows from what is
 //! under way.
 
+use std::ops::Range;
+
 use stasis_nand::{Op, OpKind, PageAddress, Priority};
 
 use super::blocks::{Blocks, PageEnd};
@@ -62,9 +64,11 @@ pub(super) struct Frontier {
     lanes: u32,
     // Open blocks, by plane and lane; `NONE` where there is none.
     open: Vec<u32>,
-    // Planes in the order of writing, and the place in it.
+    // Planes in the order of writing, and the place in it: of all lanes, and of each of `own`.
     order: Vec<u32>,
     turn: usize,
+    own: Range<u32>,
+    own_turns: Vec<usize>,
     programs: Programs,
     under_way: u32,
     // By open block, where word lines have two passes; and the pages of all.
@@ -83,6 +87,8 @@ impl Frontier {
             open: vec![NONE; (shape.planes * lanes) as usize],
             order,
             turn: 0,
+            own: 0..0,
+            own_turns: Vec::new(),
             programs: Programs::new(shape.slots),
             under_way: 0,
             waiting: match shape.line {
@@ -91,6 +97,13 @@ impl Frontier {
             },
             all_waiting: 0,
         }
+    }
+
+    /// The same, where some streams go round the planes each by itself: what one writes in one go is
+    /// in as many pages of each plane.
+    #[must_use]
+    pub fn with_own_turns(self, own: Range<u32>) -> Self {
+        Self { own_turns: vec![0; own.len()], own, ..self }
     }
 
     /// Streams of open blocks.
@@ -137,7 +150,7 @@ impl Frontier {
         let lane = self.streams + stream;
         for fair in [true, false] {
             for _ in 0..self.order.len() {
-                let plane = self.next_plane();
+                let plane = self.next_plane(lane);
                 let place = (plane * self.lanes + lane) as usize;
                 if self.open[place] != NONE {
                     return Some(Choice { plane, opened: false, lane });
@@ -160,7 +173,7 @@ impl Frontier {
         // is left.
         for fair in [true, false] {
             for _ in 0..self.order.len() {
-                let plane = self.next_plane();
+                let plane = self.next_plane(stream);
                 let place = (plane * self.lanes + stream) as usize;
                 if self.open[place] != NONE {
                     return Some(Choice { plane, opened: false, lane: stream });
@@ -177,9 +190,13 @@ impl Frontier {
         None
     }
 
-    fn next_plane(&mut self) -> u32 {
-        let plane = self.order[self.turn];
-        self.turn = if self.turn + 1 == self.order.len() { 0 } else { self.turn + 1 };
+    fn next_plane(&mut self, lane: u32) -> u32 {
+        let turn = match self.own.contains(&lane) {
+            true => &mut self.own_turns[(lane - self.own.start) as usize],
+            false => &mut self.turn,
+        };
+        let plane = self.order[*turn];
+        *turn = if *turn + 1 == self.order.len() { 0 } else { *turn + 1 };
         plane
     }
 
@@ -337,6 +354,7 @@ impl Frontier {
     /// Writes the open blocks, and where the next page goes.
     pub fn keep(&self, out: &mut Writer) {
         out.put(self.turn as u64);
+        self.own_turns.iter().for_each(|turn| out.put(*turn as u64));
         Blocks::keep_open(self.open.iter().copied(), out);
     }
 
@@ -349,7 +367,9 @@ impl Frontier {
     ) -> Result<(), KeptError> {
         const WRONG: &str = "an open block is not its stream's";
         let planes = self.order.len() as u64;
-        self.turn = from.within(0..planes, "the next page is of no plane")? as usize;
+        for turn in std::iter::once(&mut self.turn).chain(&mut self.own_turns) {
+            *turn = from.within(0..planes, "the next page is of no plane")? as usize;
+        }
         let kind = |place: u32| (place / self.lanes, place % self.lanes >= self.streams);
         self.open = blocks.restore_open(from, self.open.len(), kind, WRONG, opened)?;
         Ok(())
@@ -372,7 +392,7 @@ impl Frontier {
         units: impl Iterator<Item = u32>,
         placement: &mut Placement,
     ) {
-        let plane = self.next_plane();
+        let plane = self.next_plane(stream);
         let open = (plane * self.lanes + stream) as usize;
         if self.open[open] == NONE {
             let Some(block) = placement.blocks_mut().open(plane) else { return };

@@ -110,7 +110,8 @@ impl PageFtl {
             capacity,
             placement: Placement::new(shape, units, blocks, above != Above::Nothing),
             queue: WriteQueue::new(spec, shape, capacity, streams),
-            frontier: Frontier::new(shape, streams, spec.stripe_order()?),
+            frontier: Frontier::new(shape, streams, spec.stripe_order()?)
+                .with_own_turns(spec.host_streams()..spec.open_streams()),
             cleaner: Cleaner::new(spec, shape, seed),
             lockstep: Lockstep::new(spec.plane_mode == Planes::Lockstep, shape.geometry.planes),
             beginning: Beginning::new(spec, shape, map_units, seed),

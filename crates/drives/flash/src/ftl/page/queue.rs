@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use stasis_block::{CacheKind, Fate, PowerLoss, Status};
+use stasis_block::{CacheKind, Fate, PowerLoss, Status, LOG_STREAM};
 use stasis_nand::{Breakdown, OpDone, OpStatus};
 
 use super::heat::Heat;
@@ -32,6 +32,8 @@ struct Cursor {
     id: RequestId,
     stream: u16,
     fua: bool,
+    /// Units of which it has a part wait for the rest.
+    gathers: bool,
     next: u32,
     end: u32,
 }
@@ -60,8 +62,9 @@ pub(super) struct WriteQueue {
     barriers: u32,
     partial: Vec<Partial>,
     partial_free: Vec<u32>,
-    // Streams that the host's units go to.
+    // Streams that the host's units go to, and behind them those of the ends of a log of pairs.
     host_streams: u16,
+    log_ends: u16,
     // Where hot units are kept apart.
     heat: Option<Heat>,
 }
@@ -83,7 +86,8 @@ impl WriteQueue {
             barriers: 0,
             partial: Vec::with_capacity(IN_FLIGHT),
             partial_free: Vec::with_capacity(IN_FLIGHT),
-            host_streams: spec.open_streams() as u16,
+            host_streams: spec.host_streams() as u16,
+            log_ends: (spec.open_streams() - spec.host_streams()) as u16,
             heat: spec.hot_cold.then(Heat::new),
         }
     }
@@ -129,7 +133,8 @@ impl WriteQueue {
         let slots = [read(first), last];
         let reads = slots.iter().flatten().count() as u32;
         if reads == 0 {
-            self.enqueue(request, self.barriers);
+            let gathers = self.log_end(request.stream).is_some();
+            self.enqueue(request, self.barriers, gathers);
             return None;
         }
         let partial = Partial { request: *request, reads, barriers: self.barriers };
@@ -162,12 +167,12 @@ impl WriteQueue {
         if reads == 0 {
             self.partial_free.push(number);
             context.passed(request.id, done.at, &done.times);
-            self.enqueue(&request, barriers);
+            self.enqueue(&request, barriers, false);
         }
     }
 
     /// A write waits for the buffer, before the barriers that came after it.
-    fn enqueue(&mut self, request: &Request, barriers: u32) {
+    fn enqueue(&mut self, request: &Request, barriers: u32, gathers: bool) {
         let (next, end) = self.shape.units_of(request.offset, request.length);
         let &Request { id, stream, fua, .. } = request;
         let later = |cursor: &Cursor| cursor.id == NONE && cursor.next >= barriers;
@@ -176,7 +181,7 @@ impl WriteQueue {
         } else {
             self.waiting.iter().position(later).unwrap_or(self.waiting.len())
         };
-        self.waiting.insert(at, Cursor { id, stream, fua, next, end });
+        self.waiting.insert(at, Cursor { id, stream, fua, gathers, next, end });
     }
 
     /// Later writes wait until all earlier ones are durable.
@@ -185,7 +190,8 @@ impl WriteQueue {
             return;
         }
         let next = self.barriers;
-        self.waiting.push_back(Cursor { id: NONE, stream: 0, fua: false, next, end: next });
+        let (stream, fua, gathers) = (0, false, false);
+        self.waiting.push_back(Cursor { id: NONE, stream, fua, gathers, next, end: next });
         self.barriers += 1;
     }
 
@@ -205,7 +211,7 @@ impl WriteQueue {
     /// Lets waiting writes into the buffer, as far as it has room.
     pub fn admit(&mut self, context: &mut Context) {
         while let Some(cursor) = self.waiting.front_mut() {
-            let Cursor { id, stream, fua, next, end } = *cursor;
+            let Cursor { id, stream, fua, gathers, next, end } = *cursor;
             if id == NONE {
                 if !self.passes(next) {
                     return;
@@ -227,6 +233,10 @@ impl WriteQueue {
                     shadow.admit(next, version);
                 }
                 cursor.next += 1;
+                if self.log_ends > 0 {
+                    let bytes = self.bytes_of(next, context.request(id));
+                    self.buffer.complete(next, bytes);
+                }
                 context.note(|owners| self.buffer.tell_owner(next, Some(id), owners));
                 continue;
             }
@@ -240,6 +250,12 @@ impl WriteQueue {
             }
             let stream = self.stream_of(next, stream);
             let _version = self.buffer.admit(next, stream, waiter, !durable);
+            if gathers && !durable {
+                let lacks = self.shape.unit - self.bytes_of(next, context.request(id));
+                if lacks > 0 {
+                    self.buffer.hold(next, lacks);
+                }
+            }
             #[cfg(test)]
             if let Some(shadow) = &mut context.shadow {
                 shadow.admit(next, _version);
@@ -255,6 +271,9 @@ impl WriteQueue {
     /// The stream of open blocks that a unit goes to.
     #[inline]
     fn stream_of(&mut self, unit: u32, stream: u16) -> u16 {
+        if let Some(end) = self.log_end(stream) {
+            return self.host_streams + end;
+        }
         match &mut self.heat {
             Some(heat) => {
                 let host = stream % (self.host_streams / 2);
@@ -264,11 +283,22 @@ impl WriteQueue {
         }
     }
 
+    /// The end of a log of pairs whose writes have a stream, where there is such a log.
+    #[inline]
+    fn log_end(&self, stream: u16) -> Option<u16> {
+        (self.log_ends > 0).then(|| stream.checked_sub(LOG_STREAM)).flatten()
+    }
+
+    /// Bytes of a unit that a request writes.
+    fn bytes_of(&self, unit: u32, request: &Request) -> u32 {
+        self.shape.overlap(unit, request.offset, request.length)
+    }
+
     /// A unit of the map of a layer above has new contents: it enters the buffer at once, in the
-    /// stream behind the host's.
+    /// stream behind the others.
     pub fn write_map_unit(&mut self, unit: u32, context: &mut Context) {
         if self.buffer.merge(unit).is_none() {
-            self.buffer.admit(unit, self.host_streams, NONE, self.protected);
+            self.buffer.admit(unit, self.host_streams + self.log_ends, NONE, self.protected);
         }
         context.note(|owners| self.buffer.tell_owner(unit, None, owners));
         #[cfg(test)]
