@@ -43,6 +43,12 @@ impl Lower {
         Ok(Self { start: 0, length: source.length(), source })
     }
 
+    /// The bytes of a file in it, at most `most`; None where there is none of this path, or it is no
+    /// ext2, ext3 or ext4.
+    pub fn file(&self, path: &str, most: u64) -> Option<Vec<u8>> {
+        crate::file_of(&self.source, self.start, path, most)
+    }
+
     /// Its size in bytes, a multiple of 512.
     pub fn length(&self) -> u64 {
         self.length

@@ -272,7 +272,10 @@ pub fn of_guest(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) ->
         let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
         (format!("/root/{name}"), base.join(file))
     });
-    let programs = Arc::new(Programs::new(guest.root, files.collect()));
+    let in_place = guest.lower()?.map(|(_, lower)| lower);
+    let agent = stasis_runner::program::for_guests().ok();
+    let programs = Programs::new(guest.root, files.collect()).with(in_place, agent);
+    let programs = Arc::new(programs);
     Ok(Symbols { file, vmlinux: guest.vmlinux, programs, release: guest.kernel_release, all })
 }
 
