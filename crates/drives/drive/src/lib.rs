@@ -35,5 +35,5 @@ pub use io_tap::{IoTap, TraceSink};
 pub use join::{InFlight, Join};
 pub use layer::{put_before, Decorator, Layer, Properties};
 pub use power_cut::{PowerCuts, Sampling, Survival, VolatileCache, WritePointers};
-pub use scheduled::{Scheduled, Tenant};
-pub use shared::{LoadSpec, Region, SharedDrive, TenantHandle, VirtualDisk};
+pub use scheduled::{Scheduled, Tenant, TenantGroup};
+pub use shared::{LoadSpec, Region, Schedule, SharedDrive, TenantHandle, VirtualDisk};

@@ -12,6 +12,10 @@ use stasis_scheduler::{
 use crate::turns::{Sent, Turns};
 use crate::{Control, Decorator, Done, Layer};
 
+/// A group of tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantGroup(usize);
+
 /// A tenant of a shared drive: a machine, or a host workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(QueueId);
@@ -47,6 +51,10 @@ pub struct Scheduled {
     lower: Box<dyn Layer>,
     dispatcher: Dispatcher,
     first: Tenant,
+    // What the scheduler was told of tenants, for another one: by their numbers.
+    queues: Vec<(QueueSpec, Option<TenantGroup>)>,
+    // Weights of groups, and the scheduler's names for them.
+    groups: Vec<(u32, GroupId)>,
     slots: Slab<Held>,
     // Of each tenant.
     submitted: Vec<u64>,
@@ -61,9 +69,20 @@ impl Scheduled {
     /// Puts the scheduler before `lower`, in which nothing is in flight.
     pub fn new(spec: &SchedulerSpec, lower: Box<dyn Layer>) -> Self {
         let mut dispatcher = Dispatcher::new(spec.build(), spec.depth);
-        let first = Tenant(dispatcher.scheduler().create(0, &QueueSpec::default()));
-        let (slots, due, done) = (Slab::new(), Vec::new(), Vec::new());
-        Self { lower, dispatcher, first, slots, submitted: Vec::new(), due, done, turns: None }
+        let queue = QueueSpec::default();
+        let first = Tenant(dispatcher.scheduler().create(0, &queue));
+        Self {
+            lower,
+            dispatcher,
+            first,
+            queues: vec![(queue, None)],
+            groups: Vec::new(),
+            slots: Slab::new(),
+            submitted: Vec::new(),
+            due: Vec::new(),
+            done: Vec::new(),
+            turns: None,
+        }
     }
 
     /// The tenant whose commands come through [`Layer::submit`].
@@ -74,7 +93,7 @@ impl Scheduled {
     /// One more tenant, with limits of its own where `spec` has some.
     pub fn add_tenant(&mut self, now: Nanos, spec: &QueueSpec) -> Tenant {
         let limit = self.create_limit(&spec.limits);
-        self.add_limited_tenant(now, spec, limit)
+        self.add_limited_tenant(now, spec, None, limit)
     }
 
     /// A limit that tenants can share; none if nothing is limited.
@@ -82,14 +101,18 @@ impl Scheduled {
         (!spec.is_none()).then(|| self.dispatcher.create_limit(spec))
     }
 
-    /// One more tenant, below `limit` in place of the limits of `spec`.
+    /// One more tenant, of a group if there is one, below `limit` in place of the limits of `spec`.
     pub fn add_limited_tenant(
         &mut self,
         now: Nanos,
         spec: &QueueSpec,
+        group: Option<TenantGroup>,
         limit: Option<LimitId>,
     ) -> Tenant {
-        let tenant = Tenant(self.dispatcher.scheduler().create(now, spec));
+        let own = QueueSpec { group: self.name_of(group), ..*spec };
+        let tenant = Tenant(self.dispatcher.scheduler().create(now, &own));
+        debug_assert_eq!(tenant.index(), self.queues.len(), "tenants have numbers in their order");
+        self.queues.push((*spec, group));
         if let Some(limit) = limit {
             self.dispatcher.limit(tenant.0, limit);
         }
@@ -110,20 +133,77 @@ impl Scheduled {
     }
 
     /// A group that tenants can share, of this weight.
-    pub fn create_group(&mut self, weight: u32) -> GroupId {
-        self.dispatcher.scheduler().create_group(weight)
+    pub fn create_group(&mut self, weight: u32) -> TenantGroup {
+        let name = self.dispatcher.scheduler().create_group(weight);
+        self.groups.push((weight, name));
+        TenantGroup(self.groups.len() - 1)
+    }
+
+    /// The scheduler's name for a group.
+    fn name_of(&self, group: Option<TenantGroup>) -> Option<GroupId> {
+        group.and_then(|group| self.groups.get(group.0)).map(|(_, name)| *name)
+    }
+
+    /// Tells the next scheduler something else of a tenant.
+    pub fn respecify(&mut self, tenant: Tenant, spec: QueueSpec) {
+        if let Some((own, _)) = self.queues.get_mut(tenant.index()) {
+            *own = spec;
+        }
+    }
+
+    /// The tenants are a group of this weight for the next scheduler, or none.
+    pub fn regroup(&mut self, tenants: &[Tenant], weight: Option<u32>) {
+        let group = weight.map(|weight| {
+            // Named when the next scheduler is made.
+            self.groups.push((weight, GroupId(0)));
+            TenantGroup(self.groups.len() - 1)
+        });
+        for tenant in tenants {
+            if let Some((_, own)) = self.queues.get_mut(tenant.index()) {
+                *own = group;
+            }
+        }
+    }
+
+    /// The tenants share this limit from now on.
+    pub fn relimit(&mut self, now: Nanos, tenants: &[Tenant], spec: &LimitSpec) {
+        self.catch_up(now);
+        let own = tenants.first().and_then(|tenant| self.dispatcher.limit_of(tenant.0));
+        match own {
+            Some(limit) => self.dispatcher.change_limit(limit, spec),
+            None => {
+                let limit = self.dispatcher.create_limit(spec);
+                tenants.iter().for_each(|tenant| self.dispatcher.limit(tenant.0, limit));
+            }
+        }
+        self.fill(now);
+    }
+
+    /// Another scheduler follows the present one ([`Dispatcher::replace`]).
+    pub fn reschedule(&mut self, now: Nanos, spec: &SchedulerSpec) {
+        self.catch_up(now);
+        let mut scheduler = spec.build();
+        for (weight, name) in &mut self.groups {
+            *name = scheduler.create_group(*weight);
+        }
+        for (own, group) in &self.queues {
+            let group = self.name_of(*group);
+            scheduler.create(now, &QueueSpec { group, ..*own });
+        }
+        self.dispatcher.replace(now, scheduler, spec.depth);
+        self.fill(now);
     }
 
     /// A tenant begins or ends to ask for help.
     pub fn help(&mut self, now: Nanos, tenant: Tenant, on: bool) {
         self.catch_up(now);
-        self.dispatcher.scheduler().help(now, tenant.0, on);
+        self.dispatcher.help(now, tenant.0, on);
         self.fill(now);
     }
 
     /// Service that a tenant received until `now`.
     pub fn tenant_statistics(&self, now: Nanos, tenant: Tenant) -> QueueStatistics {
-        self.dispatcher.schedules().statistics(now, tenant.0)
+        self.dispatcher.statistics(now, tenant.0)
     }
 
     /// Takes a tenant's command at `now` (ns), which is not before any earlier

@@ -12,7 +12,9 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::Tracks;
 use stasis_block::{Operation, Request};
 use stasis_run_events::{Limited, Service, SharedOutcome, TenantOutcome};
-use stasis_scheduler::{LimitStatistics, QueueSpec, QueueStatistics, SchedulerSpec, SECTOR};
+use stasis_scheduler::{
+    LimitSpec, LimitStatistics, QueueSpec, QueueStatistics, SchedulerSpec, SECTOR,
+};
 use stasis_workload::{JobError, JobFile};
 
 use crate::{Control, Done, Layer, Scheduled, Tenant};
@@ -103,6 +105,17 @@ pub struct LoadSpec {
     pub seed: u64,
 }
 
+/// The scheduling of a shared drive.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// The scheduler.
+    pub scheduler: SchedulerSpec,
+    /// The queue of each virtual disk, in order.
+    pub disks: Vec<QueueSpec>,
+    /// The queue of each workload's threads, and the weight of their group.
+    pub loads: Vec<(QueueSpec, Option<u32>)>,
+}
+
 struct Inner {
     scheduled: Scheduled,
     spec: SchedulerSpec,
@@ -171,12 +184,11 @@ impl SharedDrive {
         let now = inner.now;
         let mut load = HostLoad::new(spec)?;
         let group = spec.group.map(|weight| inner.scheduled.create_group(weight));
-        let queue = QueueSpec { group, ..spec.queue };
         // The workload's threads share its limits.
-        let limit = inner.scheduled.create_limit(&queue.limits);
+        let limit = inner.scheduled.create_limit(&spec.queue.limits);
         let number = inner.loads.len();
         for _ in 0..load.threads_wanted() {
-            let tenant = inner.scheduled.add_limited_tenant(now, &queue, limit);
+            let tenant = inner.scheduled.add_limited_tenant(now, &spec.queue, group, limit);
             load.add_thread(tenant);
             inner.owns(tenant, Owner::Load(number));
         }
@@ -226,6 +238,15 @@ impl SharedDrive {
         change(inner.scheduled.control())
     }
 
+    /// The scheduling is `to` from `now` (ns) on, where `was` is the present one. A scheduler, or other
+    /// weights and priorities, follow when the requests that are there have come to their end; a limit
+    /// is another one at once, as after a time without I/Os.
+    pub fn reschedule(&self, now: Nanos, was: &Schedule, to: &Schedule) {
+        let mut inner = self.0.borrow_mut();
+        inner.catch_up(now);
+        inner.reschedule(now, was, to);
+    }
+
     /// Service of every tenant until `now`.
     pub fn report(&self, now: Nanos) -> SharedOutcome {
         self.0.borrow_mut().report(now)
@@ -239,6 +260,40 @@ impl Inner {
             self.owners.resize(place + 1, Owner::None);
         }
         self.owners[place] = owner;
+    }
+
+    fn reschedule(&mut self, now: Nanos, was: &Schedule, to: &Schedule) {
+        let scheduled = &mut self.scheduled;
+        let mut follows = was.scheduler != to.scheduler;
+        let apart = |queue: &QueueSpec| QueueSpec { limits: LimitSpec::default(), ..*queue };
+        for ((member, was), to) in self.members.iter_mut().zip(&was.disks).zip(&to.disks) {
+            if was.limits != to.limits {
+                scheduled.relimit(now, &[member.tenant], &to.limits);
+            }
+            if apart(was) != apart(to) {
+                follows = true;
+                member.weight = to.effective_weight();
+                scheduled.respecify(member.tenant, QueueSpec { ordered: true, ..*to });
+            }
+        }
+        for ((load, was), to) in self.loads.iter_mut().zip(&was.loads).zip(&to.loads) {
+            let threads: Vec<Tenant> = load.tenants().map(|(tenant, _)| tenant).collect();
+            if was.0.limits != to.0.limits {
+                scheduled.relimit(now, &threads, &to.0.limits);
+            }
+            if apart(&was.0) != apart(&to.0) || was.1 != to.1 {
+                follows = true;
+                load.reweigh(to.0.effective_weight(), to.1);
+                threads.iter().for_each(|tenant| scheduled.respecify(*tenant, to.0));
+                if was.1 != to.1 {
+                    scheduled.regroup(&threads, to.1);
+                }
+            }
+        }
+        if follows {
+            self.spec = to.scheduler.clone();
+            scheduled.reschedule(now, &to.scheduler);
+        }
     }
 
     /// When a workload next submits, and which.

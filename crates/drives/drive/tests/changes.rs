@@ -6,10 +6,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use stasis_block::{Command, Operation, Request};
 use stasis_drive::{
-    put_before, Done, Drive, DriveFault, DriveFaultKind, FaultChange, Faults, Layer, Look,
+    put_before, Done, Drive, DriveFault, DriveFaultKind, FaultChange, Faults, Layer, Look, Region,
+    Schedule, SharedDrive, VirtualDisk,
 };
 use stasis_media::{Execution, MediumSpec, OpenOptions};
 use stasis_models::{BuildContext, Model, ModelSpec};
+use stasis_scheduler::{LimitSpec, QueueSpec, SchedulerSpec, KINDS};
 
 const CAPACITY: u64 = 1 << 20;
 
@@ -51,6 +53,55 @@ fn reads(
         layer.advance(event, &mut done);
     }
     done.iter().map(|done| (done.order, done.at)).collect()
+}
+
+/// Reads of two disks on a drive that takes 10 us each, by their times and disks, and a schedule that
+/// follows at a time: each read's disk, number and end, in order of these.
+fn share(
+    schedule: &Schedule,
+    all: &[(u64, usize)],
+    change: Option<(u64, &Schedule)>,
+) -> Vec<(usize, u64, u64)> {
+    let shared = SharedDrive::new(&schedule.scheduler, drive("fixed:10us", 1));
+    let mut disks: Vec<_> = schedule
+        .disks
+        .iter()
+        .enumerate()
+        .map(|(number, queue)| {
+            let half = CAPACITY / 2;
+            let region = Region { offset: number as u64 * half, length: half };
+            shared.disk(number as u16, format!("disk{number}"), region, queue)
+        })
+        .collect();
+    shared.start(0);
+    let (mut ended, mut done) = (Vec::new(), Vec::new());
+    let mut until = |disks: &mut [VirtualDisk], time: u64| loop {
+        let next = disks.iter().filter_map(Layer::next_event).min();
+        let Some(event) = next.filter(|event| *event <= time) else { break };
+        for (number, disk) in disks.iter_mut().enumerate() {
+            disk.advance(event, &mut done);
+            ended.extend(done.drain(..).map(|done| (number, done.order, done.at)));
+        }
+    };
+    let mut change = change;
+    for (tag, &(time, disk)) in all.iter().enumerate() {
+        if let Some((at, to)) = change.filter(|(at, _)| *at <= time) {
+            until(&mut disks, at);
+            shared.reschedule(at, schedule, to);
+            change = None;
+        }
+        until(&mut disks, time);
+        let read = Command::new(Operation::Read, tag as u64 * 512, 512);
+        disks[disk].submit(time, Request::new(tag as u32, read, vec![0; 512]));
+    }
+    if let Some((at, to)) = change {
+        until(&mut disks, at);
+        shared.reschedule(at, schedule, to);
+    }
+    until(&mut disks, u64::MAX);
+    assert_eq!(ended.len(), all.len(), "each ends once");
+    ended.sort_unstable();
+    ended
 }
 
 /// Times in order.
@@ -107,6 +158,72 @@ proptest! {
         let mut whole: Box<dyn Layer> = Box::new(layer);
         whole.control().start(0);
         prop_assert_eq!(join(vec![fault]), reads(&mut whole, &times, at, nothing));
+    }
+
+    /// What has come before comes to its end as in the old drive; later commands wait for that, and are
+    /// then those of a drive with the new scheduler.
+    #[test]
+    fn a_scheduler_follows_another(
+        (times, disks) in (times(), prop::collection::vec(0..2usize, 40)),
+        at in 0u64..30_000,
+        (from, to) in (0..KINDS.len(), 0..KINDS.len()),
+        depths in (1u32..4, 1u32..4),
+        weights in prop::array::uniform3(1u32..1000),
+    ) {
+        let schedule = |kind: usize, depth, weight| Schedule {
+            scheduler: SchedulerSpec { depth, ..SchedulerSpec::parse(KINDS[kind].name).unwrap() },
+            disks: vec![QueueSpec::weighted(weight), QueueSpec::weighted(weights[2])],
+            loads: Vec::new(),
+        };
+        let (was, is) = (schedule(from, depths.0, weights[0]), schedule(to, depths.1, weights[1]));
+        let all: Vec<_> = times.iter().copied().zip(disks.iter().copied()).collect();
+        let ends = share(&was, &all, Some((at, &is)));
+        let (before, later): (Vec<_>, Vec<_>) = all.iter().partition(|(time, _)| *time < at);
+        let mut wanted = share(&was, &before, None);
+        // A drive that begins where the old one is done.
+        let over = wanted.iter().map(|(_, _, end)| *end).max().unwrap_or(0).max(at);
+        let later: Vec<_> = later.iter().map(|(time, disk)| ((*time).max(over), *disk)).collect();
+        let mine = |disk| before.iter().filter(|(_, own)| *own == disk).count() as u64;
+        let later = share(&is, &later, None);
+        if was == is {
+            // Nothing has changed, and nothing waits.
+            prop_assert_eq!(ends, share(&was, &all, None));
+        } else {
+            wanted.extend(later.into_iter().map(|(disk, order, end)| (disk, mine(disk) + order, end)));
+            wanted.sort_unstable();
+            prop_assert_eq!(ends, wanted);
+        }
+    }
+
+    /// Commands that a limit has let through end as they would have; the others, in their order, are
+    /// those of a drive with the new limit.
+    #[test]
+    fn a_limit_takes_the_place_of_another(
+        times in times(),
+        at in 0u64..30_000,
+        rates in prop::array::uniform2(prop::option::of(50_000u32..2_000_000)),
+    ) {
+        let schedule = |rate: Option<u32>| {
+            let limits = LimitSpec { iops: rate, ..LimitSpec::default() };
+            let scheduler = SchedulerSpec { depth: 99, ..SchedulerSpec::parse("none").unwrap() };
+            let disks = vec![QueueSpec { limits, ..QueueSpec::default() }, QueueSpec::default()];
+            Schedule { scheduler, disks, loads: Vec::new() }
+        };
+        let (was, is) = (schedule(rates[0]), schedule(rates[1]));
+        let all: Vec<_> = times.iter().map(|time| (*time, 0)).collect();
+        let ends = share(&was, &all, Some((at, &is)));
+        let mut wanted = share(&was, &all, None);
+        if rates[0] != rates[1] {
+            // A command takes 10 us from where the limit lets it through.
+            wanted.retain(|(_, order, end)| {
+                end - 10_000 < at || (end - 10_000 == at && times[*order as usize] < at)
+            });
+            let through = wanted.len();
+            let later: Vec<_> = times[through..].iter().map(|time| ((*time).max(at), 0)).collect();
+            let later = share(&is, &later, None).into_iter();
+            wanted.extend(later.map(|(disk, order, end)| (disk, order + through as u64, end)));
+        }
+        prop_assert_eq!(ends, wanted);
     }
 
     /// Numbers that are drawn after a change of the seed are those of a drive with that seed.

@@ -8,7 +8,10 @@ use stasis_block::{Operation, Tag};
 
 use crate::limit::Limit;
 use crate::pool::TagMap;
-use crate::{LimitId, LimitSpec, LimitStatistics, QueueId, QueuedRequest, Refused, Scheduler};
+use crate::{
+    LimitId, LimitSpec, LimitStatistics, QueueId, QueueStatistics, QueuedRequest, Refused,
+    Scheduler,
+};
 
 #[derive(Debug, Default)]
 struct Behind {
@@ -20,10 +23,22 @@ struct Behind {
     held: VecDeque<QueuedRequest>,
     // The limit that its requests pass first.
     limit: Option<LimitId>,
+    // Whether its owner asks for help.
+    asks: bool,
+    // Service by schedulers that another has followed.
+    before: QueueStatistics,
 }
 
-/// Limits the requests at a drive and the rates of its tenants, and keeps barriers: a queue's later requests are not sent before
-/// its barrier, and the barrier not before its earlier requests. Other queues are not held up.
+/// A scheduler that follows another one, and what has come since and waits for that.
+struct Successor {
+    scheduler: Box<dyn Scheduler>,
+    depth: usize,
+    held: VecDeque<(QueueId, QueuedRequest)>,
+}
+
+/// Limits the requests at a drive and the rates of its tenants, and keeps barriers: a queue's later
+/// requests are not sent before its barrier, and the barrier not before its earlier requests. Other
+/// queues are not held up.
 pub struct Dispatcher {
     scheduler: Box<dyn Scheduler>,
     depth: usize,
@@ -34,6 +49,9 @@ pub struct Dispatcher {
     waiting: TagMap<(QueueId, bool)>,
     held: usize,
     limits: Vec<Limit>,
+    next: Option<Box<Successor>>,
+    // What has waited for this scheduler, and comes to it in turn.
+    arriving: VecDeque<(QueueId, QueuedRequest)>,
 }
 
 impl Dispatcher {
@@ -41,7 +59,8 @@ impl Dispatcher {
     pub fn new(scheduler: Box<dyn Scheduler>, depth: u32) -> Self {
         let (depth, in_flight, held) = (depth.max(1) as usize, 0, 0);
         let (behind, waiting) = (Vec::new(), TagMap::default());
-        Self { scheduler, depth, in_flight, behind, waiting, held, limits: Vec::new() }
+        let (limits, next, arriving) = (Vec::new(), None, VecDeque::new());
+        Self { scheduler, depth, in_flight, behind, waiting, held, limits, next, arriving }
     }
 
     /// The scheduler, for its queues.
@@ -63,6 +82,62 @@ impl Dispatcher {
     /// Puts the limit before a queue that has no requests yet.
     pub fn limit(&mut self, id: QueueId, limit: LimitId) {
         self.behind(id).limit = Some(limit);
+    }
+
+    /// The limit is another one from now on: as new, with the requests that wait for it.
+    pub fn change_limit(&mut self, id: LimitId, spec: &LimitSpec) {
+        if let Some(limit) = self.limits.get_mut(id.0 as usize) {
+            limit.change(spec);
+        }
+    }
+
+    /// The limit of a queue, if it has one.
+    pub fn limit_of(&self, id: QueueId) -> Option<LimitId> {
+        self.behind.get(id.0 as usize)?.limit
+    }
+
+    /// Has `scheduler` follow the present one, with at most `depth` requests at the drive. It has queues
+    /// of the same numbers, and no requests. As in Linux (block/elevator.c, `elevator_switch`), the
+    /// requests that are there come to their end first, in the order of the present scheduler; those
+    /// that come meanwhile wait for the new one.
+    pub fn replace(&mut self, now: Nanos, scheduler: Box<dyn Scheduler>, depth: u32) {
+        let next = self.next.take().map(|next| next.held);
+        let held = next.unwrap_or_else(|| std::mem::take(&mut self.arriving));
+        let depth = depth.max(1) as usize;
+        self.next = Some(Box::new(Successor { scheduler, depth, held }));
+        self.follow(now);
+    }
+
+    /// The successor follows, if nothing is left before it.
+    fn follow(&mut self, now: Nanos) {
+        if self.in_flight + self.held + self.scheduler.waiting() > 0 {
+            return;
+        }
+        let Some(next) = self.next.take() else { return };
+        for (number, behind) in (0..).zip(&mut self.behind) {
+            behind.before += self.scheduler.statistics(now, QueueId(number));
+        }
+        let Successor { scheduler, depth, held } = *next;
+        (self.scheduler, self.depth) = (scheduler, depth);
+        for (number, _) in (0..).zip(&self.behind).filter(|(_, behind)| behind.asks) {
+            self.scheduler.help(now, QueueId(number), true);
+        }
+        self.arriving = held;
+    }
+
+    /// A queue's owner begins or ends to ask for help.
+    pub fn help(&mut self, now: Nanos, id: QueueId, on: bool) {
+        self.behind(id).asks = on;
+        self.scheduler.help(now, id, on);
+    }
+
+    /// Service of a queue until `now`.
+    pub fn statistics(&self, now: Nanos, id: QueueId) -> QueueStatistics {
+        let mut all = self.scheduler.statistics(now, id);
+        if let Some(behind) = self.behind.get(id.0 as usize) {
+            all += behind.before;
+        }
+        all
     }
 
     /// Effect of the queue's limit, if it has one.
@@ -87,7 +162,8 @@ impl Dispatcher {
     /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         let limited: usize = self.limits.iter().map(Limit::waiting).sum();
-        self.scheduler.waiting() + self.held + limited
+        let next = self.next.as_ref().map_or(0, |next| next.held.len());
+        self.scheduler.waiting() + self.held + limited + next + self.arriving.len()
     }
 
     /// A request comes. Its tag is unique among those waiting and in flight.
@@ -112,6 +188,10 @@ impl Dispatcher {
 
     /// A request comes that waits for no limit.
     fn arrive(&mut self, now: Nanos, id: QueueId, request: &QueuedRequest) -> Result<(), Refused> {
+        if let Some(next) = &mut self.next {
+            next.held.push_back((id, *request));
+            return Ok(());
+        }
         let behind = self.behind(id);
         let barrier = is_barrier(request);
         if behind.barred || !behind.held.is_empty() || (barrier && behind.waiting > 0) {
@@ -136,10 +216,18 @@ impl Dispatcher {
     /// a submit, a completion, help, and at [`Dispatcher::next_event`].
     pub fn next(&mut self, now: Nanos) -> Option<Tag> {
         self.release_limited(now);
-        if self.in_flight >= self.depth {
-            return None;
-        }
-        let tag = self.scheduler.dispatch(now)?;
+        let tag = loop {
+            let has_room = self.in_flight < self.depth;
+            if let Some(tag) = has_room.then(|| self.scheduler.dispatch(now)).flatten() {
+                break tag;
+            }
+            let (id, request) = self.arriving.pop_front()?;
+            let arrived = self.arrive(now, id, &request);
+            debug_assert!(
+                arrived.is_ok(),
+                "the new scheduler has the old one's queues: {arrived:?}"
+            );
+        };
         self.in_flight += 1;
         if let Some((id, barrier)) = self.waiting.remove(&tag) {
             let behind = &mut self.behind[id.0 as usize];
@@ -183,6 +271,7 @@ impl Dispatcher {
     pub fn complete(&mut self, now: Nanos, tag: Tag) {
         self.in_flight -= 1;
         self.scheduler.complete(now, tag);
+        self.follow(now);
     }
 
     /// When to call [`Dispatcher::next`] even if nothing else happens. May be in the

@@ -151,6 +151,18 @@ pub struct QueueStatistics {
     pub unhelped: Nanos,
 }
 
+impl std::ops::AddAssign for QueueStatistics {
+    fn add_assign(&mut self, other: Self) {
+        let Self { requests, sectors, urgent, help_calls, helped, unhelped } = other;
+        self.requests += requests;
+        self.sectors += sectors;
+        self.urgent += urgent;
+        self.help_calls += help_calls;
+        self.helped += helped;
+        self.unhelped += unhelped;
+    }
+}
+
 /// Decides the order in which requests reach a drive.
 ///
 /// Calls come in the order of time. The holder of the drive calls

@@ -152,6 +152,12 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
+    /// As a new one, with the requests that wait here and the effect so far.
+    pub(crate) fn change(&mut self, spec: &LimitSpec) {
+        let waiting = std::mem::take(&mut self.waiting);
+        *self = Self { waiting, statistics: self.statistics, ..Self::new(spec) };
+    }
+
     pub(crate) fn new(spec: &LimitSpec) -> Self {
         let length = spec.burst.unwrap_or(0);
         let pair = |rate: Option<u64>, burst| {

@@ -36,12 +36,16 @@ pub struct Difference {
     pub is: Value,
 }
 
-/// Keys that a branch may change, with all below them. Of drives it is the model ([`MODEL`]), of
-/// machines the command.
+/// Keys that a branch may change, with all below them. Of drives and those who share them there are
+/// others ([`SETTINGS`]), of machines the command.
 const MAY: [&str; 7] =
     ["seed", "fault", "fault-space", "virtual-limit", "wall-limit", "results", COMMAND];
-/// The key of a drive that may change: its model.
-const MODEL: &str = ".model";
+/// Keys that may change of each table: those of drives, and those of who shares them.
+const SETTINGS: [(&str, &[&str]); 3] = [
+    ("drive", &["model", "scheduler", "limits"]),
+    ("disk", &["weight", "ioprio", "limits"]),
+    ("workload", &["weight", "ioprio", "group-weight", "limits"]),
+];
 /// The key of a command, of all machines or of one.
 const COMMAND: &str = "command";
 
@@ -67,7 +71,7 @@ impl Changed<'_> {
         if let Some(one) = all.iter().find(|one| !may(&one.key)) {
             bail!(
                 "a branch cannot change {} ({} in the run, {} here): the machines have begun with \
-                 it. It can change the seed, commands, faults, models of drives and limits of time",
+                 it. It can change the seed, commands, faults, models and sharing of drives, and limits of time",
                 one.key,
                 one.was,
                 one.is
@@ -106,10 +110,23 @@ fn may(key: &str) -> bool {
     };
     MAY.iter().any(|of| below(of))
         || is_command(key)
-        || key.split_once(MODEL).is_some_and(|(drive, rest)| {
-            (drive.starts_with("drive.") || drive.contains(".drive."))
-                && (rest.is_empty() || rest.starts_with('.'))
-        })
+        || SETTINGS.iter().any(|(table, keys)| is_setting(key, table, keys))
+}
+
+/// Whether the key is one of these of a table of that name: `TABLE.NAME.KEY`, which may lie in a
+/// machine's.
+fn is_setting(key: &str, table: &str, keys: &[&str]) -> bool {
+    let own = key.strip_prefix(table).or_else(|| {
+        let (machine, rest) = key.split_once(&format!(".{table}"))?;
+        machine.starts_with("machine.").then_some(rest)
+    });
+    let Some(own) = own.and_then(|own| own.strip_prefix('.')) else { return false };
+    let is = |setting: &str, key: &str| {
+        setting.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    // A name can have dots, as that of a disk without one: the plans' check has the last word.
+    let settings = own.match_indices('.').map(|(dot, _)| &own[dot + 1..]);
+    settings.into_iter().any(|setting| keys.iter().any(|key| is(setting, key)))
 }
 
 /// Adds the values that differ between two tables, by their keys below `path`. Of tables in a list, that
@@ -175,6 +192,8 @@ mod tests {
         assert!(fault.unwrap()[0].starts_with("fault [] [{"));
         let command = differences("['true']", "['false']").unwrap();
         assert_eq!(command, [r#"command ["true"] ["false"]"#]);
+        let shared = differences("model =", "limits = { iops = 9 }\nmodel =").unwrap();
+        assert_eq!(shared, ["drive.d.limits.iops null 9"]);
         assert_eq!(differences("seed", "results = 'r'\nwall-limit = '3s'\nseed"), Ok(vec![]));
     }
 

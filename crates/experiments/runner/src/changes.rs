@@ -25,6 +25,11 @@ pub fn check(base: &RunPlan, to: &RunPlan) -> Result<()> {
             drive.name
         );
     }
+    ensure!(
+        base.shared.len() == to.shared.len(),
+        "a drive that has a scheduler, limits or a workload in a branch needs one in the run, be it \
+         `scheduler = \"none\"`: without, nobody stands before it"
+    );
     // All else must be the same.
     let (base, rest) = (table(base)?, table(&without_changes(base, to.clone()))?);
     match differing("", &base, &rest) {
@@ -44,6 +49,11 @@ fn without_changes(base: &RunPlan, mut to: RunPlan) -> RunPlan {
     let drive = |drive: &PlannedDrive, other: &mut PlannedDrive| {
         (other.faults, other.cuts) = (drive.faults.clone(), drive.cuts);
         other.spec.model = drive.spec.model.clone();
+        other.spec.scheduler.clone_from(&drive.spec.scheduler);
+        other.spec.limits = drive.spec.limits;
+        if let (Some(one), Some(other)) = (&drive.on, &mut other.on) {
+            other.tenant = one.tenant.clone();
+        }
     };
     for (machine, other) in base.machines.iter().zip(&mut to.machines) {
         (other.pauses, other.failures) = (machine.pauses.clone(), machine.failures.clone());
@@ -52,11 +62,18 @@ fn without_changes(base: &RunPlan, mut to: RunPlan) -> RunPlan {
         (job.seed, job.prompt_output) = (own.seed, own.prompt_output);
         job.command.clone_from(&own.command);
         other.spec.command.clone_from(&machine.spec.command);
+        // What has become of them is compared.
+        other.spec.drives.clone_from(&machine.spec.drives);
+        other.spec.disks.clone_from(&machine.spec.disks);
         (job.asks, job.ordered) = (own.asks, own.ordered);
         other.spec.kernel_command_line.clone_from(&machine.spec.kernel_command_line);
         machine.drives.iter().zip(&mut other.drives).for_each(|(one, other)| drive(one, other));
     }
     base.shared.iter().zip(&mut to.shared).for_each(|(one, other)| drive(one, other));
+    for (load, other) in base.workloads.iter().zip(&mut to.workloads) {
+        other.place.tenant = load.place.tenant.clone();
+        other.group_weight = load.group_weight;
+    }
     to
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{anyhow, Context, Result};
 use stasis_channel::{Branch, Job, Keyboard};
 use stasis_crash::TraceStream;
+use stasis_drive::Schedule;
 use stasis_experiment::{
     CpuSpeed, FaultTrigger, MachineFailure, MachineFailureKind, MachinePause, Trigger,
 };
@@ -24,7 +25,10 @@ use stasis_run_events::{DebugJob, Debugger, EventSink, Instant, Outcome, Profile
 
 use crate::networks;
 use crate::opened_drives::{paths, Drives, FAULTS};
-use crate::plan::{drive_seed, input, PlannedChange, PlannedDrive, PlannedMachine, RunPlan};
+use crate::plan::{
+    drive_seed, input, PlannedChange, PlannedDrive, PlannedMachine, PlannedWorkload, RunPlan,
+    SharedRegion,
+};
 use crate::root::{self, Source};
 use crate::trace::Drained;
 
@@ -277,6 +281,12 @@ fn change(
         };
         Some(Branch { machine: number, job, call })
     };
+    let schedules = (0..base.shared.len()).map(|number| {
+        // The plans' check has seen them.
+        let (was, is) = schedule(base, number).zip(schedule(&to, number))?;
+        (was != is).then_some((was, is))
+    });
+    let schedules = schedules.collect();
     let shared = base.shared.iter().zip(&to.shared);
     let triggers = (base.triggers != to.triggers)
         .then(|| to.triggers.iter().map(|each| trigger(&to, each)).collect::<Result<Vec<_>>>());
@@ -286,12 +296,27 @@ fn change(
         machines: base.machines.iter().zip(&to.machines).map(of_machine).collect(),
         commands: commands.filter_map(command).collect(),
         shared: shared.map(|(drive, other)| of_drive(drive, other)).collect(),
+        schedules,
         triggers: triggers.and_then(Result::ok),
         network_faults: (base.network_faults != to.network_faults)
             .then(|| to.network_faults.clone()),
         known: (0..known).filter_map(|number| u16::try_from(number).ok()).collect(),
     };
     ChangeConfig { moment, change }
+}
+
+/// The scheduling of a shared drive of the plan.
+fn schedule(plan: &RunPlan, number: usize) -> Option<Schedule> {
+    let own = |place: &&SharedRegion| place.drive == number;
+    let disks = plan.machines.iter().flat_map(|machine| &machine.drives);
+    let disks = disks.filter_map(|drive| drive.on.as_ref()).filter(own);
+    let loads = plan.workloads.iter().filter(|load| own(&&load.place));
+    let load = |load: &PlannedWorkload| Some((load.place.tenant.queue().ok()?, load.group_weight));
+    Some(Schedule {
+        scheduler: plan.shared.get(number)?.spec.scheduler.clone()?,
+        disks: disks.map(|place| place.tenant.queue().ok()).collect::<Option<_>>()?,
+        loads: loads.map(load).collect::<Option<_>>()?,
+    })
 }
 
 fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {

@@ -174,3 +174,90 @@ fn a_branch_runs_commands_of_its_own_beside_what_runs() {
     let late = run("late", &["--from=250ms", "--branch=both.toml"]);
     late.expect(125).says(&["the guest of b runs no command at this moment"]);
 }
+
+/// Two machines and a workload on one drive.
+const SHARED: &str = r#"
+engine = "exact"
+[[drive]]
+name      = "disk"
+model     = "fixed:100us"
+medium    = { ram = "64MiB" }
+scheduler = "none"
+[[machine]]
+name    = "a"
+command = ["fio", "--name=a", "--filename=/dev/vda", "--rw=randread", "--bs=4k", "--direct=1", "--iodepth=8", "--ioengine=libaio", "--size=16M", "--runtime=100ms", "--time_based"]
+[[machine.disk]]
+on   = "disk"
+size = "16MiB"
+[[machine]]
+name    = "b"
+command = ["fio", "--name=b", "--filename=/dev/vda", "--rw=randread", "--bs=4k", "--direct=1", "--iodepth=8", "--ioengine=libaio", "--size=16M", "--runtime=100ms", "--time_based"]
+[[machine.disk]]
+on     = "disk"
+offset = "16MiB"
+size   = "16MiB"
+[[workload]]
+name    = "readers"
+pattern = "1r-seq"
+offset  = "32MiB"
+"#;
+
+#[test]
+#[ignore = "runs two guests eight times: make slow-test"]
+fn a_branch_shares_a_drive_otherwise() {
+    let bench = Bench::new();
+    let write = |name: &str, text: &str| std::fs::write(bench.path(name), text).unwrap();
+    write("run.toml", SHARED);
+    // Of the last disk: the first machine's ends before.
+    let of_b =
+        |more: &str| SHARED.replace("offset = \"16MiB\"", &format!("offset = \"16MiB\"\n{more}"));
+    write("limit.toml", &of_b("limits = { iops = 200 }"));
+    let fair = SHARED.replace("scheduler = \"none\"", "scheduler = \"bfq\"");
+    write("bfq.toml", &fair);
+    write("weight.toml", &fair.replace("offset = \"16MiB\"", "offset = \"16MiB\"\nweight = 1000"));
+    write("place.toml", &SHARED.replace("offset  = \"32MiB\"", "offset  = \"33MiB\""));
+    let run = |results: &str, more: &[&str]| {
+        let words = ["run", "run.toml", "--quiet", "--ios=csv", "--results", results];
+        bench.finish(bench.command(&[&words[..], more].concat()))
+    };
+    let branch = |results: &str, file: &str| {
+        run(results, &["--from=50ms", "--branch", file]).expect(0);
+        ios(&bench, results)
+    };
+    run("alone", &[]).expect(0);
+    let alone = ios(&bench, "alone");
+    let limited = branch("limit", "limit.toml");
+    run("kept", &["--snapshots=10ms"]).expect(0);
+    assert!(ios(&bench, "kept") == alone);
+    assert!(branch("again", "limit.toml") == limited, "from a snapshot it is another branch");
+    let (fair, weighted) = (branch("bfq", "bfq.toml"), branch("weight", "weight.toml"));
+    let column = alone[0].split(',').position(|name| name == "drive").unwrap();
+    let count = |rows: &[String], drive: &str| {
+        rows.iter().filter(|row| row.split(',').nth(column) == Some(drive)).count()
+    };
+    let names: Vec<&str> = alone[1..].iter().filter_map(|row| row.split(',').nth(column)).collect();
+    let last = *names.iter().max().unwrap();
+    for rows in [&limited, &fair, &weighted] {
+        let common = rows.iter().zip(&alone).take_while(|(one, other)| one == other).count();
+        assert!(common > 50 && common < alone.len() - 50, "{common} of {}", alone.len());
+    }
+    // 50 ms at most at 200 I/Os a second, and what was under way.
+    assert!(count(&limited, last) < count(&alone, last) * 3 / 4, "{last}");
+    let (few, many) = (count(&fair, last), count(&weighted, last));
+    assert!(many > few * 5 / 4, "{few} and {many} I/Os of {last}");
+    let summary = bench.json("weight/summary.json");
+    let shared = &summary["shared"][0];
+    assert_eq!(
+        (&shared["scheduler"]["kind"], &shared["tenants"][1]["weight"]),
+        (&"bfq".into(), &1000.into())
+    );
+    let refused = run("refused", &["--from=50ms", "--branch=place.toml"]);
+    refused.expect(125).says(&["a branch cannot change workload.readers.offset"]);
+    // Nothing stands before a drive that nobody shares.
+    write("run.toml", RUN);
+    write("bfq.toml", &RUN.replace("[[drive]]", "[[drive]]\nscheduler = \"bfq\""));
+    let refused = run("refused", &["--from=1ms", "--branch=bfq.toml"]);
+    refused
+        .expect(125)
+        .says(&["a scheduler, limits or a workload in a branch needs one in the run"]);
+}

@@ -65,6 +65,11 @@ impl HostLoad {
         self.threads.push(tenant);
     }
 
+    /// Its weights are others.
+    pub(super) fn reweigh(&mut self, weight: u32, group: Option<u32>) {
+        (self.weight, self.group) = (weight, group);
+    }
+
     /// Its threads, each with a name.
     pub(super) fn tenants(&self) -> impl Iterator<Item = (Tenant, String)> + '_ {
         self.threads.iter().enumerate().map(|(number, &tenant)| {

@@ -26,7 +26,8 @@ pub struct SnapshotArguments {
     from: Option<String>,
     /// From the moment of --from on (which is also io:DRIVE:ORDER or output:REGEX then), be another
     /// run: with another seed (seed=7, or seed=1..8 for eight runs), or as another experiment file says,
-    /// which differs in seed, commands, faults, drives' models or limits of time; repeatable
+    /// which differs in seed, commands, faults, drives' models and sharing, or limits of time;
+    /// repeatable
     #[arg(long, value_name = "WHAT", requires = "from", conflicts_with = "snapshots")]
     branch: Vec<String>,
     /// Branches at the same time [default: one for each core]

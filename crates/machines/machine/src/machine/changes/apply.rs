@@ -22,7 +22,7 @@ impl Run<'_> {
         let begun = self.timeline.statistics.started_virtual;
         self.timeline.emit(RunEvent::Changed(now.saturating_sub(begun)))?;
         let Change { seed, virtual_limit, machines, commands, .. } = change;
-        let Change { shared, triggers, network_faults, known, .. } = change;
+        let Change { shared, schedules, triggers, network_faults, known, .. } = change;
         if let Some(limit) = virtual_limit {
             self.virtual_limit = limit;
         }
@@ -38,6 +38,11 @@ impl Run<'_> {
         self.timeline.has_faults = true;
         for (drive, change) in self.shared.iter().zip(shared) {
             drive.change(now, |control| change.make(control, now))?;
+        }
+        for (drive, schedule) in self.shared.iter().zip(schedules) {
+            if let Some((was, to)) = schedule {
+                drive.reschedule(now, &was, &to);
+            }
         }
         for (machine, change) in self.machines.iter_mut().zip(machines) {
             if let Some(seed) = seed {

@@ -3,7 +3,7 @@
 use stasis_block::clock::Nanos;
 use stasis_block::Model;
 use stasis_channel::{Branch, ScheduledGuestFault};
-use stasis_drive::DriveFault;
+use stasis_drive::{DriveFault, Schedule};
 use stasis_network::NetworkFault;
 use stasis_run_events::Moment;
 
@@ -36,6 +36,8 @@ pub struct Change {
     pub commands: Vec<Branch>,
     /// Each shared drive's.
     pub shared: Vec<DriveChange>,
+    /// The scheduling of each shared drive: as it was, and as it becomes, where that differs.
+    pub schedules: Vec<Option<(Schedule, Schedule)>>,
     /// The faults' triggers.
     pub triggers: Option<Vec<TriggerConfig>>,
     /// Each network's faults.
