@@ -808,6 +808,25 @@ fn each_io_can_be_asked_why_it_took_so_long() {
     assert!(why(&["results", "drive0"], 2).contains("such as drive0:100"));
 }
 
+/// Below a log of pairs, page mapping writes each unit once, also where a run before has left data.
+#[test]
+fn pairs_on_page_mapping_are_written_once() {
+    let bench = Bench::new();
+    let text = "[pairs]\nkeys = 2000\noverwrites = 6000\n\
+                log = { segment = '64KiB', spare-percent = 0 }\n";
+    bench.file("pairs.toml", text);
+    let model = "{ kind = 'flash', channels = 2, luns = 1, planes = 1, page_size = '4KiB', \
+                 pages = 8, plp = true, buffer = '64KiB', state = 'ssd.state' }";
+    for _ in 0..2 {
+        let summary = bench.sim(&[model, "--workload", "pairs.toml", "--size", "3MiB"]);
+        let below = summary["drives"][0]["inside"]["write_amplification"].as_f64().unwrap();
+        assert!((below - 1.0).abs() < 0.02, "{below}");
+        let overwrite = &summary["pairs"]["phases"]["overwrite"];
+        assert!(overwrite["write_amplification"].as_f64().unwrap() > 1.5, "{overwrite}");
+        assert!(bench.path("ssd.state").exists());
+    }
+}
+
 /// A load of pairs: every value is compared, and the log, its index and the drive below are counted.
 #[test]
 fn pairs_are_stored_and_retrieved_on_zones() {

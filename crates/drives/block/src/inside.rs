@@ -49,6 +49,23 @@ impl Inside {
         }
     }
 
+    /// That of each flash SSD at the bottom of the drive `name`: of several parts with flash of their
+    /// own each, named [`part_name`].
+    pub fn flashes(&self, name: &str) -> Vec<(String, &FlashInside)> {
+        match self {
+            Self::Flash(flash) => vec![(name.to_owned(), flash)],
+            Self::Image { below, .. } => {
+                below.as_ref().map_or(Vec::new(), |below| below.flashes(name))
+            }
+            Self::Parts { parts } => {
+                let numbered = (1..).zip(parts);
+                let inside = numbered.filter_map(|(at, part)| Some((at, part.inside.as_ref()?)));
+                inside.flat_map(|(at, inside)| inside.flashes(&part_name(name, at))).collect()
+            }
+            Self::Slowest { .. } | Self::Other(_) => Vec::new(),
+        }
+    }
+
     /// Takes the slowest commands of the drive at the bottom out of `inside`, and with them what
     /// reports nothing else.
     pub fn take_slowest(inside: &mut Option<Self>) -> Vec<SlowCommand> {
@@ -91,6 +108,11 @@ impl Inside {
             Self::Flash(_) | Self::Parts { .. } | Self::Slowest { .. } | Self::Other(_) => None,
         }
     }
+}
+
+/// The name of a part of a drive, numbered from 1, in results.
+pub fn part_name(drive: &str, number: usize) -> String {
+    format!("{drive}, part {number}")
 }
 
 /// A part of a drive with flash of its own.

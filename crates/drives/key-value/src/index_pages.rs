@@ -216,6 +216,59 @@ impl IndexPages {
         Some((page, (before != NOWHERE).then_some(before)))
     }
 
+    /// Pages that lie in the log, with their places.
+    pub fn in_log(&self) -> Vec<(u32, u64)> {
+        let there = (0..).zip(&self.pages).filter(|(_, page)| page.at != NOWHERE);
+        there.map(|(number, page)| (number, page.at)).collect()
+    }
+
+    /// Pages in memory, the one last that was asked for last, with whether the log has another content.
+    pub fn in_memory(&self) -> Vec<(u32, bool)> {
+        // Those that are about to be written, or are to be, are in memory still.
+        let owed = |page: &Page| match page.state {
+            State::Away => page.stale,
+            State::Cached => false,
+            State::Leaving | State::Writing => true,
+        };
+        let owed = (0..).zip(&self.pages).filter(|(_, page)| owed(page));
+        let mut cached: Vec<(u32, bool)> = owed.map(|(number, _)| (number, true)).collect();
+        let mut next = self.oldest;
+        while next != NONE {
+            let Page { changed, newer, .. } = self.pages[next as usize];
+            cached.push((next, changed));
+            next = newer;
+        }
+        cached
+    }
+
+    /// Takes over what was kept, of an index of which nothing was asked.
+    ///
+    /// # Errors
+    /// The reason why there can be no such index.
+    pub fn restore(
+        &mut self,
+        there: &[(u32, u64)],
+        cached: &[(u32, bool)],
+    ) -> Result<(), &'static str> {
+        const WRONG: &str = "a page of the index is there twice, or is none";
+        for &(page, at) in there {
+            match self.pages.get_mut(page as usize) {
+                Some(of) if of.at == NOWHERE && at != NOWHERE => of.at = at,
+                _ => return Err(WRONG),
+            }
+        }
+        let mut seen = vec![false; self.pages.len()];
+        for &(page, changed) in cached {
+            match seen.get_mut(page as usize) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Err(WRONG),
+            }
+            self.of(page).changed = changed;
+            self.insert(page);
+        }
+        Ok(())
+    }
+
     /// Collection has moved a page.
     pub fn relocate(&mut self, page: u32, to: u64) {
         self.of(page).at = to;

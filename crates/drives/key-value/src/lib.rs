@@ -11,6 +11,8 @@
 //!   its value is written, whole or not at all; collection changes no pair.
 //! - Pages of an index that the drive's memory does not hold are read before what needs them, and
 //!   written as they leave it ([`Store::look_up`], [`Layout::with_index`]).
+//! - A store outlives its controller as [`KeptPairs`]: one that takes them over has the same pairs in
+//!   the same places. Others are refused, whatever they are.
 //! - Memory is bounded by [`Layout::max_keys`] and by the number of segments, whatever is stored.
 //! - Space: whatever the order of stores and deletions, pairs of [`Layout::capacity`] bytes together
 //!   have room, once collection has done its work.
@@ -18,6 +20,7 @@
 mod collection;
 mod config;
 mod index_pages;
+mod kept;
 mod key;
 mod layout;
 mod log;
@@ -26,6 +29,7 @@ mod store;
 pub use collection::Task;
 pub use config::{KeyValue, KeyValueError};
 pub use index_pages::PageRead;
+pub use kept::KeptPairs;
 pub use key::{Key, MAX_KEY};
 pub use layout::{Index, Layout, LayoutError, MIN_SEGMENTS};
 pub use log::Writer;

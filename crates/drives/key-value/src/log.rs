@@ -64,6 +64,63 @@ impl Log {
         }
     }
 
+    /// Free segments in their order, and the ends of the log.
+    pub fn kept(&self) -> (Vec<u32>, [Option<(u32, u64)>; 2]) {
+        (self.free.iter().copied().collect(), self.ends)
+    }
+
+    /// An empty log takes over free segments and ends; all others are full.
+    ///
+    /// # Errors
+    /// The reason why there can be no such log.
+    pub fn restore(
+        &mut self,
+        free: &[u32],
+        ends: [Option<(u32, u64)>; 2],
+    ) -> Result<(), &'static str> {
+        let Layout { segment, unit, .. } = self.layout;
+        let within = |written: u64| written <= segment && written.is_multiple_of(unit);
+        if !ends.into_iter().flatten().all(|(_, written)| within(written)) {
+            return Err("an end of its log is not within a segment");
+        }
+        self.segments.iter_mut().for_each(|segment| segment.state = State::Full);
+        let open = ends.into_iter().flatten().map(|(segment, _)| (segment, State::Open));
+        for (segment, state) in free.iter().map(|&segment| (segment, State::Free)).chain(open) {
+            match self.segments.get_mut(segment as usize) {
+                Some(of) if of.state == State::Full => of.state = state,
+                _ => return Err("a segment is free or open twice, or is not there"),
+            }
+        }
+        (self.free, self.ends) = (free.iter().copied().collect(), ends);
+        Ok(())
+    }
+
+    /// Bytes are in use in a log that was restored.
+    ///
+    /// # Errors
+    /// They cannot be.
+    pub fn take_over(&mut self, offset: u64, bytes: u64) -> Result<(), &'static str> {
+        const WRONG: &str = "a value does not lie in what is written of a segment";
+        let (size, unit) = (self.layout.segment, self.layout.unit);
+        let (number, at) = (offset / size, offset % size);
+        let ends = self.ends.into_iter().flatten();
+        let of = usize::try_from(number).ok().and_then(|number| self.segments.get_mut(number));
+        let of = of.ok_or(WRONG)?;
+        let written = match of.state {
+            State::Free => 0,
+            State::Open => ends
+                .filter(|(segment, _)| u64::from(*segment) == number)
+                .map(|(_, written)| written)
+                .sum(),
+            _ => size,
+        };
+        if !at.is_multiple_of(unit) || at + bytes > written {
+            return Err(WRONG);
+        }
+        of.live += bytes;
+        Ok(())
+    }
+
     fn of(&mut self, offset: u64) -> &mut Segment {
         let segment = self.layout.segment_of(offset);
         &mut self.segments[segment as usize]

@@ -111,13 +111,13 @@ impl Statistics {
 #[derive(Debug)]
 pub struct Store {
     pub(crate) layout: Layout,
-    index: BTreeMap<Key, Place>,
+    pub(crate) index: BTreeMap<Key, Place>,
     // The log's contents, by first bytes; empty values are nowhere.
     pub(crate) values: BTreeMap<u64, Content>,
     // Where memory does not hold all of the index.
     pub(crate) pages: Option<IndexPages>,
     // Bytes that pairs have, in units.
-    live: u64,
+    pub(crate) live: u64,
     // Values of hosts that are being written.
     pub(crate) writes: u32,
     pub(crate) log: Log,

@@ -68,6 +68,8 @@ struct Machine {
     /// The pairs that are to be there.
     map: BTreeMap<Key, Vec<u8>>,
     random: Random,
+    /// Whether its controller ends, and another one goes on.
+    ends: bool,
     /// Of a hundred writes and copies, how many fail.
     failures: u64,
     refused: u64,
@@ -90,6 +92,7 @@ impl Machine {
             waiting: VecDeque::new(),
             map: BTreeMap::new(),
             random: Random::new(seed),
+            ends: false,
             failures,
             refused: 0,
         }
@@ -298,6 +301,21 @@ impl Machine {
         }
     }
 
+    /// The controller ends, and another one goes on. Commands under way are lost.
+    fn go_on_anew(&mut self) {
+        self.pending.clear();
+        self.waiting.clear();
+        let kept = self.store.kept();
+        let mut store = Store::new(*self.store.layout());
+        store.restore(&kept).unwrap();
+        assert_eq!(store.used(), self.store.used());
+        assert!(store.keys_from(None).eq(self.store.keys_from(None)));
+        // Nothing is lost or found by keeping it once more.
+        assert_eq!(store.kept().pairs, kept.pairs);
+        self.store = store;
+        self.go_on();
+    }
+
     /// Everything is there, and nothing else.
     fn check_all(&mut self) {
         let keys: Vec<Key> = self.map.keys().copied().collect();
@@ -332,42 +350,51 @@ fn indexed(spare: u16, pages: u64) -> Layout {
 
 fn run(seed: u64, steps: u32, failures: u64, layout: Layout) -> Machine {
     let mut machine = Machine::new(layout, seed, failures);
-    for step in 0..steps {
-        let key = key(machine.below(400));
-        match machine.below(10) {
-            0..=4 => {
-                // Often the whole drive is full of the longest values.
-                let length = match machine.below(4) {
-                    0 => machine.below(4200),
-                    1 => machine.below(600),
-                    _ => 4096 - machine.below(100),
-                };
-                let value = (0..length).map(|at| (at as u32 ^ step) as u8).collect();
-                let condition = [Condition::Always, Condition::IfThere, Condition::IfNotThere]
-                    [machine.below(6).saturating_sub(3) as usize];
-                machine.store(key, value, condition);
-            }
-            5..=6 => {
-                let most = machine.below(5000) as u32;
-                machine.ask(key, most);
-            }
-            7 => {
-                if let Some(read) = machine.store.look_up(&key) {
-                    machine.pending.push(Pending::Page { read, then: None });
-                }
-                assert_eq!(machine.store.delete(&key), machine.map.remove(&key).is_some());
-                machine.go_on();
-            }
-            _ => {}
-        }
-        // Between nothing and many are under way.
-        while machine.pending.len() > 12 || !machine.pending.is_empty() && machine.below(2) == 0 {
-            machine.end_one();
-        }
-    }
+    machine.steps(steps);
     machine.drain();
     machine.check_all();
     machine
+}
+
+impl Machine {
+    fn steps(&mut self, steps: u32) {
+        let machine = self;
+        for step in 0..steps {
+            let key = key(machine.below(400));
+            match machine.below(10) {
+                0..=4 => {
+                    // Often the whole drive is full of the longest values.
+                    let length = match machine.below(4) {
+                        0 => machine.below(4200),
+                        1 => machine.below(600),
+                        _ => 4096 - machine.below(100),
+                    };
+                    let value = (0..length).map(|at| (at as u32 ^ step) as u8).collect();
+                    let condition = [Condition::Always, Condition::IfThere, Condition::IfNotThere]
+                        [machine.below(6).saturating_sub(3) as usize];
+                    machine.store(key, value, condition);
+                }
+                5..=6 => {
+                    let most = machine.below(5000) as u32;
+                    machine.ask(key, most);
+                }
+                7 => {
+                    if let Some(read) = machine.store.look_up(&key) {
+                        machine.pending.push(Pending::Page { read, then: None });
+                    }
+                    assert_eq!(machine.store.delete(&key), machine.map.remove(&key).is_some());
+                    machine.go_on();
+                }
+                8 if machine.ends && machine.below(50) == 0 => machine.go_on_anew(),
+                _ => {}
+            }
+            // Between nothing and many are under way.
+            while machine.pending.len() > 12 || !machine.pending.is_empty() && machine.below(2) == 0
+            {
+                machine.end_one();
+            }
+        }
+    }
 }
 
 proptest! {
@@ -381,7 +408,12 @@ proptest! {
         filled in any::<bool>(),
     ) {
         let layout = indexed(spare, pages);
-        run(seed, 4_000, 0, if filled { layout.with_page(512) } else { layout });
+        let layout = if filled { layout.with_page(512) } else { layout };
+        let mut machine = Machine::new(layout, seed, 0);
+        machine.ends = seed % 2 == 0;
+        machine.steps(4_000);
+        machine.drain();
+        machine.check_all();
     }
 
     #[test]
@@ -405,4 +437,60 @@ fn runs_fill_the_store_and_collect() {
     assert!(statistics.index_read > 100 * 4096, "{statistics:?}");
     assert!(statistics.index_written > 100 * 4096, "{statistics:?}");
     assert!(statistics.index_hits > 1_000, "{statistics:?}");
+}
+
+/// A state that no store can be in is refused, whatever it is; another one is a store that works.
+#[test]
+fn states_are_refused_or_work() {
+    let layout = indexed(0, 2);
+    let states = [300, 500, 1_000, 2_000].map(|steps| run(9, steps, 0, layout).store.kept());
+    let (mut refused, mut resumed) = (0, 0);
+    for seed in 0..400 {
+        let mut kept = states[seed as usize % 4].clone();
+        let mut random = Random::new(seed);
+        let mut odd = |usual: u64| match random.below(6) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => usual.wrapping_add(1),
+            3 => usual.wrapping_add(512),
+            4 => usual.wrapping_sub(512),
+            _ => random.below(1 << 20) / 512 * 512,
+        };
+        let at = seed as usize / 8;
+        match seed / 8 % 8 {
+            0 => {
+                let count = kept.pairs.len();
+                kept.pairs[at % count].1 = odd(kept.pairs[at % count].1);
+            }
+            1 => {
+                let count = kept.pairs.len();
+                kept.pairs[at % count].2 = odd(kept.pairs[at % count].2.into()) as u32;
+            }
+            2 => kept.pairs[0].0 = ["", "0", "zz", "00", "é"][at % 5].into(),
+            3 => kept.free.push(odd(63) as u32),
+            4 => kept.open[at % 2] = Some((odd(3) as u32, odd(16_384))),
+            5 => kept.pages.push((odd(3) as u32, odd(4096))),
+            6 => kept.cached.push((odd(3) as u32, true)),
+            _ => drop(kept.pairs.remove(0)),
+        }
+        let mut store = Store::new(layout);
+        match store.restore(&kept) {
+            Err(_) => refused += 1,
+            Ok(()) => {
+                resumed += 1;
+                let mut machine = Machine::new(layout, seed, 0);
+                // The bytes that it has are not those of these pairs: keys are new.
+                machine.store = store;
+                machine.bytes.fill(0xcc);
+                let keys: Vec<Key> = machine.store.keys_from(None).copied().collect();
+                for key in keys {
+                    machine.store.delete(&key);
+                    machine.go_on();
+                }
+                machine.drain();
+                machine.steps(300);
+            }
+        }
+    }
+    assert!(refused > 100 && resumed > 30, "{refused} {resumed}");
 }

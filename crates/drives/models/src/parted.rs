@@ -4,7 +4,7 @@
 //! command is of the part that its first byte lies in; so is a flush.
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::Inside;
+use stasis_block::inside::{part_name, Inside};
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Completion, Health, Model, PowerLoss, Tag};
 
@@ -113,7 +113,7 @@ impl Model for Parted {
 
     fn watch(&mut self, owner: &str, tracks: &mut Tracks) {
         for (number, (_, model)) in (1..).zip(&mut self.0) {
-            model.watch(&format!("{owner}, part {number}"), tracks);
+            model.watch(&part_name(owner, number), tracks);
         }
     }
 
@@ -225,5 +225,15 @@ mod tests {
         assert_eq!(parted.health().percentage_used, first.percentage_used);
         let Some(Inside::Parts { parts }) = parted.inside(now) else { panic!("both report") };
         assert_eq!(parts.iter().map(|part| part.start).collect::<Vec<_>>(), [0, 1 << 20]);
+        // Results name tracks and figures of a part alike.
+        let inside = parted.inside(now).unwrap();
+        let named: Vec<String> = inside.flashes("ssd").into_iter().map(|(name, _)| name).collect();
+        assert_eq!(named, ["ssd, part 1", "ssd, part 2"]);
+        let mut tracks = Tracks::default();
+        parted.watch("ssd", &mut tracks);
+        let mut owners: Vec<String> =
+            tracks.into_vec().into_iter().map(|track| track.owner).collect();
+        owners.dedup();
+        assert_eq!(owners, named);
     }
 }

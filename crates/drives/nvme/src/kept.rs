@@ -1,5 +1,5 @@
 //! State that a controller keeps while its power is off: how its namespaces are formatted, the
-//! states and pointers of zones and chunks, what cannot be read, and Flexible Data Placement.
+//! states and pointers of zones and chunks, pairs, what cannot be read, and Flexible Data Placement.
 //!
 //! [`Controller::kept_state`](crate::Controller::kept_state) gives it,
 //! [`Controller::with_state`](crate::Controller::with_state) makes a controller that resumes from
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
 use crate::config::{Config, ConfigError, Namespace};
-use crate::key_value::KeyValue;
+use crate::key_value::{KeptPairs, KeyValue};
 use crate::metadata::Metadata;
 use crate::ocssd::{KeptChunks, Ocssd};
 use crate::older;
@@ -83,6 +83,9 @@ pub struct KeptNamespace {
     /// Its chunks but those that are as new, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunks: Vec<KeptChunks>,
+    /// Its pairs of keys and values, where it has been used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<KeptPairs>,
 }
 
 /// A namespace that a host has created.
@@ -232,6 +235,7 @@ impl KeptNamespace {
             uncorrectable: Vec::new(),
             zones: Vec::new(),
             chunks: Vec::new(),
+            pairs: None,
         }
     }
 
@@ -314,6 +318,17 @@ impl KeptState {
         self.namespaces.iter().any(governs) || self.has_other_namespaces()
     }
 
+    /// Whether the drive was made with zones or chunks.
+    pub fn has_regions(&self) -> bool {
+        let has = |one: &KeptNamespace| one.made.zoned.is_some() || one.made.ocssd.is_some();
+        self.namespaces.iter().any(has)
+    }
+
+    /// Whether the drive was made with pairs.
+    pub fn has_pairs(&self) -> bool {
+        self.namespaces.iter().any(|one| one.made.key_value.is_some())
+    }
+
     /// Whether hosts have created or deleted namespaces.
     pub fn has_other_namespaces(&self) -> bool {
         !self.created.is_empty() || self.namespaces.iter().any(|namespace| namespace.deleted)
@@ -354,7 +369,8 @@ fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> 
     }
     let log = |one: &Namespace| {
         let segment = |of: &KeyValue| Some(of.segment(one.bytes()));
-        one.key_value.map(|of| KeyValue { segment: segment(&of), ..of })
+        // Pages that are filled before a flush are the flash's matter.
+        one.key_value.map(|of| KeyValue { segment: segment(&of), page: None, ..of })
     };
     if log(kept) != log(now) {
         let in_words = |one: &Namespace| log(one).map_or("no pairs".into(), describe_pairs);

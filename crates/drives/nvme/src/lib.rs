@@ -103,7 +103,7 @@ pub use kept::{
     KeptCreated, KeptFdp, KeptFirmware, KeptGroup, KeptHandle, KeptNamespace, KeptSanitize,
     KeptState, Standing, StateError, STATE_VERSION,
 };
-pub use key_value::{KeyValue, KeyValueError};
+pub use key_value::{KeptPairs, KeyValue, KeyValueError};
 pub use metadata::{BlockFormat, Guard, Metadata, MetadataNumber, Protection};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;

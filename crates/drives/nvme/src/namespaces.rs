@@ -517,6 +517,7 @@ impl NamespaceState {
             uncorrectable: self.marks.ranges().collect(),
             zones: self.zones.as_ref().map_or(Vec::new(), |zones| zones.set.kept()),
             chunks: self.chunks.as_ref().map_or(Vec::new(), ChunkSet::kept),
+            pairs: self.pairs.as_ref().and_then(KeyValueNamespace::kept),
             ..KeptNamespace::as_made(made)
         }
     }
@@ -752,6 +753,11 @@ impl Namespaces {
             Some(chunks) => chunks.restore(&kept.chunks),
             None if kept.chunks.is_empty() => Ok(()),
             None => Err("it has no chunks"),
+        }?;
+        match (&mut state.pairs, &kept.pairs) {
+            (Some(pairs), Some(kept)) => pairs.store.restore(kept),
+            (None, Some(_)) => Err("it has no pairs"),
+            (_, None) => Ok(()),
         }
     }
 }

@@ -640,6 +640,76 @@ fn configurations_and_states_are_checked() {
     assert!(error.to_string().contains("pairs of 10 keys in segments of 64KiB"), "{error}");
 }
 
+/// Turns the power off and on, with what is kept as text.
+fn power_cycle(driver: Driver, config: Config) -> Driver {
+    let text = serde_json::to_string(&driver.controller.kept_state()).unwrap();
+    let state: KeptState = serde_json::from_str(&text).unwrap();
+    let mut after = Driver::cold(config.clone());
+    after.controller = Controller::with_state(config, &state).unwrap();
+    after.disk = driver.disk;
+    after.enable();
+    after.create_pair(1, 64, 64, 1);
+    after
+}
+
+#[test]
+fn pairs_outlive_the_controller() {
+    let with_index = || {
+        let mut config = pairs(1000);
+        let of = &mut config.namespaces[PAIRS as usize - 1];
+        of.key_value = of.key_value.map(|log| KeyValue { index_cache: Some(4096), ..log });
+        config
+    };
+    for config in [pairs(1000), with_index()] {
+        let mut driver = Driver::with_queues(config.clone(), 2, 64);
+        assert_eq!(driver.controller.kept_state(), KeptState::as_made(&config), "unused");
+        let (mut map, mut random) = (BTreeMap::new(), Random::new(4));
+        for round in 0..4 {
+            for step in 0..300u32 {
+                let key = (random.below(90) as u16).to_be_bytes();
+                if random.below(5) == 0 {
+                    assert_eq!(status(&mut driver, DELETE, &key), 0);
+                    map.remove(&key);
+                    continue;
+                }
+                let value = vec![step as u8; random.below(9000) as usize];
+                assert_eq!(store(&mut driver, &key, &value, 0), 0);
+                map.insert(key, value);
+            }
+            // One that has not ended is not there.
+            driver.submit(1, command(STORE, b"late", 512, 0));
+            driver = power_cycle(driver, config.clone());
+            assert_eq!(status(&mut driver, EXIST, b"late"), KEY_DOES_NOT_EXIST);
+            for (key, value) in &map {
+                let found = retrieve(&mut driver, key, MAX_VALUE).unwrap();
+                assert!(found == (value.clone(), value.len() as u32), "{round}: {key:?}");
+            }
+        }
+        let state = driver.controller.kept_state();
+        let damaged = |change: fn(&mut stasis_nvme::KeptPairs)| {
+            let mut state = state.clone();
+            change(state.namespaces[PAIRS as usize - 1].pairs.as_mut().unwrap());
+            Controller::with_state(config.clone(), &state).unwrap_err().to_string()
+        };
+        for change in [
+            (|of| of.pairs[1].0 = of.pairs[0].0.clone()) as fn(&mut stasis_nvme::KeptPairs),
+            |of| of.pairs[0].1 = u64::MAX / 512 * 512,
+            |of| of.pairs[0].2 = u32::MAX,
+            |of| of.free.push(99),
+            |of| of.open[0] = Some((0, 1)),
+        ] {
+            let told = damaged(change);
+            assert!(told.starts_with("the state is damaged: namespace 2: "), "{told}");
+        }
+        // Another description is refused by name.
+        let mut other = config.clone();
+        let of = &mut other.namespaces[PAIRS as usize - 1];
+        of.key_value = of.key_value.map(|log| KeyValue { segment: Some(SEGMENT / 2), ..log });
+        let error = Controller::with_state(other, &state).unwrap_err().to_string();
+        assert!(error.contains("segments of 64KiB") && error.contains("of 32KiB"), "{error}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 

@@ -82,7 +82,7 @@ guest_drive! {
         pub namespaces: u32,
         /// NVMe controllers of the drive, each a path of its own to all namespaces.
         #[serde(default = "default_controllers")]
-        #[schemars(range(min = 1, max = 8))]
+        #[schemars(range(min = 1, max = MAX_CONTROLLERS))]
         pub controllers: u16,
         /// Namespaces that are not all alike, from the drive's first byte on.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -140,7 +140,7 @@ fn default_controllers() -> u16 {
 }
 
 /// Limit on a drive's controllers: paths to storage are rarely more than four.
-const MAX_CONTROLLERS: u16 = 8;
+pub(crate) const MAX_CONTROLLERS: u16 = 8;
 
 impl DriveSpec {
     /// Reads a table, as the control interface of `stasis serve` takes it.
@@ -215,12 +215,11 @@ impl DriveSpec {
             return Err("zones, ocssd and key-value exclude each other; leave one".into());
         }
         let is_lost = matches!(self.medium, MediumSpec::Ram { .. }) || self.state == StateSpec::New;
-        if self.has_pairs() && !is_lost {
-            return Err(
-                "key-value pairs are not kept between runs: say state=new, or take a medium \
-                        ram:SIZE"
-                    .into(),
-            );
+        if self.has_pairs() && is_lost && self.model.kind().state_file().is_some() {
+            return Err("the model keeps its `state` between runs, but the drive loses its pairs: \
+                        take a medium that lasts and state=keep, and to begin anew delete the files \
+                        of both states; or leave the model's `state` out"
+                .into());
         }
         Ok(())
     }
@@ -376,11 +375,21 @@ mod tests {
             assert!(message.contains(expected), "{key}: {message}");
         }
         let pairs = |medium: &str| DriveSpec::parse(&format!("model=null,{medium}"));
-        let lost = pairs("medium=file:d.img,size=1GiB,key-value.max-keys=9").unwrap_err();
-        assert!(lost.to_string().contains("not kept between runs: say state=new"), "{lost}");
-        for medium in ["medium=ram:1GiB", "medium=file:d.img,size=1GiB,state=new"] {
+        for medium in ["medium=ram:1GiB", "medium=file:d.img,size=1GiB"] {
             let drive = pairs(&format!("{medium},key-value.segment=1MiB")).unwrap();
             assert_eq!(drive.key_value.unwrap().segment, Some(1 << 20));
+        }
+        let flash = |rest: &str| {
+            let model = r#""model": {"kind": "flash", "state": "s"}, "key-value": {}"#;
+            table(&format!("{{{model}, {rest}}}"))
+        };
+        assert!(flash(r#""medium": {"file": "d.img", "size": "1GiB"}"#).is_ok());
+        for rest in [
+            r#""medium": "ram:1GiB""#,
+            r#""medium": {"file": "d.img", "size": "1GiB"}, "state": "new""#,
+        ] {
+            let lost = flash(rest).unwrap_err();
+            assert!(lost.to_string().contains("keeps its `state`"), "{lost}");
         }
     }
 }

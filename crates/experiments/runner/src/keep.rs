@@ -25,8 +25,8 @@ use stasis_nvme::{Config, KeptState, Namespace};
 const EXTENSION: &str = "state";
 /// The form of the file; another one is refused.
 const FORM: &str = "stasis drive state 1";
-/// Limit on the length of a state file (bytes): a million zones, none like its neighbours.
-const MAX_LENGTH: u64 = 256 << 20;
+/// Limit on the length of a state file (bytes): 67 million pairs, as many as a namespace has at most.
+const MAX_LENGTH: u64 = 5 << 30;
 /// The model whose inside is not kept.
 const FLASH: &str = "flash";
 
@@ -118,6 +118,12 @@ impl Before {
             bail!("{error}: make the drive as it was, or {BEGIN_NEW}");
         }
         let governs = found.state.governs_contents();
+        if found.in_use && found.state.has_pairs() {
+            bail!(
+                "the last run on this drive was cut off, and where its pairs lie is known at the end \
+                 of a run only: restore the medium and this file, or {BEGIN_NEW}"
+            );
+        }
         if spec.state == StateSpec::Last || !governs && !self.apart {
             return Ok(());
         }
@@ -204,14 +210,21 @@ impl Keep {
             }
         };
         if spec.model.kind().name() == FLASH {
-            if state.governs_contents() && !state.is_as_made() {
+            let keeps = spec.model.kind().state_file().is_some();
+            if state.has_pairs() && !keeps && spec.state != StateSpec::New {
+                bail!(
+                    "its pairs are kept, but its flash model begins anew: keep its state (`state = \
+                     \"ssd.state\"` of the model), take another model or a medium ram, or {BEGIN_NEW}"
+                );
+            }
+            if state.has_regions() && !state.is_as_made() {
                 bail!(
                     "{}: zones or chunks hold data, but a flash model does not keep what its \
                      blocks hold: take another model, or {BEGIN_NEW}",
                     of_file()
                 );
             }
-            if spec.model.kind().state_file().is_none() {
+            if !keeps {
                 notes.push(
                     "its medium keeps bytes, but the flash model begins as `precondition` says: \
                  mapping, wear and bad blocks of earlier runs are not kept",
@@ -220,8 +233,8 @@ impl Keep {
         }
         if before.file.is_none() && state.governs_contents() {
             notes.push(
-                "there is no place for its state (HOME and XDG_STATE_HOME are not set): zones or \
-                 chunks are lost at the end of the run",
+                "there is no place for its state (HOME and XDG_STATE_HOME are not set): zones, \
+                 chunks or pairs are lost at the end of the run",
             );
         }
         let Before { file, medium, found, .. } = before;
@@ -251,7 +264,9 @@ impl Keep {
     /// Whether the state can be kept while the drive is in use: in a state file beside the medium,
     /// which nobody replaces there.
     pub fn can_follow(&self) -> bool {
-        self.file.as_ref().is_some_and(|file| file.parent() == self.medium.parent())
+        // A state of pairs is long, and changes with each of them.
+        !self.state.has_pairs()
+            && self.file.as_ref().is_some_and(|file| file.parent() == self.medium.parent())
     }
 
     /// As [`Keep::begin`], for a carrier that keeps the state in what this returns before each

@@ -151,7 +151,13 @@ impl SimulationSetup {
         }
         let own = given.or(spec.capacity());
         let log = own.and_then(|capacity| spec.kind().log_shape(capacity));
-        let drive = work::DriveInfo { capacity: own, block_size, path, log };
+        let drive = work::DriveInfo {
+            capacity: own,
+            block_size,
+            path,
+            log,
+            used: spec.kind().state_file().is_some(),
+        };
         let work::Opened { work, capacity, warnings } = work::open(arguments, point, drive)?;
         if capacity.is_none() && spec.kind().needs_capacity() {
             bail!("how large is the drive? Give --size");

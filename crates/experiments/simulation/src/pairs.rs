@@ -40,7 +40,9 @@ pub fn open(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
         pairs.log = pairs.log.on_flash(capacity, (erased, page));
     }
     let load = PairLoad::new(&pairs, (capacity, drive.block_size), seed, drive.path);
-    let work = IoSource::Pairs(Box::new(load.with_context(shown)?));
+    let load = load.with_context(shown)?;
+    let load = if drive.used { load.on_used_drive() } else { load };
+    let work = IoSource::Pairs(Box::new(load));
     Ok(Opened { work, capacity: Some(capacity), warnings: Vec::new() })
 }
 

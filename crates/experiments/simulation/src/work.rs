@@ -152,6 +152,8 @@ pub struct DriveInfo {
     pub path: Nanos,
     /// Properties that a log of pairs gains by.
     pub log: Option<LogShape>,
+    /// Whether it may begin with data of a run before.
+    pub used: bool,
 }
 
 /// A source of I/Os that is open.

@@ -1,7 +1,7 @@
 //! The part of `report.html` about a flash SSD's inside.
 
 use serde_json::Value;
-use stasis_block::inside::{DataAge, FlashInside, Inside, Parts, Usages};
+use stasis_block::inside::{DataAge, FlashInside, Parts, Usages};
 
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
@@ -18,20 +18,42 @@ const MIN_STEPS: usize = 12;
 /// Over-provisioning is reported from this multiple of the requested one on.
 const ROOMIER: f64 = 1.2;
 
-/// The section of a drive, if its model is a flash SSD's; without `plots` its figures only.
-pub(crate) fn section(
+/// The flash SSDs of a drive with their names: one, or one of each part.
+fn flashes(figures: &DriveSummary) -> Vec<(String, &FlashInside)> {
+    let inside = figures.inside.as_ref();
+    inside.map_or(Vec::new(), |inside| inside.flashes(&figures.described.name))
+}
+
+/// The section of a drive whose model is a flash SSD's, or of each of its parts; without `plots` their
+/// figures only.
+pub(crate) fn sections(
     figures: &DriveSummary,
     time: &Time,
     resolution: Resolution,
     plots: bool,
-) -> Option<Section> {
-    let inside = figures.inside.as_ref().and_then(Inside::flash)?;
-    let mut section = Section::new(format!("Inside {}", figures.described.name));
-    for text in remarks(figures) {
+) -> Vec<Section> {
+    let flashes = flashes(figures).into_iter();
+    // Parts are described together.
+    let described =
+        std::iter::once(figures.described.changes.as_ref()).chain(std::iter::repeat(None));
+    let section = |(flash, changes): ((String, &FlashInside), Option<&Changes>)| {
+        section(&flash, changes, (time, resolution), plots)
+    };
+    flashes.zip(described).map(section).collect()
+}
+
+fn section(
+    (name, inside): &(String, &FlashInside),
+    changes: Option<&Changes>,
+    (time, resolution): (&Time, Resolution),
+    plots: bool,
+) -> Section {
+    let mut section = Section::new(format!("Inside {name}"));
+    for text in remarks_on(name, inside) {
         section = section.with(Block::Prose(text));
     }
     section = section.with(Block::Facts(facts(inside)));
-    section = match &figures.described.changes {
+    section = match changes {
         Some(Changes { from, keys }) if keys.is_empty() => {
             section.with(Block::Prose(format!("Its parameters are those of {from}.")))
         }
@@ -57,7 +79,7 @@ pub(crate) fn section(
         ]);
         section = section.with(Block::Plots(plots));
     }
-    Some(section.with(Block::Terms(terms(inside))))
+    section.with(Block::Terms(terms(inside)))
 }
 
 /// Each parameter that differs, here and there.
@@ -77,14 +99,17 @@ fn differing(changes: &Changes) -> Table {
 
 /// Remarks that a reader of a drive's figures needs first.
 pub(crate) fn remarks(figures: &DriveSummary) -> Vec<String> {
-    let Some(inside) = figures.inside.as_ref().and_then(Inside::flash) else { return Vec::new() };
-    let remarks = [unwritten(figures, inside), roomier(figures, inside)];
+    flashes(figures).iter().flat_map(|(name, inside)| remarks_on(name, inside)).collect()
+}
+
+fn remarks_on(name: &str, inside: &FlashInside) -> Vec<String> {
+    let remarks = [unwritten(name, inside), roomier(name, inside)];
     remarks.into_iter().flatten().collect()
 }
 
 /// A remark on the worth of the figures of a drive's reads, if many reads met units that were never
 /// written.
-fn unwritten(figures: &DriveSummary, inside: &FlashInside) -> Option<String> {
+fn unwritten(name: &str, inside: &FlashInside) -> Option<String> {
     let share = inside.unwritten_units as f64 / inside.read_units.max(1) as f64;
     let advice = match inside.ftl.get("zone_bytes") {
         Some(_) => "Zones begin empty: write them first.",
@@ -92,24 +117,22 @@ fn unwritten(figures: &DriveSummary, inside: &FlashInside) -> Option<String> {
     };
     (share >= NOTABLE).then(|| {
         format!(
-            "{}: {} % of what was read had never been written, or was discarded; the drive answers such reads \
+            "{name}: {} % of what was read had never been written, or was discarded; the drive answers such reads \
              without its cells. {advice}",
-            figures.described.name,
             units::significant(100.0 * share, 3)
         )
     })
 }
 
 /// A remark on a drive that has more over-provisioning than was asked for.
-fn roomier(figures: &DriveSummary, inside: &FlashInside) -> Option<String> {
+fn roomier(name: &str, inside: &FlashInside) -> Option<String> {
     let (has, asked) = (inside.over_provisioning, inside.asked_over_provisioning);
     let share = |share: f64| units::significant(100.0 * share, 3);
     (has > ROOMIER * (asked + 0.01)).then(|| {
         format!(
-            "{}: the array has {} % over-provisioning, the least that its geometry needs at this size, in place of {} %. \
+            "{name}: the array has {} % over-provisioning, the least that its geometry needs at this size, in place of {} %. \
              It collects less garbage than a larger drive of its kind. Fewer planes, fewer pages of a block or \
              a larger drive allow less.",
-            figures.described.name,
             share(has),
             share(asked)
         )

@@ -47,7 +47,7 @@ pub(crate) fn page(
     for ((figures, statistics), drawn) in summary.drives.iter().zip(drives).zip(drawn) {
         let extent = Extent { kind, time, points, resolution, drawn };
         sections.push(drive::section(figures, statistics, extent));
-        sections.extend(flash_page::section(figures, &time, resolution, drawn));
+        sections.extend(flash_page::sections(figures, &time, resolution, drawn));
     }
     sections.extend(jobs_page::section(summary));
     sections.extend(profile.map(|profile| profile.section(begin, resolution)));

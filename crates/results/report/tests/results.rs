@@ -773,6 +773,43 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
     assert!(!page.contains("channel 1, 1 µs"));
 }
 
+/// A drive whose parts have flash of their own: each is drawn, and their collections are in one plot.
+#[test]
+fn each_part_of_a_drive_with_flash_of_its_own_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = [("blocks".to_owned(), [json!(null), json!(28)])].into();
+    let ssd = Drive { changes: Some(Changes { from: "some-ssd".into(), keys }), ..drive("ssd") };
+    let mut writer = ResultsWriter::create(folder.path(), vec![ssd]).unwrap();
+    writer
+        .record(&[IoRecord {
+            submit: 1500,
+            target: 4000,
+            delivered: 4000,
+            drive: 0,
+            ..record(100)
+        }])
+        .unwrap();
+    let flash = || Some(serde_json::from_str::<Inside>(INSIDE).unwrap());
+    let parts = [(0, flash()), (1 << 20, None), (5 << 20, flash())];
+    let inside = vec![Some(Inside::of_parts(parts.into()))];
+    let outcome = Outcome { inside, boot_virtual_ns: 0, ..outcome(1) };
+    writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for (shown, count) in [
+        ("<h2>Inside ssd, part 1<", 1),
+        ("<h2>Inside ssd, part 3<", 1),
+        ("<h2>Inside ", 2),
+        ("ssd, part 1: the array has 175 % over-provisioning", 1),
+        ("read collection: 20 µs", 2),
+        ("channel 0, 1 µs to 3 µs: 50 %", 2),
+        // The description is the same.
+        ("Parameters that differ from those of some-ssd.", 1),
+    ] {
+        assert_eq!(page.matches(shown).count(), count, "{shown}");
+    }
+    assert!(page.contains("collections: 1.75 µs at 1.5 µs"));
+}
+
 #[test]
 fn very_large_maps_stay_small() {
     use stasis_report::plot::{Axis, Heat, Quantity, Scale};

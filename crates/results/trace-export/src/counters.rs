@@ -39,11 +39,13 @@ pub fn counters(summary: &Summary, wanted: impl Fn(&str) -> bool) -> Vec<Counter
         values: percent(&processor.shares),
     });
     let drives = summary.drives.iter().filter(|drive| wanted(&drive.described.name));
-    let insides =
-        drives.filter_map(|drive| Some((&drive.described.name, drive.inside.as_ref()?.flash()?)));
+    let insides = drives.flat_map(|drive| {
+        drive.inside.as_ref().map_or(Vec::new(), |inside| inside.flashes(&drive.described.name))
+    });
     let flash = insides.flat_map(|(name, inside)| {
         let parts = [(&inside.channels, "channel"), (&inside.luns, "LUN")];
-        parts.into_iter().flat_map(move |(of_part, part)| usages(name, of_part, part))
+        let of_parts = parts.map(|(of_part, part)| usages(&name, of_part, part));
+        of_parts.into_iter().flatten()
     });
     let shared = summary.extra.get("shared").and_then(Value::as_array).into_iter().flatten();
     processors.chain(flash).chain(shared.flat_map(workloads)).collect()

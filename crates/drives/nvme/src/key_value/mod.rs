@@ -16,7 +16,7 @@ mod requests;
 pub use commands::{DELETE, EXIST, LIST, RETRIEVE, STORE};
 pub use identify::fill_key_value_namespace;
 pub use namespace::{KeyValueNamespace, Pair};
-pub use stasis_key_value::{KeyValue, KeyValueError};
+pub use stasis_key_value::{KeptPairs, KeyValue, KeyValueError};
 
 /// Command Set Identifier of the Key Value command set.
 pub const CSI: u8 = 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stasis_block::{Command, Operation, Status, LOG_STREAM};
-use stasis_key_value::{Condition, Key, Place, Refusal, Store, Task, Writer};
+use stasis_key_value::{Condition, KeptPairs, Key, Place, Refusal, Store, Task, Writer};
 
 use crate::config::Namespace;
 use crate::slots::{Owner, Purpose, Slot};
@@ -48,6 +48,12 @@ impl KeyValueNamespace {
         let key_value = namespace.key_value.as_ref()?;
         let layout = key_value.layout(namespace.bytes(), namespace.block_size, transfer).ok()?;
         Some(Self { store: Store::new(layout), writes: BTreeMap::new() })
+    }
+
+    /// Its state, if it was ever used.
+    pub fn kept(&self) -> Option<KeptPairs> {
+        let unused = Store::new(*self.store.layout()).kept();
+        Some(self.store.kept()).filter(|kept| *kept != unused)
     }
 
     /// All pairs are gone, with the bytes of their values.

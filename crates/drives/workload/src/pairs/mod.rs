@@ -51,6 +51,8 @@ enum Job {
         length: u64,
     },
     Flush,
+    /// A discard of everything.
+    Clear,
     Discard {
         offset: u64,
     },
@@ -169,6 +171,18 @@ impl PairLoad {
         };
         load.go_on();
         Ok(load)
+    }
+
+    /// The same load on a drive that may have data of another one: that is discarded first.
+    #[must_use]
+    pub fn on_used_drive(mut self) -> Self {
+        let Layout { segment, segments, .. } = *self.layout();
+        let discard = Command::new(Operation::Discard, 0, segment * u64::from(segments));
+        self.submit(Job::Clear, discard);
+        // Before what it has begun, which waits at the same time.
+        let clear = self.own.pop_back();
+        clear.into_iter().for_each(|clear| self.own.push_front(clear));
+        self
     }
 
     /// How the pairs lie on the drive.
@@ -394,6 +408,7 @@ impl PairLoad {
                 }
                 self.store.copied(to, done);
             }
+            Job::Clear => {}
             Job::Flush => self.store.flushed(done),
             Job::Discard { offset } => {
                 self.bytes.forget(offset);

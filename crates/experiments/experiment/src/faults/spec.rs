@@ -8,6 +8,7 @@ use stasis_config::{guess, listed};
 use stasis_drive::{DriveFault, DriveFaultKind};
 
 use super::kinds::{kinds, refusal, FaultKind};
+use crate::drive::MAX_CONTROLLERS;
 use crate::triggers::ASKED;
 
 /// Limit on the faults of an experiment.
@@ -26,7 +27,7 @@ pub struct ScheduledFault {
     pub drive: Option<String>,
     /// Controller of the drive that is `gone`, or whose namespaces are inaccessible or not optimized,
     /// counted from 1; by default all.
-    #[schemars(range(min = 1, max = 8))]
+    #[schemars(range(min = 1, max = MAX_CONTROLLERS))]
     pub controller: Option<u16>,
     /// Machine that pauses or fails, or in whose guest it happens; by default the only one.
     pub machine: Option<String>,

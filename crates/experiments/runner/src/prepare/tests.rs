@@ -5,7 +5,7 @@ use stasis_drive::Layer;
 use stasis_qcow2::CreateOptions;
 
 use super::*;
-use stasis_nvme::{KeptState, KeptZones, ZoneState};
+use stasis_nvme::{KeptPairs, KeptState, KeptZones, ZoneState};
 
 use crate::opened_drives::Drives;
 
@@ -195,6 +195,47 @@ fn keep_of(text: &str, folder: &Path) -> Result<Keep> {
 
 fn refusal(text: &str, folder: &Path) -> String {
     format!("{:#}", keep_of(text, folder).map(|keep| keep.state).unwrap_err())
+}
+
+#[test]
+fn pairs_are_where_the_last_run_left_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = ZONED.replace("zones  = { size = \"1MiB\" }", "key-value = { max-keys = 9 }");
+    let keep = keep_of(&text, folder.path()).unwrap();
+    assert!(keep.state.is_as_made() && !keep.can_follow());
+    keep.begin().unwrap();
+    for cut in [text.clone(), format!("{text}state = \"last\"")] {
+        let told = refusal(&cut, folder.path());
+        assert!(told.contains("where its pairs lie is known at the end of a run only"), "{told}");
+    }
+    let mut state = keep.state.clone();
+    let segments = state.namespaces[0].made.bytes() >> 20;
+    let pairs = KeptPairs {
+        pairs: vec![("6b6579".into(), 512, 700)],
+        free: (1..segments as u32).collect(),
+        open: [Some((0, 1536)), None],
+        ..KeptPairs::default()
+    };
+    state.namespaces[0].pairs = Some(pairs.clone());
+    keep.end(state.clone()).unwrap();
+    assert_eq!(keep_of(&text, folder.path()).unwrap().state, state);
+    // Another drive; a flash model that does not keep its mapping.
+    let flash = "{ kind = \"flash\", channels = 1, luns = 1, planes = 1, pages = 32, \
+                 over_provisioning = 0.5 }";
+    for (from, to, says) in [
+        ("max-keys = 9", "max-keys = 8", "made with pairs of 9 keys in segments of 1MiB"),
+        ("key-value = { max-keys = 9 }", "", "and now is to have no pairs"),
+        ("\"fixed:1us\"", flash, "its flash model begins anew"),
+    ] {
+        let told = refusal(&text.replace(from, to), folder.path());
+        assert!(told.contains(says), "{told}");
+    }
+    // A state that no drive can be in.
+    let damaged = KeptPairs { open: [Some((0, 1024)), None], ..pairs };
+    state.namespaces[0].pairs = Some(damaged);
+    keep.end(state).unwrap();
+    let told = refusal(&text, folder.path());
+    assert!(told.contains("the state is damaged: namespace 1: a value does not lie in"), "{told}");
 }
 
 #[test]

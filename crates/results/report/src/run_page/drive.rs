@@ -1,6 +1,6 @@
 //! A drive of a run: its figures, and the plots of its I/Os.
 
-use stasis_block::inside::Inside;
+use stasis_block::inside::FlashInside;
 use stasis_block::slowest::SLOWEST;
 use stasis_block::Operation;
 use stasis_run_events::BLOCK;
@@ -262,13 +262,18 @@ fn collections(
     clouds: &[ScatterSeries],
     extent: Extent,
 ) -> Option<ScatterSeries> {
-    let course = &figures.inside.as_ref().and_then(Inside::flash)?.course;
+    let flashes = figures.inside.as_ref()?.flashes(&figures.described.name);
     let lowest = clouds.iter().flat_map(|cloud| &cloud.points).map(|point| point.1);
     let lowest = lowest.min_by(f64::total_cmp)?;
-    let middle = |step: usize| extent.time.since((step as f64 + 0.5) * course.step as f64);
-    let steps = course.collections.iter().enumerate().filter(|(_, blocks)| **blocks > 0);
-    let steps = steps.map(|(step, blocks)| (middle(step), *blocks as f64));
-    let steps: Vec<_> = steps.filter(|(at, _)| extent.time.holds(*at)).collect();
+    let of_flash = |(_, flash): &(String, &FlashInside)| {
+        let course = &flash.course;
+        let middle = |step: usize| extent.time.since((step as f64 + 0.5) * course.step as f64);
+        let steps = course.collections.iter().enumerate().filter(|(_, blocks)| **blocks > 0);
+        steps.map(|(step, blocks)| (middle(step), *blocks as f64)).collect::<Vec<_>>()
+    };
+    let steps = flashes.iter().flat_map(of_flash);
+    let mut steps: Vec<_> = steps.filter(|(at, _)| extent.time.holds(*at)).collect();
+    steps.sort_by(|one, other| one.0.total_cmp(&other.0));
     let steps = thinned(&steps, extent.resolution.of(PARTS, MIN_POINTS));
     (!steps.is_empty()).then(|| ScatterSeries {
         name: "collections".to_owned(),

@@ -1,7 +1,5 @@
 //! The terms of a run's page, explained.
 
-use stasis_block::inside::Inside;
-
 use super::drive::Used;
 use super::kind::Kind;
 use crate::summary::{DriveSummary, Summary};
@@ -49,7 +47,8 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
         ),
     ];
     let tells = |drive: &DriveSummary| {
-        let flash = drive.inside.as_ref().and_then(Inside::flash).is_some();
+        let inside = drive.inside.as_ref();
+        let flash = inside.is_some_and(|inside| !inside.flashes("").is_empty());
         !flash && drive.slowest.iter().any(|io| io.parts.is_some())
     };
     if summary.drives.iter().any(tells) {
