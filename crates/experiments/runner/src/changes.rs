@@ -2,6 +2,7 @@
 
 use anyhow::{bail, ensure, Context, Result};
 use serde_json::Value;
+use stasis_channel::{Branch, Call, Job};
 use stasis_drive::{DriveFault, DriveFaultKind};
 
 use crate::plan::{PlannedDrive, PlannedMachine, RunPlan};
@@ -36,6 +37,23 @@ pub fn check(base: &RunPlan, to: &RunPlan) -> Result<()> {
         None => Ok(()),
         Some(path) => bail!("a branch cannot change {path}: the machines have begun with it"),
     }
+}
+
+/// The commands that begin in guests as a run of `base` becomes one of `to`, which call the agents so.
+pub fn commands(base: &RunPlan, to: &RunPlan, call: Option<Call>) -> Vec<Branch> {
+    let Some(call) = call else { return Vec::new() };
+    let machines = base.machines.iter().zip(&to.machines).enumerate();
+    let others = machines.filter(|(_, (one, other))| one.job.command != other.job.command);
+    let branch = |(machine, (_, to)): (usize, (&PlannedMachine, &PlannedMachine))| {
+        // The guest is set up already.
+        let job = Job {
+            environment: to.job.environment.clone(),
+            prompt_output: to.job.prompt_output,
+            ..Job::new(to.job.command.clone())
+        };
+        Branch { machine, job, call }
+    };
+    others.map(branch).collect()
 }
 
 fn table(plan: &RunPlan) -> Result<Value> {

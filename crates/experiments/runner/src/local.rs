@@ -230,7 +230,7 @@ fn trigger(plan: &RunPlan, trigger: &FaultTrigger) -> Result<TriggerConfig> {
 /// The changes by which a run of `base` becomes another, whose plan has been checked.
 fn change(
     base: &RunPlan,
-    PlannedChange { moment, known, call, plan: to }: PlannedChange,
+    PlannedChange { moment, known, commands, plan: to }: PlannedChange,
 ) -> ChangeConfig {
     let is_other = base.seed != to.seed;
     let seed = is_other.then_some(to.seed);
@@ -269,18 +269,6 @@ fn change(
             drives: drives.map(|(drive, other)| of_drive(drive, other)).collect(),
         }
     };
-    let commands = base.machines.iter().zip(&to.machines).enumerate();
-    let command = |(number, (machine, other)): (usize, (&PlannedMachine, &PlannedMachine))| {
-        let is_other = machine.job.command != other.job.command;
-        let call = call.filter(|_| is_other)?;
-        // The guest is set up already.
-        let job = Job {
-            environment: other.job.environment.clone(),
-            prompt_output: other.job.prompt_output,
-            ..Job::new(other.job.command.clone())
-        };
-        Some(Branch { machine: number, job, call })
-    };
     let schedules = (0..base.shared.len()).map(|number| {
         // The plans' check has seen them.
         let (was, is) = schedule(base, number).zip(schedule(&to, number))?;
@@ -294,7 +282,7 @@ fn change(
         seed,
         virtual_limit: (base.virtual_limit != to.virtual_limit).then_some(to.virtual_limit),
         machines: base.machines.iter().zip(&to.machines).map(of_machine).collect(),
-        commands: commands.filter_map(command).collect(),
+        commands,
         shared: shared.map(|(drive, other)| of_drive(drive, other)).collect(),
         schedules,
         triggers: triggers.and_then(Result::ok),

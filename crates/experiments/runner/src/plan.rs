@@ -110,9 +110,9 @@ pub struct PlannedChange {
     pub moment: Option<Moment>,
     /// How many faults the run had: the first ones of the plan.
     pub known: usize,
-    /// How the guests' agents are called where commands differ.
+    /// Commands that begin in guests.
     #[serde(default)]
-    pub call: Option<stasis_channel::Call>,
+    pub commands: Vec<stasis_channel::Branch>,
     /// The other run.
     pub plan: RunPlan,
 }

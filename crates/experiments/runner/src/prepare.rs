@@ -623,8 +623,9 @@ impl Prepared<'_> {
             (base.profile, base.snapshots) = (plan.profile.take(), plan.snapshots.take());
             let known = setup.changed.map_or(0, |changed| changed.of.faults.len());
             let call = setup.changed.and_then(|changed| changed.call);
+            let commands = changes::commands(&base, &plan, call);
             let to = std::mem::replace(&mut plan, base);
-            change = Some(Box::new(PlannedChange { moment, known, call, plan: to }));
+            change = Some(Box::new(PlannedChange { moment, known, commands, plan: to }));
         }
         plan.change = change;
         let outcome = match setup.engine {

@@ -103,7 +103,7 @@ command = ["sh", "-c", "dd if=/dev/zero of=/dev/nvme0n1 bs=4k count=20 oflag=dir
 drive   = [{ name = "d", model = "fixed:90us", medium = { ram = "16MiB" } }]
 [[machine]]
 name    = "b"
-command = ["sleep", "0.2"]
+command = ["sh", "-c", "echo once; sleep 0.2"]
 "#;
 
 #[test]
@@ -118,7 +118,7 @@ fn a_branch_runs_commands_of_its_own_beside_what_runs() {
     let reads = r#"["sh", "-c", "cat /results/p; dd if=/dev/nvme0n1 of=/dev/null bs=4k count=30 iflag=direct 2>/dev/null; pgrep -x sleep; exit 3"]"#;
     write("reads.toml", &own(reads));
     let asleep = r#"["sh", "-c", "echo other; sleep 0.05"]"#;
-    write("both.toml", &own(reads).replace(r#"["sleep", "0.2"]"#, asleep));
+    write("both.toml", &own(reads).replace(r#"["sh", "-c", "echo once; sleep 0.2"]"#, asleep));
     write("none.toml", &own(r#"["no-such-program"]"#));
     let run = |results: &str, more: &[&str]| {
         let words = ["run", "run.toml", "--quiet", "--ios=csv", "--results", results];
@@ -131,6 +131,8 @@ fn a_branch_runs_commands_of_its_own_beside_what_runs() {
     let branch = |results: &str, file: &str| run(results, &[&from[..], &[file]].concat());
     let reads = branch("reads", "reads.toml");
     reads.expect(3);
+    // The other machine's command goes on as it was.
+    assert_eq!(reads.stdout.matches("[b] once").count(), 1, "{reads:?}");
     // The run's own command sleeps on beside, and is not heard.
     let lines: Vec<_> = reads.stdout.lines().collect();
     let at = lines.iter().position(|line| *line == "[a] ready").unwrap();
@@ -159,6 +161,14 @@ fn a_branch_runs_commands_of_its_own_beside_what_runs() {
     run("side", &[&from[..], &["reads.toml", "--branch=both.toml"]].concat()).expect(3);
     assert!(ios(&bench, "side/reads") == after && ios(&bench, "side/both") == ios(&bench, "both"));
     branch("none", "none.toml").expect(127).says(&["no-such-program: command not found"]);
+    // At the end of all: the last command was a's.
+    run("kept", &["--snapshots=output:^ready"]).expect(0);
+    let end = run("end", &["--from=end", "--branch=reads.toml"]);
+    end.expect(3);
+    assert!(end.stdout.ends_with("[a] late\n[a] p\n"), "{end:?}");
+    run("over", &["--from=end", "--branch=both.toml"])
+        .expect(125)
+        .says(&["guest of b runs no command"]);
     // After a power cut a machine begins with the branch's command.
     let cut = |at: &str| {
         format!("[[fault]]\nkind = 'power-cut'\nmachine = 'a'\nat = '{at}'\nrestart = '10ms'\n")

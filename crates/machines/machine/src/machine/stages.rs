@@ -86,7 +86,7 @@ impl Run<'_> {
                     self.become_branch(branch, true)?;
                 } else if self.branching.iter().any(|one| one.waits_for(number)) {
                     self.machines[number].channel.something_is_to_run();
-                } else {
+                } else if !self.change_at_end(number)? {
                     self.ended(number, Ending::Exited(status))?;
                 }
             }

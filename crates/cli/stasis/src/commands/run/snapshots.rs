@@ -11,6 +11,8 @@ use super::super::why::which;
 
 /// The word for the last snapshot.
 const LAST: &str = "last";
+/// The word for the end of the run's commands.
+const END: &str = "end";
 
 /// Snapshots that a run takes, and the one at which it begins.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
@@ -24,7 +26,7 @@ pub struct SnapshotArguments {
     /// the results are those of the whole run; with --profile, samples begin there
     #[arg(long, value_name = "TIME|last", conflicts_with = "power_cut")]
     from: Option<String>,
-    /// From the moment of --from on (which is also io:DRIVE:ORDER or output:REGEX then), be another
+    /// From the moment of --from on (which is also io:DRIVE:ORDER, output:REGEX or end then), be another
     /// run: with another seed (seed=7, or seed=1..8 for eight runs), or as another experiment file says,
     /// which differs in seed, commands, faults, drives' models and sharing, or limits of time;
     /// repeatable
@@ -74,6 +76,7 @@ impl SnapshotArguments {
         let begin = |from, must| Snapshotted { from, must, branches: true, ..Default::default() };
         let (at, snapshotted) = match from {
             LAST => (None, begin(StartAt::Last, true)),
+            END => (Some(At::Moment(Moment::End)), begin(StartAt::Last, false)),
             word => match moment("--from", word)? {
                 Some(at) => (Some(at), begin(StartAt::Begin, false)),
                 None => {
@@ -211,6 +214,8 @@ mod tests {
         assert_eq!(all.branches[3], BranchWord::File("slow.toml".into()));
         let last = of(&["--from=last", "--branch=seed=1", "--jobs=2"]).unwrap().unwrap();
         assert_eq!((last.at, last.snapshotted.must, last.jobs), (None, true, Some(2)));
+        let end = of(&["--from=end", "--branch=seed=1"]).unwrap().unwrap();
+        assert_eq!(end.at, Some(At::Moment(Moment::End)));
         let io = of(&["--from=io:d:7", "--branch=seed=1"]).unwrap().unwrap();
         assert_eq!(io.at, Some(At::Io("d".into(), 7)));
         for (word, begin) in [

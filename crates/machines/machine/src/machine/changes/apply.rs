@@ -11,11 +11,11 @@ use super::{Change, DriveChange, MachineChange, ModelChange, CHANGE};
 use crate::error::Error;
 
 impl Run<'_> {
-    /// Makes the changes.
+    /// Makes the changes. `ended`: the machine whose command has just ended, if that is the moment.
     ///
     /// # Errors
     /// If a fault lies before this moment that the run did not have.
-    pub(super) fn change(&mut self, change: Change) -> Result<(), Error> {
+    pub(super) fn change(&mut self, change: Change, ended: Option<usize>) -> Result<(), Error> {
         // All that has happened so far is the other run's.
         self.timeline.flush_records()?;
         let now = self.timeline.clock.now_ns();
@@ -69,7 +69,8 @@ impl Run<'_> {
             // One that is off, or boots, begins with it.
             let is_commanded = machine.channel.begin_with(&branch.job);
             if is_commanded && !machine.failures.is_off() {
-                self.branch_off(branch, false)?;
+                let is_end = ended == Some(branch.machine);
+                self.branch_off(branch, is_end)?;
             }
         }
         Ok(())

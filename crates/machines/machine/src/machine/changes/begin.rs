@@ -5,6 +5,7 @@ use stasis_run_events::Moment;
 
 use super::super::debug;
 use super::super::run::Run;
+use super::super::vm::Machine;
 use super::{Changes, CHANGE};
 use crate::error::Error;
 
@@ -17,13 +18,15 @@ impl Run<'_> {
         let due = match &config.moment {
             None | Some(Moment::Begin) => 0,
             Some(Moment::At(time)) => *time,
+            Some(Moment::End) => Nanos::MAX,
             Some(moment) => {
                 let trigger = debug::trigger(moment, CHANGE);
                 self.add_trigger(trigger.ok_or(Error::Internal("no moment of changes"))?)?;
                 Nanos::MAX
             }
         };
-        self.changes = Some(Box::new(Changes { due, change: config.change }));
+        let at_end = config.moment == Some(Moment::End);
+        self.changes = Some(Box::new(Changes { due, at_end, change: config.change }));
         Ok(())
     }
 
@@ -50,6 +53,23 @@ impl Run<'_> {
         }
         let change = self.changes.take().map(|changes| changes.change);
         self.has_changed = true;
-        change.map_or(Ok(()), |change| self.change(change))
+        change.map_or(Ok(()), |change| self.change(change, None))
+    }
+
+    /// The command of machine `number` has ended. Becomes another run if that is the moment; whether
+    /// another command follows there.
+    pub(in super::super) fn change_at_end(&mut self, number: usize) -> Result<bool, Error> {
+        let goes_on = |(other, machine): (usize, &Machine)| {
+            other != number && machine.waited && machine.ended.is_none()
+        };
+        if self.machines.iter().enumerate().any(goes_on) {
+            return Ok(false);
+        }
+        let Some(changes) = self.changes.take_if(|changes| changes.at_end) else {
+            return Ok(false);
+        };
+        self.has_changed = true;
+        self.change(changes.change, Some(number))?;
+        Ok(self.branching.iter().any(|branching| branching.waits_for(number)))
     }
 }
