@@ -3,14 +3,14 @@
 //!
 //! The guest's agent sleeps while its command runs, and does not look whether something is wanted of
 //! it: that would cost every run time. So the machine calls it by an interrupt of the guest's kernel
-//! ([`Call`]). Up to the moment the run is the run; the call makes it another.
+//! ([`stasis_channel::Call`]). Up to the moment the run is the run; the call makes it another.
 
 use stasis_block::clock::Nanos;
-use stasis_channel::{Branch, Call};
+use stasis_channel::Branch;
 
+use super::run::Run;
 use super::vm::Machine;
 use crate::error::Error;
-use crate::vcpu::ProcessorState;
 
 /// How long a called agent may take to answer (ns of virtual time): a guest that is busy lets it run
 /// within milliseconds.
@@ -87,35 +87,27 @@ impl Branching {
     }
 }
 
-impl Machine {
-    /// Calls the agent. Returns where in the guest's memory it has written, and what was there.
-    fn call(&mut self, call: Call) -> Result<(u64, [u8; 8]), Error> {
-        const UNKNOWN: &str =
-            "the guest's kernel is not the one whose symbols are kept, or has moved: \
-                               it cannot be called";
-        let (address, before) = self.point(call).ok_or_else(|| Error::Limit(UNKNOWN.into()))?;
-        self.raise_call();
-        Ok((address, before))
+impl Run<'_> {
+    /// The moment of a branch has come: the run becomes one of that command alone. `is_end`: the
+    /// machine's own command has just ended.
+    pub(super) fn become_branch(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
+        let number = branch.machine;
+        self.branch_off(branch, is_end)?;
+        // The run ends with that command, and waits for nobody else.
+        for (other, machine) in self.machines.iter_mut().enumerate() {
+            machine.waited = other == number;
+        }
+        // It takes the time of its own command.
+        self.virtual_limit = None;
+        Ok(())
     }
 
-    /// Has the kernel's pointer name the function. Returns where in the guest's memory that is, and
-    /// what was there; nothing if the places are not the kernel's, or the engine cannot look.
-    pub(super) fn point(&mut self, call: Call) -> Option<(u64, [u8; 8])> {
-        const LENGTH: u64 = size_of::<u64>() as u64;
-        let mut vcpus = self.vcpus.iter_mut().filter_map(|vcpu| vcpu.debug());
-        let place = vcpus.find_map(|vcpu| vcpu.translate(call.callback));
-        let (address, _) = place.filter(|(_, room)| *room >= LENGTH)?;
-        let mut before = [0; LENGTH as usize];
-        self.memory.read(address, &mut before).ok()?;
-        self.memory.write(address, &call.function.to_le_bytes()).ok()?;
-        Some((address, before))
-    }
-
-    /// Has the interrupt come whose handler calls that function.
-    pub(super) fn raise_call(&mut self) {
-        // One that has nothing else to do, or else the first, which is always there.
-        let idle = |processor: &crate::vcpu::Processor| processor.state == ProcessorState::Halted;
-        let index = self.processors.iter().position(idle).unwrap_or(0);
-        self.processors[index].apic.raise(Call::VECTOR);
+    /// A machine's guest runs the branch's command from now on.
+    pub(super) fn branch_off(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
+        let now = self.timeline.clock.now_ns();
+        let machine = self.machines.get_mut(branch.machine);
+        let machine = machine.ok_or(Error::Internal("no such machine"))?;
+        self.branching.push(Branching::begin(machine, branch, is_end, now)?);
+        Ok(())
     }
 }

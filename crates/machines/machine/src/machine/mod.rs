@@ -5,6 +5,7 @@ mod agent;
 mod attend;
 mod branch;
 mod build;
+mod calls;
 mod changes;
 mod config;
 mod controller;

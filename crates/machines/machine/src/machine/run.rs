@@ -11,7 +11,7 @@ use super::changes::{ChangeSource, Changes};
 use super::config::{ProfileSource, Stop};
 use super::debug::{Debug, DebugSource};
 use super::limits::Limits;
-use super::sampling::Sampler;
+use super::sampling::sampler::Sampler;
 use super::slice::{Begun, Slice};
 use super::snapshots::{SnapshotSource, Snapshots};
 use super::timeline::Timeline;

@@ -1,9 +1,7 @@
 //! The stages of a run: its commands begin and end by messages of the guests' agents.
 
-use stasis_channel::Branch;
 use stasis_run_events::{Ending, RunEvent, Stage};
 
-use super::branch::Branching;
 use super::run::Run;
 use super::vm::{After, Machine};
 use crate::devices::AgentEvent;
@@ -103,29 +101,6 @@ impl Run<'_> {
             }
         }
         Ok(None)
-    }
-
-    /// The moment of a branch has come: the run becomes one of that command alone. `is_end`: the
-    /// machine's own command has just ended.
-    pub(super) fn become_branch(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
-        let number = branch.machine;
-        self.branch_off(branch, is_end)?;
-        // The run ends with that command, and waits for nobody else.
-        for (other, machine) in self.machines.iter_mut().enumerate() {
-            machine.waited = other == number;
-        }
-        // It takes the time of its own command.
-        self.virtual_limit = None;
-        Ok(())
-    }
-
-    /// A machine's guest runs the branch's command from now on.
-    pub(super) fn branch_off(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
-        let now = self.timeline.clock.now_ns();
-        let machine = self.machines.get_mut(branch.machine);
-        let machine = machine.ok_or(Error::Internal("no such machine"))?;
-        self.branching.push(Branching::begin(machine, branch, is_end, now)?);
-        Ok(())
     }
 
     /// Gives the guests their commands once all are set up: where the booted machines are kept, this

@@ -9,11 +9,11 @@ mod maps;
 mod modules;
 mod names;
 pub(super) mod orc;
+pub(super) mod sampler;
 
 use std::sync::Arc;
 
 use stasis_bare::svm::Debug;
-use stasis_block::clock::Nanos;
 use stasis_run_events::{Ending, RunEvent, Sample};
 
 use super::guest_io::GuestIos;
@@ -22,95 +22,15 @@ use super::slice::Slice;
 use super::vm::Machine;
 use crate::error::Error;
 use crate::exit::{DebugEvent, Exit};
-use crate::freeze::Scale;
 use crate::vcpu::{SliceEnd, MAX_SLICE};
 use linear::{Linear, Words};
 use names::Names;
-use orc::{Context, Tables};
+use orc::Tables;
+use sampler::Sampler;
 
 /// Samples that go to the event stream together.
 const BATCH: usize = 512;
 const NO_SAMPLES: &str = "a profile needs the engine exact: use --engine exact";
-
-/// The samples of a run.
-pub(super) struct Sampler {
-    /// Between two samples of a processor (ns); None where there are none.
-    interval: Option<Nanos>,
-    tables: Arc<Tables>,
-    names: Names,
-    /// The places at which processors stop beside their samples.
-    watched: Debug,
-    scale: Scale,
-    /// When the commands began (ns).
-    begun: u64,
-    /// The number of each processor's next sample.
-    next: Vec<u64>,
-    samples: Vec<Sample>,
-}
-
-impl Sampler {
-    /// The tick of a processor's next sample from `now` on (ticks); those that have passed were of
-    /// an idle processor.
-    fn due(&mut self, place: usize, now: u64) -> u64 {
-        let Some(interval) = self.interval else { return u64::MAX };
-        let first = self.next[place];
-        while self.tick(self.next[place]) < now {
-            // Most of a long idle time at once.
-            let behind = self.scale.to_ns(now).saturating_sub(self.at(self.next[place]));
-            self.next[place] += (behind / interval).saturating_sub(1).max(1);
-        }
-        let count = self.next[place] - first;
-        if count > 0 {
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
-            self.push(Sample { count, ..self.sample(place, first, Vec::new()) });
-        }
-        self.tick(self.next[place])
-    }
-
-    fn at(&self, number: u64) -> u64 {
-        self.begun.saturating_add(number.saturating_mul(self.interval.unwrap_or(u64::MAX)))
-    }
-
-    fn tick(&self, number: u64) -> u64 {
-        self.scale.to_ticks(self.at(number))
-    }
-
-    fn sample(&self, place: usize, number: u64, frames: Vec<u64>) -> Sample {
-        let processor = u16::try_from(place).unwrap_or(u16::MAX);
-        Sample { at: self.at(number), processor, count: 1, frames }
-    }
-
-    fn push(&mut self, sample: Sample) {
-        self.samples.push(sample);
-    }
-
-    /// Takes a sample of a processor.
-    fn take(&mut self, place: usize, index: usize, machine: &mut Machine) {
-        let Machine { vcpus, memory, number, .. } = machine;
-        let Some(vcpu) = vcpus[index].debug() else { return };
-        let registers = vcpu.registers();
-        let (memory, machine) = (&mut Linear::new(vcpu, memory), usize::from(*number));
-        let [rsp, rbp] = [4, 5].map(|number| registers.general[number]);
-        let context = Context { rip: registers.rip, rsp, rbp };
-        let (mut frames, program) = loop {
-            let modules = &self.names.modules(machine).modules;
-            let found = self.tables.unwind_through(modules, context, |at| memory.quad(at));
-            // A stack ends at a module that is not known.
-            match found.0.last() {
-                Some(&at) if self.names.learn(machine, at, memory) => {}
-                _ => break found,
-            }
-        };
-        self.names.name_modules(machine, &mut frames, memory);
-        if let Some(program) = program {
-            let gs = [registers.gs_base, registers.kernel_gs_base];
-            self.names.add_program(machine, (program, gs), &mut frames, memory);
-        }
-        let sample = self.sample(place, self.next[place], frames);
-        self.next[place] += 1;
-        self.push(sample);
-    }
-}
 
 impl Run<'_> {
     /// The commands have begun, or go on from a snapshot: they may be sampled from here on.
