@@ -436,6 +436,17 @@ mod tests {
     }
 
     #[test]
+    fn ends_of_a_log_go_round_the_planes_each_by_itself() {
+        let mut parts = parts(3);
+        parts.0 = parts.0.with_own_turns(1..3);
+        let planes = [1, 2, 1, 0, 2, 1].map(|stream| {
+            let plane = program(&mut parts, u32::from(stream), stream).at.plane.0;
+            (stream, plane)
+        });
+        assert_eq!(planes, [(1, 1), (2, 1), (1, 0), (0, 1), (2, 0), (1, 1)]);
+    }
+
+    #[test]
     fn pages_go_round_the_planes_and_streams_keep_apart() {
         let mut parts = parts(2);
         let ops: Vec<Op> = [0, 0, 1, 1]
