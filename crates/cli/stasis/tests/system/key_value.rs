@@ -49,6 +49,35 @@ fn key_values_are_stored_by_a_stock_guest() {
     }
 }
 
+/// A pair of one run is there in the next, with the flash that it lies on.
+#[test]
+#[ignore = "boots a guest twice: make slow-test"]
+fn key_values_outlive_a_run() {
+    let bench = Bench::new();
+    let experiment = r#"
+engine  = "exact"
+command = ["sh", "-c", """
+cd /results
+K="--namespace-id=1 --cdw2=0x79656b --cdw11=3"
+nvme io-passthru /dev/ng0n1 --opcode=0x02 $K --cdw10=4096 --data-len=4096 --read --raw-binary > got
+echo $? > found
+printf 'first value' > value
+nvme io-passthru /dev/ng0n1 --opcode=0x01 $K --cdw10=11 --data-len=11 --write --input-file=value
+"""]
+
+[[drive]]
+model     = { kind = "flash", channels = 2, luns = 2, planes = 1, pages = 32, state = "ssd.state" }
+medium    = { file = "pairs.img", size = "124MiB" }
+key-value = { max-keys = 1000 }
+"#;
+    std::fs::write(bench.path("run.toml"), experiment).unwrap();
+    for (results, status) in [("first", "1\n"), ("next", "0\n")] {
+        bench.run(&["run.toml", &format!("--results={results}")]).expect(0);
+        assert_eq!(bench.text(&format!("{results}/found")), status);
+    }
+    assert!(bench.text("next/got").starts_with("first value\0"));
+}
+
 #[test]
 #[ignore = "boots a guest for a minute: make slow-test"]
 fn key_values_stand_beside_blocks_and_zones_on_one_controller() {
