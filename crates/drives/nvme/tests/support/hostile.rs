@@ -233,9 +233,11 @@ pub fn run(script: &[u8]) {
     assert!(!controller.has_failed());
 }
 
-/// The kept state, but for the bytes that Flexible Data Placement counts.
+/// The kept state, but for the bytes that Flexible Data Placement counts, and for pairs, which are kept
+/// at the end of a run.
 fn kept(controller: &Controller) -> KeptState {
     let mut state = controller.kept_state();
+    state.namespaces.iter_mut().for_each(|namespace| namespace.pairs = None);
     for fdp in state.fdp.iter_mut().chain(state.groups.iter_mut().map(|group| &mut group.fdp)) {
         fdp.room.clear();
         (fdp.host_written, fdp.media_written, fdp.media_erased) = (0, 0, 0);
