@@ -180,14 +180,20 @@ impl Port {
 
     /// Answers the client's messages.
     pub(super) fn converse(&mut self, shared: &mut Shared) {
+        let mut answered = false;
         loop {
             let Some(client) = &mut self.client else { return };
             if !client.go_on() {
                 return self.disconnect(shared.subsystem);
             }
             match client.hear() {
-                Heard::Message(message) => self.answer(shared, message),
+                Heard::Message(message) => {
+                    answered = true;
+                    self.answer(shared, message);
+                }
                 Heard::Nothing => break,
+                // Commands of its last doorbells go to the drive first: the end is heard again.
+                Heard::End(None) if answered => return,
                 Heard::End(fault) => {
                     if let Some(fault) = fault {
                         shared.backend.counts.faults += 1;
