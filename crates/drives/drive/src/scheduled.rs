@@ -51,7 +51,7 @@ pub struct Scheduled {
     lower: Box<dyn Layer>,
     dispatcher: Dispatcher,
     first: Tenant,
-    // What the scheduler was told of tenants, for another one: by their numbers.
+    // Queues of the tenants by their numbers, for a scheduler that follows.
     queues: Vec<(QueueSpec, Option<TenantGroup>)>,
     // Weights of groups, and the scheduler's names for them.
     groups: Vec<(u32, GroupId)>,

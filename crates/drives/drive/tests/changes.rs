@@ -160,8 +160,8 @@ proptest! {
         prop_assert_eq!(join(vec![fault]), reads(&mut whole, &times, at, nothing));
     }
 
-    /// What has come before comes to its end as in the old drive; later commands wait for that, and are
-    /// then those of a drive with the new scheduler.
+    /// Earlier commands come to their end as in the old drive; later ones wait for that, and are then
+    /// those of a drive with the new scheduler.
     #[test]
     fn a_scheduler_follows_another(
         (times, disks) in (times(), prop::collection::vec(0..2usize, 40)),

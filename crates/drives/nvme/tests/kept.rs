@@ -51,18 +51,6 @@ fn report(driver: &mut Driver) -> Vec<u8> {
     driver.ram.get(DATA, 4096)
 }
 
-/// The same drive after its power was off, with its kept state as text in between.
-fn power_cycle(driver: Driver, config: Config) -> Driver {
-    let text = serde_json::to_string(&driver.controller.kept_state()).unwrap();
-    let state: KeptState = serde_json::from_str(&text).unwrap();
-    let mut after = Driver::cold(config.clone());
-    after.controller = Controller::with_state(config, &state).unwrap();
-    after.disk = driver.disk;
-    after.enable();
-    after.create_pair(1, 64, 64, 1);
-    after
-}
-
 #[test]
 fn zones_go_on_where_they_were() {
     let mut driver = Driver::with_queues(zoned(), 1, 64);
@@ -83,7 +71,7 @@ fn zones_go_on_where_they_were() {
     let state = driver.controller.kept_state();
     assert_eq!(state.namespaces[0].zones.len(), 6, "full zones are one entry: {state:?}");
 
-    let mut driver = power_cycle(driver, zoned());
+    let mut driver = driver.power_cycle(zoned());
     let raw = report(&mut driver);
     let zone = |index: usize| {
         let raw = &raw[64 * (index + 1)..];
@@ -135,7 +123,7 @@ fn formats_marks_and_chunks_are_kept() {
     assert_eq!(driver.reap(0)[0].status, 0);
     done(&mut driver, Sqe { nsid: 2, ..Sqe::io(WRITE_UNCORRECTABLE, 3, 2, 0, 0) });
     assert!(!driver.controller.kept_state().is_as_made());
-    let mut driver = power_cycle(driver, config.clone());
+    let mut driver = driver.power_cycle(config.clone());
     let id = driver.identify(0, 2).1;
     assert_eq!((id[26], id[0], id[26 + 102]), (1, 125, 0), "4096 bytes, 125 of them");
     for (lba, status) in [(2, 0), (3, 0x281), (4, 0x281), (5, 0)] {
@@ -154,7 +142,7 @@ fn formats_marks_and_chunks_are_kept() {
     let kept = driver.controller.kept_state();
     let chunks: Vec<_> = kept.namespaces[0].chunks.iter().map(|c| (c.first, c.written)).collect();
     assert_eq!(chunks, [(0, 2), (1, 8)]);
-    let mut driver = power_cycle(driver, config);
+    let mut driver = driver.power_cycle(config);
     assert_eq!(driver.controller.kept_state(), kept);
     assert_ne!(driver.io(write(0, 2)).status, 0, "the chunk's pointer is at 2");
     done(&mut driver, write(2, 2));
@@ -174,7 +162,7 @@ fn placement_goes_on_counting() {
     let write = Sqe::io(WRITE, 0, 8, DATA, 0);
     done(&mut driver, Sqe { cdw12: write.cdw12 | 2 << 20, cdw13: 1 << 16, ..write });
     driver.controller.set_health(&driver.ram, told((1 << 20) + 8192, (1 << 20) + 65536));
-    let mut driver = power_cycle(driver, config.clone());
+    let mut driver = driver.power_cycle(config.clone());
     done(&mut driver, write);
     driver.controller.set_health(&driver.ram, told(1 << 20, 1 << 20));
     driver.controller.set_health(&driver.ram, told((1 << 20) + 4096, (1 << 20) + 65536));

@@ -640,18 +640,6 @@ fn configurations_and_states_are_checked() {
     assert!(error.to_string().contains("pairs of 10 keys in segments of 64KiB"), "{error}");
 }
 
-/// Turns the power off and on, with what is kept as text.
-fn power_cycle(driver: Driver, config: Config) -> Driver {
-    let text = serde_json::to_string(&driver.controller.kept_state()).unwrap();
-    let state: KeptState = serde_json::from_str(&text).unwrap();
-    let mut after = Driver::cold(config.clone());
-    after.controller = Controller::with_state(config, &state).unwrap();
-    after.disk = driver.disk;
-    after.enable();
-    after.create_pair(1, 64, 64, 1);
-    after
-}
-
 #[test]
 fn pairs_outlive_the_controller() {
     let with_index = || {
@@ -678,7 +666,7 @@ fn pairs_outlive_the_controller() {
             }
             // One that has not ended is not there.
             driver.submit(1, command(STORE, b"late", 512, 0));
-            driver = power_cycle(driver, config.clone());
+            driver = driver.power_cycle(config.clone());
             assert_eq!(status(&mut driver, EXIST, b"late"), KEY_DOES_NOT_EXIST);
             for (key, value) in &map {
                 let found = retrieve(&mut driver, key, MAX_VALUE).unwrap();

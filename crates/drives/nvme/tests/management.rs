@@ -191,17 +191,6 @@ fn a_deletion_waits_for_what_is_under_way() {
     assert_eq!(listed(&mut driver, 2), [1, 3]);
 }
 
-fn power_cycle(driver: Driver) -> Driver {
-    let text = serde_json::to_string(&driver.controller.kept_state()).unwrap();
-    let state: KeptState = serde_json::from_str(&text).unwrap();
-    let mut after = Driver::cold(three());
-    after.controller = Controller::with_state(three(), &state).unwrap();
-    after.disk = driver.disk;
-    after.enable();
-    after.create_pair(1, 8, 8, 1);
-    after
-}
-
 #[test]
 fn damaged_states_are_refused() {
     let mut driver = Driver::with_queues(three(), 1, 8);
@@ -288,7 +277,7 @@ proptest! {
                         of.3 = value;
                     }
                 }
-                Step::PowerCycle => driver = power_cycle(driver),
+                Step::PowerCycle => driver = driver.power_cycle(three()),
             }
             let used: u64 = model.values().map(|of| of.0).sum();
             prop_assert_eq!(capacity(&mut driver), (TOTAL, TOTAL - used));

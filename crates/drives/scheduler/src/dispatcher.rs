@@ -50,7 +50,7 @@ pub struct Dispatcher {
     held: usize,
     limits: Vec<Limit>,
     next: Option<Box<Successor>>,
-    // What has waited for this scheduler, and comes to it in turn.
+    // Requests that have waited for this scheduler, and come to it in turn.
     arriving: VecDeque<(QueueId, QueuedRequest)>,
 }
 

@@ -125,8 +125,8 @@ fn is_setting(key: &str, table: &str, keys: &[&str]) -> bool {
         setting.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     // A name can have dots, as that of a disk without one: the plans' check has the last word.
-    let settings = own.match_indices('.').map(|(dot, _)| &own[dot + 1..]);
-    settings.into_iter().any(|setting| keys.iter().any(|key| is(setting, key)))
+    let mut settings = own.match_indices('.').map(|(dot, _)| &own[dot + 1..]);
+    settings.any(|setting| keys.iter().any(|key| is(setting, key)))
 }
 
 /// Adds the values that differ between two tables, by their keys below `path`. Of tables in a list, that

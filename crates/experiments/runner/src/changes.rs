@@ -80,7 +80,7 @@ fn without_changes(base: &RunPlan, mut to: RunPlan) -> RunPlan {
         (job.seed, job.prompt_output) = (own.seed, own.prompt_output);
         job.command.clone_from(&own.command);
         other.spec.command.clone_from(&machine.spec.command);
-        // What has become of them is compared.
+        // The planned drives are compared in their place.
         other.spec.drives.clone_from(&machine.spec.drives);
         other.spec.disks.clone_from(&machine.spec.disks);
         (job.asks, job.ordered) = (own.asks, own.ordered);

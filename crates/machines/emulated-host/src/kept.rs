@@ -64,7 +64,7 @@ impl Key {
     /// A block device of this number: Linux, Documentation/ABI/stable/sysfs-block, `diskseq`, `stat`
     /// (sectors written and discarded) and `loop/backing_file`.
     fn device(&mut self, path: &Path, number: u64) -> io::Result<()> {
-        // What was written to it and not to the medium is not counted yet.
+        // Writes that the page cache still holds are not counted.
         File::open(path)?.sync_all()?;
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use stasis_block::{Operation, Request, Status};
-use stasis_nvme::{Config, Controller, Memory, Namespace, OutOfMemoryRange};
+use stasis_nvme::{Config, Controller, KeptState, Memory, Namespace, OutOfMemoryRange};
 
 pub const PAGE: u64 = 4096;
 
@@ -200,6 +200,18 @@ fn need_event(event: u16, new: u16, old: u16) -> bool {
 }
 
 impl Driver {
+    /// A driver of the same drive after its power was off, with its kept state as text in between.
+    pub fn power_cycle(self, config: Config) -> Self {
+        let text = serde_json::to_string(&self.controller.kept_state()).unwrap();
+        let state: KeptState = serde_json::from_str(&text).unwrap();
+        let mut after = Self::cold(config.clone());
+        after.controller = Controller::with_state(config, &state).unwrap();
+        after.disk = self.disk;
+        after.enable();
+        after.create_pair(1, 64, 64, 1);
+        after
+    }
+
     /// A driver whose controller is not enabled.
     pub fn cold(config: Config) -> Self {
         let ends = config.namespaces.iter().map(|namespace| namespace.start + namespace.bytes());

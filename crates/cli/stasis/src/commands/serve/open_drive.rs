@@ -114,11 +114,7 @@ fn checked(
         bail!("`controllers` is of a machine's drive; a served drive has one for each place: say --vfio-user one.sock,two.sock, or --nvme-tcp with several addresses, and leave `controllers` out");
     }
     how.check(spec)?;
-    let mut model = spec.model.clone();
-    model.resolve(base)?;
-    if spec.has_pairs() {
-        model.for_pairs();
-    }
+    let model = resolved(spec.model.clone(), base, spec.has_pairs())?;
     let medium = spec.medium.or_size(model.capacity(), base);
     let (discard, before) = match how {
         How::Plain => (keep::check_plain(&medium, base, spec.state)?, None),
@@ -198,6 +194,15 @@ struct Described {
     pairs: bool,
 }
 
+/// A model whose files are read, which start at `base`; with `pairs` it knows of their log.
+fn resolved(mut model: ModelSpec, base: &Path, pairs: bool) -> Result<ModelSpec> {
+    model.resolve(base)?;
+    if pairs {
+        model.for_pairs();
+    }
+    Ok(model)
+}
+
 impl Description for Described {
     fn index(&self) -> usize {
         self.index.into()
@@ -214,12 +219,8 @@ impl Description for Described {
 
     fn with_model(&self, model: serde_json::Value) -> Result<Arc<dyn Description>, String> {
         let read = || -> Result<ModelSpec> {
-            let mut model: ModelSpec = stasis_config::read_table(model).context("the model")?;
-            model.resolve(&self.base)?;
-            if self.pairs {
-                model.for_pairs();
-            }
-            Ok(model)
+            let model = stasis_config::read_table(model).context("the model")?;
+            resolved(model, &self.base, self.pairs)
         };
         let model = read().map_err(|error| failure::told(&error))?;
         Ok(Arc::new(Self { model, ..self.clone() }))
