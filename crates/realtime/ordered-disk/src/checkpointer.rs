@@ -23,10 +23,9 @@ const IDLE: Duration = Duration::from_secs(2);
 const FORGET: usize = 256;
 
 /// Carries where the log is half full or nobody writes, until the disk is
-/// closed.
-pub(crate) fn run<L: HostFile, D: HostFile>(shared: &Shared<L, D>) {
+/// closed. `last_end`: end of the log before this thread began.
+pub(crate) fn run<L: HostFile, D: HostFile>(shared: &Shared<L, D>, mut last_end: u64) {
     let mut inner = shared.lock();
-    let mut last_end = inner.state.end();
     while !inner.stopping {
         let pressed = inner.state.used() > shared.ring / 2 || inner.waiting;
         let idle = inner.state.used() > 0 && inner.state.end() == last_end;

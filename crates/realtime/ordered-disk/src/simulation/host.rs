@@ -26,6 +26,7 @@ struct Contents {
     pending: Vec<(usize, [u8; SECTOR])>,
     frozen: Option<usize>,
     full: bool,
+    sync_fails: bool,
     random: Option<Xoshiro256PlusPlus>,
 }
 
@@ -86,6 +87,11 @@ impl File {
     /// Writes find no space from now on, or again.
     pub fn set_full(&self, full: bool) {
         self.contents.lock().unwrap().full = full;
+    }
+
+    /// Syncs fail from now on, or succeed again.
+    pub fn set_sync_fails(&self, fails: bool) {
+        self.contents.lock().unwrap().sync_fails = fails;
     }
 
     /// The power comes back: of each sector some version is there that was
@@ -168,6 +174,9 @@ impl HostFile for File {
     fn sync(&self) -> io::Result<()> {
         self.power.use_some()?;
         let mut contents = self.contents.lock().unwrap();
+        if contents.sync_fails {
+            return Err(io::Error::other("the sync failed"));
+        }
         contents.sync(usize::MAX);
         Ok(())
     }
