@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use stasis_emulated_host::inside::{snapshot, Inside, Later, StopReason};
 use stasis_emulated_host::Input;
-use stasis_machine::Stop;
+use stasis_machine::{ProgramSource, Stop};
 use stasis_media::MediumSpec;
 use stasis_run_events::{DebugJob, Debugger, Ending, EventSink, Instant, RunEvent};
 
@@ -65,6 +65,10 @@ impl Inputs for Items<'_> {
 
     fn outside(&mut self) -> Option<Box<dyn stasis_network::Outside>> {
         Some(self.0.outside())
+    }
+
+    fn programs(&mut self) -> Option<ProgramSource> {
+        Some(self.0.programs())
     }
 
     fn debugger(&mut self) -> Option<Box<dyn Debugger>> {

@@ -16,8 +16,8 @@ use stasis_experiment::{
 use stasis_guest_image::Guest;
 use stasis_machine::{
     Change, ChangeConfig, Command, Config, DebugConfig, DriveChange, Failure, FailureKind,
-    MachineChange, MachineConfig, MachineFaults, Pause, Resumed, Rewind, SnapshotConfig, Speed,
-    Stop, TimelineConfig, TriggerConfig,
+    MachineChange, MachineConfig, MachineFaults, Pause, ProgramSource, Resumed, Rewind,
+    SnapshotConfig, Speed, Stop, TimelineConfig, TriggerConfig,
 };
 use stasis_models::{BuildContext, ModelChange};
 use stasis_network::Outside;
@@ -49,6 +49,8 @@ pub trait Inputs {
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
     /// The world outside, if a network leads there.
     fn outside(&mut self) -> Option<Box<dyn Outside>>;
+    /// What is known of guests' programs, if anything is.
+    fn programs(&mut self) -> Option<ProgramSource>;
     /// The wire to the debugger, if one takes hold of the run.
     fn debugger(&mut self) -> Option<Box<dyn Debugger>>;
     /// A function that takes a snapshot of this program at an instant, where that can be. It returns
@@ -161,6 +163,11 @@ impl Inputs for Files {
 
     fn outside(&mut self) -> Option<Box<dyn Outside>> {
         self.outside.take()
+    }
+
+    /// KVM has no samples: the run is refused before.
+    fn programs(&mut self) -> Option<ProgramSource> {
+        None
     }
 
     /// KVM has none: the run is refused before.
@@ -327,7 +334,7 @@ pub fn run(
     let jobs = Arc::new(Mutex::new(jobs));
     let root_length =
         inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
-    let (keyboard, of_root) = (inputs.keyboard(), inputs.source());
+    let (keyboard, of_root, programs) = (inputs.keyboard(), inputs.source(), inputs.programs());
     let debug = inputs.debugger().map(|wire| {
         let jobs = Arc::clone(&jobs);
         Box::new(move || {
@@ -440,6 +447,7 @@ pub fn run(
             keyboard,
             debug,
             profile: Some(profile),
+            programs,
             snapshots,
             change: Some(becomes),
             virtual_limit: plan.virtual_limit,

@@ -257,7 +257,11 @@ pub fn run(
     });
     let debugger = setup.debugged.map(Debugged::wire);
     let stop = Arc::clone(stop);
-    let control = Control { stop, deadline, keyboard, debugger, once, source, outside };
+    let programs = setup.profiled.map(|profiled| -> stasis_emulated_host::Programs {
+        let symbols = profiled.symbols.clone();
+        Arc::new(move |path: &str| symbols.frames(path))
+    });
+    let control = Control { stop, deadline, keyboard, debugger, once, source, outside, programs };
     let observer = relay.observer();
     let mut progress = |what: &str, fraction: Option<f64>| {
         // An observer that fails here fails at the next event as well, and ends the run then.

@@ -1,4 +1,4 @@
-//! Writes the archive format of an initramfs: cpio "newc"
+//! The archive format of an initramfs: cpio "newc"
 //! (Documentation/driver-api/early-userspace/buffer-format.rst).
 
 /// File types and modes of stat(2).
@@ -69,6 +69,28 @@ impl Archive {
     }
 }
 
+/// The content of the file of this name; None where the archive has none, or is none.
+pub(crate) fn file<'a>(mut archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    const MAGIC: usize = 6;
+    const HEAD: usize = MAGIC + 13 * 8;
+    loop {
+        let head = archive.first_chunk::<HEAD>()?;
+        let field = |number: usize| {
+            let digits = std::str::from_utf8(&head[MAGIC + 8 * number..][..8]).ok()?;
+            usize::from_str_radix(digits, 16).ok()
+        };
+        let (length, name_length) = (field(6)?, field(11)?);
+        let its_name = archive.get(HEAD..)?.get(..name_length)?.strip_suffix(b"\0")?;
+        let begin = (HEAD + name_length).next_multiple_of(4);
+        let end = begin.checked_add(length)?;
+        let content = archive.get(begin..end)?;
+        if its_name == name.as_bytes() {
+            return Some(content);
+        }
+        archive = archive.get(end.next_multiple_of(4)..)?;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +110,23 @@ mod tests {
         // 110 bytes of header and 3 of name are padded to 116.
         assert_eq!(archive.bytes[..113], expected[..113]);
         assert_eq!(archive.bytes[113..], *b"\0\0\0xyz\0");
+    }
+
+    #[test]
+    fn a_file_is_found_by_its_name() {
+        let mut archive = Archive::default();
+        archive.folder("modules");
+        archive.file("modules/init", 0o644, b"not this one");
+        archive.file("init", 0o755, b"agent");
+        let bytes = archive.finish();
+        assert_eq!(file(&bytes, "init"), Some(&b"agent"[..]));
+        assert_eq!(file(&bytes, "other"), None);
+        for cut in 0..bytes.len() {
+            let found = file(&bytes[..cut], "init");
+            assert!(found.is_none_or(|content| content == b"agent"), "{cut}");
+        }
+        let digits = bytes.iter().map(|byte| if byte.is_ascii_digit() { b'F' } else { *byte });
+        assert_eq!(file(&digits.collect::<Vec<_>>(), "init"), None);
     }
 
     #[test]

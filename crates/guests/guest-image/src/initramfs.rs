@@ -6,6 +6,9 @@ use std::path::Path;
 use crate::cpio::Archive;
 use crate::BuildError;
 
+/// The agent's file.
+pub(crate) const AGENT: &str = "init";
+
 /// Makes the archive: the agent as `/init`, the modules, and the places that
 /// the agent mounts on.
 pub(crate) fn make(agent: &[u8], modules: &Path) -> Result<Vec<u8>, BuildError> {
@@ -27,6 +30,6 @@ pub(crate) fn make(agent: &[u8], modules: &Path) -> Result<Vec<u8>, BuildError> 
         let content = fs::read(&path).map_err(BuildError::file("read", &path))?;
         archive.file(&format!("modules/{name}"), 0o644, &content);
     }
-    archive.file("init", 0o755, agent);
+    archive.file(AGENT, 0o755, agent);
     Ok(archive.finish())
 }

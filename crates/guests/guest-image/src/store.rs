@@ -75,6 +75,13 @@ impl Guest {
         };
         Ok(Some(lower))
     }
+
+    /// The program of the guest's agent, which may be of an earlier build than this program; None where
+    /// it cannot be read any more.
+    pub fn agent(&self) -> Option<Vec<u8>> {
+        let archive = fs::read(&self.initramfs).ok()?;
+        crate::cpio::file(&archive, crate::initramfs::AGENT).map(<[u8]>::to_vec)
+    }
 }
 
 /// Description of a guest's folder, for a reader.

@@ -46,7 +46,9 @@ mod snapshots;
 
 pub use cache::{forget_kernel, forget_machines, kept, Kind};
 pub use error::Error;
-pub use host::{Control, Host, Input, Job, Mode, PassedDrive, Snapshots, Source, StartAt};
+pub use host::{
+    Control, Host, Input, Job, Mode, PassedDrive, Programs, Snapshots, Source, StartAt,
+};
 pub use prepare::{prepare, Kernel};
 pub use requirements::{requirements, Requirements};
 pub use run::{boot, run};

@@ -21,7 +21,10 @@
 //! buffer, and asks for those that have come, which it waits for at most so long; the answer is as
 //! that to a read packet, with the bytes' own length in 4 bytes before them. A *snapshot*
 //! packet (kind 9, three times 8 bytes: [`Instant`]) announces that the machine is about to pause, so
-//! that its state is stored, and is to be continued then. Numbers are little endian.
+//! that its state is stored, and is to be continued then. A *program* packet (kind 10, offset in 8 bytes,
+//! length in 4) has so many bytes of a program's path in a guest at the start of the buffer and asks for
+//! what the outer side knows of it, from that offset on; the answer is as that to a read packet, with the
+//! length of all in 8 bytes before the bytes. Numbers are little endian.
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -50,6 +53,7 @@ const DEBUG_HEAD: usize = 6;
 const AGAIN_HEAD: usize = 13;
 const CROSS_HEAD: usize = 13;
 const SNAPSHOT_HEAD: usize = 25;
+const PROGRAM_HEAD: usize = 13;
 
 /// The length of the answer to a debug packet where the debugger has gone.
 pub(crate) const GONE: u32 = u32::MAX;
@@ -83,6 +87,9 @@ pub(crate) enum Packet {
     Cross { length: usize, limit: u64 },
     /// The machine pauses for a snapshot.
     Snapshot(Instant),
+    /// So many bytes of the buffer are a program's path in a guest; the inner side takes what is known of
+    /// it, from there on.
+    Program { offset: u64, length: usize },
 }
 
 /// A pause packet.
@@ -134,6 +141,15 @@ pub(crate) fn cross(length: usize, limit: u64) -> [u8; CROSS_HEAD] {
     debug_assert!(length <= ANSWER);
     let mut packet = [8; CROSS_HEAD];
     packet[1..9].copy_from_slice(&limit.to_le_bytes());
+    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
+    packet
+}
+
+/// A program packet.
+pub(crate) fn program(offset: u64, length: usize) -> [u8; PROGRAM_HEAD] {
+    debug_assert!(length <= BULK);
+    let mut packet = [10; PROGRAM_HEAD];
+    packet[1..9].copy_from_slice(&offset.to_le_bytes());
     packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
     packet
 }
@@ -242,6 +258,12 @@ impl Packets {
                 self.buffer.drain(..SNAPSHOT_HEAD);
                 Ok(Some(Packet::Snapshot(instant)))
             }
+            Some(10) => {
+                let Some(head) = self.buffer.first_chunk::<PROGRAM_HEAD>() else { return Ok(None) };
+                let (offset, length) = (number(&head[1..9]), number(&head[9..]) as usize);
+                self.buffer.drain(..PROGRAM_HEAD);
+                Ok(Some(Packet::Program { offset, length }))
+            }
             Some(other) => Err(*other),
         }
     }
@@ -276,6 +298,8 @@ mod tests {
                     (any::<u64>(), 0..=ANSWER)
                         .prop_map(|(limit, length)| Packet::Cross { length, limit }),
                     (any::<u64>(), 0..=BULK)
+                        .prop_map(|(offset, length)| Packet::Program { offset, length }),
+                    (any::<u64>(), 0..=BULK)
                         .prop_map(|(address, length)| Packet::Place { address, length }),
                 ],
                 0..9,
@@ -304,6 +328,9 @@ mod tests {
                     Packet::Snapshot(instant) => stream.extend_from_slice(&snapshot(instant)),
                     Packet::Cross { length, limit } => {
                         stream.extend_from_slice(&cross(*length, *limit))
+                    }
+                    Packet::Program { offset, length } => {
+                        stream.extend_from_slice(&program(*offset, *length))
                     }
                     Packet::Place { address, length } => {
                         stream.extend_from_slice(&place(*address, *length))

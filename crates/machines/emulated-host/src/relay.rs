@@ -209,6 +209,25 @@ fn answer_read(
     go_on(machine, &bytes)
 }
 
+/// Continues the waiting inner side with what is known of the program whose path is `length` bytes of the
+/// buffer, from `offset` on.
+fn answer_program(
+    machine: &mut Machine,
+    control: &Control,
+    offset: u64,
+    length: usize,
+) -> Result<(), Error> {
+    let path = buffered(machine, length, "take a program's path from the software host")?;
+    let known = control.programs.as_ref().zip(std::str::from_utf8(&path).ok());
+    let known = known.and_then(|(programs, path)| programs(path)).unwrap_or_default();
+    let rest = usize::try_from(offset).ok().and_then(|offset| known.get(offset..));
+    let rest = rest.unwrap_or_default();
+    let mut answer = 0u32.to_le_bytes().to_vec();
+    answer.extend_from_slice(&(known.len() as u64).to_le_bytes());
+    answer.extend_from_slice(&rest[..rest.len().min(ANSWER)]);
+    go_on(machine, &answer)
+}
+
 /// So many bytes from the start of the buffer, at most all of it; `what` is done with them.
 fn buffered(machine: &Machine, length: usize, what: &'static str) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; length.min(BULK)];
@@ -293,6 +312,10 @@ pub(crate) fn pump(
                     }
                     Packet::Cross { length, limit } => {
                         answer_cross(machine, control, length, limit)?;
+                        continue;
+                    }
+                    Packet::Program { offset, length } => {
+                        answer_program(machine, control, offset, length)?;
                         continue;
                     }
                     Packet::Read { offset, length } => {

@@ -58,6 +58,7 @@ fn main() {
         outside: None,
         debug: None,
         profile: None,
+        programs: None,
         snapshots: None,
         change: None,
         quantum: 20_000,

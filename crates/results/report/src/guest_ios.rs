@@ -10,7 +10,7 @@ use stasis_run_events::{GuestIo, Submitter};
 
 use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind, Rows};
 use crate::ios::Footer;
-use crate::symbols::Symbols;
+use crate::symbols::{FrameNames, Symbols};
 use crate::{ReportError, GUEST_IOS_FILE};
 
 const COLUMNS: &[Column] = &[
@@ -105,7 +105,7 @@ impl GuestTimes {
 /// The file, with the words that its rows refer to.
 pub(crate) struct GuestIoFile {
     file: ColumnFile,
-    symbols: Symbols,
+    frame_names: FrameNames,
     submitters: [ByteArray; Submitter::ALL.len()],
     threads: HashMap<String, ByteArray>,
     stacks: HashMap<Vec<u64>, ByteArray>,
@@ -116,7 +116,7 @@ impl GuestIoFile {
     pub(crate) fn create(path: PathBuf, symbols: Symbols) -> Result<Self, ReportError> {
         Ok(Self {
             file: ColumnFile::create(path, "guest-ios", COLUMNS)?,
-            symbols,
+            frame_names: FrameNames::new(symbols),
             submitters: Submitter::ALL.map(|one| ByteArray::from(one.name())),
             threads: HashMap::new(),
             stacks: HashMap::new(),
@@ -124,14 +124,19 @@ impl GuestIoFile {
         })
     }
 
+    /// Further names of functions of modules.
+    pub(crate) fn add_names(&mut self, names: Vec<String>) {
+        self.frame_names.add(names);
+    }
+
     /// Appends an I/O of the drive of this name.
     pub(crate) fn row(&mut self, drive: &str, io: &GuestIo) -> Result<(), ReportError> {
-        let Self { symbols, stacks, threads, .. } = self;
+        let Self { frame_names, stacks, threads, .. } = self;
         if stacks.len() >= MAX_STACKS {
             stacks.clear();
         }
         let stack = stacks.entry(io.frames.clone()).or_insert_with(|| {
-            let names: Vec<&str> = io.frames.iter().rev().map(|&at| symbols.name(at)).collect();
+            let names: Vec<&str> = io.frames.iter().rev().map(|&at| frame_names.name(at)).collect();
             ByteArray::from(names.join(";").as_str())
         });
         if threads.len() >= MAX_STACKS {

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use parquet::data_type::ByteArray;
 use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
-use stasis_run_events::{Sample, MAX_NAMES, NAMED};
+use stasis_run_events::Sample;
 
 use crate::late::Late;
 use crate::page::{Block, Flame, Resolution, Section};
 use crate::sample_file::{KeptSamples, SampleFile};
-use crate::symbols::Symbols;
+use crate::symbols::{FrameNames, Symbols};
 use crate::table::{Column, Table};
 use crate::{units, ReportError};
 
@@ -32,10 +32,8 @@ struct Node {
 /// Samples as a tree of calls, and how many there were of each stack when.
 #[derive(Debug)]
 pub(crate) struct Profile {
-    symbols: Symbols,
+    frame_names: FrameNames,
     interval: Nanos,
-    /// Of threads, and of functions of programs and modules, by their numbers.
-    given: Vec<String>,
     names: Vec<String>,
     name_of: HashMap<String, u32>,
     nodes: Vec<Node>,
@@ -55,9 +53,8 @@ impl Profile {
     /// Of processors of these names, which are sampled at an interval (ns).
     pub(crate) fn new(symbols: Symbols, interval: Nanos, processors: &[String]) -> Self {
         let mut profile = Self {
-            symbols,
+            frame_names: FrameNames::new(symbols),
             interval,
-            given: Vec::new(),
             names: Vec::new(),
             name_of: HashMap::new(),
             nodes: Vec::new(),
@@ -89,13 +86,11 @@ impl Profile {
 
     /// Further names of threads, of modules' functions, and of places in programs.
     pub(crate) fn add_names(&mut self, names: Vec<String>) {
-        self.given.extend(names.into_iter().map(|name| self.symbols.told(name)));
+        self.frame_names.add(names);
     }
 
     fn call(&mut self, parent: u32, address: u64) -> u32 {
-        let given = address.checked_sub(NAMED).filter(|number| *number < MAX_NAMES);
-        let given = given.and_then(|number| self.given.get(number as usize));
-        let name = given.map_or_else(|| self.symbols.name(address), String::as_str).to_owned();
+        let name = self.frame_names.name(address).to_owned();
         let name = self.word(&name);
         self.child(parent, name)
     }
@@ -359,6 +354,7 @@ fn joined(stretches: &[BTreeMap<u32, u64>], count: usize) -> Vec<BTreeMap<u32, u
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use stasis_run_events::NAMED;
 
     const CODE: u64 = 0xffff_ffff_8100_0000;
     const MODULES: u64 = 0xffff_ffff_c000_0000;

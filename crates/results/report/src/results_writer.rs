@@ -343,6 +343,9 @@ impl ResultsWriter {
 
     /// Takes further names of programs and modules in samples that follow.
     pub fn add_sample_names(&mut self, names: Vec<String>) {
+        if let Some(guest_ios) = &mut self.guest_ios {
+            guest_ios.add_names(names.clone());
+        }
         if let Some(profile) = &mut self.profile {
             profile.add_names(names);
         }

@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use stasis_run_events::{MAX_NAMES, NAMED};
+
 /// Addresses of the kernel, and of its modules (Linux,
 /// Documentation/arch/x86/x86_64/mm.rst).
 const KERNEL: u64 = 1 << 63;
@@ -13,6 +15,10 @@ pub trait Programs: Debug + Send + Sync {
     /// The function at a byte of a file, in brackets where it has no name; None where the file is not
     /// known, or no program.
     fn function(&self, path: &str, offset: u64) -> Option<String>;
+
+    /// How the callers of a file's functions are found (`stasis_unwind::Table`, encoded); None where the
+    /// file is not known, or does not tell.
+    fn frames(&self, path: &str) -> Option<Vec<u8>>;
 }
 
 /// The functions of a kernel, and of programs where they are known.
@@ -36,8 +42,13 @@ impl Symbols {
         self
     }
 
+    /// How the callers of the functions of a program's file are found: [`Programs::frames`].
+    pub fn frames(&self, path: &str) -> Option<Vec<u8>> {
+        self.programs.as_ref()?.frames(path)
+    }
+
     /// The function of an instruction.
-    pub(crate) fn name(&self, address: u64) -> &str {
+    fn name(&self, address: u64) -> &str {
         if address < KERNEL {
             return "[program]";
         }
@@ -51,13 +62,39 @@ impl Symbols {
 
     /// A name that a run has told: of a place in a program's file (a path, `+`, and bytes in
     /// hexadecimal) its function, or the file and the place.
-    pub(crate) fn told(&self, name: String) -> String {
+    fn told(&self, name: String) -> String {
         let place = name.starts_with('/').then(|| name.rsplit_once("+0x")).flatten();
         let place = place.and_then(|(path, at)| Some((path, u64::from_str_radix(at, 16).ok()?)));
         let Some((path, offset)) = place else { return name };
         let function = self.programs.as_ref().and_then(|all| all.function(path, offset));
         let file = path.rsplit('/').next().unwrap_or(path);
         function.unwrap_or_else(|| format!("[{file}+{offset:#x}]"))
+    }
+}
+
+/// The names of a run's frames.
+#[derive(Debug)]
+pub(crate) struct FrameNames {
+    symbols: Symbols,
+    /// Of threads, and of functions of programs and modules, by their numbers.
+    given: Vec<String>,
+}
+
+impl FrameNames {
+    pub(crate) fn new(symbols: Symbols) -> Self {
+        Self { symbols, given: Vec::new() }
+    }
+
+    /// Further names that the run has told.
+    pub(crate) fn add(&mut self, names: Vec<String>) {
+        self.given.extend(names.into_iter().map(|name| self.symbols.told(name)));
+    }
+
+    /// The name of a frame.
+    pub(crate) fn name(&self, frame: u64) -> &str {
+        let given = frame.checked_sub(NAMED).filter(|number| *number < MAX_NAMES);
+        let given = given.and_then(|number| self.given.get(number as usize));
+        given.map_or_else(|| self.symbols.name(frame), String::as_str)
     }
 }
 
@@ -72,6 +109,24 @@ mod tests {
         fn function(&self, path: &str, offset: u64) -> Option<String> {
             (path == "/usr/bin/a+0xb" && offset == 0x1f0).then(|| "main".to_owned())
         }
+
+        fn frames(&self, path: &str) -> Option<Vec<u8>> {
+            (path == "/usr/bin/a+0xb").then(|| vec![1])
+        }
+    }
+
+    /// A run's own names come before those of addresses.
+    #[test]
+    fn frames_have_the_names_that_were_told() {
+        let kernel = vec![(1 << 63, "_text".to_owned())];
+        let one = Symbols::new(kernel).with_programs(Arc::new(One));
+        assert_eq!(one.frames("/usr/bin/a+0xb"), Some(vec![1]));
+        assert_eq!((one.frames("/"), Symbols::default().frames("/")), (None, None));
+        let mut names = FrameNames::new(one);
+        assert_eq!(names.name(NAMED), "_text");
+        names.add(vec!["[fio]".into(), "/usr/bin/a+0xb+0x1f0".into()]);
+        let told = [NAMED, NAMED + 1, NAMED + 2, 7].map(|frame| names.name(frame).to_owned());
+        assert_eq!(told, ["[fio]", "main", "_text", "[program]"]);
     }
 
     #[test]

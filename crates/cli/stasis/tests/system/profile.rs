@@ -142,6 +142,73 @@ fn shares_are_those_of_the_instructions_of_a_programs_functions() {
     println!("{thrice} and {once} samples: {} of 0.75", thrice / all);
 }
 
+/// The stacks of a program whose compiler was told to keep no frame pointers are whole, and so are those
+/// of one of Debian's, through two libraries.
+#[test]
+#[ignore = "measures two runs: make slow-test"]
+fn stacks_of_programs_without_frame_pointers_are_whole() {
+    const CHAIN: &str = r#"
+#include <stdlib.h>
+#define BUSY(n) __asm__ volatile("mov %0, %%rcx\n1: dec %%rcx\njnz 1b" : : "i"(n) : "rcx", "cc", "rbp")
+#define STEP(name, next, room) __attribute__((noinline)) long name(long n) { \
+  volatile char place[room]; place[n % room] = 1; long got = next(n); return got + place[n % room]; }
+__attribute__((noinline)) long leaf(long n) { BUSY(100000); return n; }
+STEP(third, leaf, 40)
+static int compare(const void *a, const void *b) { return third(*(long *)a) > third(*(long *)b); }
+__attribute__((noinline)) long sorts(long n) { long all[] = {n, 3, 2, 1}; qsort(all, 4, sizeof n, compare); return all[0]; }
+STEP(second, sorts, 3000)
+STEP(first, second, 8)
+int main(void) { long sum = 0; for (int i = 0; i < 300; i++) sum += first(i); return sum == 0; }
+"#;
+    let bench = Bench::new();
+    std::fs::write(bench.path("chain.c"), CHAIN).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-O2", "-fomit-frame-pointer", "-static"])
+        .args(["-o", "chain", "chain.c"])
+        .current_dir(bench.path("."))
+        .status();
+    assert!(built.unwrap().success());
+    let words = ["run", "--quiet", "--engine=exact", "--profile=7919ns", "--file", "chain"];
+    let rest = ["--results=chain-results", "--", "/root/chain"];
+    bench.finish(bench.command(&[&words[..], &rest[..]].concat())).expect(0);
+    let whole = |results: &str, outer: &str, inner: &str| {
+        let (mut whole, mut all) = (0, 0);
+        for (stack, count) in stacks(&bench, results) {
+            if !stack.contains(inner) {
+                continue;
+            }
+            all += count;
+            whole += if stack.contains(outer) { count } else { 0 };
+            if !stack.contains(outer) {
+                println!("{count} {stack}");
+            }
+        }
+        println!("{results}: {whole} of {all} stacks are whole");
+        (whole, all)
+    };
+    let (found, all) = whole("chain-results", ";_start;", ";leaf");
+    assert!(all > 1000 && found == all, "{found} of {all}");
+    let own =
+        stacks(&bench, "chain-results").into_iter().filter(|(stack, _)| stack.ends_with(";leaf"));
+    for (stack, _) in own {
+        let calls: Vec<&str> = stack.split(';').collect();
+        let main = calls.iter().position(|call| *call == "main").expect(&stack);
+        assert_eq!(calls[main..main + 4], ["main", "first", "second", "sorts"], "{stack}");
+        let end = calls.len() - 3;
+        assert!(
+            calls[end - 1] != "sorts" && calls[end..] == ["compare", "third", "leaf"],
+            "{stack}"
+        );
+    }
+    let query = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 20000) \
+                 SELECT sum(length(hex(x))) FROM c ORDER BY 1;";
+    let words = ["run", "--quiet", "--engine=exact", "--profile=7919ns", "--packages=sqlite3"];
+    let rest = ["--results=sqlite", "--", "sqlite3", ":memory:", query];
+    bench.finish(bench.command(&[&words[..], &rest[..]].concat())).expect(0);
+    let (found, all) = whole("sqlite", ";__libc_start_main;", ";sqlite3_step;");
+    assert!(all > 300 && found * 100 >= all * 99, "{found} of {all}");
+}
+
 /// The file system of the root is a module: its functions have names, and stacks reach through them.
 #[test]
 #[ignore = "measures a run: make slow-test"]
@@ -162,6 +229,31 @@ fn stacks_reach_through_modules() {
     let within: Vec<_> = stacks.keys().filter(through).collect();
     assert!(within.len() > 10, "{within:?} of {samples} samples");
     assert!(!stacks.keys().any(|stack| stack.contains("[module]")), "{stacks:?}");
+}
+
+/// A file system in a module gives its I/Os to the block layer: their stacks reach through it, without a
+/// sample being taken.
+#[test]
+#[ignore = "measures a run: make slow-test"]
+fn guest_times_reach_through_modules() {
+    let bench = Bench::new();
+    let words = ["run", "--quiet", "--engine=exact", "--guest-times", "--results=modules"];
+    let drive = ["--drive=name=d,model=fixed:50us,medium=ram:512MiB", "--", "sh", "-c"];
+    let script = "set -e; mkfs.xfs -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt; cd /mnt
+        for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of=f$i bs=64k count=4 conv=fsync; done 2>/dev/null
+        sleep 60";
+    bench.finish(bench.command(&[&words[..], &drive, &[script]].concat())).expect(0);
+    let times = GuestTimes::read(&bench.path("modules")).unwrap().expect("it was asked for");
+    let of = |submitter: &str, begin: &str| {
+        let its = |io: &&GuestTimes| io.submitter == submitter && io.stack.contains("[xfs]");
+        let all: Vec<_> = times.values().filter(its).collect();
+        let whole = all.iter().filter(|io| io.stack.starts_with(begin)).count();
+        assert!(whole > 0 && whole == all.len(), "{submitter}: {whole} of {} are whole", all.len());
+        assert!(all.iter().all(|io| io.stack.ends_with(";blk_mq_submit_bio")), "{submitter}");
+        println!("{submitter}: {whole} whole stacks, one is {}", all[0].stack);
+    };
+    of("system-call", "[program];entry_SYSCALL_64_after_hwframe;do_syscall_64;");
+    of("kernel-thread", "ret_from_fork;kthread;");
 }
 
 /// The run is the run without, and each I/O's parts are its time from its system call to its thread, to

@@ -14,7 +14,7 @@ mod stop;
 
 use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, RESUME_ITEM, SAVE_ITEM};
 use crate::packet::{snapshot as snapshot_packet, PAUSE};
-use crate::Source;
+use crate::{Programs, Source};
 use fwcfg::FwCfg;
 use output::Port;
 use stasis_channel::Keyboard;
@@ -194,6 +194,11 @@ impl Inside {
     /// The reader of the outer side's source ([`crate::Control::source`]).
     pub fn source(&self) -> Source {
         Arc::new(output::read_source)
+    }
+
+    /// What the outer side knows of guests' programs ([`crate::Control::programs`]).
+    pub fn programs(&self) -> Programs {
+        Arc::new(output::read_program)
     }
 
     /// The block device of the passed drive `index`.

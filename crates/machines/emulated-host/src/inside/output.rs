@@ -3,7 +3,7 @@
 use super::memory::{populate, PageMap};
 use super::port;
 use crate::packet::{
-    again, bulk, cross, debug, place, read, short_head, wait, ANSWER, BULK, GONE, SHORT,
+    again, bulk, cross, debug, place, program, read, short_head, wait, ANSWER, BULK, GONE, SHORT,
 };
 use stasis_channel::{Keyboard, Typed};
 use stasis_run_events::{encode, Debugger, EventSink, RunEvent};
@@ -153,6 +153,31 @@ pub(super) fn read_source(into: &mut [u8], mut offset: u64) -> io::Result<()> {
         offset += piece.len() as u64;
     }
     Ok(())
+}
+
+/// Asks the outer side for what it knows of a guest's program; None where that is nothing.
+pub(super) fn read_program(path: &str) -> Option<Vec<u8>> {
+    /// Limit on what is taken of one (bytes).
+    const MAX_BYTES: u64 = 64 << 20;
+    let Output { bulk: buffer, .. } = &mut *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    // Without the buffer there is no place for an answer.
+    let memory = buffer.as_mut()?;
+    let mut all = Vec::new();
+    loop {
+        memory.get_mut(..path.len())?.copy_from_slice(path.as_bytes());
+        port::write_events(&program(all.len() as u64, path.len()));
+        port::shake_hands();
+        let (length, bytes) = answered(memory).ok()?.split_first_chunk()?;
+        let length = u64::from_le_bytes(*length);
+        if length == 0 || length > MAX_BYTES {
+            return None;
+        }
+        let rest = (length as usize).checked_sub(all.len())?;
+        all.extend_from_slice(bytes.get(..rest.min(ANSWER))?);
+        if all.len() as u64 == length {
+            return Some(all);
+        }
+    }
 }
 
 /// Bytes of an answer's head.

@@ -149,6 +149,7 @@ impl<'j> Run<'j> {
             statistics,
             watch,
             guest_ios: None,
+            stacks: None,
             typing: Typing::new(config.keyboard),
         };
         let pool = match threads {
@@ -167,6 +168,7 @@ impl<'j> Run<'j> {
             changes: None,
             has_changed: false,
             profile_source: config.profile,
+            program_source: config.programs,
             sampler: None,
             limits: Limits::default(),
             slices: Vec::new(),

@@ -17,6 +17,7 @@ use super::failures::Failure;
 use super::networks::NetworkConfig;
 use super::path_faults::PathFault;
 use super::pauses::Pause;
+use super::program_source::ProgramSource;
 use super::snapshots::SnapshotSource;
 use super::triggers::TriggerConfig;
 use crate::devices::{CommandSource, PortConfig};
@@ -114,6 +115,8 @@ pub struct Config<'a> {
     pub debug: Option<DebugSource>,
     /// The samples to take of the run, if any are.
     pub profile: Option<ProfileSource>,
+    /// Tells of the files of guests' programs, for the stacks of those samples.
+    pub programs: Option<ProgramSource>,
     /// The snapshots to take of the run, if any are.
     pub snapshots: Option<SnapshotSource>,
     /// The changes by which the run becomes another, if it does.

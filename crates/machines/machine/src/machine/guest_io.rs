@@ -6,12 +6,9 @@
 //! one that is behind counts as of the same instant.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 
 use stasis_block::clock::Nanos;
 use stasis_run_events::{GuestIo, KernelPlaces, Submitter, THREAD_NAME};
-
-use super::sampling::orc::Tables;
 
 /// Limit on threads that are known, and on I/Os that have not ended.
 const MAX_KNOWN: usize = 1 << 16;
@@ -61,8 +58,6 @@ struct Flight {
 /// The I/Os of a run that have not ended, and what is known of its threads.
 pub(super) struct GuestIos {
     pub(super) places: KernelPlaces,
-    /// For unwinding the kernel's stacks.
-    pub(super) tables: Arc<Tables>,
     /// The thread on each processor, where it is known.
     on: HashMap<Processor, Thread>,
     /// When each thread has entered its last system call, and when it last began to run.
@@ -86,10 +81,9 @@ pub(super) struct GuestIos {
 }
 
 impl GuestIos {
-    pub(super) fn new(places: KernelPlaces, tables: Arc<Tables>) -> Self {
+    pub(super) fn new(places: KernelPlaces) -> Self {
         Self {
             places,
-            tables,
             on: HashMap::new(),
             calls: HashMap::new(),
             ran: HashMap::new(),
@@ -363,7 +357,7 @@ mod tests {
     /// A read of a thread that sleeps until it is woken.
     #[test]
     fn a_read_is_followed_from_its_call_to_its_thread() {
-        let mut all = GuestIos::new(places(), Arc::default());
+        let mut all = GuestIos::new(places());
         all.called((0, 0), (0, 1), 10);
         all.rung((3, 0), 5..6, &doorbell(1, 40, &CALL));
         all.switched((0, 0), (0, 99), 50);
@@ -384,7 +378,7 @@ mod tests {
 
     #[test]
     fn who_has_submitted_is_told_by_the_stack() {
-        let mut all = GuestIos::new(places(), Arc::default());
+        let mut all = GuestIos::new(places());
         all.called((0, 0), (0, 1), 10);
         let of = |doorbell: &Caller| all.submitter(doorbell);
         assert_eq!(of(&doorbell(1, 40, &CALL)), Submitter::SystemCall);
@@ -398,7 +392,7 @@ mod tests {
     /// A thread that is on a processor is not waited for; one that was preempted is not woken.
     #[test]
     fn a_thread_that_runs_is_not_woken() {
-        let mut all = GuestIos::new(places(), Arc::default());
+        let mut all = GuestIos::new(places());
         all.called((0, 0), (0, 1), 10);
         all.rung((0, 0), 0..2, &doorbell(1, 40, &CALL));
         let complete = |all: &mut GuestIos, order| {
@@ -421,7 +415,7 @@ mod tests {
     /// one that was merged into it goes with it, and one of another drive's disk does not.
     #[test]
     fn an_io_is_of_the_thread_that_gave_it_to_the_block_layer() {
-        let mut all = GuestIos::new(places(), Arc::default());
+        let mut all = GuestIos::new(places());
         let (mine, other) = (0xd0, 0xd1);
         for (thread, now) in [(1, 10), (2, 12)] {
             all.called((0, 0), (0, thread), now);
@@ -457,7 +451,7 @@ mod tests {
         fn times_are_in_order(
             facts in prop::collection::vec((0u8..7, 0u64..4, 0u64..200, 0usize..2), 1..300),
         ) {
-            let mut all = GuestIos::new(places(), Arc::default());
+            let mut all = GuestIos::new(places());
             let (mut next, mut out) = (0u64, Vec::new());
             for (kind, thread, now, processor) in facts {
                 let of = (0, thread);

@@ -23,6 +23,7 @@ mod outcome;
 mod path_faults;
 mod pauses;
 mod ports;
+mod program_source;
 mod recovery;
 mod rewind;
 mod round;
@@ -65,6 +66,7 @@ pub use failures::{Failure, FailureKind};
 pub use networks::NetworkConfig;
 pub use path_faults::PathFault;
 pub use pauses::Pause;
+pub use program_source::ProgramSource;
 pub use snapshots::{Resumed, SnapshotConfig, SnapshotSource, TakeSnapshot};
 pub use triggers::{Trigger, TriggerConfig};
 

@@ -11,6 +11,7 @@ use super::changes::{ChangeSource, Changes};
 use super::config::{ProfileSource, Stop};
 use super::debug::{Debug, DebugSource};
 use super::limits::Limits;
+use super::program_source::ProgramSource;
 use super::sampling::sampler::Sampler;
 use super::slice::{Begun, Slice};
 use super::snapshots::{SnapshotSource, Snapshots};
@@ -65,6 +66,8 @@ pub(super) struct Run<'j> {
     pub(super) has_changed: bool,
     /// Tells when the commands begin what is sampled, if anything is to be.
     pub(super) profile_source: Option<ProfileSource>,
+    /// Tells of the files of guests' programs, for their stacks.
+    pub(super) program_source: Option<ProgramSource>,
     /// The samples, while the commands run.
     pub(super) sampler: Option<Box<Sampler>>,
     // Kept between turns, so that these do not allocate.

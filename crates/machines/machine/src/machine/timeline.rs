@@ -4,6 +4,7 @@ use stasis_run_events::{EventSink, FaultRecord, IoRecord, RunEvent};
 
 use super::guest_io::GuestIos;
 use super::networks::Networks;
+use super::sampling::stacks::Stacks;
 use super::triggers::Triggers;
 use super::typing::Typing;
 use super::watch::Watch;
@@ -44,11 +45,22 @@ pub(super) struct Timeline<'j> {
     pub(super) watch: Option<Box<Watch>>,
     /// The time of I/Os in the guest, if it is kept.
     pub(super) guest_ios: Option<Box<GuestIos>>,
+    /// Finds and names the frames of stacks, while they are asked for.
+    pub(super) stacks: Option<Box<Stacks>>,
     /// Input of the terminal of a guest's command.
     pub(super) typing: Typing,
 }
 
 impl Timeline<'_> {
+    /// Sends the names that frames of later events have.
+    pub(super) fn emit_names(&mut self) -> Result<(), Error> {
+        let names = self.stacks.as_mut().map(|stacks| stacks.take_names()).unwrap_or_default();
+        match names.is_empty() {
+            true => Ok(()),
+            false => self.emit(RunEvent::SampleNames(names)),
+        }
+    }
+
     pub(super) fn flush_records(&mut self) -> Result<(), Error> {
         if let Some(watch) = &mut self.watch {
             let spans = watch.take();

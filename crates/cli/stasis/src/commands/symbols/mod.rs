@@ -273,10 +273,9 @@ pub fn of_guest(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) ->
         (format!("/root/{name}"), base.join(file))
     });
     let in_place = guest.lower()?.map(|(_, lower)| lower);
-    let agent = stasis_runner::program::for_guests().ok();
-    let programs = Programs::new(guest.root, files.collect()).with(in_place, agent);
-    let programs = Arc::new(programs);
-    Ok(Symbols { file, vmlinux: guest.vmlinux, programs, release: guest.kernel_release, all })
+    let (vmlinux, release) = (guest.vmlinux.clone(), guest.kernel_release.clone());
+    let programs = Programs::new(guest.root.clone(), files.collect()).with(in_place, guest);
+    Ok(Symbols { file, vmlinux, programs: Arc::new(programs), release, all })
 }
 
 /// Whole, or not at all.

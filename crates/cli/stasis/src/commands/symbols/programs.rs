@@ -1,5 +1,5 @@
-//! The functions of a guest's programs and libraries, for profiles: from the files that the guest's root
-//! has on this machine.
+//! The functions of a guest's programs and libraries and their frames, for profiles: from the files that
+//! the guest's root has on this machine.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -8,7 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 use cpp_demangle::DemangleOptions;
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+use stasis_guest_image::Guest;
 use stasis_guest_root::Lower;
+use stasis_unwind::Table;
 
 /// The largest file that is read.
 const MAX_FILE: u64 = 512 << 20;
@@ -23,11 +25,18 @@ pub struct Programs {
     image: PathBuf,
     /// The root, where it is read in place.
     in_place: Option<Lower>,
-    /// The agent.
-    agent: Option<PathBuf>,
+    /// The guest, which has the agent.
+    guest: Option<Guest>,
     /// Others, by their paths in the guest.
     files: Vec<(String, PathBuf)>,
-    known: Mutex<HashMap<String, Option<Functions>>>,
+    known: Mutex<HashMap<String, Option<Program>>>,
+}
+
+/// A file.
+struct Program {
+    functions: Functions,
+    /// Its table of frames, encoded.
+    frames: Option<Vec<u8>>,
 }
 
 impl fmt::Debug for Programs {
@@ -39,26 +48,53 @@ impl fmt::Debug for Programs {
 impl Programs {
     /// Those of the image of a root, and files that the experiment puts into the guest.
     pub fn new(image: PathBuf, files: Vec<(String, PathBuf)>) -> Self {
-        Self { image, in_place: None, agent: None, files, known: Mutex::default() }
+        Self { image, in_place: None, guest: None, files, known: Mutex::default() }
     }
 
     /// The same, with a root that is read in place, and the agent's program.
-    pub fn with(self, in_place: Option<Lower>, agent: Option<PathBuf>) -> Self {
-        Self { in_place, agent, ..self }
+    pub fn with(self, in_place: Option<Lower>, guest: Guest) -> Self {
+        Self { in_place, guest: Some(guest), ..self }
     }
 
-    fn read(&self, path: &str) -> Option<Functions> {
+    /// The answer of `of` for a file, if there is one.
+    fn of<T>(&self, path: &str, of: impl FnOnce(&Program) -> Option<T>) -> Option<T> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(path) {
+            known.insert(path.to_owned(), self.read(path));
+        }
+        of(known.get(path)?.as_ref()?)
+    }
+
+    fn read(&self, path: &str) -> Option<Program> {
         // A file system that lies over another one has its files in a folder of its own.
         let own = self.files.iter().find(|(own, _)| path.ends_with(own));
         let bytes = match own {
             Some((_, file)) => read(file)?,
-            None if path == AGENT => read(self.agent.as_ref()?)?,
+            None if path == AGENT => agent(self.guest.as_ref()?)?,
             // The image has the kernel's modules then.
             None if self.in_place.is_some() => self.in_place.as_ref()?.file(path, MAX_FILE)?,
             None => stasis_guest_root::read_from_image(&self.image, path, MAX_FILE)?,
         };
-        Functions::of(&bytes)
+        let frames = Table::of(&bytes).map(|table| table.encode());
+        Some(Program { functions: Functions::of(&bytes)?, frames })
     }
+}
+
+/// The guest's agent: this program, which has its names, if it is of the same build.
+fn agent(guest: &Guest) -> Option<Vec<u8>> {
+    let there = guest.agent()?;
+    let own = stasis_runner::program::for_guests().ok().and_then(|path| std::fs::read(path).ok());
+    Some(own.filter(|own| is_stripped(&there, own)).unwrap_or(there))
+}
+
+/// Whether `there` is `own` without its sections.
+fn is_stripped(there: &[u8], own: &[u8]) -> bool {
+    // The header tells of these in its last parts, from `e_shoff` and from `e_shentsize` on.
+    const KEPT: [std::ops::Range<usize>; 2] = [0..40, 48..58];
+    const HEADER: usize = 64;
+    let is_same = |part: std::ops::Range<usize>| there.get(part.clone()) == own.get(part);
+    let rest = there.len().max(HEADER);
+    KEPT.into_iter().all(is_same) && own.get(HEADER..rest) == there.get(HEADER..)
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
@@ -68,12 +104,12 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 
 impl stasis_report::Programs for Programs {
     fn function(&self, path: &str, offset: u64) -> Option<String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains_key(path) {
-            known.insert(path.to_owned(), self.read(path));
-        }
         let name = path.rsplit('/').next().unwrap_or(path);
-        known.get(path)?.as_ref()?.function(name, offset)
+        self.of(path, |program| program.functions.function(name, offset))
+    }
+
+    fn frames(&self, path: &str) -> Option<Vec<u8>> {
+        self.of(path, |program| program.frames.clone())
     }
 }
 
@@ -240,6 +276,26 @@ mod tests {
         assert!(bare.starts_with("[bare+0x"), "{bare}");
         assert_eq!(named("/root/whole", u64::MAX), None);
         assert_eq!(named("/root/other", offset), None, "there is no image");
+        // A file without names tells its frames all the same.
+        let frames = ["/root/whole", "/root/bare", "/root/other"].map(|file| programs.frames(file));
+        assert!(frames[0].is_some() && frames[0] == frames[1] && frames[2].is_none());
+        let table = Table::decode(frames[0].as_ref().unwrap()).unwrap();
+        assert!(table.rule(offset).is_some());
+    }
+
+    #[test]
+    fn the_agent_of_another_build_is_not_this_program() {
+        let own: Vec<u8> = (0..200).map(|at| at as u8).collect();
+        let mut there = own[..150].to_vec();
+        there[40..48].fill(0);
+        there[58..64].fill(0);
+        assert!(is_stripped(&there, &own) && is_stripped(&own, &own));
+        for place in [7, 50, 64, 149] {
+            let mut other = there.clone();
+            other[place] ^= 1;
+            assert!(!is_stripped(&other, &own), "{place}");
+        }
+        assert!(!is_stripped(&[&own[..], &[0]].concat(), &own) && !is_stripped(&[], &own));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::super::timeline::Timeline;
 use super::super::vm::Machine;
 use super::linear::{Linear, Words};
 use super::orc::{Context, KERNEL};
+use super::stacks::Stacks;
 use crate::apic::{Delivery, Message};
 use crate::error::Error;
 use crate::memory::GuestMemory;
@@ -44,10 +45,12 @@ impl Machine {
     /// Processor `index` is at a place that is watched.
     pub(super) fn guest_ios_at(&mut self, timeline: &mut Timeline, index: usize, slots: u8) {
         let Self { vcpus, memory, number, .. } = self;
-        let Some(ios) = &mut timeline.guest_ios else { return };
+        let Timeline { guest_ios: Some(ios), stacks: Some(stacks), clock, .. } = timeline else {
+            return;
+        };
         let Some(vcpu) = vcpus[index].debug() else { return };
         let registers = vcpu.registers();
-        let (now, processor) = (timeline.clock.now_ns(), (*number, index));
+        let (now, processor) = (clock.now_ns(), (*number, index));
         if slots & SYSTEM_CALL != 0 {
             // SWAPGS is the first instruction there.
             let place = registers.kernel_gs_base.wrapping_add(ios.places.current);
@@ -60,7 +63,7 @@ impl Machine {
         }
         if slots & BIO != 0 {
             let bio = registers.general[RDI];
-            if let Some(caller) = caller(ios, vcpu, memory, processor, now) {
+            if let Some(caller) = caller((ios, stacks), vcpu, memory, processor, now) {
                 let places = ios.places.bios;
                 let about = places.and_then(|all| about(all, bio, &mut Linear::new(vcpu, memory)));
                 if let Some((disk, extent)) = about {
@@ -82,11 +85,16 @@ impl Machine {
         before: u64,
     ) {
         let orders = before..self.drives[drive].submitted();
-        let Some(ios) = timeline.guest_ios.as_mut().filter(|_| !orders.is_empty()) else { return };
+        let Timeline { guest_ios: Some(ios), stacks: Some(stacks), clock, .. } = timeline else {
+            return;
+        };
+        if orders.is_empty() {
+            return;
+        }
         let Self { vcpus, memory, number, drives, .. } = self;
         let Some(vcpu) = vcpus[index].debug() else { return };
-        let now = timeline.clock.now_ns();
-        if let Some(doorbell) = caller(ios, vcpu, memory, (*number, index), now) {
+        let now = clock.now_ns();
+        if let Some(doorbell) = caller((ios, stacks), vcpu, memory, (*number, index), now) {
             ios.rung((drives[drive].index(), path), orders, &doorbell);
         }
     }
@@ -136,7 +144,7 @@ fn about(places: BioPlaces, bio: u64, memory: &mut Linear<'_>) -> Option<(u64, (
 
 /// Whose the present instruction of a processor is, in the kernel.
 fn caller(
-    ios: &GuestIos,
+    (ios, stacks): (&GuestIos, &mut Stacks),
     vcpu: &mut dyn DebugVcpu,
     memory: &GuestMemory,
     processor: (u16, usize),
@@ -157,7 +165,8 @@ fn caller(
         memory.read(thread.wrapping_add(comm), &mut name);
     }
     let context = Context { rip, rsp: general[RSP], rbp: general[RBP] };
-    let frames = ios.tables.unwind(context, |at| memory.quad(at));
+    let (mut frames, program) = stacks.of_kernel(processor.0.into(), context, &mut memory);
+    frames.extend(program.map(|program| program.rip));
     let (thread, in_interrupt) = ((processor.0, thread), count & IN_INTERRUPT != 0);
     Some(Caller { processor, thread, name, in_interrupt, now, frames })
 }
@@ -168,6 +177,7 @@ impl Timeline<'_> {
         match &mut self.guest_ios {
             Some(ios) if ios.ended() >= BATCH => {
                 let ended: Vec<GuestIo> = ios.take();
+                self.emit_names()?;
                 self.emit(RunEvent::GuestIos(ended))
             }
             _ => Ok(()),

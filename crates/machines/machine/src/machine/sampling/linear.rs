@@ -4,13 +4,15 @@ use crate::memory::GuestMemory;
 use crate::vcpu::DebugVcpu;
 
 const PAGE: u64 = 4096;
+/// Pages whose places are known, each in the place of its number's lowest bits.
+const KNOWN: usize = 16;
 
 /// Linear memory of a processor that is not in guest mode.
 pub(in super::super) struct Linear<'a> {
     vcpu: &'a mut dyn DebugVcpu,
     memory: &'a GuestMemory,
-    /// The page that was read last, linear and guest-physical.
-    page: Option<(u64, u64)>,
+    /// Pages that were read, linear and guest-physical.
+    pages: [Option<(u64, u64)>; KNOWN],
 }
 
 /// Memory that is read by linear addresses.
@@ -33,7 +35,7 @@ pub(in super::super) trait Words {
 
 impl<'a> Linear<'a> {
     pub(in super::super) fn new(vcpu: &'a mut dyn DebugVcpu, memory: &'a GuestMemory) -> Self {
-        Self { vcpu, memory, page: None }
+        Self { vcpu, memory, pages: [None; KNOWN] }
     }
 }
 
@@ -43,10 +45,11 @@ impl Words for Linear<'_> {
         while done < into.len() {
             let at = start.wrapping_add(done as u64);
             let (first, offset) = (at & !(PAGE - 1), at & (PAGE - 1));
-            if self.page.is_none_or(|(linear, _)| linear != first) {
-                self.page = self.vcpu.translate(first).map(|(address, _)| (first, address));
+            let known = &mut self.pages[(first / PAGE) as usize % KNOWN];
+            if known.is_none_or(|(linear, _)| linear != first) {
+                *known = self.vcpu.translate(first).map(|(address, _)| (first, address));
             }
-            let Some((_, address)) = self.page else { return false };
+            let Some((_, address)) = *known else { return false };
             let length = (into.len() - done).min((PAGE - offset) as usize);
             if self.memory.read(address + offset, &mut into[done..done + length]).is_err() {
                 return false;

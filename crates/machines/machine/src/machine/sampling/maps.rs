@@ -1,12 +1,16 @@
-//! The files that a program's addresses are mapped from, by the kernel's own structures.
+//! The files that a program's addresses are mapped from, by the kernel's own structures, and the callers
+//! of their functions.
 //!
 //! Source: Linux, Documentation/core-api/maple_tree.rst; nodes and their encoding:
 //! include/linux/maple_tree.h and lib/maple_tree.c of 6.1.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use stasis_run_events::{MapleNode, Maps};
+use stasis_unwind::{by_frame_pointer, Caller, Registers, Table};
 
+use super::super::program_source::ProgramSource;
 use super::linear::Words;
 
 /// Bytes of a node of the tree, which is so aligned.
@@ -26,65 +30,137 @@ const PAGE_SHIFT: u32 = 12;
 const NAMES: usize = 64;
 const NAME: usize = 255;
 
-/// A place in a file.
+/// Limit on the files that are told apart, and on the bytes of their tables.
+const MAX_FILES: usize = 1 << 12;
+const MAX_TABLES: usize = 32 << 20;
+
+/// A place in code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The file, by its number among those that have come up.
-    pub file: usize,
+    /// The file, by its number among those that have come up; None for code that is of none, such as the
+    /// kernel's for programs (vDSO) or a compiler's in memory.
+    pub file: Option<usize>,
     /// Bytes from its begin.
     pub offset: u64,
 }
 
+/// A mapping of code: its addresses, and the place of the first.
+#[derive(Debug, Clone)]
+pub(super) struct Mapping {
+    addresses: Range<u64>,
+    place: Place,
+}
+
+/// A file.
+struct Known {
+    path: String,
+    table: Option<Table>,
+}
+
 /// The files that have come up.
-#[derive(Debug)]
 pub(super) struct Files {
     maps: Maps,
-    paths: Vec<String>,
+    source: Option<ProgramSource>,
+    files: Vec<Known>,
+    /// Bytes of their tables.
+    tables: usize,
     /// By the entry of the file's name, and its hash and length: entries are used again.
     known: HashMap<(usize, u64, u64), usize>,
 }
 
 impl Files {
-    pub(super) fn new(maps: Maps) -> Self {
-        Self { maps, paths: Vec::new(), known: HashMap::new() }
+    pub(super) fn new(maps: Maps, source: Option<ProgramSource>) -> Self {
+        Self { maps, source, files: Vec::new(), tables: 0, known: HashMap::new() }
     }
 
     pub(super) fn path(&self, file: usize) -> &str {
-        &self.paths[file]
+        &self.files[file].path
     }
 
-    /// The place that an address of the program of `thread` is mapped from, if it is of code.
+    /// The place of an address of the program of `thread`, if it is of code. `seen`: its mappings that
+    /// have been looked up since it ran last.
     pub(super) fn place(
         &mut self,
-        machine: usize,
-        thread: u64,
+        (machine, thread): (usize, u64),
         address: u64,
+        seen: &mut Vec<Mapping>,
         memory: &mut impl Words,
     ) -> Option<Place> {
+        let place = match seen.iter().position(|mapping| mapping.addresses.contains(&address)) {
+            Some(place) => place,
+            None => {
+                seen.push(self.mapping((machine, thread), address, memory)?);
+                seen.len() - 1
+            }
+        };
+        let Mapping { addresses, place: Place { file, offset } } = &seen[place];
+        Some(Place { file: *file, offset: offset.wrapping_add(address - addresses.start) })
+    }
+
+    fn mapping(
+        &mut self,
+        (machine, thread): (usize, u64),
+        address: u64,
+        memory: &mut impl Words,
+    ) -> Option<Mapping> {
         let maps = self.maps;
         let space = memory.quad(thread.wrapping_add(maps.space)).filter(|space| *space != 0)?;
         let root = memory.quad(space.wrapping_add(maps.root))?;
         let mapping = find(&maps, root, address, memory)?;
         let mut word = |offset: u64| memory.quad(mapping.wrapping_add(offset));
-        let (begin, end) = (word(maps.begin)?, word(maps.end)?);
+        let addresses = word(maps.begin)?..word(maps.end)?;
         let (flags, page, file) = (word(maps.flags)?, word(maps.page)?, word(maps.file)?);
-        if !(begin..end).contains(&address) || flags & EXECUTABLE == 0 || file == 0 {
+        if !addresses.contains(&address) || flags & EXECUTABLE == 0 {
             return None;
         }
-        let entry = memory.quad(file.wrapping_add(maps.entry))?;
-        let hash = memory.quad(entry.wrapping_add(maps.hash))?;
-        let offset = (page << PAGE_SHIFT).wrapping_add(address - begin);
+        let offset = page << PAGE_SHIFT;
+        let file = match file {
+            0 => None,
+            file => Some(self.file(machine, file, memory)?),
+        };
+        Some(Mapping { addresses, place: Place { file, offset } })
+    }
+
+    /// The number of the file of a `struct file`.
+    fn file(&mut self, machine: usize, file: u64, memory: &mut impl Words) -> Option<usize> {
+        let entry = memory.quad(file.wrapping_add(self.maps.entry))?;
+        let hash = memory.quad(entry.wrapping_add(self.maps.hash))?;
         let key = (machine, entry, hash);
         if let Some(&file) = self.known.get(&key) {
-            return Some(Place { file, offset });
+            return Some(file);
         }
         let path = self.path_of(entry, memory)?;
-        let number = self.paths.iter().position(|one| *one == path).unwrap_or(self.paths.len());
-        if number == self.paths.len() {
-            self.paths.push(path);
-        }
+        let known = self.files.iter().position(|one| one.path == path);
+        let number = match known {
+            Some(number) => number,
+            None if self.files.len() == MAX_FILES => return None,
+            None => {
+                let table = self.source.as_ref().and_then(|source| source(&path));
+                let table = table.and_then(|table| Table::decode(&table));
+                let room = MAX_TABLES - self.tables;
+                let table = table.filter(|table| table.size() <= room);
+                self.tables += table.as_ref().map_or(0, Table::size);
+                self.files.push(Known { path, table });
+                self.files.len() - 1
+            }
+        };
         self.known.insert(key, number);
-        Some(Place { file: number, offset })
+        Some(number)
+    }
+
+    /// The caller of the function at a place: as its file tells, or else by a frame pointer.
+    pub(super) fn caller(
+        &self,
+        place: Place,
+        registers: Registers,
+        memory: &mut impl Words,
+    ) -> Option<Caller> {
+        let table = place.file.and_then(|file| self.files[file].table.as_ref());
+        let read = |at: u64| memory.quad(at);
+        match table.and_then(|table| table.rule(place.offset)) {
+            Some(rule) => rule.caller(registers, read),
+            None => by_frame_pointer(registers, read),
+        }
     }
 
     /// The names from the root of the file system on.
@@ -161,4 +237,137 @@ fn find(maps: &Maps, root: u64, index: u64, memory: &mut impl Words) -> Option<u
         }
     }
     None
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Memory of single bytes.
+    #[derive(Debug, Default)]
+    pub(in super::super) struct Memory(HashMap<u64, u8>);
+
+    impl Memory {
+        pub(in super::super) fn put(&mut self, at: u64, bytes: &[u8]) {
+            self.0.extend((at..).zip(bytes.iter().copied()));
+        }
+
+        pub(in super::super) fn put_quad(&mut self, at: u64, quad: u64) {
+            self.put(at, &quad.to_le_bytes());
+        }
+    }
+
+    impl Words for Memory {
+        fn read(&mut self, start: u64, into: &mut [u8]) -> bool {
+            let places = (0..into.len() as u64).map(|place| start.wrapping_add(place));
+            into.iter_mut().zip(places).all(|(byte, place)| {
+                let there = self.0.get(&place);
+                *byte = there.copied().unwrap_or_default();
+                there.is_some()
+            })
+        }
+    }
+
+    /// The nodes of 6.1: 15 and 9 pivots behind the pointer to the parent.
+    pub(in super::super) const MAPS: Maps = Maps {
+        space: 0x10,
+        root: 0x20,
+        ranges: MapleNode { pivots: 8, slots: 128 },
+        gaps: MapleNode { pivots: 8, slots: 80 },
+        begin: 0,
+        end: 8,
+        flags: 16,
+        page: 24,
+        file: 32,
+        entry: 0x40,
+        parent: 8,
+        hash: 16,
+        name: 24,
+    };
+    const NODES: u64 = 0xffff_8881_0000_0000;
+
+    /// A tree of ranges, by their last index, of which each but the first begins behind the one before;
+    /// a range of nothing has no entry. Nodes have as many slots as `fill` says, at most. Returns the
+    /// root.
+    pub(in super::super) fn tree(
+        memory: &mut Memory,
+        ranges: &[(u64, u64)],
+        (fill, has_gaps, is_cut): (usize, bool, bool),
+    ) -> u64 {
+        /// That a pointer is to a node (lib/maple_tree.c, `mt_mk_node`).
+        const NODE_BIT: u64 = 4;
+        let mut next = NODES;
+        let mut level: Vec<(u64, u64)> = ranges.to_vec();
+        let mut kind = LEAF;
+        loop {
+            let MapleNode { pivots, slots } = if kind == GAPS { MAPS.gaps } else { MAPS.ranges };
+            let most = (1 + (slots - pivots) / 8) as usize;
+            let mut above = Vec::new();
+            for part in level.chunks(fill.clamp(2, most)) {
+                memory.put(next, &[0; NODE]);
+                for (number, &(last, entry)) in (0..).zip(part) {
+                    // The last one's may be left out: it is the node's own.
+                    let is_last = number as usize + 1 == part.len();
+                    let has_room = pivots + 8 * number < slots;
+                    if has_room && !(is_last && is_cut && number > 0) {
+                        memory.put_quad(next + pivots + 8 * number, last);
+                    }
+                    memory.put_quad(next + slots + 8 * number, entry);
+                }
+                let last = part.last().map_or(0, |(last, _)| *last);
+                above.push((last, next | kind << 3 | NODE_BIT));
+                next += NODE as u64;
+            }
+            if let [(_, root)] = above[..] {
+                return root & !NODE_BIT | IS_NODE;
+            }
+            (level, kind) = (above, if has_gaps { GAPS } else { RANGES });
+        }
+    }
+
+    proptest! {
+        /// Against a list of the ranges: each index has the entry of its range.
+        #[test]
+        fn each_index_has_its_entry(
+            lengths in prop::collection::vec((1u64..5, any::<bool>()), 1..120),
+            shape in (2usize..20, any::<bool>(), any::<bool>()),
+        ) {
+            let (mut ranges, mut last) = (Vec::new(), 0);
+            for (number, (length, is_mapped)) in (1..).zip(lengths) {
+                last += length;
+                ranges.push((last, if is_mapped { 0xffff_8880_0000_0000 + 64 * number } else { 0 }));
+            }
+            // The last range of a tree reaches to the end of all.
+            ranges.push((u64::MAX, 0));
+            let mut memory = Memory::default();
+            let root = tree(&mut memory, &ranges, shape);
+            for index in (0..last + 3).chain([u64::MAX - 1, u64::MAX]) {
+                let its = ranges.iter().find(|(last, _)| index <= *last).map(|(_, entry)| *entry);
+                let found = find(&MAPS, root, index, &mut memory);
+                prop_assert_eq!(found, its.filter(|entry| *entry != 0), "{}", index);
+            }
+        }
+
+        /// Whatever a guest puts where its tree is: the walk ends.
+        #[test]
+        fn noise_is_walked_to_an_end(
+            noise in prop::collection::vec(any::<u8>(), NODE),
+            root in any::<u64>(),
+            index in any::<u64>(),
+        ) {
+            let mut memory = Memory::default();
+            memory.put(NODES, &noise);
+            find(&MAPS, root, index, &mut memory);
+            // A node that is its own child.
+            for kind in 0..16 {
+                let own = NODES | kind << 3 | IS_NODE;
+                for slot in 0..NODE as u64 / 8 {
+                    memory.put_quad(NODES + 8 * slot, own);
+                }
+                find(&MAPS, own, index, &mut memory);
+                find(&MAPS, own, own, &mut memory);
+            }
+        }
+    }
 }

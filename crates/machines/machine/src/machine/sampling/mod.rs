@@ -8,13 +8,12 @@ mod linear;
 mod maps;
 mod modules;
 mod names;
-pub(super) mod orc;
+mod orc;
 pub(super) mod sampler;
-
-use std::sync::Arc;
+pub(super) mod stacks;
 
 use stasis_bare::svm::Debug;
-use stasis_run_events::{Ending, RunEvent, Sample};
+use stasis_run_events::{Ending, RunEvent};
 
 use super::guest_io::GuestIos;
 use super::run::Run;
@@ -27,6 +26,7 @@ use linear::{Linear, Words};
 use names::Names;
 use orc::Tables;
 use sampler::Sampler;
+use stacks::Stacks;
 
 /// Samples that go to the event stream together.
 const BATCH: usize = 512;
@@ -48,15 +48,14 @@ impl Run<'_> {
         };
         let from_6_4 = job.orc.is_some_and(|orc| orc.from_6_4);
         let now = self.timeline.clock.now_ns();
-        let tables = Arc::new(tables.unwrap_or_default());
+        let source = self.program_source.clone();
+        let names = Names::new(job.threads, job.modules, from_6_4, source);
+        self.timeline.stacks = Some(Box::new(Stacks::new(tables.unwrap_or_default(), names)));
         let watched = job.places.as_ref().map(guest::watched).unwrap_or_default();
-        let of_places = |places| Box::new(GuestIos::new(places, Arc::clone(&tables)));
-        self.timeline.guest_ios = job.places.map(of_places);
+        self.timeline.guest_ios = job.places.map(|places| Box::new(GuestIos::new(places)));
         self.sampler = Some(Box::new(Sampler {
             interval: job.interval.map(|interval| interval.max(1)),
-            tables,
             watched,
-            names: Names::new(job.threads, job.modules, from_6_4),
             scale: self.timeline.clock.scale(),
             begun: now,
             next: vec![0; self.processors.len()],
@@ -76,17 +75,12 @@ impl Run<'_> {
                 vcpu.set(Debug::default());
             }
         }
+        self.timeline.emit_names()?;
         if let Some(ios) = self.timeline.guest_ios.take() {
             self.timeline.emit(RunEvent::GuestIos(ios.finish()))?;
         }
-        self.emit_samples(sampler.names.take(), sampler.samples)
-    }
-
-    fn emit_samples(&mut self, names: Vec<String>, samples: Vec<Sample>) -> Result<(), Error> {
-        if !names.is_empty() {
-            self.timeline.emit(RunEvent::SampleNames(names))?;
-        }
-        self.timeline.emit(RunEvent::Samples(samples))
+        self.timeline.stacks = None;
+        self.timeline.emit(RunEvent::Samples(sampler.samples))
     }
 
     /// Runs a processor until the slice's end or an exit of the processor, as a run without samples
@@ -130,15 +124,15 @@ impl Run<'_> {
                 let overshoot = (now >= slice.until).then(|| now - slice.until);
                 break SliceEnd { exit: Exit::Interrupted, overshoot };
             }
-            if now >= due {
-                sampler.take(place, index, machine);
+            if let Some(stacks) = self.timeline.stacks.as_mut().filter(|_| now >= due) {
+                sampler.take(place, index, machine, stacks);
             }
         };
         self.timeline.flush_guest_ios()?;
         if sampler.samples.len() >= BATCH {
-            let names = sampler.names.take();
             let samples = std::mem::take(&mut sampler.samples);
-            self.emit_samples(names, samples)?;
+            self.timeline.emit_names()?;
+            self.timeline.emit(RunEvent::Samples(samples))?;
         }
         let after = self.machines[number].left(&mut self.timeline, begun, end)?;
         self.follow(number, after)

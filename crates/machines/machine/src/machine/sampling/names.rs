@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 
 use stasis_run_events::{Modules, Threads, MAX_NAMES, NAMED, THREAD_NAME};
+use stasis_unwind::Registers;
 
+use super::super::program_source::ProgramSource;
 use super::linear::Words;
 use super::maps::{Files, Place};
 use super::modules::{plain, Loaded, MODULES};
 use super::orc::{Context, KERNEL};
 
 /// Limit on the frames of a program in a stack.
-const MAX_FRAMES: usize = 64;
-/// The largest frame of a function (bytes); a chain of frames that leaps farther is none.
-const MAX_FRAME: u64 = 1 << 20;
+const MAX_FRAMES: usize = 128;
+/// The name of code that is of no file.
+const NO_FILE: &str = "no file";
 
 /// The key of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,7 +28,7 @@ enum Key {
 }
 
 /// The names that have come up.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Names {
     threads: Option<Threads>,
     modules: Option<Modules>,
@@ -42,8 +44,15 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(threads: Option<Threads>, modules: Option<Modules>, from_6_4: bool) -> Self {
-        let files = threads.and_then(|threads| threads.maps).map(Files::new);
+    /// Of kernels that have them there; `source` tells of the files of programs.
+    pub(super) fn new(
+        threads: Option<Threads>,
+        modules: Option<Modules>,
+        from_6_4: bool,
+        source: Option<ProgramSource>,
+    ) -> Self {
+        let maps = threads.and_then(|threads| threads.maps);
+        let files = maps.map(|maps| Files::new(maps, source));
         Self { threads, modules, from_6_4, files, ..Self::default() }
     }
 
@@ -118,7 +127,11 @@ impl Names {
         // Without a name it is a program's address.
         let fallback = context.rip;
         let Some((thread, name)) = self.thread(gs, memory) else { return frames.push(fallback) };
-        for Place { file, offset } in self.places(machine, thread, context, memory) {
+        for Place { file, offset } in self.places((machine, thread), context, memory) {
+            let Some(file) = file else {
+                frames.extend(self.word(NO_FILE.to_owned()));
+                continue;
+            };
             let key = Key::Place(file, offset);
             let named = match (self.numbers.get(&key), &self.files) {
                 (Some(&known), _) => Some(NAMED + known),
@@ -142,30 +155,25 @@ impl Names {
         memory.read(thread.wrapping_add(comm), &mut name).then(|| (thread, plain(&name)))
     }
 
-    /// The places of a program's instruction and of the calls that led to it, as far as functions keep
-    /// frame pointers (System V ABI for x86-64, 3.2.2).
+    /// The places of a program's instruction and of the calls that led to it.
     fn places(
         &mut self,
-        machine: usize,
-        thread: u64,
-        context: Context,
+        thread: (usize, u64),
+        Context { rip, rsp, rbp }: Context,
         memory: &mut impl Words,
     ) -> Vec<Place> {
-        let mut places = Vec::new();
+        let (mut places, mut seen) = (Vec::new(), Vec::new());
         let Some(files) = &mut self.files else { return places };
-        let Context { rip, rsp, rbp } = context;
-        let (mut at, mut frame, mut above) = (rip, rbp, rsp);
-        while let Some(place) = files.place(machine, thread, at, memory) {
-            places.push(place);
-            let is_frame =
-                frame % 8 == 0 && (above..above.saturating_add(MAX_FRAME)).contains(&frame);
-            if !is_frame || places.len() == MAX_FRAMES {
-                break;
-            }
-            let returns = memory.quad(frame.wrapping_add(8)).filter(|at| *at != 0);
-            let (Some(returns), Some(next)) = (returns, memory.quad(frame)) else { break };
+        let (mut registers, mut exact) = (Registers { rip, rsp, rbp }, true);
+        while places.len() < MAX_FRAMES {
             // The call is before the instruction that it returns to.
-            (at, above, frame) = (returns - 1, frame + 16, next);
+            let at = if exact { registers.rip } else { registers.rip - 1 };
+            let Some(place) = files.place(thread, at, &mut seen, memory) else { break };
+            places.push(place);
+            match files.caller(place, registers, memory) {
+                Some(caller) => (registers, exact) = (caller.registers, caller.is_interrupted),
+                None => break,
+            }
         }
         places
     }
@@ -173,7 +181,109 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use super::super::maps::tests::{tree, Memory, MAPS};
     use super::*;
+    use stasis_unwind::Table;
+    use std::sync::{Arc, Mutex};
+
+    const THREAD: u64 = 0xffff_8880_0001_0000;
+    const SPACE: u64 = 0xffff_8880_0002_0000;
+    const GS: u64 = 0xffff_8880_0003_0000;
+    const STACK: u64 = 0x7ffe_0000_0000;
+    /// Where a test's program, a library, and code of no file are mapped.
+    const PROGRAM: u64 = 0x40_0000;
+    const LIBRARY: u64 = 0x7f00_0000_0000;
+    const NO_FILES: u64 = 0x7fff_0000_0000;
+
+    /// A thread with these mappings of a page each, whose files are in `/usr/bin`.
+    fn memory() -> Memory {
+        let mut memory = Memory::default();
+        memory.put_quad(GS + 8, THREAD);
+        memory.put_quad(THREAD + MAPS.space, SPACE);
+        memory.put(THREAD + 0x100, b"a thread\0\0\0\0\0\0\0\0");
+        let entry = |number: u64| 0xffff_8880_0004_0000 + 0x1000 * number;
+        let names = [b"/\0\0\0\0\0\0\0", b"usr\0\0\0\0\0", b"bin\0\0\0\0\0"];
+        let names = names.into_iter().chain([b"program\0", b"library\0"]);
+        for (number, name) in (0..).zip(names) {
+            let parent = entry(if number > 2 { 2 } else { number.max(1) - 1 });
+            memory.put_quad(entry(number) + MAPS.parent, parent);
+            memory.put_quad(entry(number) + MAPS.hash, number);
+            memory.put_quad(entry(number) + MAPS.name, entry(number) + 0x100);
+            memory.put(entry(number) + 0x100, name);
+        }
+        let mut ranges = Vec::new();
+        for (number, begin) in (0..).zip([PROGRAM, LIBRARY, NO_FILES]) {
+            let mapping = 0xffff_8880_0005_0000 + 0x1000 * number;
+            let file = mapping + 0x200;
+            memory.put_quad(mapping + MAPS.begin, begin);
+            memory.put_quad(mapping + MAPS.end, begin + 0x1000);
+            memory.put_quad(mapping + MAPS.flags, 5);
+            memory.put_quad(mapping + MAPS.page, number);
+            memory.put_quad(mapping + MAPS.file, if begin == NO_FILES { 0 } else { file });
+            memory.put_quad(file + MAPS.entry, entry(3 + number));
+            ranges.extend([(begin - 1, 0), (begin + 0xfff, mapping)]);
+        }
+        ranges.push((u64::MAX, 0));
+        let root = tree(&mut memory, &ranges, (4, true, false));
+        memory.put_quad(SPACE + MAPS.root, root);
+        memory
+    }
+
+    /// The table of an object with one function at byte 0x1000 of its file, as readelf has its rows: at
+    /// its begin the frame is at RSP + 8, and from its fourth byte on at RSP + 0x20.
+    fn table() -> Vec<u8> {
+        let row = |base: u8, offset: i32| {
+            let [a, b, c, d] = offset.to_le_bytes();
+            [base, a, b, c, d]
+        };
+        let mut stream = [2u32, 3].map(u32::to_le_bytes).concat();
+        for offset in [8, 0x20] {
+            stream.extend(row(1, offset).into_iter().chain(row(3, -8)).chain(row(0, 0)));
+            stream.extend([0, 0]);
+        }
+        stream.extend([0x1000u32, 0x1004, 0x1100].map(u32::to_le_bytes).concat());
+        stream.extend([0u16, 1, u16::MAX].map(u16::to_le_bytes).concat());
+        assert!(Table::decode(&stream).is_some());
+        stream
+    }
+
+    /// A library without frame pointers is called by a program that keeps them, which was called by code
+    /// of no file.
+    #[test]
+    fn a_stack_is_followed_by_tables_and_by_frame_pointers() {
+        let mut memory = memory();
+        memory.put_quad(STACK + 0x18, PROGRAM + 0x50);
+        memory.put_quad(STACK + 0x30, STACK + 0x60);
+        memory.put_quad(STACK + 0x38, NO_FILES + 0x80);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let source = {
+            let asked = Arc::clone(&asked);
+            Arc::new(move |path: &str| {
+                asked.lock().unwrap().push(path.to_owned());
+                path.ends_with("library").then(table)
+            })
+        };
+        let threads = Threads { current: 8, comm: 0x100, maps: Some(MAPS) };
+        let mut names = Names::new(Some(threads), None, false, Some(source));
+        let context = Context { rip: LIBRARY + 5, rsp: STACK, rbp: STACK + 0x30 };
+        let mut told = Vec::new();
+        for _ in 0..2 {
+            let mut frames = Vec::new();
+            names.add_program(0, (context, [GS, 0]), &mut frames, &mut memory);
+            told.extend(names.take());
+            let own: Vec<&str> =
+                frames.iter().map(|frame| told[(frame - NAMED) as usize].as_str()).collect();
+            let expected =
+                ["/usr/bin/library+0x1005", "/usr/bin/program+0x4f", "[no file]", "[a thread]"];
+            assert_eq!(own, expected);
+        }
+        assert_eq!(*asked.lock().unwrap(), ["/usr/bin/library", "/usr/bin/program"]);
+        // A thread whose mappings are gone has its name.
+        memory.put_quad(THREAD + MAPS.space, 0);
+        let mut frames = Vec::new();
+        names.add_program(0, (context, [GS, 0]), &mut frames, &mut memory);
+        assert_eq!(frames.len(), 1);
+    }
 
     #[test]
     fn names_are_told_once_and_have_a_limit() {

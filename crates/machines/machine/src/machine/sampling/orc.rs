@@ -8,13 +8,13 @@ use stasis_run_events::Orc;
 use super::modules::{Module, MODULES};
 
 /// Limit on the frames of a stack.
-pub(in super::super) const MAX_FRAMES: usize = 64;
+pub(super) const MAX_FRAMES: usize = 64;
 /// Limit on the entries of a kernel's table; Debian's 6.1 has 370,000.
 const MAX_ENTRIES: u64 = 4 << 20;
 /// Bytes of an entry: two offsets, and 16 bits of fields.
 const ENTRY: usize = 6;
 /// From there on addresses are the kernel's.
-pub(in super::super) const KERNEL: u64 = 1 << 63;
+pub(super) const KERNEL: u64 = 1 << 63;
 
 // Offsets in `struct pt_regs` (arch/x86/include/asm/ptrace.h).
 const REGS_BP: u64 = 32;
@@ -24,7 +24,7 @@ const IP_TO_SP: u64 = 24;
 
 /// The registers that a stack is unwound from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Context {
+pub(super) struct Context {
     pub rip: u64,
     pub rsp: u64,
     pub rbp: u64,
@@ -44,7 +44,7 @@ enum Type {
 
 /// A kernel's tables.
 #[derive(Debug, Default)]
-pub(in super::super) struct Tables {
+pub(super) struct Tables {
     /// First addresses of the entries, ascending.
     addresses: Vec<u64>,
     entries: Vec<[u8; ENTRY]>,
@@ -54,10 +54,7 @@ pub(in super::super) struct Tables {
 impl Tables {
     /// Reads the tables by `read`, which fills a buffer from an address on; None where they are not
     /// there, or are none.
-    pub(in super::super) fn read(
-        orc: &Orc,
-        mut read: impl FnMut(u64, &mut [u8]) -> bool,
-    ) -> Option<Self> {
+    pub(super) fn read(orc: &Orc, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<Self> {
         let count = orc.addresses_end.checked_sub(orc.addresses)? / 4;
         if count == 0 || count > MAX_ENTRIES {
             return None;
@@ -144,20 +141,9 @@ impl Tables {
         Some((Context { rip, rsp, rbp }, exact))
     }
 
-    /// The instruction of `context` and the calls that led to it, the innermost first, up to a
-    /// program's instruction or a module's; `read` reads eight bytes.
-    pub(in super::super) fn unwind(
-        &self,
-        context: Context,
-        read: impl FnMut(u64) -> Option<u64>,
-    ) -> Vec<u64> {
-        let (mut frames, program) = self.unwind_through(&[], context, read);
-        frames.extend(program.map(|context| context.rip));
-        frames
-    }
-
-    /// The same through the functions of these modules, and the context of the program's instruction,
-    /// which is none of the frames.
+    /// The instruction of `context` and the calls that led to it, the innermost first, through the
+    /// functions of these modules, and the context of the program's instruction, which is none of the
+    /// frames; `read` reads eight bytes.
     pub(super) fn unwind_through(
         &self,
         modules: &[Module],
@@ -185,6 +171,13 @@ impl Tables {
 mod tests {
     use super::*;
     use std::collections::HashMap;
+
+    /// The frames, without modules and with the program's instruction.
+    fn unwind(tables: &Tables, context: Context, read: impl FnMut(u64) -> Option<u64>) -> Vec<u64> {
+        let (mut frames, program) = tables.unwind_through(&[], context, read);
+        frames.extend(program.map(|context| context.rip));
+        frames
+    }
 
     const BASE: u64 = 0xffff_ffff_8200_0000;
     const CODE: u64 = 0xffff_ffff_8100_0000;
@@ -231,11 +224,11 @@ mod tests {
             memory.insert(regs + REGS_IP, 0x40_1000);
             memory.insert(regs + REGS_IP + IP_TO_SP, 0x7ffe_0000);
             let context = Context { rip: CODE + 0x20, rsp: stack, rbp: frame };
-            let frames = tables.unwind(context, |at| memory.get(&at).copied());
+            let frames = unwind(&tables, context, |at| memory.get(&at).copied());
             // Where a call returns to may be the next function's first instruction.
             assert_eq!(frames, [CODE + 0x20, CODE + 256 + 0xf, CODE + 511], "{from_6_4}");
             let context = Context { rip: CODE + 512, rsp: regs, rbp: 0 };
-            let frames = tables.unwind(context, |at| memory.get(&at).copied());
+            let frames = unwind(&tables, context, |at| memory.get(&at).copied());
             assert_eq!(frames, [CODE + 512, 0x40_1000]);
         }
     }
@@ -244,12 +237,12 @@ mod tests {
     fn a_stack_that_leads_nowhere_ends() {
         let tables = tables(true, &[(8, 0, 0x05, 2)]);
         let context = Context { rip: CODE, rsp: 0x1000, rbp: 0 };
-        assert_eq!(tables.unwind(context, |_| None), [CODE]);
+        assert_eq!(unwind(&tables, context, |_| None), [CODE]);
         // It calls itself for ever.
-        let frames = tables.unwind(context, |_| Some(CODE + 1));
+        let frames = unwind(&tables, context, |_| Some(CODE + 1));
         assert_eq!(frames.len(), MAX_FRAMES);
         let outside = Context { rip: 0x40_0000, ..context };
-        assert_eq!(tables.unwind(outside, |_| Some(CODE)), [0x40_0000]);
-        assert!(Tables::default().unwind(context, |_| Some(CODE)).len() == 1);
+        assert_eq!(unwind(&tables, outside, |_| Some(CODE)), [0x40_0000]);
+        assert!(unwind(&Tables::default(), context, |_| Some(CODE)).len() == 1);
     }
 }

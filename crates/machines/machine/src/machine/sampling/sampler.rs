@@ -1,23 +1,19 @@
 //! The samples of a run, and what takes them.
 
-use std::sync::Arc;
-
 use stasis_bare::svm::Debug;
 use stasis_block::clock::Nanos;
 use stasis_run_events::Sample;
 
 use super::super::vm::Machine;
-use super::linear::{Linear, Words};
-use super::names::Names;
-use super::orc::{Context, Tables};
+use super::linear::Linear;
+use super::orc::Context;
+use super::stacks::Stacks;
 use crate::freeze::Scale;
 
 /// The samples of a run.
 pub(in super::super) struct Sampler {
     /// Between two samples of a processor (ns); None where there are none.
     pub(super) interval: Option<Nanos>,
-    pub(super) tables: Arc<Tables>,
-    pub(super) names: Names,
     /// The places at which processors stop beside their samples.
     pub(super) watched: Debug,
     pub(super) scale: Scale,
@@ -65,27 +61,21 @@ impl Sampler {
     }
 
     /// Takes a sample of a processor.
-    pub(super) fn take(&mut self, place: usize, index: usize, machine: &mut Machine) {
+    pub(super) fn take(
+        &mut self,
+        place: usize,
+        index: usize,
+        machine: &mut Machine,
+        stacks: &mut Stacks,
+    ) {
         let Machine { vcpus, memory, number, .. } = machine;
         let Some(vcpu) = vcpus[index].debug() else { return };
         let registers = vcpu.registers();
         let (memory, machine) = (&mut Linear::new(vcpu, memory), usize::from(*number));
         let [rsp, rbp] = [4, 5].map(|number| registers.general[number]);
         let context = Context { rip: registers.rip, rsp, rbp };
-        let (mut frames, program) = loop {
-            let modules = &self.names.modules(machine).modules;
-            let found = self.tables.unwind_through(modules, context, |at| memory.quad(at));
-            // A stack ends at a module that is not known.
-            match found.0.last() {
-                Some(&at) if self.names.learn(machine, at, memory) => {}
-                _ => break found,
-            }
-        };
-        self.names.name_modules(machine, &mut frames, memory);
-        if let Some(program) = program {
-            let gs = [registers.gs_base, registers.kernel_gs_base];
-            self.names.add_program(machine, (program, gs), &mut frames, memory);
-        }
+        let gs = [registers.gs_base, registers.kernel_gs_base];
+        let frames = stacks.whole(machine, (context, gs), memory);
         let sample = self.sample(place, self.next[place], frames);
         self.next[place] += 1;
         self.push(sample);
