@@ -92,6 +92,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system out_of_its_slot -- --ignored --nocapture
 	$(TEST) --test system atomic_writes -- --ignored --nocapture
 	$(TEST) --test system protection -- --ignored --nocapture
+	$(TEST) --test system memory_buffer -- --ignored --nocapture
 	$(TEST) --test system -- --ignored --nocapture controllers_fail debian_13 a_host_without_room exact_is_found
 	$(TEST) --test system -- --ignored --nocapture going_back a_branch a_medium_on each_of_fifty zones_end an_image
 	$(TEST) --test system -- --ignored --nocapture profile guest_times guide_to_a_kernel slow_requests

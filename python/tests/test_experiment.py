@@ -46,7 +46,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "delay": "1ms", "queues": 2, "doorbells": "lazy", "block_size": 4096, "namespaces": 1,
         "controllers": 1, "placement": "none",
         "scheduler": "none", "serial": "S", "path": "2us", "state": "keep",
-        "power_states": "8W/idle:50mW:2ms:1500us",
+        "power_states": "8W/idle:50mW:2ms:1500us", "memory_buffer": "2MiB",
     },
     "Disk": {
         "on": "d", "offset": 0, "size": "1MiB", "image": "i.qcow2", "durability": "flush", "max_lag": "1s",

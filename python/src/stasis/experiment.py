@@ -300,6 +300,7 @@ class Drive(Table):
     ocssd: Optional[Ocssd] = _table("Ocssd")
     key_value: Optional[KeyValue] = _table("KeyValue")
     power_states: Optional[str] = None
+    memory_buffer: Optional[Size] = None
     programs: Optional[Programs] = _table("Programs")
 
 

@@ -8,6 +8,7 @@ use crate::computing::{self, Part, Programs, ProgramsError};
 use crate::endurance::EnduranceGroup;
 use crate::identity::subsystem_name;
 use crate::key_value::{self, KeyValue, KeyValueError};
+use crate::memory_buffer;
 use crate::metadata::{
     BlockFormat, LbaFormat, Metadata, Protection, BLOCK_SIZES, LBA_FORMATS, PLAIN_FORMATS,
 };
@@ -165,6 +166,10 @@ pub struct Config {
     /// carrier must then call [`crate::Controller::set_time`] at
     /// [`crate::Controller::next_deadline`].
     pub programs: Option<Programs>,
+    /// Size in bytes of the memory buffer of each controller, if they have one: a power of two, 2 MiB
+    /// to 64 MiB. The carrier is to have the memory, and to say where
+    /// ([`crate::ControllerMut::place_memory_buffer`]).
+    pub memory_buffer: Option<u64>,
 }
 
 /// The vendor of the controller and of its PCI function, which must agree (NVM
@@ -196,6 +201,7 @@ impl Default for Config {
             metadata: false,
             power_states: PowerStates::default(),
             programs: None,
+            memory_buffer: None,
         }
     }
 }
@@ -308,6 +314,9 @@ impl Config {
         let least = self.largest_request() as u64;
         let expected = "at least max_transfer, twice that with metadata";
         number("max_in_flight_bytes", held, least..=u64::MAX, expected)?;
+        if let Some(size) = self.memory_buffer {
+            memory_buffer::check(size)?;
+        }
         check_placement(self.placement)?;
         for group in &self.endurance_groups {
             check_placement(group.placement)?;

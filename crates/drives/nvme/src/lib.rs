@@ -61,6 +61,7 @@ mod kept;
 mod key_value;
 mod lba_status;
 mod log_page;
+mod memory_buffer;
 mod metadata;
 mod namespaces;
 mod ocssd;
@@ -104,6 +105,9 @@ pub use kept::{
     KeptState, Standing, StateError, STATE_VERSION,
 };
 pub use key_value::{KeptPairs, KeyValue, KeyValueError};
+pub use memory_buffer::{
+    BAR as MEMORY_BUFFER_BAR, MAX_SIZE as MAX_MEMORY_BUFFER, MIN_SIZE as MIN_MEMORY_BUFFER,
+};
 pub use metadata::{BlockFormat, Guard, Metadata, MetadataNumber, Protection};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
 pub use outgoing::MAX_REFUSED;

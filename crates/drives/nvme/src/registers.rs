@@ -1,6 +1,7 @@
 //! The controller's registers: offsets and fields (NVMe 1.4 section 3.1).
 
 use crate::config::Config;
+use crate::memory_buffer::MemoryBuffer;
 
 /// Controller Capabilities, 8 bytes.
 pub const CAP: u64 = 0x00;
@@ -60,6 +61,7 @@ pub struct Registers {
     pub aqa: u32,
     pub asq: u64,
     pub acq: u64,
+    pub memory_buffer: MemoryBuffer,
 }
 
 impl Registers {
@@ -76,8 +78,18 @@ impl Registers {
             0x2c => (self.asq >> 32) as u32,
             ACQ => self.acq as u32,
             0x34 => (self.acq >> 32) as u32,
-            _ => 0,
+            _ => {
+                let size = config.memory_buffer;
+                size.and_then(|size| self.memory_buffer.read(offset, size)).unwrap_or(0)
+            }
         }
+    }
+
+    /// As after the carrier's own reset, but for what the carrier has set.
+    pub fn reset(&mut self) {
+        let mut memory_buffer = self.memory_buffer;
+        memory_buffer.reset();
+        *self = Self { memory_buffer, ..Self::default() };
     }
 
     /// Writes one of the admin queue's registers; others are left alone.
@@ -152,9 +164,13 @@ fn capabilities(config: &Config) -> u64 {
     const NVM_COMMAND_SET: u64 = 1 << 37;
     // One or more I/O command sets, which Identify lists.
     const ALL_COMMAND_SETS: u64 = 1 << 43;
+    // CAP.CMBS.
+    const MEMORY_BUFFER: u64 = 1 << 57;
     let sets = if config.has_command_sets() { ALL_COMMAND_SETS } else { 0 };
+    let memory_buffer = if config.memory_buffer.is_some() { MEMORY_BUFFER } else { 0 };
     u64::from(config.queue_entries - 1)
         | sets
+        | memory_buffer
         | CONTIGUOUS_QUEUES_REQUIRED
         | TIMEOUT << 24
         | NVM_COMMAND_SET

@@ -555,3 +555,28 @@ fn namespaces_tell_what_a_power_cut_does_not_tear() {
     let page = plain.identify(0, 1).1;
     assert_eq!((page[24], &page[34..46]), (0, &[0; 12][..]));
 }
+
+#[test]
+fn a_memory_buffer_is_offered_where_there_is_one() {
+    const CONTROL: u64 = 0x50;
+    let registers = [0x38, 0x3c, CONTROL, 0x54, 0x58];
+    let offered = |driver: &mut Driver| driver.read32(4) >> 25 & 1;
+    let mut without = Driver::new(config());
+    without.write64(CONTROL, 3);
+    assert_eq!(offered(&mut without), 0);
+    assert_eq!(registers.map(|at| without.read32(at)), [0; 5]);
+
+    let mut with = Driver::new(Config { memory_buffer: Some(2 << 20), ..config() });
+    assert_eq!(offered(&mut with), 1);
+    assert_eq!(registers.map(|at| with.read32(at)), [0; 5], "not enabled yet");
+    with.write64(CONTROL, 1);
+    let enabled = registers.map(|at| with.read32(at));
+    assert_eq!(enabled, [0xea, 2 << 12 | 0x21f, 1, 0, 0]);
+    // A reset by CC.EN leaves it, one of the function does not.
+    with.disable();
+    with.enable();
+    assert_eq!(registers.map(|at| with.read32(at)), enabled);
+    with.controller.reset_function();
+    assert_eq!(registers.map(|at| with.read32(at)), [0; 5]);
+    assert_eq!(offered(&mut with), 1);
+}

@@ -8,7 +8,10 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
-use stasis_nvme::{KeyValue, Metadata, Ocssd, Placement, PowerStates, Programs, Zones};
+use stasis_nvme::{
+    KeyValue, Metadata, Ocssd, Placement, PowerStates, Programs, Zones, MAX_MEMORY_BUFFER,
+    MIN_MEMORY_BUFFER,
+};
 use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
 use crate::error::ExperimentError;
@@ -117,6 +120,10 @@ guest_drive! {
         /// Computational programs that the drive runs, on a memory of its own.
         #[serde(default)]
         pub programs: Option<Programs>,
+        /// Size in bytes of the memory buffer of each NVMe controller (CMB), in which its host can have
+        /// queues and data: a power of two. Without one, the controller has no such buffer.
+        #[serde(default, with = "units::size_option")]
+        pub memory_buffer: Option<u64>,
         /// Initial state of the drive beside its data, such as zones: kept from an earlier run, or new.
         #[serde(default)]
         pub state: StateSpec,
@@ -211,6 +218,15 @@ impl DriveSpec {
             }
             programs.check().map_err(|problem| problem.to_string())?;
         }
+        if let Some(size) = self.memory_buffer {
+            let range = MIN_MEMORY_BUFFER..=MAX_MEMORY_BUFFER;
+            if !range.contains(&size) || !size.is_power_of_two() {
+                return Err("memory-buffer must be a power of two from 2MiB to 64MiB".into());
+            }
+            if self.interface != Interface::Nvme {
+                return Err("memory-buffer needs the interface nvme".into());
+            }
+        }
         if kinds.into_iter().filter(|is| *is).count() > 1 {
             return Err("zones, ocssd and key-value exclude each other; leave one".into());
         }
@@ -222,6 +238,11 @@ impl DriveSpec {
                 .into());
         }
         Ok(())
+    }
+
+    /// Bytes of the memory buffers of all its controllers.
+    pub fn memory_buffers(&self) -> u64 {
+        self.memory_buffer.unwrap_or(0) * u64::from(self.controllers)
     }
 
     /// Whether it has zones, or any of its namespaces.
@@ -367,6 +388,9 @@ mod tests {
                 "exclude each other",
             ),
             (r#""namespace": [{"endurance-group": 1}], "scheduler": "bfq""#, "without scheduler"),
+            (r#""memory-buffer": "3MiB""#, "power of two from 2MiB to 64MiB"),
+            (r#""memory-buffer": "128MiB""#, "power of two from 2MiB to 64MiB"),
+            (r#""memory-buffer": "2MiB", "interface": "virtio-blk""#, "interface nvme"),
             (r#""power-states": "8W/50mW:2ms""#, "idle:50mW:2ms:1500us"),
             (r#""power-states": "8W/idle:1W", "interface": "virtio-blk""#, "interface nvme"),
         ] {

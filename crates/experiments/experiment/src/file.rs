@@ -233,6 +233,10 @@ const MAX_CHECK: Duration = Duration::from_secs(120);
 /// Minimum memory of a guest (bytes): its kernel and userland with room to work.
 const MIN_MEMORY: u64 = 192 << 20;
 
+/// Limit on all memory buffers of a machine's controllers (bytes), which lie in its addresses for
+/// devices below 4 GiB, each at a multiple of its size.
+const MAX_MEMORY_BUFFERS: u64 = 256 << 20;
+
 impl Experiment {
     /// Time limit of the check on one state, in virtual time of the guest that checks.
     pub fn check_limit(&self) -> Duration {
@@ -335,8 +339,18 @@ impl Experiment {
             let of_drives: u16 = own.iter().map(|drive| drive.controllers).sum();
             let count = usize::from(of_drives) + machine.disks.len();
             let networks = self.networks_of(machine).count();
+            let name = || machine.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
+            let buffers: u64 = own.iter().map(DriveSpec::memory_buffers).sum();
+            if buffers > MAX_MEMORY_BUFFERS {
+                return Err(format!(
+                    "{}memory buffers of {} in all, but a machine has room for {}",
+                    name(),
+                    units::format_size(buffers),
+                    units::format_size(MAX_MEMORY_BUFFERS)
+                ));
+            }
             if count + networks > MAX_DRIVES {
-                let name = machine.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
+                let name = name();
                 let networks = match networks {
                     0 => String::new(),
                     count => format!(" and {count} networks"),
@@ -532,6 +546,21 @@ mod tests {
             let experiment = read(&format!("[guest]\nkernel = '{written}'\n")).unwrap();
             assert_eq!(experiment.guest.kernel.as_deref(), Some(wanted), "{written}");
         }
+    }
+
+    #[test]
+    fn memory_buffers_beyond_a_machines_room_are_refused() {
+        let of = |controllers: u16| {
+            let drive = "[[drive]]\nmodel = 'null'\nmedium = { ram = '1MiB' }\n\
+                         memory-buffer = '64MiB'\n";
+            let text = format!("command = ['true']\n{drive}controllers = {controllers}\n");
+            read(&text).unwrap().finish().map_err(|error| error.to_string())
+        };
+        assert_eq!(of(4), Ok(()));
+        assert_eq!(
+            of(5).unwrap_err(),
+            "memory buffers of 320MiB in all, but a machine has room for 256MiB"
+        );
     }
 
     #[test]

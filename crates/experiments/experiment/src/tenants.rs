@@ -264,6 +264,7 @@ impl DiskSpec {
             ocssd: None,
             key_value: None,
             programs: None,
+            memory_buffer: None,
             power_states: PowerStates::default(),
             // The disk's, before the drive's scheduler.
             limits: LimitSpec::default(),

@@ -29,6 +29,7 @@ pub fn config(
         metadata: spec.scheduler.is_none() && !matches!(spec.medium, MediumSpec::Qcow2 { .. }),
         power_states: spec.power_states.clone(),
         programs: spec.programs,
+        memory_buffer: spec.memory_buffer,
         interrupt_coalescing: true,
         discard_zeroes,
         ..Default::default()

@@ -235,7 +235,12 @@ fn controller(drive: &PlannedDrive, layer: &dyn Layer) -> Result<Controller> {
     Ok(match drive.spec.interface {
         Interface::Nvme => {
             let (state, link) = (drive.state.clone(), drive.spec.model.link().unwrap_or_default());
-            Controller::Nvme { config: nvme, state, link, controllers: drive.spec.controllers }
+            Controller::Nvme {
+                config: Box::new(nvme),
+                state,
+                link,
+                controllers: drive.spec.controllers,
+            }
         }
         Interface::VirtioBlk => Controller::Virtio(stasis_virtio::Config {
             capacity,

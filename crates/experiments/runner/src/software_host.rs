@@ -78,7 +78,8 @@ struct Passed {
     drives: Vec<PassedDrive>,
     /// The same as [`InnerJob::passed`].
     places: Vec<Vec<usize>>,
-    /// Bytes of the media in RAM, of what power cuts can take, and of what stale reads return.
+    /// Bytes of the media in RAM, of controllers' memory buffers, of what power cuts can take, and of
+    /// what stale reads return.
     ram: u64,
 }
 
@@ -86,6 +87,7 @@ impl Passed {
     fn of(plan: &RunPlan) -> Result<Self> {
         let mut passed = Self { drives: Vec::new(), places: Vec::new(), ram: 0 };
         for drive in plan.media() {
+            passed.ram += drive.spec.memory_buffers();
             if drive.cuts > 0 {
                 // Of each change both what it wrote and what was there before.
                 passed.ram += 2 * MAX_UNSETTLED;

@@ -158,6 +158,8 @@ fn zero_page(memory: &GuestMemory, ramdisk: u64, ramdisk_size: u32) -> Result<()
             }
             Purpose::Ram => map.push((region.base, region.length, E820_RAM)),
             Purpose::Root => map.push((region.base, region.length, E820_PRAM)),
+            // Found by its BAR.
+            Purpose::Device => {}
         }
     }
     put(E820_COUNT, &[map.len() as u8]);
@@ -183,7 +185,8 @@ pub fn write_tables(memory: &GuestMemory) -> Result<Vec<(u64, u64)>, OutOfMemory
     let mut mapped = Vec::new();
     // The hole's devices too, for the calibration.
     let hole = (HOLE_START, HOLE_END);
-    let ranges = memory.regions().iter().map(|region| (region.base, region.base + region.length));
+    let own = memory.regions().iter().filter(|region| region.purpose != Purpose::Device);
+    let ranges = own.map(|region| (region.base, region.base + region.length));
     for (base, end) in ranges.chain([hole]) {
         let mut gibibyte = base / GIB;
         // One third-level table covers 512 GiB.

@@ -23,6 +23,8 @@ pub enum Purpose {
     Ram,
     /// The root file system, as persistent memory.
     Root,
+    /// Memory of a device, at one of its BARs.
+    Device,
 }
 
 /// One contiguous range of guest memory.
@@ -188,15 +190,21 @@ impl GuestMemory {
         Ok(Self { regions })
     }
 
-    /// Every range, in order of address.
+    /// Adds `length` bytes of a device's memory at its BAR's address `base`.
+    pub fn add_device(&mut self, base: u64, length: u64) -> io::Result<()> {
+        self.regions.push(Region::new(base, length, Purpose::Device)?);
+        Ok(())
+    }
+
+    /// Every range: those of the guest's own memory first, in order of address.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
     /// Forgets everything but the root file system, which is persistent.
     pub fn lose(&mut self) {
-        let ram = |region: &&mut Region| region.purpose == Purpose::Ram;
-        for region in self.regions.iter_mut().filter(ram) {
+        let volatile = |region: &&mut Region| region.purpose != Purpose::Root;
+        for region in self.regions.iter_mut().filter(volatile) {
             region.mapping.as_mut_slice().fill(0);
         }
     }
@@ -259,5 +267,22 @@ mod tests {
         assert_eq!(memory.read(HOLE_START, &mut byte), Err(OutOfMemoryRange));
         assert_eq!(memory.write(u64::MAX, &[1, 2]), Err(OutOfMemoryRange));
         assert_eq!(memory.read(PMEM_FLOOR, &mut byte), Ok(()));
+    }
+
+    #[test]
+    fn memory_of_devices_is_lost_and_the_root_is_kept() {
+        let mut memory = GuestMemory::new(4 << 20, 4096).unwrap();
+        let device = HOLE_START + (2 << 20);
+        memory.add_device(device, 2 << 20).unwrap();
+        for address in [0, device, PMEM_FLOOR] {
+            memory.write(address, &[7]).unwrap();
+        }
+        assert_eq!(memory.write(device + (2 << 20) - 1, &[1, 2]), Err(OutOfMemoryRange));
+        memory.lose();
+        let found = [0, device, PMEM_FLOOR].map(|address| {
+            let mut byte = [1];
+            memory.read(address, &mut byte).map(|()| byte[0])
+        });
+        assert_eq!(found, [Ok(0), Ok(0), Ok(7)]);
     }
 }

@@ -24,6 +24,7 @@ mod guides;
 mod images;
 mod key_value;
 mod measure;
+mod memory_buffer;
 mod networks;
 mod on;
 mod processors;

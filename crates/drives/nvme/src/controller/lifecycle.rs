@@ -40,7 +40,7 @@ impl ControllerMut<'_> {
     /// commands under way are dropped (NVMe 1.4 section 7.3.2).
     pub fn reset_function(&mut self) {
         self.reset();
-        self.host.registers = Registers::default();
+        self.host.registers.reset();
     }
 
     fn enable(&mut self, memory: &dyn Memory) {

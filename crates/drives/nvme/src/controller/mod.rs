@@ -17,6 +17,7 @@ use stasis_block::VendorError;
 use crate::capsules::{CapsuleFault, DiscoveryEntry};
 use crate::command::{CommandId, CQE_SIZE, SQE_SIZE};
 use crate::context::ControllerMut;
+use crate::memory_buffer;
 use crate::registers as reg;
 use crate::Memory;
 
@@ -48,6 +49,9 @@ impl ControllerMut<'_> {
                 Some(_) if data.len() != 4 => {}
                 Some(doorbell) => self.ring(memory, doorbell, value),
                 None if at == reg::CC => self.configure(memory, value),
+                None if self.io.config.memory_buffer.is_some() && memory_buffer::owns(at) => {
+                    self.host.registers.memory_buffer.write(at, value);
+                }
                 None => self.host.registers.write_admin_queue(at, value),
             }
         }
@@ -163,6 +167,12 @@ impl ControllerMut<'_> {
         self.io.slots.abandon(|of| of.controller == id && of.sq == queue, |_| ());
         self.host.queues.delete_submission(queue);
         let _ = self.host.queues.delete_completion(queue);
+    }
+
+    /// The carrier has put the controller's [memory buffer](crate::Config::memory_buffer) at
+    /// `address`, for the host and for the controller.
+    pub fn place_memory_buffer(&mut self, address: u64) {
+        self.host.registers.memory_buffer.place(address);
     }
 
     /// Names the subsystems that a discovery controller reports.

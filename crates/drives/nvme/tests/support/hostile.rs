@@ -137,6 +137,7 @@ pub fn run(script: &[u8]) {
         max_transfer: MAX_TRANSFER,
         max_in_flight_bytes: MAX_IN_FLIGHT,
         metadata: kind == Kind::Blocks,
+        memory_buffer: Some(2 << 20),
         placement: match flags >> 3 & 3 {
             0 => Placement::Streams { max: 3 },
             1 => Placement::Fdp { reclaim_groups: 3, handles: 5, reclaim_unit: 8192 },
@@ -317,7 +318,8 @@ fn step(
             controller.write_register(ram, offset, &data);
         }
         1 => {
-            let offset = [0x14, 0x24, 0x28, 0x2c, 0x30, 0x34][usize::from(script.u8() % 6)];
+            let offsets = [0x14, 0x24, 0x28, 0x2c, 0x30, 0x34, 0x50, 0x54];
+            let offset = offsets[usize::from(script.u8() % 8)];
             controller.write_register(ram, offset, &script.u32().to_le_bytes());
         }
         2 => {

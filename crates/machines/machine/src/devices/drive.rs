@@ -32,6 +32,9 @@ pub trait DriveController {
     /// to reset it.
     fn reset(&mut self, _path: usize) {}
 
+    /// A path's memory buffer is at `address`. By default it has none.
+    fn place_memory_buffer(&mut self, _path: usize, _address: u64) {}
+
     /// A path has this access to the namespaces from now on. By default access has no states.
     fn set_access(&mut self, _memory: &GuestMemory, _path: usize, _state: AnaState) {}
 
@@ -262,6 +265,11 @@ impl DriveDevice {
         if self.tenant.is_some() {
             self.urgent.expect(sectors);
         }
+    }
+
+    /// A path's memory buffer is at `address`.
+    pub fn place_memory_buffer(&mut self, path: usize, address: u64) {
+        self.controller.place_memory_buffer(path, address);
     }
 
     /// A path has this access to the namespaces from now on.

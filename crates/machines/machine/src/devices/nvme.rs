@@ -94,8 +94,8 @@ impl NvmeController {
         }
     }
 
-    /// Its PCI function.
-    pub fn function(queue_pairs: u16) -> Function {
+    /// Its PCI function, for a configuration that the subsystem has.
+    pub fn function(config: &stasis_nvme::Config) -> Function {
         // Class: mass storage, non-volatile memory, NVM Express I/O controller
         // (PCI Code and ID Assignment Specification 1.11, 1.9).
         let identity = Identity {
@@ -104,9 +104,13 @@ impl NvmeController {
             class: 0x01_08_02,
             revision: 1,
         };
-        Function::new(identity)
+        let function = Function::new(identity)
             .with_bar(DEVICE_BAR, stasis_nvme::Controller::bar_size(), false)
-            .with_msix(queue_pairs + 1)
+            .with_msix(config.queue_pairs + 1);
+        match config.memory_buffer {
+            Some(size) => function.with_bar(stasis_nvme::MEMORY_BUFFER_BAR, size, true),
+            None => function,
+        }
     }
 }
 
@@ -126,6 +130,10 @@ impl DriveController for NvmeController {
 
     fn reset(&mut self, path: usize) {
         self.with(path, |controller| controller.reset_function());
+    }
+
+    fn place_memory_buffer(&mut self, path: usize, address: u64) {
+        self.with(path, |controller| controller.place_memory_buffer(address));
     }
 
     fn set_access(&mut self, memory: &GuestMemory, path: usize, state: AnaState) {
@@ -453,6 +461,55 @@ mod tests {
         // Reservation Log Page Available, which names the log 80h.
         assert_eq!(first.end(0), Some((0x80_0006, 0)));
         assert_eq!(second.end(0), None);
+    }
+
+    /// Queues and data of an I/O lie in the memory of the controller.
+    #[test]
+    fn a_memory_buffer_holds_queues_and_data() {
+        const BUFFER: u64 = 0xc020_0000;
+        let mut memory = GuestMemory::new(1 << 20, 0).unwrap();
+        memory.add_device(BUFFER, 2 << 20).unwrap();
+        let drive = Drive {
+            properties: properties("disk"),
+            submitted: Vec::new(),
+            block_sizes: Rc::default(),
+        };
+        let namespaces = vec![stasis_nvme::Namespace::new(2048, 512)];
+        let memory_buffer = Some(2 << 20);
+        let config = stasis_nvme::Config { namespaces, memory_buffer, ..Default::default() };
+        let function = NvmeController::function(&config);
+        let controller = Box::new(NvmeController::new(Subsystem::new(config).unwrap(), 1));
+        assert!(function.bar(stasis_nvme::MEMORY_BUFFER_BAR).is_some());
+        let mut device = DriveDevice::new(controller, Box::new(drive), None, false);
+        let device = &mut device;
+        device.place_memory_buffer(0, BUFFER);
+        let status = |device: &mut DriveDevice| {
+            let mut status = [0; 4];
+            device.read(0, 0x58, &mut status);
+            status[0]
+        };
+        for (base, invalid) in [(BUFFER + 0x1000, 1), (BUFFER, 0)] {
+            device.write(&memory, 0, (0, 0x50), &(base | 3).to_le_bytes());
+            assert_eq!(status(device), invalid);
+        }
+        let mut driver = Driver::new(device, &memory, 0);
+        // A second pair of I/O queues, with a place for data behind them.
+        let (submissions, completions, data) = (BUFFER, BUFFER + 0x1000, BUFFER + 0x2000);
+        for (opcode, at, flags) in [(5, completions, 1), (1, submissions, 2 << 16 | 1)] {
+            let dwords = [31 << 16 | 2, flags];
+            assert_eq!(driver.run(device, 0, (opcode, 0), at, dwords), Some((0, 0)));
+        }
+        let mut write = [0; 64];
+        (write[0], write[4]) = (1, 1);
+        write[24..32].copy_from_slice(&data.to_le_bytes());
+        memory.write(submissions, &write).unwrap();
+        device.write(&memory, 0, (0, 0x1010), &1u32.to_le_bytes());
+        while let Some(at) = device.next_event() {
+            device.advance(&memory, at, false, |_| ());
+        }
+        let mut completion = [0; 16];
+        memory.read(completions, &mut completion).unwrap();
+        assert_eq!(completion[14..], [1, 0]);
     }
 
     #[test]

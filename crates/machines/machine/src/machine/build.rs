@@ -272,6 +272,17 @@ impl Machine {
         let ports: Vec<_> = config.ports.into_iter().map(NetworkDevice::new).collect();
         let slots = Slots::new(&drives, &ports);
         let mut bus = bus(functions, &drives, &ports);
+        let buffers = memory_buffers(&controllers, &mut drives, &mut bus, &slots);
+        if buffers.last().is_some_and(|(at, size)| at + size > layout::PCI_MEMORY.end) {
+            return Err(Error::Limit(format!(
+                "memory buffers of {} controllers do not fit below {:#x}: give fewer or smaller ones",
+                buffers.len(),
+                layout::PCI_MEMORY.end
+            )));
+        }
+        for (at, size) in buffers {
+            memory.add_device(at, size).map_err(|error| Error::Memory(size >> 20, error))?;
+        }
         path_faults.settle(&mut bus, &slots);
         let channel_function = bus.function(layout::CHANNEL_SLOT);
         let mailbox = channel_function.bar(stasis_channel::MAILBOX_BAR).unwrap_or(0);
@@ -399,6 +410,8 @@ impl Machine {
         }
         self.ports = self.ports.iter().map(|port| NetworkDevice::new(port.place)).collect();
         self.bus = bus(functions, &self.drives, &self.ports);
+        // Where they were: the functions are the same.
+        memory_buffers(&self.controllers, &mut self.drives, &mut self.bus, &self.slots);
         self.path_faults.settle(&mut self.bus, &self.slots);
         for ((drive, path), state) in self.path_faults.access() {
             self.drives[drive].set_access(&self.memory, path, state);
@@ -441,6 +454,29 @@ fn bus(
     bus
 }
 
+/// Tells each controller with a memory buffer where that is; returns addresses and sizes, in order.
+fn memory_buffers(
+    controllers: &[Controller],
+    drives: &mut [DriveDevice],
+    bus: &mut Bus,
+    slots: &Slots,
+) -> Vec<(u64, u64)> {
+    let mut placed = Vec::new();
+    for (number, (controller, drive)) in controllers.iter().zip(drives).enumerate() {
+        let Controller::Nvme { config, .. } = controller else { continue };
+        let Some(size) = config.memory_buffer else { continue };
+        for path in 0..drive.paths() {
+            let function = bus.function(slots.of_path(number, path));
+            if let Some(address) = function.bar(stasis_nvme::MEMORY_BUFFER_BAR) {
+                drive.place_memory_buffer(path, address);
+                placed.push((address, size));
+            }
+        }
+    }
+    placed.sort_unstable();
+    placed
+}
+
 /// A drive's controller, its PCI function, and the link to that.
 struct Plugged {
     device: Box<dyn DriveController>,
@@ -452,12 +488,12 @@ struct Plugged {
 fn plug(controller: &Controller, name: &str) -> Result<Plugged, Error> {
     Ok(match controller {
         Controller::Nvme { config, state, link, controllers } => {
-            let function = NvmeController::function(config.queue_pairs);
+            let function = NvmeController::function(config);
             let state = match state {
                 Some(state) => (**state).clone(),
                 None => KeptState::as_made(config),
             };
-            let subsystem = stasis_nvme::Subsystem::with_state(config.clone(), &state)
+            let subsystem = stasis_nvme::Subsystem::with_state((**config).clone(), &state)
                 .map_err(|error| Error::Drive(name.to_owned(), error.into()))?;
             let device = Box::new(NvmeController::new(subsystem, *controllers));
             Plugged { device, function, link: Some(*link) }

@@ -8,7 +8,7 @@ pub enum Controller {
     /// NVMe controllers of one subsystem, each at a root port.
     Nvme {
         /// The subsystem.
-        config: stasis_nvme::Config,
+        config: Box<stasis_nvme::Config>,
         /// The state that it has kept while its power was off.
         state: Option<Box<stasis_nvme::KeptState>>,
         /// The link of PCI Express of each controller.

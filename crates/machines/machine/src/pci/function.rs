@@ -254,9 +254,12 @@ impl Function {
         Some(u64::from_le_bytes(bytes) & !0xf)
     }
 
-    /// Gives its BARs addresses from `next` on, which goes behind them.
+    /// Gives its BARs addresses from `next` on, which goes behind them: the largest first, as Linux
+    /// does for a device that returns to its slot.
     pub(super) fn place_bars(&mut self, next: &mut u64) {
-        for bar in [0, 2, 4] {
+        let mut bars = [0, 2, 4];
+        bars.sort_by_key(|bar| std::cmp::Reverse(self.sizes[bar / 2]));
+        for bar in bars {
             let size = self.sizes[bar / 2];
             if size != 0 {
                 *next = next.next_multiple_of(size);

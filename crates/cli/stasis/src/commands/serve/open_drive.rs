@@ -51,6 +51,7 @@ impl How {
             (spec.scheduler.is_none(), "scheduler"),
             (spec.limits.is_none(), "limits"),
             (!spec.power_states.is_choice(), "power-states"),
+            (spec.memory_buffer.is_none(), "memory-buffer"),
             (spec.namespace.iter().all(|one| one.endurance_group.is_none()), "endurance-group"),
             (spec.model.kind().state_file().is_none(), "model.state"),
         ];
