@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
 import stasis
+from stasis import _process
 from stasis._process import run_program
 from stasis._progress import Progress
 
@@ -81,6 +82,27 @@ def test_ctrl_c_ends_the_run_and_keeps_its_results(simulating: tuple[subprocess.
     assert (process.returncode, output.split()) == (7, ["Interrupted", "130", "r"]), errors
     assert not running(child)
     assert stasis.Result("r").ending == "cancelled"
+
+
+def test_ctrl_c_while_the_program_begins_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = _process._started
+
+    def interrupted(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return started(*words, **options)
+
+    monkeypatch.setattr(_process, "_started", interrupted)
+    done = _process.run_program(["sleep", "60"])
+    assert (done.stopped, done.status) == (True, -signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+    def interrupted_in_vain(*_words: Any, **_options: Any) -> subprocess.Popen[bytes]:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(_process, "_started", interrupted_in_vain)
+    with pytest.raises(KeyboardInterrupt):
+        _process.run_program(["sleep", "60"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -99,20 +99,23 @@ def run_program(
     Raises ``OSError`` where it cannot be started.
     """
     began = time.monotonic()
-    with _started(
-        command_line,
-        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=None if env is None else {**os.environ, **env},
-        # A separate process group: Ctrl-C reaches the program through this process, once.
-        start_new_session=True,
-    ) as process:
+    with (
+        _forwarded() as forward_to,
+        _started(
+            command_line,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=None if env is None else {**os.environ, **env},
+            # A separate process group: Ctrl-C reaches the program through this process, once.
+            start_new_session=True,
+        ) as process,
+    ):
         child = _Child(process, progress, echo)
         try:
-            with _forwarded(child):
-                child.watch(stdin, cancel)
+            forward_to(child)
+            child.watch(stdin, cancel)
         except BaseException:
             child.kill()
             raise
@@ -223,29 +226,43 @@ class _Child:
 
 
 @contextmanager
-def _forwarded(child: _Child) -> Iterator[None]:
-    """Within this context, a signal that would end this process ends the child first.
+def _forwarded() -> Iterator[Callable[[_Child], None]]:
+    """Within this context, a signal that would end this process ends the child first: the child that
+    the yielded function is called with, also where the signal came before that.
 
     Only the main thread can have signal handlers; others are stopped through ``cancel``.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda _child: None
         return
     seen: list[int] = []
+    children: list[_Child] = []
 
     def forward(number: int, _frame: Optional[FrameType]) -> None:
         seen.append(number)
-        child.stop()
+        for child in children:
+            child.stop()
+
+    def forward_to(child: _Child) -> None:
+        children.append(child)
+        if seen and child.stopped_at is None:
+            child.stop()
 
     before: dict[signal.Signals, Callable[[int, Optional[FrameType]], object] | int | None] = {}
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    default = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    for number, handler in default.items():
         # A handler of the user's stays.
-        if signal.getsignal(number) == signal.SIG_DFL:
+        if signal.getsignal(number) == handler:
             before[number] = signal.signal(number, forward)
     try:
-        yield
+        yield forward_to
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for last in seen[:1]:
+        # Ctrl-C has done its work where there was a child to stop.
+        for last in [number for number in seen if number != signal.SIGINT or not children][:1]:
             os.kill(os.getpid(), last)
