@@ -74,11 +74,26 @@ pub enum Compression {
     Zstd,
 }
 
+/// Bytes that an image is read from.
+pub trait ReadAt: std::fmt::Debug {
+    /// Fills the begin of `into` from `offset` on, and tells how much of it; nothing at the end.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for File {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, into, offset)
+    }
+}
+
 /// Reads of a file in which everything behind the end is zero.
 #[derive(Debug)]
 pub struct Source<'a> {
     /// The file.
-    pub file: &'a File,
+    pub file: &'a dyn ReadAt,
     /// Its length in bytes.
     pub length: u64,
 }

@@ -93,7 +93,7 @@ impl Reader {
     }
 
     fn source(&self) -> Source<'_> {
-        Source { file: &self.file, length: self.length }
+        Source { file: &*self.file, length: self.length }
     }
 
     /// Reads within one cluster.

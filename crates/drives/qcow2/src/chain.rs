@@ -156,12 +156,23 @@ fn backing_format(header: &Header, path: &Path) -> Result<Option<Format>, ImageE
 /// Inspects the image whose files are `links`, from the top: checks each and refuses a
 /// contradictory one.
 pub(crate) fn inspect(links: Vec<Link>) -> Result<Found, ImageError> {
+    inspect_with(links, examine)
+}
+
+/// The same, where `first` reads and checks the topmost file.
+pub(crate) fn inspect_with(
+    links: Vec<Link>,
+    first: impl Fn(&Path) -> Result<Examined, ImageError>,
+) -> Result<Found, ImageError> {
     let mut top = None;
     for (depth, link) in links.iter().enumerate() {
         if link.format == Format::Raw {
             continue;
         }
-        let (header, report, snapshots) = examine(&link.path)?;
+        let (header, report, snapshots) = match depth {
+            0 => first(&link.path)?,
+            _ => examine(&link.path)?,
+        };
         if let Some(what) = report.corruptions.first() {
             return Err(ImageError::Damaged { path: link.path.clone(), what: what.clone() });
         }
@@ -180,12 +191,20 @@ pub(crate) fn inspect(links: Vec<Link>) -> Result<Found, ImageError> {
     }
 }
 
+/// A file's header, the result of its check, and its snapshots.
+pub(crate) type Examined = (Header, Report, Vec<Snapshot>);
+
 /// Reads and checks one qcow2 file.
-pub(crate) fn examine(path: &Path) -> Result<(Header, Report, Vec<Snapshot>), ImageError> {
+pub(crate) fn examine(path: &Path) -> Result<Examined, ImageError> {
     let file = open(path)?;
     let source = Source::new(&file).map_err(os(path, "read its size"))?;
-    let header = Header::read(&source, path)?;
-    let (report, snapshots) = check(&source, &header, path)?;
+    examine_source(&source, path)
+}
+
+/// The same of bytes that are those of the file at `path`.
+pub(crate) fn examine_source(source: &Source, path: &Path) -> Result<Examined, ImageError> {
+    let header = Header::read(source, path)?;
+    let (report, snapshots) = check(source, &header, path)?;
     Ok((header, report, snapshots))
 }
 

@@ -20,6 +20,7 @@
 //! checking an image ([`check`]), internal snapshots (read through a header that
 //! points to them), lazy refcounts and their repair.
 
+mod below;
 mod chain;
 mod core;
 mod create;

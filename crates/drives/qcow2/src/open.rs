@@ -12,6 +12,7 @@ use stasis_block::{Command, Operation, Status};
 use stasis_drive::{Drive, Layer};
 use stasis_media::{Access, Execution, HostFile, HostFiles, HostMedium, OpenOptions};
 
+use crate::below::Below;
 use crate::chain::{self, Format, Found, Link};
 use crate::core::Core;
 use crate::create::largest;
@@ -214,9 +215,39 @@ fn recover(found: &mut Found, room: u64) -> Result<bool, ImageError> {
 pub(crate) struct Files {
     links: Vec<Link>,
     places: Vec<(u64, u64)>,
+    access: Access,
 }
 
 impl Files {
+    /// Length of each file; that of a medium that keeps what is written is all of its room.
+    fn lengths(&self) -> Result<Vec<u64>, ImageError> {
+        let mut lengths = Vec::new();
+        for (link, (_, room)) in self.links.iter().zip(&self.places) {
+            let is_kept = lengths.is_empty() && self.access == Access::Keep;
+            lengths.push(if is_kept { *room } else { length(&link.path)? });
+        }
+        Ok(lengths)
+    }
+
+    /// The image as `lower` holds it, repaired there if it has to be.
+    fn found(&self, lower: &mut dyn Layer) -> Result<Found, ImageError> {
+        let (path, room) = (&self.links[0].path, self.places[0].1);
+        let below = Below::new(lower, room);
+        let inspect = || {
+            let length = self.lengths()?[0];
+            let source = Source { file: &below, length };
+            let examine = |path: &Path| chain::examine_source(&source, path);
+            Ok::<_, ImageError>((chain::inspect_with(self.links.clone(), examine)?, length))
+        };
+        let (found, length) = inspect()?;
+        if !found.header.dirty() && repair::reaches(&found.header, room) {
+            return Ok(found);
+        }
+        let os = |source| ImageError::Os { path: path.clone(), what: "repair it", source };
+        repair::rewrite(&below, &found, room, (length, room)).map_err(os)?;
+        Ok(inspect()?.0)
+    }
+
     /// Starts the image again from what its files hold on `lower`: nothing of it is in memory any
     /// more, and nothing waits for what was under way.
     pub(crate) fn start_again(
@@ -225,12 +256,9 @@ impl Files {
         tasks: &mut Tasks,
         core: &Core,
     ) -> Result<Core, ImageError> {
-        let mut found = chain::inspect(self.links.clone())?;
-        recover(&mut found, self.places[0].1)?;
-        let lengths: Result<_, _> = self.links.iter().map(|link| length(&link.path)).collect();
-        let places = self.places.clone();
-        let access = Access::Write;
-        let again = Opening { found, places, lengths: lengths?, access, kill_safe: false };
+        let (found, lengths) = (self.found(lower)?, self.lengths()?);
+        let (places, access) = (self.places.clone(), self.access);
+        let again = Opening { found, places, lengths, access, kill_safe: false };
         let tables = again.tables(lower)?;
         core.shared.lock().start_again(again.lengths[0], tables);
         let access = again.attach(lower, tasks, &core.shared, Role::Tables, true)?;
@@ -318,9 +346,8 @@ impl Opening {
         }
         let core = Core::new(access, shared, settings, kill_safety, header.version > 2, barriers);
         let path = self.path();
-        // One that is kept does not start again from its file, which is as it was.
-        let starts_again = writable && self.access == Access::Write;
-        let files = starts_again.then_some(Files { links: self.found.links, places: self.places });
+        let Self { places, access, .. } = self;
+        let files = writable.then_some(Files { links: self.found.links, places, access });
         Ok(Image::new(lower, Arc::new(core), tasks, path, size, files))
     }
 

@@ -38,14 +38,39 @@ impl Possible {
     }
 }
 
-fn cuts(options: &str, durability: Durability, seeds: std::ops::Range<u64>) {
+/// How the image's file is opened.
+#[derive(Clone, Copy, PartialEq)]
+enum File {
+    Grows,
+    /// Written, with all of its room from the beginning.
+    HasRoom,
+    /// Only read: what is written is in memory.
+    IsKept,
+}
+
+/// Returns what each of the images has held at its end.
+fn cuts(
+    options: &str,
+    durability: Durability,
+    seeds: std::ops::Range<u64>,
+    file: File,
+) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
     let folder = folder();
     let path = name(&folder, "disk.qcow2");
     let (mut lost, mut in_flight) = (0, 0);
     for seed in seeds {
         let text = path.to_str().unwrap();
         qemu_img(&["create", "-q", "-f", "qcow2", "-o", options, text, "1M"]);
-        let (opening, medium) = open_files(&path, true, &common::options()).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        if file == File::HasRoom {
+            stasis_qcow2::make_room(&stasis_qcow2::links(&path).unwrap()).unwrap();
+        }
+        let opened = match file {
+            File::IsKept => open_kept(&path, &common::options()),
+            File::Grows | File::HasRoom => open_files(&path, true, &common::options()),
+        };
+        let (opening, medium) = opened.unwrap();
         let drive = Drive::new(0, "d".into(), Latencies::new(seed), medium);
         let cuts = PowerCuts::new(Box::new(drive), 512, usize::MAX, false);
         let settings = Settings { durability, ..Settings::default() };
@@ -97,13 +122,19 @@ fn cuts(options: &str, durability: Durability, seeds: std::ops::Range<u64>) {
             lost += possible.check(&mut image, &what);
         }
         let mut last = possible.0.iter().map(|one| *one.first().unwrap());
+        all.push(last.clone().collect());
         image.close().unwrap();
         drop(image);
+        if file == File::IsKept {
+            assert!(std::fs::read(&path).unwrap() == before, "{options}: its file has changed");
+            continue;
+        }
         qemu_finds_sound(&path);
         let contents = qemu_contents(&path);
         assert!(contents.chunks(512).all(|sector| Some(sector[0]) == last.next()), "seed {seed}");
     }
     assert!(lost > 1000 && in_flight > 40, "{lost} sectors to lose, {in_flight} commands");
+    all
 }
 
 /// Goes on until the command has ended.
@@ -129,11 +160,26 @@ fn random(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
+const KINDS: [(&str, std::ops::Range<u64>); 3] = [
+    ("cluster_size=4096", 0..6),
+    ("cluster_size=512,refcount_bits=1", 6..9),
+    ("cluster_size=65536,lazy_refcounts=on", 9..12),
+];
+
 #[test]
 fn an_image_goes_on_from_what_a_cut_has_left() {
     for durability in Durability::ALL {
-        cuts("cluster_size=4096", durability, 0..6);
-        cuts("cluster_size=512,refcount_bits=1", durability, 6..9);
-        cuts("cluster_size=65536,lazy_refcounts=on", durability, 9..12);
+        for (options, seeds) in KINDS {
+            cuts(options, durability, seeds, File::Grows);
+        }
+    }
+}
+
+/// An image whose file is only read loses what one loses whose file is written.
+#[test]
+fn an_image_that_is_kept_goes_on_as_one_that_is_written() {
+    for (options, seeds) in KINDS {
+        let of = |file| cuts(options, Durability::Flush, seeds.clone(), file);
+        assert!(of(File::HasRoom) == of(File::IsKept), "{options}");
     }
 }

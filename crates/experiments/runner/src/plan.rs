@@ -218,11 +218,6 @@ impl PlannedDrive {
         self.on.is_some() && !self.links.is_empty()
     }
 
-    /// Whether the drive's medium is an image, and its power is cut.
-    pub fn is_cut_image(&self) -> bool {
-        !self.links.is_empty() && self.cuts > 0
-    }
-
     /// Whether the drive has its own medium.
     pub fn has_medium(&self) -> bool {
         self.on.is_none() || self.is_image()

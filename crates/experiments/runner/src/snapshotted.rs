@@ -56,13 +56,6 @@ impl Snapshotted {
         if has_terminal {
             bail!("a run on a terminal has no snapshots: nobody types the same again");
         }
-        if let Some(drive) = plan.media().find(|drive| drive.overlay && drive.is_cut_image()) {
-            bail!(
-                "{}: its power is cut, and an image starts again from its file, which snapshots leave \
-                 as it is: take medium=ram:SIZE or file:PATH",
-                drive.name
-            );
-        }
         if let Some(drive) = plan.media().find(|drive| !drive.is_inside()) {
             bail!(
                 "snapshots need each medium in RAM, a file or a device, whose changes are a part of \

@@ -228,6 +228,6 @@ impl Start<'_> {
         write(&image, &program.memory)?;
         write(&folder.join("firmware"), program.firmware)?;
         let purpose = Purpose::Exact { job: self.files, image: &image, save };
-        Machine::start(host, &purpose, folder, self.log, stopped, |_| Ok(0))?.go()
+        Machine::start(host, &purpose, folder, self.log, stopped, |_, _| Ok(0))?.go()
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Starts QEMU, and does `more` with its monitor, which gives the place of the
+    /// Starts QEMU, and does `more` with its monitor and its memory, which gives the place of the
     /// buffer as QEMU sees it.
     pub(crate) fn start(
         host: &Host,
@@ -45,18 +45,21 @@ impl Machine {
         folder: &Path,
         log: &Path,
         stopped: &(dyn Fn() -> bool + Sync),
-        more: impl FnOnce(&mut Qmp) -> Result<u64, QmpError>,
+        more: impl FnOnce(&mut Qmp, &File) -> Result<u64, QmpError>,
     ) -> Result<Self, Error> {
         let (mut qemu, stream) = Qemu::start(host, purpose, folder, log)?;
         let started = Qmp::new(stream, stopped).and_then(|mut qmp| {
-            let buffer = more(&mut qmp)?;
-            Ok((qmp.until(&|| false), buffer))
+            // Not before: a QEMU that has ended tells why.
+            let memory = match qemu.memory() {
+                Ok(memory) => memory,
+                Err(error) => return Ok(Err(error)),
+            };
+            let buffer = more(&mut qmp, &memory)?;
+            Ok(Ok((qmp.until(&|| false), memory, buffer)))
         });
         match started {
-            Ok((qmp, buffer)) => {
-                let memory = qemu.memory().map_err(Error::system("read QEMU's memory"))?;
-                Ok(Self { qemu, memory, buffer, origin: None, qmp })
-            }
+            Ok(Ok((qmp, memory, buffer))) => Ok(Self { qemu, memory, buffer, origin: None, qmp }),
+            Ok(Err(error)) => Err(Error::system("read QEMU's memory")(error)),
             Err(QmpError::Closed) => Err(qemu.died()),
             Err(error) => Err(convert(error, "start", MAX_MOVE, &mut qemu)),
         }
@@ -84,16 +87,6 @@ impl Machine {
             Ok(_) | Err(QmpError::Closed) => Ok(()),
             Err(error) => Err(convert(error, "start", MAX_MOVE, &mut self.qemu)),
         }
-    }
-
-    /// Writes `pages` to the memory of a machine that is paused.
-    fn put(mut self, pages: &Chain) -> Result<Self, Error> {
-        let origin = locate(&mut self.qmp, 0);
-        let origin = origin.map_err(|error| convert(error, "start", MAX_MOVE, &mut self.qemu))?;
-        pages
-            .read(|offset, page| self.memory.write_all_at(page, origin + offset))
-            .map_err(Error::system("restore a snapshot's memory"))?;
-        Ok(self)
     }
 
     /// Takes the inner side's message about the place of its buffer, below the memory that QEMU
@@ -197,16 +190,27 @@ pub(crate) fn restore(
     let path = folder.join("place");
     let place = fs::read_to_string(&path).map_err(Error::io("cannot read", &path))?;
     let place = place.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    let started = Machine::start(host, purpose, folder, log, stopped, |qmp| {
+    let mut failed = None;
+    let started = Machine::start(host, purpose, folder, log, stopped, |qmp, memory| {
         ignore_shared(qmp)?;
+        if let Some(pages) = pages {
+            let origin = locate(qmp, 0)?;
+            // Before the devices' state: QEMU's disks are of no use any more where the queues in memory
+            // are older than that.
+            let put = pages.read(|offset, page| memory.write_all_at(page, origin + offset));
+            if let Err(error) = put {
+                failed = Some(error);
+                return Err(QmpError::Stopped);
+            }
+        }
         // QEMU runs in the machine's folder, so no path needs quoting.
         qmp.execute("migrate-incoming", json!({ "uri": "exec:cat state" }))?;
         qmp.migrated(MAX_MOVE)?;
         locate(qmp, place.unwrap_or_default())
-    })?;
-    match pages {
-        Some(pages) => started.put(pages)?.cont(),
-        None => started.cont(),
+    });
+    match failed {
+        Some(error) => Err(Error::system("restore a snapshot's memory")(error)),
+        None => started?.cont(),
     }
 }
 

@@ -75,9 +75,21 @@ pub fn open_files(
     writable: bool,
     options: &OpenOptions,
 ) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
+    unlocked(|| stasis_qcow2::open_files(path, writable, options))
+}
+
+/// The same of an image whose file stays as it is.
+pub fn open_kept(
+    path: &Path,
+    options: &OpenOptions,
+) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
+    unlocked(|| stasis_qcow2::open_kept(stasis_qcow2::links(path)?, options))
+}
+
+fn unlocked<T>(open: impl Fn() -> Result<T, ImageError>) -> Result<T, ImageError> {
     let begun = Instant::now();
     loop {
-        match stasis_qcow2::open_files(path, writable, options) {
+        match open() {
             Err(ImageError::Open(OpenError::Locked(_))) if begun.elapsed() < TIMEOUT => {
                 std::thread::yield_now();
             }

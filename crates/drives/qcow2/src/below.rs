@@ -1,0 +1,89 @@
+//! The bytes of an image's own file, to be read and written outside of time: in the file, or on the layer
+//! that holds it.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use stasis_block::{Command, Operation, Status};
+use stasis_drive::Layer;
+
+use crate::header::ReadAt;
+
+/// Limit on the bytes of one read.
+const MAX_READ: u64 = 1 << 20;
+/// Reads begin and end at multiples of this (bytes).
+const SECTOR: u64 = 512;
+
+/// Bytes that are read and written.
+pub(crate) trait Bytes: ReadAt {
+    /// Writes all of `bytes` from `offset` on.
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Has all that was written be durable.
+    fn flush(&self) -> io::Result<()>;
+}
+
+impl Bytes for File {
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// An image's file at the begin of a layer.
+pub(crate) struct Below<'l> {
+    lower: RefCell<&'l mut dyn Layer>,
+    capacity: u64,
+}
+
+impl<'l> Below<'l> {
+    /// Of at most `capacity` bytes, a multiple of 512.
+    pub(crate) fn new(lower: &'l mut dyn Layer, capacity: u64) -> Self {
+        Self { lower: RefCell::new(lower), capacity }
+    }
+
+    fn run(&self, command: Command, data: Vec<u8>, what: &'static str) -> io::Result<Vec<u8>> {
+        match self.lower.borrow_mut().instant(command, data) {
+            (Status::Ok, data) => Ok(data),
+            _ => Err(io::Error::other(what)),
+        }
+    }
+}
+
+impl fmt::Debug for Below<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Below").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+impl ReadAt for Below<'_> {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Some(room) = self.capacity.checked_sub(offset).filter(|room| *room > 0) else {
+            return Ok(0);
+        };
+        let length = room.min(into.len() as u64).min(MAX_READ);
+        let first = offset / SECTOR * SECTOR;
+        let whole = (offset + length).next_multiple_of(SECTOR) - first;
+        let command = Command::new(Operation::Read, first, whole);
+        let data = self.run(command, vec![0; whole as usize], "the drive below cannot read it")?;
+        let from = (offset - first) as usize;
+        into[..length as usize].copy_from_slice(&data[from..from + length as usize]);
+        Ok(length as usize)
+    }
+}
+
+impl Bytes for Below<'_> {
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let command = Command::new(Operation::Write, offset, bytes.len() as u64);
+        self.run(command, bytes.to_vec(), "the drive below cannot write it").map(drop)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.run(Command::flush(), Vec::new(), "the drive below cannot flush it").map(drop)
+    }
+}
