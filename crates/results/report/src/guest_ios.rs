@@ -89,8 +89,9 @@ impl GuestTimes {
     /// Who has submitted it, in words: `fio (pwrite64)`.
     pub fn who(&self) -> String {
         let call = self.stack.split(';').find_map(|function| {
-            let (_, call) = function.split_once("_sys_")?;
-            function.starts_with("__").then_some(call)
+            // As `__x64_sys_pread64` and `__se_sys_fsync` are, below the functions of the program.
+            let (begin, call) = function.split_once("_sys_")?;
+            matches!(begin, "__x64" | "__ia32" | "__se" | "__do").then_some(call)
         });
         match (self.submitter.as_str(), call) {
             ("system-call", Some(call)) => format!("{} ({call})", self.thread),

@@ -231,7 +231,10 @@ impl Why {
             "Of {}: {took} {begin} {end}, from {from} ns to {to} ns\n",
             printable(&guest.who())
         );
-        let calls: Vec<&str> = guest.stack.split(';').filter(|name| *name != "[program]").collect();
+        // The thread's name has been told.
+        let thread = format!("[{}]", guest.thread);
+        let is_told = |name: &&str| *name != "[program]" && *name != thread;
+        let calls: Vec<&str> = guest.stack.split(';').filter(is_told).collect();
         text.push_str(&wrapped(&format!("Submitted by: {}", printable(&calls.join(" > ")))));
         text
     }

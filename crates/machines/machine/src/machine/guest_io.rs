@@ -29,8 +29,17 @@ pub(super) struct Caller {
     pub(super) name: [u8; THREAD_NAME],
     pub(super) in_interrupt: bool,
     pub(super) now: Nanos,
-    /// The calls that led to it, the innermost first.
+    /// The calls of the kernel that led to it, the innermost first, and those of the program below; none
+    /// where there is no program.
     pub(super) frames: Vec<u64>,
+    pub(super) program: Vec<u64>,
+}
+
+impl Caller {
+    /// All calls, the innermost first.
+    fn calls(&self) -> Vec<u64> {
+        [&self.frames[..], &self.program].concat()
+    }
 }
 
 /// An I/O as the block layer got it.
@@ -131,7 +140,7 @@ impl GuestIos {
         orders: std::ops::Range<u64>,
         doorbell: &Caller,
     ) {
-        let Caller { processor, thread, name, now, ref frames, .. } = *doorbell;
+        let Caller { processor, thread, name, now, .. } = *doorbell;
         self.on.insert(processor, thread);
         let (submitter, begun) = self.submitted(doorbell);
         let is_of_none = submitter == Submitter::Interrupt;
@@ -151,7 +160,7 @@ impl GuestIos {
                 interrupted: now,
                 woken: None,
                 ran: None,
-                frames: frames.clone(),
+                frames: doorbell.calls(),
             };
             let flight = Flight { io, thread: (!is_of_none).then_some(thread), path };
             self.open += usize::from(self.at_drives.insert((drive, order), flight).is_none());
@@ -225,9 +234,8 @@ impl GuestIos {
 
     fn submitter(&self, doorbell: &Caller) -> Submitter {
         let call = self.places.system_call..self.places.system_call_end;
-        let is_kernel = |frame: &u64| *frame >> 63 == 1;
-        let outermost = doorbell.frames.iter().rev().find(|frame| is_kernel(frame));
-        let is_program = doorbell.frames.last().is_some_and(|last| !is_kernel(last));
+        let outermost = doorbell.frames.last();
+        let is_program = !doorbell.program.is_empty();
         match (doorbell.in_interrupt, outermost.is_some_and(|frame| call.contains(frame))) {
             (true, _) => Submitter::Interrupt,
             (false, true) => Submitter::SystemCall,
@@ -255,12 +263,13 @@ impl GuestIos {
         let Some(mut flight) = self.at_drives.remove(&(drive, order)) else { return };
         if let Some(bio) = self.take_bio(machine, (drive, flight.io.rung), sectors) {
             let Bio { caller, submitter, begun, .. } = bio;
+            let calls = caller.calls();
             let is_of_none = submitter == Submitter::Interrupt;
             flight.thread = (!is_of_none).then_some(caller.thread);
             let io = &mut flight.io;
             io.thread = if is_of_none { [0; THREAD_NAME] } else { caller.name };
             (io.submitter, io.begun, io.queued) = (submitter, begun, caller.now);
-            io.frames = caller.frames;
+            io.frames = calls;
         }
         let now = now.max(flight.io.rung);
         (flight.io.delivered, flight.io.interrupted) = (now, now);
@@ -341,7 +350,10 @@ mod tests {
         }
     }
 
+    /// At the end of these calls: the kernel's, and those of a program below.
     fn doorbell(thread: u64, now: Nanos, frames: &[u64]) -> Caller {
+        let is_kernel = |frame: &&u64| **frame >= KERNEL;
+        let (frames, program) = frames.split_at(frames.iter().take_while(is_kernel).count());
         Caller {
             processor: (0, 0),
             thread: (0, thread),
@@ -349,6 +361,7 @@ mod tests {
             in_interrupt: false,
             now,
             frames: frames.to_vec(),
+            program: program.to_vec(),
         }
     }
 
@@ -374,6 +387,7 @@ mod tests {
         assert_eq!((io.drive, io.order, io.submitter), (3, 5, Submitter::SystemCall));
         assert_eq!((io.begun, io.rung, io.delivered, io.interrupted), (10, 40, 140, 142));
         assert_eq!((io.woken, io.ran), (Some(150), Some(160)));
+        assert_eq!(io.frames, CALL);
     }
 
     #[test]

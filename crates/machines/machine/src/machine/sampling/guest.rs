@@ -153,7 +153,7 @@ fn caller(
     /// Within an interrupt that can be masked or not, or a soft one that is served (Linux,
     /// include/linux/preempt.h).
     const IN_INTERRUPT: u32 = 0xf0_0000 | 0xf_0000 | 0x100;
-    let DebugRegisters { rip, general, gs_base, .. } = vcpu.registers();
+    let DebugRegisters { rip, general, gs_base, kernel_gs_base, .. } = vcpu.registers();
     if rip & KERNEL == 0 {
         return None;
     }
@@ -165,10 +165,10 @@ fn caller(
         memory.read(thread.wrapping_add(comm), &mut name);
     }
     let context = Context { rip, rsp: general[RSP], rbp: general[RBP] };
-    let (mut frames, program) = stacks.of_kernel(processor.0.into(), context, &mut memory);
-    frames.extend(program.map(|program| program.rip));
+    let gs = [gs_base, kernel_gs_base];
+    let (frames, program) = stacks.whole(processor.0.into(), (context, gs), &mut memory);
     let (thread, in_interrupt) = ((processor.0, thread), count & IN_INTERRUPT != 0);
-    Some(Caller { processor, thread, name, in_interrupt, now, frames })
+    Some(Caller { processor, thread, name, in_interrupt, now, frames, program })
 }
 
 impl Timeline<'_> {

@@ -75,7 +75,8 @@ impl Sampler {
         let [rsp, rbp] = [4, 5].map(|number| registers.general[number]);
         let context = Context { rip: registers.rip, rsp, rbp };
         let gs = [registers.gs_base, registers.kernel_gs_base];
-        let frames = stacks.whole(machine, (context, gs), memory);
+        let (mut frames, program) = stacks.whole(machine, (context, gs), memory);
+        frames.extend(program);
         let sample = self.sample(place, self.next[place], frames);
         self.next[place] += 1;
         self.push(sample);

@@ -22,7 +22,7 @@ impl Stacks {
 
     /// The instruction of `context` and the calls that led to it, the innermost first: of the kernel, and
     /// the context of the program's instruction, if one is below.
-    pub(super) fn of_kernel(
+    fn of_kernel(
         &mut self,
         machine: usize,
         context: Context,
@@ -41,17 +41,19 @@ impl Stacks {
         (frames, program)
     }
 
-    /// All frames of a processor. `gs`: its bases of GS, the one in use first.
+    /// All frames of a processor: the kernel's, and those of the program below with its thread, if there
+    /// is one. `gs`: the processor's bases of GS, the one in use first.
     pub(super) fn whole(
         &mut self,
         machine: usize,
         (context, gs): (Context, [u64; 2]),
         memory: &mut impl Words,
-    ) -> Vec<u64> {
-        let (mut frames, program) = self.of_kernel(machine, context, memory);
+    ) -> (Vec<u64>, Vec<u64>) {
+        let (kernel, program) = self.of_kernel(machine, context, memory);
+        let mut frames = Vec::new();
         if let Some(program) = program {
             self.names.add_program(machine, (program, gs), &mut frames, memory);
         }
-        frames
+        (kernel, frames)
     }
 }
