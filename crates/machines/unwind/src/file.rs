@@ -141,7 +141,8 @@ fn of_function<'a>(
                 let bytes = end.saturating_sub(begin);
                 for stub in (0..bytes.min(MAX_PLACES as u64)).step_by(STUB as usize) {
                     let begin = begin + stub;
-                    let (middle, end) = (begin + pushed, end.min(begin + STUB));
+                    let (middle, next) = (begin.saturating_add(pushed), begin.saturating_add(STUB));
+                    let end = end.min(next);
                     let frame = |more: i32| Address { base: Base::Rsp, offset: offset + more };
                     push(begin, middle.min(end), frame(0), false);
                     push(middle.min(end), end, frame(8), false);
