@@ -271,3 +271,29 @@ fn a_branch_shares_a_drive_otherwise() {
         .expect(125)
         .says(&["a scheduler, limits or a workload in a branch needs one in the run"]);
 }
+
+/// Branches are archived together and each alone, and repeated where no snapshot is.
+#[test]
+#[ignore = "runs a guest nine times: make slow-test"]
+fn a_branch_is_archived_and_repeated() {
+    let bench = Bench::new();
+    let write = |name: &str, text: &str| std::fs::write(bench.path(name), text).unwrap();
+    write("run.toml", RUN);
+    write("fixed.toml", &RUN.replace("60us-90us", "200us-201us"));
+    let call = |words: &[&str]| bench.finish(bench.command(words));
+    let branches = ["--branch=seed=8", "--branch=fixed.toml"];
+    let words = ["run", "run.toml", "--quiet", "--from=12ms", "--results=all"];
+    call(&[&words[..], &branches].concat()).expect(0);
+    call(&["archive", "all", "-o", "all.tar.zst"]).expect(0).says(&["of 2 runs"]);
+    call(&["archive", "all/fixed", "-o", "one.tar.zst"]).expect(0);
+    // A snapshot changes nothing.
+    call(&["run", "run.toml", "--quiet", "--snapshots=5ms", "--results=kept"]).expect(0);
+    for (archive, of) in [("all.tar.zst", "I/Os of 2 runs"), ("one.tar.zst", "I/Os")] {
+        let again = call(&["repeat", archive, "--results", &format!("{archive}-again")]);
+        again.expect(0).says(&["the same: every figure, and", of]);
+    }
+    let last = ["run", "run.toml", "--quiet", "--from=last", "--branch=seed=8", "--results=last"];
+    call(&last).expect(0);
+    let refused = call(&["archive", "last", "-o", "last.tar.zst"]);
+    refused.expect(125).says(&["name the moment"]);
+}

@@ -48,9 +48,17 @@ pub fn inputs(words: &[String], parse: Parse) -> Result<BTreeSet<PathBuf>> {
     words.iter().take_while(|word| *word != "--").try_for_each(|word| not_whole(word))?;
     match parse(words)? {
         Made::Run(run) => {
+            let branches = run.snapshots.branches()?;
+            for file in branches.iter().flat_map(|branches| branches.files()) {
+                let mut branch = *run.clone();
+                branch.experiment = Some(file.to_owned());
+                let joined = || crate::commands::run::joined(branch);
+                of_experiment(Some(file.to_owned()), joined, &mut paths)?;
+            }
             ensure!(
-                !run.snapshots.has_branches(),
-                "results of a branch are not archived: archive the run that it is one of"
+                branches.is_none_or(|branches| branches.at.is_some()),
+                "branches `--from last` begin at the last snapshot that this computer has: name the \
+                 moment, as in `--from 1.2s`"
             );
             of_experiment(
                 run.experiment.clone(),

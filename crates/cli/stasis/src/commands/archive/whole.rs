@@ -8,7 +8,7 @@ use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 use stasis_experiment::Engine;
-use stasis_report::{InputFile, Summary, SUMMARY_FILE};
+use stasis_report::{InputFile, Repeat, Summary, SUMMARY_FILE};
 use stasis_runner::provenance::words::without_results;
 
 use super::command::Parse;
@@ -85,7 +85,7 @@ impl Whole {
         let mut first: Option<(Summary, String, SystemTime)> = None;
         for path in runs.values() {
             let summary = read_summary(path)?;
-            let (line, started) = (said(&summary, "command_line", path)?, date(&summary, path)?);
+            let (line, started) = (line(&summary, path, folder)?, date(&summary, path)?);
             match &mut first {
                 None => first = Some((summary, line, started)),
                 Some((_, other, earliest)) => {
@@ -247,6 +247,16 @@ fn is_current(point: &Path, current: &BTreeSet<String>) -> bool {
 /// The words of a command line without the program and the folder of results.
 fn words(line: &str) -> Result<Vec<String>> {
     Ok(without_results(unquoted(line)?.into_iter().skip(1).collect()))
+}
+
+/// The command line that makes the results in `folder`, which has the run in `path`.
+fn line(summary: &Summary, path: &Path, folder: &Path) -> Result<String> {
+    let alone = Repeat::of(&summary.extra).map(|repeat| repeat.command);
+    match alone.filter(|_| path == folder && summary.extra.contains_key("branch")) {
+        // One of several branches of a command.
+        Some(line) => Ok(line),
+        None => said(summary, "command_line", path),
+    }
 }
 
 fn said(summary: &Summary, name: &str, folder: &Path) -> Result<String> {

@@ -33,8 +33,8 @@ struct Branch {
     base: PathBuf,
     /// Files that it is described by.
     files: Vec<PathBuf>,
-    /// The words of the command with this branch alone.
-    words: Vec<String>,
+    /// This program's words with this branch alone, where the branches are of its words.
+    words: Option<Vec<String>>,
 }
 
 impl batch::Point for Branch {
@@ -45,19 +45,52 @@ impl batch::Point for Branch {
 
 /// Runs the branches of the run that `arguments` describe.
 pub fn main(arguments: &RunArguments, wish: &Branches, quiet: bool) -> Result<ExitCode> {
+    let stdin = super::stdin::given()?;
+    let given = stdin.as_ref().map(|file| file.path().to_owned());
+    all(arguments, wish, (given, quiet), &Words::Own, &|_| ())
+}
+
+/// Runs them again, by words that are not this program's own: with the standard input that was kept,
+/// and a change of the experiments that is not in the words.
+pub fn again(
+    arguments: &RunArguments,
+    wish: &Branches,
+    given: Option<PathBuf>,
+    quiet: bool,
+    change: &dyn Fn(&mut Experiment),
+) -> Result<ExitCode> {
+    all(arguments, wish, (given, quiet), &Words::Others, change)
+}
+
+/// The words that `arguments` were read from.
+enum Words {
+    /// This program's own.
+    Own,
+    /// An archive's.
+    Others,
+}
+
+fn all(
+    arguments: &RunArguments,
+    wish: &Branches,
+    (given, quiet): (Option<PathBuf>, bool),
+    said_by: &Words,
+    change: &dyn Fn(&mut Experiment),
+) -> Result<ExitCode> {
     ensure!(
         arguments.profile.is_none(),
         "--profile: a branch takes no samples; those of the run up to its moment are the run's"
     );
     let (mut run, base) = joined(arguments.clone())?;
+    change(&mut run);
     run.engine = exact(run.engine);
-    let stdin = super::stdin::given()?;
-    let given = stdin.as_ref().map(|file| file.path().to_owned());
     let given = given.filter(|_| run.guest.stdin.is_none());
     run.guest.stdin = run.guest.stdin.take().or_else(|| given.clone());
     let mut branches = Vec::new();
     for word in &wish.branches {
-        let mut branch = branch(arguments, word)?;
+        let mut branch = branch(arguments, word, said_by)?;
+        change(&mut branch.experiment);
+        branch.experiment.engine = exact(branch.experiment.engine);
         branch.experiment.guest.stdin.clone_from(&run.guest.stdin);
         let twice = branches.iter().any(|other: &Branch| other.name == branch.name);
         ensure!(!twice, "--branch: two are called {}: name each once", branch.name);
@@ -151,7 +184,10 @@ impl Making<'_> {
         let runner = runner.snapshots(Some(self.wish.snapshotted.clone()));
         let runner = runner.changed(Some(self.changed)).timeline(self.arguments.timeline);
         let runner = runner.reading(branch.files.clone()).given(self.given.map(Path::to_owned));
-        let runner = runner.repeated_by(branch.words.clone());
+        let runner = match &branch.words {
+            Some(words) => runner.repeated_by(words.clone()),
+            None => runner,
+        };
         let results = match keeps {
             true => runner.keep_output().run(observer),
             false => runner.run(observer),
@@ -175,7 +211,7 @@ fn exact(engine: Engine) -> Engine {
     }
 }
 
-fn branch(arguments: &RunArguments, word: &BranchWord) -> Result<Branch> {
+fn branch(arguments: &RunArguments, word: &BranchWord, said_by: &Words) -> Result<Branch> {
     let mut own = arguments.clone();
     let mut files: Vec<_> = arguments.experiment.iter().cloned().collect();
     let (name, word) = match word {
@@ -190,9 +226,12 @@ fn branch(arguments: &RunArguments, word: &BranchWord) -> Result<Branch> {
             (name.into_owned(), path.to_string_lossy().into_owned())
         }
     };
-    let (mut experiment, base) = joined(own).with_context(|| format!("--branch {word}"))?;
-    experiment.engine = exact(experiment.engine);
-    Ok(Branch { name, experiment, base, files, words: words_of(&word) })
+    let (experiment, base) = joined(own).with_context(|| format!("--branch {word}"))?;
+    let words = match said_by {
+        Words::Own => Some(words_of(&word)),
+        Words::Others => None,
+    };
+    Ok(Branch { name, experiment, base, files, words })
 }
 
 /// This program's words with one of the branches.

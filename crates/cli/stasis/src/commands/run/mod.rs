@@ -24,7 +24,7 @@ use crate::here::{self, Here};
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
     match arguments.snapshots.branches()? {
         Some(wish) => branches::main(&arguments, &wish, quiet),
-        None => changed(arguments, stdin::Source::Own, quiet, |_| ()),
+        None => whole(arguments, stdin::Source::Own, quiet, |_| (), None),
     }
 }
 
@@ -39,14 +39,18 @@ pub(super) fn debugged(
     whole(arguments, stdin, quiet, change, Some(debugger))
 }
 
-/// The same with another standard input, and a change of the experiment that is not in its words.
-pub(super) fn changed(
+/// The same again, by words that are not this program's own: with the standard input that was kept,
+/// and a change of the experiment that is not in the words.
+pub(super) fn again(
     arguments: RunArguments,
-    stdin: stdin::Source,
+    stdin: Option<PathBuf>,
     quiet: bool,
-    change: impl FnOnce(&mut Experiment),
+    change: impl Fn(&mut Experiment),
 ) -> Result<ExitCode> {
-    whole(arguments, stdin, quiet, change, None)
+    match arguments.snapshots.branches()? {
+        Some(wish) => branches::again(&arguments, &wish, stdin, quiet, &change),
+        None => whole(arguments, stdin::Source::Kept(stdin), quiet, change, None),
+    }
 }
 
 fn whole(
@@ -62,11 +66,7 @@ fn whole(
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let interval = arguments.profile.as_deref().map(interval).transpose()?;
     let guest_times = arguments.guest_times;
-    ensure!(
-        !arguments.snapshots.has_branches(),
-        "a branch (--branch) is repeated by its own words, `stasis run`: an archive repeats the run \
-         that it is one of"
-    );
+    ensure!(!arguments.snapshots.has_branches(), "a branch has no debugger: leave --branch out");
     let snapshots = arguments.snapshots.snapshotted()?;
     let (mut experiment, base) = joined(arguments)?;
     change(&mut experiment);

@@ -1,6 +1,6 @@
 //! The words of `stasis run` about snapshots.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
@@ -57,6 +57,16 @@ pub struct Branches {
     pub branches: Vec<BranchWord>,
     /// How many are run at the same time, if that is given.
     pub jobs: Option<usize>,
+}
+
+impl Branches {
+    /// The experiment files of branches.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.branches.iter().filter_map(|branch| match branch {
+            BranchWord::File(path) => Some(path.as_path()),
+            BranchWord::Seed(_) => None,
+        })
+    }
 }
 
 /// Limit on the branches of a command.
