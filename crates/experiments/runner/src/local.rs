@@ -49,7 +49,7 @@ pub trait Inputs {
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
     /// The world outside, if a network leads there.
     fn outside(&mut self) -> Option<Box<dyn Outside>>;
-    /// What is known of guests' programs, if anything is.
+    /// The knowledge of guests' programs, if there is any.
     fn programs(&mut self) -> Option<ProgramSource>;
     /// The wire to the debugger, if one takes hold of the run.
     fn debugger(&mut self) -> Option<Box<dyn Debugger>>;

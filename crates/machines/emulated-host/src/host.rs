@@ -206,7 +206,7 @@ pub(crate) fn available_memory() -> Option<u64> {
 /// Bytes that the inner side reads where it needs them: fills a buffer from an offset on.
 pub type Source = Arc<dyn Fn(&mut [u8], u64) -> std::io::Result<()> + Send + Sync>;
 
-/// What is known of a guest's program or library, by its path in the guest; None where that is nothing.
+/// Knowledge of a guest's programs and libraries, by their paths in the guest; None where there is none.
 pub type Programs = Arc<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
 
 /// A run's connections to the outer world while it lasts.
@@ -228,7 +228,7 @@ pub struct Control {
     pub source: Option<Source>,
     /// The world outside, if a network leads there.
     pub outside: Option<SharedOutside>,
-    /// What [`crate::inside::Inside::programs`] asks for.
+    /// Asked by [`crate::inside::Inside::programs`].
     pub programs: Option<Programs>,
 }
 

@@ -102,7 +102,7 @@ fn of_section(data: &[u8], bases: &BaseAddresses, parts: &[Part]) -> Vec<(u32, u
         }
         let begin = function.initial_address();
         if let Some(part) = parts.iter().find(|part| part.has(begin)) {
-            // What comes before an instruction that is not understood stays.
+            // Rows before an instruction that is not understood stay.
             let _ = of_function(&frames, bases, &mut context, &function, part, &mut rows);
         }
     }

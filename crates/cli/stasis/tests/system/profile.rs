@@ -145,7 +145,7 @@ fn shares_are_those_of_the_instructions_of_a_programs_functions() {
 /// The stacks of a program whose compiler was told to keep no frame pointers are whole, and so are those
 /// of one of Debian's, through two libraries.
 #[test]
-#[ignore = "measures two runs: make slow-test"]
+#[ignore = "measures three runs: make slow-test"]
 fn stacks_of_programs_without_frame_pointers_are_whole() {
     const CHAIN: &str = r#"
 #include <stdlib.h>
@@ -200,6 +200,18 @@ int main(void) { long sum = 0; for (int i = 0; i < 300; i++) sum += first(i); re
             "{stack}"
         );
     }
+    // The kernel's code for programs has such information as well.
+    let clock = "#include <time.h>\nint main(void) { struct timespec now; \
+                 for (int i = 0; i < 400000; i++) clock_gettime(CLOCK_MONOTONIC, &now); return 0; }";
+    std::fs::write(bench.path("clock.c"), clock).unwrap();
+    let words = ["-O2", "-fomit-frame-pointer", "-static", "-o", "clock", "clock.c"];
+    let built = std::process::Command::new("cc").args(words).current_dir(bench.path(".")).status();
+    assert!(built.unwrap().success());
+    let words = ["run", "--quiet", "--engine=exact", "--profile=7919ns", "--file", "clock"];
+    let rest = ["--results=clock-results", "--", "/root/clock"];
+    bench.finish(bench.command(&[&words[..], &rest[..]].concat())).expect(0);
+    let (found, all) = whole("clock-results", ";_start;", ";[vdso]");
+    assert!(all > 300 && found == all, "{found} of {all}");
     let query = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 20000) \
                  SELECT sum(length(hex(x))) FROM c ORDER BY 1;";
     let words = ["run", "--quiet", "--engine=exact", "--profile=7919ns", "--packages=sqlite3"];

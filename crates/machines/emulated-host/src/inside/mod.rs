@@ -196,7 +196,7 @@ impl Inside {
         Arc::new(output::read_source)
     }
 
-    /// What the outer side knows of guests' programs ([`crate::Control::programs`]).
+    /// The outer side's knowledge of guests' programs ([`crate::Control::programs`]).
     pub fn programs(&self) -> Programs {
         Arc::new(output::read_program)
     }

@@ -34,12 +34,29 @@ const NAME: usize = 255;
 const MAX_FILES: usize = 1 << 12;
 const MAX_TABLES: usize = 32 << 20;
 
+/// Limit on the images in memory that are told apart, and on the bytes of one.
+const MAX_IMAGES: usize = 16;
+const MAX_IMAGE: u64 = 64 << 10;
+/// Bytes of an image by which it is known again: the header of an ELF file.
+const HEADER: usize = 64;
+/// Its parts that tell of sections: `e_shoff`, and from `e_shentsize` on.
+const SECTIONS: [Range<usize>; 2] = [40..48, 58..64];
+
+/// That which code belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A file, by its number among those that have come up.
+    File(usize),
+    /// An ELF file that is in memory only, likewise: the kernel's code for programs (vDSO).
+    Image(usize),
+    /// Neither: a compiler's code in memory.
+    Nothing,
+}
+
 /// A place in code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The file, by its number among those that have come up; None for code that is of none, such as the
-    /// kernel's for programs (vDSO) or a compiler's in memory.
-    pub file: Option<usize>,
+    pub owner: Owner,
     /// Bytes from its begin.
     pub offset: u64,
 }
@@ -62,6 +79,8 @@ pub(super) struct Files {
     maps: Maps,
     source: Option<ProgramSource>,
     files: Vec<Known>,
+    /// With their headers and lengths.
+    images: Vec<([u8; HEADER], u64, Option<Table>)>,
     /// Bytes of their tables.
     tables: usize,
     /// By the entry of the file's name, and its hash and length: entries are used again.
@@ -70,7 +89,14 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(maps: Maps, source: Option<ProgramSource>) -> Self {
-        Self { maps, source, files: Vec::new(), tables: 0, known: HashMap::new() }
+        Self {
+            maps,
+            source,
+            files: Vec::new(),
+            images: Vec::new(),
+            tables: 0,
+            known: HashMap::new(),
+        }
     }
 
     pub(super) fn path(&self, file: usize) -> &str {
@@ -93,8 +119,8 @@ impl Files {
                 seen.len() - 1
             }
         };
-        let Mapping { addresses, place: Place { file, offset } } = &seen[place];
-        Some(Place { file: *file, offset: offset.wrapping_add(address - addresses.start) })
+        let Mapping { addresses, place: Place { owner, offset } } = &seen[place];
+        Some(Place { owner: *owner, offset: offset.wrapping_add(address - addresses.start) })
     }
 
     fn mapping(
@@ -113,12 +139,45 @@ impl Files {
         if !addresses.contains(&address) || flags & EXECUTABLE == 0 {
             return None;
         }
-        let offset = page << PAGE_SHIFT;
-        let file = match file {
-            0 => None,
-            file => Some(self.file(machine, file, memory)?),
+        let place = match file {
+            0 => {
+                let image = self.image(&addresses, memory);
+                Place { owner: image.map_or(Owner::Nothing, Owner::Image), offset: 0 }
+            }
+            file => {
+                let owner = Owner::File(self.file(machine, file, memory)?);
+                Place { owner, offset: page << PAGE_SHIFT }
+            }
         };
-        Some(Mapping { addresses, place: Place { file, offset } })
+        Some(Mapping { addresses, place })
+    }
+
+    /// The number of the image at these addresses.
+    fn image(&mut self, addresses: &Range<u64>, memory: &mut impl Words) -> Option<usize> {
+        let length = addresses.end - addresses.start;
+        let mut header = [0; HEADER];
+        let is_possible = (HEADER as u64..=MAX_IMAGE).contains(&length);
+        if !is_possible || !memory.read(addresses.start, &mut header) {
+            return None;
+        }
+        let is = |known: &([u8; HEADER], u64, _)| (known.0, known.1) == (header, length);
+        let known = self.images.iter().position(is);
+        if known.is_some() || !header.starts_with(b"\x7fELF") || self.images.len() == MAX_IMAGES {
+            return known;
+        }
+        // Pages that the program has not touched are left out; its list of sections may be in one.
+        const PAGE: usize = 1 << PAGE_SHIFT;
+        let mut bytes = vec![0; length as usize];
+        let mut is_whole = true;
+        for (page, bytes) in (0..).zip(bytes.chunks_mut(PAGE)) {
+            is_whole &= memory.read(addresses.start + page * PAGE as u64, bytes);
+        }
+        SECTIONS.into_iter().for_each(|part| bytes[part].fill(0));
+        let table = Table::of(&bytes);
+        (table.is_some() || is_whole).then(|| {
+            self.images.push((header, length, table));
+            self.images.len() - 1
+        })
     }
 
     /// The number of the file of a `struct file`.
@@ -155,7 +214,11 @@ impl Files {
         registers: Registers,
         memory: &mut impl Words,
     ) -> Option<Caller> {
-        let table = place.file.and_then(|file| self.files[file].table.as_ref());
+        let table = match place.owner {
+            Owner::File(file) => self.files[file].table.as_ref(),
+            Owner::Image(image) => self.images[image].2.as_ref(),
+            Owner::Nothing => None,
+        };
         let read = |at: u64| memory.quad(at);
         match table.and_then(|table| table.rule(place.offset)) {
             Some(rule) => rule.caller(registers, read),
@@ -323,6 +386,29 @@ pub(super) mod tests {
                 return root & !NODE_BIT | IS_NODE;
             }
             (level, kind) = (above, if has_gaps { GAPS } else { RANGES });
+        }
+    }
+
+    /// An image of a guest's may be too short for one, and need not be there.
+    #[test]
+    fn an_image_is_known_by_its_header() {
+        let mut memory = Memory::default();
+        let mut files = Files::new(MAPS, None);
+        memory.put(NODES, &[0; 0x1000]);
+        memory.put(NODES, b"\x7fELF");
+        for length in [0, 10, 63, MAX_IMAGE + 1] {
+            assert_eq!(files.image(&(NODES..NODES + length), &mut memory), None, "{length}");
+        }
+        assert_eq!(files.image(&(NODES..NODES + 0x1000), &mut memory), Some(0));
+        assert_eq!(files.image(&(NODES..NODES + 0x1000), &mut memory), Some(0));
+        // That of another length is another; its second page is not there, and it tells nothing.
+        assert_eq!(files.image(&(NODES..NODES + 0x2000), &mut memory), None);
+        memory.put(NODES + 0x1000, &[0; 0x1000]);
+        assert_eq!(files.image(&(NODES..NODES + 0x2000), &mut memory), Some(1));
+        for number in 2..2 * MAX_IMAGES {
+            memory.put(NODES + 16, &[number as u8]);
+            let found = files.image(&(NODES..NODES + 0x1000), &mut memory);
+            assert_eq!(found, Some(number).filter(|number| *number < MAX_IMAGES));
         }
     }
 

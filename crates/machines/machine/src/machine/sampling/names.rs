@@ -7,13 +7,14 @@ use stasis_unwind::Registers;
 
 use super::super::program_source::ProgramSource;
 use super::linear::Words;
-use super::maps::{Files, Place};
+use super::maps::{Files, Owner, Place};
 use super::modules::{plain, Loaded, MODULES};
 use super::orc::{Context, KERNEL};
 
 /// Limit on the frames of a program in a stack.
 const MAX_FRAMES: usize = 128;
-/// The name of code that is of no file.
+/// The names of code that is of no file.
+const IMAGE: &str = "vdso";
 const NO_FILE: &str = "no file";
 
 /// The key of a name.
@@ -127,10 +128,14 @@ impl Names {
         // Without a name it is a program's address.
         let fallback = context.rip;
         let Some((thread, name)) = self.thread(gs, memory) else { return frames.push(fallback) };
-        for Place { file, offset } in self.places((machine, thread), context, memory) {
-            let Some(file) = file else {
-                frames.extend(self.word(NO_FILE.to_owned()));
-                continue;
+        for Place { owner, offset } in self.places((machine, thread), context, memory) {
+            let file = match owner {
+                Owner::File(file) => file,
+                Owner::Image(_) | Owner::Nothing => {
+                    let is_image = owner != Owner::Nothing;
+                    frames.extend(self.word(if is_image { IMAGE } else { NO_FILE }.to_owned()));
+                    continue;
+                }
             };
             let key = Key::Place(file, offset);
             let named = match (self.numbers.get(&key), &self.files) {
@@ -278,6 +283,15 @@ mod tests {
             assert_eq!(own, expected);
         }
         assert_eq!(*asked.lock().unwrap(), ["/usr/bin/library", "/usr/bin/program"]);
+        // A mapping that begins as an ELF file does is an image, though it be damaged.
+        memory.put(NO_FILES, &[0; 0x1000]);
+        memory.put(NO_FILES, b"\x7fELF\x02\x01\x01");
+        for _ in 0..2 {
+            let mut frames = Vec::new();
+            names.add_program(0, (context, [GS, 0]), &mut frames, &mut memory);
+            told.extend(names.take());
+            assert_eq!(told[(frames[2] - NAMED) as usize], "[vdso]");
+        }
         // A thread whose mappings are gone has its name.
         memory.put_quad(THREAD + MAPS.space, 0);
         let mut frames = Vec::new();
