@@ -167,7 +167,7 @@ pub struct Config {
     /// [`crate::Controller::next_deadline`].
     pub programs: Option<Programs>,
     /// Size in bytes of the memory buffer of each controller, if they have one: a power of two, 2 MiB
-    /// to 64 MiB. The carrier is to have the memory, and to say where
+    /// to 64 MiB. The carrier is to have it in the host's memory, and to say where
     /// ([`crate::ControllerMut::place_memory_buffer`]).
     pub memory_buffer: Option<u64>,
 }

@@ -1,10 +1,12 @@
 //! Controller memory buffer: memory of the controller that the host sees in a base address register,
-//! for its queues and data (NVMe 1.4 sections 3.1.11, 3.1.12, 3.1.16, 3.1.17 and 4.7).
+//! for its queues and data (NVM Express Base Specification 2.2, figures 47, 48, 52 and 53; NVMe 1.4
+//! section 4.7).
 //!
-//! The carrier has the memory: it lies where [`crate::Memory`] finds it, at one address for the host
-//! and for the controller.
+//! The carrier has the memory, in what it gives as [`crate::Memory`]: there it lies where the host sees
+//! it. The controller knows it by the address that the host gives it, and by none before that.
 
 use crate::config::ConfigError;
+use crate::{Memory, OutOfMemoryRange};
 
 /// Smallest size in bytes: Linux takes no part of a section of 2 MiB for its memory of devices.
 pub const MIN_SIZE: u64 = 2 << 20;
@@ -22,9 +24,9 @@ pub const CONTROL: u64 = 0x50;
 /// Controller Memory Buffer Status, 4 bytes.
 pub const STATUS: u64 = 0x58;
 
-/// CMBLOC: queues may lie there and in the host's memory (CQMMS), data as well (CDPMLS), data apart
-/// from its commands (CDPCILS), and metadata apart from data (CDMMMS).
-const ANYWHERE: u32 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7;
+/// CMBLOC: data may lie there and in the host's memory (CDPMLS), apart from its commands (CDPCILS), and
+/// its metadata apart from it (CDMMMS). A queue lies there whole.
+const ANYWHERE: u32 = 1 << 5 | 1 << 6 | 1 << 7;
 /// CMBSZ: submission queues, completion queues, PRP and SGL lists, data to read and to write.
 const ANYTHING: u32 = 0x1f;
 /// CMBSZ.SZU: the size is in MiB.
@@ -41,7 +43,7 @@ const BASE_ADDRESS_INVALID: u32 = 1;
 /// The buffer of a controller, as its host has set it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MemoryBuffer {
-    /// CMBMSC. A reset by CC.EN leaves it as it is: Linux sets it once.
+    /// CMBMSC. Resets by CC.EN and of the function leave it as it is: Linux sets it once.
     control: u64,
     /// Where the carrier has put it.
     address: Option<u64>,
@@ -70,7 +72,7 @@ impl MemoryBuffer {
         self.address = Some(address);
     }
 
-    /// As after a reset of the function.
+    /// As after a reset of the bus.
     pub fn reset(&mut self) {
         self.control = 0;
     }
@@ -85,7 +87,7 @@ impl MemoryBuffer {
             SIZE => capability(ANYTHING | UNITS_OF_MIB | ((size >> 20) as u32) << 12),
             CONTROL => self.control as u32,
             UPPER => (self.control >> 32) as u32,
-            STATUS if self.has_wrong_address() => BASE_ADDRESS_INVALID,
+            STATUS if self.is_enabled() && self.range(size).is_none() => BASE_ADDRESS_INVALID,
             STATUS => 0,
             _ => return None,
         })
@@ -99,10 +101,92 @@ impl MemoryBuffer {
         self.control = (self.control & !mask | value) & KEPT;
     }
 
-    /// Whether the host has given an address that the buffer is not at.
-    fn has_wrong_address(&self) -> bool {
-        let given = self.control & BASE_ADDRESS;
-        self.control & SPACE_ENABLED != 0 && self.address != Some(given)
+    /// Whether the controller is to know the buffer by an address.
+    fn is_enabled(&self) -> bool {
+        const BOTH: u64 = CAPABILITIES_ENABLED | SPACE_ENABLED;
+        self.control & BOTH == BOTH
+    }
+
+    /// The address by which the controller is to know a buffer of `size` bytes, where it is valid.
+    fn range(&self, size: u64) -> Option<u64> {
+        let base = self.control & BASE_ADDRESS;
+        base.checked_add(size - 1).map(|_| base)
+    }
+
+    /// `memory` as a controller with a buffer of `size` bytes sees it.
+    pub fn seen<'m>(&self, size: Option<u64>, memory: &'m dyn Memory) -> Seen<'m> {
+        match size.zip(self.address) {
+            None => Seen::Plain(memory),
+            Some((size, place)) => {
+                let known = self.range(size).filter(|_| self.is_enabled());
+                Seen::Buffer(View { memory, size, place, known })
+            }
+        }
+    }
+}
+
+/// The host's memory as a controller sees it.
+pub enum Seen<'m> {
+    /// As it is.
+    Plain(&'m dyn Memory),
+    /// With the controller's own buffer.
+    Buffer(View<'m>),
+}
+
+impl Seen<'_> {
+    pub fn memory(&self) -> &dyn Memory {
+        match self {
+            Self::Plain(memory) => *memory,
+            Self::Buffer(view) => view,
+        }
+    }
+}
+
+/// The host's memory, with a buffer that lies at `place` and is known by another address.
+pub struct View<'m> {
+    memory: &'m dyn Memory,
+    size: u64,
+    place: u64,
+    /// The address by which the controller knows it.
+    known: Option<u64>,
+}
+
+impl View<'_> {
+    /// Where `length` bytes from `address` on lie: within the buffer, or wholly outside it.
+    fn find(&self, address: u64, length: usize) -> Result<u64, OutOfMemoryRange> {
+        let out = OutOfMemoryRange { address, length };
+        let end = address.checked_add(length as u64).ok_or(out)?;
+        let overlaps = |base: u64| address < base.saturating_add(self.size) && base < end;
+        match self.known {
+            Some(known) if overlaps(known) => {
+                let offset = address.checked_sub(known).ok_or(out)?;
+                match end - known <= self.size {
+                    true => Ok(self.place + offset),
+                    false => Err(out),
+                }
+            }
+            // The host's address is no address of the controller's.
+            _ if overlaps(self.place) => Err(out),
+            _ => Ok(address),
+        }
+    }
+}
+
+impl Memory for View<'_> {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange> {
+        self.memory.read(self.find(address, into.len())?, into)
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfMemoryRange> {
+        self.memory.write(self.find(address, from.len())?, from)
+    }
+
+    fn load(&self, address: u64) -> Result<u16, OutOfMemoryRange> {
+        self.memory.load(self.find(address, 2)?)
+    }
+
+    fn store(&self, address: u64, value: u16) -> Result<(), OutOfMemoryRange> {
+        self.memory.store(self.find(address, 2)?, value)
     }
 }
 
@@ -128,19 +212,84 @@ mod tests {
         assert_eq!([LOCATION, SIZE, STATUS].map(|at| read(&buffer, at)), [Some(0); 3]);
         assert_eq!(read(&buffer, 0x54 + 8), None);
         buffer.write(CONTROL, 1);
-        assert_eq!(read(&buffer, LOCATION), Some(0xea));
+        assert_eq!(read(&buffer, LOCATION), Some(0xe2));
         assert_eq!(read(&buffer, SIZE), Some(16 << 12 | 0x21f));
-        assert_eq!(read(&buffer, STATUS), Some(0));
         // Linux writes the higher half first.
-        for (low, invalid) in [(0xc020_0000, 0), (0xc030_0000, 1), (0xc020_0ffc, 0)] {
-            buffer.write(CONTROL + 4, 0);
-            buffer.write(CONTROL, low | 3);
-            assert_eq!(read(&buffer, STATUS), Some(invalid), "{low:#x}");
+        for (high, low, invalid) in [
+            (0, 0xc020_0003, 0),
+            (1, 0xc030_0003, 0),
+            (0xffff_ffff, 0xff00_0003, 0),
+            (0xffff_ffff, 0xff00_1003, 1),
+            (0xffff_ffff, 0xff00_1002, 0),
+            (0xffff_ffff, 0xff00_1001, 0),
+        ] {
+            buffer.write(CONTROL + 4, high);
+            buffer.write(CONTROL, low | 0xffc);
+            assert_eq!(read(&buffer, STATUS), Some(invalid), "{high:#x} {low:#x}");
+            assert_eq!(read(&buffer, CONTROL), Some(low));
+            assert_eq!(read(&buffer, CONTROL + 4), Some(high));
         }
-        assert_eq!(read(&buffer, CONTROL), Some(0xc020_0003));
-        buffer.write(CONTROL + 4, 1);
-        assert_eq!((read(&buffer, CONTROL + 4), read(&buffer, STATUS)), (Some(1), Some(1)));
         buffer.reset();
         assert_eq!([LOCATION, SIZE, CONTROL, STATUS].map(|at| read(&buffer, at)), [Some(0); 4]);
+    }
+
+    /// Memory that tells the address of each read.
+    struct Addresses;
+
+    impl Memory for Addresses {
+        fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange> {
+            into.copy_from_slice(&address.to_le_bytes()[..into.len()]);
+            Ok(())
+        }
+
+        fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfMemoryRange> {
+            match from {
+                [] => Ok(()),
+                _ => Err(OutOfMemoryRange { address, length: from.len() }),
+            }
+        }
+    }
+
+    #[test]
+    fn the_controller_knows_the_buffer_by_the_hosts_word() {
+        const PLACE: u64 = 0xc020_0000;
+        let mut buffer = MemoryBuffer::default();
+        buffer.place(PLACE);
+        let read = |buffer: &MemoryBuffer, address: u64| {
+            let seen = buffer.seen(Some(MIN_SIZE), &Addresses);
+            let mut found = [0; 8];
+            seen.memory().read(address, &mut found).ok().map(|()| u64::from_le_bytes(found))
+        };
+        let last = MIN_SIZE - 8;
+        // Not enabled: there is nothing at the host's address.
+        let outside = |buffer: &MemoryBuffer, base: u64| {
+            assert_eq!(read(buffer, base - 8), Some(base - 8));
+            assert_eq!(read(buffer, base + MIN_SIZE), Some(base + MIN_SIZE));
+            assert_eq!([base - 4, base + last + 4].map(|at| read(buffer, at)), [None; 2]);
+        };
+        outside(&buffer, PLACE);
+        assert_eq!([PLACE, PLACE + last].map(|at| read(&buffer, at)), [None; 2]);
+        // By the host's address, by another, and by one that overlaps the host's.
+        for known in [PLACE, 0x5_0000_0000, PLACE + 0x1000, PLACE - 0x1000] {
+            buffer.write(CONTROL + 4, (known >> 32) as u32);
+            buffer.write(CONTROL, known as u32 | 3);
+            assert_eq!(read(&buffer, known), Some(PLACE), "{known:#x}");
+            assert_eq!(read(&buffer, known + last), Some(PLACE + last));
+            assert_eq!([known - 4, known + last + 4].map(|at| read(&buffer, at)), [None; 2]);
+        }
+        // The end of the host's range lies behind that one.
+        assert_eq!(read(&buffer, PLACE + last), None);
+        assert_eq!(read(&buffer, PLACE + MIN_SIZE), Some(PLACE + MIN_SIZE));
+        buffer.write(CONTROL + 4, 5);
+        assert_eq!([PLACE, PLACE + last].map(|at| read(&buffer, at)), [None; 2]);
+        assert_eq!(read(&buffer, u64::MAX - 3), None);
+        // A drive without one has all of the host's memory.
+        let mut found = [0; 8];
+        MemoryBuffer::default()
+            .seen(Some(MIN_SIZE), &Addresses)
+            .memory()
+            .read(7, &mut found)
+            .unwrap();
+        assert_eq!(u64::from_le_bytes(found), 7);
     }
 }

@@ -85,11 +85,9 @@ impl Registers {
         }
     }
 
-    /// As after the carrier's own reset, but for what the carrier has set.
+    /// As after a reset of the function.
     pub fn reset(&mut self) {
-        let mut memory_buffer = self.memory_buffer;
-        memory_buffer.reset();
-        *self = Self { memory_buffer, ..Self::default() };
+        *self = Self { memory_buffer: self.memory_buffer, ..Self::default() };
     }
 
     /// Writes one of the admin queue's registers; others are left alone.

@@ -44,6 +44,8 @@ impl ControllerMut<'_> {
     ) -> u16 {
         let ended = ended.into();
         let mut code = 0;
+        let seen = self.seen(memory);
+        let memory = seen.memory();
         if let Some(slot) = self.io.slots.requests.remove(tag) {
             let refused = match slot.purpose {
                 Purpose::Format => None,

@@ -43,6 +43,12 @@ impl ControllerMut<'_> {
         self.host.registers.reset();
     }
 
+    /// A reset of the bus, or of the link: of the function, and of what outlasts that.
+    pub fn reset_bus(&mut self) {
+        self.reset_function();
+        self.host.registers.memory_buffer.reset();
+    }
+
     fn enable(&mut self, memory: &dyn Memory) {
         let (sq_size, cq_size) = self.host.registers.admin_queue_sizes();
         let (asq, acq) = (self.host.registers.asq, self.host.registers.acq);

@@ -17,7 +17,7 @@ use stasis_block::VendorError;
 use crate::capsules::{CapsuleFault, DiscoveryEntry};
 use crate::command::{CommandId, CQE_SIZE, SQE_SIZE};
 use crate::context::ControllerMut;
-use crate::memory_buffer;
+use crate::memory_buffer::{self, Seen};
 use crate::registers as reg;
 use crate::Memory;
 
@@ -42,6 +42,8 @@ impl ControllerMut<'_> {
         if !matches!(data.len(), 4 | 8) || !offset.is_multiple_of(4) {
             return;
         }
+        let seen = self.seen(memory);
+        let memory = seen.memory();
         for (index, part) in data.chunks_exact(4).enumerate() {
             let value = u32::from_le_bytes([part[0], part[1], part[2], part[3]]);
             let at = offset.saturating_add(4 * index as u64);
@@ -63,6 +65,8 @@ impl ControllerMut<'_> {
         if !self.host.is_running() || !self.host.queues.has_shadow() {
             return;
         }
+        let seen = self.seen(memory);
+        let memory = seen.memory();
         let moved = self.host.queues.moved(memory);
         let Some(mut moved) = self.host.or_fatal(moved) else { return };
         while moved != 0 {
@@ -117,6 +121,8 @@ impl ControllerMut<'_> {
         result: Result<u32, VendorError>,
         data: &[u8],
     ) {
+        let seen = self.seen(memory);
+        let memory = seen.memory();
         match self.vendor.complete(memory, tag, result, data) {
             None => {}
             Some((id, Ok(result))) => self.host.post(memory, id, 0, result.into()),
@@ -170,9 +176,14 @@ impl ControllerMut<'_> {
     }
 
     /// The carrier has put the controller's [memory buffer](crate::Config::memory_buffer) at
-    /// `address`, for the host and for the controller.
+    /// `address` of the host's memory.
     pub fn place_memory_buffer(&mut self, address: u64) {
         self.host.registers.memory_buffer.place(address);
+    }
+
+    /// The host's memory as the controller sees it.
+    fn seen<'m>(&self, memory: &'m dyn Memory) -> Seen<'m> {
+        self.host.registers.memory_buffer.seen(self.io.config.memory_buffer, memory)
     }
 
     /// Names the subsystems that a discovery controller reports.
@@ -183,6 +194,8 @@ impl ControllerMut<'_> {
     /// Posts the completions that were held back, and goes on with the commands that waited for
     /// them: their completions are held in turn.
     pub fn release(&mut self, memory: &dyn Memory) {
+        let seen = self.seen(memory);
+        let memory = seen.memory();
         self.host.release(memory);
         self.resume_if_waiting(memory);
     }
@@ -190,6 +203,8 @@ impl ControllerMut<'_> {
     /// Goes on with what waits for another controller's commands, or was changed by them: to be
     /// called where [`crate::Subsystem::waiting`] names the controller.
     pub fn attend(&mut self, memory: &dyn Memory) {
+        let seen = self.seen(memory);
+        let memory = seen.memory();
         self.host.has_news = false;
         self.check_warnings(memory);
         self.go_on_formatting(memory);

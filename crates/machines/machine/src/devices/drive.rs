@@ -10,6 +10,7 @@ use stasis_run_events::IoRecord;
 
 use super::urgent::Urgent;
 use crate::memory::GuestMemory;
+use crate::pci::Reset;
 
 /// A controller that the guest sees, with a drive attached; or several, of which each has a
 /// function of its own on the bus: its *path* is its number among them.
@@ -30,7 +31,7 @@ pub trait DriveController {
 
     /// A path's function has been reset. By default it has no function-level reset, and no root port
     /// to reset it.
-    fn reset(&mut self, _path: usize) {}
+    fn reset(&mut self, _path: usize, _reset: Reset) {}
 
     /// A path's memory buffer is at `address`. By default it has none.
     fn place_memory_buffer(&mut self, _path: usize, _address: u64) {}
@@ -246,8 +247,8 @@ impl DriveDevice {
     }
 
     /// A path's function has been reset.
-    pub fn reset(&mut self, path: usize) {
-        self.controller.reset(path);
+    pub fn reset(&mut self, path: usize, reset: Reset) {
+        self.controller.reset(path, reset);
     }
 
     /// The guest begins or ends to need help from those it shares the drive with.

@@ -12,7 +12,7 @@ use stasis_run_events::{IoRecord, IoStatus};
 use super::drive::DriveController;
 use crate::layout::DEVICE_BAR;
 use crate::memory::GuestMemory;
-use crate::pci::{Function, Identity};
+use crate::pci::{Function, Identity, Reset};
 
 impl Memory for GuestMemory {
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), OutOfMemoryRange> {
@@ -128,8 +128,11 @@ impl DriveController for NvmeController {
         Some(self.subsystem.kept_state())
     }
 
-    fn reset(&mut self, path: usize) {
-        self.with(path, |controller| controller.reset_function());
+    fn reset(&mut self, path: usize, reset: Reset) {
+        self.with(path, |controller| match reset {
+            Reset::Function => controller.reset_function(),
+            Reset::Bus => controller.reset_bus(),
+        });
     }
 
     fn place_memory_buffer(&mut self, path: usize, address: u64) {
@@ -483,18 +486,12 @@ mod tests {
         let mut device = DriveDevice::new(controller, Box::new(drive), None, false);
         let device = &mut device;
         device.place_memory_buffer(0, BUFFER);
-        let status = |device: &mut DriveDevice| {
-            let mut status = [0; 4];
-            device.read(0, 0x58, &mut status);
-            status[0]
-        };
-        for (base, invalid) in [(BUFFER + 0x1000, 1), (BUFFER, 0)] {
-            device.write(&memory, 0, (0, 0x50), &(base | 3).to_le_bytes());
-            assert_eq!(status(device), invalid);
-        }
+        // The controller knows it by another address than its host.
+        const KNOWN: u64 = 0x12_3400_0000;
+        device.write(&memory, 0, (0, 0x50), &(KNOWN | 3).to_le_bytes());
         let mut driver = Driver::new(device, &memory, 0);
         // A second pair of I/O queues, with a place for data behind them.
-        let (submissions, completions, data) = (BUFFER, BUFFER + 0x1000, BUFFER + 0x2000);
+        let (submissions, completions, data) = (KNOWN, KNOWN + 0x1000, KNOWN + 0x2000);
         for (opcode, at, flags) in [(5, completions, 1), (1, submissions, 2 << 16 | 1)] {
             let dwords = [31 << 16 | 2, flags];
             assert_eq!(driver.run(device, 0, (opcode, 0), at, dwords), Some((0, 0)));
@@ -502,14 +499,21 @@ mod tests {
         let mut write = [0; 64];
         (write[0], write[4]) = (1, 1);
         write[24..32].copy_from_slice(&data.to_le_bytes());
-        memory.write(submissions, &write).unwrap();
+        memory.write(BUFFER, &write).unwrap();
         device.write(&memory, 0, (0, 0x1010), &1u32.to_le_bytes());
         while let Some(at) = device.next_event() {
             device.advance(&memory, at, false, |_| ());
         }
         let mut completion = [0; 16];
-        memory.read(completions, &mut completion).unwrap();
+        memory.read(BUFFER + 0x1000, &mut completion).unwrap();
         assert_eq!(completion[14..], [1, 0]);
+        // A reset of the bus takes the address away, one of the function does not.
+        let mut control = [0; 8];
+        for (reset, kept) in [(Reset::Function, KNOWN | 3), (Reset::Bus, 0)] {
+            device.reset(0, reset);
+            device.read(0, 0x50, &mut control);
+            assert_eq!(u64::from_le_bytes(control), kept);
+        }
     }
 
     #[test]

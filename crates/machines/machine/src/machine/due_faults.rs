@@ -6,6 +6,7 @@ use super::path_faults::PathFault;
 use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::error::Error;
+use crate::pci::Reset;
 use crate::vcpu::ProcessorState;
 
 impl Machine {
@@ -36,7 +37,7 @@ impl Machine {
             let (drive, path) = due.path;
             match due.fault {
                 PathFault::Gone => {
-                    self.drives[drive].reset(path);
+                    self.drives[drive].reset(path, Reset::Bus);
                     let slot = self.slots.of_path(drive, path);
                     if let Some(message) = self.bus.change_slot(slot, !due.begins) {
                         self.send(timeline, None, message)?;

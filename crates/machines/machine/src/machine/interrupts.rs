@@ -37,10 +37,10 @@ impl Machine {
         timeline: &mut Timeline,
         written: Written,
     ) -> Result<(), Error> {
-        if let (true, Some(Device::Drive(drive, path))) =
+        if let (Some(reset), Some(Device::Drive(drive, path))) =
             (written.reset, self.slots.device(written.slot))
         {
-            self.drives[drive].reset(path);
+            self.drives[drive].reset(path, reset);
         }
         if let Some(message) = written.message {
             self.send(timeline, None, message)?;

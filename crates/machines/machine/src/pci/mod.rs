@@ -37,13 +37,22 @@ pub struct BarAddress {
     pub offset: u64,
 }
 
+/// A reset of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// By its own register (Function Level Reset).
+    Function,
+    /// By its bus or link, or because it was away.
+    Bus,
+}
+
 /// A write to the configuration space of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// The device.
     pub slot: usize,
-    /// Whether it has been reset with that.
-    pub reset: bool,
+    /// Its reset by that.
+    pub reset: Option<Reset>,
     /// Message of its root port, to deliver now.
     pub message: Option<Message>,
 }
@@ -170,15 +179,17 @@ impl Bus {
             return None;
         }
         let (selected, register) = self.selected(port)?;
-        let (slot, (wanted, message)) = match selected {
-            Selected::Function(slot) => (slot, (self.functions[slot].write(register, data), None)),
+        let (slot, by, (wanted, message)) = match selected {
+            Selected::Function(slot) => {
+                (slot, Reset::Function, (self.functions[slot].write(register, data), None))
+            }
             Selected::Port(port) => {
                 let port = &mut self.ports[port];
-                (port.below, port.write(register, data))
+                (port.below, Reset::Bus, port.write(register, data))
             }
         };
-        let reset = wanted == Wanted::Reset;
-        if reset {
+        let reset = (wanted == Wanted::Reset).then_some(by);
+        if reset.is_some() {
             self.functions[slot].reset();
         }
         Some(Written { slot, reset, message })

@@ -149,23 +149,23 @@ fn resets_are_told_and_forget_what_was_written() {
     let port = PORT | capability(&mut bus, PORT, 0x10);
     let control = ENDPOINT | (express + 8);
     let fresh = config(&mut bus, control);
-    let mut reset_by = |register: u32, on: u32, off: u32| {
+    let mut reset_by = |reset: Reset, register: u32, on: u32, off: u32| {
         set_config(&mut bus, ENDPOINT | 4, 2);
         set_config(&mut bus, control, 0);
         bus.port_write(0xcf8, &(1 << 31 | register).to_le_bytes());
         let written = bus.port_write(0xcfc, &on.to_le_bytes());
-        assert_eq!(written, Some(Written { slot: 1, reset: true, message: None }));
+        assert_eq!(written, Some(Written { slot: 1, reset: Some(reset), message: None }));
         bus.port_write(0xcf8, &(1 << 31 | register).to_le_bytes());
         let written = bus.port_write(0xcfc, &off.to_le_bytes());
-        assert_eq!(written, Some(Written { slot: 1, reset: false, message: None }));
+        assert_eq!(written, Some(Written { slot: 1, reset: None, message: None }));
         assert_eq!(config(&mut bus, ENDPOINT | 4) & 0xffff, 0);
         assert_eq!(config(&mut bus, ENDPOINT | 0x10), 4, "firmware's address is gone");
         assert_eq!(config(&mut bus, control), fresh);
         assert_eq!(config(&mut bus, ENDPOINT), 0x0002_5354);
     };
-    reset_by(control, 1 << 15, fresh); // function level reset
-    reset_by(PORT | 0x3c, 1 << 22, 0); // secondary bus reset
-    reset_by(port + 0x10, 1 << 4, 0); // link disable
+    reset_by(Reset::Function, control, 1 << 15, fresh); // function level reset
+    reset_by(Reset::Bus, PORT | 0x3c, 1 << 22, 0); // secondary bus reset
+    reset_by(Reset::Bus, port + 0x10, 1 << 4, 0); // link disable
 }
 
 #[test]
