@@ -6,7 +6,7 @@ use crate::support::{guest_program, Bench};
 /// Documentation/block/stat.rst.
 const SCRIPT: &str = "
 fio --name=load --filename=/dev/nvme0n1 --rw=randread --bs=4k --direct=1 --ioengine=psync \
-  --size=64M --time_based --runtime=1000 >/dev/null &
+  --size=64M --numjobs=4 --time_based --runtime=1000 >/dev/null &
 reads() { read reads rest </sys/block/nvme0n1/stat; }
 reads; started=$reads
 while [ $reads -lt $((started + 100)) ]; do sleep 0.01; reads; done
