@@ -315,7 +315,10 @@ impl Config {
         let expected = "at least max_transfer, twice that with metadata";
         number("max_in_flight_bytes", held, least..=u64::MAX, expected)?;
         if let Some(size) = self.memory_buffer {
-            memory_buffer::check(size)?;
+            if !memory_buffer::can_have(size) {
+                let (field, expected) = ("memory buffer", memory_buffer::SIZES);
+                return Err(ConfigError::Number { field, value: size, expected });
+            }
         }
         check_placement(self.placement)?;
         for group in &self.endurance_groups {

@@ -106,7 +106,7 @@ pub use kept::{
 };
 pub use key_value::{KeptPairs, KeyValue, KeyValueError};
 pub use memory_buffer::{
-    BAR as MEMORY_BUFFER_BAR, MAX_SIZE as MAX_MEMORY_BUFFER, MIN_SIZE as MIN_MEMORY_BUFFER,
+    can_have as can_have_memory_buffer, BAR as MEMORY_BUFFER_BAR, SIZES as MEMORY_BUFFER_SIZES,
 };
 pub use metadata::{BlockFormat, Guard, Metadata, MetadataNumber, Protection};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};

@@ -5,13 +5,14 @@
 //! The carrier has the memory, in what it gives as [`crate::Memory`]: there it lies where the host sees
 //! it. The controller knows it by the address that the host gives it, and by none before that.
 
-use crate::config::ConfigError;
 use crate::{Memory, OutOfMemoryRange};
 
 /// Smallest size in bytes: Linux takes no part of a section of 2 MiB for its memory of devices.
-pub const MIN_SIZE: u64 = 2 << 20;
+const MIN_SIZE: u64 = 2 << 20;
 /// Largest size in bytes: all base address registers lie below 4 GiB, in less than 1 GiB.
-pub const MAX_SIZE: u64 = 64 << 20;
+const MAX_SIZE: u64 = 64 << 20;
+/// The sizes that a buffer can have, in words.
+pub const SIZES: &str = "a power of two from 2MiB to 64MiB";
 /// The base address register that the buffer is in, whole.
 pub const BAR: usize = 2;
 
@@ -21,6 +22,8 @@ pub const LOCATION: u64 = 0x38;
 pub const SIZE: u64 = 0x3c;
 /// Controller Memory Buffer Memory Space Control, 8 bytes.
 pub const CONTROL: u64 = 0x50;
+/// Its upper half.
+const CONTROL_UPPER: u64 = CONTROL + 4;
 /// Controller Memory Buffer Status, 4 bytes.
 pub const STATUS: u64 = 0x58;
 
@@ -49,21 +52,14 @@ pub struct MemoryBuffer {
     address: Option<u64>,
 }
 
-/// Checks the size of a buffer in bytes.
-pub(crate) fn check(size: u64) -> Result<(), ConfigError> {
-    match (MIN_SIZE..=MAX_SIZE).contains(&size) && size.is_power_of_two() {
-        true => Ok(()),
-        false => Err(ConfigError::Number {
-            field: "memory buffer",
-            value: size,
-            expected: "a power of two from 2 MiB to 64 MiB",
-        }),
-    }
+/// Whether a buffer can have `size` bytes.
+pub fn can_have(size: u64) -> bool {
+    (MIN_SIZE..=MAX_SIZE).contains(&size) && size.is_power_of_two()
 }
 
 /// Whether the 4-byte register at `offset` is a buffer's that the host can write.
 pub(crate) fn owns(offset: u64) -> bool {
-    offset == CONTROL || offset == CONTROL + 4
+    matches!(offset, CONTROL | CONTROL_UPPER)
 }
 
 impl MemoryBuffer {
@@ -81,12 +77,11 @@ impl MemoryBuffer {
     pub fn read(&self, offset: u64, size: u64) -> Option<u32> {
         let enabled = self.control & CAPABILITIES_ENABLED != 0;
         let capability = |value: u32| if enabled { value } else { 0 };
-        const UPPER: u64 = CONTROL + 4;
         Some(match offset {
             LOCATION => capability(BAR as u32 | ANYWHERE),
             SIZE => capability(ANYTHING | UNITS_OF_MIB | ((size >> 20) as u32) << 12),
             CONTROL => self.control as u32,
-            UPPER => (self.control >> 32) as u32,
+            CONTROL_UPPER => (self.control >> 32) as u32,
             STATUS if self.is_enabled() && self.range(size).is_none() => BASE_ADDRESS_INVALID,
             STATUS => 0,
             _ => return None,
@@ -197,10 +192,10 @@ mod tests {
     #[test]
     fn sizes_are_powers_of_two_in_a_range() {
         for size in [MIN_SIZE, 4 << 20, MAX_SIZE] {
-            assert_eq!(check(size), Ok(()));
+            assert!(can_have(size));
         }
         for size in [0, 1 << 20, 3 << 20, 2 * MAX_SIZE, u64::MAX] {
-            assert!(check(size).is_err());
+            assert!(!can_have(size));
         }
     }
 

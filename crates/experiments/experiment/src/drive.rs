@@ -9,8 +9,8 @@ use stasis_block::{units, Doorbells};
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
 use stasis_nvme::{
-    KeyValue, Metadata, Ocssd, Placement, PowerStates, Programs, Zones, MAX_MEMORY_BUFFER,
-    MIN_MEMORY_BUFFER,
+    can_have_memory_buffer, KeyValue, Metadata, Ocssd, Placement, PowerStates, Programs, Zones,
+    MEMORY_BUFFER_SIZES,
 };
 use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
@@ -219,9 +219,8 @@ impl DriveSpec {
             programs.check().map_err(|problem| problem.to_string())?;
         }
         if let Some(size) = self.memory_buffer {
-            let range = MIN_MEMORY_BUFFER..=MAX_MEMORY_BUFFER;
-            if !range.contains(&size) || !size.is_power_of_two() {
-                return Err("memory-buffer must be a power of two from 2MiB to 64MiB".into());
+            if !can_have_memory_buffer(size) {
+                return Err(format!("memory-buffer must be {MEMORY_BUFFER_SIZES}"));
             }
             if self.interface != Interface::Nvme {
                 return Err("memory-buffer needs the interface nvme".into());

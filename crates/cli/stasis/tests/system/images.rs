@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{example, guest_file, Bench};
+use crate::support::{cut_image, example, guest_file, Bench};
 
 /// Runs a program of the host's and returns its output.
 fn said(program: &str, arguments: &[&str]) -> String {
@@ -179,23 +179,7 @@ fn a_host_without_room_is_an_error_to_the_guest_until_there_is_room() {
 #[ignore = "boots a guest four times: make slow-test"]
 fn an_image_starts_again_after_a_power_cut() {
     let bench = Bench::new();
-    let text = r#"
-command = ["sh", "-ec", '''
-d=/dev/nvme0n1
-if [ $STASIS_BOOT = 1 ]; then
-    mkfs.ext4 -q $d; mount $d /mnt; seq 1 100000 >/mnt/kept; sync; echo synced
-    i=0; while :; do i=$((i+1)); head -c 64k /dev/urandom >/mnt/$i; done
-fi
-mount $d /mnt; seq 1 100000 | cmp - /mnt/kept; echo kept; umount /mnt; fsck.ext4 -fn $d >&2''']
-[[drive]]
-model  = "samsung-980-pro"
-medium = "qcow2:disk.qcow2"
-[[fault]]
-kind      = "power-cut"
-at-output = "synced"
-within    = "200ms"
-restart   = "100ms"
-"#;
+    let text = cut_image("", "echo kept; umount /mnt; fsck.ext4 -fn $d >&2");
     std::fs::write(bench.path("image.toml"), text).unwrap();
     let run = |seed: &str| {
         let image = bench.path("disk.qcow2").to_str().unwrap().to_owned();

@@ -1,6 +1,6 @@
 //! Snapshots of runs: a run that continues from one is the run, to the byte.
 
-use crate::support::{guest_file, Bench};
+use crate::support::{cut_image, guest_file, Bench};
 
 /// The files of results that do not tell of the wall clock.
 const SAME: [&str; 2] = ["ios.csv", "fio.json"];
@@ -224,26 +224,10 @@ fn a_run_from_a_snapshot_reads_its_file() {
 #[ignore = "runs a guest 12 times: make slow-test"]
 fn an_image_whose_power_is_cut_stays_as_it_is() {
     let bench = Bench::new();
-    let text = r#"
-engine = "exact"
-seed = 3
-command = ["sh", "-ec", '''
-d=/dev/nvme0n1
-if [ $STASIS_BOOT = 1 ]; then
-    mkfs.ext4 -q $d; mount $d /mnt; seq 1 100000 >/mnt/kept; sync; echo synced
-    i=0; while :; do i=$((i+1)); head -c 64k /dev/urandom >/mnt/$i; done
-fi
-mount $d /mnt; seq 1 100000 | cmp - /mnt/kept; ls /mnt | wc -l; cat /mnt/* | md5sum; umount /mnt''']
-[[drive]]
-name   = "d"
-model  = "samsung-980-pro"
-medium = "qcow2:disk.qcow2"
-[[fault]]
-kind      = "power-cut"
-at-output = "synced"
-within    = "200ms"
-restart   = "100ms"
-"#;
+    let text = cut_image(
+        "engine = \"exact\"\nseed = 3\n",
+        "ls /mnt | wc -l; cat /mnt/* | md5sum; umount /mnt",
+    );
     std::fs::write(bench.path("cut.toml"), text).unwrap();
     for options in ["cluster_size=65536", "cluster_size=4096,lazy_refcounts=on"] {
         let name = |what: &str| format!("{what}-{}", options.len());

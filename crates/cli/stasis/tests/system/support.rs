@@ -272,6 +272,31 @@ impl Finished {
     }
 }
 
+/// An experiment, beginning with `head`, in which a guest writes to an image until its power is cut, and
+/// after that compares what was durable, and does `then`.
+pub fn cut_image(head: &str, then: &str) -> String {
+    format!(
+        r#"{head}
+command = ["sh", "-ec", '''
+d=/dev/nvme0n1
+if [ $STASIS_BOOT = 1 ]; then
+    mkfs.ext4 -q $d; mount $d /mnt; seq 1 100000 >/mnt/kept; sync; echo synced
+    i=0; while :; do i=$((i+1)); head -c 64k /dev/urandom >/mnt/$i; done
+fi
+mount $d /mnt; seq 1 100000 | cmp - /mnt/kept; {then}''']
+[[drive]]
+name   = "d"
+model  = "samsung-980-pro"
+medium = "qcow2:disk.qcow2"
+[[fault]]
+kind      = "power-cut"
+at-output = "synced"
+within    = "200ms"
+restart   = "100ms"
+"#
+    )
+}
+
 /// A file of `tests/guest`.
 pub fn guest_file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest").join(name);

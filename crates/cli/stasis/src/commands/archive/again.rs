@@ -13,6 +13,7 @@ use super::inputs::{inputs, NEITHER};
 use super::whole::Whole;
 use crate::arguments::RunArguments;
 use crate::commands;
+use crate::commands::run::stdin::Source;
 
 /// The part of an experiment that its words leave to the machine: the guest's release, and the
 /// engine.
@@ -117,7 +118,8 @@ pub fn make(
     match command {
         Made::Run(mut run) => {
             run.results = Some(results.to_owned());
-            commands::run::again(*run, kept_stdin(first), quiet, change)?;
+            let stdin = Source::Kept(kept_stdin(first));
+            commands::run::changed(*run, stdin, quiet, change)?;
         }
         Made::Sim(mut sim) => {
             results.clone_into(&mut sim.results);

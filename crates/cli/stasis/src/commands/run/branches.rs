@@ -17,6 +17,7 @@ use stasis_terminal::{ensure_guest, stop_on_signals, Terminal};
 
 use super::super::symbols;
 use super::snapshots::{BranchWord, Branches};
+use super::stdin::{self, Source};
 use super::{finished, joined};
 use crate::arguments::RunArguments;
 
@@ -33,8 +34,8 @@ struct Branch {
     base: PathBuf,
     /// Files that it is described by.
     files: Vec<PathBuf>,
-    /// This program's words with this branch alone, where the branches are of its words.
-    words: Option<Vec<String>>,
+    /// Its value of `--branch`.
+    word: String,
 }
 
 impl batch::Point for Branch {
@@ -43,38 +44,13 @@ impl batch::Point for Branch {
     }
 }
 
-/// Runs the branches of the run that `arguments` describe.
-pub fn main(arguments: &RunArguments, wish: &Branches, quiet: bool) -> Result<ExitCode> {
-    let stdin = super::stdin::given()?;
-    let given = stdin.as_ref().map(|file| file.path().to_owned());
-    all(arguments, wish, (given, quiet), &Words::Own, &|_| ())
-}
-
-/// Runs them again, by words that are not this program's own: with the standard input that was kept,
-/// and a change of the experiments that is not in the words.
-pub fn again(
+/// Runs the branches of the run that `arguments` describe, with a change of the experiments that is not
+/// in the words.
+pub fn main(
     arguments: &RunArguments,
     wish: &Branches,
-    given: Option<PathBuf>,
+    stdin: Source,
     quiet: bool,
-    change: &dyn Fn(&mut Experiment),
-) -> Result<ExitCode> {
-    all(arguments, wish, (given, quiet), &Words::Others, change)
-}
-
-/// The words that `arguments` were read from.
-enum Words {
-    /// This program's own.
-    Own,
-    /// An archive's.
-    Others,
-}
-
-fn all(
-    arguments: &RunArguments,
-    wish: &Branches,
-    (given, quiet): (Option<PathBuf>, bool),
-    said_by: &Words,
     change: &dyn Fn(&mut Experiment),
 ) -> Result<ExitCode> {
     ensure!(
@@ -84,11 +60,17 @@ fn all(
     let (mut run, base) = joined(arguments.clone())?;
     change(&mut run);
     run.engine = exact(run.engine);
+    let own_words = matches!(stdin, Source::Own);
+    let own = if own_words { stdin::given()? } else { None };
+    let given = match stdin {
+        Source::Kept(file) => file,
+        Source::Own => own.as_ref().map(|file| file.path().to_owned()),
+    };
     let given = given.filter(|_| run.guest.stdin.is_none());
     run.guest.stdin = run.guest.stdin.take().or_else(|| given.clone());
     let mut branches = Vec::new();
     for word in &wish.branches {
-        let mut branch = branch(arguments, word, said_by)?;
+        let mut branch = branch(arguments, word)?;
         change(&mut branch.experiment);
         branch.experiment.engine = exact(branch.experiment.engine);
         branch.experiment.guest.stdin.clone_from(&run.guest.stdin);
@@ -107,7 +89,14 @@ fn all(
     if has_commands {
         changed.call = Some(symbols::of_guest(&run, &base, &stop)?.call()?);
     }
-    let one = Making { changed: &changed, wish, arguments, given: given.as_deref(), stop: &stop };
+    let one = Making {
+        changed: &changed,
+        wish,
+        arguments,
+        given: given.as_deref(),
+        own_words,
+        stop: &stop,
+    };
     if let [branch] = &mut branches[..] {
         branch.experiment.results = run.results.clone();
         let results = one.run(branch, &mut Terminal::new(arguments.machine.console), false)?;
@@ -168,6 +157,8 @@ struct Making<'a> {
     wish: &'a Branches,
     arguments: &'a RunArguments,
     given: Option<&'a Path>,
+    /// Whether `arguments` are this program's own words.
+    own_words: bool,
     stop: &'a Arc<AtomicBool>,
 }
 
@@ -184,9 +175,9 @@ impl Making<'_> {
         let runner = runner.snapshots(Some(self.wish.snapshotted.clone()));
         let runner = runner.changed(Some(self.changed)).timeline(self.arguments.timeline);
         let runner = runner.reading(branch.files.clone()).given(self.given.map(Path::to_owned));
-        let runner = match &branch.words {
-            Some(words) => runner.repeated_by(words.clone()),
-            None => runner,
+        let runner = match self.own_words {
+            true => runner.repeated_by(words_of(&branch.word)),
+            false => runner,
         };
         let results = match keeps {
             true => runner.keep_output().run(observer),
@@ -211,7 +202,7 @@ fn exact(engine: Engine) -> Engine {
     }
 }
 
-fn branch(arguments: &RunArguments, word: &BranchWord, said_by: &Words) -> Result<Branch> {
+fn branch(arguments: &RunArguments, word: &BranchWord) -> Result<Branch> {
     let mut own = arguments.clone();
     let mut files: Vec<_> = arguments.experiment.iter().cloned().collect();
     let (name, word) = match word {
@@ -227,11 +218,7 @@ fn branch(arguments: &RunArguments, word: &BranchWord, said_by: &Words) -> Resul
         }
     };
     let (experiment, base) = joined(own).with_context(|| format!("--branch {word}"))?;
-    let words = match said_by {
-        Words::Own => Some(words_of(&word)),
-        Words::Others => None,
-    };
-    Ok(Branch { name, experiment, base, files, words })
+    Ok(Branch { name, experiment, base, files, word })
 }
 
 /// This program's words with one of the branches.

@@ -22,10 +22,7 @@ use crate::here::{self, Here};
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
-    match arguments.snapshots.branches()? {
-        Some(wish) => branches::main(&arguments, &wish, quiet),
-        None => whole(arguments, stdin::Source::Own, quiet, |_| (), None),
-    }
+    changed(arguments, stdin::Source::Own, quiet, |_| ())
 }
 
 /// The same, where a debugger takes hold of the run, which may begin at a snapshot.
@@ -39,17 +36,16 @@ pub(super) fn debugged(
     whole(arguments, stdin, quiet, change, Some(debugger))
 }
 
-/// The same again, by words that are not this program's own: with the standard input that was kept,
-/// and a change of the experiment that is not in the words.
-pub(super) fn again(
+/// The same with another standard input, and a change of the experiment that is not in its words.
+pub(super) fn changed(
     arguments: RunArguments,
-    stdin: Option<PathBuf>,
+    stdin: stdin::Source,
     quiet: bool,
     change: impl Fn(&mut Experiment),
 ) -> Result<ExitCode> {
     match arguments.snapshots.branches()? {
-        Some(wish) => branches::again(&arguments, &wish, stdin, quiet, &change),
-        None => whole(arguments, stdin::Source::Kept(stdin), quiet, change, None),
+        Some(wish) => branches::main(&arguments, &wish, stdin, quiet, &change),
+        None => whole(arguments, stdin, quiet, change, None),
     }
 }
 

@@ -18,7 +18,7 @@ const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Where the command's standard input comes from, unless the experiment names a file.
 pub enum Source {
-    /// Standard input of this program.
+    /// Standard input of this program, whose own words the run is described by.
     Own,
     /// A file, or nothing.
     Kept(Option<PathBuf>),
