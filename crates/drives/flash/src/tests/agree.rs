@@ -19,6 +19,12 @@ use crate::{Spec, Ssd};
 
 pub const CAPACITY: u64 = 2 << 20;
 
+/// So many cases of each property, or as many as `PROPTEST_CASES` asks for.
+pub fn cases(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(asked.unwrap_or(usual))
+}
+
 pub fn spec(choices: u64) -> Spec {
     let pick = |shift: u32, of: u64| (choices >> shift) % of;
     let gc = GcSpec {
@@ -151,8 +157,13 @@ impl Rack {
     }
 
     fn finish(&mut self) {
+        /// Virtual time (ns) within which all commands in flight complete. Scrubbing goes on without end,
+        /// so that there is always a next event.
+        const LONGEST: u64 = 60_000_000_000;
+        let latest = self.now + LONGEST;
         while !self.flying.is_empty() {
             let at = self.ssd.next_event().expect("everything completes");
+            assert!(at < latest, "these never complete: {:?}", self.flying);
             self.advance(at);
         }
     }
@@ -234,7 +245,7 @@ pub fn torture(spec: &Spec, seed: u64, steps: u32, cuts: bool) -> Rack {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(48), ..ProptestConfig::default() })]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn mapping_and_data_agree(choices: u64, seed: u64) {

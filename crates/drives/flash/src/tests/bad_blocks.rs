@@ -61,7 +61,7 @@ fn too_many_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(agree::cases(24))]
 
     #[test]
     fn mapping_and_data_agree_beside_bad_blocks(choices: u64, seed: u64, bad in 1u32..4) {

@@ -1,12 +1,10 @@
 //! DFTL: for all commands, the map in flash and in the cache is the map; and the cost of a cache by
 //! its size.
 
-#![allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
-
 use proptest::prelude::*;
 use stasis_block::{Completion, Operation};
 
-use super::agree::{faulty, spec, torture};
+use super::agree::{self, faulty, spec, torture};
 use super::basics::small;
 use super::load::{drain, on, run, shadowed};
 use crate::spec::Precondition;
@@ -34,7 +32,7 @@ fn dftl(choices: u64) -> Spec {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(32), ..ProptestConfig::default() })]
+    #![proptest_config(agree::cases(32))]
 
     #[test]
     fn the_map_agrees_with_data_and_cache(choices: u64, seed: u64) {

@@ -1,13 +1,11 @@
 //! Log blocks: whatever is asked and whatever breaks, mapping and data agree;
 //! and which writes merge how.
 
-#![allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
-
 use proptest::prelude::*;
 use stasis_block::{Command, Fate, Model, Operation};
 use stasis_nand::OpKind;
 
-use super::agree::{faulty, spec, torture, CAPACITY};
+use super::agree::{self, faulty, spec, torture, CAPACITY};
 use super::basics::small;
 use super::load::{alone, drain, on, run, shadowed};
 use crate::spec::{FaultKind, FaultSpec, Precondition};
@@ -30,7 +28,7 @@ fn any(choices: u64) -> Spec {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(32), ..ProptestConfig::default() })]
+    #![proptest_config(agree::cases(32))]
 
     #[test]
     fn mapping_and_data_agree(choices: u64, seed: u64) {

@@ -6,7 +6,7 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Completion, Fate, Model, Operation, LOG_STREAM};
 
-use super::agree::{faulty, spec, CAPACITY};
+use super::agree::{self, faulty, spec, CAPACITY};
 use super::load::{on, roomy, run};
 use crate::spec::{
     CacheSize, EccSpec, ErrorsSpec, Precondition, RetrySpec, ScrubSpec, SlcCacheSpec, TwoPassSpec,
@@ -48,7 +48,7 @@ fn drive(spec: &Spec) -> Ssd {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(agree::cases(120))]
 
     #[test]
     fn a_drive_that_was_kept_goes_on_as_one_that_never_was(

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use stasis_block::timeline::{Cause, Purpose, Span, Spans, Step, Track, TrackKind, Tracks, What};
 use stasis_block::{Command, Model, Operation};
 
+use super::agree;
 use super::basics::small;
 use super::load::{drain, on, roomy, run};
 use super::watched::{command_of, specs, work, CAPACITY};
@@ -52,7 +53,7 @@ fn commands(spans: &[Span], tracks: &[Track]) -> Commands {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(agree::cases(24))]
 
     /// Against what else is known: commands are those that were sent; an operation lies within the
     /// time of the command or the collection that it is for, and on its plane; and the operation

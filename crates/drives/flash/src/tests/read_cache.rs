@@ -7,6 +7,7 @@ use stasis_block::inside::ReadCacheInside;
 use stasis_block::{splitmix, Command, Model, Operation};
 use stasis_nand::OpKind;
 
+use super::agree;
 use super::basics::small;
 use super::load::{alone, drain, on, run};
 use crate::spec::{CachedWrites, Precondition, Rate, ReadCacheSpec, Replacement};
@@ -56,7 +57,7 @@ fn uniform_reads_hit_as_often_as_the_cache_is_large() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(agree::cases(40))]
 
     /// Against a list of units, the least recent first, one command after the other.
     #[test]

@@ -7,6 +7,7 @@ use stasis_block::timeline::{Cause, Span, Spans, Step, Track, TrackKind, Tracks,
 use stasis_block::{Command, Completion, Model, Operation};
 use stasis_nand::OpKind;
 
+use super::agree;
 use super::basics::small;
 use super::load::{drain, roomy};
 use crate::spec::{Blocking, GcSpec, Order, Planes, Precondition};
@@ -115,7 +116,7 @@ fn told<'a>(spans: impl Iterator<Item = &'a Span>) -> Vec<Told> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(agree::cases(24))]
 
     /// Looking changes no completion; a track does one thing at a time; and each operation and
     /// each collection that is counted is there.

@@ -1,7 +1,5 @@
 //! Zones and chunks: written in order, erased as a whole, whatever breaks.
 
-#![allow(clippy::disallowed_methods, reason = "a variable asks for more cases")]
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -9,7 +7,7 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Fate, Model, Operation};
 
-use super::agree::faulty;
+use super::agree::{self, faulty};
 use super::basics::small;
 use super::load::{alone, on, shadowed};
 use crate::spec::Precondition;
@@ -125,7 +123,7 @@ fn torture(spec: &Spec, (capacity, zone): (u64, u64), seed: u64, cuts: bool) -> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(48), ..ProptestConfig::default() })]
+    #![proptest_config(agree::cases(48))]
 
     #[test]
     fn zones_and_data_agree(choices: u64, seed: u64) {

@@ -275,9 +275,11 @@ impl PageFtl {
     }
 
     /// Where a flush waits for pages between their two passes, or nothing else is under way and writes
-    /// wait, their word lines are filled up with empty pages and have their fine passes.
+    /// wait or no more can come, their word lines are filled up with empty pages and have their fine
+    /// passes.
     fn close_lines(&mut self, now: Nanos, context: &mut Context) {
-        let waits = self.queue.waits() || self.placement.blocks().exhausted();
+        let waits =
+            self.queue.waits() || self.placement.blocks().exhausted() || self.is_read_only();
         if waits && self.frontier.is_waiting() {
             self.queue.buffer_mut().force();
             self.dispatch(now, context);
