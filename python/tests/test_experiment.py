@@ -63,7 +63,8 @@ VALUES: dict[str, dict[str, Any]] = {
         "reorder": 0.1, "corrupt": 0.1,
     },
     "Fault": {
-        "kind": "slow", "name": "f", "drive": "m", "controller": 2, "machine": "o", "at": "1s", "at_io": "m:7",
+        "kind": "slow", "name": "f", "drive": "m", "controller": 2, "namespace": 1, "size": "1MiB",
+        "machine": "o", "at": "1s", "at_io": "m:7",
         "at_packet": "n:7", "at_output": "ready",
         "output_of": "o", "when": "asked", "within": "1s", "restart": "2s", "begin": "1s",
         "end": "2s", "rate": 0.1, "first": 3, "times": 4,

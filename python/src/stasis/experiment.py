@@ -493,6 +493,8 @@ class Fault(Table):
     name: Optional[str] = None
     drive: Optional[str] = None
     controller: Optional[int] = None
+    namespace: Optional[int] = None
+    size: Optional[Size] = None
     machine: Optional[str] = None
     at: Optional[str] = None
     at_io: Optional[str] = None

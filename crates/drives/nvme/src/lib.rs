@@ -95,7 +95,7 @@ mod zoned;
 
 pub use ana::AnaState;
 pub use computing::{Part as ComputingPart, Programs, ProgramsError};
-pub use config::{Config, ConfigError, Namespace, VENDOR_ID};
+pub use config::{Config, ConfigError, Namespace, MAX_NAMESPACES, VENDOR_ID};
 pub use context::ControllerMut;
 pub use controller::{Controller, Ended};
 pub use controller_id::{ControllerId, MAX_CONTROLLERS};

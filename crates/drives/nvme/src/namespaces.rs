@@ -58,7 +58,8 @@ struct NamespaceState {
     // The bytes of blocks that the medium could not read, and that were neither read nor written
     // since.
     troubles: Intervals,
-    // Its size in bytes, whatever its blocks are.
+    // Its size in bytes, whatever its blocks are: as it was made, and now.
+    made_capacity: u64,
     capacity: u64,
     zones: Option<ZonedNamespace>,
     chunks: Option<ChunkSet>,
@@ -91,6 +92,7 @@ impl NamespaceState {
             identity: NamespaceIdentity::new(serial, nsid, number),
             marks: Intervals::default(),
             troubles: Intervals::default(),
+            made_capacity: namespace.bytes(),
             capacity: namespace.bytes(),
             zones: ZonedNamespace::new(namespace),
             chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
@@ -511,10 +513,13 @@ impl Namespaces {
 impl NamespaceState {
     /// Its state, of one that was made so.
     fn kept(&self, made: &Namespace) -> KeptNamespace {
+        // Another size than its own is not kept, nor is what lies beyond that.
+        let own = |(start, end): (u64, u64)| (start, end.min(self.made_capacity));
+        let marks = self.marks.ranges().map(own).filter(|(start, end)| start < end);
         KeptNamespace {
             block_size: self.namespace.block_size,
             metadata: self.namespace.metadata,
-            uncorrectable: self.marks.ranges().collect(),
+            uncorrectable: marks.collect(),
             zones: self.zones.as_ref().map_or(Vec::new(), |zones| zones.set.kept()),
             chunks: self.chunks.as_ref().map_or(Vec::new(), ChunkSet::kept),
             pairs: self.pairs.as_ref().and_then(KeyValueNamespace::kept),
@@ -558,6 +563,33 @@ impl Namespaces {
         state.pairs = KeyValueNamespace::new(namespace, transfer);
         self.past_changes += past;
         before != format
+    }
+}
+
+/// Sizes.
+impl Namespaces {
+    /// A namespace has `bytes` bytes from now on, or as many as it was made with: what it holds stays,
+    /// as far as it has room. Whether it can be: it has blocks alone, no zones, chunks or pairs, and no
+    /// other namespace lies there.
+    pub fn resize(&mut self, nsid: u32, bytes: Option<u64>) -> bool {
+        let Some(state) = self.state(nsid) else { return false };
+        let is_plain = state.zones.is_none() && state.chunks.is_none() && state.pairs.is_none();
+        let bytes = bytes.unwrap_or(state.made_capacity);
+        let stride = u64::from(state.namespace.stride());
+        let start = state.namespace.start;
+        let Some(end) = start.checked_add(bytes) else { return false };
+        let meets = |(other, place): (u32, Range<u64>)| {
+            other != nsid && place.start < end && start < place.end
+        };
+        let is_taken = self.there().map(|(nsid, state)| (nsid, state.place())).any(meets);
+        if !is_plain || !self.is_on_drive(nsid) || bytes < stride || is_taken {
+            return false;
+        }
+        if let Some(state) = self.state_mut(nsid) {
+            state.capacity = bytes;
+            state.namespace.blocks = bytes / stride;
+        }
+        true
     }
 }
 
@@ -665,7 +697,7 @@ impl Namespaces {
             let Creation { number, shared, host } = state.created.clone()?;
             // Its capacity is kept in the smallest blocks, however it is formatted now.
             let (block_size, metadata) = (SECTOR as u32, None);
-            let blocks = state.capacity / SECTOR;
+            let blocks = state.made_capacity / SECTOR;
             let made = Namespace { blocks, block_size, metadata, ..state.namespace.clone() };
             Some(KeptCreated { nsid, number, shared, host, namespace: state.kept(&made) })
         };

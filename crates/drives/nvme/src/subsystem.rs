@@ -229,6 +229,29 @@ impl Subsystem {
         Ok(())
     }
 
+    /// Attaches a namespace to a controller or detaches it, whatever its host is granted; nothing else
+    /// than what the host on PCIe has detached stays so. The controller is to be attended to, and a host
+    /// that asked for it has an event. Commands under way end as ever.
+    pub fn attach(&mut self, id: ControllerId, nsid: u32, attached: bool) {
+        let Self { io, .. } = self;
+        let is_there = io.namespaces.get(nsid).is_some() && !io.attachments.is_detached(nsid);
+        if (is_there || !attached) && io.attachments.set(id, nsid, attached) {
+            io.changes.add(Change::Attachment(id, nsid));
+        }
+    }
+
+    /// A namespace has `bytes` bytes from now on, or as many as it was made with: what it holds stays,
+    /// as far as it has room. Controllers are to be attended to. Another size is not kept beyond a loss
+    /// of power. Returns whether it has that size: not one with zones, chunks or pairs, nor one where
+    /// another namespace lies.
+    pub fn resize(&mut self, nsid: u32, bytes: Option<u64>) -> bool {
+        let resized = self.io.namespaces.resize(nsid, bytes);
+        if resized {
+            self.io.changes.add(Change::Namespace(nsid));
+        }
+        resized
+    }
+
     /// The pairs of queues that a controller's host has made.
     pub fn queue_pairs(&self, id: ControllerId) -> impl Iterator<Item = QueuePair> + '_ {
         self.host(id).into_iter().flat_map(|host| host.queues.pairs())

@@ -10,7 +10,7 @@ use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
 use stasis_nvme::{
     can_have_memory_buffer, KeyValue, Metadata, Ocssd, Placement, PowerStates, Programs, Zones,
-    MEMORY_BUFFER_SIZES,
+    MAX_NAMESPACES, MEMORY_BUFFER_SIZES,
 };
 use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
@@ -183,8 +183,8 @@ impl DriveSpec {
         if let Some(metadata) = &self.metadata {
             self.check_metadata(metadata)?;
         }
-        if !(1..=128).contains(&self.namespaces) {
-            return Err("namespaces must be a number from 1 to 128".into());
+        if !(1..=MAX_NAMESPACES as u32).contains(&self.namespaces) {
+            return Err(format!("namespaces must be a number from 1 to {MAX_NAMESPACES}"));
         }
         if !(1..=MAX_CONTROLLERS).contains(&self.controllers) {
             return Err(format!("controllers must be a number from 1 to {MAX_CONTROLLERS}"));
@@ -244,6 +244,25 @@ impl DriveSpec {
         self.memory_buffer.unwrap_or(0) * u64::from(self.controllers)
     }
 
+    /// How many namespaces it begins with, those of programs not counted.
+    pub fn namespace_count(&self) -> u32 {
+        match self.namespace.len() {
+            0 => self.namespaces,
+            listed => listed as u32,
+        }
+    }
+
+    /// Whether a namespace, counted from 1, can have another size: it has blocks alone, and no endurance
+    /// group.
+    pub(crate) fn can_resize(&self, nsid: u32) -> bool {
+        match self.namespace.get((nsid as usize).wrapping_sub(1)) {
+            None => self.zones.is_none() && self.key_value.is_none() && self.ocssd.is_none(),
+            Some(one) => {
+                one.zones.is_none() && one.key_value.is_none() && one.endurance_group.is_none()
+            }
+        }
+    }
+
     /// Whether it has zones, or any of its namespaces.
     pub fn has_zones(&self) -> bool {
         self.zones.is_some() || self.namespace.iter().any(|one| one.zones.is_some())
@@ -282,8 +301,8 @@ impl DriveSpec {
                 ));
             }
         }
-        if self.namespace.len() > 128 {
-            return Err("there can be 128 namespaces".into());
+        if self.namespace.len() > MAX_NAMESPACES {
+            return Err(format!("there can be {MAX_NAMESPACES} namespaces"));
         }
         for (number, one) in self.namespace.iter().enumerate() {
             one.check().map_err(|problem| format!("namespace[{number}].{problem}"))?;

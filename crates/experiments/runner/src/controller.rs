@@ -2,6 +2,7 @@
 
 use anyhow::{bail, Result};
 use stasis_block::units::format_size;
+use stasis_drive::{DriveFault, DriveFaultKind};
 use stasis_experiment::{endurance_groups, places, DriveSpec, NamespaceSpec};
 use stasis_media::MediumSpec;
 use stasis_models::{seeds, BuildContext, BuildError, Model, Parted};
@@ -115,6 +116,33 @@ pub fn check_room(spec: &DriveSpec, capacity: u64) -> Result<()> {
         config(spec, "S".into(), 1, capacity, false).check()?;
     }
     check_segments(spec, capacity)
+}
+
+/// Checks that faults which give namespaces other sizes find room on a medium of `capacity` bytes.
+///
+/// # Errors
+/// One does not.
+pub fn check_sizes(spec: &DriveSpec, capacity: u64, faults: &[DriveFault]) -> Result<()> {
+    let all = namespaces(capacity, spec);
+    for fault in faults.iter().filter(|fault| fault.kind == DriveFaultKind::NamespaceResized) {
+        let Some(of) = all.get((fault.namespace as usize).wrapping_sub(1)) else { continue };
+        let behind = all.iter().map(|other| other.start).filter(|start| *start > of.start).min();
+        let most = behind.unwrap_or(capacity) - of.start;
+        let format = BlockFormat { size: of.block_size, metadata: of.metadata };
+        let least = u64::from(format.stride());
+        if !(least..=most).contains(&fault.size) {
+            bail!(
+                "fault {}: size is {}, but namespace {} can have {} to {}: what lies behind belongs to \
+                 another, or is no part of the medium",
+                fault.number,
+                format_size(fault.size),
+                fault.namespace,
+                format_size(least),
+                format_size(most)
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Checks that segments of pairs are zones of a model that has some. Of namespaces in groups the model

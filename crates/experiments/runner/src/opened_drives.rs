@@ -206,7 +206,11 @@ fn image(drive: &PlannedDrive, options: &OpenOptions) -> Result<(Opening, Box<dy
 /// The faults of each path to a drive.
 pub fn paths(drive: &PlannedDrive) -> Vec<Vec<(PathFault, Pause)>> {
     let of = |controller| {
-        let of = drive.faults.iter().filter(move |fault| fault.is_of(controller));
+        // A namespace has one size for all.
+        let once = move |fault: &&DriveFault| {
+            controller == 1 || fault.kind != DriveFaultKind::NamespaceResized
+        };
+        let of = drive.faults.iter().filter(move |fault| fault.is_of(controller)).filter(once);
         of.filter_map(path_fault).collect()
     };
     (1..=drive.spec.controllers).map(of).collect()
@@ -219,6 +223,10 @@ fn path_fault(fault: &DriveFault) -> Option<(PathFault, Pause)> {
         DriveFaultKind::Gone => PathFault::Gone,
         DriveFaultKind::PathInaccessible => PathFault::Access(AnaState::Inaccessible),
         DriveFaultKind::PathNonOptimized => PathFault::Access(AnaState::NonOptimized),
+        DriveFaultKind::NamespaceDetached => PathFault::Detached(fault.namespace),
+        DriveFaultKind::NamespaceResized => {
+            PathFault::Resized { nsid: fault.namespace, bytes: fault.size }
+        }
         _ => return None,
     };
     Some((kind, Pause { number, begin, end, triggered }))

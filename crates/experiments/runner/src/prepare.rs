@@ -470,6 +470,7 @@ impl<'a> RunSetup<'a> {
             state: None,
             on: None,
         };
+        crate::controller::check_sizes(&drive.spec, capacity, &drive.faults)?;
         if let MediumSpec::Qcow2 { settings, .. } = &spec.medium {
             check_order(settings, &drive, medium.capacity())?;
         }

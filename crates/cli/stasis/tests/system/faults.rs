@@ -373,6 +373,75 @@ fn a_drive_has_no_room_and_another_is_pulled_out_of_its_slot() {
     assert!(read("first/faults.parquet") == read("second/faults.parquet"));
 }
 
+/// A volume that grows under its file system, and goes away and comes back.
+const VOLUME: &str = r#"
+engine  = "exact"
+command = ["sh", "-ec", '''
+until_is() { until [ "$(cat /sys/block/nvme0n1/size 2> /dev/null)" = "$1" ]; do sleep 0.01; done; }
+mkfs.ext4 -q /dev/nvme0n1
+mount /dev/nvme0n1 /mnt
+cat /sys/block/nvme0n1/size
+head -c 40M /dev/zero > /mnt/fits
+head -c 40M /dev/zero > /mnt/not 2> /dev/null || echo full
+rm /mnt/not
+stasis-fault grow
+until_is 262144
+resize2fs /dev/nvme0n1 > /dev/null 2>&1
+head -c 40M /dev/zero > /mnt/more && echo grown
+umount /mnt
+e2fsck -fn /dev/nvme0n1 > /dev/null 2>&1 && echo clean
+stasis-fault leave
+until [ ! -e /dev/nvme0n1 ]; do sleep 0.01; done; echo gone
+until [ -e /dev/nvme0n1 ]; do sleep 0.01; done
+mount /dev/nvme0n1 /mnt
+ls /mnt; cat /sys/block/nvme0n1/size
+umount /mnt
+until_is 131072; echo shrunk
+''']
+
+[[drive]]
+name   = "volume"
+model  = "fixed:100us"
+medium = "ram:256MiB"
+
+[[drive.namespace]]
+size = "64MiB"
+
+[[fault]]
+kind  = "namespace-resized"
+size  = "128MiB"
+name  = "grow"
+when  = "asked"
+begin = "5ms"
+end   = "60s"
+
+[[fault]]
+kind  = "namespace-detached"
+name  = "leave"
+when  = "asked"
+begin = "5ms"
+end   = "2s"
+"#;
+
+#[test]
+fn a_volume_grows_under_its_file_system_goes_and_comes_back() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("volume.toml"), VOLUME).unwrap();
+    for results in ["first", "second"] {
+        let run = bench.run(&["volume.toml", "--results", results]);
+        run.expect(0);
+        println!("{}", run.stdout);
+        let expected =
+            ["131072", "full", "grown", "clean", "gone", "fits", "lost+found", "more", "262144"];
+        let all: Vec<_> = expected.iter().chain(&["shrunk"]).copied().collect();
+        assert_eq!(run.stdout.lines().collect::<Vec<_>>(), all);
+    }
+    let faults = bench.json("first/summary.json")["faults"].clone();
+    assert!(faults.as_array().unwrap().iter().all(|fault| fault["happened"] == 1), "{faults}");
+    let read = |name: &str| std::fs::read(bench.path(name)).unwrap();
+    assert!(read("first/ios.csv") == read("second/ios.csv"));
+}
+
 /// A reader of a drive with two paths, which are lost one after the other.
 const PATHS: &str = r#"
 engine  = "exact"

@@ -460,7 +460,9 @@ impl Decorator for Faults {
                 | DriveFaultKind::BitRot
                 | DriveFaultKind::Gone
                 | DriveFaultKind::PathInaccessible
-                | DriveFaultKind::PathNonOptimized => {}
+                | DriveFaultKind::PathNonOptimized
+                | DriveFaultKind::NamespaceDetached
+                | DriveFaultKind::NamespaceResized => {}
             }
         }
         if let Some(status) = ends {

@@ -54,6 +54,10 @@ pub enum DriveFaultKind {
     PathInaccessible,
     /// The controller reports that another one reaches the namespaces better (ANA).
     PathNonOptimized,
+    /// A namespace is detached from its controllers, and attached again at the fault's end.
+    NamespaceDetached,
+    /// A namespace has another size, and its own again at the fault's end.
+    NamespaceResized,
     /// A command is carried out, and its controller never says so.
     LostCompletion,
     /// A completion comes twice.
@@ -68,7 +72,7 @@ pub enum DriveFaultKind {
 
 impl DriveFaultKind {
     /// Every kind.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Slow,
         Self::Stall,
         Self::ReadError,
@@ -85,6 +89,8 @@ impl DriveFaultKind {
         Self::Gone,
         Self::PathInaccessible,
         Self::PathNonOptimized,
+        Self::NamespaceDetached,
+        Self::NamespaceResized,
         Self::LostCompletion,
         Self::DoubledCompletion,
         Self::LostInterrupt,
@@ -111,6 +117,8 @@ impl DriveFaultKind {
             Self::Gone => "gone",
             Self::PathInaccessible => "path-inaccessible",
             Self::PathNonOptimized => "path-non-optimized",
+            Self::NamespaceDetached => "namespace-detached",
+            Self::NamespaceResized => "namespace-resized",
             Self::LostCompletion => "lost-completion",
             Self::DoubledCompletion => "doubled-completion",
             Self::LostInterrupt => "lost-interrupt",
@@ -134,6 +142,12 @@ impl DriveFaultKind {
     /// Whether the machine brings it about at a path to the drive, and not the layer of faults.
     pub fn is_of_path(self) -> bool {
         matches!(self, Self::Gone | Self::PathInaccessible | Self::PathNonOptimized)
+            || self.is_of_namespace()
+    }
+
+    /// Whether a namespace of the drive is befallen.
+    pub fn is_of_namespace(self) -> bool {
+        matches!(self, Self::NamespaceDetached | Self::NamespaceResized)
     }
 
     /// Whether the fault can befall a command.
@@ -151,7 +165,12 @@ impl DriveFaultKind {
             Self::LostFlush => command.operation == Operation::Flush || command.fua,
             Self::CorruptRead | Self::StaleRead => command.operation == Operation::Read,
             Self::Full => changes && command.operation != Operation::Discard,
-            Self::BitRot | Self::Gone | Self::PathInaccessible | Self::PathNonOptimized => false,
+            Self::BitRot
+            | Self::Gone
+            | Self::PathInaccessible
+            | Self::PathNonOptimized
+            | Self::NamespaceDetached
+            | Self::NamespaceResized => false,
             Self::LostCompletion
             | Self::DoubledCompletion
             | Self::LostInterrupt
@@ -217,6 +236,16 @@ pub struct DriveFault {
     /// Of a path's fault: its controller, counted from 1; all if none is named.
     #[serde(default)]
     pub controller: Option<u16>,
+    /// Of a namespace's fault: its NSID.
+    #[serde(default = "first_namespace")]
+    pub namespace: u32,
+    /// Of [`DriveFaultKind::NamespaceResized`]: the size that the namespace has meanwhile, in bytes.
+    #[serde(default)]
+    pub size: u64,
+}
+
+fn first_namespace() -> u32 {
+    1
 }
 
 impl DriveFault {
@@ -238,6 +267,8 @@ impl DriveFault {
             space: None,
             triggered: false,
             controller: None,
+            namespace: first_namespace(),
+            size: 0,
         }
     }
 

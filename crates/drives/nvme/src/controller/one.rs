@@ -236,6 +236,13 @@ impl Controller {
         Ok(())
     }
 
+    /// As [`Subsystem::resize`], and the host hears of it.
+    pub fn resize(&mut self, memory: &dyn Memory, nsid: u32, bytes: Option<u64>) -> bool {
+        let resized = self.0.resize(nsid, bytes);
+        self.with(|of| of.attend(memory));
+        resized
+    }
+
     /// Sets the drive's health, when there is no longer a guest to warn.
     pub fn note_health(&mut self, health: Health) {
         self.0.set_health(health);

@@ -128,7 +128,7 @@ impl FaultKind {
 
     /// Whether a key of a fault has an effect on this kind.
     pub(super) fn takes(self, key: &str) -> bool {
-        use DriveFaultKind::{BitRot, Full, Slow, Stall};
+        use DriveFaultKind::{BitRot, Full, NamespaceResized, Slow, Stall};
         match (key, self) {
             ("machine", Self::Pause | Self::Failure(_) | Self::Guest(_)) => true,
             ("at" | "within" | "restart", Self::Failure(_)) => true,
@@ -141,7 +141,9 @@ impl FaultKind {
             ("machine" | "at" | "within" | "restart", _) => false,
             ("process" | "memory" | "by" | "ppm", _) => false,
             (_, Self::Pause | Self::Failure(_)) => false,
-            ("controller", Self::Drive(kind)) => kind.is_of_path(),
+            ("controller", Self::Drive(kind)) => kind.is_of_path() && kind != NamespaceResized,
+            ("namespace", Self::Drive(kind)) => kind.is_of_namespace(),
+            ("size", Self::Drive(kind)) => kind == NamespaceResized,
             ("first" | "rate" | "times" | "offset" | "length", Self::Drive(kind))
                 if kind.is_of_path() =>
             {

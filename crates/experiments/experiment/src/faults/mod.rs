@@ -153,6 +153,9 @@ impl Experiment {
             if kind.is_of_path() {
                 self.check_path(name, kind)?;
             }
+            if kind.is_of_namespace() {
+                self.check_namespace_of(name, &fault.of_drive(0)?)?;
+            }
             if kind.delivery().is_some() {
                 self.check_controller_of(name, kind)?;
             }
@@ -255,6 +258,28 @@ impl Experiment {
         Ok(())
     }
 
+    /// Refuses a namespace that there is not, and another size of one that cannot have it.
+    fn check_namespace_of(&self, name: &str, fault: &DriveFault) -> Result<(), String> {
+        let machines = self.machine.all();
+        let mut drives = self.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
+        let Some(drive) = drives.find(|drive| drive.name.as_deref() == Some(name)) else {
+            return Ok(());
+        };
+        let (nsid, count) = (fault.namespace, drive.namespace_count());
+        if !(1..=count).contains(&nsid) {
+            return Err(format!(
+                "namespace is {nsid}, but must be one of the drive's, 1 to {count}"
+            ));
+        }
+        if fault.kind == DriveFaultKind::NamespaceResized && !drive.can_resize(nsid) {
+            return Err(format!(
+                "namespace {nsid} of drive {name} cannot have another size: it has zones, pairs, \
+                 chunks or an endurance group"
+            ));
+        }
+        Ok(())
+    }
+
     /// Refuses a drive that cannot leave its bus, or has one path only whose access cannot change,
     /// and faults of a path that meet.
     fn check_path(&self, name: &str, kind: DriveFaultKind) -> Result<(), String> {
@@ -265,14 +290,20 @@ impl Experiment {
         let machine = machines.iter().find(in_machine).or(machines.first());
         let drives = self.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
         if drives.clone().find(own).is_some_and(|drive| drive.interface != Interface::Nvme) {
-            return Err(format!("drive {name} has no slot that it can leave: it is no NVMe drive"));
+            return Err(match kind {
+                DriveFaultKind::Gone => {
+                    format!("drive {name} has no slot that it can leave: it is no NVMe drive")
+                }
+                _ => format!("{} is of an NVMe drive, and {name} is none", kind.name()),
+            });
         }
         if machine.is_some_and(|machine| machine.rewind) {
             return Err("a machine with rewind cannot have faults".into());
         }
         let all = self.faults_of(name)?;
         let controllers = drives.clone().find(own).map_or(1, |drive| drive.controllers);
-        if controllers == 1 && kind != DriveFaultKind::Gone {
+        let access = !kind.is_of_namespace() && kind != DriveFaultKind::Gone;
+        if controllers == 1 && access {
             return Err(format!(
                 "{} is of a drive with several controllers: say `controllers = 2` at drive {name}",
                 kind.name()
@@ -288,7 +319,13 @@ impl Experiment {
         let mut paths = all.iter().filter(|fault| fault.kind.is_of_path() && !fault.triggered);
         while let Some(one) = paths.next() {
             let meets = |other: &&DriveFault| {
-                one.controller.is_none_or(|controller| other.is_of(controller))
+                let alike = match (one.kind.is_of_namespace(), other.kind.is_of_namespace()) {
+                    (false, false) => true,
+                    (true, true) => (one.kind, one.namespace) == (other.kind, other.namespace),
+                    _ => false,
+                };
+                alike
+                    && one.controller.is_none_or(|controller| other.is_of(controller))
                     && one.begin < other.end.unwrap_or(Nanos::MAX)
                     && other.begin < one.end.unwrap_or(Nanos::MAX)
             };

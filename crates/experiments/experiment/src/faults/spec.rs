@@ -6,6 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, Operation};
 use stasis_config::{guess, listed};
 use stasis_drive::{DriveFault, DriveFaultKind};
+use stasis_nvme::MAX_NAMESPACES;
 
 use super::kinds::{kinds, refusal, FaultKind};
 use crate::drive::MAX_CONTROLLERS;
@@ -25,10 +26,16 @@ pub struct ScheduledFault {
     pub name: Option<String>,
     /// Drive that it befalls; by default the only one.
     pub drive: Option<String>,
-    /// Controller of the drive that is `gone`, or whose namespaces are inaccessible or not optimized,
-    /// counted from 1; by default all.
+    /// Controller of the drive that is `gone`, whose namespaces are inaccessible or not optimized, or
+    /// from which one is detached, counted from 1; by default all.
     #[schemars(range(min = 1, max = MAX_CONTROLLERS))]
     pub controller: Option<u16>,
+    /// Namespace of the drive that is detached or resized, counted from 1; by default the first.
+    #[schemars(range(min = 1, max = MAX_NAMESPACES))]
+    pub namespace: Option<u32>,
+    /// Size that a `namespace-resized` has meanwhile.
+    #[serde(with = "units::size_option")]
+    pub size: Option<u64>,
     /// Machine that pauses or fails, or in whose guest it happens; by default the only one.
     pub machine: Option<String>,
     /// When it happens, in virtual time after the commands' start.
@@ -196,6 +203,8 @@ impl ScheduledFault {
             ("peers", !self.peers.is_empty()),
             ("network", self.network.is_some()),
             ("controller", self.controller.is_some()),
+            ("namespace", self.namespace.is_some()),
+            ("size", self.size.is_some()),
             ("one-way", self.one_way),
         ]
         .into_iter()
@@ -226,14 +235,22 @@ impl ScheduledFault {
             space: self.space,
             triggered: self.is_triggered(),
             controller: self.controller,
+            namespace: self.namespace.unwrap_or(usual.namespace),
+            size: self.size.unwrap_or(usual.size),
             ..usual
         })
     }
 
     pub(super) fn check(&self, kind: DriveFaultKind) -> Result<(), String> {
-        use DriveFaultKind::{BitRot, Slow};
+        use DriveFaultKind::{BitRot, NamespaceResized, Slow};
         if kind == Slow && self.factor.is_none() && self.delay.is_none() {
             return Err("slow needs factor or delay".into());
+        }
+        if kind == NamespaceResized && self.size.is_none() {
+            return Err("namespace-resized needs a size".into());
+        }
+        if let Some(size) = self.size.filter(|size| *size == 0 || size % SIZE_STEP != 0) {
+            return Err(format!("size is {size}, but must be a multiple of {SIZE_STEP} bytes"));
         }
         if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
             return Err(format!("rate is {rate}, but must be 0 to 1"));
@@ -250,6 +267,9 @@ impl ScheduledFault {
         Ok(())
     }
 }
+
+/// Sizes of namespaces are multiples of so many bytes.
+const SIZE_STEP: u64 = 4096;
 
 /// Limit on the sectors of a `bit-rot`.
 const MAX_SECTORS: u64 = stasis_drive::faults::MAX_ROTTEN;

@@ -39,6 +39,14 @@ pub trait DriveController {
     /// A path has this access to the namespaces from now on. By default access has no states.
     fn set_access(&mut self, _memory: &GuestMemory, _path: usize, _state: AnaState) {}
 
+    /// A namespace is attached to a path, or is not. By default there are none.
+    fn attach(&mut self, _memory: &GuestMemory, _path: usize, _nsid: u32, _attached: bool) {}
+
+    /// A namespace has so many bytes, or its own; whether it can. By default there are none.
+    fn resize(&mut self, _memory: &GuestMemory, _nsid: u32, _bytes: Option<u64>) -> bool {
+        false
+    }
+
     /// The guest reads a path's register.
     fn read(&mut self, path: usize, offset: u64, into: &mut [u8]);
 
@@ -276,6 +284,16 @@ impl DriveDevice {
     /// A path has this access to the namespaces from now on.
     pub fn set_access(&mut self, memory: &GuestMemory, path: usize, state: AnaState) {
         self.controller.set_access(memory, path, state);
+    }
+
+    /// A namespace is attached to a path from now on, or is not.
+    pub fn attach(&mut self, memory: &GuestMemory, path: usize, nsid: u32, attached: bool) {
+        self.controller.attach(memory, path, nsid, attached);
+    }
+
+    /// A namespace has so many bytes from now on, or its own; returns whether it can.
+    pub fn resize(&mut self, memory: &GuestMemory, nsid: u32, bytes: Option<u64>) -> bool {
+        self.controller.resize(memory, nsid, bytes)
     }
 
     /// The guest reads a path's register.

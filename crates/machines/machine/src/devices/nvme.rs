@@ -146,6 +146,19 @@ impl DriveController for NvmeController {
         }
     }
 
+    fn attach(&mut self, memory: &GuestMemory, path: usize, nsid: u32, attached: bool) {
+        if let Some(&id) = self.controllers.get(path) {
+            self.subsystem.attach(id, nsid, attached);
+            self.attend(memory);
+        }
+    }
+
+    fn resize(&mut self, memory: &GuestMemory, nsid: u32, bytes: Option<u64>) -> bool {
+        let resized = self.subsystem.resize(nsid, bytes);
+        self.attend(memory);
+        resized
+    }
+
     fn read(&mut self, path: usize, offset: u64, into: &mut [u8]) {
         self.with(path, |controller| controller.read_register(offset, into));
     }

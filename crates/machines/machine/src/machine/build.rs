@@ -413,8 +413,8 @@ impl Machine {
         // Where they were: the functions are the same.
         memory_buffers(&self.controllers, &mut self.drives, &mut self.bus, &self.slots);
         self.path_faults.settle(&mut self.bus, &self.slots);
-        for ((drive, path), state) in self.path_faults.access() {
-            self.drives[drive].set_access(&self.memory, path, state);
+        for (path, fault) in self.path_faults.of_controllers() {
+            self.befall_controller(path, fault, true);
         }
         self.io_apic = IoApic::new(self.processors.len() as u32);
         self.cmos = Cmos::default();

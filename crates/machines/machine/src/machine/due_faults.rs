@@ -2,7 +2,7 @@
 
 use stasis_nvme::AnaState;
 
-use super::path_faults::PathFault;
+use super::path_faults::{Path, PathFault};
 use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::error::Error;
@@ -35,22 +35,44 @@ impl Machine {
     pub(super) fn run_due_path_faults(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
         for due in self.path_faults.take_due(timeline.clock.now_ns()) {
             let (drive, path) = due.path;
-            match due.fault {
-                PathFault::Gone => {
-                    self.drives[drive].reset(path, Reset::Bus);
-                    let slot = self.slots.of_path(drive, path);
-                    if let Some(message) = self.bus.change_slot(slot, !due.begins) {
-                        self.send(timeline, None, message)?;
-                    }
+            let happens = if due.fault == PathFault::Gone {
+                self.drives[drive].reset(path, Reset::Bus);
+                let slot = self.slots.of_path(drive, path);
+                if let Some(message) = self.bus.change_slot(slot, !due.begins) {
+                    self.send(timeline, None, message)?;
                 }
-                PathFault::Access(state) => {
-                    let state = if due.begins { state } else { AnaState::default() };
-                    self.drives[drive].set_access(&self.memory, path, state);
-                    self.interrupts(timeline, drive)?;
-                }
-            }
-            timeline.faults.extend(due.record);
+                true
+            } else {
+                let happens = self.befall_controller(due.path, due.fault, due.begins);
+                self.interrupts(timeline, drive)?;
+                happens
+            };
+            timeline.faults.extend(due.record.filter(|_| happens));
         }
         Ok(())
+    }
+
+    /// A fault of a path's controller or its namespaces begins or ends; whether it can.
+    pub(super) fn befall_controller(
+        &mut self,
+        (drive, path): Path,
+        fault: PathFault,
+        begins: bool,
+    ) -> bool {
+        let Self { drives, memory, .. } = self;
+        let drive = &mut drives[drive];
+        match fault {
+            // The bus has it.
+            PathFault::Gone => {}
+            PathFault::Access(state) => {
+                let state = if begins { state } else { AnaState::default() };
+                drive.set_access(memory, path, state);
+            }
+            PathFault::Detached(nsid) => drive.attach(memory, path, nsid, !begins),
+            PathFault::Resized { nsid, bytes } => {
+                return drive.resize(memory, nsid, begins.then_some(bytes));
+            }
+        }
+        true
     }
 }

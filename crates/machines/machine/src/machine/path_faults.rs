@@ -1,5 +1,6 @@
-//! Faults of the paths to drives: one is pulled out of its slot, and may be put back later; or its
-//! controller reaches the namespaces worse, or not.
+//! Faults of the paths to drives: one is pulled out of its slot, and may be put back later; its
+//! controller reaches the namespaces worse, or not; or a namespace is no longer there, or has another
+//! size.
 //!
 //! A guest sees what the hardware shows at the surprise removal of an NVMe drive from a slot of PCI
 //! Express: the link is down, every register and its configuration space read all ones, commands in
@@ -26,6 +27,15 @@ pub enum PathFault {
     Gone,
     /// It has this access to the namespaces.
     Access(AnaState),
+    /// The namespace of this NSID is not attached to it.
+    Detached(u32),
+    /// A namespace has another size, in bytes: a fault of the first path, which befalls all.
+    Resized {
+        /// Its NSID.
+        nsid: u32,
+        /// Its size.
+        bytes: u64,
+    },
 }
 
 /// A path to a drive: the drive's number and its own.
@@ -101,12 +111,12 @@ impl PathFaults {
         }
     }
 
-    /// The access to namespaces that paths have now, of those where it is not the usual one.
-    pub(super) fn access(&self) -> impl Iterator<Item = (Path, AnaState)> + '_ {
-        self.0.iter().filter_map(|(path, fault, pauses)| match fault {
-            PathFault::Access(state) if pauses.is_paused() => Some((*path, *state)),
-            _ => None,
-        })
+    /// The faults of controllers and their namespaces that hold now.
+    pub(super) fn of_controllers(&self) -> Vec<(Path, PathFault)> {
+        let holds = |(_, fault, pauses): &&(Path, PathFault, Pauses)| {
+            *fault != PathFault::Gone && pauses.is_paused()
+        };
+        self.0.iter().filter(holds).map(|(path, fault, _)| (*path, *fault)).collect()
     }
 
     /// The trigger of fault `number` has come at `now` (ns).
@@ -181,8 +191,8 @@ mod tests {
             of(&faults.take_due(115)),
             [((3, 0), gone, false, None), ((3, 1), gone, false, None)]
         );
-        assert_eq!(faults.access().count(), 0);
+        assert_eq!(faults.of_controllers(), []);
         assert_eq!(of(&faults.take_due(120)), [((3, 1), access, true, Some(1))]);
-        assert_eq!(faults.access().collect::<Vec<_>>(), [((3, 1), AnaState::Inaccessible)]);
+        assert_eq!(faults.of_controllers(), [((3, 1), access)]);
     }
 }

@@ -123,6 +123,33 @@ fn wrong_faults_are_refused_by_name() {
         let message = finish(&text).unwrap_err();
         assert!(message.contains(expected), "{text}: {message}");
     }
+    for (fault, expected) in [
+        ("'namespace-detached'", None),
+        ("'namespace-detached'\nnamespace = 2", Some("one of the drive's, 1 to 1")),
+        ("'namespace-detached'\nsize = '8KiB'", Some("size is for the kind `namespace-resized`")),
+        ("'namespace-resized'", Some("needs a size")),
+        ("'namespace-resized'\nsize = '8KiB'", None),
+        ("'namespace-resized'\nsize = 5000", Some("multiple of 4096")),
+        ("'namespace-resized'\nsize = 0", Some("multiple of 4096")),
+        ("'gone'\nnamespace = 1", Some("namespace is for the kind")),
+    ] {
+        let text = gone.replace("'gone'", fault);
+        match (finish(&text), expected) {
+            (Ok(_), None) => {}
+            (Err(message), Some(expected)) if message.contains(expected) => {}
+            (result, _) => panic!("{fault}: {:?}", result.map(drop)),
+        }
+    }
+    let second = "[[fault]]\nkind = 'namespace-resized'\nsize = '8KiB'\ndrive = 'log'\n";
+    finish(&(gone.replace("'gone'", "'namespace-detached'") + second)).unwrap();
+    let meets = gone.replace("'gone'", "'namespace-resized'\nsize = '4KiB'") + second;
+    assert!(finish(&meets).unwrap_err().contains("it is during fault 0"));
+    let zoned = gone
+        .replace("'gone'", "'namespace-resized'\nsize = '8KiB'")
+        .replace("'log'\nmodel", "'log'\nzones = { size = '64KiB' }\nmodel");
+    assert!(finish(&zoned)
+        .unwrap_err()
+        .contains("namespace 1 of drive log cannot have another size"));
     let other = "[[fault]]\nkind = 'path-inaccessible'\ndrive = 'log'\ncontroller = 2\n";
     finish(&(of("gone", "1") + other)).unwrap();
     let message = finish(&gone.replace("'log'\nmodel", "'log'\ninterface = 'virtio-blk'\nmodel"));

@@ -20,6 +20,7 @@ fn drawn(seed: u64, space: &str) -> Result<Vec<ScheduledFault>, String> {
 fn needed(kind: FaultKind) -> &'static str {
     match kind {
         FaultKind::Drive(DriveFaultKind::Slow) => ", factor = 2",
+        FaultKind::Drive(DriveFaultKind::NamespaceResized) => ", size = '8KiB'",
         FaultKind::Guest(GuestFaultKind::Kill) => ", process = 'x'",
         FaultKind::Guest(GuestFaultKind::MemoryShortage) => ", memory = '1MiB'",
         FaultKind::Guest(GuestFaultKind::ClockJump) => ", by = '5s'",
