@@ -377,7 +377,7 @@ fn a_drive_has_no_room_and_another_is_pulled_out_of_its_slot() {
 const VOLUME: &str = r#"
 engine  = "exact"
 command = ["sh", "-ec", '''
-until_is() { until [ "$(cat /sys/block/nvme0n1/size 2> /dev/null)" = "$1" ]; do sleep 0.01; done; }
+until_is() { until [ "$(cat /sys/block/nvme0n1/size 2> /dev/null)" = "$1" ]; do sleep 0.1; done; }
 mkfs.ext4 -q /dev/nvme0n1
 mount /dev/nvme0n1 /mnt
 cat /sys/block/nvme0n1/size
@@ -391,8 +391,8 @@ head -c 40M /dev/zero > /mnt/more && echo grown
 umount /mnt
 e2fsck -fn /dev/nvme0n1 > /dev/null 2>&1 && echo clean
 stasis-fault leave
-until [ ! -e /dev/nvme0n1 ]; do sleep 0.01; done; echo gone
-until [ -e /dev/nvme0n1 ]; do sleep 0.01; done
+until [ ! -e /dev/nvme0n1 ]; do sleep 0.1; done; echo gone
+until [ -e /dev/nvme0n1 ]; do sleep 0.1; done
 mount /dev/nvme0n1 /mnt
 ls /mnt; cat /sys/block/nvme0n1/size
 umount /mnt
@@ -413,7 +413,7 @@ size  = "128MiB"
 name  = "grow"
 when  = "asked"
 begin = "5ms"
-end   = "60s"
+end   = "10s"
 
 [[fault]]
 kind  = "namespace-detached"
