@@ -159,8 +159,8 @@ impl Rack {
     fn finish(&mut self) {
         /// Virtual time (ns) within which all commands in flight complete. Scrubbing goes on without end,
         /// so that there is always a next event.
-        const LONGEST: u64 = 60_000_000_000;
-        let latest = self.now + LONGEST;
+        const MAX_TIME: u64 = 60_000_000_000;
+        let latest = self.now + MAX_TIME;
         while !self.flying.is_empty() {
             let at = self.ssd.next_event().expect("everything completes");
             assert!(at < latest, "these never complete: {:?}", self.flying);
