@@ -27,11 +27,14 @@ use std::process::{Command, ExitStatus};
 /// - `pci=off`: microvm has none.
 /// - `kvm.*`: no work that a deterministic guest does not need: halt polling
 ///   burns instructions, huge page recovery wakes a thread.
+/// - `maxcpus=1 noreplace-smp`: `/init` starts the second processor (`inside/processors.rs`), and code
+///   stays as it is for several.
 /// - `STASIS_SOFTKVM=1` reaches `/init` in its environment.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 lsm=none audit=0 \
      cgroup_disable=memory tsc=reliable tsc_early_khz=1000000 nokaslr norandmaps no_timer_check \
      rcupdate.rcu_expedited=1 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests nowatchdog pci=off \
-     transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 rdinit=/init STASIS_SOFTKVM=1";
+     transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 maxcpus=1 noreplace-smp \
+     rdinit=/init STASIS_SOFTKVM=1";
 
 /// Where the event stream leaves: QEMU's debug console, at its usual port.
 pub(crate) const EVENTS_PORT: u16 = 0xe9;

@@ -1,6 +1,6 @@
 //! Work of `/init` before the machine is saved, and right after.
 
-use super::{port, InsideError};
+use super::{port, processors, InsideError};
 use rustix::mount::MountFlags;
 use rustix::process::{setrlimit, Resource, Rlimit};
 use rustix::system::finit_module;
@@ -44,7 +44,8 @@ pub(super) fn before_pause() -> Result<(), InsideError> {
     }
     raise_limits();
     load(Path::new("/modules/kvm"))?;
-    File::open("/dev/kvm").map(drop).map_err(failed("open /dev/kvm"))
+    processors::hold_kvm_awake().map_err(failed("use /dev/kvm"))?;
+    processors::start_others().map_err(failed("start the other processors"))
 }
 
 /// Makes a crash of this process end the machine with a message. The kernel would panic, as process

@@ -10,6 +10,7 @@ mod fwcfg;
 mod memory;
 mod output;
 mod port;
+mod processors;
 mod stop;
 
 use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, RESUME_ITEM, SAVE_ITEM};
