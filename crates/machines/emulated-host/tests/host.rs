@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Built otherwise the test checks only the message about that. The cache is `$STASIS_CACHE`, or a
-//! temporary folder.
+//! temporary folder. With `-- --starts 100` it boots the software host so often and does nothing else.
 
 use stasis_emulated_host::inside::{self, Inside, Later};
 use stasis_emulated_host::{run, Control, Error, Host, Input, Job, Mode, PassedDrive};
@@ -46,6 +46,15 @@ fn main() {
         println!("not static: the rest is left out");
         return;
     }
+    if let Some(count) = starts() {
+        done(&host(&cache), "probe");
+        for number in 1..=count {
+            let start = Instant::now();
+            rebuilds(&cache);
+            println!("start {number} of {count}: {:.1} s", start.elapsed().as_secs_f64());
+        }
+        return;
+    }
     type Check = fn(&Path);
     let checks: [(&str, Check); 13] = [
         ("it comes up", comes_up),
@@ -68,6 +77,12 @@ fn main() {
         println!("ok: {name} ({:.1} s)", start.elapsed().as_secs_f64());
         assert!(children(std::process::id()).is_empty(), "a process is left after: {name}");
     }
+}
+
+/// The number behind `--starts`.
+fn starts() -> Option<u32> {
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--starts");
+    arguments.nth(1).map(|count| count.parse().expect("a number behind --starts"))
 }
 
 fn host(cache: &Path) -> Host {

@@ -6,7 +6,7 @@
 //! keep that breakpoint for ever: a write to a page with translated code first discards the translation,
 //! and then writes; a processor that comes by between the two translates the old byte, which no later write
 //! discards (seen with QEMU 7.2.22: `softmmu`'s `notdirty_write` before the store). Both processors then
-//! take the exception again and again, about once in eighty boots on a busy computer.
+//! take the exception again and again, about once in a hundred boots on a busy computer.
 //!
 //! So the kernel boots with one processor, for which its own writes come in order, and what KVM changes
 //! with its first virtual machine and processor is changed before there is a second one.
