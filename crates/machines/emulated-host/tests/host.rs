@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 
 const SECTOR: usize = 512;
 
+/// What a usable host says: of KVM, of what it offers, and its processors.
+const USABLE: &str = "Usable, AVX false, 2\n";
+
 fn main() {
     if inside::is_here() {
         inside::main(inner);
@@ -125,7 +128,11 @@ fn inner(inside: &mut Inside, job: Vec<u8>) {
         inside.events().event(RunEvent::Output(text.into_bytes())).unwrap();
     }
     match job.as_slice() {
-        b"probe" => say(inside, format!("{:?}, AVX {}\n", probe::probe(), offers_avx())),
+        b"probe" => {
+            let processors = std::thread::available_parallelism().unwrap();
+            let text = format!("{:?}, AVX {}, {processors}\n", probe::probe(), offers_avx());
+            say(inside, text);
+        }
         b"clock" => {
             inside.events().event(RunEvent::Results(vec![1; 100_000])).unwrap();
             say(inside, format!("{}\n", clock()));
@@ -259,10 +266,10 @@ fn comes_up(cache: &Path) {
 }
 
 fn usable(cache: &Path) {
-    assert_eq!(done(&host(cache), "probe").output, "Usable, AVX false\n");
+    assert_eq!(done(&host(cache), "probe").output, USABLE);
     // One that is not saved.
     let anew = Host { snapshot: false, ..host(cache) };
-    assert_eq!(done(&anew, "probe").output, "Usable, AVX false\n");
+    assert_eq!(done(&anew, "probe").output, USABLE);
 }
 
 fn repeats(cache: &Path) {
@@ -365,7 +372,7 @@ fn rebuilds(cache: &Path) {
             std::fs::write(entry.path().join("state"), b"noise").unwrap();
         }
     }
-    assert_eq!(done(&host(cache), "probe").output, "Usable, AVX false\n");
+    assert_eq!(done(&host(cache), "probe").output, USABLE);
 }
 
 fn kept(_: &Path) {
