@@ -66,7 +66,7 @@ fn build(
     make_folder(host, folder)?;
     let archive = folder.join("initramfs");
     initramfs::write(&archive, &host.executable, kernel)?;
-    let purpose = Purpose::Build { kernel: &kernel.image, initramfs: &archive };
+    let purpose = Purpose::Build { kernel, initramfs: &archive };
     let (mut qemu, stream) = Qemu::start(host, &purpose, folder, log)?;
     let saved = Qmp::new(stream, stopped).and_then(|mut qmp| save(&mut qmp, folder, MAX_BOOT));
     let state = match saved {

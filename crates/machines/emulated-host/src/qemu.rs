@@ -1,7 +1,7 @@
 //! QEMU as a child: its command line, its start, its end.
 
 use crate::fd::narrow;
-use crate::{Error, Host, Input, Mode};
+use crate::{Error, Host, Input, Kernel, Mode};
 use stasis_qemu_vm::fd::pipe;
 use stasis_qemu_vm::process::{with_path, Process, QEMU};
 use std::ffi::OsString;
@@ -27,14 +27,23 @@ use std::process::{Command, ExitStatus};
 /// - `pci=off`: microvm has none.
 /// - `kvm.*`: no work that a deterministic guest does not need: halt polling
 ///   burns instructions, huge page recovery wakes a thread.
-/// - `maxcpus=1 noreplace-smp`: `/init` starts the second processor (`inside/processors.rs`), and code
-///   stays as it is for several.
 /// - `STASIS_SOFTKVM=1` reaches `/init` in its environment.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 lsm=none audit=0 \
      cgroup_disable=memory tsc=reliable tsc_early_khz=1000000 nokaslr norandmaps no_timer_check \
      rcupdate.rcu_expedited=1 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests nowatchdog pci=off \
-     transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 maxcpus=1 noreplace-smp \
-     rdinit=/init STASIS_SOFTKVM=1";
+     transparent_hugepage=always kvm.halt_poll_ns=0 kvm.nx_huge_pages=0 rdinit=/init STASIS_SOFTKVM=1";
+
+/// `maxcpus=1`: `/init` starts the second processor (`inside/processors.rs`); `noreplace-smp`: the code is
+/// that for several from the beginning.
+const ONE_FIRST: &str = " maxcpus=1 noreplace-smp";
+
+/// The command line of a kernel of this release. Linux 6.12 divides by zero where a processor is started
+/// late (`dl_server_apply_params`, seen with 6.12.117).
+fn append(release: &str) -> String {
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let is_older = (numbers.next(), numbers.next()) < (Some(6), Some(12));
+    format!("{APPEND}{}", if is_older { ONE_FIRST } else { "" })
+}
 
 /// Where the event stream leaves: QEMU's debug console, at its usual port.
 pub(crate) const EVENTS_PORT: u16 = 0xe9;
@@ -53,7 +62,7 @@ pub(crate) const PAUSE_PORT: u16 = 0x505;
 pub(crate) enum Purpose<'a> {
     /// Boot this kernel with this initramfs, sharing memory with the file
     /// `ram`, until the machine pauses itself.
-    Build { kernel: &'a Path, initramfs: &'a Path },
+    Build { kernel: &'a Kernel, initramfs: &'a Path },
     /// Run this image (`stasis_bare`) at once, with the firmware beside it. With
     /// `save`: share memory with the file `ram` until the machine pauses itself, with
     /// nothing yet of what belongs to the run.
@@ -181,9 +190,9 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
     }
     match purpose {
         Purpose::Build { kernel, initramfs } => {
-            add("-kernel", kernel.into());
+            add("-kernel", kernel.image.clone().into());
             add("-initrd", initramfs.into());
-            add("-append", APPEND.into());
+            add("-append", append(&kernel.release).into());
         }
         Purpose::Exact { job, image, save } => {
             // The modern interface of the drives (VIRTIO 1.2, 4.2.2).
@@ -337,5 +346,18 @@ mod tests {
     fn the_firmware_knows_no_disks() {
         let arguments = machine(&crate::host::tests::host(0));
         assert!(arguments.windows(2).any(|pair| pair == ["-bios", "qboot.rom"]), "{arguments:?}");
+    }
+
+    #[test]
+    fn kernels_that_can_begin_with_one_processor() {
+        for (release, is_one) in [
+            ("6.1.0-56-cloud-amd64", true),
+            ("5.10.0-30-cloud-amd64", true),
+            ("6.12.117+deb13-cloud-amd64", false),
+            ("7.3.4+deb13-cloud-amd64", false),
+            ("10.0.1", false),
+        ] {
+            assert_eq!(append(release).contains("maxcpus=1"), is_one, "{release}");
+        }
     }
 }

@@ -8,8 +8,9 @@
 //! discards (seen with QEMU 7.2.22: `softmmu`'s `notdirty_write` before the store). Both processors then
 //! take the exception again and again, about once in a hundred boots on a busy computer.
 //!
-//! So the kernel boots with one processor, for which its own writes come in order, and what KVM changes
-//! with its first virtual machine and processor is changed before there is a second one.
+//! So the kernel boots with one processor, where it can (`qemu.rs`), for which its own writes come in
+//! order, and what KVM changes with its first virtual machine and processor is changed before there is a
+//! second one.
 
 use std::fs;
 use std::io;
