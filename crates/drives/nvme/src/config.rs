@@ -487,6 +487,11 @@ impl Namespace {
         self.zoned.as_ref().is_none_or(zones) && fits && bytes >= format.stride().into()
     }
 
+    /// Whether it has blocks alone: no zones, chunks or pairs, and no part in programs.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.command_set() == NVM_COMMAND_SET && self.ocssd.is_none()
+    }
+
     /// Its Command Set Identifier.
     pub(crate) fn command_set(&self) -> u8 {
         match (&self.zoned, &self.key_value, self.computing) {

@@ -7,7 +7,7 @@ use stasis_block::{BlockLayout, Interleaved, Operation, Status, ZoneLayout, Zone
 
 use crate::command::location;
 use crate::computing::Part;
-use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET};
+use crate::config::{Config, Namespace, MAX_NAMESPACES};
 use crate::endurance::{MediaPart, ONLY_GROUP};
 use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
@@ -573,7 +573,7 @@ impl Namespaces {
     /// other namespace lies there.
     pub fn resize(&mut self, nsid: u32, bytes: Option<u64>) -> bool {
         let Some(state) = self.state(nsid) else { return false };
-        let is_plain = state.zones.is_none() && state.chunks.is_none() && state.pairs.is_none();
+        let is_plain = state.namespace.is_plain();
         let bytes = bytes.unwrap_or(state.made_capacity);
         let stride = u64::from(state.namespace.stride());
         let start = state.namespace.start;
@@ -582,7 +582,7 @@ impl Namespaces {
             other != nsid && place.start < end && start < place.end
         };
         let is_taken = self.there().map(|(nsid, state)| (nsid, state.place())).any(meets);
-        if !is_plain || !self.is_on_drive(nsid) || bytes < stride || is_taken {
+        if !is_plain || bytes < stride || is_taken {
             return false;
         }
         if let Some(state) = self.state_mut(nsid) {
@@ -719,8 +719,7 @@ impl Namespaces {
         if !(1..=MAX_NAMESPACES as u32).contains(&nsid) || self.state(nsid).is_some() {
             return Err("another one has its number, or none can have it");
         }
-        let is_plain = made.command_set() == NVM_COMMAND_SET && made.ocssd.is_none();
-        if !is_plain || made.read_only || made.blocks == 0 {
+        if !made.is_plain() || made.read_only || made.blocks == 0 {
             return Err("a host cannot have created such a one");
         }
         if made.format().number().is_none_or(|number| usize::from(number) >= self.formats) {

@@ -222,21 +222,25 @@ impl Subsystem {
             |id: &ControllerId| host.is_none_or(|host| io.attachments.is_of_host(*id, host));
         let concerned: Vec<_> = io.attachments.controllers().filter(of_host).collect();
         for id in concerned {
-            if io.attachments.set(id, nsid, attached) {
-                io.changes.add(Change::Attachment(id, nsid));
-            }
+            self.change_attachment(id, nsid, attached);
         }
         Ok(())
     }
 
-    /// Attaches a namespace to a controller or detaches it, whatever its host is granted; nothing else
-    /// than what the host on PCIe has detached stays so. The controller is to be attended to, and a host
-    /// that asked for it has an event. Commands under way end as ever.
+    /// Attaches a namespace to a controller or detaches it, whatever its host is granted. A namespace that
+    /// the host on PCIe has detached itself is not attached. The controller is to be attended to, and a
+    /// host that asked for it has an event. Commands under way end as ever.
     pub fn attach(&mut self, id: ControllerId, nsid: u32, attached: bool) {
-        let Self { io, .. } = self;
-        let is_there = io.namespaces.get(nsid).is_some() && !io.attachments.is_detached(nsid);
-        if (is_there || !attached) && io.attachments.set(id, nsid, attached) {
-            io.changes.add(Change::Attachment(id, nsid));
+        let Io { namespaces, attachments, .. } = &self.io;
+        let can_be = namespaces.get(nsid).is_some() && !attachments.is_detached(nsid);
+        if can_be || !attached {
+            self.change_attachment(id, nsid, attached);
+        }
+    }
+
+    fn change_attachment(&mut self, id: ControllerId, nsid: u32, attached: bool) {
+        if self.io.attachments.set(id, nsid, attached) {
+            self.io.changes.add(Change::Attachment(id, nsid));
         }
     }
 

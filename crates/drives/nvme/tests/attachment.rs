@@ -52,7 +52,7 @@ fn the_driver_hears_of_a_namespace_that_has_another_size() {
         assert!(!driver.controller.resize(&driver.ram, 1, Some(bytes)), "{bytes}");
     }
     assert!(!driver.controller.resize(&driver.ram, 3, None));
-    // What is marked beyond its own size is not kept.
+    // Marks beyond its own size are not kept.
     assert!(driver.controller.resize(&driver.ram, 1, Some(2 * SIZE)));
     assert_eq!(driver.io(Sqe { nsid: 1, ..Sqe::io(4, 999, 2, 0, 0) }).status, 0);
     let kept = driver.controller.kept_state();

@@ -81,7 +81,7 @@ guest_drive! {
         pub metadata: Option<Metadata>,
         /// Namespaces, of equal size.
         #[serde(default = "default_namespaces")]
-        #[schemars(range(min = 1, max = 128))]
+        #[schemars(range(min = 1, max = MAX_NAMESPACES))]
         pub namespaces: u32,
         /// NVMe controllers of the drive, each a path of its own to all namespaces.
         #[serde(default = "default_controllers")]

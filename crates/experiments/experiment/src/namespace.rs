@@ -36,8 +36,8 @@ pub struct NamespaceSpec {
     pub placement: Option<Placement>,
 }
 
-/// Namespaces begin at multiples of so many bytes.
-const STEP: u64 = 4096;
+/// Namespaces begin at multiples of so many bytes, and have as many or a multiple.
+pub(crate) const STEP: u64 = 4096;
 
 impl NamespaceSpec {
     /// Checks values and combinations that serde does not.

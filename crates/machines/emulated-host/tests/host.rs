@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 const SECTOR: usize = 512;
 
-/// What a usable host says: of KVM, of what it offers, and its processors.
+/// The words of a usable host: its KVM, the extensions that it offers, its processors.
 const USABLE: &str = "Usable, AVX false, 2\n";
 
 fn main() {

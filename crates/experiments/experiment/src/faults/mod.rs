@@ -237,14 +237,16 @@ impl Experiment {
         }
     }
 
+    /// The drive of that name, of [`Experiment::faulty_drives`].
+    fn faulty_drive(&self, name: &str) -> Option<&DriveSpec> {
+        let of_machines = self.machine.all().iter().flat_map(|machine| &machine.drives);
+        self.drives.iter().chain(of_machines).find(|drive| drive.name.as_deref() == Some(name))
+    }
+
     /// Refuses a drive without an NVMe controller of one machine in front of it.
     fn check_controller_of(&self, name: &str, kind: DriveFaultKind) -> Result<(), String> {
         self.check_own_drive(name)?;
-        let machines = self.machine.all();
-        let mut drives = self.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
-        let Some(drive) = drives.find(|drive| drive.name.as_deref() == Some(name)) else {
-            return Ok(());
-        };
+        let Some(drive) = self.faulty_drive(name) else { return Ok(()) };
         let kind = kind.name();
         if drive.interface != Interface::Nvme {
             return Err(format!("{kind} is of an NVMe controller, and drive {name} has none"));
@@ -260,11 +262,7 @@ impl Experiment {
 
     /// Refuses a namespace that there is not, and another size of one that cannot have it.
     fn check_namespace_of(&self, name: &str, fault: &DriveFault) -> Result<(), String> {
-        let machines = self.machine.all();
-        let mut drives = self.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
-        let Some(drive) = drives.find(|drive| drive.name.as_deref() == Some(name)) else {
-            return Ok(());
-        };
+        let Some(drive) = self.faulty_drive(name) else { return Ok(()) };
         let (nsid, count) = (fault.namespace, drive.namespace_count());
         if !(1..=count).contains(&nsid) {
             return Err(format!(
@@ -285,11 +283,11 @@ impl Experiment {
     fn check_path(&self, name: &str, kind: DriveFaultKind) -> Result<(), String> {
         self.check_own_drive(name)?;
         let machines = self.machine.all();
-        let own = |drive: &&DriveSpec| drive.name.as_deref() == Some(name);
-        let in_machine = |machine: &&MachineSpec| machine.drives.iter().any(|drive| own(&drive));
+        let own = |drive: &DriveSpec| drive.name.as_deref() == Some(name);
+        let in_machine = |machine: &&MachineSpec| machine.drives.iter().any(own);
         let machine = machines.iter().find(in_machine).or(machines.first());
-        let drives = self.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
-        if drives.clone().find(own).is_some_and(|drive| drive.interface != Interface::Nvme) {
+        let drive = self.faulty_drive(name);
+        if drive.is_some_and(|drive| drive.interface != Interface::Nvme) {
             return Err(match kind {
                 DriveFaultKind::Gone => {
                     format!("drive {name} has no slot that it can leave: it is no NVMe drive")
@@ -301,7 +299,7 @@ impl Experiment {
             return Err("a machine with rewind cannot have faults".into());
         }
         let all = self.faults_of(name)?;
-        let controllers = drives.clone().find(own).map_or(1, |drive| drive.controllers);
+        let controllers = drive.map_or(1, |drive| drive.controllers);
         let access = !kind.is_of_namespace() && kind != DriveFaultKind::Gone;
         if controllers == 1 && access {
             return Err(format!(

@@ -10,6 +10,7 @@ use stasis_nvme::MAX_NAMESPACES;
 
 use super::kinds::{kinds, refusal, FaultKind};
 use crate::drive::MAX_CONTROLLERS;
+use crate::namespace::STEP;
 use crate::triggers::ASKED;
 
 /// Limit on the faults of an experiment.
@@ -249,8 +250,8 @@ impl ScheduledFault {
         if kind == NamespaceResized && self.size.is_none() {
             return Err("namespace-resized needs a size".into());
         }
-        if let Some(size) = self.size.filter(|size| *size == 0 || size % SIZE_STEP != 0) {
-            return Err(format!("size is {size}, but must be a multiple of {SIZE_STEP} bytes"));
+        if let Some(size) = self.size.filter(|size| *size == 0 || size % STEP != 0) {
+            return Err(format!("size is {size}, but must be a multiple of {STEP} bytes"));
         }
         if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
             return Err(format!("rate is {rate}, but must be 0 to 1"));
@@ -267,9 +268,6 @@ impl ScheduledFault {
         Ok(())
     }
 }
-
-/// Sizes of namespaces are multiples of so many bytes.
-const SIZE_STEP: u64 = 4096;
 
 /// Limit on the sectors of a `bit-rot`.
 const MAX_SECTORS: u64 = stasis_drive::faults::MAX_ROTTEN;
