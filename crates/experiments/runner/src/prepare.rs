@@ -47,6 +47,11 @@ use crate::{input, networks, outside, software_host};
 /// (docs/development/benchmarks.md).
 const PATH_INSTRUCTIONS: [u64; 2] = [13_360, 8_810];
 
+/// The word by which Linux lays out every program's address space alike
+/// (Documentation/admin-guide/kernel-parameters.txt). QEMU 7.2 knows translated code by its virtual
+/// address: otherwise each start of a program has it translate the program's code again.
+const FIXED_ADDRESSES: &str = "norandmaps";
+
 /// Everything a run is made from.
 #[derive(Clone, Copy)]
 pub struct RunSetup<'a> {
@@ -368,6 +373,11 @@ impl<'a> RunSetup<'a> {
         job.interfaces = networks::interfaces(experiment, &spec);
         job.hosts = experiment.hosts_of(&spec);
         job.environment.extend(networks::variables(experiment, &spec));
+        if self.engine == Engine::Exact && !spec.randomize {
+            // Before the user's words, which end with what the user likes.
+            let line = format!("{FIXED_ADDRESSES} {}", spec.kernel_command_line);
+            spec.kernel_command_line = line.trim_end().into();
+        }
         if !job.interfaces.is_empty() {
             // Interfaces are eth0, eth1 and so on, in the order of the networks.
             spec.kernel_command_line.push_str(" net.ifnames=0");
@@ -603,6 +613,13 @@ impl Prepared<'_> {
         let mut owners: Vec<_> = self.plan.machines.iter().enumerate().flat_map(of).collect();
         owners.resize(self.shown.len(), None);
         owners
+    }
+
+    /// Whether the kernel of some machine lays out programs' address spaces at random.
+    pub fn randomizes(&self) -> bool {
+        let mut lines =
+            self.plan.machines.iter().map(|machine| &machine.spec.kernel_command_line);
+        lines.any(|line| line.split_whitespace().all(|word| word != FIXED_ADDRESSES))
     }
 
     /// The header of the trace: all that describes the run beside the requests to its drives.

@@ -61,3 +61,16 @@ fn the_clock_is_the_experiments(bench: &Bench, run: &Finished) {
     assert!(summary["skipped_seconds"].as_f64().unwrap() > 9.0);
     assert!(summary["virtual_seconds"].as_f64().unwrap() > 10.0);
 }
+
+/// Each process has the addresses of the one before: its code need not be translated again.
+#[test]
+fn programs_have_the_same_addresses_each_time() {
+    let bench = Bench::new();
+    let maps = "md5sum /proc/self/maps; cat /proc/sys/kernel/randomize_va_space";
+    let run = bench.run(&["--engine=exact", "--quiet", "--", "sh", "-c", &format!("{maps}; {maps}")]);
+    run.expect(0);
+    let lines: Vec<_> = run.stdout.lines().collect();
+    assert_eq!((lines.len(), lines[1]), (4, "0"), "{lines:?}");
+    assert_eq!(lines[0], lines[2]);
+    assert_eq!(bench.json("results/summary.json")["address_randomization"], false);
+}

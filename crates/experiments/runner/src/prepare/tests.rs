@@ -48,6 +48,15 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Result<T> {
+    prepare_under(Engine::Exact, text, base, then)
+}
+
+fn prepare_under<T>(
+    engine: Engine,
+    text: &str,
+    base: &Path,
+    then: impl FnOnce(Prepared) -> T,
+) -> Result<T> {
     let mut experiment: Experiment = toml::from_str(text).unwrap();
     experiment.finish().unwrap();
     let [vmlinux, initramfs, root] = ["vmlinux", "initramfs", "root"].map(|name| name.into());
@@ -71,7 +80,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         base,
         guest: &guest,
         input: &crate::input::Input::default(),
-        engine: Engine::Exact,
+        engine,
         terminal: None,
         debugged: None,
         branched: None,
@@ -456,4 +465,25 @@ fn the_nvme_drives_of_a_machine_have_distinct_serial_numbers() {
          [[machine.drive]]\n{drive}[[machine.disk]]\non = 'shared'\ninterface = 'nvme'\n"
     );
     prepare(&own_and_shared, folder.path(), |_| ()).unwrap();
+}
+
+#[test]
+fn address_spaces_are_laid_out_alike_unless_the_experiment_says_otherwise() {
+    for (engine, line, is_random, wanted) in [
+        (Engine::Exact, "", false, "norandmaps"),
+        (Engine::Exact, "quiet", false, "norandmaps quiet"),
+        (Engine::Exact, "quiet", true, "quiet"),
+        (Engine::Softkvm, "quiet", false, "quiet"),
+    ] {
+        let text = format!(
+            "command = ['true']\n[machine]\nrandomize = {is_random}\nkernel-command-line = '{line}'\n"
+        );
+        let found = prepare_under(engine, &text, Path::new("."), |prepared| {
+            let line = prepared.plan.machines[0].spec.kernel_command_line.clone();
+            (line, prepared.randomizes())
+        });
+        let (line, randomizes) = found.unwrap();
+        assert_eq!(line, wanted);
+        assert_eq!(randomizes, !wanted.contains("norandmaps"));
+    }
 }
