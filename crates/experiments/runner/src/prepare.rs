@@ -476,6 +476,7 @@ impl<'a> RunSetup<'a> {
             path: spec.path.unwrap_or_else(|| self.path(vcpus)),
             queues: spec.queues.unwrap_or(vcpus.min(64) as u16),
             faults: self.experiment.faults_of(name).map_err(anyhow::Error::msg)?,
+            faulty: false,
             cuts: 0,
             state: None,
             on: None,
@@ -617,8 +618,7 @@ impl Prepared<'_> {
 
     /// Whether the kernel of some machine lays out programs' address spaces at random.
     pub fn randomizes(&self) -> bool {
-        let mut lines =
-            self.plan.machines.iter().map(|machine| &machine.spec.kernel_command_line);
+        let mut lines = self.plan.machines.iter().map(|machine| &machine.spec.kernel_command_line);
         lines.any(|line| line.split_whitespace().all(|word| word != FIXED_ADDRESSES))
     }
 
@@ -662,18 +662,21 @@ impl Prepared<'_> {
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn on_kvm(
     setup: &RunSetup<'_>,
-    plan: RunPlan,
+    mut plan: RunPlan,
     (root, outside): (Option<Lower>, Option<SharedOutside>),
     deadline: Option<Instant>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {
+    use crate::begins::Begins;
     use crate::local;
     use stasis_network::Outside;
     use stasis_run_events::{EventSink, RunEvent};
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
-    let commands = local::Commands { jobs, files: setup.input.clone(), ..Default::default() };
+    let begins = Begins::take(&mut plan);
+    let commands =
+        local::Commands { jobs, files: setup.input.clone(), begins, ..Default::default() };
     let keyboard = setup.terminal.map(|terminal| terminal.local());
     let source = root.map(|root| -> crate::root::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))

@@ -487,3 +487,48 @@ fn address_spaces_are_laid_out_alike_unless_the_experiment_says_otherwise() {
         assert_eq!(randomizes, !wanted.contains("norandmaps"));
     }
 }
+
+/// One kept boot serves all of them.
+#[test]
+fn no_boot_depends_on_the_seed_or_on_faults_that_come_later() {
+    use crate::begins::Begins;
+    use serde_json::to_value;
+
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |text: &str| prepare(text, folder.path(), |prepared| prepared.plan).unwrap();
+    let text = |seed, model, more| {
+        format!(
+            "command = ['true']\nseed = {seed}\n{more}\n[[drive]]\nname = 'd'\nmodel = '{model}'\n\
+             medium = 'ram:64MiB'\n"
+        )
+    };
+    let fault = |begin| {
+        format!(
+            "virtual-limit = '{begin}s'\n\
+             [[fault]]\nkind = 'slow'\ndrive = 'd'\nfactor = 2\nbegin = '{begin}s'\n\
+             [[fault]]\nkind = 'pause'\nbegin = '{begin}s'\nend = '9s'\n\
+             [[fault]]\nkind = 'reset'\nbegin = '{begin}s'\n"
+        )
+    };
+    let boot = |text: &str| {
+        let mut plan = plan(text);
+        let whole = plan.clone();
+        let begins = Begins::take(&mut plan);
+        let mut again = begins.clone().complete(&plan);
+        for (drive, other) in again.media_mut().zip(whole.media()) {
+            drive.faulty = other.faulty;
+        }
+        assert_eq!(to_value(again).unwrap(), to_value(whole).unwrap(), "the run is another");
+        (to_value(plan).unwrap(), begins)
+    };
+    let fixed = |seed, more: &str| boot(&text(seed, "uniform:1us-2us", more));
+    let ((one, its), (two, other)) = (fixed(1, &fault(1)), fixed(2, &fault(2)));
+    assert_eq!(one, two);
+    assert_ne!(its, other);
+    // Where the drive's beginning is drawn, the boot finds it so.
+    let drawn = |seed| boot(&text(seed, "jpt39c", "")).0;
+    assert_ne!(drawn(1), drawn(2));
+    // What is taken is counted from the start.
+    let full = "[[fault]]\nkind = 'full'\ndrive = 'd'\nspace = '1MiB'";
+    assert_ne!(fixed(1, full).0, fixed(1, "").0);
+}
