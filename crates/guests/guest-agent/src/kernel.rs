@@ -41,7 +41,7 @@ pub(crate) fn reseed_random(seed: u64) -> Result<(), AgentError> {
     let device = add_entropy(seed)?;
     // SAFETY: the ioctl has no argument.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), RESEED as _) };
-    Errno::result(result).map(drop).map_err(|e| AgentError::new("reseed", "/dev/random", e.into()))
+    Errno::result(result).map(drop).map_err(|e| AgentError::new("reseed", "/dev/random", e))
 }
 
 fn add_entropy(seed: u64) -> Result<File, AgentError> {
