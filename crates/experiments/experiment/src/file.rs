@@ -152,6 +152,8 @@ pub struct MachineSpec {
     pub rewind: bool,
     /// Whether RDRAND and RDSEED are visible; a run does not repeat then.
     pub random: bool,
+    /// Whether the guest's kernel lays out each program's address space at random, under `exact` too.
+    pub randomize: bool,
 }
 
 fn older_names(schema: &mut Schema) {
@@ -178,6 +180,7 @@ impl Default for MachineSpec {
             threads: None,
             rewind: false,
             random: false,
+            randomize: false,
         }
     }
 }

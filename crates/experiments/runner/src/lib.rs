@@ -33,6 +33,7 @@
 
 mod attended;
 pub mod batch;
+mod begins;
 mod branched;
 mod changed;
 mod changes;

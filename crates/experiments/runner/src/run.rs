@@ -262,7 +262,7 @@ impl<'a> Runner<'a> {
             observer: &observer,
         };
         let mut prepared = setup.prepare()?;
-        let keeps = prepared.take_keeps();
+        let (keeps, randomizes) = (prepared.take_keeps(), prepared.randomizes());
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
         let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
         writer.of_guest(quantum.unwrap_or_default());
@@ -326,6 +326,7 @@ impl<'a> Runner<'a> {
             }
         }
         let mut extra = self.extra(&guest, provenance)?;
+        extra.insert("address_randomization".into(), randomizes.into());
         if let Some(changed) = self.changed {
             extra.insert("branch".into(), changed.described(self.experiment, ended.changed_ns)?);
         }

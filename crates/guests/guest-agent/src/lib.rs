@@ -77,8 +77,9 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
     let mut client = Client::new(connect()?);
     let mut job = client.hello()?;
     let prepared = prepare(&mut client, &job).and_then(|()| {
-        // From here on the guest depends on what runs in it.
+        // From here on the guest depends on what runs in it, and on the seed.
         job = client.command()?;
+        kernel::reseed_random(job.seed)?;
         begin(&mut client, &job)
     });
     match prepared {

@@ -132,13 +132,13 @@ impl Faults {
     }
 
     /// A layer without faults on a working drive that was given `submitted` commands, whose guests'
-    /// commands began at `begun` (ns). It brings about those of [`Control::set_faults`].
-    pub fn joining(lower: Box<dyn Layer>, submitted: u64, begun: Nanos) -> Self {
+    /// commands began at `begun` (ns), if they have. It brings about those of [`Control::set_faults`].
+    pub fn joining(lower: Box<dyn Layer>, submitted: u64, begun: Option<Nanos>) -> Self {
         let mut faults = Self::new(lower, Vec::new(), 0);
         faults.submitted = submitted;
         // The drive may be watched.
         faults.numbers = Some(Box::new(Numbers::after(submitted)));
-        faults.control.begun = Some(begun);
+        faults.control.begun = begun;
         faults
     }
 
@@ -147,13 +147,13 @@ impl Faults {
         let mut old = std::mem::take(&mut self.faults);
         let is_other = seed != self.seed;
         self.seed = seed;
-        let begun = self.control.begun.unwrap_or(begun);
+        let begun = self.control.begun.or(begun);
         for spec in faults {
             let same = old.iter().position(|fault| fault.spec == spec);
             let mut fault = match same {
                 Some(place) => old.swap_remove(place),
                 None => {
-                    Fault { since: (!spec.triggered).then_some(begun), ..Fault::new(spec, seed) }
+                    Fault { since: begun.filter(|_| !spec.triggered), ..Fault::new(spec, seed) }
                 }
             };
             if is_other {
