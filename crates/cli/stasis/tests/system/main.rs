@@ -19,6 +19,7 @@ mod examples;
 mod expected;
 mod fabric;
 mod faults;
+mod files;
 mod flash;
 mod guides;
 mod images;
