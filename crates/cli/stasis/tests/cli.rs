@@ -75,6 +75,51 @@ fn help_lists_every_key_of_a_drive() {
 }
 
 #[test]
+fn a_crash_test_of_several_machines_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let drive = "model = 'fixed:100us'\nmedium = { ram = '16MiB' }\n";
+    let own = format!("[[machine.drive]]\n{drive}");
+    let shared = format!("[[machine.disk]]\non = 'd'\n[[drive]]\nname = 'd'\n{drive}");
+    for rest in [own, shared] {
+        let file = folder.path().join("two.toml");
+        let machines = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n";
+        std::fs::write(&file, format!("{machines}{rest}")).unwrap();
+        let file = file.to_str().unwrap();
+        let error = failure(&["crash-test", file], 125);
+        for word in [file, "a crash test is of one machine, and the experiment has 2", "[[fault]]"]
+        {
+            assert!(error.contains(word), "{word}: {error}");
+        }
+        let error = failure(&["run", file, "--power-cut=random"], 125);
+        assert!(error.contains("--power-cut is of one machine"), "{error}");
+    }
+}
+
+#[test]
+fn a_branch_that_would_keep_snapshots_is_refused_with_the_reason() {
+    let words = ["run", "--snapshots=100ms", "--from=last", "--branch=seed=3", "--", "true"];
+    let error = failure(&words, 125);
+    assert!(error.contains("a branch keeps none: run once with --snapshots, then"), "{error}");
+}
+
+/// What a file's values mean is wrong: the message has file, line and column, as for its form.
+#[test]
+fn an_error_of_meaning_has_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wrong.toml");
+    let text = "command = ['true']\n[machine]\nvcpus = 2\ncoordinate = true\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let error = failure(&["run", file], 125);
+    assert!(error.contains(&format!("{file}: line 4, column ")), "{error}");
+    assert!(error.contains(" 4 | coordinate = true"), "{error}");
+    // Not so if a word of the command line is the cause.
+    std::fs::write(file, "command = ['true']\n[machine]\nvcpus = 2\n").unwrap();
+    let error = failure(&["run", file, "--vcpus=99"], 125);
+    assert!(!error.contains("line 3"), "{error}");
+}
+
+#[test]
 fn a_message_says_its_cause_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

@@ -53,9 +53,14 @@ impl Report {
                 cases.push(case(&name, Some(Failure { message, text }), String::new()));
             }
         }
-        let error = outcome
-            .stopped
-            .then(|| format!("interrupted after {} of {} power cuts", outcome.cuts, self.asked));
+        let error = outcome.stopped.then(|| {
+            format!(
+                "interrupted after {} of {} power cuts; not looked at: {}",
+                outcome.cuts,
+                self.asked,
+                self.not_inspected().unwrap_or_default()
+            )
+        });
         Suite { name, seconds: self.seconds, error, cases }
     }
 }

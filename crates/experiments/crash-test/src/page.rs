@@ -7,7 +7,7 @@ use stasis_report::{units, Column, Table, Tone};
 
 use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
 use crate::groups::Group;
-use crate::report::{repeated, DriveLoss, Report};
+use crate::report::{not_repeated, repeated, DriveLoss, Report};
 use crate::session::{Finding, Kind};
 
 /// Findings that are on the page.
@@ -103,9 +103,9 @@ impl Report {
             units::count(cuts),
             units::count(outcome.distinct)
         );
-        let interrupted = match outcome.stopped {
-            true => format!(" Interrupted: {} were asked for.", units::count(self.asked)),
-            false => String::new(),
+        let interrupted = match self.not_inspected() {
+            Some(rest) => format!(" Interrupted: not looked at were {rest}."),
+            None => String::new(),
         };
         let checked = match outcome.checked {
             0 => String::new(),
@@ -114,6 +114,10 @@ impl Report {
                 units::count(checked),
                 units::count(cuts)
             ),
+        };
+        let interrupted = match not_repeated(&outcome.not_repeated) {
+            Some(said) => format!("{interrupted} {said}."),
+            None => interrupted,
         };
         let ordered = self.ordered();
         let sentence = match ordered.first() {
@@ -143,11 +147,7 @@ impl Report {
             ("Different states", units::count(outcome.distinct)),
             (
                 "Flushes cut before and after",
-                // Of an interrupted test only the order of the cuts is known.
-                match outcome.stopped {
-                    true => "not known: interrupted".to_owned(),
-                    false => format!("{} of {}", units::count(cut), units::count(all)),
-                },
+                format!("{} of {}", units::count(cut), units::count(all)),
             ),
         ];
         let mut table = Table::new(
@@ -236,10 +236,7 @@ impl Report {
             let kept = thinned(&places, most).into_iter().map(|place| dots[place].clone());
             Row { label, dots: kept.collect() }
         };
-        let [cut_name, well_name] = match self.outcome.stopped {
-            true => ["cut planned before and after", "cut planned, or nothing found"],
-            false => ["cut before and after", "cut, nothing found"],
-        };
+        let [cut_name, well_name] = ["cut before and after", "cut, nothing found"];
         let mut rows = Vec::new();
         for (drive, flushes) in self.drives.iter().zip(&self.course.flushes) {
             let mark = |(at, cut): &(u64, bool)| match cut {

@@ -129,6 +129,10 @@ pub fn run(
     when: When,
     observer: &mut dyn Observer,
 ) -> Result<Results> {
+    let machines = experiment.machine.several().len();
+    if machines > 0 {
+        bail!("{}", crate::of_one_machine("--power-cut", machines));
+    }
     if experiment.drives.is_empty() {
         bail!("--power-cut: the experiment has no drive");
     }

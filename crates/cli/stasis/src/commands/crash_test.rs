@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use stasis_crash::Fault;
@@ -160,13 +161,22 @@ pub(super) fn changed(
         keep_disk: arguments.keep_disk,
         junit: arguments.junit.as_deref(),
     };
-    let tested = test.run(&stop_on_signals()?, &mut Terminal::new(false))?;
+    let stop = stop_on_signals()?;
+    let tested = match test.run(&stop, &mut Terminal::new(false)) {
+        Ok(tested) => tested,
+        // Whatever the signal ended, it is no failure of the test.
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            eprintln!("stasis: stopped: {}", crate::failure::told(&error));
+            return Ok(ExitCode::from(STOPPED));
+        }
+        Err(error) => return Err(error),
+    };
     stasis_terminal::print(&match arguments.json {
         true => tested.json + "\n",
         false => tested.report.text(&tested.file, &tested.page),
     })?;
     let outcome = &tested.report.outcome;
-    Ok(ExitCode::from(match outcome.stopped {
+    Ok(ExitCode::from(match outcome.stopped || stop.load(Ordering::Relaxed) {
         true => STOPPED,
         false if !outcome.findings.is_empty() => FOUND,
         false => 0,

@@ -20,6 +20,7 @@ mod examples;
 mod expected;
 mod fabric;
 mod faults;
+mod files;
 mod flash;
 mod images;
 mod kernel_bug;
