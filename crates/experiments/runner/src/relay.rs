@@ -34,6 +34,8 @@ pub struct Relay<'a> {
     /// Index of the machine that the current entries come from.
     from: usize,
     results: Vec<Option<File>>,
+    /// Whether lines of output that are a history's are kept, and not shown.
+    pub history: bool,
     /// Writer of the trace of requests to the drives.
     pub trace: Option<TraceWriter<BufWriter<File>>>,
     /// The kept state of the drives, as JSON.
@@ -98,6 +100,7 @@ impl<'a> Relay<'a> {
             results: (0..machines.len().max(1)).map(|_| None).collect(),
             machines: machines.into_iter().map(Speaker::new).collect(),
             from: 0,
+            history: false,
             trace: None,
             states: Vec::new(),
             outcome: None,
@@ -163,7 +166,7 @@ impl<'a> Relay<'a> {
             self.from = from;
             for (rest, error) in self.machines[from].rest().into_iter().zip([false, true]) {
                 self.writer.record_output(from, self.virtual_ns, error, &rest)?;
-                let marked = mark(&self.machines[from].name, &rest);
+                let marked = mark(&self.machines[from].name, &self.shown(rest));
                 self.output(&marked, error)?;
             }
         }
@@ -195,7 +198,17 @@ impl<'a> Relay<'a> {
         let Some(machine) = self.machines.get_mut(self.from) else { return Ok(bytes) };
         let lines = machine.lines(&bytes, error);
         self.writer.record_output(self.from, self.virtual_ns, error, &lines)?;
-        Ok(mark(&machine.name, &lines))
+        let lines = self.shown(lines);
+        Ok(mark(&self.machines[self.from].name, &lines))
+    }
+
+    /// The lines of a machine that are for its reader.
+    fn shown(&self, lines: Vec<u8>) -> Vec<u8> {
+        if !self.history {
+            return lines;
+        }
+        let own = lines.split_inclusive(|byte| *byte == b'\n');
+        own.filter(|line| !stasis_report::is_of_history(line)).flatten().copied().collect()
     }
 
     fn output(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {

@@ -11,7 +11,7 @@ use anyhow::{ensure, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::TraceWriter;
-use stasis_experiment::{Engine, Experiment, ScheduledFault};
+use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
@@ -68,7 +68,7 @@ pub struct Results {
     /// The results' folder.
     pub folder: PathBuf,
     /// The exit status for the run: the command's, or one that identifies why the command did not
-    /// end.
+    /// end, or that a threshold was not met.
     pub status: u8,
     /// A message for the user beside the command's output.
     pub message: Option<String>,
@@ -266,6 +266,7 @@ impl<'a> Runner<'a> {
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
         let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
         writer.of_guest(quantum.unwrap_or_default());
+        writer.expect(experiment.thresholds().map_err(anyhow::Error::msg)?);
         if self.timeline {
             writer.keep_timeline()?;
         }
@@ -280,6 +281,9 @@ impl<'a> Runner<'a> {
         }
         if !experiment.machine.several().is_empty() {
             writer.of_machines(prepared.machines(), prepared.owners())?;
+            if experiment.history {
+                writer.keep_history()?;
+            }
         }
         for network in &experiment.networks {
             let name = network.name.as_deref().unwrap_or_default();
@@ -287,12 +291,12 @@ impl<'a> Runner<'a> {
             writer.add_network(name, &ports, network.capture != Some(0))?;
         }
         if !experiment.faults.is_empty() {
-            let fault = |fault: &ScheduledFault| (fault.kind.clone(), fault.target());
-            writer.keep_faults(experiment.faults.iter().map(fault).collect())?;
+            writer.keep_faults(experiment.planned_faults())?;
         }
         let paths = prepared.paths();
         let files = prepared.model_files();
         let mut relay = Relay::new(writer, &observer, self.keeps_output, prepared.machines())?;
+        relay.history = experiment.history;
         if let Some(trace) = self.trace {
             let path = trace.file();
             let begun = File::create(&path)
@@ -331,8 +335,7 @@ impl<'a> Runner<'a> {
         }
         let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         kept?;
-        let status = stasis_report::exit_status(&outcome.ending);
-        let status = u8::try_from(status).unwrap_or(1);
+        let status = summary.status();
         Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
     }
 

@@ -13,7 +13,7 @@ use stasis_run_events::{FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, S
 
 use crate::cluster::Cluster;
 use crate::distribution::EXACT_BOUND;
-use crate::faults::FaultFile;
+use crate::faults::{FaultFile, PlannedFault};
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
 use crate::guest_ios::{self, GuestIoFile};
@@ -27,6 +27,7 @@ use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
 use crate::symbols::Symbols;
+use crate::thresholds::Threshold;
 use crate::{late, run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 
 /// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
@@ -61,6 +62,7 @@ pub struct ResultsWriter {
     samples: Option<SampleFile>,
     /// `None` where the time of I/Os in the guest is not kept.
     guest_ios: Option<GuestIoFile>,
+    thresholds: Vec<Threshold>,
 }
 
 impl std::fmt::Debug for ResultsWriter {
@@ -136,6 +138,7 @@ impl ResultsWriter {
             profile: None,
             samples: None,
             guest_ios: None,
+            thresholds: Vec::new(),
         };
         for drive in drives {
             writer.add_drive(drive);
@@ -163,6 +166,11 @@ impl ResultsWriter {
         self.jobs = Some(Jobs::new(jobs, self.bound));
     }
 
+    /// The run is expected to keep these.
+    pub fn expect(&mut self, thresholds: Vec<Threshold>) {
+        self.thresholds = thresholds;
+    }
+
     /// The I/Os are those of a guest: its figures are looked through for what is not to be trusted
     /// ([`crate::trust`]). `quantum`: how far one of its processors may be ahead of another (ns).
     pub fn of_guest(&mut self, quantum: Nanos) {
@@ -182,6 +190,19 @@ impl ResultsWriter {
     ) -> Result<(), ReportError> {
         let path = self.folder.file(crate::CLUSTER_FILE)?;
         self.cluster = Some(Cluster::new(names, drives, path)?);
+        Ok(())
+    }
+
+    /// Commands of [several machines](Self::of_machines) write operations of clients, which are kept in
+    /// [`crate::HISTORY_FILE`].
+    ///
+    /// # Errors
+    /// Where the folder has a file of that name that is not a run's.
+    pub fn keep_history(&mut self) -> Result<(), ReportError> {
+        let path = self.folder.file(crate::HISTORY_FILE)?;
+        if let Some(cluster) = &mut self.cluster {
+            cluster.keep_history(path);
+        }
         Ok(())
     }
 
@@ -276,12 +297,11 @@ impl ResultsWriter {
         self.packets.iter_mut().flatten().try_for_each(PacketFile::flush)
     }
 
-    /// The run has faults, of which these are kind and target: those that happen are kept in
-    /// [`crate::FAULTS_FILE`].
+    /// The run can have these faults: those that happen are kept in [`crate::FAULTS_FILE`].
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn keep_faults(&mut self, faults: Vec<(String, String)>) -> Result<(), ReportError> {
+    pub fn keep_faults(&mut self, faults: Vec<PlannedFault>) -> Result<(), ReportError> {
         let path = self.folder.file(crate::FAULTS_FILE)?;
         if let Some(cluster) = &mut self.cluster {
             let drives = self.drives.iter().map(|drive| drive.drive.name.clone());
@@ -430,13 +450,18 @@ impl ResultsWriter {
         if let Some(rows) = self.rows.take() {
             rows.finish(&footer)?;
         }
-        let faults = match self.faults.take() {
-            Some(faults) => Some(faults.finish(&footer)?),
+        let begin = outcome.boot_virtual_ns;
+        let ends = (begin, begin.saturating_add(outcome.virtual_ns));
+        let mut faults = match self.faults.take() {
+            Some(faults) => Some(faults.finish(&footer, ends)?),
             None => None,
         };
         if let Some(cluster) = &mut self.cluster {
             cluster.finish_file(&footer)?;
         }
+        let none = &mut Vec::new();
+        let faulty = faults.as_mut().unwrap_or(none);
+        let witnessed = self.cluster.as_mut().and_then(|cluster| cluster.settle(faulty, ends));
         if let Some(samples) = self.samples.take() {
             samples.finish(&footer)?;
         }
@@ -456,6 +481,9 @@ impl ResultsWriter {
         }
         if let Some(Ok(faults)) = faults.map(serde_json::to_value) {
             summary.extra.insert("faults".into(), faults);
+        }
+        if let Some(Ok(history)) = witnessed.map(serde_json::to_value) {
+            summary.extra.insert("history".into(), history);
         }
         if let Some(count) = guest_ios {
             summary.extra.insert("guest_ios".into(), count.into());
@@ -482,12 +510,13 @@ impl ResultsWriter {
         if let Some(quantum) = self.quantum {
             summary.warnings = trust::warnings(&summary, quantum);
         }
+        let judged = self.thresholds.iter().map(|one| one.judge(&summary));
+        summary.thresholds = judged.collect();
         let path = self.folder.path().join(SUMMARY_FILE);
         let mut json = serde_json::to_vec_pretty(&summary)
             .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
         json.push(b'\n');
         write_whole(&path, &json)?;
-        let begin = outcome.boot_virtual_ns;
         let html = Page::within_limit(|resolution| {
             let more = (self.cluster.as_ref(), self.profile.as_ref());
             run_page::page(&summary, &self.drives, more, begin, resolution)

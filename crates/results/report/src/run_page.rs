@@ -13,7 +13,7 @@ use crate::page::{Block, Page, Resolution, Section};
 use crate::profile::Profile;
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
-use crate::{faults, flash_page, jobs_page, networks_page, shared_page, units};
+use crate::{faults, flash_page, jobs_page, networks_page, shared_page, thresholds, units};
 use drive::{Extent, MIN_POINTS};
 use kind::Kind;
 pub(crate) use kind::Time;
@@ -34,12 +34,19 @@ pub(crate) fn page(
 ) -> Page {
     let kind = Kind::of(summary);
     let time = Time::of(summary, drives, kind, begin);
-    let head = Some(verdict::head(summary, kind, &time));
+    let answer = cluster.and_then(|cluster| cluster::Answer::of(cluster, summary, &time));
+    let of_cluster = answer.is_some();
+    let head = Some(verdict::head(summary, kind, &time, answer));
     // Of a shared drive the tenants come first: who got what, and who suffered when.
     let mut sections = shared_page::sections(summary, &time, resolution);
-    sections.extend(cluster::sections(cluster, summary, &time, resolution));
+    sections.extend(thresholds::section(summary));
     sections.extend(faults::section(summary, begin));
+    sections.extend(cluster::sections(cluster, summary, &time, resolution));
     sections.extend(networks_page::sections(summary));
+    if of_cluster && summary.ios() > 0 {
+        let (caption, table) = verdict::drives(summary, kind);
+        sections.push(Section::new("Drives").with(Block::Table(caption, table)));
+    }
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
     let points = (resolution.of(POINTS, 0) / series.max(1))
         .max(resolution.of(MIN_TIMELINE_POINTS, MIN_POINTS));

@@ -1,0 +1,156 @@
+//! The answer of a run of several machines: what their commands said last, which faults there were,
+//! and what clients saw of them.
+
+use serde_json::Value;
+
+use super::Cluster;
+use crate::faults::FaultSummary;
+use crate::history::Witnessed;
+use crate::run_page::Time;
+use crate::summary::Summary;
+use crate::table::{Column, Table};
+use crate::units;
+
+/// Faults that the sentence names; of more it has their number.
+const NAMED: usize = 3;
+/// Limit on the characters of a line that the answer repeats.
+const MAX_WORDS: usize = 160;
+
+/// What a page begins with.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The last words of commands, and faults.
+    pub sentence: String,
+    /// What clients saw, in a note.
+    pub clients: Option<String>,
+    /// The machines.
+    pub table: Table,
+}
+
+impl Answer {
+    /// That of a run; none of one machine alone.
+    pub(crate) fn of(cluster: &Cluster, summary: &Summary, time: &Time) -> Option<Self> {
+        if cluster.machines.len() < 2 {
+            return None;
+        }
+        let faults = FaultSummary::all(summary);
+        let history = summary.extra.get("history").cloned();
+        let whole: Option<Witnessed> = history.and_then(|all| serde_json::from_value(all).ok());
+        Some(Self {
+            sentence: format!("{}{}", last_words(cluster, summary), told_faults(&faults, time)),
+            clients: whole.map(|whole| clients(&whole, &faults, time)),
+            table: table(cluster, summary),
+        })
+    }
+}
+
+/// The machines of a summary whose commands the run waited for.
+fn waited(summary: &Summary) -> Vec<(String, Option<i64>, &'static str, Option<f64>)> {
+    let machines = summary.extra.get("machines").and_then(Value::as_array);
+    let machine = |machine: &Value| {
+        let ended = match machine["ending"].as_str() {
+            Some("went-on") => "went on",
+            Some("exited") => "ended",
+            Some("panicked") => "its kernel panicked",
+            Some("hung") => "hung",
+            Some("not-started") => "was not started",
+            _ => "did not end",
+        };
+        let name = machine["name"].as_str().unwrap_or_default().to_owned();
+        (name, machine["exit_status"].as_i64(), ended, machine["virtual_seconds"].as_f64())
+    };
+    machines.map(|all| all.iter().map(machine).collect()).unwrap_or_default()
+}
+
+fn last_line<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a str> {
+    let machine = cluster.machines.iter().find(|machine| machine.name == name)?;
+    let said = machine.lines.kept().filter(|line| !line.text.trim().is_empty());
+    said.last().map(|line| line.text.trim())
+}
+
+/// The last words of the commands that ended, the first that failed before all others.
+fn last_words(cluster: &Cluster, summary: &Summary) -> String {
+    let ended = waited(summary).into_iter().filter(|(_, _, how, _)| *how == "ended");
+    let mut ended: Vec<_> = ended.collect();
+    ended.sort_by_key(|(_, status, ..)| *status == Some(0));
+    let quoted = |(name, ..): &(String, Option<i64>, &str, Option<f64>)| {
+        let line = last_line(cluster, name)?;
+        let mut words: String = line.chars().take(MAX_WORDS).collect();
+        if words.len() < line.len() {
+            words.push('…');
+        }
+        Some(format!("{name}: “{words}”. "))
+    };
+    ended.iter().filter_map(quoted).take(NAMED).collect()
+}
+
+/// The faults in a sentence.
+fn told_faults(faults: &[FaultSummary], time: &Time) -> String {
+    let each = faults.iter().flat_map(|fault| fault.intervals.iter().map(move |one| (fault, one)));
+    let mut each: Vec<_> = each.collect();
+    each.sort_by_key(|(_, one)| one.begin_ns);
+    let shown = |at: u64| units::duration(time.since(at as f64));
+    match each.len() {
+        0 if faults.is_empty() => String::new(),
+        0 => "No fault came.".to_owned(),
+        count if count > NAMED => {
+            let (first, last) = (each[0].1.begin_ns, each[count - 1].1.begin_ns);
+            let (first, last) = (shown(first), shown(last));
+            format!("{} faults, from {first} to {last}.", units::count(count as u64))
+        }
+        _ => {
+            let told = each.iter().map(|(fault, one)| {
+                let (kind, target) = (&fault.kind, &fault.target);
+                let length = (one.end_ns - one.begin_ns) as f64;
+                match one.end_ns == one.begin_ns {
+                    true => format!("{kind} of {target} at {}", shown(one.begin_ns)),
+                    false => format!(
+                        "{kind} of {target} for {} from {} on",
+                        units::duration(length),
+                        shown(one.begin_ns)
+                    ),
+                }
+            });
+            let told = told.collect::<Vec<_>>().join("; ");
+            let mut letters = told.chars();
+            let first = letters.next().map(|first| first.to_uppercase().to_string());
+            format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+        }
+    }
+}
+
+/// What clients saw, and in which fault the longest time without success was.
+fn clients(whole: &Witnessed, faults: &[FaultSummary], time: &Time) -> String {
+    let [count, ok, fail, info] =
+        [whole.count, whole.ok, whole.fail, whole.info].map(units::count);
+    let [longest, gap] =
+        [whole.longest_ns, whole.longest_gap_ns].map(|ns| units::duration(ns as f64));
+    let each = faults.iter().flat_map(|fault| fault.intervals.iter().map(move |one| (fault, one)));
+    let during = each.into_iter().find(|(_, one)| {
+        one.operations.as_ref().is_some_and(|seen| seen.longest_gap_ns == whole.longest_gap_ns)
+    });
+    let during = during.map_or(String::new(), |(fault, one)| {
+        let at = units::duration(time.since(one.begin_ns as f64));
+        format!(", around {} of {} at {at}", fault.kind, fault.target)
+    });
+    format!(
+        "Clients began {count} operations: {ok} were done, {fail} failed, of {info} nobody knows. The \
+         longest took {longest}; for {gap} at most none was done{during}."
+    )
+}
+
+/// The machines, a row each.
+fn table(cluster: &Cluster, summary: &Summary) -> Table {
+    let columns = [Column::left("machine"), Column::left("its command"), Column::right("after")];
+    let mut table = Table::new(columns.into_iter().chain([Column::left("its last line")]).collect());
+    for (name, status, how, seconds) in waited(summary) {
+        let how = match (how, status) {
+            ("ended", Some(status)) => format!("ended with {status}"),
+            (how, _) => how.to_owned(),
+        };
+        let after = seconds.map_or("–".to_owned(), |seconds| units::duration(seconds * 1e9));
+        let line = last_line(cluster, &name).unwrap_or("–").to_owned();
+        table.push(vec![name, how, after, line]);
+    }
+    table
+}
