@@ -100,6 +100,12 @@ pub struct RunArguments {
     pub wall_limit: Option<String>,
     #[command(flatten)]
     pub expect: ExpectArguments,
+    /// Show the page while the run goes on, on this port of 127.0.0.1 [default: a free one]
+    #[arg(
+        long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+        default_missing_value = "0", conflicts_with_all = ["power_cut", "branch"]
+    )]
+    pub live: Option<u16>,
     /// Cut the power at this time of the command, after so many I/Os (io:1000), at random, or at
     /// each flush between two times (flushes:1s..2s)
     #[arg(long, value_name = "WHEN")]

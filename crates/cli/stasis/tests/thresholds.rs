@@ -32,8 +32,18 @@ fn text(folder: &TempDir, name: &str) -> String {
 fn a_simulation_tells_everywhere_what_it_did_not_keep() {
     let folder = bench();
     let words = [
-        "sim", "fixed:100us", "--workload", "job.fio", "--junit", "junit.xml",
-        "--expect", "reader.read.p99 <= 100us", "--expect", "write.p50 < 1ns", "--expect", "errors==0",
+        "sim",
+        "fixed:100us",
+        "--workload",
+        "job.fio",
+        "--junit",
+        "junit.xml",
+        "--expect",
+        "reader.read.p99 <= 100us",
+        "--expect",
+        "write.p50 < 1ns",
+        "--expect",
+        "errors==0",
     ];
     let output = stasis(folder.path(), &words);
     let told = words_of(&output);
@@ -49,7 +59,10 @@ fn a_simulation_tells_everywhere_what_it_did_not_keep() {
     assert_eq!(met, [true, false, true]);
     assert_eq!(thresholds[0]["figure"], "reader.read.p99");
     let page = text(&folder, "results/report.html");
-    assert!(page.contains("<p class=\"sentence\">Not met: write.p50 &lt; 1ns: "), "the first words");
+    assert!(
+        page.contains("<p class=\"sentence\">Not met: write.p50 &lt; 1ns: "),
+        "the first words"
+    );
     assert!(page.contains("1 of 3 thresholds not met"));
     let junit = text(&folder, "junit.xml");
     assert!(junit.contains("tests=\"4\" failures=\"1\""), "{junit}");
@@ -64,8 +77,15 @@ fn a_simulation_tells_everywhere_what_it_did_not_keep() {
 fn each_of_several_simulations_has_thresholds() {
     let folder = bench();
     let words = [
-        "sim", "fixed:100us", "fixed:1ms", "--workload", "job.fio", "--expect", "p99 < 500us",
-        "--junit", "junit.xml",
+        "sim",
+        "fixed:100us",
+        "fixed:1ms",
+        "--workload",
+        "job.fio",
+        "--expect",
+        "p99 < 500us",
+        "--junit",
+        "junit.xml",
     ];
     let output = stasis(folder.path(), &words);
     let told = words_of(&output);

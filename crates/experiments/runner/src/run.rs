@@ -24,12 +24,13 @@ use crate::engine;
 use crate::event::{Observer, SharedObserver};
 use crate::input::{self, Input};
 use crate::keep::Keep;
+use crate::live::LivePage;
 use crate::prepare::{look_at_drives, RunSetup};
 use crate::profiled::Profiled;
 use crate::provenance::Provenance;
-use crate::relay::Relay;
 #[cfg(doc)]
 use crate::relay::OUTPUT_FILE;
+use crate::relay::{Live, Relay};
 use crate::run_error::RunError;
 use crate::snapshotted::Snapshotted;
 use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
@@ -53,6 +54,7 @@ pub struct Runner<'a> {
     changed: Option<&'a Changed<'a>>,
     profiled: Option<&'a Profiled>,
     snapshots: Option<Snapshotted>,
+    live: Option<Arc<LivePage>>,
     checked: bool,
     inputs: Vec<PathBuf>,
     given: Option<PathBuf>,
@@ -94,6 +96,7 @@ impl<'a> Runner<'a> {
             changed: None,
             profiled: None,
             snapshots: None,
+            live: None,
             checked: true,
             inputs: Vec::new(),
             given: None,
@@ -175,6 +178,11 @@ impl<'a> Runner<'a> {
     /// The run takes snapshots, or begins at one.
     pub fn snapshots(self, snapshots: Option<Snapshotted>) -> Self {
         Self { snapshots, ..self }
+    }
+
+    /// The run is shown on a page while it goes on, which is its report at the end.
+    pub fn live(self, live: Option<Arc<LivePage>>) -> Self {
+        Self { live, ..self }
     }
 
     /// A debugger takes hold of the run.
@@ -297,6 +305,13 @@ impl<'a> Runner<'a> {
         let files = prepared.model_files();
         let mut relay = Relay::new(writer, &observer, self.keeps_output, prepared.machines())?;
         relay.history = experiment.history;
+        relay.live = self.live.as_ref().map(|page| Live {
+            page: Arc::clone(page),
+            engine: engine.name().to_owned(),
+            fields: Map::from_iter([("command".to_owned(), experiment.command.clone().into())]),
+            begun,
+            told: None,
+        });
         if let Some(trace) = self.trace {
             let path = trace.file();
             let begun = File::create(&path)
@@ -335,6 +350,10 @@ impl<'a> Runner<'a> {
         }
         let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         kept?;
+        if let Some(live) = &self.live {
+            let report = folder.join(stasis_report::REPORT_FILE);
+            live.end(std::fs::read_to_string(&report)?);
+        }
         let status = summary.status();
         Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
     }

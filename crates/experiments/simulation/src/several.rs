@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use stasis_report::{
-    thresholds, units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE, LIST_FILE,
-    PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
+    thresholds, units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE,
+    LIST_FILE, PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
 };
 use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_terminal::progress::Steps;

@@ -186,6 +186,21 @@ impl FaultFile {
         ])
     }
 
+    /// How often faults have happened so far.
+    pub(crate) fn happened(&self) -> u64 {
+        self.faults.iter().map(|fault| fault.summary.happened).sum()
+    }
+
+    /// The figures of each fault so far, as [`Self::finish`] has them.
+    pub(crate) fn so_far(&self, ends: (Nanos, Nanos)) -> Vec<FaultSummary> {
+        let settled = |fault: &Fault| {
+            let mut summary = fault.summary.clone();
+            summary.settle(fault.course, &fault.each, ends);
+            summary
+        };
+        self.faults.iter().map(settled).collect()
+    }
+
     /// Ends the file. Returns the figures of each fault of a run whose commands began and that ended at
     /// these times (ns).
     pub(crate) fn finish(
@@ -193,12 +208,9 @@ impl FaultFile {
         footer: &Footer,
         ends: (Nanos, Nanos),
     ) -> Result<Vec<FaultSummary>, ReportError> {
+        let faults = self.so_far(ends);
         self.file.finish(footer)?;
-        let settled = |mut fault: Fault| {
-            fault.summary.settle(fault.course, &fault.each, ends);
-            fault.summary
-        };
-        Ok(self.faults.into_iter().map(settled).collect())
+        Ok(faults)
     }
 }
 

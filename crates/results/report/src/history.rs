@@ -219,11 +219,7 @@ impl History {
     }
 
     /// Its figures of a time, in a run that ended at `end` (ns); none without an operation.
-    pub(crate) fn witnessed(
-        &self,
-        (from, to): (Nanos, Nanos),
-        end: Nanos,
-    ) -> Option<Witnessed> {
+    pub(crate) fn witnessed(&self, (from, to): (Nanos, Nanos), end: Nanos) -> Option<Witnessed> {
         if self.operations.is_empty() {
             return None;
         }
@@ -277,8 +273,15 @@ mod tests {
             assert!(is_of_history(line.as_bytes()), "{line}");
         }
         for line in [
-            "", "{", "{}", "done", r#"{"type":"done","process":0,"f":"read"}"#, r#"{"type":"ok"}"#,
-            r#"{"type":"ok","process":0,"f":1}"#, r#"["invoke"]"#, "{\"type\":\"ok\u{0}",
+            "",
+            "{",
+            "{}",
+            "done",
+            r#"{"type":"done","process":0,"f":"read"}"#,
+            r#"{"type":"ok"}"#,
+            r#"{"type":"ok","process":0,"f":1}"#,
+            r#"["invoke"]"#,
+            "{\"type\":\"ok\u{0}",
         ] {
             assert!(!is_of_history(line.as_bytes()), "{line}");
         }
@@ -314,7 +317,8 @@ mod tests {
         );
         assert_eq!(history.kinds(), ["write", "read"]);
         let file = std::fs::read_to_string(folder.path().join("history.jsonl")).unwrap();
-        let lines: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<Value> =
+            file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 8);
         let first = serde_json::json!({
             "type": "invoke", "process": 0, "f": "write", "value": 1, "index": 0, "time": 10,

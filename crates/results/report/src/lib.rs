@@ -55,6 +55,7 @@ mod run_page;
 mod sample_file;
 mod shared_page;
 mod slowest;
+mod so_far;
 mod spans;
 mod statistics;
 mod summary;
@@ -87,6 +88,7 @@ pub use repeat::{InputFile, Repeat};
 pub use results_writer::ResultsWriter;
 pub use sample_file::{KeptSample, KeptSamples};
 pub use slowest::{SlowIo, Waits};
+pub use so_far::SoFar;
 pub use spans::KeptSpans;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
+use stasis_run_events::{Ending, FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
 
 use crate::cluster::Cluster;
 use crate::distribution::EXACT_BOUND;
@@ -23,6 +23,7 @@ use crate::page::{self, Page};
 use crate::pcapng::PacketFile;
 use crate::profile::Profile;
 use crate::sample_file::{KeptSamples, SampleFile};
+use crate::so_far::{SoFar, RUNNING};
 use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
@@ -63,6 +64,8 @@ pub struct ResultsWriter {
     /// `None` where the time of I/Os in the guest is not kept.
     guest_ios: Option<GuestIoFile>,
     thresholds: Vec<Threshold>,
+    /// The run as it was when it was last asked for.
+    before: Option<SoFar>,
 }
 
 impl std::fmt::Debug for ResultsWriter {
@@ -139,6 +142,7 @@ impl ResultsWriter {
             samples: None,
             guest_ios: None,
             thresholds: Vec::new(),
+            before: None,
         };
         for drive in drives {
             writer.add_drive(drive);
@@ -411,6 +415,61 @@ impl ResultsWriter {
         spans.iter().try_for_each(|span| file.row(span))
     }
 
+    /// Figures of a run that goes on, whose commands began at `begin`, at the time `now` (ns).
+    pub fn so_far(&mut self, begin: Nanos, now: Nanos) -> SoFar {
+        let happened = self.faults.as_ref().map_or(0, FaultFile::happened);
+        let mut so_far = SoFar::of(&self.drives, happened, now.saturating_sub(begin));
+        if let Some(before) = &self.before {
+            so_far = so_far.after(before);
+        }
+        self.before = Some(so_far.clone());
+        so_far
+    }
+
+    /// The page of a run that goes on, whose commands began at the first of two times, at the second
+    /// (ns); the others as [`Self::finish`] has them.
+    pub fn page_so_far(
+        &mut self,
+        engine: &str,
+        (begin, now): (Nanos, Nanos),
+        wall: Duration,
+        mut extra: Map<String, Value>,
+    ) -> String {
+        let outcome = Outcome {
+            boot_virtual_ns: begin,
+            virtual_ns: now.saturating_sub(begin),
+            ..Outcome::of(Ending::Exited(0))
+        };
+        let mut faults =
+            self.faults.as_ref().map(|file| file.so_far((begin, now))).unwrap_or_default();
+        let witnessed =
+            self.cluster.as_mut().and_then(|cluster| cluster.settle(&mut faults, (begin, now)));
+        if let Some(Ok(history)) = witnessed.map(serde_json::to_value) {
+            extra.insert("history".into(), history);
+        }
+        if let (false, Ok(faults)) = (faults.is_empty(), serde_json::to_value(faults)) {
+            extra.insert("faults".into(), faults);
+        }
+        let happened = self.faults.as_ref().map_or(0, FaultFile::happened);
+        let so_far = SoFar::of(&self.drives, happened, outcome.virtual_ns);
+        let so_far = self.before.as_ref().map_or(so_far.clone(), |before| match before.lately {
+            // What was told last is newer than a page is old.
+            Some(_) if before.ios == so_far.ios => before.clone(),
+            _ => so_far.after(before),
+        });
+        self.drives.iter_mut().for_each(DriveStatistics::sort);
+        let drives = self.drives.iter().map(DriveStatistics::summary).collect();
+        let mut summary = Summary::new(&outcome, engine, wall, drives, extra);
+        summary.ending = RUNNING.to_owned();
+        summary.message = Some(so_far.lines().join("; "));
+        let judged = self.thresholds.iter().map(|one| one.judge(&summary));
+        summary.thresholds = judged.collect();
+        Page::within_limit(|resolution| {
+            let more = (self.cluster.as_ref(), None);
+            run_page::page(&summary, &self.drives, more, begin, resolution)
+        })
+    }
+
     /// Ends the files of a run that has failed, so that what they have can be read.
     ///
     /// # Errors
@@ -419,7 +478,8 @@ impl ResultsWriter {
         let footer = Footer::new();
         // One that fails keeps none of the others from its end.
         let rows = self.rows.take().map_or(Ok(()), |rows| rows.finish(&footer));
-        let faults = self.faults.take().map_or(Ok(()), |file| file.finish(&footer).map(drop));
+        let faults = self.faults.take();
+        let faults = faults.map_or(Ok(()), |file| file.finish(&footer, (0, 0)).map(drop));
         let cluster = self.cluster.as_mut().map_or(Ok(()), |file| file.finish_file(&footer));
         let spans = self.spans.take().map_or(Ok(()), |file| file.abandon(&footer));
         let samples = self.samples.take().map_or(Ok(()), |file| file.finish(&footer));

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::cluster::{self, Cluster};
 use crate::page::{Block, Page, Resolution, Section};
 use crate::profile::Profile;
+use crate::so_far::RUNNING;
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
 use crate::{faults, flash_page, jobs_page, networks_page, shared_page, thresholds, units};
@@ -73,6 +74,9 @@ pub(crate) fn page(
         }
         "exited" if kind == Kind::Simulation => "A simulation without a guest.".to_owned(),
         "exited" => format!("The command ended with status {}.", summary.exit_status),
+        RUNNING => {
+            format!("The run goes on: {}.", summary.message.as_deref().unwrap_or_default())
+        }
         other => {
             let message = summary.message.as_deref().unwrap_or_default();
             let whole = format!("The run did not end with its command: {other}: {message}");

@@ -41,7 +41,8 @@ impl Experiment {
                 FaultCourse::Window { begin, end: fault.end }
             }
             FaultKind::Network(kind) => {
-                let on = |network| fault.on_network(kind, network, number, self.seed).ok().flatten();
+                let on =
+                    |network| fault.on_network(kind, network, number, self.seed).ok().flatten();
                 // It is drawn by its number, on each network at the same time.
                 let drawn = self.networks.iter().find_map(on)?;
                 FaultCourse::Window { begin: drawn.begin, end: drawn.end }

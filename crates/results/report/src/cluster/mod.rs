@@ -101,6 +101,7 @@ impl Cluster {
         faults: &mut [FaultSummary],
         (begin, end): (Nanos, Nanos),
     ) -> Option<Witnessed> {
+        self.machines.iter_mut().for_each(|machine| machine.spans.clear());
         for (fault, planned) in faults.iter_mut().zip(&self.faults) {
             for one in &mut fault.intervals {
                 let ends = (one.begin_ns, one.end_ns);

@@ -53,10 +53,8 @@ fn lanes(cluster: &Cluster, summary: &Summary, time: &Time, resolution: Resoluti
     let mut kinds: Vec<(usize, &(String, u64))> =
         cluster.messages.kinds().iter().enumerate().collect();
     kinds.sort_by_key(|(_, (_, count))| std::cmp::Reverse(*count));
-    let mut series = vec![
-        ("a line of output".to_owned(), MARKS[OUTPUT]),
-        ("a fault".to_owned(), MARKS[FAULTS]),
-    ];
+    let mut series =
+        vec![("a line of output".to_owned(), MARKS[OUTPUT]), ("a fault".to_owned(), MARKS[FAULTS])];
     let history = cluster.history.as_ref().filter(|history| !history.operations().is_empty());
     if history.is_some() {
         let outcomes = Outcome::ALL.into_iter().zip(OUTCOMES);
@@ -154,7 +152,8 @@ fn work(history: &History, machine: usize, time: &Time, most: usize) -> Vec<Stre
             None => "without an end".to_owned(),
         };
         let text = format!("{kind} at {}: {} {length}", units::duration(from), outcome.name());
-        let series = OPERATIONS_FROM + Outcome::ALL.iter().position(|all| *all == outcome).unwrap_or(0);
+        let series =
+            OPERATIONS_FROM + Outcome::ALL.iter().position(|all| *all == outcome).unwrap_or(0);
         Stretch { from, to, series, text }
     };
     let others = thinned(&others, most);

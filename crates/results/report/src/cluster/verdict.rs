@@ -121,8 +121,7 @@ fn told_faults(faults: &[FaultSummary], time: &Time) -> String {
 
 /// What clients saw, and in which fault the longest time without success was.
 fn clients(whole: &Witnessed, faults: &[FaultSummary], time: &Time) -> String {
-    let [count, ok, fail, info] =
-        [whole.count, whole.ok, whole.fail, whole.info].map(units::count);
+    let [count, ok, fail, info] = [whole.count, whole.ok, whole.fail, whole.info].map(units::count);
     let [longest, gap] =
         [whole.longest_ns, whole.longest_gap_ns].map(|ns| units::duration(ns as f64));
     let each = faults.iter().flat_map(|fault| fault.intervals.iter().map(move |one| (fault, one)));
@@ -142,7 +141,8 @@ fn clients(whole: &Witnessed, faults: &[FaultSummary], time: &Time) -> String {
 /// The machines, a row each.
 fn table(cluster: &Cluster, summary: &Summary) -> Table {
     let columns = [Column::left("machine"), Column::left("its command"), Column::right("after")];
-    let mut table = Table::new(columns.into_iter().chain([Column::left("its last line")]).collect());
+    let mut table =
+        Table::new(columns.into_iter().chain([Column::left("its last line")]).collect());
     for (name, status, how, seconds) in waited(summary) {
         let how = match (how, status) {
             ("ended", Some(status)) => format!("ended with {status}"),

@@ -109,8 +109,7 @@ impl Lanes {
     pub fn draw(&self) -> Markup {
         let colour = |series: usize| self.series.get(series).map_or(0, |(_, colour)| *colour);
         let named = self.series.iter();
-        let keys: Vec<Key<'_>> =
-            named.map(|(name, colour)| (name.as_str(), *colour, "")).collect();
+        let keys: Vec<Key<'_>> = named.map(|(name, colour)| (name.as_str(), *colour, "")).collect();
         let labels = Labels::of(self.lanes.iter().map(|lane| lane.name.as_str()));
         let step = labels.above + LANE;
         let height = AROUND + self.lanes.len().max(1) as f64 * step;

@@ -7,6 +7,7 @@ use stasis_block::Operation;
 use super::kind::{Kind, Time};
 use crate::cluster;
 use crate::page::Head;
+use crate::so_far::RUNNING;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table, Tone};
 use crate::{shared_page, text, thresholds, units, Repeat, Waits};
@@ -55,7 +56,9 @@ pub(super) fn head(
     };
     // What the user asked of the run comes before all that nobody asked.
     let (tile, tone, sentence) = match thresholds::verdict(summary) {
-        Some((met, Tone::Good, told)) => (format!("{met}; {tile}"), tone, format!("{told} {sentence}")),
+        Some((met, Tone::Good, told)) => {
+            (format!("{met}; {tile}"), tone, format!("{told} {sentence}"))
+        }
         Some((unmet, of_them, told)) => (unmet, of_them, format!("{told} {sentence}")),
         None => (tile, tone, sentence),
     };
@@ -66,7 +69,8 @@ pub(super) fn head(
         None => drives(summary, kind),
     };
     head = head.with(caption, table);
-    head.notes = clients.flatten().into_iter().chain(branch(summary)).chain(slowest(summary)).collect();
+    head.notes =
+        clients.flatten().into_iter().chain(branch(summary)).chain(slowest(summary)).collect();
     head.notes.extend(ways(summary));
     head.repeat = Repeat::of(&summary.extra);
     let untrusted = |warning: &String| format!("Not to be trusted: {warning}.");
@@ -113,7 +117,8 @@ fn branch(summary: &Summary) -> Option<String> {
 /// The verdict in a word or two, whether it is good, and in a sentence.
 fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
     let ios = summary.ios();
-    if summary.ending != "exited" {
+    let goes_on = summary.ending == RUNNING;
+    if summary.ending != "exited" && !goes_on {
         let message = summary.message.as_deref().unwrap_or_default();
         let sentence = format!(
             "The run did not end with its command: {}: {message}",
@@ -133,6 +138,9 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
     let errors: u64 = used(summary).map(|(.., figures)| figures.errors).sum();
     let busiest = used(summary).max_by_key(|(.., figures)| figures.count);
     let Some((drive, operation, figures)) = busiest else {
+        if goes_on {
+            return (RUNNING.to_owned(), Tone::Neutral, "The run goes on.".to_owned());
+        }
         let sentence = "No I/O reached a modelled drive.".to_owned();
         return ("no I/O".to_owned(), Tone::Neutral, sentence);
     };
@@ -149,6 +157,9 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
         0 => String::new(),
         _ => format!(" {} of them failed.", units::count(errors)),
     };
+    if goes_on {
+        return (RUNNING.to_owned(), Tone::Neutral, format!("The run goes on: {rate}.{failed}"));
+    }
     if kind == Kind::Simulation {
         let (tile, tone) = match errors {
             0 => ("simulated", Tone::Neutral),

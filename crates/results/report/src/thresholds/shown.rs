@@ -28,11 +28,7 @@ pub(crate) fn verdict(summary: &Summary) -> Option<(String, Tone, String)> {
         0 if all == 1 => {
             ("threshold met".to_owned(), Tone::Good, "The threshold is met.".to_owned())
         }
-        0 => (
-            "thresholds met".to_owned(),
-            Tone::Good,
-            format!("All {all} thresholds are met."),
-        ),
+        0 => ("thresholds met".to_owned(), Tone::Good, format!("All {all} thresholds are met.")),
         count => (
             format!("{count} of {all} thresholds not met"),
             Tone::Bad,

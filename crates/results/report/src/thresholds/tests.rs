@@ -139,7 +139,7 @@ fn errors_name_what_is_near() {
         ("read.latency < 1ms", "`latency` is no figure"),
         ("wall_seconds < 1s", "depends on the computer"),
         ("read.p99 < 1", "needs a unit"),
-        ("read.p99 < 1sm", "did you mean `ms`?"),
+        ("read.p99 < 1sm", "did you mean `s`?"),
         ("read.iops > 100k", "plain number"),
         ("read.p99", "write FIGURE OPERATOR VALUE"),
         ("read.p99 = 1ms", "write FIGURE OPERATOR VALUE"),

@@ -31,13 +31,8 @@ pub enum Unit {
 
 /// Figures of a flash drive whose names do not end with their unit.
 const TIMES: [&str; 2] = ["inside.at", "inside.collection_time"];
-const SIZES: [&str; 5] = [
-    "bytes",
-    "inside.capacity",
-    "inside.unit",
-    "inside.unit_padding",
-    "inside.page_padding",
-];
+const SIZES: [&str; 5] =
+    ["bytes", "inside.capacity", "inside.unit", "inside.unit_padding", "inside.page_padding"];
 
 impl Unit {
     /// The unit of the figure at this place of `summary.json`.

@@ -14,7 +14,7 @@ use stasis_block::units;
 use stasis_crash_test::power_cut;
 use stasis_experiment::{Engine, Expectation, Experiment, ExperimentError};
 use stasis_report::{keep_inputs, thresholds};
-use stasis_runner::{Debugged, Profiled, Results, Runner, Snapshotted};
+use stasis_runner::{Debugged, LivePage, Profiled, Results, Runner, Snapshotted};
 use stasis_terminal::{stop_on_signals, Terminal};
 
 use super::symbols;
@@ -63,7 +63,7 @@ fn whole(
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let interval = arguments.profile.as_deref().map(interval).transpose()?;
     let guest_times = arguments.guest_times;
-    let junit = arguments.expect.junit.clone();
+    let (junit, live) = (arguments.expect.junit.clone(), arguments.live);
     ensure!(!arguments.snapshots.has_branches(), "a branch has no debugger: leave --branch out");
     let snapshots = arguments.snapshots.snapshotted()?;
     let (mut experiment, base) = joined(arguments)?;
@@ -94,14 +94,16 @@ fn whole(
         let inputs = stasis_runner::input::paths(&experiment, &base).into_iter();
         keep_inputs(path, &inputs.chain(file.iter().cloned()).collect::<Vec<_>>())?;
     }
-    let terminal = &mut Terminal::new(show_console);
+    let page = live.map(|port| live_page(port, quiet)).transpose()?;
+    let limit = experiment.virtual_limit;
+    let terminal = &mut Terminal::new(show_console).until(limit);
     let run = match power_cut {
         Some(when) => {
             power_cut::run(&experiment, &base, (file, given), &stop, ios, when, terminal)?
         }
         None => {
             let mut runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
-            runner = runner.profiled(profiled.as_ref()).snapshots(snapshots);
+            runner = runner.profiled(profiled.as_ref()).snapshots(snapshots).live(page);
             if let Some(debugged) = debugged {
                 runner = runner.debugged(debugged);
             }
@@ -113,6 +115,22 @@ fn whole(
         thresholds::to_junit(&title, &[("run", &run.summary)]).write(&path)?;
     }
     Ok(finished(&run, quiet))
+}
+
+/// A page of the run while it goes on, at a port of this machine; 0 for a free one.
+fn live_page(port: u16, quiet: bool) -> Result<Arc<LivePage>> {
+    let begins = stasis_report::page::Page {
+        title: "A run that begins".to_owned(),
+        subtitle: "The guest boots; the page follows.".to_owned(),
+        ..Default::default()
+    };
+    let page = Arc::new(LivePage::new(begins.to_html()));
+    let address = stasis_terminal::live::serve(&page, port)?;
+    // Without the address nobody finds it.
+    if !quiet || port == 0 {
+        eprintln!("live: http://{address}/");
+    }
+    Ok(page)
 }
 
 /// Tells of a run that has ended.
