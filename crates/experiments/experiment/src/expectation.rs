@@ -1,4 +1,4 @@
-//! What a run is expected to keep.
+//! Thresholds of an experiment.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

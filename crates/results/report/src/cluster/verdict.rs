@@ -16,12 +16,12 @@ const NAMED: usize = 3;
 /// Limit on the characters of a line that the answer repeats.
 const MAX_WORDS: usize = 160;
 
-/// What a page begins with.
+/// The answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The last words of commands, and faults.
     pub sentence: String,
-    /// What clients saw, in a note.
+    /// A note on the operations of clients.
     pub clients: Option<String>,
     /// The machines.
     pub table: Table,
@@ -64,8 +64,10 @@ fn waited(summary: &Summary) -> Vec<(String, Option<i64>, &'static str, Option<f
 
 fn last_line<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a str> {
     let machine = cluster.machines.iter().find(|machine| machine.name == name)?;
-    let said = machine.lines.kept().filter(|line| !line.text.trim().is_empty());
-    said.last().map(|line| line.text.trim())
+    let written = || machine.lines.kept().filter(|line| !line.text.trim().is_empty());
+    // Errors where there is nothing else.
+    let line = written().filter(|line| !line.error).last().or_else(|| written().last());
+    line.map(|line| line.text.trim())
 }
 
 /// The last words of the commands that ended, the first that failed before all others.
@@ -119,9 +121,13 @@ fn told_faults(faults: &[FaultSummary], time: &Time) -> String {
     }
 }
 
-/// What clients saw, and in which fault the longest time without success was.
+/// A note on the operations of clients, and in which fault the longest time without success was.
 fn clients(whole: &Witnessed, faults: &[FaultSummary], time: &Time) -> String {
-    let [count, ok, fail, info] = [whole.count, whole.ok, whole.fail, whole.info].map(units::count);
+    let [count, ok, fail] = [whole.count, whole.ok, whole.fail].map(units::count);
+    let unknown = match whole.info {
+        0 => String::new(),
+        info => format!(", of {} nobody knows", units::count(info)),
+    };
     let [longest, gap] =
         [whole.longest_ns, whole.longest_gap_ns].map(|ns| units::duration(ns as f64));
     let each = faults.iter().flat_map(|fault| fault.intervals.iter().map(move |one| (fault, one)));
@@ -133,7 +139,7 @@ fn clients(whole: &Witnessed, faults: &[FaultSummary], time: &Time) -> String {
         format!(", around {} of {} at {at}", fault.kind, fault.target)
     });
     format!(
-        "Clients began {count} operations: {ok} were done, {fail} failed, of {info} nobody knows. The \
+        "Clients began {count} operations: {ok} were done, {fail} failed{unknown}. The \
          longest took {longest}; for {gap} at most none was done{during}."
     )
 }

@@ -265,7 +265,7 @@ impl Threshold {
     }
 }
 
-/// What stands before a figure in a text that ends with its name.
+/// The part of a text before a figure, with whose name it ends.
 fn before<'a>(text: &'a str, figure: &Figure) -> Option<&'a str> {
     let before = text.strip_suffix(figure.name.as_str())?;
     match figure.subject {
