@@ -35,7 +35,7 @@ pub(crate) fn page(
 ) -> Page {
     let kind = Kind::of(summary);
     let time = Time::of(summary, drives, kind, begin);
-    let answer = cluster.and_then(|cluster| cluster::Answer::of(cluster, summary, &time));
+    let answer = cluster.map(|cluster| cluster::Answer::of(cluster, summary, &time));
     let of_cluster = answer.is_some();
     let head = Some(verdict::head(summary, kind, &time, answer));
     // Of a shared drive the tenants come first: who got what, and who suffered when.

@@ -8,8 +8,8 @@ use crate::faults::FaultSummary;
 use crate::history::Witnessed;
 use crate::run_page::Time;
 use crate::summary::Summary;
-use crate::table::{Column, Table};
-use crate::units;
+use crate::table::Table;
+use crate::{shared_page, units};
 
 /// Faults that the sentence names; of more it has their number.
 const NAMED: usize = 3;
@@ -28,38 +28,30 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// That of a run; none of one machine alone.
-    pub(crate) fn of(cluster: &Cluster, summary: &Summary, time: &Time) -> Option<Self> {
-        if cluster.machines.len() < 2 {
-            return None;
-        }
+    /// That of a run.
+    pub(crate) fn of(cluster: &Cluster, summary: &Summary, time: &Time) -> Self {
         let faults = FaultSummary::all(summary);
         let history = summary.extra.get("history").cloned();
         let whole: Option<Witnessed> = history.and_then(|all| serde_json::from_value(all).ok());
-        Some(Self {
+        Self {
             sentence: format!("{}{}", last_words(cluster, summary), told_faults(&faults, time)),
             clients: whole.map(|whole| clients(&whole, &faults, time)),
-            table: table(cluster, summary),
-        })
+            table: shared_page::machines(summary, |name| {
+                last_line(cluster, name).map(str::to_owned)
+            }),
+        }
     }
 }
 
-/// The machines of a summary whose commands the run waited for.
-fn waited(summary: &Summary) -> Vec<(String, Option<i64>, &'static str, Option<f64>)> {
+/// The machines whose commands have ended, with their status.
+fn ended(summary: &Summary) -> Vec<(String, Option<i64>)> {
     let machines = summary.extra.get("machines").and_then(Value::as_array);
-    let machine = |machine: &Value| {
-        let ended = match machine["ending"].as_str() {
-            Some("went-on") => "went on",
-            Some("exited") => "ended",
-            Some("panicked") => "its kernel panicked",
-            Some("hung") => "hung",
-            Some("not-started") => "was not started",
-            _ => "did not end",
-        };
+    let ended = machines.into_iter().flatten().filter(|machine| machine["ending"] == "exited");
+    let named = |machine: &Value| {
         let name = machine["name"].as_str().unwrap_or_default().to_owned();
-        (name, machine["exit_status"].as_i64(), ended, machine["virtual_seconds"].as_f64())
+        (name, machine["exit_status"].as_i64())
     };
-    machines.map(|all| all.iter().map(machine).collect()).unwrap_or_default()
+    ended.map(named).collect()
 }
 
 fn last_line<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a str> {
@@ -72,10 +64,9 @@ fn last_line<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a str> {
 
 /// The last words of the commands that ended, the first that failed before all others.
 fn last_words(cluster: &Cluster, summary: &Summary) -> String {
-    let ended = waited(summary).into_iter().filter(|(_, _, how, _)| *how == "ended");
-    let mut ended: Vec<_> = ended.collect();
-    ended.sort_by_key(|(_, status, ..)| *status == Some(0));
-    let quoted = |(name, ..): &(String, Option<i64>, &str, Option<f64>)| {
+    let mut ended = ended(summary);
+    ended.sort_by_key(|(_, status)| *status == Some(0));
+    let quoted = |(name, _): &(String, Option<i64>)| {
         let line = last_line(cluster, name)?;
         let mut words: String = line.chars().take(MAX_WORDS).collect();
         if words.len() < line.len() {
@@ -142,21 +133,4 @@ fn clients(whole: &Witnessed, faults: &[FaultSummary], time: &Time) -> String {
         "Clients began {count} operations: {ok} were done, {fail} failed{unknown}. The \
          longest took {longest}; for {gap} at most none was done{during}."
     )
-}
-
-/// The machines, a row each.
-fn table(cluster: &Cluster, summary: &Summary) -> Table {
-    let columns = [Column::left("machine"), Column::left("its command"), Column::right("after")];
-    let mut table =
-        Table::new(columns.into_iter().chain([Column::left("its last line")]).collect());
-    for (name, status, how, seconds) in waited(summary) {
-        let how = match (how, status) {
-            ("ended", Some(status)) => format!("ended with {status}"),
-            (how, _) => how.to_owned(),
-        };
-        let after = seconds.map_or("–".to_owned(), |seconds| units::duration(seconds * 1e9));
-        let line = last_line(cluster, &name).unwrap_or("–").to_owned();
-        table.push(vec![name, how, after, line]);
-    }
-    table
 }
