@@ -22,6 +22,8 @@ const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 const SURE: Duration = Duration::from_secs(2);
 /// How far estimates of a work's whole time may be apart, as a share of the last.
 const SAME: f64 = 0.2;
+/// The part of the time until now whose speed has to be that of the whole.
+const LATELY: f64 = 0.05;
 /// The share of the time until now for which a work may stand still before nobody knows its speed.
 const STILL: f64 = 0.2;
 /// Limit on the time left (s): more is not to be told.
@@ -172,7 +174,15 @@ fn left(course: &[(Duration, f64)], passed: Duration) -> Option<Duration> {
     if !known || !course[since..].iter().all(same) {
         return None;
     }
-    Some(Duration::from_secs_f64((now - passed.as_secs_f64()).clamp(0.0, MAX_LEFT)))
+    // So has the speed of the last while, by which a change is seen at once.
+    let lately = course.partition_point(|(at, _)| *at < last.mul_f64(1.0 - LATELY));
+    let (at, before) = course[lately.saturating_sub(1)];
+    let speed = (fraction - before) / (last - at).as_secs_f64().max(f64::MIN_POSITIVE);
+    if (speed * now - 1.0).abs() > SAME {
+        return None;
+    }
+    let seconds = (now - passed.as_secs_f64()).clamp(0.0, MAX_LEFT).round();
+    Some(Duration::from_secs_f64(seconds))
 }
 
 /// Whole seconds, or minutes with seconds, or hours with minutes.
@@ -316,6 +326,10 @@ mod tests {
                 let Some(told) = left(&course, at) else { continue };
                 shown += 1;
                 let right = time - at.as_secs_f64();
+                // A change is seen within a moment.
+                if part * length < at.as_secs_f64() / 20.0 {
+                    continue;
+                }
                 // The future alone can make it wrong: as long as the speed is one, it is right.
                 let rest = told.as_secs_f64();
                 let uniform = (1.0 - (done + part * share) / work) * length * work / share;

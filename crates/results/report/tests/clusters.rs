@@ -143,9 +143,10 @@ fn operations_are_bars_by_their_outcome_and_no_lines() {
     assert_eq!(bars("set at 700 ms: failed after 10 ms</title>"), 1);
     assert_eq!(bars("set at 200 ms: unknown after 405 ms</title>"), 1);
     assert_eq!(bars("set at 900 ms: unknown without an end</title>"), 1);
-    // Each outcome has a colour of its own.
-    for (class, count) in [("fill c2", 3), ("fill c3", 1), ("fill c5", 2)] {
-        assert_eq!(bars(&format!("<rect class=\"{class}\"")), count, "{class}");
+    // Each outcome has a colour of its own, and an entry of the legend, after output and faults.
+    for (colour, series, count) in [(2, 2, 3), (3, 3, 1), (5, 4, 2)] {
+        let class = format!("<rect class=\"fill c{colour}\" data-s=\"{series}\"");
+        assert_eq!(bars(&class), count, "{class}");
     }
     assert!(run.page.contains("1 of 1 lines"), "operations are no lines for a reader");
     let history = std::fs::read_to_string(run.folder.path().join("history.jsonl")).unwrap();
