@@ -14,8 +14,8 @@ use stasis_network::NetworkSpec;
 use crate::names::{is_name, once};
 use crate::source::{placed, Source};
 use crate::{
-    CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, FaultSpace, Machines, ScheduledFault,
-    ServeSpec, WorkloadSpec,
+    CpuSpeed, DiskSpec, DriveSpec, Engine, Expectation, ExperimentError, FaultSpace, Machines,
+    ScheduledFault, ServeSpec, WorkloadSpec,
 };
 
 /// An experiment. Its form in TOML:
@@ -53,6 +53,9 @@ use crate::{
 ///
 /// [[workload]]
 /// pattern = "5r-seq"
+///
+/// [[expect]]
+/// that = "read.p99 < 1ms"
 /// ```
 ///
 /// Several machines stand in tables `[[machine]]`, networks between them in `[[network]]`, faults in
@@ -102,6 +105,12 @@ pub struct Experiment {
     pub faults: Vec<ScheduledFault>,
     /// Faults that can happen, of which the seed draws some.
     pub fault_space: Option<FaultSpace>,
+    /// Whether the commands of several machines write a history: operations of clients, a JSON object a
+    /// line of output, as Jepsen and Maelstrom have them.
+    pub history: bool,
+    /// Thresholds that the run is expected to meet.
+    #[serde(rename = "expect")]
+    pub expectations: Vec<Expectation>,
     /// The file that it was read from.
     #[serde(skip)]
     pub source: Option<Source>,
@@ -415,6 +424,9 @@ impl Experiment {
                         .into(),
                 );
             }
+            if self.history {
+                return Err("history: it is of several machines, in [[machine]]".into());
+            }
             if !one.drives.is_empty() || !one.disks.is_empty() {
                 return Err(
                     "[machine] has the experiment's drives; its own [[machine.drive]] and \
@@ -433,6 +445,7 @@ impl Experiment {
         self.check_networks()?;
         self.check_commands()?;
         self.check_faults()?;
+        self.thresholds()?;
         once("workloads", self.workloads.iter().map(|load| &load.name))?;
         for load in &self.workloads {
             let name = load.name.as_deref().unwrap_or_default();
