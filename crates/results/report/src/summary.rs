@@ -162,7 +162,7 @@ pub struct DriveSummary {
     /// Commands that its controller refused; they are in no other figure.
     #[serde(default)]
     pub refused: u64,
-    /// From its first submission to its last completion: the time of its rates.
+    /// From its first submission to its last completion.
     #[serde(default)]
     pub active_seconds: f64,
     pub read: OperationSummary,
@@ -251,7 +251,10 @@ pub struct OperationSummary {
     pub bytes: u64,
     /// How many failed.
     pub errors: u64,
-    /// I/Os a second, over the time in which the drive was active.
+    /// From its first submission to its last completion: the time of its rates.
+    #[serde(default)]
+    pub active_seconds: f64,
+    /// I/Os a second of `active_seconds`.
     #[serde(default)]
     pub iops: f64,
     /// Bytes a second, over the same time.
@@ -363,7 +366,22 @@ impl Summary {
     /// I/Os a second of all drives, each while it was active: the time before the first I/O, such as
     /// a job's `startdelay`, and after the last does not count.
     pub fn iops(&self) -> f64 {
-        self.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used.iops).sum()
+        self.rate(|used| used.count)
+    }
+
+    /// Bytes a second of all drives, over the same times.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.rate(|used| used.bytes)
+    }
+
+    /// The sum of an amount of all operations for each second in which their drive was active.
+    fn rate(&self, amount: impl Fn(&OperationSummary) -> u64) -> f64 {
+        let active = self.drives.iter().filter(|drive| drive.active_seconds > 0.0);
+        let rate = |drive: &DriveSummary| {
+            let all: u64 = drive.used().map(|(_, used)| amount(used)).sum();
+            all as f64 / drive.active_seconds
+        };
+        active.map(rate).sum()
     }
 
     /// The largest of all deviations, see [`OperationSummary::max_error_percent`].
