@@ -22,6 +22,7 @@ mod cached;
 pub mod calibrate;
 mod distribution;
 mod empirical;
+mod kept_sheets;
 pub mod kinds;
 mod latency;
 mod named;
@@ -45,6 +46,7 @@ pub use latency::{Independent, Latency, Spans};
 pub use named::{find, NamedModel, NAMED};
 pub use parted::{seeds, Part, Parted};
 pub use profile::Profile;
+pub use kept_sheets::line;
 pub use sheet::{Figures, Sheet};
 pub use span::{Span, SpanError};
 pub use spec::{
