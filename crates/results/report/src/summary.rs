@@ -316,8 +316,14 @@ impl Summary {
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
         // Of several machines, and of drives that are shared, where there are any.
         let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
-        let shared: Vec<Value> =
-            outcome.shared.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
+        let of_shared = |shared: &SharedOutcome| {
+            let mut shared = shared.clone();
+            let its = |name: &str| shared.tenants.iter().any(|tenant| tenant.name == name);
+            let disks = drives.iter_mut().filter(|drive| its(&drive.described.name));
+            slowest::join_disks(disks.flat_map(|drive| &mut drive.slowest), &mut shared.inside);
+            serde_json::to_value(shared).ok()
+        };
+        let shared: Vec<Value> = outcome.shared.iter().filter_map(of_shared).collect();
         let networks: Vec<Value> =
             outcome.networks.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
         for (name, rows) in [("machines", machines), ("shared", shared), ("networks", networks)] {

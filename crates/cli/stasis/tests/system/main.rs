@@ -30,6 +30,7 @@ mod on;
 mod processors;
 mod profile;
 mod protection;
+mod rates;
 mod readme;
 mod repeat;
 mod replay;
