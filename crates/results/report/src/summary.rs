@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use stasis_block::inside::Inside;
 use stasis_block::Operation;
-use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
+use stasis_run_events::{
+    Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, SharedOutcome,
+};
 
 use crate::faults::FaultSummary;
 use crate::folder::folder_of;

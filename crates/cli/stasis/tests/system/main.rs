@@ -27,6 +27,7 @@ mod measure;
 mod memory_buffer;
 mod networks;
 mod on;
+mod parts;
 mod processors;
 mod profile;
 mod protection;

@@ -854,6 +854,8 @@ impl Cleaner {
 
     /// There is nowhere to move to: the block stays as it is.
     fn abandon(&mut self, plane: u32, moment: &mut Moment) {
+        let victim = self.collectors[plane as usize].job.map(|job| job.victim);
+        let disturbed = victim.is_some_and(|block| self.is_disturbed(block));
         let collector = &mut self.collectors[plane as usize];
         collector.gathered.clear();
         let Some(mut job) = collector.job.take() else { return };
@@ -868,9 +870,7 @@ impl Cleaner {
             // It waits on.
             Why::Disturb => collector.disturbed.push_front(job.victim),
             Why::Age => collector.aged.push_front(job.victim),
-            Why::Fold if self.is_disturbed(job.victim) => {
-                self.collectors[plane as usize].disturbed.push_front(job.victim);
-            }
+            Why::Fold if disturbed => collector.disturbed.push_front(job.victim),
             Why::Space | Why::Wear | Why::Fold => {}
         }
         if job.why != Why::Bad {
