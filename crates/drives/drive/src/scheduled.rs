@@ -5,8 +5,8 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Delivery, Request, Status, Tag, VendorCommand, VendorError};
 use stasis_scheduler::{
-    Dispatched, Dispatcher, GroupId, LimitId, LimitSpec, LimitStatistics, QueueId, QueueSpec, QueueStatistics,
-    SchedulerSpec,
+    Dispatched, Dispatcher, GroupId, LimitId, LimitSpec, LimitStatistics, QueueId, QueueSpec,
+    QueueStatistics, SchedulerSpec,
 };
 
 use crate::turns::{Sent, Turns};

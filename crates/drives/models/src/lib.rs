@@ -35,6 +35,7 @@ pub mod spec;
 
 pub use distribution::Interpolation;
 pub use empirical::Empirical;
+pub use kept_sheets::line;
 pub use kinds::card::{Card, CardSpec};
 pub use kinds::disk::{DiskSpec, HardDisk, Queue};
 pub use kinds::rated::{Rated, RatedLatency, RatedSpec, Rating};
@@ -46,7 +47,6 @@ pub use latency::{Independent, Latency, Spans};
 pub use named::{find, NamedModel, NAMED};
 pub use parted::{seeds, Part, Parted};
 pub use profile::Profile;
-pub use kept_sheets::line;
 pub use sheet::{Figures, Sheet};
 pub use span::{Span, SpanError};
 pub use spec::{

@@ -49,7 +49,11 @@ fn jobs() -> (String, Vec<String>) {
         for times in TIMES {
             for job in JOBS {
                 let list = list.map_or(String::new(), |list| format!("percentile_list={list}"));
-                let _ = write!(text, "[job{}]\nstonewall\nnew_group\n{job}\n{times}\n{list}\n", all.len());
+                let _ = write!(
+                    text,
+                    "[job{}]\nstonewall\nnew_group\n{job}\n{times}\n{list}\n",
+                    all.len()
+                );
                 all.push(format!("{job}, {times}, {list}").replace('\n', ", "));
             }
         }
@@ -58,7 +62,8 @@ fn jobs() -> (String, Vec<String>) {
 }
 
 fn fio(folder: &Path, words: &[&str]) -> String {
-    let output = Program::new("fio").args(words).current_dir(folder).output().expect("fio is installed");
+    let output =
+        Program::new("fio").args(words).current_dir(folder).output().expect("fio is installed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -67,7 +72,9 @@ fn fio(folder: &Path, words: &[&str]) -> String {
 fn at(points: &[(f64, f64)], percent: f64) -> f64 {
     let after = points.partition_point(|(at, _)| *at < percent);
     match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {
-        (Some((from, lower)), Some(&(to, upper))) => lower + (upper - lower) * (percent - from) / (to - from),
+        (Some((from, lower)), Some(&(to, upper))) => {
+            lower + (upper - lower) * (percent - from) / (to - from)
+        }
         (None, Some((_, first))) => *first,
         (before, None) => before.unwrap().1,
     }
@@ -84,7 +91,8 @@ fn repeats(profile: &Profile, jobs: &[Value], name: &str) {
     {
         let times = |job: &Value| {
             let of = &job[section];
-            let kept = ["clat_ns", "lat_ns"].into_iter().find(|key| of[key]["percentile"].is_object());
+            let kept =
+                ["clat_ns", "lat_ns"].into_iter().find(|key| of[key]["percentile"].is_object());
             kept.map(|key| (of["total_ios"].as_f64().unwrap(), of[key].clone()))
         };
         let of: Vec<_> = jobs.iter().filter_map(times).filter(|(count, _)| *count > 0.0).collect();
@@ -94,9 +102,13 @@ fn repeats(profile: &Profile, jobs: &[Value], name: &str) {
         let points = &profile.operations[&operation][0].percentiles;
         let whole: f64 = of.iter().map(|(count, _)| count).sum();
         let number = |times: &Value, key: &str| times[key].as_f64().unwrap();
-        let expected = of.iter().map(|(count, times)| count * number(times, "mean")).sum::<f64>() / whole;
+        let expected =
+            of.iter().map(|(count, times)| count * number(times, "mean")).sum::<f64>() / whole;
         let found = mean(points);
-        assert!((found / expected - 1.0).abs() < 0.03, "{name}: mean {found}, and fio has {expected}");
+        assert!(
+            (found / expected - 1.0).abs() < 0.03,
+            "{name}: mean {found}, and fio has {expected}"
+        );
         let [(count, times)] = &of[..] else { continue };
         assert_eq!(points[points.len() - 1].1, number(times, "max"), "{name}");
         for (percent, ns) in times["percentile"].as_object().unwrap() {
@@ -117,7 +129,8 @@ fn driven(profile: &Profile, operation: Operation, depth: usize) -> (f64, f64) {
     std::fs::write(folder.path().join("p.json"), profile.to_json()).unwrap();
     let mut spec = ModelSpec::parse("profile:p.json").unwrap();
     spec.resolve(folder.path()).unwrap();
-    let mut model = spec.build("d", &BuildContext { seed: 7, path: 0, ..BuildContext::default() }).unwrap();
+    let mut model =
+        spec.build("d", &BuildContext { seed: 7, path: 0, ..BuildContext::default() }).unwrap();
     let command = Command::new(operation, 0, profile.operations[&operation][0].block_size);
     let mut begun = vec![0u64; depth];
     (0..depth).for_each(|tag| model.submit(0, tag as u32, &command));
@@ -156,15 +169,21 @@ fn profiles_repeat_what_fio_prints() {
                 "global options": output["global options"],
                 "jobs": jobs,
             });
-            let profile = from_fio(&one.to_string()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let profile =
+                from_fio(&one.to_string()).unwrap_or_else(|error| panic!("{name}: {error}"));
             repeats(&profile, &jobs, &name);
             // And so does its drive, with as many in flight as there were.
             let depth = profile.depth.unwrap() as usize;
-            for (&operation, blocks) in profile.operations.iter().filter(|(o, _)| **o != Operation::Flush) {
+            for (&operation, blocks) in
+                profile.operations.iter().filter(|(o, _)| **o != Operation::Flush)
+            {
                 let (found, error) = driven(&profile, operation, depth);
                 let expected = mean(&blocks[0].percentiles);
                 let most = 0.03 * expected + 5.0 * error + 1.0;
-                assert!((found - expected).abs() <= most, "{name}: {found}, and the profile has {expected}");
+                assert!(
+                    (found - expected).abs() <= most,
+                    "{name}: {found}, and the profile has {expected}"
+                );
             }
         }
     }

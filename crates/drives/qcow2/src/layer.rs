@@ -259,23 +259,24 @@ impl Layer for Image {
         in_flight.fetch_add(1, Relaxed);
         let order = self.submitted;
         self.submitted += 1;
-        let end = move |tag: Tag, status: Status, data: Vec<u8>, (at, layers): (Nanos, LayerTimes)| {
-            let (submit, failed_at, delivery) = (now, 0, Delivery::Once);
-            let done = Done {
-                tag,
-                queue,
-                command,
-                status,
-                failed_at,
-                data,
-                submit,
-                order,
-                at,
-                layers,
-                delivery,
+        let end =
+            move |tag: Tag, status: Status, data: Vec<u8>, (at, layers): (Nanos, LayerTimes)| {
+                let (submit, failed_at, delivery) = (now, 0, Delivery::Once);
+                let done = Done {
+                    tag,
+                    queue,
+                    command,
+                    status,
+                    failed_at,
+                    data,
+                    submit,
+                    order,
+                    at,
+                    layers,
+                    delivery,
+                };
+                lock(&finished).push_back(done);
             };
-            lock(&finished).push_back(done);
-        };
         if self.broken {
             let status = match command.operation {
                 Operation::Read | Operation::Verify => Status::ReadError,

@@ -50,8 +50,10 @@ fn limits() -> impl Strategy<Value = LimitSpec> {
 }
 
 fn faults() -> Vec<DriveFault> {
-    let slow = DriveFault { factor: 2.0, delay: 7_000, rate: 0.2, ..fault(0, DriveFaultKind::Slow) };
-    let stall = DriveFault { begin: 2_000_000, end: Some(3_000_000), ..fault(1, DriveFaultKind::Stall) };
+    let slow =
+        DriveFault { factor: 2.0, delay: 7_000, rate: 0.2, ..fault(0, DriveFaultKind::Slow) };
+    let stall =
+        DriveFault { begin: 2_000_000, end: Some(3_000_000), ..fault(1, DriveFaultKind::Stall) };
     vec![slow, stall]
 }
 

@@ -11,17 +11,7 @@ pub(crate) fn section(summary: &Summary) -> Option<Section> {
         return None;
     }
     let named = ["job", "operation"].map(Column::left);
-    let columns = [
-        "I/Os",
-        "amount",
-        "IOPS",
-        "bandwidth",
-        "ran for",
-        "mean",
-        "p50",
-        "p99",
-        "p99.9",
-    ];
+    let columns = ["I/Os", "amount", "IOPS", "bandwidth", "ran for", "mean", "p50", "p99", "p99.9"];
     let mut table = Table::new(named.into_iter().chain(columns.map(Column::right)).collect());
     for job in &summary.jobs {
         for (operation, figures) in &job.operations {

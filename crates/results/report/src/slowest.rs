@@ -235,7 +235,8 @@ pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -
     let rows: Vec<_> = used.iter().flatten().map(|io| io.named()).collect();
     // Parts in their order; those of which no I/O has anything are left out.
     let order = Parts::<Nanos>::default().named();
-    let names = ["image", "limit", "scheduler", "model"].into_iter().chain(order.map(|(name, _)| name));
+    let names =
+        ["image", "limit", "scheduler", "model"].into_iter().chain(order.map(|(name, _)| name));
     let has = |name: &&str| rows.iter().flatten().any(|(each, time)| each == name && *time > 0);
     let parts: Vec<&str> = names.chain(["fault", "late"]).filter(has).collect();
     let mut columns = vec![Column::left("operation")];

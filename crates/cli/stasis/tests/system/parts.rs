@@ -78,7 +78,10 @@ fn every_part_of_every_io_is_told_in_every_form() {
     std::fs::remove_file(bench.path("disk.qcow2")).unwrap();
     create(&bench, "disk.qcow2", "16MiB");
     bench.run(&["all.toml", "--results=watched", "--timeline"]).expect(0);
-    assert!(bench.bytes("plain/ios.csv") == bench.bytes("watched/ios.csv"), "to be told changes one");
+    assert!(
+        bench.bytes("plain/ios.csv") == bench.bytes("watched/ios.csv"),
+        "to be told changes one"
+    );
 
     let folder = bench.path("watched");
     let mut told = ToldCommands::read(&folder).unwrap().expect("it was asked for");
@@ -94,7 +97,11 @@ fn every_part_of_every_io_is_told_in_every_form() {
         with_parts += u64::from(command.is_some());
         assert_eq!(layers(&row), layers(&with), "the timeline and the row");
         for io in [&row, &with] {
-            assert_eq!(io.named().iter().map(|(_, time)| time).sum::<u64>(), io.latency(), "{io:?}");
+            assert_eq!(
+                io.named().iter().map(|(_, time)| time).sum::<u64>(),
+                io.latency(),
+                "{io:?}"
+            );
         }
         for (name, time) in layers(&row) {
             *sums.entry(name).or_default() += time;
@@ -102,7 +109,10 @@ fn every_part_of_every_io_is_told_in_every_form() {
         assert!(row.limited_ns == 0 || drive.starts_with("limited"), "{drive}: {row:?}");
         assert!(row.image_ns == 0 || drive.starts_with("imaged"), "{drive}: {row:?}");
         // Requests of a disk have their parts; those of an image are other requests.
-        assert!(command.is_some() || drive.starts_with("imaged") || row.latency() == 0, "{drive}: {row:?}");
+        assert!(
+            command.is_some() || drive.starts_with("imaged") || row.latency() == 0,
+            "{drive}: {row:?}"
+        );
         rows.insert((drive, io.order), row);
     }
     assert!(with_parts > 200, "{with_parts}");

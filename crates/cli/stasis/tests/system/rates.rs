@@ -56,7 +56,11 @@ fn rates_are_those_that_fio_prints() {
         let drive = format!("--drive=model={model},medium=ram:1GiB");
         let words = ["--engine=exact", "--quiet", &results, &drive, "--file", &job, "--", "fio"];
         bench.run(&[&words[..], &output, &["job.fio"]].concat()).expect(0);
-        check(&format!("job.fio on {model}"), model, &[same("log", "write", 0), same("table", "read", 0)]);
+        check(
+            &format!("job.fio on {model}"),
+            model,
+            &[same("log", "write", 0), same("table", "read", 0)],
+        );
     }
     // The examples, with fio's figures as JSON.
     let json = format!("\"fio\", \"{}\", \"{}\", ", output[0], output[1]);

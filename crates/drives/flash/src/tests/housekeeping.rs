@@ -40,7 +40,8 @@ fn blocks(shape: &Shape) -> impl Iterator<Item = (PlaneId, u32)> {
 fn worst(ssd: &Ssd, shape: &Shape) -> (u32, u64) {
     let array = &ssd.context().array;
     let now = ssd.now_for_tests();
-    let (_, reads) = array.clocks().map(|[first, reads]| (first, reads)).expect("bit errors are on");
+    let (_, reads) =
+        array.clocks().map(|[first, reads]| (first, reads)).expect("bit errors are on");
     let oldest = blocks(shape).filter_map(|(plane, block)| array.age(now, plane, block)).max();
     (reads.iter().copied().max().unwrap_or(0), oldest.unwrap_or(0))
 }

@@ -232,7 +232,8 @@ impl Measured {
         if let Some(mean) = times.get("mean").and_then(Value::as_f64).filter(|mean| *mean > 0.0) {
             points = shape::with_mean(&points, mean);
             if !shape::is_near(shape::mean(&points), mean) {
-                let problem = "is none that latencies with these percentiles can have: a profile would \
+                let problem =
+                    "is none that latencies with these percentiles can have: a profile would \
                                not repeat both; run fio with --output-format=json+";
                 return Err(field(format!("{place}.mean"), problem));
             }

@@ -11,7 +11,8 @@ pub type Points = Vec<(f64, f64)>;
 
 /// The mean (ns).
 pub fn mean(points: &[(f64, f64)]) -> f64 {
-    let each = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0) / 100.0 * (pair[0].1 + pair[1].1) / 2.0;
+    let each =
+        |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0) / 100.0 * (pair[0].1 + pair[1].1) / 2.0;
     points.windows(2).map(each).sum()
 }
 
