@@ -30,7 +30,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 def test_rates_are_in_the_summary_the_text_and_the_table(flash: stasis.Result) -> None:
     drive = flash.summary["drives"][0]
-    assert drive["read"]["iops"] == 1000 / drive["active_seconds"]
+    assert drive["read"]["iops"] == 1000 / drive["read"]["active_seconds"]
     iops, megabytes = drive["read"]["iops"], drive["read"]["bytes_per_second"] / 1e6
     assert f"drive0: 1,000 read ({iops:,.0f} IOPS, {megabytes:.4g} MB/s)" in repr(flash)
     assert f"{iops:,.0f}" in flash._repr_html_()

@@ -461,10 +461,9 @@ fn record(finished: &Finished) -> IoRecord {
 }
 
 impl Run {
-    /// Rates over the drive's active time, as in the summary, and the simulation's own speed.
+    /// Rates over the drive's active time, and the simulation's own speed.
     fn rates(&self) -> String {
         use stasis_report::units::{bandwidth, count, duration, significant};
-        let used = || self.summary.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used);
         let ios = self.summary.ios();
         let wall = self.wall.as_secs_f64().max(1e-9);
         format!(
@@ -473,7 +472,7 @@ impl Run {
             count(ios),
             duration(self.summary.virtual_seconds * 1e9),
             significant(self.summary.iops(), 4),
-            bandwidth(used().map(|used| used.bytes_per_second).sum()),
+            bandwidth(self.summary.bytes_per_second()),
             duration(wall * 1e9),
             significant(ios as f64 / wall, 3),
         )

@@ -17,7 +17,7 @@ pub type Subject = (String, Operation);
 pub struct Ios {
     /// Delivered latencies (ns), rising.
     pub latencies: Vec<u64>,
-    /// I/Os a second, over the time from the drive's first submission to its last completion; 0
+    /// I/Os a second, over the time from the operation's first submission to its last completion; 0
     /// where that is no time.
     pub iops: f64,
     /// Bytes a second over the same time.
@@ -130,11 +130,11 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The I/Os of a drive while they are read.
+/// The I/Os of one operation to one drive while they are read.
 #[derive(Default)]
 struct Found {
-    /// Latencies and bytes by operation.
-    by_operation: BTreeMap<Operation, (Vec<u64>, u64)>,
+    latencies: Vec<u64>,
+    bytes: u64,
     /// The first submission and the last completion (ns).
     span: Option<(u64, u64)>,
 }
@@ -142,35 +142,35 @@ struct Found {
 impl Run {
     fn read(path: &Path) -> Result<Self, ReportError> {
         let mut kept = KeptIos::open(path)?;
-        let mut found: BTreeMap<u16, Found> = BTreeMap::new();
+        let mut found: BTreeMap<(u16, Operation), Found> = BTreeMap::new();
         for record in kept.by_ref() {
             let record = record?;
             if record.boot || record.refused() {
                 continue;
             }
-            let drive = found.entry(record.drive).or_default();
-            let (first, last) = drive.span.unwrap_or((record.submit, record.delivered));
-            drive.span = Some((first.min(record.submit), last.max(record.delivered)));
+            let of = found.entry((record.drive, record.operation)).or_default();
+            let (first, last) = of.span.unwrap_or((record.submit, record.delivered));
+            of.span = Some((first.min(record.submit), last.max(record.delivered)));
             if record.failed() {
                 continue;
             }
-            let (latencies, bytes) = drive.by_operation.entry(record.operation).or_default();
-            latencies.push(record.delivered.saturating_sub(record.submit));
-            *bytes = bytes.saturating_add(record.bytes);
+            of.latencies.push(record.delivered.saturating_sub(record.submit));
+            of.bytes = of.bytes.saturating_add(record.bytes);
         }
         let drives = kept.drives();
-        let named = found.into_iter().flat_map(|(drive, Found { by_operation, span })| {
+        // Of an operation of which all failed there are no figures.
+        found.retain(|_, of| !of.latencies.is_empty());
+        let named = found.into_iter().map(|((drive, operation), of)| {
+            let Found { mut latencies, bytes, span } = of;
             let seconds = span.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9);
-            let rate = move |amount: u64| match seconds > 0.0 {
+            let rate = |amount: u64| match seconds > 0.0 {
                 true => amount as f64 / seconds,
                 false => 0.0,
             };
-            by_operation.into_iter().map(move |(operation, (mut latencies, bytes))| {
-                latencies.sort_unstable();
-                let (iops, bytes_per_second) = (rate(latencies.len() as u64), rate(bytes));
-                let ios = Ios { latencies, iops, bytes_per_second };
-                ((drives[usize::from(drive)].clone(), operation), ios)
-            })
+            latencies.sort_unstable();
+            let (iops, bytes_per_second) = (rate(latencies.len() as u64), rate(bytes));
+            let ios = Ios { latencies, iops, bytes_per_second };
+            ((drives[usize::from(drive)].clone(), operation), ios)
         });
         let ios = named.collect();
         let Some(summary) = Summary::beside(path) else {

@@ -116,7 +116,10 @@ fn slow(latency: u64, gc: u64) -> SlowIo {
         submit_ns: 0,
         target_ns: latency,
         delivered_ns: latency,
+        image_ns: 0,
+        limited_ns: 0,
         scheduled_ns: 0,
+        fault_ns: 0,
         parts: Some(parts),
         guest: None,
     }

@@ -560,9 +560,7 @@ impl ResultsWriter {
             write_whole(&path, profile.folded().as_bytes())?;
             summary.extra.insert("profile".into(), profile.summary());
         }
-        // A job file has one drive.
-        let active = self.drives.first().map(DriveStatistics::active).unwrap_or_default();
-        summary.jobs = self.jobs.as_mut().map(|jobs| jobs.summaries(active)).unwrap_or_default();
+        summary.jobs = self.jobs.as_mut().map(Jobs::summaries).unwrap_or_default();
         for (number, &way) in &self.ways {
             summary.drives.get_mut(*number).into_iter().for_each(|drive| drive.set_way(way));
         }

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use stasis_block::inside::Inside;
 use stasis_block::Operation;
-use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
+use stasis_run_events::{
+    Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, SharedOutcome,
+};
 
 use crate::faults::FaultSummary;
 use crate::folder::folder_of;
@@ -166,7 +168,7 @@ pub struct DriveSummary {
     /// Commands that its controller refused; they are in no other figure.
     #[serde(default)]
     pub refused: u64,
-    /// From its first submission to its last completion: the time of its rates.
+    /// From its first submission to its last completion.
     #[serde(default)]
     pub active_seconds: f64,
     pub read: OperationSummary,
@@ -255,7 +257,10 @@ pub struct OperationSummary {
     pub bytes: u64,
     /// How many failed.
     pub errors: u64,
-    /// I/Os a second, over the time in which the drive was active.
+    /// From its first submission to its last completion: the time of its rates.
+    #[serde(default)]
+    pub active_seconds: f64,
+    /// I/Os a second of `active_seconds`.
     #[serde(default)]
     pub iops: f64,
     /// Bytes a second, over the same time.
@@ -317,8 +322,14 @@ impl Summary {
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
         // Of several machines, and of drives that are shared, where there are any.
         let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
-        let shared: Vec<Value> =
-            outcome.shared.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
+        let of_shared = |shared: &SharedOutcome| {
+            let mut shared = shared.clone();
+            let its = |name: &str| shared.tenants.iter().any(|tenant| tenant.name == name);
+            let disks = drives.iter_mut().filter(|drive| its(&drive.described.name));
+            slowest::join_disks(disks.flat_map(|drive| &mut drive.slowest), &mut shared.inside);
+            serde_json::to_value(shared).ok()
+        };
+        let shared: Vec<Value> = outcome.shared.iter().filter_map(of_shared).collect();
         let networks: Vec<Value> =
             outcome.networks.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
         for (name, rows) in [("machines", machines), ("shared", shared), ("networks", networks)] {
@@ -376,7 +387,22 @@ impl Summary {
     /// I/Os a second of all drives, each while it was active: the time before the first I/O, such as
     /// a job's `startdelay`, and after the last does not count.
     pub fn iops(&self) -> f64 {
-        self.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used.iops).sum()
+        self.rate(|used| used.count)
+    }
+
+    /// Bytes a second of all drives, over the same times.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.rate(|used| used.bytes)
+    }
+
+    /// The sum of an amount of all operations for each second in which their drive was active.
+    fn rate(&self, amount: impl Fn(&OperationSummary) -> u64) -> f64 {
+        let active = self.drives.iter().filter(|drive| drive.active_seconds > 0.0);
+        let rate = |drive: &DriveSummary| {
+            let all: u64 = drive.used().map(|(_, used)| amount(used)).sum();
+            all as f64 / drive.active_seconds
+        };
+        active.map(rate).sum()
     }
 
     /// The largest of all deviations, see [`OperationSummary::max_error_percent`].

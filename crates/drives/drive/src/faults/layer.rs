@@ -11,7 +11,7 @@ use super::old_versions::{OldVersions, StaleSectors};
 use super::room::Room;
 use super::{changes, DriveFault, DriveFaultKind, FaultChange};
 use crate::join::flip;
-use crate::{Control, Decorator, Done, Layer, Sampling, WritePointers};
+use crate::{Control, Decorator, Done, Layer, LayerTimes, Sampling, WritePointers};
 
 /// Limit on the sectors with a wrong bit.
 pub const MAX_ROTTEN: u64 = 4096;
@@ -302,6 +302,7 @@ impl Faults {
             submit: now,
             order,
             at: now,
+            layers: LayerTimes::default(),
             delivery,
         };
         let done = self.stall(done);
@@ -327,7 +328,8 @@ impl Faults {
             (done.order, done.delivery) = (mark.order, mark.delivery);
             if mark.factor > 0.0 {
                 let more = (done.at - done.submit) as f64 * (mark.factor - 1.0);
-                done.at = done.at.saturating_add(more.max(0.0) as u64).saturating_add(mark.delay);
+                let more = (more.max(0.0) as u64).saturating_add(mark.delay);
+                done.delay_until(done.at.saturating_add(more));
             }
             if let Some(status) = mark.fails.filter(|_| done.status == Status::Ok) {
                 (done.status, done.failed_at) = (status, 0);
@@ -373,7 +375,7 @@ impl Faults {
                 {
                     fault.happened += 1;
                     self.control.befell(spec.number, done.at, done.order, &done.command);
-                    done.at = spec.end.map_or(Nanos::MAX, |end| since.saturating_add(end));
+                    done.delay_until(spec.end.map_or(Nanos::MAX, |end| since.saturating_add(end)));
                     break;
                 }
             }

@@ -250,7 +250,7 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
         Kind::Server => "Latency is what the client got.",
     };
     let caption = format!(
-        "{latency} Rates are over the time from a drive's first submission to its last completion."
+        "{latency} Rates are over the time from an operation's first submission to its last completion."
     );
     let caption = match shared_page::loads(summary).is_empty() {
         true => caption,
