@@ -90,26 +90,27 @@ fn repeats(profile: &Profile, jobs: &[Value], name: &str) {
         [("read", Operation::Read), ("write", Operation::Write), ("sync", Operation::Flush)]
     {
         let times = |job: &Value| {
-            let of = &job[section];
+            let own = &job[section];
             let kept =
-                ["clat_ns", "lat_ns"].into_iter().find(|key| of[key]["percentile"].is_object());
-            kept.map(|key| (of["total_ios"].as_f64().unwrap(), of[key].clone()))
+                ["clat_ns", "lat_ns"].into_iter().find(|key| own[key]["percentile"].is_object());
+            kept.map(|key| (own["total_ios"].as_f64().unwrap(), own[key].clone()))
         };
-        let of: Vec<_> = jobs.iter().filter_map(times).filter(|(count, _)| *count > 0.0).collect();
-        if of.is_empty() {
+        let printed: Vec<_> =
+            jobs.iter().filter_map(times).filter(|(count, _)| *count > 0.0).collect();
+        if printed.is_empty() {
             continue;
         }
         let points = &profile.operations[&operation][0].percentiles;
-        let whole: f64 = of.iter().map(|(count, _)| count).sum();
+        let whole: f64 = printed.iter().map(|(count, _)| count).sum();
         let number = |times: &Value, key: &str| times[key].as_f64().unwrap();
         let expected =
-            of.iter().map(|(count, times)| count * number(times, "mean")).sum::<f64>() / whole;
+            printed.iter().map(|(count, times)| count * number(times, "mean")).sum::<f64>() / whole;
         let found = mean(points);
         assert!(
             (found / expected - 1.0).abs() < 0.03,
             "{name}: mean {found}, and fio has {expected}"
         );
-        let [(count, times)] = &of[..] else { continue };
+        let [(count, times)] = &printed[..] else { continue };
         assert_eq!(points[points.len() - 1].1, number(times, "max"), "{name}");
         for (percent, ns) in times["percentile"].as_object().unwrap() {
             // One sample may fall on either side; fio's bins are 1.6 % wide.
@@ -129,8 +130,7 @@ fn driven(profile: &Profile, operation: Operation, depth: usize) -> (f64, f64) {
     std::fs::write(folder.path().join("p.json"), profile.to_json()).unwrap();
     let mut spec = ModelSpec::parse("profile:p.json").unwrap();
     spec.resolve(folder.path()).unwrap();
-    let mut model =
-        spec.build("d", &BuildContext { seed: 7, path: 0, ..BuildContext::default() }).unwrap();
+    let mut model = spec.build(&BuildContext { seed: 7, capacity: 1 << 30, path: 0 }).unwrap();
     let command = Command::new(operation, 0, profile.operations[&operation][0].block_size);
     let mut begun = vec![0u64; depth];
     (0..depth).for_each(|tag| model.submit(0, tag as u32, &command));

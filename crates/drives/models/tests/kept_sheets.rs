@@ -11,11 +11,11 @@ use stasis_models::{line, Sheet, NAMED};
 #[test]
 fn kept_figures_are_delivered() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kept_sheets.txt");
-    let of = |named: &stasis_models::NamedModel| {
+    let deliver = |named: &stasis_models::NamedModel| {
         let spec = named.spec();
         line(named.name, &spec, &Sheet::measure(&spec).unwrap()) + "\n"
     };
-    let text: String = NAMED.iter().map(of).collect();
+    let text: String = NAMED.iter().map(deliver).collect();
     if std::env::var_os("STASIS_KEEP").is_some() {
         std::fs::write(path, &text).unwrap();
     }

@@ -148,20 +148,20 @@ impl Run {
             if record.boot || record.refused() {
                 continue;
             }
-            let of = found.entry((record.drive, record.operation)).or_default();
-            let (first, last) = of.span.unwrap_or((record.submit, record.delivered));
-            of.span = Some((first.min(record.submit), last.max(record.delivered)));
+            let own = found.entry((record.drive, record.operation)).or_default();
+            let (first, last) = own.span.unwrap_or((record.submit, record.delivered));
+            own.span = Some((first.min(record.submit), last.max(record.delivered)));
             if record.failed() {
                 continue;
             }
-            of.latencies.push(record.delivered.saturating_sub(record.submit));
-            of.bytes = of.bytes.saturating_add(record.bytes);
+            own.latencies.push(record.delivered.saturating_sub(record.submit));
+            own.bytes = own.bytes.saturating_add(record.bytes);
         }
         let drives = kept.drives();
         // Of an operation of which all failed there are no figures.
-        found.retain(|_, of| !of.latencies.is_empty());
-        let named = found.into_iter().map(|((drive, operation), of)| {
-            let Found { mut latencies, bytes, span } = of;
+        found.retain(|_, own| !own.latencies.is_empty());
+        let named = found.into_iter().map(|((drive, operation), own)| {
+            let Found { mut latencies, bytes, span } = own;
             let seconds = span.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9);
             let rate = |amount: u64| match seconds > 0.0 {
                 true => amount as f64 / seconds,

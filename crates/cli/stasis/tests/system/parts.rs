@@ -84,14 +84,14 @@ fn every_part_of_every_io_is_told_in_every_form() {
     );
 
     let folder = bench.path("watched");
-    let mut told = ToldCommands::read(&folder).unwrap().expect("it was asked for");
+    let mut commands = ToldCommands::read(&folder).unwrap().expect("it was asked for");
     let mut rows: BTreeMap<(String, u64), SlowIo> = BTreeMap::new();
     let (mut ios, mut with_parts) = (KeptIos::open(&folder).unwrap(), 0);
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     while let Some(io) = ios.next().transpose().unwrap() {
         let drive = ios.drives()[usize::from(io.drive)].clone();
         assert!(io.model_begin() <= io.model_end() && io.model_end() <= io.target, "{io:?}");
-        let command = told.take(&drive, &io);
+        let command = commands.take(&drive, &io);
         let row = SlowIo::told(&io, None);
         let with = SlowIo::told(&io, command.as_ref().map(|(_, command)| command));
         with_parts += u64::from(command.is_some());
@@ -133,17 +133,17 @@ fn every_part_of_every_io_is_told_in_every_form() {
             let why = Why::of(&folder, &which).unwrap();
             assert_eq!(why.parts.iter().map(|(_, time)| time).sum::<u64>(), why.whole, "{why:?}");
             for (part, time) in layers(slowest) {
-                let told = why.parts.iter().find(|(name, _)| *name == part);
-                assert_eq!(told.map_or(0, |(_, time)| *time), time, "{name}: {part} of {why:?}");
+                let part_of = why.parts.iter().find(|(name, _)| *name == part);
+                assert_eq!(part_of.map_or(0, |(_, time)| *time), time, "{name}: {part} of {why:?}");
             }
         }
         let page = bench.text(&format!("{name}/report.html"));
         for heading in ["limit", "scheduler", "image"] {
             assert!(page.contains(&format!(">{heading}</th>")), "{name}: {heading}");
         }
-        let told = |drive: &Value| drive["slowest"][0]["parts"].is_object();
+        let has_parts = |drive: &Value| drive["slowest"][0]["parts"].is_object();
         let json = bench.json(&format!("{name}/summary.json"));
         let drives = json["drives"].as_array().unwrap();
-        assert!(drives.iter().any(told), "the model's parts of a disk on a shared drive");
+        assert!(drives.iter().any(has_parts), "the model's parts of a disk on a shared drive");
     }
 }

@@ -69,12 +69,13 @@ pub fn together(parts: &[(f64, Points)]) -> Points {
         return only.clone();
     }
     let whole: f64 = parts.iter().map(|(weight, _)| weight).sum();
-    let mut values: Vec<f64> = parts.iter().flat_map(|(_, of)| of.iter().map(|p| p.1)).collect();
+    let mut values: Vec<f64> =
+        parts.iter().flat_map(|(_, points)| points.iter().map(|p| p.1)).collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
     let share = |value: f64, above: fn(f64, f64) -> bool| {
-        let of = |(weight, points): &(f64, Points)| weight * share(points, value, above);
-        (parts.iter().map(of).sum::<f64>() / whole).clamp(0.0, 100.0)
+        let part = |(weight, points): &(f64, Points)| weight * share(points, value, above);
+        (parts.iter().map(part).sum::<f64>() / whole).clamp(0.0, 100.0)
     };
     let mut points = Points::new();
     let mut last = 0.0_f64;
@@ -83,6 +84,10 @@ pub fn together(parts: &[(f64, Points)]) -> Points {
             last = last.max(share(value, above));
             points.push((last, value));
         }
+    }
+    // Sums of weights are rounded.
+    if let Some(end) = points.last_mut() {
+        end.0 = 100.0;
     }
     points.dedup();
     points
@@ -120,8 +125,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_mean_that_the_points_allow_is_met(points in points(), place in 0.0f64..1.0) {
-            let bound = |of: fn(&[(f64, f64)]) -> f64| {
-                points.windows(2).map(|p| (p[1].0 - p[0].0) / 100.0 * of(p)).sum::<f64>()
+            let bound = |value: fn(&[(f64, f64)]) -> f64| {
+                points.windows(2).map(|p| (p[1].0 - p[0].0) / 100.0 * value(p)).sum::<f64>()
             };
             let (least, most) = (bound(|p| p[0].1), bound(|p| p[1].1));
             let wanted = least + place * (most - least);
@@ -136,7 +141,7 @@ mod tests {
             several in prop::collection::vec((1.0f64..1e5, points()), 1..5)
         ) {
             let whole: f64 = several.iter().map(|(weight, _)| weight).sum();
-            let expected = several.iter().map(|(weight, of)| weight * mean(of)).sum::<f64>() / whole;
+            let expected = several.iter().map(|(weight, points)| weight * mean(points)).sum::<f64>() / whole;
             let mixed = together(&several);
             prop_assert!((mean(&mixed) - expected).abs() <= 1e-6 * expected);
             prop_assert!(mixed.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 <= p[1].1));
