@@ -24,7 +24,7 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_models::{BuildContext, ModelSpec};
 use stasis_report::thresholds::{self, Threshold};
-use stasis_report::{keep_inputs, DriveSummary, Ios, ResultsFolder, ResultsWriter, Summary};
+use stasis_report::{keep_inputs, Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;

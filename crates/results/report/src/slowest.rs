@@ -352,6 +352,7 @@ mod tests {
     #[test]
     fn an_io_gets_the_parts_of_its_command_and_no_others() {
         let mut ios = vec![io(1, 0), io(2, 7), io(3, 0)];
+        ios[1].scheduled_ns = 50;
         let text = include_str!("../tests/inside.json");
         let mut inside: Inside = serde_json::from_str(text).unwrap();
         let other = SlowCommand { end: 1, ..command(&ios[2], 0) };

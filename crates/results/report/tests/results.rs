@@ -191,7 +191,7 @@ proptest! {
                 };
                 IoRecord {
                     drive, queue, operation, status, code, boot, fua, stream, priority, offset, bytes, source, order,
-                    submit, target, delivered,
+                    submit, target, delivered, image: 0, limited: 0, scheduled: 0, fault: 0,
                 }
             })
             .collect();

@@ -496,7 +496,7 @@ fn no_boot_depends_on_the_seed_or_on_faults_that_come_later() {
 
     let folder = tempfile::tempdir().unwrap();
     let plan = |text: &str| prepare(text, folder.path(), |prepared| prepared.plan).unwrap();
-    let text = |seed, model, more| {
+    let text = |seed: u64, model: &str, more: &str| {
         format!(
             "command = ['true']\nseed = {seed}\n{more}\n[[drive]]\nname = 'd'\nmodel = '{model}'\n\
              medium = 'ram:64MiB'\n"
