@@ -26,8 +26,10 @@ pub struct Session {
     pub(crate) disks: Vec<StateDisk>,
     pub(crate) strict: bool,
     folder: PathBuf,
+    // Whether the disks have been states.
+    used: bool,
     // States that were inspected: their promises and contents.
-    inspected: HashSet<(Vec<CutPoint>, Vec<u128>)>,
+    inspected: HashSet<(Vec<(usize, usize)>, Vec<u128>)>,
     // States that a check inspected: the number of lines, and contents.
     checked: HashSet<(usize, Vec<u128>)>,
 }
@@ -195,11 +197,15 @@ impl Session {
         }
         let contents = std::mem::take(&mut trace.contents);
         let (inspected, checked) = Default::default();
-        Ok(Self { trace, contents, disks, strict, folder: folder.to_owned(), inspected, checked })
+        let (folder, used) = (folder.to_owned(), false);
+        Ok(Self { trace, contents, disks, strict, folder, used, inspected, checked })
     }
 
     /// Makes the disks what they were before the run: states of any time can be inspected then.
     fn rewind(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.used, true) {
+            return Ok(());
+        }
         for (disk, drive) in self.disks.iter_mut().zip(&self.trace.header.drives) {
             disk.rewind(drive, &self.folder).with_context(|| format!("drive {}", drive.name))?;
         }

@@ -132,6 +132,7 @@ impl Checker {
         let devices = disks.devices();
         job.checked = checked(&devices, |index| disks.written(index));
         job.drives = job.checked.iter().map(|disk| disk.name.clone()).collect();
+        let shared = Arc::clone(&self.task.files);
         let mut fresh = false;
         loop {
             let (vm, scratches) = self.machine(&devices, &mut fresh)?;
@@ -141,7 +142,7 @@ impl Checker {
             }
             let mut said = Vec::new();
             let outcome =
-                vm.run(&job, &mut own.as_slice().chain(&self.task.files[..]), &mut |piece| {
+                vm.run(&job, &mut own.as_slice().chain(&shared[..]), &mut |piece| {
                     if let Piece::Output(_, bytes) = piece {
                         keep(&mut said, bytes);
                     }

@@ -7,7 +7,7 @@ done
 chmod 2775 set-group; chmod 1777 sticky; chmod 700 private; echo secret >private/key
 ln -s tool link; ln -s /nowhere/at//all/ dangling; ln -s empty/ to-folder; ln -s .. up
 long=$(printf '%0250d' 1); echo long >$long; ln -s $long/$long/$long to-long
-mkdir -p $long/$long; echo deep >$long/$long/$long
+deep=$(printf '%0250d' 2); mkdir -p $deep/$deep; echo deep >$deep/$deep/$long
 echo once >first; ln first second; mkdir later; ln first later/third; ln link same-link
 : >no-bytes; truncate -s 1M sparse; printf abcd >>sparse; truncate -s 3M hole
 for at in $(seq 0 40); do
