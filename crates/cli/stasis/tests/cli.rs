@@ -102,23 +102,6 @@ fn a_branch_that_would_keep_snapshots_is_refused_with_the_reason() {
     assert!(error.contains("a branch keeps none: run once with --snapshots, then"), "{error}");
 }
 
-/// What a file's values mean is wrong: the message has file, line and column, as for its form.
-#[test]
-fn an_error_of_meaning_has_its_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("wrong.toml");
-    let text = "command = ['true']\n[machine]\nvcpus = 2\ncoordinate = true\n";
-    std::fs::write(&file, text).unwrap();
-    let file = file.to_str().unwrap();
-    let error = failure(&["run", file], 125);
-    assert!(error.contains(&format!("{file}: line 4, column ")), "{error}");
-    assert!(error.contains(" 4 | coordinate = true"), "{error}");
-    // Not so if a word of the command line is the cause.
-    std::fs::write(file, "command = ['true']\n[machine]\nvcpus = 2\n").unwrap();
-    let error = failure(&["run", file, "--vcpus=99"], 125);
-    assert!(!error.contains("line 3"), "{error}");
-}
-
 #[test]
 fn a_message_says_its_cause_once() {
     let folder = tempfile::tempdir().unwrap();

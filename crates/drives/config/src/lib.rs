@@ -6,7 +6,6 @@
 //!
 //! - [`read_text`]: a text in TOML read into a type, with errors that name line, column, key, the
 //!   value found, the allowed ones and the nearest;
-//! - [`Text`]: the places of such a text, for errors in what its values mean;
 //! - [`Words`]: `KEY=VALUE,...` of a command line, read in the same way;
 //! - [`read_table`]: a table of a program's, read in the same way; [`read`], for a part of one,
 //!   without the ranges of a schema;
@@ -29,5 +28,5 @@ pub use error::{guess, listed, nearest, Problem, ReadError, Step};
 pub use limits::read_table;
 pub use reader::read;
 pub use schema::{keys, keys_agree, keys_read, older_name, schema, tagged, Tag};
-pub use text::{read_text, Text, TextError};
+pub use text::{read_text, TextError};
 pub use words::{Key, Words, WordsError, WordsProblem};

@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use crate::limits::read_within;
 use crate::tree::{Entry, Tree, Value};
-use crate::{schema, Problem, ReadError, Step};
+use crate::{schema, Problem, ReadError};
 
 /// Error in a text, with line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,56 +35,6 @@ pub fn read_text<T: DeserializeOwned + JsonSchema>(text: &str) -> Result<T, Text
     let of_text = |error| TextError::new(text, error);
     let tree = parse(text).map_err(of_text)?;
     read_within(&schema::<T>(), &tree).map_err(of_text)
-}
-
-/// A text in TOML whose places are looked up.
-#[derive(Debug)]
-pub struct Text<'a> {
-    text: &'a str,
-    tree: Tree,
-}
-
-impl<'a> Text<'a> {
-    /// Reads a text; `None` where it is no TOML.
-    pub fn parse(text: &'a str) -> Option<Self> {
-        let tree = parse(text).ok()?;
-        Some(Self { text, tree })
-    }
-
-    fn at(&self, path: &[Step]) -> Option<&Tree> {
-        path.iter().try_fold(&self.tree, |tree, step| match (step, &tree.value) {
-            (Step::Key(key), _) => tree.get(key),
-            (Step::Index(index), Value::List(list)) => list.get(*index),
-            (Step::Index(_), _) => None,
-        })
-    }
-
-    /// Whether there is a value at `path`.
-    pub fn has(&self, path: &[Step]) -> bool {
-        self.at(path).is_some()
-    }
-
-    /// The string at `path`.
-    pub fn string(&self, path: &[Step]) -> Option<&str> {
-        match &self.at(path)?.value {
-            Value::String(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// Length of the list at `path`; 0 where there is none.
-    pub fn length(&self, path: &[Step]) -> usize {
-        match self.at(path).map(|tree| &tree.value) {
-            Some(Value::List(list)) => list.len(),
-            _ => 0,
-        }
-    }
-
-    /// An error about the value at `path`, with its line and column; `None` where there is none.
-    pub fn error(&self, path: &[Step], message: String) -> Option<TextError> {
-        let span = self.at(path)?.span.as_ref();
-        Some(TextError::new(self.text, ReadError::new(Problem::Value(message)).at(span)))
-    }
 }
 
 fn parse(text: &str) -> Result<Tree, ReadError> {
