@@ -1,14 +1,13 @@
 //! Progress: one line on a terminal, which is gone at the end, and after Ctrl-C. Elsewhere a plain
 //! line every ten seconds, or at the interval in [`INTERVAL`]. `--quiet`: none.
 
-use std::io::{IsTerminal, Read};
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use stasis_report::units;
 
 /// Default interval between two plain lines, which [`INTERVAL`] overrides.
@@ -18,6 +17,14 @@ const PLAIN: Duration = Duration::from_secs(10);
 const INTERVAL: &str = "STASIS_PROGRESS_INTERVAL";
 /// Range of valid intervals (s).
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+/// Interval between two drawings of the line on a terminal.
+const DRAWN: Duration = Duration::from_millis(100);
+/// Steps of the sign that turns while a work goes on.
+const SPINNER: [char; 8] = ['⠁', '⠂', '⠄', '⡀', '⢀', '⠠', '⠐', '⠈'];
+/// Characters of the bar.
+const BAR: usize = 30;
+/// Clears the terminal's line, and returns to its begin.
+const CLEAR: &str = "\r\x1b[2K";
 /// Minimum duration of a work before the time left is shown.
 const SURE: Duration = Duration::from_secs(2);
 
@@ -44,30 +51,22 @@ struct Line {
     began: Instant,
     /// The time left as last shown.
     told: Option<Duration>,
-    shown: Shown,
-}
-
-enum Shown {
-    /// On a terminal.
-    Bar(ProgressBar),
-    /// By a thread that ends with this.
-    Plain { _ends: Sender<()> },
+    terminal: bool,
+    /// The thread that shows the line ends with this.
+    _ends: Sender<()>,
 }
 
 impl Line {
     fn new(text: &str, fraction: Option<f64>) -> Self {
-        let shown = if std::io::stderr().is_terminal() {
+        let terminal = std::io::stderr().is_terminal();
+        let _ends = if terminal {
             clear_after_interrupt();
-            let bar = ProgressBar::new(1000);
-            bar.enable_steady_tick(Duration::from_millis(100));
-            Shown::Bar(bar)
+            drawn_lines()
         } else {
-            Shown::Plain { _ends: plain_lines() }
+            plain_lines()
         };
-        let mut line =
-            Self { text: String::new(), fraction: None, began: Instant::now(), told: None, shown };
-        line.show(text, fraction);
-        line
+        let (text, began) = (text.to_owned(), Instant::now());
+        Self { text, fraction, began, told: None, terminal, _ends }
     }
 
     fn show(&mut self, text: &str, fraction: Option<f64>) {
@@ -77,23 +76,27 @@ impl Line {
             self.told = None;
         }
         self.fraction = fraction;
+    }
+
+    /// The line for a terminal of this width.
+    fn drawn(&mut self, width: usize) -> String {
+        let tick = self.began.elapsed().as_millis() / DRAWN.as_millis();
+        let spinner = SPINNER[(tick % SPINNER.len() as u128) as usize];
+        let left = self.left();
+        let text = &self.text;
         // Only one time is shown: the time left, if that is known.
-        let left = self.left().map(|left| format!("{left} left"));
-        let Shown::Bar(bar) = &self.shown else { return };
-        let template = match (fraction, &left) {
-            (Some(_), Some(_)) => "{spinner} {msg} [{bar:30}] {percent} % {prefix}",
-            (Some(_), None) => "{spinner} {msg} [{bar:30}] {percent} %",
-            (None, _) => "{spinner} {msg} {elapsed}",
+        let line = match self.fraction {
+            Some(fraction) => {
+                let done = "=".repeat((fraction * BAR as f64) as usize);
+                let arrow = if done.len() < BAR { ">" } else { "" };
+                let left = left.map_or(String::new(), |left| format!(" {left} left"));
+                let percent = (fraction * 100.0) as u32;
+                format!("{spinner} {text} [{:BAR$}] {percent} %{left}", done + arrow)
+            }
+            None => format!("{spinner} {text} {}", rounded(self.began.elapsed())),
         };
-        // The templates are constants, checked by a test.
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        bar.set_prefix(left.unwrap_or_default());
-        bar.set_message(text.to_owned());
-        if let Some(fraction) = fraction {
-            bar.set_position((fraction * 1000.0) as u64);
-        }
+        // A line that wraps would stay.
+        line.chars().take(width.saturating_sub(1)).collect()
     }
 
     /// Estimates the time left from the speed until now. The estimate never rises: parts of a work
@@ -125,8 +128,8 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        if let Shown::Bar(bar) = &self.shown {
-            bar.finish_and_clear();
+        if self.terminal {
+            draw("");
         }
     }
 }
@@ -149,6 +152,30 @@ fn interval(said: Option<&str>) -> Duration {
     let seconds =
         said.and_then(|said| said.parse::<f64>().ok()).filter(|said| INTERVALS.contains(said));
     seconds.map_or(PLAIN, Duration::from_secs_f64)
+}
+
+/// Puts this line in place of what stands on the terminal's line.
+fn draw(text: &str) {
+    let mut error = std::io::stderr().lock();
+    // A terminal that is gone shows nothing.
+    let _ = write!(error, "{CLEAR}{text}").and_then(|()| error.flush());
+}
+
+/// Starts a thread that draws the line on the terminal until the returned sender is dropped.
+fn drawn_lines() -> Sender<()> {
+    let (sender, ends) = channel::<()>();
+    std::thread::spawn(move || loop {
+        // The line is kept from ending until it is drawn.
+        if let Some(line) = line().as_mut().filter(|line| line.terminal) {
+            let size = rustix::termios::tcgetwinsize(std::io::stderr());
+            let columns = size.map_or(0, |size| usize::from(size.ws_col));
+            draw(&line.drawn(if columns == 0 { 80 } else { columns }));
+        }
+        if ends.recv_timeout(DRAWN) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+    });
+    sender
 }
 
 /// Starts a thread that prints the line's progress until the returned sender is dropped.
@@ -246,7 +273,7 @@ mod tests {
     fn at(text: &str, fraction: Option<f64>, seconds: u64) -> Line {
         let (_ends, _) = channel();
         let began = Instant::now() - Duration::from_secs(seconds);
-        Line { text: text.into(), fraction, began, told: None, shown: Shown::Plain { _ends } }
+        Line { text: text.into(), fraction, began, told: None, terminal: false, _ends }
     }
 
     #[test]
@@ -282,12 +309,19 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_valid() {
-        for template in
-            ["{spinner} {msg} [{bar:30}] {percent} % {prefix}", "{spinner} {msg} {elapsed}"]
-        {
-            ProgressStyle::with_template(template).unwrap();
-        }
+    fn a_terminal_has_a_bar_or_the_time_until_now() {
+        let drawn = |fraction, seconds, width| {
+            let line = at("cuts", fraction, seconds).drawn(width);
+            let (spinner, rest) = line.split_once(' ').unwrap();
+            assert!(SPINNER.map(String::from).contains(&spinner.to_owned()));
+            rest.to_owned()
+        };
+        assert_eq!(drawn(None, 75, 80), "cuts 1 min 15 s");
+        let bar = |signs: &str| format!("cuts [{signs:30}]");
+        assert_eq!(drawn(Some(0.0), 0, 80), bar(">") + " 0 %");
+        assert_eq!(drawn(Some(0.5), 60, 80), bar("===============>") + " 50 % 1 min 0 s left");
+        assert_eq!(drawn(Some(1.0), 1, 80), bar(&"=".repeat(30)) + " 100 %");
+        assert_eq!(drawn(Some(1.0), 1, 10), "cuts [=");
     }
 
     #[test]
