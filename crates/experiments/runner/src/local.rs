@@ -250,8 +250,8 @@ fn change(
         DriveChange {
             seed: seed.filter(|_| own).map(|_| draws),
             model: model.ok().flatten().filter(|_| own).and_then(|change| match change {
-                ModelChange::Adapts(description) => {
-                    Some(stasis_machine::ModelChange::Adapts(description))
+                ModelChange::Adapts(kind) => {
+                    Some(stasis_machine::ModelChange::Adapts(kind.parameters()))
                 }
                 ModelChange::Replaces => {
                     let context =
