@@ -151,7 +151,7 @@ impl Source {
         let status = status.and_then(|meta| Ok((meta.len(), meta.modified()?))).map_err(error)?;
         let time = status.1.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let text = format!("{} {} {time}", self.path.display(), status.0);
-        Ok(sha256::digest(text))
+        Ok(sha256::digest(text.as_bytes()))
     }
 
     fn walk(&self, limits: Limits) -> Result<folder::Walked, RootError> {
