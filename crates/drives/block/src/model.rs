@@ -1,5 +1,7 @@
 //! The interface of a drive model: *when* a command completes, and whether.
 
+use std::any::Any;
+
 use crate::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -163,9 +165,9 @@ pub trait Model: Send {
     /// it has drawn stay. A model that draws nothing has nothing to do.
     fn reseed(&mut self, _seed: u64) {}
 
-    /// Takes over what can change while it works from `description` (its own table as JSON, with other
-    /// values), for what begins later. Whether it can; if not, nothing has changed.
-    fn adapt(&mut self, _description: &str) -> bool {
+    /// Takes over what can change while it works from `parameters` (of the type that it was made of,
+    /// with other values), for what begins later. Whether it can; if not, nothing has changed.
+    fn adapt(&mut self, _parameters: &dyn Any) -> bool {
         false
     }
 

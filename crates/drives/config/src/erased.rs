@@ -14,6 +14,9 @@ pub trait AnyParameters: Any + Debug + Send + Sync {
     /// The parameters, to be asked for their type.
     fn as_any(&self) -> &dyn Any;
 
+    /// The same, to be kept.
+    fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+
     /// Whether `other` is of the same type and value.
     fn equals(&self, other: &dyn Any) -> bool;
 
@@ -26,6 +29,10 @@ pub trait AnyParameters: Any + Debug + Send + Sync {
 
 impl<P: Any + Debug + PartialEq + Serialize + Send + Sync> AnyParameters for P {
     fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }
 
@@ -50,6 +57,11 @@ impl<E: AnyParameters + ?Sized> Erased<E> {
     /// The parameters, if they are of type `P`.
     pub fn get<P: 'static>(&self) -> Option<&P> {
         self.0.as_any().downcast_ref()
+    }
+
+    /// The parameters, for who knows their type.
+    pub fn shared(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.0).shared()
     }
 }
 

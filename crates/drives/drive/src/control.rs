@@ -1,5 +1,6 @@
 //! The management of a layer, beside the way of the data.
 
+use std::any::Any;
 use std::time::Duration;
 
 use stasis_block::clock::Nanos;
@@ -100,10 +101,10 @@ pub trait Control {
         }
     }
 
-    /// The drive's model takes over what can change from `description` at `now` (ns); whether it can
+    /// The drive's model takes over what can change from `parameters` at `now` (ns); whether it can
     /// ([`Model::adapt`]).
-    fn adapt(&mut self, now: Nanos, description: &str) -> bool {
-        self.lower().is_some_and(|lower| lower.adapt(now, description))
+    fn adapt(&mut self, now: Nanos, parameters: &dyn Any) -> bool {
+        self.lower().is_some_and(|lower| lower.adapt(now, parameters))
     }
 
     /// `model` takes the place of the drive's for what is submitted from `now` (ns) on; commands in

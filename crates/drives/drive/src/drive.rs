@@ -1,5 +1,6 @@
 //! The drive itself.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -224,9 +225,9 @@ impl Control for Drive {
         self.model.reseed(seed);
     }
 
-    fn adapt(&mut self, now: Nanos, description: &str) -> bool {
+    fn adapt(&mut self, now: Nanos, parameters: &dyn Any) -> bool {
         self.advance_models(now);
-        self.model.adapt(description)
+        self.model.adapt(parameters)
     }
 
     fn set_model(&mut self, now: Nanos, mut model: Box<dyn Model>) -> bool {

@@ -264,7 +264,7 @@ fn a_drive_without_faults_gives_them_back() {
     let change = FaultChange { faults: vec![slow(0, 2.0, 0)], seed: 5, begun: Some(7) };
     let mut plain = drive("fixed:10us", 1);
     assert_eq!(plain.control().set_faults(change.clone()), Err(change));
-    assert!(!plain.control().adapt(0, "{}"), "a model in closed form is replaced");
+    assert!(!plain.control().adapt(0, &()), "a model in closed form is replaced");
     assert_eq!(plain.control().look(0, Look::Cache), None);
     assert!(plain.control().look(0, Look::PowerCut).unwrap().contains("no later flush"));
 }

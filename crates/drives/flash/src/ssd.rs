@@ -1,6 +1,7 @@
 //! The drive: the host's commands, a translation layer, the array, and the
 //! completions.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -641,8 +642,8 @@ impl Model for Ssd {
         self.faults.reseed(seed);
     }
 
-    fn adapt(&mut self, description: &str) -> bool {
-        let Ok(spec) = serde_json::from_str::<Spec>(description) else { return false };
+    fn adapt(&mut self, parameters: &dyn Any) -> bool {
+        let Some(spec) = parameters.downcast_ref::<Spec>() else { return false };
         let pattern = spec.pattern(spec.geometry(self.capacity).pages);
         let timing = pattern.and_then(|pattern| spec.timing.timing(&spec.cells, &pattern));
         let Ok(timing) = timing else { return false };

@@ -3,6 +3,8 @@
 //! Each part is a model by itself, of the part's size, so that nothing done in one delays another. A
 //! command is of the part that its first byte lies in; so is a flush.
 
+use std::any::Any;
+
 use stasis_block::clock::Nanos;
 use stasis_block::inside::{part_name, Inside};
 use stasis_block::timeline::{Spans, Tracks};
@@ -71,9 +73,9 @@ impl Model for Parted {
         }
     }
 
-    fn adapt(&mut self, description: &str) -> bool {
+    fn adapt(&mut self, parameters: &dyn Any) -> bool {
         // They are alike: what one can, all can.
-        self.0.iter_mut().all(|(_, model)| model.adapt(description))
+        self.0.iter_mut().all(|(_, model)| model.adapt(parameters))
     }
 
     fn entry(&self, offset: u64) -> Option<String> {

@@ -1,8 +1,8 @@
 //! Hash functions (NVMe 2.0 section 8.13.5.2), and HMAC by them (RFC 2104).
 
-use hmac::digest::core_api::BlockSizeUser;
+use hmac::digest::block_api::BlockSizeUser;
 use hmac::digest::Digest;
-use hmac::{Mac, SimpleHmac};
+use hmac::{KeyInit, Mac, SimpleHmac};
 use sha2::{Sha256, Sha384, Sha512};
 
 /// A hash function.
@@ -73,7 +73,7 @@ impl Hash {
 
 fn mac<D: Digest + BlockSizeUser>(key: &[u8], parts: &[&[u8]]) -> SimpleHmac<D> {
     // HMAC takes keys of every length.
-    let mut mac = <SimpleHmac<D> as Mac>::new_from_slice(key).unwrap_or_else(|_| unreachable!());
+    let mut mac = SimpleHmac::<D>::new_from_slice(key).unwrap_or_else(|_| unreachable!());
     parts.iter().for_each(|part| mac.update(part));
     mac
 }

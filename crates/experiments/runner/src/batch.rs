@@ -16,7 +16,8 @@ use anyhow::Result;
 use crate::failure;
 
 pub use kept_results::{gone, KeptResults};
-pub use point_digest::{digest, digest_of};
+pub use point_digest::digest_of;
+pub use stasis_guest_image::sha256::digest;
 
 /// Interval between two updates of a batch's progress.
 const TICK: Duration = Duration::from_millis(200);

@@ -262,8 +262,8 @@ fn change(base: &RunPlan, to: &RunPlan) -> Change {
         DriveChange {
             seed: seed.filter(|_| own).map(|_| draws),
             model: model.ok().flatten().filter(|_| own).and_then(|change| match change {
-                ModelChange::Adapts(description) => {
-                    Some(stasis_machine::ModelChange::Adapts(description))
+                ModelChange::Adapts(kind) => {
+                    Some(stasis_machine::ModelChange::Adapts(kind.parameters()))
                 }
                 ModelChange::Replaces => {
                     let context =

@@ -1,6 +1,7 @@
 //! Provenance of results: this program, this machine, the time, and the command line.
 
 mod hashed;
+mod utc;
 pub mod words;
 
 pub use hashed::is_unchanged;
@@ -8,9 +9,8 @@ pub use hashed::is_unchanged;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 use stasis_report::page::Section;
 use stasis_report::Repeat;
@@ -32,14 +32,13 @@ pub fn version() -> &'static str {
 
 /// The time that `started_at` of `summary.json` names; none if it names none.
 pub fn time_of(started_at: &str) -> Option<SystemTime> {
-    let seconds = started_at.parse::<Timestamp>().ok()?.as_second();
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))
+    utc::moment(started_at)
 }
 
 /// Facts about a run that are known at its start.
 #[derive(Debug)]
 pub struct Provenance {
-    started: Timestamp,
+    started: SystemTime,
     /// A thread reads QEMU's version, which takes a moment, so that the run need not wait.
     qemu: Option<JoinHandle<Option<String>>>,
     repeat: Repeat,
@@ -53,7 +52,7 @@ impl Provenance {
             command: words::command_line(words::with_own_results(words::own())),
             inputs: Vec::new(),
         };
-        Self { started: Timestamp::now(), qemu, repeat }
+        Self { started: SystemTime::now(), qemu, repeat }
     }
 
     /// The same of a run that reads these files and folders, which are hashed now.
@@ -90,12 +89,10 @@ impl Provenance {
         let kernel = rustix::system::uname();
         let (system, release) = (kernel.sysname().to_string_lossy(), kernel.release());
         let kernel = Some(format!("{system} {}", release.to_string_lossy()));
-        // Whole seconds are precise enough, and easier to read.
-        let started = Timestamp::from_second(self.started.as_second()).unwrap_or(self.started);
         let fields = [
             ("stasis_version", Some(env!("CARGO_PKG_VERSION").to_owned())),
             ("stasis_commit", commit().map(str::to_owned)),
-            ("started_at", Some(started.to_string())),
+            ("started_at", Some(utc::text(self.started))),
             ("qemu", qemu),
             ("host_kernel", kernel),
             ("command_line", Some(words::command_line(words::own()))),

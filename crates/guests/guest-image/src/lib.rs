@@ -33,7 +33,7 @@ pub use made::{InPlace, Progress};
 pub use mmdebstrap::missing_tools;
 pub use namespaces::obstacle;
 pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
-pub use stasis_guest_root::{FileSystemKind, Lower, Part};
+pub use stasis_guest_root::{sha256, FileSystemKind, Lower, Part};
 pub use store::{default_cache, Guest};
 
 use std::fs;

@@ -79,7 +79,7 @@ impl OwnKernel {
             Self::Files(files) => files.iter().try_for_each(|(_, path)| add(path))?,
             Self::Package(path) => add(path)?,
         }
-        Ok(store::digest(text.as_bytes()))
+        Ok(stasis_guest_root::sha256::digest(text.as_bytes()))
     }
 
     /// Writes the archive from which the guest gets its kernel; `work` is a folder for

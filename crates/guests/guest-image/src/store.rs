@@ -9,6 +9,7 @@ use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use stasis_guest_root::sha256::{self, digest};
 use stasis_guest_root::{FileSystemKind, Lower};
 
 use crate::kernel::MODULES;
@@ -138,24 +139,13 @@ pub fn default_cache() -> Option<PathBuf> {
     Some(base.join("stasis/guest"))
 }
 
-/// SHA-256 in hexadecimal.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
 /// SHA-256 of files, one after the other.
 fn digest_of(paths: &[PathBuf]) -> Result<String, BuildError> {
     let mut hash = Sha256::new();
     for path in paths {
-        File::open(path)
-            .and_then(|mut file| std::io::copy(&mut file, &mut hash))
-            .map_err(BuildError::file("read", path))?;
+        sha256::add_file(&mut hash, path).map_err(BuildError::file("read", path))?;
     }
-    Ok(hex(&hash.finalize()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(sha256::hex(&hash.finalize()))
 }
 
 /// The folder of a recipe's guest.

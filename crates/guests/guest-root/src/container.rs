@@ -241,7 +241,7 @@ impl Image<'_> {
             hash.update(&piece[..length]);
             at += length as u64;
         }
-        match crate::hex(&hash.finalize()) == hex {
+        match crate::sha256::hex(&hash.finalize()) == hex {
             true => Ok(span),
             false => Err(bad("is not what its digest says")),
         }

@@ -95,7 +95,7 @@ impl Walk {
     fn finish(self) -> Walked {
         Walked {
             tree: self.tree,
-            stamp: crate::hex(&self.hash.finalize()),
+            stamp: crate::sha256::hex(&self.hash.finalize()),
             left_out: self.left_out,
         }
     }

@@ -28,6 +28,7 @@ mod layer;
 mod lower;
 mod map;
 mod partitions;
+pub mod sha256;
 mod sparse;
 mod tree;
 
@@ -41,8 +42,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
-
-use sha2::{Digest, Sha256};
 
 use content::{ReadAt, Span};
 
@@ -154,7 +153,7 @@ impl Source {
         let status = status.and_then(|meta| Ok((meta.len(), meta.modified()?))).map_err(error)?;
         let time = status.1.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let text = format!("{} {} {time}", self.path.display(), status.0);
-        Ok(hex(&Sha256::digest(text)))
+        Ok(sha256::digest(text.as_bytes()))
     }
 
     fn walk(&self, limits: Limits) -> Result<folder::Walked, RootError> {
@@ -251,10 +250,6 @@ pub fn write_image(tree: &mut Tree, path: &Path) -> Result<(), RootError> {
 /// If they cannot be written.
 pub fn write_names(tree: &mut Tree, path: &Path, map: &Path) -> Result<(), RootError> {
     map::write(&ext4::write::write_around_files(tree, path)?, map)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

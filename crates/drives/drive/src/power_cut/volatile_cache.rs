@@ -105,13 +105,8 @@ impl VolatileCache {
         &self.power_loss
     }
 
-    /// From now on a power cut takes that, of the changes that are held too.
-    pub fn set_power_loss(&mut self, power_loss: PowerLoss) {
-        self.power_loss = power_loss;
-        self.units = AtomicUnits::of_sectors(power_loss.atomic_unit / SECTOR);
-    }
-
-    /// The same, of a drive whose model describes a power cut so and whose blocks lie so.
+    /// From now on a power cut takes this, of the changes that are held too: of a drive whose model
+    /// describes a power cut so and whose blocks lie so.
     pub fn set_layout(&mut self, power_loss: PowerLoss, layout: &BlockLayout) {
         self.power_loss = power_loss.for_blocks(layout.largest().into());
         self.units = AtomicUnits::new(power_loss, layout);

@@ -1,5 +1,6 @@
 //! Parameters of any kind, and the registration of a kind.
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,6 +30,11 @@ impl ModelKind {
     /// The parameters, if they are of type `P`.
     pub fn get<P: Parameters>(&self) -> Option<&P> {
         self.0.get()
+    }
+
+    /// The parameters, for a model that knows their type ([`Model::adapt`]).
+    pub fn parameters(&self) -> Arc<dyn Any + Send + Sync> {
+        self.0.shared()
     }
 
     /// Whether the parameters are of type `P`.

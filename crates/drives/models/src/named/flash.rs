@@ -10,7 +10,7 @@ use stasis_block::Link;
 /// Of the table that an experiment would write.
 fn ssd(table: Value) -> ModelKind {
     // A test reads every table.
-    ModelKind::of(serde_json::from_value::<Spec>(table).unwrap_or_default())
+    ModelKind::of(stasis_config::read::<Spec>(table).unwrap_or_default())
 }
 
 /// A drive without a fixed size.

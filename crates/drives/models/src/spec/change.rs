@@ -7,12 +7,13 @@ use stasis_block::Model;
 
 use super::table::flatten;
 use super::{BuildContext, ModelSpec};
+use crate::kinds::ModelKind;
 
 /// How a drive's model becomes another one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ModelChange {
-    /// It takes over some values: [`stasis_block::Model::adapt`] with this description.
-    Adapts(String),
+    /// It takes over some values: [`stasis_block::Model::adapt`] with these parameters.
+    Adapts(ModelKind),
     /// Another one takes its place for what is submitted from then on.
     Replaces,
 }
@@ -51,8 +52,7 @@ impl ModelSpec {
                     adapts.join(", ")
                 ));
             }
-            let table = to.kind.table().map_err(|error| error.to_string())?;
-            return Ok(Some(ModelChange::Adapts(Value::Object(table).to_string())));
+            return Ok(Some(ModelChange::Adapts(to.kind.clone())));
         }
         for spec in [self, to] {
             if spec.kind.adapts().is_some() {
@@ -120,10 +120,10 @@ mod tests {
             r#", controller = "9us""#,
         ] {
             let changed = change("flash-tlc", &of(rest));
-            let Ok(Some(ModelChange::Adapts(table))) = changed else {
+            let Ok(Some(ModelChange::Adapts(kind))) = changed else {
                 panic!("{rest}: {changed:?}")
             };
-            assert!(table.starts_with('{'), "{table}");
+            assert!(kind.parameters().is::<stasis_flash::Spec>());
         }
         for (rest, key) in [
             (", channels = 2", "model.channels"),

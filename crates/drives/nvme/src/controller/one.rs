@@ -243,11 +243,6 @@ impl Controller {
         resized
     }
 
-    /// Sets the drive's health, when there is no longer a guest to warn.
-    pub fn note_health(&mut self, health: Health) {
-        self.0.set_health(health);
-    }
-
     /// As [`Subsystem::complete`].
     pub fn complete(
         &mut self,

@@ -40,7 +40,7 @@ impl Measured {
         let (operations, ns) = match workload.form {
             ResultFormat::Dd => dd(&file("txt")?)?,
             ResultFormat::Load => {
-                let outcome: Outcome = serde_json::from_str(&file("json")?)
+                let outcome: Outcome = serde_json::from_slice(file("json")?.as_bytes())
                     .with_context(|| format!("the result of {}", workload.name))?;
                 (outcome.operations, outcome.ns as f64)
             }

@@ -70,8 +70,9 @@ pub fn measure(
     }
     let text = String::from_utf8_lossy(&said).into_owned();
     let line = text.lines().rev().find(|line| line.starts_with('{'));
-    let mut measured: Measured = serde_json::from_str(line.context("nothing was measured")?)
-        .context("what was measured cannot be read")?;
+    let line = line.context("nothing was measured")?;
+    let mut measured: Measured =
+        serde_json::from_slice(line.as_bytes()).context("what was measured cannot be read")?;
     measured.emulated = true;
     measured.place = "a software host: QEMU's TCG emulates a processor with AMD-V".into();
     Ok(measured)

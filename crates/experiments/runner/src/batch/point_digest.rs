@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
+use stasis_guest_image::sha256::digest;
 
 /// The digest of this program, which is read once.
 pub(super) fn program_digest() -> Result<String> {
@@ -24,9 +24,4 @@ pub(super) fn program_digest() -> Result<String> {
 /// If the value cannot be written as JSON.
 pub fn digest_of(value: &impl Serialize) -> Result<String> {
     Ok(digest(&serde_json::to_vec(value).context("cannot write the experiment")?))
-}
-
-/// SHA-256 in hexadecimal.
-pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use sha2::{Digest, Sha256};
+use stasis_guest_image::sha256::digest;
 use stasis_nvme::KeptState;
 
 use super::MAX_LENGTH;
@@ -63,8 +63,8 @@ impl Follow {
     pub fn put(&mut self, state: &KeptState) -> Result<()> {
         let mut text = vec![0; HEAD];
         serde_json::to_writer(&mut text, state)?;
-        let digest = Sha256::digest(&text[HEAD..]);
-        let head = format!("{:016x} {:016x} {digest:x}\n", self.number, text.len() - HEAD);
+        let digest = digest(&text[HEAD..]);
+        let head = format!("{:016x} {:016x} {digest}\n", self.number, text.len() - HEAD);
         text[..HEAD].copy_from_slice(head.as_bytes());
         let file = &self.files[(self.number % 2) as usize];
         let named = || format!("cannot keep the drive's state beside {}", self.name.display());
@@ -85,7 +85,7 @@ fn read(file: &Path) -> Option<(u64, KeptState)> {
     let number = u64::from_str_radix(words.next()?, 16).ok()?;
     let length = usize::from_str_radix(words.next()?, 16).ok()?;
     let text = rest.get(..length)?;
-    let digest = format!("{:x}", Sha256::digest(text));
+    let digest = digest(text);
     let state = serde_json::from_slice(text).ok().filter(|_| words.next() == Some(&digest))?;
     Some((number, state))
 }

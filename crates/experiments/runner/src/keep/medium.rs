@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use stasis_guest_image::sha256;
 use stasis_media::MediumSpec;
 use stasis_nvme::{Config, Namespace};
 
@@ -75,7 +76,7 @@ pub fn sample(medium: &Path) -> Result<String> {
             .with_context(|| format!("cannot read {}", medium.display()))?;
         digest.update(&block[..read]);
     }
-    let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = sha256::hex(&digest.finalize());
     Ok(format!("sha256 of {length} bytes, sampled: {digest}"))
 }
 

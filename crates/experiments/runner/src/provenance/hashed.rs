@@ -1,11 +1,11 @@
 //! Hashes of what a run reads.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use stasis_guest_image::sha256;
 use stasis_report::InputFile;
 
 /// Length of a file up to which it is hashed (bytes): 256 MiB take a second at most. A drive's
@@ -77,21 +77,18 @@ fn listed(folder: &Path, files: &[PathBuf]) -> io::Result<String> {
         let name = file.strip_prefix(folder).unwrap_or(file);
         all.update(format!("{}  {}\n", of_file(file)?, name.display()));
     }
-    Ok(hexadecimal(all))
+    Ok(sha256::hex(&all.finalize()))
 }
 
 fn of_file(path: &Path) -> io::Result<String> {
     let mut hash = Sha256::new();
-    io::copy(&mut File::open(path)?, &mut hash)?;
-    Ok(hexadecimal(hash))
-}
-
-fn hexadecimal(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256::add_file(&mut hash, path)?;
+    Ok(sha256::hex(&hash.finalize()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::process::Command;
 
     use super::*;

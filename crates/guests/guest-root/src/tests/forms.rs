@@ -1,7 +1,6 @@
 //! The same root in each form.
 
 use super::*;
-use sha2::{Digest, Sha256};
 use std::io::Write;
 
 fn as_tar() -> Tree {
@@ -9,7 +8,7 @@ fn as_tar() -> Tree {
 }
 
 fn name_in_blobs(bytes: &[u8]) -> String {
-    crate::hex(&Sha256::digest(bytes))
+    crate::sha256::digest(bytes)
 }
 
 #[test]

@@ -8,6 +8,7 @@
 pub mod inflight;
 pub(crate) mod mapping;
 pub(crate) mod memory;
+mod protocol;
 pub(crate) mod served;
 pub(crate) mod session;
 pub(crate) mod socket;

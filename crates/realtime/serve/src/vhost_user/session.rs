@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use stasis_virtio::QueueSetup;
-use vhost::vhost_user::{Error, Result};
 
 use crate::vhost_user::memory::GuestMemory;
+use crate::vhost_user::protocol::{Error, Result};
 use crate::vhost_user::served::Served;
 use crate::worker::{DriveId, Worker};
 use crate::ServeError;
@@ -45,6 +45,7 @@ pub(crate) struct Target {
 pub(crate) struct Session {
     target: Target,
     features: u64,
+    protocol_features: u64,
     memory: Arc<GuestMemory>,
     queues: Vec<Queue>,
 }
@@ -52,7 +53,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(target: Target) -> Self {
         let queues = (0..target.queues).map(|_| Queue::default()).collect();
-        Self { target, features: 0, memory: Arc::default(), queues }
+        Self { target, features: 0, protocol_features: 0, memory: Arc::default(), queues }
     }
 
     /// Runs a function with the drive on its thread.
@@ -60,22 +61,20 @@ impl Session {
         &self,
         job: impl FnOnce(&mut Served) -> R + Send + 'static,
     ) -> Result<R> {
-        self.target.worker.with(self.target.drive, job).ok_or(Error::BackendInternalError)
+        self.target.worker.with(self.target.drive, job).ok_or(Error::Ended)
     }
 
     /// Logs the client's fault; the connection ends.
     fn refuse(&self, error: &ServeError) -> Error {
         crate::log::warn(&self.target.name, &format!("{error}; its connection ends"));
         let _ = self.with(|served| served.backend.counts.faults += 1);
-        Error::InvalidParam
+        Error::Refused
     }
 
     fn queue(&mut self, index: u32) -> Result<&mut Queue> {
-        let name = self.target.name.clone();
-        self.queues.get_mut(index as usize).ok_or_else(|| {
-            crate::log::warn(&name, &format!("a client named queue {index}, which there is not"));
-            Error::InvalidParam
-        })
+        self.queues
+            .get_mut(index as usize)
+            .ok_or(Error::Invalid("it names a queue that there is not"))
     }
 
     /// Whether a queue was started.
@@ -126,7 +125,7 @@ impl Session {
         }
         let (drained, stopped) = channel();
         self.with(move |served| served.stop_queue(index, drained))?;
-        let at = stopped.recv().map_err(|_| Error::BackendInternalError)?.unwrap_or(base);
+        let at = stopped.recv().map_err(|_| Error::Ended)?.unwrap_or(base);
         self.queues[usize::from(index)].base = at;
         Ok(at)
     }

@@ -11,9 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use vhost::vhost_user::{BackendReqHandler, Error};
 
+use crate::vhost_user::protocol::Error;
 use crate::vhost_user::session::{Session, Target};
 use crate::ServeError;
 
@@ -24,13 +23,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a client that is waited for in this way is looked at.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// A message's header: request, flags, bytes that follow (vhost-user
-/// specification, "Header").
-const HEADER: usize = 12;
-const SET_BACKEND_REQ_FD: u32 = 21;
-const VERSION: u32 = 1;
-const REPLY: u32 = 1 << 2;
-const NEED_REPLY: u32 = 1 << 3;
 /// Limit on the bytes of a socket's path (unix(7): 108 with the zero behind it).
 const MAX_PATH: usize = 107;
 
@@ -209,15 +201,14 @@ impl Accepting {
             *lock(&self.client) = None;
             return;
         }
-        let session = Arc::new(Mutex::new(Session::new(self.target.clone())));
-        let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));
+        let mut session = Session::new(self.target.clone());
         let mut stopped = false;
         loop {
             let happened = self.next(&look, stopped);
             stopped |= happened.stop;
             // QEMU 7.2 may not come back if its connection ends while it sets the device
             // up anew: a hand-over waits for that.
-            let setting_up = || !lock(&session).is_running() && came.elapsed() < TIMEOUT;
+            let setting_up = || !session.is_running() && came.elapsed() < TIMEOUT;
             if stopped && !(self.handed_over.load(Ordering::Relaxed) && setting_up()) {
                 break;
             }
@@ -226,16 +217,15 @@ impl Accepting {
             if happened.other && !happened.gone && !has_hung_up(&look) {
                 self.turn_away();
             }
-            if !happened.message || self.take_back_channel(&look) {
+            if !happened.message {
                 continue;
             }
-            if let Err(error) = handler.handle_request() {
+            if let Err(error) = session.serve(&stream) {
                 self.report(&error);
                 break;
             }
         }
         *lock(&self.client) = None;
-        drop(handler);
         drop(session);
     }
 
@@ -285,56 +275,19 @@ impl Accepting {
         }
     }
 
-    /// Logs the cause of a session's end, unless the client has ended it.
+    /// Logs the cause of a session's end, unless the client has ended it or it is logged.
     fn report(&self, error: &Error) {
-        let what = match error {
-            // A message that this server does not support is skipped by all.
-            Error::Disconnected | Error::SocketBroken(_) => return,
-            Error::SocketRetry(_) | Error::PartialMessage => {
+        let cause = match error {
+            // A refusal is in the log, and counted.
+            Error::Gone | Error::Refused => return,
+            Error::Stalled => {
                 let timeout = TIMEOUT.as_secs();
                 format!("a client sent half a message and no more for {timeout} s")
             }
             _ => format!("a client's message cannot be served: {error}"),
         };
-        self.warn(&format!("{what}; its connection ends"));
+        self.warn(&format!("{cause}; its connection ends"));
         self.target.worker.with(self.target.drive, |served| served.backend.counts.faults += 1);
-    }
-
-    /// Takes the socket for messages to the client about changes: the crate that reads messages
-    /// cannot send ours. Returns whether there was such a message.
-    fn take_back_channel(&self, stream: &UnixStream) -> bool {
-        let mut header = [0u8; HEADER];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let peeked = rustix::net::recv(stream, &mut header, flags);
-        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-        let whole = peeked.is_ok_and(|(_, length)| length == HEADER);
-        if !whole || word(0) != SET_BACKEND_REQ_FD || word(8) != 0 {
-            return false;
-        }
-        let reply = word(4) & NEED_REPLY != 0;
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut vectors = [io::IoSliceMut::new(&mut header)];
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        let received = rustix::net::recvmsg(stream, &mut vectors, &mut ancillary, flags);
-        let back = ancillary.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
-        });
-        if received.is_err() {
-            return true;
-        }
-        let failed = u64::from(back.is_none());
-        self.target.worker.with(self.target.drive, |served| served.set_back(back));
-        if reply {
-            let mut answer = Vec::with_capacity(HEADER + 8);
-            for word in [SET_BACKEND_REQ_FD, VERSION | REPLY, 8] {
-                answer.extend(word.to_ne_bytes());
-            }
-            answer.extend(failed.to_ne_bytes());
-            let _ = io::Write::write_all(&mut &*stream, &answer);
-        }
-        true
     }
 
     /// A second client: it learns of the refusal by the close of its connection.

@@ -5,6 +5,7 @@ mod as_csv;
 mod csv;
 mod parquet;
 mod read;
+mod records;
 
 use serde_json::{Map, Value};
 use stasis_run_events::IoRecord;

@@ -1,13 +1,14 @@
 //! Reads the I/Os that a run has kept, in whichever format.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use stasis_run_events::text::{self, Heading};
 use stasis_run_events::IoRecord;
 
 use super::parquet::{record, COLUMNS};
+use super::records::Records;
 use crate::columnar::Groups;
 use crate::{ReportError, IOS_FILES};
 
@@ -22,7 +23,7 @@ pub struct KeptIos {
 }
 
 enum Rows {
-    Csv(csv::Reader<Box<dyn Read>>, csv::StringRecord, Box<Heading>),
+    Csv(Records, Box<Heading>),
     /// The file, and the next one of the rows that have been read from it.
     Parquet(Box<Groups>, usize),
 }
@@ -50,16 +51,17 @@ impl KeptIos {
                 })?;
             Rows::Parquet(Box::new(groups), 0)
         } else {
-            let input: Box<dyn Read> = if is("zst") {
-                Box::new(zstd::Decoder::new(file).map_err(ReportError::read(&path))?)
+            let input: Box<dyn BufRead> = if is("zst") {
+                let decoder = zstd::Decoder::new(file).map_err(ReportError::read(&path))?;
+                Box::new(BufReader::new(decoder))
             } else {
                 Box::new(BufReader::new(file))
             };
-            let mut reader = csv::Reader::from_reader(input);
-            let found =
-                reader.headers().map_err(|error| ReportError::damaged(&path, error.to_string()))?;
+            let mut records = Records::new(input);
+            records.read().map_err(|error| ReportError::damaged(&path, error.to_string()))?;
             let heading = text::heading();
-            if !found.iter().eq(heading.split(',')) {
+            let names = (0..records.len()).filter_map(|place| records.get(place));
+            if !names.eq(heading.split(',')) {
                 return Err(ReportError::damaged(
                     &path,
                     "its columns are not those of ios.csv".into(),
@@ -67,7 +69,7 @@ impl KeptIos {
             }
             let heading = Heading::new(&heading)
                 .map_err(|error| ReportError::damaged(&path, error.to_string()))?;
-            Rows::Csv(reader, csv::StringRecord::new(), Box::new(heading))
+            Rows::Csv(records, Box::new(heading))
         };
         Ok(Self { path, drives: Vec::new(), rows, line: 1 })
     }
@@ -96,15 +98,17 @@ impl KeptIos {
             ReportError::damaged(&self.path, format!("line {}: {problem}", self.line))
         };
         match &mut self.rows {
-            Rows::Csv(reader, row, heading) => {
-                let more = reader.read_record(row);
-                if !more.map_err(|e| ReportError::damaged(&self.path, e.to_string()))? {
+            Rows::Csv(records, heading) => {
+                if !records.read().map_err(|error| bad(error.to_string()))? {
                     return Ok(None);
                 }
-                let name = row.get(0).unwrap_or_default();
+                if records.len() != IoRecord::COLUMNS.len() {
+                    return Err(bad("it has more or fewer fields than ios.csv".into()));
+                }
+                let name = records.get(0).unwrap_or_default();
                 let drive = Self::drive(&mut self.drives, name)
                     .ok_or_else(|| bad("there are too many drives".into()))?;
-                let record = heading.read(drive, |place| row.get(place));
+                let record = heading.read(drive, |place| records.get(place));
                 record.map(Some).map_err(|error| bad(error.to_string()))
             }
             Rows::Parquet(groups, next) => {

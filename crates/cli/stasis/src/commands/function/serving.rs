@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
+use serde_json::Value;
 use stasis_experiment::{Experiment, ServeSpec};
 use stasis_media::MediumSpec;
 use stasis_qemu_vm::process::Process;
@@ -63,7 +64,7 @@ pub fn start(
     let memory =
         experiment.drives.iter().any(|drive| matches!(drive.medium, MediumSpec::Ram { .. }));
     let path = folder.join(EXPERIMENT);
-    let text = toml::to_string(&experiment).context("cannot write the server's experiment")?;
+    let text = text_of(&experiment).context("cannot write the server's experiment")?;
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     let sockets = names.iter().map(|name| folder.join(format!("{name}.sock"))).collect();
     let start = Start { folder: folder.to_owned(), memory };
@@ -75,6 +76,26 @@ pub fn start(
         .spawn(move || supervise(&start, process, &asked, &stop))
         .context("cannot start a thread")?;
     Ok(Server { ending, watcher: Some(watcher), sockets })
+}
+
+/// The text of an experiment file. By way of a value: TOML's writer is compiled for that alone, not
+/// for every type of an experiment.
+fn text_of(experiment: &Experiment) -> Result<String> {
+    let mut value = serde_json::to_value(experiment)?;
+    without_nulls(&mut value);
+    Ok(toml::to_string(&value)?)
+}
+
+/// Takes out what is not there: TOML has no null.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
 }
 
 /// The server's experiment, whose paths depend on no folder. The words and the user's file are read
@@ -200,7 +221,7 @@ mod tests {
         let sockets = Path::new("/run/f");
         let wanted = described(Some(&user), &[word], sockets, Polling::Never).unwrap();
         let written = folder.path().join(EXPERIMENT);
-        std::fs::write(&written, toml::to_string(&wanted).unwrap()).unwrap();
+        std::fs::write(&written, text_of(&wanted).unwrap()).unwrap();
         assert_eq!(Experiment::read(&written).unwrap(), wanted);
         let names: Vec<_> = wanted.drives.iter().map(|drive| drive.name.as_deref()).collect();
         assert_eq!(names, [Some("drive0"), Some("log")]);

@@ -106,7 +106,8 @@ pub struct Repetition {
 pub fn main(part: &Part) -> Result<ExitCode> {
     match part {
         Part::Run { plan } => {
-            let plan: MeasurementPlan = serde_json::from_str(plan).context("the plan")?;
+            let plan: MeasurementPlan =
+                serde_json::from_slice(plan.as_bytes()).context("the plan")?;
             let measured = measure(&plan)?;
             std::fs::create_dir_all("/results")?;
             std::fs::write(format!("/results/{FILE}"), serde_json::to_vec(&measured)?)?;

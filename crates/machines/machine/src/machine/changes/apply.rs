@@ -145,7 +145,7 @@ impl DriveChange {
         }
         let made = match model {
             None => true,
-            Some(ModelChange::Adapts(description)) => control.adapt(now, &description),
+            Some(ModelChange::Adapts(parameters)) => control.adapt(now, &*parameters),
             Some(ModelChange::Replaces(model)) => control.set_model(now, model),
         };
         let had = faults.is_none_or(|(faults, seed)| {

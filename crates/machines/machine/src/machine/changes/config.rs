@@ -1,5 +1,8 @@
 //! The changes by which a run becomes another.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use stasis_block::clock::Nanos;
 use stasis_block::Model;
 use stasis_channel::{Branch, ScheduledGuestFault};
@@ -85,8 +88,8 @@ pub struct DriveChange {
 
 /// How a drive's model becomes another.
 pub enum ModelChange {
-    /// It takes over what can change from this description ([`Model::adapt`]).
-    Adapts(String),
+    /// It takes over what can change from these parameters ([`Model::adapt`]).
+    Adapts(Arc<dyn Any + Send + Sync>),
     /// This one takes its place.
     Replaces(Box<dyn Model>),
 }
