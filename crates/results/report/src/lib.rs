@@ -34,6 +34,7 @@ mod flash_page;
 mod folder;
 mod guest_ios;
 mod inputs;
+pub mod interval;
 mod ios;
 mod jobs;
 mod jobs_page;
@@ -62,6 +63,7 @@ mod text;
 mod timeline;
 pub mod trust;
 pub mod units;
+pub mod verdict;
 mod waited;
 pub mod why;
 
@@ -112,6 +114,8 @@ pub const SAMPLES_FILE: &str = "profile.parquet";
 pub const CLUSTER_FILE: &str = "cluster.parquet";
 /// Name of the file with the run's figures.
 pub const SUMMARY_FILE: &str = "summary.json";
+/// Name of the file with what a run's command printed: all of it, or its begin.
+pub const OUTPUT_FILE: &str = "output.txt";
 /// Name of the page.
 pub const REPORT_FILE: &str = "report.html";
 /// Name of the file with published and measured figures.

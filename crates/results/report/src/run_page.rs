@@ -34,7 +34,7 @@ pub(crate) fn page(
 ) -> Page {
     let kind = Kind::of(summary);
     let time = Time::of(summary, drives, kind, begin);
-    let head = Some(verdict::head(summary, kind, &time));
+    let head = Some(verdict::head(summary, cluster, kind, &time));
     // Of a shared drive the tenants come first: who got what, and who suffered when.
     let mut sections = shared_page::sections(summary, &time, resolution);
     sections.extend(cluster::sections(cluster, summary, &time, resolution));

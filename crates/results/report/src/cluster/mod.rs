@@ -6,6 +6,7 @@ mod lines;
 mod messages;
 mod moments;
 mod section;
+mod verdict;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ use messages::Messages;
 use moments::MomentFile;
 pub use moments::{KeptMoments, Moment, MomentKind};
 pub(crate) use section::sections;
+pub(crate) use verdict::verdict;
 
 /// Limit on the faults of a machine that are marked.
 const MAX_MARKS: usize = 200;
