@@ -108,11 +108,14 @@ def test_a_study_gives_one_data_set_and_a_report(study: Path, executor: concurre
     page = result.report.read_text()
     # The distribution of each point, and intervals: seeds are repetitions, not places on an axis.
     assert page.count("<svg") == 2
-    assert 'class="sentence">Of 6 points, ' in page
+    # Designs are what the axes make; seeds are their repetitions.
+    assert 'class="sentence">Of 2 designs, model.gc.policy = ' in page or "in each of 2 designs" in page
+    assert "Seeds are repetitions, up to 3 of each design" in page
     assert "Over seeds: mean, least and greatest" in page
     assert "<dt>Verdict</dt><dd>complete</dd>" in page
     assert "seed = 2, model.gc.policy = greedy" in page or "model.gc.policy = greedy, seed = 2" in page
-    assert "Latency by seed" in page
+    assert "Latency by seed" not in page
+    assert "Latency by model.gc.policy" in page
     assert "http" not in page
     one = result.result(seed=2, policy="greedy")
     assert len(one.ios) == 1000

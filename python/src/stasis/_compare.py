@@ -101,7 +101,7 @@ class Comparison:
             if done.status != 0:
                 raise ProgramError(done.message(), status=done.status, command_line=command_line)
             text = (Path(temporary) / ".comparison" / "comparison.json").read_text(encoding="utf-8")
-        return [_row(each, next(iter(self.candidates)), labels) for each in json.loads(text)]
+        return [_row(each, next(iter(self.candidates)), labels) for each in json.loads(text)["differences"]]
 
     def to_pandas(self) -> pandas.DataFrame:
         """`differences` as a frame of pandas."""

@@ -63,16 +63,18 @@ class Section:
 @dataclass
 class Head:
     """The answer that a page begins with: a sentence, three tiles (the verdict and two more) and a
-    `table`. ``tone`` is "good", "bad" or "neutral"."""
+    `table`. ``tone`` is "good", "bad" or "neutral". In place of the first two a ``study`` has the
+    facts from which the program makes them (docs/reference/results.md#pages-of-your-own)."""
 
-    sentence: str
-    verdict: str
+    sentence: Optional[str]
+    verdict: Optional[str]
     tiles: Sequence[tuple[str, str]]
     tone: str = "neutral"
     remarks: list[str] = field(default_factory=list)
     #: What repeats it: ``command``, and ``inputs`` of ``path``, ``bytes`` and ``sha256``.
     repeat: Optional[dict[str, Any]] = None
     table: Optional[dict[str, Any]] = None
+    study: Optional[dict[str, Any]] = None
 
 
 @dataclass

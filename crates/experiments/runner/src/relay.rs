@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_crash::{Frame, TraceWriter};
 use stasis_nvme::KeptState;
-use stasis_report::{ResultsFolder, ResultsWriter};
+use stasis_report::{ResultsFolder, ResultsWriter, OUTPUT_FILE};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::event::{Event, SharedObserver};
@@ -20,8 +20,8 @@ use crate::free_space;
 use crate::live::LivePage;
 use crate::run_error::RunError;
 
-/// The file in the results' folder with a command's output, if that is kept.
-pub const OUTPUT_FILE: &str = "output.txt";
+/// Length of the output that is kept beside the observer's (bytes).
+const MAX_KEPT_OUTPUT: usize = 1 << 20;
 /// Number of bytes of the kernel's console that are kept for a failure's message.
 const LAST_WORDS: usize = 4096;
 
@@ -29,8 +29,11 @@ const LAST_WORDS: usize = 4096;
 pub struct Relay<'a> {
     writer: ResultsWriter,
     observer: &'a SharedObserver<'a>,
-    /// File for the command's output, in place of the observer.
-    output: Option<File>,
+    /// File for the command's output: for all of it, in place of the observer, or for its begin.
+    output: File,
+    keeps_output: bool,
+    /// How much of it is written (bytes).
+    kept_output: usize,
     console: Vec<u8>,
     /// Names of several machines, and the unfinished lines of each.
     machines: Vec<Speaker>,
@@ -100,24 +103,22 @@ pub struct Ended {
 
 impl<'a> Relay<'a> {
     /// Writes into the results' folder; with `keeps_output` the command's output goes to a file
-    /// there. `machines`: the names of several, none for one.
+    /// there only, else its begin does too. `machines`: the names of several, none for one.
     pub fn new(
         mut writer: ResultsWriter,
         observer: &'a SharedObserver<'a>,
         keeps_output: bool,
         machines: Vec<String>,
     ) -> Result<Self> {
-        let output = if keeps_output {
-            let path = writer.folder().file(OUTPUT_FILE)?;
-            let file = File::create(&path);
-            Some(file.with_context(|| format!("cannot write {}", path.display()))?)
-        } else {
-            None
-        };
+        let path = writer.folder().file(OUTPUT_FILE)?;
+        let output = File::create(&path);
+        let output = output.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self {
             writer,
             observer,
             output,
+            keeps_output,
+            kept_output: 0,
             console: Vec::new(),
             results: (0..machines.len().max(1)).map(|_| None).collect(),
             machines: machines.into_iter().map(Speaker::new).collect(),
@@ -198,7 +199,7 @@ impl<'a> Relay<'a> {
             file.rewind()?;
             let machine = self.machines.get(from).map(|machine| machine.name.as_str());
             free_space::check_results(self.writer.folder().path(), file.metadata()?.len())?;
-            unpack(file, machine, self.writer.folder(), self.observer)?;
+            unpack(file, machine, self.writer.folder(), self.observer, self.keeps_output)?;
         }
         Ok(())
     }
@@ -238,9 +239,13 @@ impl<'a> Relay<'a> {
         if bytes.is_empty() {
             return Ok(());
         }
-        if let Some(file) = &mut self.output {
-            return file.write_all(bytes);
+        if self.keeps_output {
+            return self.output.write_all(bytes);
         }
+        let room = MAX_KEPT_OUTPUT - self.kept_output;
+        let begin = &bytes[..bytes.len().min(room)];
+        self.output.write_all(begin)?;
+        self.kept_output += begin.len();
         self.observer.event(if error { Event::ErrorOutput(bytes) } else { Event::Output(bytes) })
     }
 
@@ -265,12 +270,13 @@ impl<'a> Relay<'a> {
 }
 
 /// Copies the guest's `/results` into the folder, below `machine` where there are several. A name
-/// that exists there already is reported and skipped.
+/// that exists there already is reported and skipped, but for an output's begin.
 fn unpack(
     archive: File,
     machine: Option<&str>,
     folder: &mut ResultsFolder,
     observer: &SharedObserver<'_>,
+    keeps_output: bool,
 ) -> io::Result<()> {
     let below = Path::new(machine.unwrap_or_default());
     if let Some(machine) = machine {
@@ -291,7 +297,11 @@ fn unpack(
             continue;
         }
         match folder.file(&name.to_string_lossy()) {
-            Ok(to) if std::fs::symlink_metadata(&to).is_err() => {
+            // A file of the guest's stands for the output's begin, which the user has seen.
+            Ok(to)
+                if std::fs::symlink_metadata(&to).is_err()
+                    || (!keeps_output && name == Path::new(OUTPUT_FILE)) =>
+            {
                 entry.unpack_in(folder.path().join(below))?;
             }
             Ok(to) => {

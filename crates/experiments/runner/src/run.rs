@@ -28,13 +28,13 @@ use crate::live::LivePage;
 use crate::prepare::{look_at_drives, RunSetup};
 use crate::profiled::Profiled;
 use crate::provenance::Provenance;
-#[cfg(doc)]
-use crate::relay::OUTPUT_FILE;
 use crate::relay::{Live, Relay};
 use crate::run_error::RunError;
 use crate::snapshotted::Snapshotted;
 use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, Event};
+#[cfg(doc)]
+use stasis_report::OUTPUT_FILE;
 
 /// The standard input that a program was given, among its results.
 pub const STDIN_FILE: &str = "stdin";
@@ -406,6 +406,9 @@ impl<'a> Runner<'a> {
         if let Some(title) = &self.title {
             extra.insert("title".into(), title.clone().into());
         }
+        // Its results are elsewhere each time.
+        let described = Experiment { results: None, ..experiment.clone() };
+        extra.insert("experiment".into(), serde_json::to_value(described)?);
         extra.insert("seed".into(), experiment.seed.into());
         if experiment.machine.several().is_empty() {
             extra.insert("vcpus".into(), experiment.machine.vcpus.into());

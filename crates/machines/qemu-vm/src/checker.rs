@@ -141,12 +141,11 @@ impl Checker {
                 scratch.become_copy(&mut read).map_err(Error::system("read the state's disk"))?;
             }
             let mut said = Vec::new();
-            let outcome =
-                vm.run(&job, &mut own.as_slice().chain(&shared[..]), &mut |piece| {
-                    if let Piece::Output(_, bytes) = piece {
-                        keep(&mut said, bytes);
-                    }
-                });
+            let outcome = vm.run(&job, &mut own.as_slice().chain(&shared[..]), &mut |piece| {
+                if let Piece::Output(_, bytes) = piece {
+                    keep(&mut said, bytes);
+                }
+            });
             let mut said = String::from_utf8_lossy(&said).into_owned();
             match outcome {
                 // The disks are not as they are to be.

@@ -36,6 +36,7 @@ mod folder;
 mod guest_ios;
 mod history;
 mod inputs;
+pub mod interval;
 mod ios;
 mod jobs;
 mod jobs_page;
@@ -66,6 +67,7 @@ pub mod thresholds;
 mod timeline;
 pub mod trust;
 pub mod units;
+pub mod verdict;
 mod waited;
 pub mod why;
 
@@ -121,6 +123,8 @@ pub const CLUSTER_FILE: &str = "cluster.parquet";
 pub const HISTORY_FILE: &str = "history.jsonl";
 /// Name of the file with the run's figures.
 pub const SUMMARY_FILE: &str = "summary.json";
+/// Name of the file with what a run's command printed: all of it, or its begin.
+pub const OUTPUT_FILE: &str = "output.txt";
 /// Name of the page.
 pub const REPORT_FILE: &str = "report.html";
 /// Name of the file with published and measured figures.

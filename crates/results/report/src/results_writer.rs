@@ -33,8 +33,8 @@ use crate::{late, run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE
 
 /// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
 /// next.
-const SURROUNDINGS: [&str; 5] =
-    ["started_at", "command_line", crate::repeat::FIELD, "qemu", "host_kernel"];
+const SURROUNDINGS: [&str; 6] =
+    ["started_at", "command_line", crate::repeat::FIELD, "qemu", "host_kernel", "experiment"];
 
 /// Takes a run's I/Os as they complete, and writes its results.
 pub struct ResultsWriter {

@@ -22,7 +22,8 @@ use crate::slowest::{self, SlowIo};
 use crate::thresholds::{Judgement, UNMET};
 use crate::{Drive, SUMMARY_FILE};
 
-/// Fields of a summary that depend on the wall clock, the machine or the build. All others
+/// Fields of a summary that depend on the wall clock, the machine, the build, or where files are.
+/// All others
 /// are the same for two runs of one experiment under `exact`. Those that are no field of
 /// [`Summary`] are a caller's.
 pub const INCIDENTAL_FIELDS: &[&str] = &[
@@ -39,6 +40,7 @@ pub const INCIDENTAL_FIELDS: &[&str] = &[
     "repeat",
     "repeat_test",
     "command_wall_seconds",
+    "experiment",
 ];
 
 /// A summary without [`INCIDENTAL_FIELDS`], wherever in it they stand.

@@ -382,6 +382,11 @@ fn a_page_that_is_not_to_be_read_is_refused() {
         ("cut off by the paper", "@media print { .wide { overflow: auto; width: 200px; } }"),
         ("texts overlap", ".sentence { margin-top: -1.2rem; }"),
         ("cut off by its drawing", "svg text { font-size: 60px; }"),
+        ("a label of", "figure svg { min-width: 0 !important; }"),
+        (
+            "figures beyond a phone's window",
+            ".rows { overflow: auto !important; } .rows table { width: 900px; }",
+        ),
         ("a control on paper", "@media print { .take { display: flex; } }"),
         ("out of order", ".tiles { position: relative; top: 400px; }"),
     ] {

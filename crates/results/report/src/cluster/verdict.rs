@@ -8,13 +8,17 @@ use crate::faults::FaultSummary;
 use crate::history::Witnessed;
 use crate::run_page::Time;
 use crate::summary::Summary;
-use crate::table::Table;
+use crate::table::{Table, Tone};
+use crate::verdict::Verdict;
 use crate::{shared_page, units};
 
 /// Faults that the sentence names; of more it has their number.
 const NAMED: usize = 3;
 /// Limit on the characters of a line that the answer repeats.
 const MAX_WORDS: usize = 160;
+
+/// The answer of several machines that said nothing and made no I/O.
+const SUCCEEDED: &str = "The commands succeeded.";
 
 /// The answer.
 #[derive(Debug)]
@@ -28,6 +32,16 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// The answer for the page's top; none where the commands said nothing and drives have I/Os.
+    pub(crate) fn verdict(&self, summary: &Summary) -> Option<Verdict> {
+        let sentence = match (self.sentence.trim(), summary.ios()) {
+            ("", 0) => SUCCEEDED,
+            ("", _) => return None,
+            (sentence, _) => sentence,
+        };
+        Some(Verdict::new("succeeded", Tone::Good, sentence))
+    }
+
     /// That of a run.
     pub(crate) fn of(cluster: &Cluster, summary: &Summary, time: &Time) -> Self {
         let faults = FaultSummary::all(summary);
