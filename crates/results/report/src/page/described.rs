@@ -80,8 +80,8 @@ impl From<DescribedStudy> for Study {
             (1.., ..) => State::Failed(failed),
             (0, 1.., ..) => State::NotRepeating(differing),
             (0, 0, 1.., _) => State::Unmet(unmet),
-            (0, 0, 1..) => State::Unfinished,
-            (0, 0, 0) => State::Complete,
+            (0, 0, 0, 1..) => State::Unfinished,
+            (0, 0, 0, 0) => State::Complete,
         };
         let point = |(design, seed, figure)| StudyPoint { design, seed, figure };
         let points = points.into_iter().map(point).collect();
