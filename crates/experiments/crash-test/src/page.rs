@@ -1,8 +1,8 @@
 //! The page of a crash test.
 
-use stasis_block::units::format_duration;
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
+use stasis_report::units::rounded;
 use stasis_report::{units, Column, Table, Tone};
 
 use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
@@ -162,7 +162,7 @@ impl Report {
             let of_kind = || outcome.findings.iter().filter(|finding| finding.kind == *kind);
             let count = of_kind().count();
             let causes = self.groups.iter().filter(|group| group.kind == *kind).count();
-            let time = |at: Option<u64>| at.map_or("–".to_owned(), format_duration);
+            let time = |at: Option<u64>| at.map_or("–".to_owned(), rounded);
             table.push(vec![
                 (*name).to_owned(),
                 units::count(count as u64),
@@ -195,7 +195,7 @@ impl Report {
         let finding = self.outcome.findings.get(group.example)?;
         if group.kind == Kind::Check {
             let said = conclusion(&finding.what);
-            let (state, at) = (finding.state, format_duration(finding.at));
+            let (state, at) = (finding.state, rounded(finding.at));
             return Some(format!("{said} (state {state}, power cut at {at}). "));
         }
         self.lost_step(group)
@@ -300,11 +300,11 @@ impl Report {
         );
         let text = format!(
             "Cuts at {} to {}; states {}{more}. State {}, at {}:",
-            format_duration(group.at.0),
-            format_duration(group.at.1),
+            rounded(group.at.0),
+            rounded(group.at.1),
             states.join(", "),
             finding.state,
-            format_duration(finding.at)
+            rounded(finding.at)
         );
         let mut section = Section::new(heading).anchored(anchor(group)).with(Block::Prose(text));
         section = match finding.what.trim_end() {
@@ -331,7 +331,7 @@ impl Report {
         for finding in findings.iter().take(most) {
             table.push(vec![
                 finding.state.to_string(),
-                format_duration(finding.at),
+                rounded(finding.at),
                 finding.drive.clone().unwrap_or_default(),
                 title(finding.kind).to_owned(),
                 finding.what.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
+use stasis_run_events::{Ending, FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
 
 use crate::cluster::Cluster;
 use crate::distribution::EXACT_BOUND;
@@ -482,6 +482,9 @@ impl ResultsWriter {
         if let Some(quantum) = self.quantum {
             summary.warnings = trust::warnings(&summary, quantum);
         }
+        if !self.leaves_results(&outcome.ending) {
+            return Ok(summary);
+        }
         let path = self.folder.path().join(SUMMARY_FILE);
         let mut json = serde_json::to_vec_pretty(&summary)
             .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
@@ -493,7 +496,14 @@ impl ResultsWriter {
             run_page::page(&summary, &self.drives, more, begin, resolution)
         });
         page::write(self.folder.path(), REPORT_FILE, &html)?;
+        self.folder.finished()?;
         Ok(summary)
+    }
+
+    /// Whether [`Self::finish`] writes results: those of an earlier run are worth more than those of
+    /// one that its user stopped before its command began.
+    pub fn leaves_results(&self, ending: &Ending) -> bool {
+        self.folder.has_begun() || *ending != Ending::Cancelled || self.folder.earlier().is_none()
     }
 }
 

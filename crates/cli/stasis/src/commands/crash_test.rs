@@ -7,7 +7,7 @@ use anyhow::Result;
 use stasis_crash::Fault;
 use stasis_crash_test::CrashTest;
 use stasis_experiment::{Engine, Experiment};
-use stasis_terminal::{stop_on_signals, Terminal, STOPPED};
+use stasis_terminal::{answer, stop_on_signals, Terminal, STOPPED};
 
 /// The exit status where something was found.
 const FOUND: u8 = 1;
@@ -161,10 +161,10 @@ pub(super) fn changed(
         junit: arguments.junit.as_deref(),
     };
     let tested = test.run(&stop_on_signals()?, &mut Terminal::new(false))?;
-    stasis_terminal::print(&match arguments.json {
-        true => tested.json + "\n",
-        false => tested.report.text(&tested.file, &tested.page),
-    })?;
+    match arguments.json {
+        true => answer::document(&(tested.json + "\n"))?,
+        false => answer::text(&tested.report.text(&tested.file, &tested.page))?,
+    }
     let outcome = &tested.report.outcome;
     Ok(ExitCode::from(match outcome.stopped {
         true => STOPPED,

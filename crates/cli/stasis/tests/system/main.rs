@@ -26,6 +26,7 @@ mod key_value;
 mod measure;
 mod memory_buffer;
 mod networks;
+mod old_results;
 mod on;
 mod processors;
 mod profile;
