@@ -97,9 +97,7 @@ class Comparison:
                     (folder / str(run)).symlink_to(result.folder.resolve())
             words = ["--quiet", "compare", "--results", ".comparison", "--", *labels]
             command_line = [str(program().resolve()), *words]
-            done = run_program(command_line, cwd=Path(temporary))
-            if done.status != 0:
-                raise ProgramError(done.message(), status=done.status, command_line=command_line)
+            run_program(command_line, cwd=Path(temporary)).succeeded()
             text = (Path(temporary) / ".comparison" / "comparison.json").read_text(encoding="utf-8")
         return [_row(each, next(iter(self.candidates)), labels) for each in json.loads(text)["differences"]]
 

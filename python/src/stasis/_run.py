@@ -442,7 +442,8 @@ def crash_test(
 
 
 def _asynchronous(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The same to be awaited; cancelled, it ends the run and waits for its end."""
+    """The same to be awaited; cancelled, also by the event ``cancel``, it ends the run and waits for its
+    end."""
 
     @functools.wraps(function)
     async def awaited(*arguments: P.args, **options: P.kwargs) -> T:
@@ -474,8 +475,13 @@ def _asynchronous(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             cancel.set()
-            with contextlib.suppress(ProgramError):
+            with contextlib.suppress(ProgramError, Interrupted):
                 await future
+            raise
+        except Interrupted as stopped:
+            # A `KeyboardInterrupt` would end the loop, with all that others await.
+            if isinstance(given, threading.Event) and given.is_set():
+                raise asyncio.CancelledError(str(stopped)) from stopped
             raise
 
     return awaited

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
 from ._process import run_program
-from .errors import ProgramError
 
 __all__ = [
     "Axis",
@@ -143,10 +142,7 @@ def _drawn(page: Page) -> str:
     head = {**vars(page.head), **(page.head.table or {})} if page.head else None
     sections = [vars(each) for each in page.sections]
     described = json.dumps({**vars(page), "head": head, "sections": sections}, allow_nan=False)
-    done = run_program(command_line, stdin=described.encode())
-    if done.status != 0:
-        raise ProgramError(done.message(), status=done.status, command_line=command_line)
-    return done.output
+    return run_program(command_line, stdin=described.encode()).succeeded().output
 
 
 #: Sets a frame's height to that of its content.

@@ -287,6 +287,44 @@ fn doctor_says_that_no_guest_can_be_built() {
     assert!(!said.contains("can run here"), "{said}");
 }
 
+/// What root has built in a user's cache is the user's problem, and doctor says so.
+#[test]
+fn doctor_tries_the_cache_as_the_user_who_asks() {
+    use std::os::unix::fs::{chown, MetadataExt};
+    const NOBODY: &str = "65534";
+    let home = tempfile::tempdir().unwrap();
+    if std::fs::metadata(home.path()).unwrap().uid() != 0 {
+        eprintln!("not tried: only root can be another user");
+        return;
+    }
+    // The program is where nobody may not look.
+    let program = home.path().join("stasis");
+    std::fs::copy(env!("CARGO_BIN_EXE_stasis"), &program).unwrap();
+    let guests = home.path().join(".cache/stasis/guest");
+    std::fs::create_dir_all(&guests).unwrap();
+    for folder in [home.path(), &home.path().join(".cache")] {
+        chown(folder, Some(65534), Some(65534)).unwrap();
+    }
+    let doctor = || {
+        let mut command = Command::new("/usr/bin/setpriv");
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(&program);
+        command.args(["doctor", "--json"]).env("HOME", home.path()).env_remove("XDG_CACHE_HOME");
+        // Nothing is booted: no QEMU is found.
+        let output = command.env("PATH", "/nowhere").output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let is_told =
+        |report: &serde_json::Value| report["problems"].to_string().contains("chown -R 65534");
+    let report = doctor();
+    assert!(is_told(&report), "{report:#}");
+    // What it says helps.
+    let chown =
+        ["-R", NOBODY, home.path().join(".cache/stasis").to_str().unwrap()].map(str::to_owned);
+    assert!(Command::new("chown").args(chown).status().unwrap().success());
+    let report = doctor();
+    assert!(!is_told(&report), "{report:#}");
+}
+
 #[test]
 fn doctor_without_a_way_to_run_says_what_to_install() {
     let cache = tempfile::tempdir().unwrap();

@@ -211,7 +211,7 @@ fn the_command_line_page_has_every_command_and_option() {
             let line = if line.starts_with('-') { line } else { continue };
             let option = line.split([' ', ',', '=', '[']).find(|word| word.starts_with("--"));
             let Some(option) = option else { continue };
-            let of_all = ["--quiet", "--help", "--version"].contains(&option);
+            let of_all = ["--quiet", "--json", "--help", "--version"].contains(&option);
             if !of_all
                 && !section.contains(&format!("{option} "))
                 && !section.contains(&format!("{option}`"))

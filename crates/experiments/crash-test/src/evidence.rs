@@ -6,6 +6,7 @@ use stasis_block::{Command, Operation};
 use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Trace, TracedRequest};
 use stasis_qcow2::Durability;
 use stasis_report::units;
+use stasis_report::units::rounded;
 
 use crate::names::Holder;
 
@@ -368,14 +369,14 @@ impl BrokenPromise {
         };
         let step = match (&self.step, &self.under_way) {
             (Some(Line { at, text }), _) => {
-                format!("; the step that relied on it, at {}: {text}", units::duration(*at as f64))
+                format!("; the step that relied on it, at {}: {text}", rounded(*at))
             }
             (None, Some(Line { text, .. })) => {
                 format!("; the cut came before the next line of output, which was to be: {text}")
             }
             (None, None) => "; no line of output came after it".to_owned(),
         };
-        format!("promised by {by} at {}{step}", units::duration(self.promised as f64))
+        format!("promised by {by} at {}{step}", rounded(self.promised))
     }
 }
 

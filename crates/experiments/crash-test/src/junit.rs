@@ -1,8 +1,8 @@
 //! A crash test as tests: a kind of finding that did not occur passed, and each cause of findings is
 //! a failure.
 
-use stasis_block::units::format_duration;
 use stasis_report::junit::{Case, Failure, Suite};
+use stasis_report::units::rounded;
 
 use crate::page::{conclusion, first_line, of_drive, KINDS};
 use crate::report::Report;
@@ -38,8 +38,8 @@ impl Report {
                     "{} findings, states {}{more}, cuts at {} to {}\n\nstate {}:\n{}\n{}\nto repeat it:\n{repeat}\n",
                     group.count,
                     states.join(", "),
-                    format_duration(group.at.0),
-                    format_duration(group.at.1),
+                    rounded(group.at.0),
+                    rounded(group.at.1),
                     finding.state,
                     finding.what.trim_end(),
                     finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),

@@ -158,7 +158,7 @@ impl CrashTest<'_> {
             None => self.explore(session, &plan, stop, observer)?,
             Some(command) => {
                 let files = input::Input::pack(self.experiment, self.base)?.of(0);
-                let guest = made(self.experiment, observer)?;
+                let guest = made(self.experiment, stop, observer)?;
                 let limit = self.check_limit.unwrap_or(self.experiment.check_limit());
                 let setup = CheckSetup { guest, command, files: &files, limit, stop };
                 self.explore_in_guests(session, &plan, &tracing.file(), &setup, observer)?
@@ -223,6 +223,7 @@ impl CrashTest<'_> {
         let experiment = self.experiment;
         let read =
             stasis_runner::trace_of_log(experiment, self.base, log, self.before, &mut results)?;
+        results.finished()?;
         if read.ambiguous > 0 {
             observer.event(Event::Warning(&ambiguity_warning(read.ambiguous)))?;
         }
@@ -238,7 +239,7 @@ impl CrashTest<'_> {
         stop: &Arc<AtomicBool>,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        let guest = made(self.experiment, observer)?;
+        let guest = made(self.experiment, stop, observer)?;
         observer.event(Event::Step { what: "naming what is lost", fraction: None })?;
         let mut session = Session::open(trace, self.strict || self.experiment.strict)?;
         report.name(&mut session, plan, guest, stop)
@@ -498,9 +499,9 @@ fn last_lines(output: &Path) -> String {
 }
 
 /// The experiment's guest, for a check.
-fn made(experiment: &Experiment, observer: &mut dyn Observer) -> Result<Guest> {
+fn made(experiment: &Experiment, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Guest> {
     let mut told = Ok(());
-    let guest = guest::ensure(&guest::recipe(&experiment.guest), &mut |what, fraction| {
+    let guest = guest::ensure(&guest::recipe(&experiment.guest), stop, &mut |what, fraction| {
         if told.is_ok() {
             told = observer.event(Event::Step { what, fraction });
         }

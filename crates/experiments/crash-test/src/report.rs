@@ -9,11 +9,11 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
-use stasis_block::units::format_duration;
 use stasis_block::{Operation, PowerLoss};
 use stasis_crash::{Cut, CutPoint, Enumerator, Fault, Level, Place, StateSampler, Trace};
 use stasis_guest_image::Guest;
-use stasis_report::Repeat;
+use stasis_report::units::rounded;
+use stasis_report::{shell_word, Repeat};
 use stasis_runner::provenance::Provenance;
 use stasis_runner::TraceOptions;
 
@@ -130,11 +130,6 @@ pub(crate) struct DriveLoss {
     pub(crate) power_loss: PowerLoss,
 }
 
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 /// Result of the repetition of a check's finding by a guest with its state alone.
 pub(crate) fn repeated(finding: &Finding) -> Option<&'static str> {
     match finding.repeats {
@@ -209,16 +204,20 @@ impl Report {
         let drives = &session.trace.drives;
         let count = |commands: usize| commands as u64;
         let repeat = |finding: &Finding| {
-            let check = test.check.map(|check| format!(" --check {}", quoted(check)));
+            let check = test.check.map(|check| format!(" --check {}", shell_word(check)));
             let limit =
                 test.check_limit.map(|limit| format!(" --check-limit {}ns", limit.as_nanos()));
             let strict = if test.strict { " --strict" } else { "" };
+            let trace = tracing.folder.display().to_string();
+            let trace = trace.trim_end_matches('/');
+            let state = finding.state;
             format!(
-                "stasis crash-test {} --trace {} --seed {} --state {}{strict}{}{}",
-                test.path.display(),
-                tracing.folder.display(),
+                // Not on the page that the line stands on.
+                "stasis crash-test {} --trace {} --results {} --seed {} --state {state}{strict}{}{}",
+                shell_word(&test.path.display().to_string()),
+                shell_word(trace),
+                shell_word(&format!("{trace}-state-{state}")),
                 test.seed,
-                finding.state,
                 check.unwrap_or_default(),
                 limit.unwrap_or_default()
             )
@@ -393,7 +392,7 @@ impl Report {
             text += &format!(
                 "\nstate {} (cut at {}{drive}): {}\n{}  {}{repeat}\n",
                 finding.state,
-                format_duration(finding.at),
+                rounded(finding.at),
                 finding.what.trim_end(),
                 finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),
                 repeated(finding).map(|said| format!("{said}\n  ")).unwrap_or_default()

@@ -263,8 +263,18 @@ impl Experiment {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
         let wrong = |message: String| ExperimentError::Content { path: path.to_owned(), message };
-        let mut experiment: Self = stasis_config::read_text(&text)
-            .map_err(|error| ExperimentError::File { path: path.to_owned(), error })?;
+        let mut experiment: Self = stasis_config::read_text(&text).map_err(|error| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            match is_fio_job(path, &text) {
+                true => wrong(format!(
+                    "this is a job file of fio: `stasis sim MODEL --workload {}` drives a model by it, and \
+                     `stasis run --file {} -- fio {name}` runs fio in a guest",
+                    path.display(),
+                    path.display()
+                )),
+                false => ExperimentError::File { path: path.to_owned(), error },
+            }
+        })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         experiment.guest.anchor(folder);
         for port in experiment.networks.iter_mut().flat_map(|network| &mut network.outside) {
@@ -531,6 +541,16 @@ impl MachineSpec {
 
 /// Linux's I/O schedulers (Documentation/block).
 const GUEST_SCHEDULERS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
+
+/// Whether a text that is no experiment is a job file of fio.
+fn is_fio_job(path: &Path, text: &str) -> bool {
+    // Options that nearly every job has (fio(1)); none is a key of an experiment.
+    const OPTIONS: [&str; 5] = ["rw", "readwrite", "ioengine", "iodepth", "filename"];
+    let option = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
+    let has_option = || text.lines().filter_map(option).any(|name| OPTIONS.contains(&&*name));
+    path.extension().is_some_and(|ending| ending == "fio")
+        || text.lines().any(|line| line.trim_start().starts_with('[')) && has_option()
+}
 
 #[cfg(test)]
 mod tests {

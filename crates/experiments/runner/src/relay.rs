@@ -354,6 +354,9 @@ impl EventSink for Relay<'_> {
                     }
                     Stage::Preparing | Stage::Calibrating | Stage::Booting | Stage::Branching => {}
                 }
+                if matches!(stage, Stage::Running | Stage::Branching) {
+                    self.writer.folder().begun();
+                }
                 self.stage = stage;
                 self.observer.event(Event::Stage(stage))?;
             }

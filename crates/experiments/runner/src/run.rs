@@ -74,6 +74,9 @@ pub struct Results {
     pub status: u8,
     /// A message for the user beside the command's output.
     pub message: Option<String>,
+    /// Whether the folder has them: a run that its user stopped before its command began leaves an
+    /// earlier run's results as they were.
+    pub are_written: bool,
     /// Wall-clock time of the command alone, by this machine's clock.
     pub command_wall: Option<Duration>,
 }
@@ -207,14 +210,22 @@ impl<'a> Runner<'a> {
     /// If the run cannot begin or fails on its way. A command's failure is no error: see
     /// [`Results`].
     pub fn run(self, observer: &mut dyn Observer) -> Result<Results> {
+        let folder = self.experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
+        let results = self.run_in(&folder, observer);
+        if let (Err(_), Some(note)) = (&results, stasis_report::earlier_results(&folder)) {
+            observer.event(Event::Warning(&note))?;
+        }
+        results
+    }
+
+    fn run_in(&self, folder: &Path, observer: &mut dyn Observer) -> Result<Results> {
         let begun = Instant::now();
         let observer = SharedObserver::new(observer);
         let numbered = self.changed.map(|changed| self.numbered(changed)).transpose()?;
         let experiment = numbered.as_ref().unwrap_or(self.experiment);
-        let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
         // Before a guest is built for nothing.
-        ResultsFolder::check(&folder, &input::paths(experiment, self.base))?;
-        free_space::check_results(&folder, 0)?;
+        ResultsFolder::check(folder, &input::paths(experiment, self.base))?;
+        free_space::check_results(folder, 0)?;
         let input = Input::pack(experiment, self.base)?;
         if let Some(changed) = self.changed {
             ensure!(
@@ -246,7 +257,7 @@ impl<'a> Runner<'a> {
         inputs.extend(input::paths(experiment, self.base));
         inputs.retain(|path| Some(path) != self.given.as_ref());
         let mut provenance = provenance.reading(&inputs);
-        let mut claimed = self.claim(&folder)?;
+        let mut claimed = self.claim(folder)?;
         if let Some(given) = &self.given {
             let kept = claimed.file(STDIN_FILE)?;
             std::fs::copy(given, &kept)
@@ -337,7 +348,12 @@ impl<'a> Runner<'a> {
                 return Err(error);
             }
         };
-        let message = describe(&outcome, experiment, ended.stage, &ended.words);
+        let are_written = ended.writer.leaves_results(&outcome.ending);
+        let mut message = describe(&outcome, experiment, ended.stage, &ended.words);
+        if !are_written {
+            let folder = folder.display();
+            message = message.map(|it| format!("{it}; {folder} has the results of the run before"));
+        }
         for (error, path) in outcome.medium_errors.iter_mut().zip(&paths) {
             // The most frequent reason, which is not reported by a software host.
             if let (Some(error), Some(full)) = (error, path.as_deref().and_then(free_space::full)) {
@@ -351,12 +367,13 @@ impl<'a> Runner<'a> {
         }
         let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         kept?;
-        if let Some(live) = &self.live {
+        if let Some(live) = self.live.as_ref().filter(|_| are_written) {
             let report = folder.join(stasis_report::REPORT_FILE);
             live.end(std::fs::read_to_string(&report)?);
         }
         let status = summary.status();
-        Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
+        let (folder, command_wall) = (folder.to_owned(), ended.command_wall);
+        Ok(Results { summary, folder, status, message, are_written, command_wall })
     }
 
     /// The experiment of a branch, with the faults of the run that it is one of before its own.
@@ -370,7 +387,7 @@ impl<'a> Runner<'a> {
     fn guest(&self, observer: &SharedObserver<'_>) -> Result<Guest> {
         let mut told = Ok(());
         let recipe = guest::recipe(&self.experiment.guest);
-        let guest = guest::ensure(&recipe, &mut |what, fraction| {
+        let guest = guest::ensure(&recipe, &self.stop, &mut |what, fraction| {
             if let Err(error) = observer.step(what, fraction) {
                 told = Err(error);
             }
@@ -458,6 +475,10 @@ fn keep(
 pub fn keep_model(file: &Path, state: &str) -> Result<()> {
     let new = file.with_extension("new");
     let written = std::fs::write(&new, state).and_then(|()| std::fs::rename(&new, file));
+    if written.is_err() {
+        // Half of it, on a full disk.
+        let _ = std::fs::remove_file(&new);
+    }
     written.with_context(|| format!("cannot keep the state of the drive in {}", file.display()))
 }
 

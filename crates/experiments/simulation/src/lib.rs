@@ -26,10 +26,10 @@ use stasis_models::{BuildContext, ModelSpec};
 use stasis_report::thresholds::{self, Threshold};
 use stasis_report::{keep_inputs, Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
-use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
+use stasis_runner::{engine, free_space};
 use stasis_terminal::progress::Steps;
-use stasis_terminal::stop_on_signals;
+use stasis_terminal::{answer, stop_on_signals};
 use stasis_workload::{Finished, Pause, Simulation, Workload};
 
 use self::points::Point;
@@ -64,23 +64,33 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     };
     let setup = SimulationSetup::new(arguments, point)?;
     for warning in &setup.warnings {
-        eprintln!("{warning}");
+        stasis_terminal::say!("{warning}");
     }
     let simulation = setup.build()?;
     let stop = stop_on_signals()?;
     let mut steps = Steps::new();
-    let run = simulation.run(&stop, &mut |progress| progress.show(&mut steps))?;
+    let run = simulation.run(&stop, &mut |progress| progress.show(&mut steps));
     drop(steps);
-    if let Some(remark) = &run.remark {
-        eprintln!("{remark}");
+    if let (Err(_), Some(note)) = (&run, stasis_report::earlier_results(&arguments.results)) {
+        stasis_terminal::say!("stasis: {note}");
     }
+    let run = run?;
+    if let Some(remark) = &run.remark {
+        stasis_terminal::say!("{remark}");
+    }
+    answer::put("results", &arguments.results)?;
+    answer::put("message", &run.message)?;
+    answer::put("summary", &run.summary)?;
     if !quiet {
-        eprint!("{}", stasis_report::text_summary(&run.summary));
-        eprint!("{}", run.rates());
-        eprintln!("report: {}", arguments.results.join(stasis_report::REPORT_FILE).display());
+        stasis_terminal::tell(&stasis_report::text_summary(&run.summary));
+        stasis_terminal::tell(&run.rates());
+        stasis_terminal::say!(
+            "report: {}",
+            arguments.results.join(stasis_report::REPORT_FILE).display()
+        );
     }
     if let Some(message) = &run.message {
-        eprintln!("stasis: {message}");
+        stasis_terminal::say!("stasis: {message}");
     }
     for threshold in thresholds::unmet(&run.summary) {
         eprintln!("stasis: not met: {threshold}");
@@ -239,6 +249,7 @@ impl Ready {
     fn run(self, stop: &AtomicBool, on_progress: &mut dyn FnMut(&RunProgress)) -> Result<Run> {
         let Self { setup, model } = self;
         let drive = stasis_runner::describe(DRIVE.into(), &setup.spec, ENGINE, "none".into());
+        free_space::check_results(&setup.results, 0)?;
         let folder = ResultsFolder::claim(&setup.results, &setup.inputs)?;
         let mut writer = ResultsWriter::within(folder, vec![drive], setup.ios)?;
         writer.expect(setup.thresholds);
@@ -261,9 +272,16 @@ impl Ready {
             spans = Some(Spans::default());
         }
         let until = setup.limit.unwrap_or(Nanos::MAX);
-        let (ending, measured) =
-            go(&mut simulation, until, (&mut writer, spans.as_mut()), stop, on_progress)
-                .with_context(|| source.clone())?;
+        writer.folder().begun();
+        let ended = go(&mut simulation, until, (&mut writer, spans.as_mut()), stop, on_progress);
+        let (ending, measured) = match ended.with_context(|| source.clone()) {
+            Ok(ended) => ended,
+            Err(error) => {
+                // A writer that fails as well adds nothing to why.
+                let _ = writer.abandon();
+                return Err(error);
+            }
+        };
         let wall = begun.elapsed();
 
         let end = match ending {
@@ -410,10 +428,11 @@ fn go<W: Workload>(
                  ends on a model without a latency; take one that has some, such as fixed:1us, or \
                  give the job an end (number_ios, or a size without time_based)",
                 stasis_report::units::count(total - step.2),
-                units::format_duration(now)
+                stasis_report::units::rounded(now)
             );
         }
         records.extend(done.drain(..).map(|io| record(&io)));
+        free_space::check_results(writer.folder().path(), 0)?;
         writer.record(&records)?;
         records.clear();
         if let Some(spans) = &mut spans {

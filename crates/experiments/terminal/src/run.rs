@@ -8,8 +8,8 @@ use stasis_report::units;
 use stasis_run_events::Stage;
 use stasis_runner::{Event, Observer};
 
-use crate::heard;
 use crate::progress::{rounded, Steps};
+use crate::{answer, heard};
 
 /// Shows a run.
 #[derive(Debug)]
@@ -97,6 +97,10 @@ impl Observer for Terminal {
             Event::Stage(stage) => self.stage(stage),
             Event::VirtualTime(now) => self.virtual_time(now),
             Event::SoFar(so_far) => self.so_far = Some(so_far.lines()),
+            // The standard output is for the result.
+            Event::Output(bytes) if answer::is_json() => {
+                self.write(bytes, &mut io::stderr().lock())?;
+            }
             Event::Output(bytes) => self.write(bytes, &mut io::stdout().lock())?,
             Event::ErrorOutput(bytes) => self.write(bytes, &mut io::stderr().lock())?,
             Event::Console(bytes) if self.console => {

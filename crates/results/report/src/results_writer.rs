@@ -570,6 +570,9 @@ impl ResultsWriter {
         }
         let judged = self.thresholds.iter().map(|one| one.judge(&summary));
         summary.thresholds = judged.collect();
+        if !self.leaves_results(&outcome.ending) {
+            return Ok(summary);
+        }
         let path = self.folder.path().join(SUMMARY_FILE);
         let mut json = serde_json::to_vec_pretty(&summary)
             .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
@@ -580,7 +583,14 @@ impl ResultsWriter {
             run_page::page(&summary, &self.drives, more, begin, resolution)
         });
         page::write(self.folder.path(), REPORT_FILE, &html)?;
+        self.folder.finished()?;
         Ok(summary)
+    }
+
+    /// Whether [`Self::finish`] writes results: those of an earlier run are worth more than those of
+    /// one that its user stopped before its command began.
+    pub fn leaves_results(&self, ending: &Ending) -> bool {
+        self.folder.has_begun() || *ending != Ending::Cancelled || self.folder.earlier().is_none()
     }
 }
 

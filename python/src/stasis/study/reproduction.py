@@ -61,7 +61,7 @@ class Reproduction:
         Raises `StudyError` with its message.
         """
         command_line = [str(the_program()), "reproduce", publication, *options, "--list", "--json"]
-        done = run_program(command_line)
+        done = run_program(command_line).not_interrupted()
         if done.status != 0:
             raise StudyError(f"{publication} cannot be repeated: {done.message()}")
         try:
@@ -188,7 +188,7 @@ class _Reproducing(Running):
                 (runs / part).symlink_to(Path("..") / "points" / point.key / part)
         # The page shows the command line, so paths are relative: the same wherever the folder is.
         command_line = [str(the_program()), "--quiet", "reproduce", *self._study.words, "--gather", "--results", _RUNS]
-        done = run_program(command_line, cwd=folder)
+        done = run_program(command_line, cwd=folder).not_interrupted()
         made_now = [path for path in runs.iterdir() if path.is_file() and not path.is_symlink()]
         if "report.html" not in (path.name for path in made_now):
             raise ProgramError(done.message(), status=done.status, command_line=command_line)

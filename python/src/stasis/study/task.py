@@ -232,6 +232,8 @@ def _run(task: Task, program: Path, folder: Path, cancel: threading.Event) -> Pa
     command_line = [str(program), "--quiet", *words, "--results", "results"]
     # The thread that computes may not be the main one, which alone has signals: `cancel` ends the program.
     done = run_program(command_line, cwd=folder, env=task.variables, cancel=cancel)
+    if not cancel.is_set():
+        done.not_interrupted()
     if done.status not in (0, 124) and _ending(results) != "exited":
         raise ProgramError(done.message(), status=done.status, command_line=command_line)
     return results

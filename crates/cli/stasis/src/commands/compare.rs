@@ -95,6 +95,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let json = comparison.to_json()?;
     std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
     stasis_report::page::write(&arguments.folder, PAGE, &comparison.to_html(Some(&repeat)))?;
+    folder.finished()?;
     if let Some(path) = &arguments.junit {
         comparison.to_junit(arguments.fail_above).write(path)?;
     }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use stasis_crash::Fault;
 use stasis_crash_test::CrashTest;
 use stasis_experiment::{Engine, Experiment};
-use stasis_terminal::{stop_on_signals, Terminal, STOPPED};
+use stasis_terminal::{answer, stop_on_signals, Terminal, STOPPED};
 
 /// The exit status where something was found.
 const FOUND: u8 = 1;
@@ -166,15 +166,15 @@ pub(super) fn changed(
         Ok(tested) => tested,
         // Whatever the signal ended, it is no failure of the test.
         Err(error) if stop.load(Ordering::Relaxed) => {
-            eprintln!("stasis: stopped: {}", crate::failure::told(&error));
+            stasis_terminal::say!("stasis: stopped: {}", crate::failure::told(&error));
             return Ok(ExitCode::from(STOPPED));
         }
         Err(error) => return Err(error),
     };
-    stasis_terminal::print(&match arguments.json {
-        true => tested.json + "\n",
-        false => tested.report.text(&tested.file, &tested.page),
-    })?;
+    match arguments.json {
+        true => answer::document(&(tested.json + "\n"))?,
+        false => answer::text(&tested.report.text(&tested.file, &tested.page))?,
+    }
     let outcome = &tested.report.outcome;
     Ok(ExitCode::from(match outcome.stopped || stop.load(Ordering::Relaxed) {
         true => STOPPED,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{json, Value};
 use stasis_models::{find, Figures, ModelSpec, NamedModel, Sheet, NAMED};
 use stasis_report::{units, Column, Table};
+use stasis_terminal::answer;
 
 use crate::help::text::wrapped;
 
@@ -35,7 +36,10 @@ pub fn main(model: Option<&str>, json: bool) -> Result<ExitCode> {
             serde_json::to_string_pretty(&value)? + "\n"
         }
     };
-    stasis_terminal::print(&text)?;
+    match json {
+        true => answer::document(&text)?,
+        false => answer::text(&text)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

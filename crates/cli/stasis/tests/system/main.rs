@@ -28,6 +28,7 @@ mod key_value;
 mod measure;
 mod memory_buffer;
 mod networks;
+mod old_results;
 mod on;
 mod parts;
 mod processors;

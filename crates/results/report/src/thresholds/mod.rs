@@ -158,7 +158,7 @@ impl Threshold {
     ///
     /// # Errors
     /// Names the nearest of them.
-    pub fn check<'a>(&self, owners: &[&'a str]) -> Result<(), ThresholdError> {
+    pub fn check(&self, owners: &[&str]) -> Result<(), ThresholdError> {
         let Some(owner) = self.owner.as_deref().filter(|owner| !owners.contains(owner)) else {
             return Ok(());
         };

@@ -56,10 +56,10 @@ pub fn write(
     }
     if !quiet {
         stasis_terminal::print(&format!("{}\n{}", times.to_text(), latencies.to_text()))?;
-        eprintln!("{sentence}");
-        eprintln!("page: {}", page.display());
+        stasis_terminal::say!("{sentence}");
+        stasis_terminal::say!("page: {}", page.display());
         if html.is_some() {
-            eprintln!("distributions: {}", distributions.display());
+            stasis_terminal::say!("distributions: {}", distributions.display());
         }
     }
     Ok(())

@@ -14,8 +14,8 @@ use stasis_block::units;
 use stasis_crash_test::power_cut;
 use stasis_experiment::{Engine, Expectation, Experiment, ExperimentError};
 use stasis_report::{keep_inputs, thresholds};
-use stasis_runner::{Debugged, LivePage, Profiled, Results, Runner, Snapshotted};
-use stasis_terminal::{stop_on_signals, Terminal};
+use stasis_runner::{Debugged, LivePage, Profiled, Results, Runner, Snapshotted, OUTPUT_FILE};
+use stasis_terminal::{answer, stop_on_signals, Terminal};
 
 use super::symbols;
 use crate::arguments::{MachineArguments, RunArguments};
@@ -107,6 +107,10 @@ fn whole(
             if let Some(debugged) = debugged {
                 runner = runner.debugged(debugged);
             }
+            if answer::is_json() {
+                answer::put("output", &output_file(&experiment))?;
+                runner = runner.keep_output();
+            }
             runner.reading(file).given(given).timeline(timeline).run(terminal)?
         }
     };
@@ -114,7 +118,12 @@ fn whole(
         let title = format!("stasis run: {}", experiment.command.join(" "));
         thresholds::to_junit(&title, &[("run", &run.summary)]).write(&path)?;
     }
-    Ok(finished(&run, quiet))
+    finished(&run, quiet)
+}
+
+/// The file of the command's output, where it is kept.
+fn output_file(experiment: &Experiment) -> PathBuf {
+    experiment.results.as_deref().unwrap_or(Path::new("results")).join(OUTPUT_FILE)
 }
 
 /// A page of the run while it goes on, at a port of this machine; 0 for a free one.
@@ -128,27 +137,30 @@ fn live_page(port: u16, quiet: bool) -> Result<Arc<LivePage>> {
     let address = stasis_terminal::live::serve(&page, port)?;
     // Without the address nobody finds it.
     if !quiet || port == 0 {
-        eprintln!("live: http://{address}/");
+        stasis_terminal::say!("live: http://{address}/");
     }
     Ok(page)
 }
 
 /// Tells of a run that has ended.
-fn finished(run: &Results, quiet: bool) -> ExitCode {
-    if !quiet {
-        eprint!("{}", stasis_report::text_summary(&run.summary));
-        eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
+fn finished(run: &Results, quiet: bool) -> Result<ExitCode> {
+    answer::put("results", &run.folder)?;
+    answer::put("message", &run.message)?;
+    answer::put("summary", &run.summary)?;
+    if !quiet && run.are_written {
+        stasis_terminal::tell(&stasis_report::text_summary(&run.summary));
+        stasis_terminal::say!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
     }
     for warning in &run.summary.warnings {
-        eprintln!("stasis: not to be trusted: {warning}");
+        stasis_terminal::say!("stasis: not to be trusted: {warning}");
     }
     for threshold in thresholds::unmet(&run.summary) {
-        eprintln!("stasis: not met: {threshold}");
+        stasis_terminal::say!("stasis: not met: {threshold}");
     }
     if let Some(message) = &run.message {
-        eprintln!("stasis: {message}");
+        stasis_terminal::say!("stasis: {message}");
     }
-    ExitCode::from(run.status)
+    Ok(ExitCode::from(run.status))
 }
 
 /// The interval of a profile, in words (ns).

@@ -21,6 +21,7 @@ use stasis_experiment::{distinct_serials, DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
 use stasis_report::units::{bytes, duration};
 use stasis_serve::{confine, control, systemd, Poll, Server};
+use stasis_terminal::answer;
 
 use super::runtime_folder::runtime_folder;
 use actions::Later;
@@ -293,6 +294,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let later = Arc::new(later);
     control::serve(control, Arc::clone(&server), later.clone())?;
+    results.as_ref().map_or(Ok(()), Results::begun)?;
     if let Some(user) = &serve.user {
         confine::become_user(user)?;
         results.as_ref().map_or(Ok(()), Results::check)?;
@@ -314,6 +316,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
     let written = results.map_or(Ok(()), |results| results.finish(&report, &inside));
+    answer::put("drives", &report.iter().map(summary).collect::<Vec<_>>())?;
+    answer::put("results", &arguments.results)?;
     // Data that is not durable is worse than results that are not written down.
     stopped?;
     written?;
