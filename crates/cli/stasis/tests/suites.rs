@@ -96,7 +96,14 @@ fn tests_end_as_expected() {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_stasis"));
-    let guest = build(&recipe(&suite), program, &cache, &mut |at| eprintln!("{at:?}")).unwrap();
+    let guest = build(
+        &recipe(&suite),
+        program,
+        &cache,
+        &std::sync::atomic::AtomicBool::new(false),
+        &mut |at| eprintln!("{at:?}"),
+    )
+    .unwrap();
     let mut config =
         Config { shared_memory: true, memory: 2 << 30, vcpus: 2, ..Config::new(guest) };
     let folder = tempfile::tempdir().unwrap();

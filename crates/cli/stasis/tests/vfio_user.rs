@@ -20,7 +20,14 @@ fn guest() -> Guest {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_stasis"));
-    build(&Recipe::default(), program, &cache, &mut |progress| eprintln!("{progress:?}")).unwrap()
+    build(
+        &Recipe::default(),
+        program,
+        &cache,
+        &std::sync::atomic::AtomicBool::new(false),
+        &mut |progress| eprintln!("{progress:?}"),
+    )
+    .unwrap()
 }
 
 /// The argument of `-device` for a socket.

@@ -146,7 +146,7 @@ proptest! {
         let join = |faults: Vec<DriveFault>| {
             let mut working = drive("uniform:1us-9us", 1);
             reads(&mut working, &times, at, |layer| {
-                put_before(layer, |lower| Box::new(Faults::joining(lower, before, 0)));
+                put_before(layer, |lower| Box::new(Faults::joining(lower, before, Some(0))));
                 let change = FaultChange { faults: faults.clone(), seed: 5, begun: Some(0) };
                 layer.control().set_faults(change).unwrap();
             })

@@ -19,6 +19,9 @@ use stasis_runner::leave_zones;
 use crate::disks::{after_cut, StateDisk};
 use crate::evidence::Evidence;
 
+/// The promises of a state that was inspected, and its contents.
+type Inspected = (Vec<(usize, usize)>, Vec<u128>);
+
 /// A trace that was read, and the disks of its drives.
 pub struct Session {
     pub trace: Trace,
@@ -29,7 +32,7 @@ pub struct Session {
     // Whether the disks have been states.
     used: bool,
     // States that were inspected: their promises and contents.
-    inspected: HashSet<(Vec<(usize, usize)>, Vec<u128>)>,
+    inspected: HashSet<Inspected>,
     // States that a check inspected: the number of lines, and contents.
     checked: HashSet<(usize, Vec<u128>)>,
 }

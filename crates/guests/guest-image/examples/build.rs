@@ -1,6 +1,7 @@
 //! Builds a guest: `build AGENT CACHE [SUITE [KERNEL [PACKAGE...]]]`.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use stasis_guest_image::{build, Recipe};
 
@@ -17,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     recipe.suite = arguments.next().unwrap_or(recipe.suite);
     recipe.kernel = arguments.next().unwrap_or(recipe.kernel);
     let recipe = recipe.with_packages(arguments);
-    let guest = build(&recipe, &agent, &cache, &mut |progress| {
+    let guest = build(&recipe, &agent, &cache, &AtomicBool::new(false), &mut |progress| {
         eprintln!("{:3.0} % {}", progress.fraction * 100.0, progress.step);
     })?;
     println!("{guest:#?}");

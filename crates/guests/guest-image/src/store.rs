@@ -429,7 +429,10 @@ mod tests {
             let (waits, begun) = std::sync::mpsc::channel();
             let (recipe, cache) = (&recipe, cache.path());
             let second = scope.spawn(move || {
-                Store::lock(cache, recipe, &GO_ON, &mut |_| drop(waits.send(()))).unwrap()
+                Store::lock(cache, recipe, &GO_ON, &mut |_| {
+                    let _ = waits.send(());
+                })
+                .unwrap()
             });
             begun.recv().unwrap();
             first.abandon();

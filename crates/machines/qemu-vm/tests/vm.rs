@@ -29,7 +29,10 @@ fn guest_of(recipe: &Recipe) -> Guest {
     let agent = this.ancestors().nth(2).unwrap().join("examples/init");
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
-    build(recipe, &agent, &cache, &mut |p| eprintln!("{p:?}")).unwrap()
+    build(recipe, &agent, &cache, &std::sync::atomic::AtomicBool::new(false), &mut |p| {
+        eprintln!("{p:?}")
+    })
+    .unwrap()
 }
 
 fn job(script: &str) -> Job {

@@ -47,12 +47,12 @@ fn lines<'a>(was: &[&'a str], is: &[&'a str]) -> Vec<Line<'a>> {
     let ends = was[begin..].iter().rev().zip(is[begin..].iter().rev());
     let end = ends.take_while(|(was, is)| was == is).count();
     let (was_middle, is_middle) = (&was[begin..was.len() - end], &is[begin..is.len() - end]);
-    let same = |lines: &[&'a str]| lines.iter().map(|line| Line::Same(*line)).collect::<Vec<_>>();
+    let same = |lines: &[&'a str]| lines.iter().map(|line| Line::Same(line)).collect::<Vec<_>>();
     let mut all = same(&was[..begin]);
     let (rows, columns) = (was_middle.len(), is_middle.len());
     if rows.saturating_mul(columns) > MAX_PAIRS {
-        all.extend(was_middle.iter().map(|line| Line::Was(*line)));
-        all.extend(is_middle.iter().map(|line| Line::Is(*line)));
+        all.extend(was_middle.iter().map(|line| Line::Was(line)));
+        all.extend(is_middle.iter().map(|line| Line::Is(line)));
     } else {
         // The length of the longest common subsequence of what follows each pair of places.
         let at = |row: usize, column: usize| row * (columns + 1) + column;

@@ -62,8 +62,8 @@ fn matched(base: &[InputFile], other: &[InputFile]) -> Vec<Option<usize>> {
     let is_path = |a: &InputFile, b: &InputFile| a.path == b.path;
     let is_name = |a: &InputFile, b: &InputFile| name(a) == name(b);
     let is_any = |_: &InputFile, _: &InputFile| true;
-    let rules: [(&dyn Fn(&InputFile, &InputFile) -> bool, bool); 3] =
-        [(&is_path, false), (&is_name, false), (&is_any, true)];
+    type Rule<'a> = (&'a dyn Fn(&InputFile, &InputFile) -> bool, bool);
+    let rules: [Rule; 3] = [(&is_path, false), (&is_name, false), (&is_any, true)];
     for (is_same, alone) in rules {
         let free = |found: &[Option<usize>]| -> Vec<usize> {
             (0..other.len()).filter(|place| !found.contains(&Some(*place))).collect()

@@ -16,7 +16,14 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 fn guest() -> Guest {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
-    build(&Recipe::default(), Path::new(STASIS), &cache, &mut |p| eprintln!("{p:?}")).unwrap()
+    build(
+        &Recipe::default(),
+        Path::new(STASIS),
+        &cache,
+        &std::sync::atomic::AtomicBool::new(false),
+        &mut |p| eprintln!("{p:?}"),
+    )
+    .unwrap()
 }
 
 /// `stasis coordinate host`, and its output.

@@ -24,7 +24,10 @@ pub fn guest(modules: &[&str]) -> Guest {
         ..Recipe::default()
     };
     let program = Path::new(env!("CARGO_BIN_EXE_stasis"));
-    build(&recipe, program, &cache, &mut |progress| eprintln!("{progress:?}")).unwrap()
+    build(&recipe, program, &cache, &std::sync::atomic::AtomicBool::new(false), &mut |progress| {
+        eprintln!("{progress:?}")
+    })
+    .unwrap()
 }
 
 /// How often the server is killed while fio verifies, from `KILLS`.

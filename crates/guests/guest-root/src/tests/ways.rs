@@ -82,7 +82,8 @@ fn entries(folder: &Path, kept: Kept) -> BTreeMap<Vec<u8>, String> {
                 fs::read(&path).unwrap(),
             ));
             let holes = status.blocks() * 512 < status.size().saturating_sub(64 << 10);
-            text += &format!(" {} bytes {}, holes {holes}", status.size(), crate::hex(&digest));
+            text +=
+                &format!(" {} bytes {}, holes {holes}", status.size(), crate::sha256::hex(&digest));
         } else if kind == 0o2 || kind == 0o6 {
             text += &format!(" device {:x}", status.rdev());
         }
